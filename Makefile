@@ -1,0 +1,49 @@
+# One command each; README and CONTRIBUTING say what they do.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STACK ?= s0 s1
+SETUP := $(VENV)/.ready-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-12)
+
+.PHONY: rehearse destroy test unit lint bench setup toolchain clean
+
+rehearse: $(SETUP)  ## S0 and S1 from a stack file to a proven fleet and back; STACK=s0 for one of them, KEEP=1 to leave it running
+	@$(BIN)/slicewright rehearse $(foreach stack,$(STACK),--stack $(stack)) $(if $(filter-out 0 no,$(KEEP)),--keep)
+
+destroy: $(SETUP)  ## ends what KEEP=1 left running: pulumi destroy, then shows the simulated cloud empty
+	@$(BIN)/slicewright rehearse destroy $(if $(filter command line,$(origin STACK)),$(foreach stack,$(STACK),--stack $(stack)))
+
+test: lint toolchain  ## everything that CI checks
+	@$(BIN)/pytest
+
+unit: $(SETUP)  ## the quick tests only: no cluster, no engine, nothing to build
+	@$(BIN)/pytest -m "not rehearsal and not toolchain and not soak" --ignore=tests/rehearsal
+
+lint: $(SETUP)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+bench: $(SETUP)  ## measures, compares within the run, and writes docs/figures.md
+	@$(BIN)/python -m rehearsal.bench
+	@set -e; for name in agent plan geometry; do \
+	  printf '\n## %s\n\n```\n' $$name >> docs/figures.md; \
+	  $(BIN)/python benchmarks/$$name.py >> docs/figures.md; \
+	  echo '```' >> docs/figures.md; done
+
+toolchain: $(SETUP)
+	@$(BIN)/python -m rehearsal.toolchain
+
+setup: $(SETUP)
+
+$(SETUP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "slicewright needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "Python environment: building $(VENV) from requirements.lock (1 to 3 minutes, once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+clean:  ## removes the Python environment and the rehearsal environments (after destroy)
+	rm -rf $(VENV) .rehearsal
