@@ -1,0 +1,212 @@
+"""One connection pool to one API server: requests in, parsed JSON out, errors typed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote, urlencode
+
+import urllib3
+
+JsonObject = dict[str, Any]
+PatchKind = Literal["merge", "strategic", "json", "apply"]
+
+_PATCH_TYPES: Mapping[PatchKind, str] = {
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "json": "application/json-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class ApiError(Exception):
+    """The API server answered with an error. `status` is the HTTP code, `reason` the API's (`Conflict`, `NotFound`, …)."""
+
+    def __init__(self, status: int, body: JsonObject, *, retry_after_s: float | None = None) -> None:
+        self.status = status
+        self.retry_after_s = retry_after_s
+        """How long the server asks to be left alone (429, 503); None where it does not say."""
+        self.body = body
+        self.reason = str(body.get("reason", ""))
+        self.message = str(body.get("message", "")) or f"HTTP {status}"
+        super().__init__(self.message)
+
+
+class Unreachable(Exception):
+    """No answer from the API server: refused, reset, timed out, or its certificate is not trusted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """How to reach and convince one API server. At most one of token_file, token and client_cert is used, in that order."""
+
+    server: str
+    ca_data: bytes | None = None
+    token_file: Path | None = None
+    """Read again for every request: the kubelet rotates it."""
+    token: str | None = None
+    client_cert: tuple[bytes, bytes] | None = None
+    """Certificate and key, PEM."""
+
+
+class Client:
+    """Thread-safe. Paths are API paths (`/api/v1/nodes/x`); every method raises ApiError or Unreachable."""
+
+    def __init__(self, credentials: Credentials, *, timeout_s: float = 30.0, user_agent: str = "slicewright") -> None:
+        self.server = credentials.server.rstrip("/")
+        self._token_file = credentials.token_file
+        self._token = credentials.token
+        self._timeout_s = timeout_s
+        self._user_agent = user_agent
+        self._pool = urllib3.PoolManager(maxsize=16, block=False, retries=False, ssl_context=_ssl_context(credentials))
+
+    @classmethod
+    def in_cluster(cls, *, timeout_s: float = 30.0, user_agent: str = "slicewright") -> Client:
+        """From the pod's service account. Raises Unreachable where there is none."""
+        host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+        if not host or not (SERVICE_ACCOUNT / "token").exists():
+            raise Unreachable(f"not in a pod: no KUBERNETES_SERVICE_HOST, or no token under {SERVICE_ACCOUNT}")
+        host = f"[{host}]" if ":" in host else host
+        credentials = Credentials(
+            server=f"https://{host}:{port}",
+            ca_data=(SERVICE_ACCOUNT / "ca.crt").read_bytes(),
+            token_file=SERVICE_ACCOUNT / "token",
+        )
+        return cls(credentials, timeout_s=timeout_s, user_agent=user_agent)
+
+    @classmethod
+    def from_kubeconfig(cls, path: Path, *, timeout_s: float = 30.0, user_agent: str = "slicewright") -> Client:
+        """From a kubeconfig written as JSON whose current context has certificate or token data (no exec plugins)."""
+        return cls(credentials_of(json.loads(path.read_text())), timeout_s=timeout_s, user_agent=user_agent)
+
+    def get(self, path: str, **query: str) -> JsonObject:
+        return self._request("GET", path, query)
+
+    def create(self, path: str, body: JsonObject, **query: str) -> JsonObject:
+        return self._request("POST", path, query, body)
+
+    def replace(self, path: str, body: JsonObject, **query: str) -> JsonObject:
+        return self._request("PUT", path, query, body)
+
+    def patch(self, path: str, body: Any, *, kind: PatchKind = "merge", **query: str) -> JsonObject:
+        return self._request("PATCH", path, query, body, content_type=_PATCH_TYPES[kind])
+
+    def delete(self, path: str, body: JsonObject | None = None, **query: str) -> JsonObject:
+        return self._request("DELETE", path, query, body)
+
+    def stream(self, path: str, *, timeout_s: float, **query: str) -> Iterator[bytes]:
+        """Lines of a long answer (watch, log) until the server ends it or nothing comes for timeout_s."""
+        response = self._send("GET", path, query, None, "application/json", read_timeout_s=timeout_s, preload=False)
+        try:
+            if response.status >= 400:
+                raise _api_error(response, response.read())
+            pending = b""
+            for chunk in response.stream(65536, decode_content=True):
+                *lines, pending = (pending + chunk).split(b"\n")
+                yield from lines
+            if pending:
+                yield pending
+        except urllib3.exceptions.HTTPError as e:
+            raise Unreachable(f"{self.server}: {e}") from e
+        finally:
+            response.close()
+
+    def text(self, path: str, **query: str) -> str:
+        """An answer that is not JSON: a pod's log, /readyz."""
+        response = self._send("GET", path, query, None, "application/json")
+        if response.status >= 400:
+            raise _api_error(response, response.data)
+        return response.data.decode(errors="replace")
+
+    def _request(
+        self, method: str, path: str, query: Mapping[str, str], body: Any = None, content_type: str = "application/json"
+    ) -> JsonObject:
+        response = self._send(method, path, query, body, content_type)
+        if response.status >= 400:
+            raise _api_error(response, response.data)
+        parsed: JsonObject = json.loads(response.data)
+        return parsed
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any,
+        content_type: str,
+        *,
+        read_timeout_s: float | None = None,
+        preload: bool = True,
+    ) -> urllib3.BaseHTTPResponse:
+        headers = {"Accept": "application/json", "User-Agent": self._user_agent}
+        token = self._token_file.read_text().strip() if self._token_file else self._token
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        data = None
+        if body is not None:
+            headers["Content-Type"] = content_type
+            data = json.dumps(body).encode()
+        url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
+        timeout = urllib3.Timeout(connect=min(5.0, self._timeout_s), read=read_timeout_s or self._timeout_s)
+        try:
+            return self._pool.request(
+                method, url, body=data, headers=headers, timeout=timeout, preload_content=preload, redirect=False
+            )
+        except (urllib3.exceptions.HTTPError, OSError) as e:
+            raise Unreachable(f"{self.server}: {e}") from e
+
+
+def credentials_of(kubeconfig: JsonObject) -> Credentials:
+    """The current context of a parsed kubeconfig. Raises KeyError or ValueError where it is incomplete."""
+    contexts = {c["name"]: c["context"] for c in kubeconfig.get("contexts", [])}
+    context = contexts.get(kubeconfig.get("current-context", ""))
+    if context is None:
+        raise ValueError(f"kubeconfig has no context {kubeconfig.get('current-context')!r}; it has {sorted(contexts)}")
+    cluster = next(c["cluster"] for c in kubeconfig["clusters"] if c["name"] == context["cluster"])
+    user = next(u["user"] for u in kubeconfig["users"] if u["name"] == context["user"])
+    cert = user.get("client-certificate-data")
+    return Credentials(
+        server=cluster["server"],
+        ca_data=base64.b64decode(cluster["certificate-authority-data"]) if "certificate-authority-data" in cluster else None,
+        token=user.get("token"),
+        client_cert=(base64.b64decode(cert), base64.b64decode(user["client-key-data"])) if cert else None,
+    )
+
+
+def path_of(api_version: str, plural: str, name: str | None = None, namespace: str | None = None) -> str:
+    """The API path of a collection, or of one object in it. Add a subresource by hand."""
+    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+    scope = f"/namespaces/{quote(namespace)}" if namespace else ""
+    return f"{root}{scope}/{plural}" + (f"/{quote(name)}" if name else "")
+
+
+def _ssl_context(credentials: Credentials) -> ssl.SSLContext | None:
+    if not credentials.server.startswith("https:"):
+        return None
+    context = ssl.create_default_context(cadata=credentials.ca_data.decode() if credentials.ca_data else None)
+    if credentials.client_cert:
+        # The ssl module takes certificates from files only; the file is gone before this returns.
+        with tempfile.NamedTemporaryFile() as pem:
+            pem.write(credentials.client_cert[0] + b"\n" + credentials.client_cert[1])
+            pem.flush()
+            context.load_cert_chain(pem.name)
+    return context
+
+
+def _api_error(response: urllib3.BaseHTTPResponse, raw: bytes) -> ApiError:
+    try:
+        body = json.loads(raw)
+    except ValueError:
+        body = {}
+    if not isinstance(body, dict) or "message" not in body:
+        body = {"message": raw.decode(errors="replace").strip()[:500]}
+    retry_after = response.headers.get("Retry-After", "")
+    return ApiError(response.status, body, retry_after_s=float(retry_after) if retry_after.isdigit() else None)

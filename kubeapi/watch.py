@@ -1,0 +1,81 @@
+"""List, then watch, for ever: the one loop that every reader of the API server needs."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from kubeapi.client import ApiError, Client, JsonObject, Unreachable
+
+_SHORT_S = 1.0
+
+EventType = Literal["LISTED", "ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """`LISTED` carries the whole collection in `items` (and starts the state anew); the others carry one `object`."""
+
+    type: EventType
+    object: JsonObject
+    items: tuple[JsonObject, ...] = ()
+
+
+def list_and_watch(
+    client: Client,
+    path: str,
+    *,
+    stop: threading.Event,
+    window_s: float = 240.0,
+    backoff_max_s: float = 30.0,
+    on_error: Callable[[ApiError | Unreachable | ValueError], None] = lambda _: None,
+    **query: str,
+) -> Iterator[Event]:
+    """Yields until `stop` is set. Lists again after 410 Gone; waits with full jitter after errors; never raises for them.
+
+    An idle watch ends every `window_s` seconds; a BOOKMARK is yielded then, so that a caller can act by the clock.
+    on_error: told of every error that is not 410 Gone; for a log.
+    """
+    version: str | None = None
+    failures = 0
+    while not stop.is_set():
+        try:
+            if version is None:
+                listed = client.get(path, **query)
+                version = listed["metadata"]["resourceVersion"]
+                yield Event("LISTED", {}, tuple(listed.get("items") or ()))
+            watch = {**query, "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
+            watch["timeoutSeconds"] = str(int(window_s))
+            opened, silent = time.monotonic(), True
+            for line in client.stream(path, timeout_s=window_s + 10, **watch):
+                if stop.is_set():
+                    return
+                if not line.strip():
+                    continue
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise ApiError(int(event["object"].get("code", 500)), event["object"])
+                version = event["object"]["metadata"]["resourceVersion"]
+                failures, silent = 0, False
+                yield Event(event["type"], event["object"])
+            # A server that ends an empty watch at once (a proxy, one that is shutting down) must not be asked in a tight loop.
+            failures = failures + 1 if silent and time.monotonic() - opened < min(_SHORT_S, window_s / 2) else 0
+            yield Event("BOOKMARK", {})
+        except ApiError as e:
+            if e.status == 410:
+                version = None
+                continue
+            failures += 1
+            on_error(e)
+        except (Unreachable, ValueError) as e:
+            failures += 1
+            on_error(e)
+        if failures:
+            pause = random.uniform(0, min(backoff_max_s, 0.2 * 2**failures))  # noqa: S311 - jitter, not a secret
+            if stop.wait(pause):
+                return

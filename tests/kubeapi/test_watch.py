@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+import threading
+import time
+from itertools import islice
+from typing import Any
+
+from kubeapi import list_and_watch
+
+
+def _listed(version: str, *names: str) -> dict[str, Any]:
+    return {"metadata": {"resourceVersion": version}, "items": [{"metadata": {"name": n}} for n in names]}
+
+
+def _lines(*events: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps(e).encode() + b"\n" for e in events)
+
+
+def _event(kind: str, name: str, version: str) -> dict[str, Any]:
+    return {"type": kind, "object": {"metadata": {"name": name, "resourceVersion": version}}}
+
+
+def test_a_watch_goes_on_where_it_was_cut(server: Any, answer: Any) -> None:
+    server.answers = [
+        answer(body=_listed("5", "a")),
+        answer(body=_lines(_event("ADDED", "b", "6")), cut=True),
+        answer(body=_lines(_event("MODIFIED", "b", "7"))),
+    ]
+    seen = list(islice(list_and_watch(server.client(), "/x", stop=threading.Event()), 3))
+    assert [e.type for e in seen] == ["LISTED", "ADDED", "MODIFIED"]
+    assert seen[0].items == ({"metadata": {"name": "a"}},)
+    assert ["resourceVersion=5" in a.path for a in server.asked] == [False, True, False]
+    assert "resourceVersion=6" in server.asked[2].path
+
+
+def test_after_410_everything_is_listed_anew(server: Any, answer: Any) -> None:
+    gone = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}
+    server.answers = [
+        answer(body=_listed("5", "a")),
+        answer(body=_lines(gone)),
+        answer(body=_listed("9", "c")),
+        answer(body=_lines(_event("ADDED", "d", "10"))),
+    ]
+    seen = list(islice(list_and_watch(server.client(), "/x", stop=threading.Event()), 3))
+    assert [e.type for e in seen] == ["LISTED", "LISTED", "ADDED"]
+    assert seen[1].items == ({"metadata": {"name": "c"}},)
+
+
+def test_a_410_as_the_answer_itself_counts_too(server: Any, answer: Any) -> None:
+    server.answers = [
+        answer(body=_listed("5")),
+        answer(status=410, body={"message": "too old", "reason": "Expired"}),
+        answer(body=_listed("9", "c")),
+    ]
+    assert [e.type for e in islice(list_and_watch(server.client(), "/x", stop=threading.Event()), 2)] == ["LISTED"] * 2
+
+
+def test_errors_are_told_and_outlived(server: Any, answer: Any) -> None:
+    server.answers = [
+        answer(status=403, body={"message": "nodes is forbidden"}),
+        answer(body=b"no json"),
+        answer(body=_listed("1", "a")),
+    ]
+    told: list[str] = []
+    events = list_and_watch(
+        server.client(), "/x", stop=threading.Event(), backoff_max_s=0.05, on_error=lambda e: told.append(str(e))
+    )
+    assert next(events).type == "LISTED"
+    assert told[0] == "nodes is forbidden"
+    assert len(told) == 2
+
+
+def test_a_server_that_ends_watches_at_once_is_not_asked_in_a_tight_loop(server: Any, answer: Any) -> None:
+    server.answers = [answer(body=_listed("1")), answer(body=b"")]
+    stop = threading.Event()
+    threading.Timer(1.0, stop.set).start()
+    started = time.monotonic()
+    for _ in list_and_watch(server.client(), "/x", stop=stop):
+        pass
+    assert time.monotonic() - started < 5
+    assert len(server.asked) < 40
+
+
+def test_it_ends_when_told_to(server: Any, answer: Any) -> None:
+    stop = threading.Event()
+    server.answers = [answer(body=_listed("1")), answer(body=_lines(_event("ADDED", "a", "2")))]
+    for event in list_and_watch(server.client(), "/x", stop=stop):
+        if event.type == "ADDED":
+            stop.set()
+    assert stop.is_set()
