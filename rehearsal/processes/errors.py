@@ -1,0 +1,13 @@
+"""What can go wrong with recorded processes, for people."""
+
+
+class ProcessError(Exception):
+    """A recorded process cannot be started or ended; the message says which and why."""
+
+
+class NotStarted(ProcessError):
+    """The program could not be started."""
+
+
+class StillRunning(ProcessError):
+    """Processes outlived SIGKILL: the kernel holds them."""
