@@ -1,0 +1,35 @@
+"""The tools themselves, got as `make rehearse` gets them: minutes on a machine that has none, then a moment."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import time
+
+import pytest
+
+from rehearsal import toolchain
+from rehearsal.toolchain import versions
+from rehearsal.toolchain.tools import TOOLS
+
+pytestmark = pytest.mark.rehearsal
+
+
+def test_every_tool_is_there_says_its_pinned_version_and_the_second_time_costs_nothing() -> None:
+    tools = toolchain.ensure(print)
+    for tool in TOOLS:
+        for binary in tool.binaries:
+            path = getattr(tools, binary.field)
+            assert path.is_absolute()
+            if binary.ask:
+                said = subprocess.run([path, *binary.ask], check=True, capture_output=True, text=True)
+                version, wanted = versions.parse(said.stdout + said.stderr), versions.parse(tool.version)
+                assert version is not None
+                assert wanted is not None
+                assert versions.serves(version, wanted)
+    assert ctypes.CDLL(str(tools.fake_nvml)).nvmlInit_v2
+    lines: list[str] = []
+    began = time.monotonic()
+    assert toolchain.ensure(lines.append) == tools
+    assert time.monotonic() - began < 2
+    assert lines == []
