@@ -1,0 +1,317 @@
+"""The last step before a program of a simulated node: builds the node's file system around this process, then becomes it.
+
+Run by launcher.py as `python -I -S stage.py FD`, FD holding the JSON of what to start. Only the standard library, and little of
+it: this is the price of every start. Ends with 126 if the file system cannot be built, with 127 if the program cannot be
+executed; the reason is on stderr.
+"""
+
+# Importing pathlib would double the time of a start.
+# ruff: noqa: PTH102, PTH103, PTH110, PTH112, PTH114, PTH115, PTH116, PTH118, PTH123, PTH208, PTH211
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import signal
+import stat
+import sys
+from typing import Any
+
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND, _MS_MOVE, _MS_REC, _MS_PRIVATE = 1, 2, 4, 32, 4096, 8192, 16384, 1 << 18
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
+_MNT_DETACH = 2
+_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
+_SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+_AT_RECURSIVE, _MOUNT_ATTR_RDONLY, _SYS_MOUNT_SETATTR = 0x8000, 1, 442
+_AT_FDCWD = -100
+
+_SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_ETC = (
+    "alternatives", "ca-certificates", "gai.conf", "group", "hosts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime",
+    "mime.types", "nsswitch.conf", "os-release", "passwd", "pki", "protocols", "resolv.conf", "services", "ssl",
+)  # fmt: skip
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_PROC = ("cpuinfo", "filesystems", "loadavg", "meminfo", "self", "stat", "sys", "thread-self", "uptime", "version")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Failed(Exception):
+    pass
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        raise Failed(f"{what}: {os.strerror(ctypes.get_errno())}")
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
+    _check(_libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]), f"mount {source} on {target}")
+
+
+class _MountAttr(ctypes.Structure):
+    _fields_ = (
+        ("set", ctypes.c_uint64),
+        ("clear", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns", ctypes.c_uint64),
+    )
+
+
+def _make_read_only(target: str, *, recursive: bool) -> None:
+    attributes = _MountAttr(_MOUNT_ATTR_RDONLY, 0, 0, 0)
+    flags = _AT_RECURSIVE if recursive else 0
+    if _libc.syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(target), flags, ctypes.byref(attributes), 32) == 0:
+        return
+    # Kernels before 5.12, one mount at a time; flags that the file system has must be repeated.
+    kept = os.statvfs(target).f_flag & (_MS_NOSUID | _MS_NODEV | 8)
+    _mount("none", target, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept)
+
+
+class Root:
+    """A file system under construction at `at`. Its directories are its own (on its tmpfs) or parts of something bound."""
+
+    def __init__(self, at: str) -> None:
+        self._at = at
+        self._own = {"/"}
+        self._frozen = [at]
+        _mount("tmpfs", at, "tmpfs", _MS_NOSUID, "mode=0755,size=16m")
+
+    def directory(self, path: str) -> None:
+        """`path` exists and is a directory."""
+        path = self._opened(path)
+        if not os.path.isdir(self._at + path):
+            os.mkdir(self._at + path)
+            self._own.add(path)
+
+    def bind(self, source: str, target: str, *, read_only: bool) -> None:
+        """What is at `source` outside is at `target` inside, even where the directory around it is somebody else's."""
+        try:
+            is_directory = stat.S_ISDIR(os.stat(source).st_mode)
+        except OSError as e:
+            raise Failed(f"cannot show {source} at {target}: {e.strerror}") from e
+        target = self._opened(target)
+        if is_directory:
+            if not os.path.isdir(self._at + target):
+                os.mkdir(self._at + target)
+        elif not os.path.exists(self._at + target):
+            os.close(os.open(self._at + target, os.O_CREAT | os.O_WRONLY, 0o644))
+        self._own.discard(target)
+        _mount(source, self._at + target, None, _MS_BIND | _MS_REC)
+        if read_only:
+            _make_read_only(self._at + target, recursive=True)
+
+    def link(self, target: str, path: str) -> None:
+        """`path` is a symbolic link to `target`."""
+        os.symlink(target, self._at + self._opened(path))
+
+    def tmpfs(self, path: str, options: str) -> None:
+        self.directory(path)
+        _mount("tmpfs", self._at + path, "tmpfs", _MS_NOSUID | _MS_NODEV, options)
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(self._at + path)
+
+    def freeze(self) -> None:
+        """Nothing more can be made in this root's own directories."""
+        for path in self._frozen:
+            _make_read_only(path, recursive=False)
+
+    def _opened(self, path: str) -> str:
+        """`path`, links resolved, such that its parent exists and `path` itself exists or can be made there."""
+        for _ in range(40):
+            restart = None
+            current = ""
+            parts = [part for part in path.split("/") if part]
+            for i, part in enumerate(parts):
+                parent, current = current or "/", f"{current}/{part}"
+                full = self._at + current
+                if os.path.islink(full):
+                    rest = "/".join(parts[i + 1 :])
+                    restart = os.path.normpath(os.path.join(parent, os.readlink(full), rest))
+                    break
+                if os.path.lexists(full):
+                    continue
+                if parent not in self._own:
+                    self._take_over(parent)
+                if i < len(parts) - 1:
+                    os.mkdir(full)
+                    self._own.add(current)
+            if restart is None:
+                return "/" + "/".join(parts)
+            path = restart
+        raise Failed(f"too many links in {path}")
+
+    def _take_over(self, directory: str) -> None:
+        """Makes a bound directory this root's own, with the same children, so that more can be put in."""
+        full = self._at + directory
+        before = os.open(full, os.O_PATH | os.O_DIRECTORY)
+        try:
+            children = sorted(os.scandir(f"/proc/self/fd/{before}"), key=lambda child: child.name)
+            _mount("tmpfs", full, "tmpfs", _MS_NOSUID, "mode=0755,size=1m")
+            for child in children:
+                new = f"{full}/{child.name}"
+                if child.is_symlink():
+                    os.symlink(os.readlink(f"/proc/self/fd/{before}/{child.name}"), new)
+                    continue
+                if child.is_dir():
+                    os.mkdir(new)
+                else:
+                    os.close(os.open(new, os.O_CREAT | os.O_WRONLY, 0o644))
+                _mount(f"/proc/self/fd/{before}/{child.name}", new, None, _MS_BIND | _MS_REC)
+        finally:
+            os.close(before)
+        self._own.add(directory)
+        self._frozen.append(full)
+
+
+def _isolate() -> None:
+    if os.geteuid() == 0:
+        _check(_libc.unshare(_CLONE_NEWNS), "unshare of mounts")
+    else:
+        uid, gid = os.geteuid(), os.getegid()
+        _check(_libc.unshare(_CLONE_NEWNS | _CLONE_NEWUSER), "unshare of users and mounts")
+        _map_user(0, 0, uid, gid)
+    _mount("none", "/", None, _MS_REC | _MS_PRIVATE)
+
+
+def _map_user(inner_uid: int, inner_gid: int, uid: int, gid: int) -> None:
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{inner_uid} {uid} 1"), ("gid_map", f"{inner_gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+def _build(spec: dict[str, Any]) -> Root:
+    node: str = spec["node_root"]
+    os.makedirs(spec["mount_point"], exist_ok=True)
+    root = Root(spec["mount_point"])
+    # First: what is shown of the host may lie in its /tmp.
+    root.tmpfs("/tmp", "mode=1777,size=256m")  # noqa: S108 - the program's own, made here
+    for name in _SYSTEM:
+        if os.path.islink(f"/{name}"):
+            root.link(os.readlink(f"/{name}"), f"/{name}")
+        elif os.path.isdir(f"/{name}"):
+            root.bind(f"/{name}", f"/{name}", read_only=True)
+    for name in _ETC:
+        if os.path.islink(f"/etc/{name}"):
+            root.link(os.readlink(f"/etc/{name}"), f"/etc/{name}")
+        elif os.path.exists(f"/etc/{name}"):
+            root.bind(f"/etc/{name}", f"/etc/{name}", read_only=True)
+    shown: list[str] = [f"/{name}" for name in _SYSTEM]
+    for path in sorted(spec["host_paths"]):
+        if os.path.exists(path) and not any(path == other or path.startswith(f"{other}/") for other in shown):
+            root.bind(path, path, read_only=True)
+            shown.append(path)
+    _kernel(root, node, spec)
+    for name, read_only in (("etc", True), ("run", False), ("home", True)):
+        root.directory(f"/{name}")
+        for child in sorted(os.listdir(f"{node}/{name}") if os.path.isdir(f"{node}/{name}") else ()):
+            root.bind(f"{node}/{name}/{child}", f"/{name}/{child}", read_only=read_only)
+    root.directory("/var/lib")
+    root.bind(f"{node}/var/lib/kubelet", "/var/lib/kubelet", read_only=False)
+    root.link("/run", "/var/run")
+    if os.path.exists(f"{node}/usr/share/misc/pci.ids"):
+        # The first place where programs look for it; or the second, if having the first would mean to rebuild /usr/share.
+        place = "/usr/share/misc/pci.ids" if os.path.exists("/usr/share/misc/pci.ids") else "/usr/local/share/pci.ids"
+        root.bind(f"{node}/usr/share/misc/pci.ids", place, read_only=True)
+    root.directory("/opt")
+    for bind in spec["binds"]:
+        root.bind(bind["source"], bind["target"], read_only=bind["read_only"])
+    root.freeze()
+    return root
+
+
+def _kernel(root: Root, node: str, spec: dict[str, Any]) -> None:
+    """/proc, /sys and /dev: the node's where it differs, the host's where programs need a kernel's."""
+    root.bind("/proc", "/.proc", read_only=False)
+    for name in (*_PROC, str(os.getpid())):
+        root.link(f"/.proc/{name}", f"/proc/{name}")
+    root.link("self/mounts", "/proc/mounts")
+    root.link("self/net", "/proc/net")
+    for child in sorted(os.listdir(f"{node}/proc")):
+        root.bind(f"{node}/proc/{child}", f"/proc/{child}", read_only=True)
+    root.bind(f"{node}/sys", "/sys", read_only=True)
+    for name in _DEVICES:
+        root.bind(f"/dev/{name}", f"/dev/{name}", read_only=False)
+    for name, target in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
+        root.link(target, f"/dev/{name}")
+    root.tmpfs("/dev/shm", "mode=1777,size=64m")  # noqa: S108
+    if spec["silicon"] is not None:
+        root.bind(spec["silicon"], "/dev/simulated-silicon", read_only=False)
+
+
+def _enter(at: str) -> None:
+    os.chdir(at)
+    number = _SYS_PIVOT_ROOT.get(os.uname().machine)
+    if number is not None and _libc.syscall(number, b".", b".") == 0:
+        _check(_libc.umount2(b".", _MNT_DETACH), "leaving the host's file system")
+    elif ctypes.get_errno() in (0, errno.EINVAL):
+        # The host's root is its initial ramdisk, which cannot be pivoted away from.
+        _mount(at, "/", None, _MS_MOVE)
+        os.chroot(".")
+    else:
+        raise Failed(f"pivot_root: {os.strerror(ctypes.get_errno())}")
+    os.chdir("/")
+
+
+def _become(uid: int, gid: int, *, rootless: bool) -> None:
+    if uid != 0 and rootless:
+        # Only one user is mapped; another user namespace gives it the wanted number, and exec takes its capabilities away.
+        _check(_libc.unshare(_CLONE_NEWUSER), "unshare of users")
+        _map_user(uid, gid, 0, 0)
+    elif uid != 0:
+        for capability in range(64):
+            if _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
+                break
+        os.setgroups([])
+        os.setgid(gid)
+        os.setuid(uid)
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+
+
+def _die_with_parent(parent: int) -> None:
+    # After the change of user, which would have cleared it.
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "parent death signal")
+    if os.getppid() != parent:
+        os._exit(137)
+
+
+def _probe(at: str) -> None:
+    """Everything that a start needs of the kernel, tried on an empty root."""
+    _isolate()
+    root = Root(at)
+    root.bind("/proc", "/.proc", read_only=False)
+    root.bind("/usr", "/usr", read_only=True)
+    root.freeze()
+    _enter(at)
+
+
+def main() -> None:
+    try:
+        if sys.argv[1] == "--probe":
+            _probe(sys.argv[2])
+            return
+        descriptor = int(sys.argv[1])
+        with open(descriptor, "rb") as file:
+            spec = json.loads(file.read())
+        rootless = os.geteuid() != 0
+        _isolate()
+        _build(spec)
+        _enter(spec["mount_point"])
+        _become(spec["uid"], spec["gid"], rootless=rootless)
+        _die_with_parent(spec["parent"])
+    except (Failed, OSError) as e:
+        print(f"rehearsal: the node's file system cannot be built: {e}", file=sys.stderr, flush=True)
+        sys.exit(126)
+    try:
+        os.chdir(spec["cwd"])
+        os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606
+    except OSError as e:
+        print(f"rehearsal: cannot run {spec['argv'][0]} in {spec['cwd']}: {e.strerror}", file=sys.stderr, flush=True)
+        sys.exit(127)
+
+
+main()

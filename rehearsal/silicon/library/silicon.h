@@ -1,0 +1,117 @@
+/* One node's silicon in memory, and how a call gets at it. */
+#ifndef SLICEWRIGHT_SILICON_H
+#define SLICEWRIGHT_SILICON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "nvml_abi.h"
+
+/* Only NVML's own functions are seen from outside; a name like `end` would else be taken from the program. */
+#pragma GCC visibility push(hidden)
+
+enum { MAX_GPUS = 16, MAX_GPU_INSTANCES = 8, MAX_COMPUTE_INSTANCES = 8, UUID_SIZE = 48, NAME_SIZE = 64 };
+#define NO_INSTANCE 0xFFFFFFFFu
+
+/* models.def */
+enum mig_kind { MIG_NONE = 0, MIG_AFTER_RESET = 1, MIG_AT_ONCE = 2 };
+struct model {
+    const char *key, *name;
+    unsigned pci_id, memory_mib, sms, slots, slices, cuda_major, cuda_minor, architecture, brand, mig, power_w, nvlinks, max_sm_mhz, memory_mhz, bus_bits, cores_per_sm;
+};
+struct slice {
+    const char *model, *name;
+    unsigned profile, id, slices, most, starts, size, sms, memory_mib, copies, decoders, encoders, jpegs, ofas, capabilities;
+};
+const struct model *model_by_key(const char *key);
+const struct slice *slice_by_profile(const struct model *model, unsigned profile);
+const struct slice *slice_by_id(const struct model *model, unsigned id);
+const struct slice *slice_whole(const struct model *model);
+unsigned compute_sms(const struct model *model, const struct slice *slice, unsigned slices); /* SMs of a compute instance of so many slices */
+
+/* health.def */
+enum health_key {
+#define HEALTH(name, well) HEALTH_##name,
+#include "health.def"
+#undef HEALTH
+    HEALTH_COUNT
+};
+
+struct compute_instance {
+    unsigned id, profile, start, size, index;
+    unsigned long serial;
+    char uuid[UUID_SIZE];
+};
+struct gpu_instance {
+    const struct slice *slice;
+    unsigned id, start;
+    unsigned long serial;
+    unsigned count;
+    struct compute_instance computes[MAX_COMPUTE_INSTANCES];
+};
+struct gpu {
+    const struct model *model;
+    unsigned index, minor, domain, bus, slot;
+    bool mig, pending, lost;
+    char uuid[UUID_SIZE], board[32];
+    long long health[HEALTH_COUNT];
+    unsigned count;
+    struct gpu_instance instances[MAX_GPU_INSTANCES];
+};
+struct process { unsigned gpu, pid, gi, ci; unsigned long long memory_mib; char name[NAME_SIZE]; };
+struct event { unsigned long sequence; unsigned gpu, gi, ci; unsigned long long type, data; };
+struct injection { char call[NAME_SIZE]; long gpu, code, times, delay_ms; };
+struct node {
+    unsigned long serial;
+    char driver[32], seed[NAME_SIZE];
+    int cuda;
+    unsigned gpu_count, process_count, event_count, injection_count;
+    struct gpu gpus[MAX_GPUS];
+    struct process *processes;
+    struct event *events;
+    struct injection *injections;
+};
+
+/* state.c: the node's state file, env SLICEWRIGHT_FAKE_NVML_STATE */
+nvmlReturn_t state_refresh(struct node *node);            /* reads the file if it is another than the one read last */
+nvmlReturn_t state_write(const struct node *node);        /* temp file + rename; the caller holds the lock */
+int state_lock(void);                                     /* a descriptor to close, or -1: this process may not write */
+void state_forget(struct node *node);
+void make_uuid(const struct node *node, unsigned long serial, const char *prefix, char uuid[UUID_SIZE]);
+
+/* call.c: every exported function runs between begin and end */
+enum wants {
+    WHOLE = 1,       /* the handle of a GPU */
+    MIG = 2,         /* the handle of a MIG device */
+    EITHER = 3,
+    PRIVILEGED = 4,  /* NVML lets only root do this */
+    CHANGES = 8,     /* takes the state's lock; ended with end_changed */
+};
+struct call {
+    nvmlReturn_t result;
+    struct node *node;
+    struct gpu *gpu;
+    struct gpu_instance *gi;
+    struct compute_instance *ci;
+    int lock;
+};
+bool begin_system(struct call *call, const char *name, unsigned wants);
+bool begin_gpu(struct call *call, const char *name, nvmlDevice_t device, unsigned wants);
+bool begin_gpu_instance(struct call *call, const char *name, nvmlGpuInstance_t instance, unsigned wants);
+bool begin_compute_instance(struct call *call, const char *name, nvmlComputeInstance_t compute, unsigned wants);
+nvmlReturn_t end(struct call *call, nvmlReturn_t result);
+nvmlReturn_t end_changed(struct call *call);
+nvmlReturn_t end_text(struct call *call, const char *text, char *buffer, unsigned length);
+nvmlReturn_t library_init(const char *name);
+nvmlReturn_t library_shutdown(void);
+bool may_change_hardware(void);
+
+/* Handles. A handle names an instance by its serial, which no later instance gets again: a stale handle is noticed. */
+nvmlDevice_t gpu_handle(const struct gpu *gpu);
+nvmlDevice_t mig_handle(struct node *node, const struct gpu *gpu, const struct compute_instance *ci);
+nvmlGpuInstance_t gpu_instance_handle(struct node *node, const struct gpu *gpu, const struct gpu_instance *gi);
+nvmlComputeInstance_t compute_instance_handle(struct node *node, const struct gpu *gpu, const struct compute_instance *ci);
+
+#pragma GCC visibility pop
+
+#endif
