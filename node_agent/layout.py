@@ -1,0 +1,158 @@
+"""What a person writes to say how GPUs are to be cut: `2:3g.20gb@0,3g.20gb@4`, `all:1g.5gb*7`, `0-3,5:off`.
+
+One clause per group of GPUs, several clauses after one another or one per line of a file, `#` begins a comment:
+
+    clause    GPUS:WHAT
+    GPUS      all | 2 | 0-3 | GPU-<uuid> | a list of these with commas; `all` means every GPU that no other clause names
+    WHAT      off (no MIG) | empty (MIG on, nothing cut) | partitions with commas
+    partition PROFILE[@START][*COUNT]
+
+PROFILE is NVIDIA's name (`3g.20gb`, `1g.10gb+me`) or its number (`9`); `1c.3g.40gb*3` are three compute instances that share GPU
+instances. START is the first memory slice of the GPU instance; left out, a free place is searched. `x7` means the same as `*7`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+_ITEM = re.compile(
+    r"(?:(?P<compute>[1-9])c\.)?"
+    r"(?P<profile>[1-9]\d?g\.\d{1,4}gb(?:[+-][a-z][a-z0-9.]*?(?:,[a-z][a-z0-9.]*?)*)?|\d{1,3})"
+    r"(?:@(?P<start>\d{1,2}))?(?:[*x](?P<count>[1-9]\d?))?"
+)
+_RANGE = re.compile(r"(\d{1,3})(?:-(\d{1,3}))?")
+_UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class LayoutError(ValueError):
+    """The words do not say a layout, or not one for this machine; the message names every problem."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """`count` MIG devices of one kind."""
+
+    profile: str
+    """NVIDIA's name of the GPU instance profile, or its number in decimal."""
+    start: int | None = None
+    """First memory slice of the GPU instance; None where any will do."""
+    compute_slices: int | None = None
+    """Of each device; None: all of its GPU instance's."""
+    count: int = 1
+
+    def __str__(self) -> str:
+        compute = f"{self.compute_slices}c." if self.compute_slices else ""
+        start = "" if self.start is None else f"@{self.start}"
+        return f"{compute}{self.profile}{start}{f'*{self.count}' if self.count > 1 else ''}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuLayout:
+    """What one GPU must look like."""
+
+    mig: bool
+    parts: tuple[Part, ...] = ()
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.parts)) or ("empty" if self.mig else "off")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """What some or all GPUs of a machine must look like."""
+
+    clauses: tuple[tuple[tuple[str, ...], GpuLayout], ...]
+    """GPU selectors as written (`all`, `2`, `GPU-…`; ranges written out), and what those GPUs must look like."""
+
+    def of(self, gpus: Mapping[int, str]) -> dict[int, GpuLayout]:
+        """Per NVML index, for the GPUs of a machine (index -> UUID). Raises LayoutError for a GPU that it does not have."""
+        by_uuid = {uuid.lower(): index for index, uuid in gpus.items()}
+        named: dict[int, GpuLayout] = {}
+        others: GpuLayout | None = None
+        problems = []
+        for selectors, wanted in self.clauses:
+            for selector in selectors:
+                if selector == "all":
+                    if others is not None:
+                        problems.append("all: said twice")
+                    others = wanted
+                    continue
+                index = int(selector) if selector.isdigit() else by_uuid.get(selector.lower(), -1)
+                if index not in gpus:
+                    problems.append(f"{selector}: no such GPU; this machine has {_counted(sorted(gpus))}")
+                elif index in named:
+                    problems.append(f"{selector}: GPU {index} is named twice")
+                else:
+                    named[index] = wanted
+        if problems:
+            raise LayoutError("\n".join(problems))
+        if others is not None:
+            named = {**dict.fromkeys(gpus, others), **named}
+        return dict(sorted(named.items()))
+
+
+def parse(texts: Iterable[str], *, source: str = "layout") -> Layout:
+    """The layout written in `texts`. Raises LayoutError with every problem."""
+    clauses, problems = [], []
+    for text in texts:
+        for line in text.splitlines():
+            for clause in re.split(r"[\s;]+", line.partition("#")[0].strip()):
+                if clause:
+                    try:
+                        clauses.append(_clause(clause))
+                    except LayoutError as e:
+                        problems.append(f"{clause}: {e}")
+    if not clauses and not problems:
+        problems.append("empty; write for example 2:3g.20gb@0,3g.20gb@4 or all:1g.5gb*7")
+    if problems:
+        raise LayoutError("\n".join(f"{source}: {problem}" for problem in problems))
+    return Layout(clauses=tuple(clauses))
+
+
+def _clause(text: str) -> tuple[tuple[str, ...], GpuLayout]:
+    gpus, colon, what = text.partition(":")
+    if not colon or not gpus or not what:
+        raise LayoutError("write GPUS:WHAT, for example 2:3g.20gb@0,3g.20gb@4, all:1g.5gb*7 or 0-3:off")
+    return tuple(_selectors(gpus)), _what(what)
+
+
+def _selectors(text: str) -> Iterable[str]:
+    for item in text.split(","):
+        if item == "all" or _UUID.fullmatch(item):
+            yield item
+            continue
+        numbers = _RANGE.fullmatch(item)
+        if not numbers:
+            raise LayoutError(f"{item!r} names no GPU; write a number, a range like 0-3, a UUID like GPU-…, or all")
+        first, last = int(numbers[1]), int(numbers[2] or numbers[1])
+        if last < first:
+            raise LayoutError(f"{item}: {last} comes before {first}")
+        yield from map(str, range(first, last + 1))
+
+
+def _what(text: str) -> GpuLayout:
+    if text in ("off", "empty"):
+        return GpuLayout(mig=text == "empty")
+    # A comma inside a profile's attributes is followed by a letter, one between partitions by a digit.
+    return GpuLayout(mig=True, parts=tuple(map(_part, re.split(r",(?=\d)", text))))
+
+
+def _part(text: str) -> Part:
+    said = _ITEM.fullmatch(text)
+    if not said:
+        raise LayoutError(f"{text!r} is no partition; write PROFILE[@START][*COUNT], for example 3g.20gb@4 or 1g.5gb*7, or off")
+    part = Part(
+        profile=said["profile"],
+        start=int(said["start"]) if said["start"] else None,
+        compute_slices=int(said["compute"]) if said["compute"] else None,
+        count=int(said["count"] or 1),
+    )
+    if part.start is not None and part.count > 1 and part.compute_slices is None:
+        raise LayoutError(f"{text!r}: {part.count} instances cannot all start at {part.start}; give each its own place")
+    return part
+
+
+def _counted(indexes: list[int]) -> str:
+    return f"GPU {', '.join(map(str, indexes))}" if indexes else "none"

@@ -1,0 +1,200 @@
+"""Looks at the GPUs from a process of its own, with a deadline: a driver call that hangs cannot hang the agent.
+
+Two processes stand behind a `Prober`. The *lookout* is forked once, before the agent has threads and before it loads what
+talks to Kubernetes; it holds `pynvml` (made small) but never the driver's library. For each look it forks a *worker*, which
+loads the library, looks, writes JSON into a pipe and exits. So nothing of the driver is held between looks, a driver
+upgraded in place is simply loaded anew, and a worker past its deadline is killed. A worker that even SIGKILL cannot end
+(stuck in the kernel) is kept an eye on: no second one is started beside it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from node_agent import observed
+from node_agent.observed import BROKEN, TIMED_OUT, Failure, Observation
+
+_HEAD = 8
+_QUICK, _THOROUGH = b"?", b"!"
+# For the way from the worker through the lookout, on a machine under load.
+_GRACE_S = 5.0
+_KILL_WAIT_S = 0.5
+
+
+class ProberGone(Exception):
+    """The lookout ended. It cannot be started again beside threads, so the agent must end and be started anew."""
+
+
+@dataclass
+class Prober:
+    """A running lookout. Use from one thread. Close it when done; it also ends when its agent does."""
+
+    pid: int
+    _to: int
+    _from: int
+    deadline_s: float
+    _last: tuple[bytes, Observation] | None = None
+    """The newest answer as it came, and what it says: a quiet node says the same for days."""
+
+    @classmethod
+    def start(cls, *, deadline_s: float = 20.0, look: Callable[[], Observation] | None = None) -> Prober:
+        """Forks the lookout. deadline_s: seconds that one look may take. look: what to do instead of asking NVML, for tests."""
+        ask_read, ask_write = os.pipe()
+        told_read, told_write = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                os.close(ask_write)
+                os.close(told_read)
+                _keep_watch(ask_read, told_write, deadline_s, look)
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(ask_read)
+        os.close(told_write)
+        return cls(pid=pid, _to=ask_write, _from=told_read, deadline_s=deadline_s)
+
+    def probe(self, *, thorough: bool = False) -> Observation:
+        """One look; thorough: with health and memory in use. What went wrong is in `failure`; only ProberGone is raised."""
+        try:
+            os.write(self._to, _THOROUGH if thorough else _QUICK)
+            head = _read(self._from, _HEAD, time.monotonic() + self.deadline_s + _GRACE_S)
+            body = _read(self._from, int(head), time.monotonic() + _GRACE_S) if head else None
+        except (OSError, ValueError) as e:
+            raise ProberGone(f"the probe's process {self.pid} ended: {e}") from e
+        if body is None:
+            raise ProberGone(f"the probe's process {self.pid} ended or does not answer")
+        if self._last is None or self._last[0] != body:
+            self._last = body, observed.parse(body.decode())
+        return self._last[1]
+
+    def close(self) -> None:
+        """Ends the lookout; it notices the closed pipe."""
+        os.close(self._to)
+        os.close(self._from)
+        try:
+            os.waitpid(self.pid, 0)
+        except ChildProcessError:
+            pass  # ended and collected before
+
+
+def _keep_watch(ask: int, tell: int, deadline_s: float, look: Callable[[], Observation] | None) -> None:
+    # Ctrl-C reaches the whole foreground group; the agent decides when to end, and closing the pipe tells.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    ways = {_QUICK: look, _THOROUGH: look} if look else _nvml()
+    # Nothing here is garbage: kept out of the collector's sight, its pages stay shared with the workers.
+    gc.freeze()
+    gc.disable()
+    stuck: int | None = None
+    while way := os.read(ask, 1):
+        if stuck is not None and _ended(stuck):
+            stuck = None
+        if stuck is None:
+            answer, stuck = _look_in_worker(ways[way], deadline_s)
+        else:
+            answer = _json(TIMED_OUT, f"an earlier look (process {stuck}) still hangs in the driver and cannot be killed")
+        os.write(tell, b"%*d" % (_HEAD, len(answer)))
+        _write(tell, answer)
+
+
+def _nvml() -> Mapping[bytes, Callable[[], Observation]]:
+    try:
+        # Here and not at the top: only this process pays for it.
+        from node_agent import nvml
+    except ImportError as e:
+        broken = Observation(failure=Failure(call="probe", code=BROKEN, text=f"nvidia-ml-py is not installed: {e}"))
+        return {_QUICK: lambda: broken, _THOROUGH: lambda: broken}
+    nvml.forget_unused()
+    return {_QUICK: nvml.probe, _THOROUGH: lambda: nvml.probe(thorough=True)}
+
+
+def _look_in_worker(look: Callable[[], Observation], deadline_s: float) -> tuple[bytes, int | None]:
+    """The answer, and the worker's pid where it could not be ended."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.close(read_end)
+            _write(write_end, observed.dump(look()).encode())
+            status = 0
+        except Exception as e:  # noqa: BLE001 - whatever it was must reach the agent as words
+            _write(write_end, _json(BROKEN, f"{type(e).__name__}: {e}"))
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(write_end)
+    try:
+        answer = _read_to_end(read_end, time.monotonic() + deadline_s)
+    finally:
+        os.close(read_end)
+    if answer is None:
+        os.kill(pid, signal.SIGKILL)
+        killed = _ended(pid, wait_s=_KILL_WAIT_S)
+        return _json(TIMED_OUT, f"no answer from the driver within {deadline_s:g} s"), None if killed else pid
+    _, status = os.waitpid(pid, 0)
+    if status or not answer:
+        why = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.waitstatus_to_exitcode(status)}"
+        return _json(BROKEN, f"the look ended with {why}"), None
+    return answer, None
+
+
+def _json(code: int, text: str) -> bytes:
+    return observed.dump(Observation(failure=Failure(call="probe", code=code, text=text))).encode()
+
+
+def _ended(pid: int, *, wait_s: float = 0.0) -> bool:
+    end = time.monotonic() + wait_s
+    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+        if time.monotonic() >= end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _read(fd: int, size: int, deadline: float) -> bytes | None:
+    """Exactly `size` bytes; None at the end of the stream or the deadline."""
+    data = b""
+    while len(data) < size:
+        if not _readable(fd, deadline):
+            return None
+        chunk = os.read(fd, size - len(data))
+        if not chunk:
+            return None
+        data += chunk
+    return data
+
+
+def _read_to_end(fd: int, deadline: float) -> bytes | None:
+    """All until the writer closes; None when the deadline comes first."""
+    data = b""
+    while _readable(fd, deadline):
+        chunk = os.read(fd, 65536)
+        if not chunk:
+            return data
+        data += chunk
+    return None
+
+
+def _readable(fd: int, deadline: float) -> bool:
+    left = deadline - time.monotonic()
+    # poll, not select: select fails above 1024 descriptors.
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    return bool(poller.poll(max(0.0, left) * 1000))
+
+
+def _write(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]

@@ -1,0 +1,159 @@
+"""The agent's loop: ask for the own Node, look, judge, report; quickly until the node matches, then at leisure."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, replace
+
+from kubeapi import ApiError, Client, Unreachable, log
+from kubeapi.client import path_of
+from node_agent import report
+from node_agent.damping import Damper
+from node_agent.desired import Desired, hash_of
+from node_agent.health import Health
+from node_agent.layout import GpuLayout, Layout, LayoutError
+from node_agent.metrics import Numbers
+from node_agent.node import NodeState, read
+from node_agent.observed import Observation
+from node_agent.prober import Prober
+from node_agent.verify import Verdict, desired_of, under_way, verify, verify_layout
+
+_NODE_KEPT = 5
+"""Intervals for which the last answer about the own Node stands while a matching agent gets no newer one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """Seconds. All on the monotonic clock, so that a jump of the wall clock changes nothing."""
+
+    interval_s: float = 10.0
+    quick_s: float = 1.0
+    """While the node does not match and something changed lately: somebody waits for it."""
+    quick_for_s: float = 600.0
+    """How long after the last change a node that does not match is still looked at quickly."""
+    node_every_s: float = 60.0
+    """How often a matching node's own Node object is read: 2,000 agents share the API server."""
+    thorough_every_s: float = 60.0
+    """How often health and memory in use are looked at, for the metrics."""
+
+
+def watch(
+    desired: Desired,
+    prober: Prober,
+    client: Client,
+    node_name: str,
+    *,
+    numbers: Numbers,
+    health: Health,
+    pace: Pace,
+    stop: threading.Event,
+) -> None:
+    """Until `stop` is set. Raises ProberGone, after which the agent must be started anew."""
+    reporter = report.Reporter(client, node_name)
+    layout_hash = hash_of(desired)
+    node: NodeState | None = None
+    identity: NodeState | None = None
+    node_read = changed = looked_thoroughly = float("-inf")
+    damper = Damper()
+    said: tuple[str, str] | None = None
+    node_error: str | None = None
+    driver_silent_since: float | None = None
+    while not stop.is_set():
+        started = time.monotonic()
+        health.turned = started
+        matched = said is not None and said[0] == "Match"
+        # A match is given on a fresh answer only; one that stands outlives an API server that is being restarted.
+        if not matched or started - node_read >= pace.node_every_s:
+            fresh, error = _own_node(client, node_name)
+            if error and error != node_error:
+                log.warning("own Node not read", node=node_name, error=error)
+            node_error = error
+            if fresh is not None:
+                node = identity = fresh
+                node_read = started
+            elif not matched or started - node_read >= _NODE_KEPT * pace.node_every_s:
+                node = None
+        began = time.monotonic()
+        waiting = under_way(desired, node)
+        # Not at first: the first word is waited for.
+        thorough = said is not None and not waiting and began - looked_thoroughly >= pace.thorough_every_s
+        observation = Observation() if waiting else prober.probe(thorough=thorough)
+        looked, looked_at = time.monotonic(), time.time()
+        looked_thoroughly = began if thorough else looked_thoroughly
+        health.looked = looked
+        verdict = damper.told(waiting or verify(desired, observation, node), looked)
+        if verdict.reason == "DriverHung":
+            driver_silent_since = driver_silent_since or looked_at
+            verdict = _since(verdict, driver_silent_since)
+        else:
+            driver_silent_since = None
+        if said != (verdict.verdict, verdict.message):
+            said, changed = (verdict.verdict, verdict.message), looked
+            log.info("verdict", verdict=verdict.verdict, reason=verdict.reason, message=verdict.message)
+        took_s = None if waiting else looked - began
+        numbers.update(observation, verdict, node, took_s=took_s, at=looked_at, thorough=thorough)
+        if identity is None:
+            health.report_error = f"the own Node could not be read: {node_error}"
+        else:
+            words = report.body(verdict, observation, identity, pool=desired.pool, layout_hash=layout_hash, at=looked_at)
+            report_error = reporter.last_error
+            if reporter.write(words, now=looked_at):
+                numbers.count_report(written=True)
+            elif reporter.last_error and reporter.last_error != report_error:
+                numbers.count_report(written=False)
+                log.warning("report not written", error=reporter.last_error)
+            health.report_error = reporter.last_error
+        quick = verdict.verdict != "Match" and looked - changed < pace.quick_for_s
+        stop.wait(max(0.05, (pace.quick_s if quick else pace.interval_s) - (time.monotonic() - started)))
+
+
+def watch_host(layout: Layout, prober: Prober, *, numbers: Numbers, health: Health, pace: Pace, stop: threading.Event) -> None:
+    """The same without a cluster: the verdict goes to the log and the metrics. Raises ProberGone."""
+    damper = Damper()
+    looked_thoroughly = float("-inf")
+    said: tuple[str, str] | None = None
+    wanted: dict[int, GpuLayout] = {}
+    while not stop.is_set():
+        began = health.turned = time.monotonic()
+        thorough = began - looked_thoroughly >= pace.thorough_every_s
+        observation = prober.probe(thorough=thorough)
+        looked_thoroughly = began if thorough else looked_thoroughly
+        health.looked, looked_at = time.monotonic(), time.time()
+        health.report_error = None
+        if not observation.failure:
+            try:
+                wanted = layout.of({gpu.index: gpu.uuid or "" for gpu in observation.gpus})
+            except LayoutError as e:
+                # A GPU that was there may have gone: then the last known layout is judged, which finds it missing.
+                log.warning("layout", problem=str(e))
+        verdict = damper.told(verify_layout(wanted, observation), health.looked)
+        if said != (verdict.verdict, verdict.message):
+            said = (verdict.verdict, verdict.message)
+            log.info("verdict", verdict=verdict.verdict, reason=verdict.reason, message=verdict.message)
+        if not observation.failure:
+            numbers.desired = desired_of(wanted, observation)
+        named = replace(observation, gpus=tuple(gpu for gpu in observation.gpus if gpu.index in wanted))
+        numbers.update(named, verdict, None, took_s=health.looked - began, at=looked_at, thorough=thorough)
+        stop.wait(max(0.05, pace.interval_s - (time.monotonic() - began)))
+
+
+def _own_node(client: Client, name: str) -> tuple[NodeState | None, str | None]:
+    """The Node, or why not."""
+    try:
+        # resourceVersion=0: out of the API server's cache, etcd is not asked.
+        return read(client.get(path_of("v1", "nodes", name), resourceVersion="0")), None
+    except ApiError as e:
+        return None, f"HTTP {e.status}: {e.message}"
+    except Unreachable as e:
+        return None, str(e)
+    except (KeyError, TypeError, ValueError) as e:
+        return None, f"not understood: {type(e).__name__}: {e}"
+
+
+def _since(verdict: Verdict, at: float) -> Verdict:
+    """A point in time and not an age: an age would be news at every look."""
+    message = f"{verdict.message.removesuffix('.')} (silent since {report.stamp(at)})."
+    return Verdict(
+        verdict=verdict.verdict, reason=verdict.reason, message=message, checks=verdict.checks, instances=verdict.instances
+    )

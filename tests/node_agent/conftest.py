@@ -1,0 +1,213 @@
+"""Desired states and observations to start from, and the fake NVML library over a state file."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import itertools
+import os
+import pkgutil
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pynvml
+import pytest
+
+import node_agent
+from node_agent import cli
+from node_agent.desired import Desired, DesiredGpu
+from node_agent.node import NodeState
+from node_agent.observed import Engines, MigDevice, Observation, ObservedGpu
+from node_agent.prober import Prober
+from rehearsal.silicon import models, state
+
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+@pytest.fixture
+def desired() -> Desired:
+    """Two H100, each cut in two halves, GKE's way."""
+    return Desired(
+        pool="halves",
+        partitioner="gke",
+        gpu_count=2,
+        gpu_models=(H100,),
+        gpus=(DesiredGpu(index="all", mig=True, instances={"3g.40gb": 2}),),
+        resources={"nvidia.com/gpu": 4},
+    )
+
+
+@pytest.fixture
+def half() -> Callable[[int], MigDevice]:
+    def make(instance: int) -> MigDevice:
+        return MigDevice(
+            uuid=f"MIG-{instance}",
+            gpu_instance=instance,
+            compute_instance=0,
+            gpu_slices=3,
+            compute_slices=3,
+            memory_mib=40448,
+            multiprocessors=60,
+            engines=Engines(decoders=3, encoders=0, jpeg=3, ofa=0),
+            name=f"{H100} MIG 3g.40gb",
+        )
+
+    return make
+
+
+@pytest.fixture
+def right(half: Callable[[int], MigDevice]) -> Observation:
+    """What `desired` looks like on the silicon, to an unprivileged agent."""
+    gpus = tuple(
+        ObservedGpu(
+            index=index,
+            uuid=f"GPU-{index}",
+            model=H100,
+            memory_mib=81559,
+            mig="enabled",
+            mig_pending="enabled",
+            devices=(half(1), half(2)),
+        )
+        for index in range(2)
+    )
+    return Observation(driver="550.90.07", gpus=gpus)
+
+
+@pytest.fixture
+def node() -> NodeState:
+    return NodeState(name="n1", uid="u1", boot_id="b1", capacity={"nvidia.com/gpu": 4}, allocatable={"nvidia.com/gpu": 4})
+
+
+@pytest.fixture(scope="session")
+def fake_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fake NVML, compiled."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler: the fake NVML library cannot be built")
+    library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
+    sources = sorted(str(source) for source in models.LIBRARY.glob("*.c"))
+    flags = ["-shared", "-fPIC", "-O2", "-pthread", "-Wl,-soname,libnvidia-ml.so.1"]
+    subprocess.run([compiler, *flags, *sources, "-o", str(library)], check=True)
+    library.parent.chmod(0o755)
+    return library
+
+
+@dataclass(frozen=True)
+class Silicon:
+    """A node's fake GPUs: `path` for `rehearsal.silicon.state`, and looks at them through the real NVML binding."""
+
+    path: Path
+    library: Path
+
+    def prober(self, *, deadline_s: float = 5.0, user: int | None = None, thorough: bool = False) -> Prober:
+        return Prober.start(deadline_s=deadline_s, look=lambda: self._look(user, thorough))
+
+    def look(self, *, user: int | None = None) -> Observation:
+        prober = self.prober(user=user)
+        try:
+            return prober.probe()
+        finally:
+            prober.close()
+
+    def _look(self, user: int | None, thorough: bool) -> Observation:
+        """In the worker's process, which ends afterwards."""
+        pynvml.nvmlLib = ctypes.CDLL(str(self.library))
+        pynvml._nvmlGetFunctionPointer_cache.clear()
+        os.environ[state.VARIABLE] = str(self.path)
+        from node_agent import nvml
+
+        if user is not None:
+            os.setgroups([])
+            os.setgid(user)
+            os.setuid(user)
+        return nvml.probe(thorough=thorough)
+
+
+@pytest.fixture
+def silicon(fake_library: Path) -> Iterator[Callable[..., Silicon]]:
+    """`silicon("H100-80", 8)`: that many GPUs, MIG off."""
+    # Not tmp_path: pytest keeps that from other users, and some tests look as one.
+    with tempfile.TemporaryDirectory(prefix="silicon-") as directory:
+        Path(directory).chmod(0o755)
+        made = itertools.count()
+
+        def make(model: str, count: int, driver: str = "550.90.07") -> Silicon:
+            path = Path(directory) / f"node-{next(made)}"
+            state.create(path, model, count, driver, path.name)
+            return Silicon(path, fake_library)
+
+        yield make
+
+
+@pytest.fixture
+def in_this_process(fake_library: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """`in_this_process(path)`: from here on pynvml asks the simulated GPUs of that state file, without a child process."""
+    monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(fake_library)))
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    # Set here, so that it is put back afterwards; the library reads it at every init.
+    monkeypatch.setenv(state.VARIABLE, "")
+
+    def on(path: Path) -> None:
+        os.environ[state.VARIABLE] = str(path)
+
+    return on
+
+
+@pytest.fixture
+def command() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """`command(silicon, "show", user=65534)`: the agent as a process on that silicon, here or as another user."""
+
+    def run(node: Silicon, *arguments: str, user: int | None = None) -> subprocess.CompletedProcess[str]:
+        if user is not None:
+            return _as_user(node, user, arguments)
+        variables = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(node.library.parent), state.VARIABLE: str(node.path)}
+        return subprocess.run(
+            [sys.executable, "-m", "node_agent", *arguments],
+            env=variables,
+            cwd=Path(node_agent.__file__).parents[1],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+def _as_user(node: Silicon, user: int, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    """In a fork of this process: another user may not be able to start its Python. All modules are loaded before."""
+    for module in pkgutil.iter_modules(node_agent.__path__, "node_agent."):
+        if module.name != "node_agent.__main__":
+            importlib.import_module(module.name)
+    streams = [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115 - closed below
+    pid = os.fork()
+    if pid == 0:
+        status = 99
+        try:
+            for number, stream in enumerate(streams, start=1):
+                os.dup2(stream.fileno(), number)
+            sys.stdout, sys.stderr = open(1, "w"), open(2, "w")  # noqa: SIM115 - descriptors
+            # As by name, which by then may stand for another test's library: a forked child inherits what is loaded.
+            pynvml.nvmlLib = ctypes.CDLL(str(node.library))
+            pynvml._nvmlGetFunctionPointer_cache.clear()
+            os.environ[state.VARIABLE] = str(node.path)
+            os.setgroups([])
+            os.setgid(user)
+            os.setuid(user)
+            status = cli.main(arguments)
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
+    _, ended = os.waitpid(pid, 0)
+    said = []
+    for stream in streams:
+        stream.seek(0)
+        said.append(stream.read())
+        stream.close()
+    return subprocess.CompletedProcess(arguments, os.waitstatus_to_exitcode(ended), *said)

@@ -1,0 +1,46 @@
+"""A process that looks and looks again, and prints what it and its lookout held before and after: `many_looks.py STATE LOOKS`.
+
+A process of its own, because what another test left behind in the test runner's (a thread that ends later, a connection)
+would count as ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from node_agent.prober import Prober
+from rehearsal.silicon import state
+
+
+def main(silicon: Path, looks: int) -> None:
+    state.recut(silicon, 0, ["1g.10gb"] * 7)
+    prober = Prober.start()
+    for _ in range(200):
+        prober.probe()
+    before = _held(os.getpid()), _held(prober.pid)
+    for round_ in range(looks):
+        observation = prober.probe(thorough=round_ % 10 == 0)
+        assert observation.failure is None, observation.failure
+        if round_ % 500 == 0:
+            # The answer changes now and then, or nothing would ever be read anew.
+            state.recut(silicon, 0, ["3g.40gb"] * 2 if round_ % 1000 else ["1g.10gb"] * 7)
+    after = _held(os.getpid()), _held(prober.pid)
+    children = Path(f"/proc/{prober.pid}/task/{prober.pid}/children").read_text().split()
+    print(json.dumps({"before": before, "after": after, "workers left": children}))
+    prober.close()
+
+
+def _held(pid: int) -> dict[str, int]:
+    process = Path(f"/proc/{pid}")
+    return {
+        "resident KiB": int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024,
+        "threads": len(list((process / "task").iterdir())),
+        "descriptors": len(list((process / "fd").iterdir())),
+    }
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
