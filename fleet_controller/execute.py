@@ -1,0 +1,130 @@
+"""Carries actions out, one API call each. Thin: what to do was decided elsewhere, and what fails is decided anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fleet_controller.api import (
+    API_VERSION,
+    EVENTS_NAMESPACE,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    NODE_CONDITION,
+    POOL_KIND,
+    POOL_PLURAL,
+    STARTUP_TAINT,
+    STARTUP_TAINT_KEY,
+)
+from fleet_controller.decide import (
+    Action,
+    EmitEvent,
+    HoldNode,
+    LiftTaint,
+    RetractEvent,
+    SetMigConfig,
+    SetNodeCondition,
+    SetPoolStatus,
+)
+from fleet_controller.observe import EVENT_SOURCE, Cluster
+from fleet_controller.state import stamp
+from kubeapi import ApiError
+from kubeapi.client import path_of
+
+_MAX_EVENT_MESSAGE = 1024
+
+
+def execute(cluster: Cluster, action: Action) -> None:
+    """Does it and notes the answer in `cluster`, so that the next pass does not decide on what was.
+
+    Raises ApiError or Unreachable.
+    """
+    match action:
+        case SetNodeCondition():
+            cluster.nodes.put(_set_condition(cluster, action))
+        case LiftTaint():
+            cluster.nodes.put(_lift_taint(cluster, action))
+        case HoldNode():
+            cluster.nodes.put(_hold(cluster, action))
+        case SetMigConfig():
+            cluster.nodes.put(_set_mig_config(cluster, action))
+        case SetPoolStatus():
+            path = path_of(API_VERSION, POOL_PLURAL, action.pool) + "/status"
+            cluster.pools.put(cluster.client.patch(path, {"status": dict(action.status)}, kind="merge"))
+        case EmitEvent():
+            _emit(cluster, action)
+        case RetractEvent():
+            cluster.client.delete(path_of("v1", "events", action.name, EVENTS_NAMESPACE))
+
+
+def subject(action: Action) -> str:
+    """What an action is about. After a failed action the later ones of the same subject are not tried in that pass."""
+    match action:
+        case SetNodeCondition(node=node) | LiftTaint(node=node) | HoldNode(node=node) | SetMigConfig(node=node):
+            return f"node {node}"
+        case SetPoolStatus(pool=pool):
+            return f"pool {pool}"
+        case EmitEvent(name=name) | RetractEvent(name=name):
+            return f"event {name}"
+
+
+def _set_condition(cluster: Cluster, action: SetNodeCondition) -> dict[str, Any]:
+    condition = {
+        "type": NODE_CONDITION,
+        "status": action.status,
+        "reason": action.reason,
+        "message": action.message,
+        "lastTransitionTime": stamp(action.changed),
+        "lastHeartbeatTime": stamp(action.now),
+    }
+    # Strategic merge: the list is merged by type, so the kubelet's conditions stay the kubelet's.
+    path = path_of("v1", "nodes", action.node) + "/status"
+    return cluster.client.patch(path, {"status": {"conditions": [condition]}}, kind="strategic")
+
+
+def _lift_taint(cluster: Cluster, action: LiftTaint) -> dict[str, Any]:
+    at = f"/spec/taints/{action.position}"
+    patch = [{"op": "test", "path": f"{at}/key", "value": STARTUP_TAINT_KEY}, {"op": "remove", "path": at}]
+    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="json")
+
+
+def _hold(cluster: Cluster, action: HoldNode) -> dict[str, Any]:
+    add = (
+        {"op": "add", "path": "/spec/taints/-", "value": dict(STARTUP_TAINT)}
+        if action.has_taints
+        else {"op": "add", "path": "/spec/taints", "value": [dict(STARTUP_TAINT)]}
+    )
+    patch = [{"op": "test", "path": "/metadata/resourceVersion", "value": action.version}, add]
+    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="json")
+
+
+def _set_mig_config(cluster: Cluster, action: SetMigConfig) -> dict[str, Any]:
+    # In one patch, and only if the node is still as it was when this was decided: mig-manager may have started meanwhile.
+    patch = {"metadata": {"resourceVersion": action.version, "labels": {MIG_CONFIG_LABEL: action.value, MIG_STATE_LABEL: None}}}
+    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
+
+
+def _emit(cluster: Cluster, action: EmitEvent) -> None:
+    events = path_of("v1", "events", namespace=EVENTS_NAMESPACE)
+    now = stamp(action.now)
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": action.name, "namespace": EVENTS_NAMESPACE},
+        "involvedObject": {"apiVersion": API_VERSION, "kind": POOL_KIND, "name": action.pool, "uid": action.pool_uid},
+        "type": "Warning",
+        "reason": action.reason,
+        "message": action.message[:_MAX_EVENT_MESSAGE],
+        "source": {"component": EVENT_SOURCE},
+        "reportingComponent": EVENT_SOURCE,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+    try:
+        cluster.client.create(events, event)
+    except ApiError as e:
+        if e.reason != "AlreadyExists":
+            raise
+        old = cluster.client.get(f"{events}/{action.name}")
+        again = {"lastTimestamp": now, "count": int(old.get("count") or 1) + 1}
+        cluster.client.patch(f"{events}/{action.name}", again, kind="merge")

@@ -1,0 +1,170 @@
+"""The controller's loop: something rang or a time came -> look, decide, do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fleet_controller.decide import (
+    Action,
+    Decision,
+    EmitEvent,
+    HoldNode,
+    LiftTaint,
+    RetractEvent,
+    SetMigConfig,
+    SetNodeCondition,
+    SetPoolStatus,
+    decide,
+    to_inspect,
+)
+from fleet_controller.execute import execute, subject
+from fleet_controller.observe import Cluster
+from fleet_controller.state import Warned
+from kubeapi import ApiError, Unreachable, log
+
+DEBOUNCE_S = 0.1
+"""Changes come in bursts; the first one may wait for its companions."""
+RESYNC_S = 30.0
+"""Longest time between two passes: a lost bell costs no more."""
+_EVENTS_RELISTED_S = 300.0
+_BACKOFF_MAX_S = 10.0
+
+
+@dataclass
+class Progress:
+    """For the health endpoints and the metrics. Written by the loop, read by the server's threads."""
+
+    turned: float = field(default_factory=time.monotonic)
+    passes: int = 0
+    pass_s: float = 0.0
+    """Seconds spent in all passes."""
+    error: str | None = "no pass yet"
+    done: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(action, result) -> number."""
+
+    def count(self, action: Action, result: str) -> None:
+        key = (type(action).__name__, result)
+        self.done[key] = self.done.get(key, 0) + 1
+
+
+class Loop:
+    """Needs a `cluster` whose threads run. `clock`: seconds since the epoch."""
+
+    def __init__(self, cluster: Cluster, *, clock: Callable[[], float] = time.time) -> None:
+        self.progress = Progress()
+        self._cluster = cluster
+        self._clock = clock
+        self._warned: dict[str, Warned] | None = None
+        self._warned_listed = float("-inf")
+        self._failures = 0
+
+    def run(self, stop: threading.Event) -> None:
+        """Until `stop` is set. Never raises for what the API server answers."""
+        bell = self._cluster.bell
+        while not stop.is_set():
+            self.progress.turned = time.monotonic()
+            if self._cluster.trouble():
+                bell.wait(1.0)
+                bell.clear()
+                continue
+            look_again = self.turn()
+            pause = RESYNC_S if look_again is None else min(RESYNC_S, max(0.0, look_again - self._clock()))
+            if self._failures:
+                pause = min(pause, _BACKOFF_MAX_S, 0.1 * 2.0**self._failures)
+                stop.wait(pause)
+            elif bell.wait(pause):
+                stop.wait(DEBOUNCE_S)
+            bell.clear()
+
+    def turn(self) -> float | None:
+        """One pass. When time alone will make the next one due, in seconds since the epoch."""
+        started = time.monotonic()
+        try:
+            decision = self._decide()
+        except (ApiError, Unreachable) as e:
+            self._fail(f"the cluster is not readable: {_told(e)}")
+            return None
+        failed: dict[str, str] = {}
+        for action in decision.actions:
+            about = subject(action)
+            if about not in failed:
+                error = self._do(action)
+                if error:
+                    failed[about] = error
+        if failed:
+            about, error = next(iter(failed.items()))
+            self._fail(f"{about}: {error}" + (f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""))
+        else:
+            self._failures, self.progress.error = 0, None
+        self.progress.passes += 1
+        self.progress.pass_s += time.monotonic() - started
+        return decision.look_again
+
+    def _decide(self) -> Decision:
+        cluster = self._cluster
+        if self._warned is None or time.monotonic() - self._warned_listed > _EVENTS_RELISTED_S:
+            self._warned, self._warned_listed = cluster.warned(), time.monotonic()
+        pools, nodes = list(cluster.pools.all().values()), list(cluster.nodes.all().values())
+        holders = {name: cluster.holders(name) for name in to_inspect(pools, nodes)}
+        return decide(pools, nodes, cluster.reports.all(), holders, self._warned, self._clock())
+
+    def _do(self, action: Action) -> str | None:
+        """None, or why not."""
+        try:
+            execute(self._cluster, action)
+        except ApiError as e:
+            if not _overtaken(action, e):
+                self.progress.count(action, "failed")
+                return _told(e)
+            # Gone or changed meanwhile: the watch tells, and the next pass decides anew.
+            self.progress.count(action, "overtaken")
+        except Unreachable as e:
+            self.progress.count(action, "failed")
+            return _told(e)
+        else:
+            self.progress.count(action, "done")
+            _log(action)
+        if self._warned is not None:
+            if isinstance(action, EmitEvent):
+                self._warned[action.name] = Warned(name=action.name, written=action.now)
+            elif isinstance(action, RetractEvent):
+                self._warned.pop(action.name, None)
+        return None
+
+    def _fail(self, error: str) -> None:
+        self._failures += 1
+        if error != self.progress.error:
+            log.warning("pass not complete", error=error)
+        self.progress.error = error
+
+
+def _overtaken(action: Action, error: ApiError) -> bool:
+    # A JSON patch whose `test` fails is answered with 422; for anything else that code is a fault of ours.
+    return error.status in (404, 409) or (error.status == 422 and isinstance(action, LiftTaint | HoldNode))
+
+
+def _log(action: Action) -> None:
+    match action:
+        case SetNodeCondition(node=node, status=status, reason=reason, message=message):
+            log.info("node condition", node=node, status=status, reason=reason, message=message)
+        case LiftTaint(node=node):
+            log.info("node released", node=node)
+        case HoldNode(node=node):
+            log.info("node held", node=node)
+        case SetMigConfig(node=node, value=value):
+            log.info("layout asked for", node=node, mig_config=value)
+        case SetPoolStatus(pool=pool, status=status):
+            verified, nodes = status["conditions"][0], status["nodes"]
+            proven = f"{nodes['verified']} of {nodes['total']}"
+            log.info("pool status", pool=pool, verified=verified["status"], reason=verified["reason"], proven=proven)
+        case EmitEvent(pool=pool, reason=reason, message=message):
+            log.info("warning event", pool=pool, reason=reason, message=message)
+        case RetractEvent(name=name):
+            log.info("warning taken back", event=name)
+
+
+def _told(error: ApiError | Unreachable) -> str:
+    return f"HTTP {error.status}: {error.message}" if isinstance(error, ApiError) else str(error)

@@ -1,0 +1,189 @@
+"""What the controller knows: pools, nodes, reports and its own events, parsed from the API server's objects and frozen.
+
+Only what decisions need is kept; a Node object is some 15 kB, of which this is a twentieth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from fleet_controller.api import DEPLOY_LABEL_PREFIX, MIG_CONFIG_LABEL, MIG_STATE_LABEL, NODE_CONDITION, STARTUP_TAINT_KEY
+
+_SINCE_EVER = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    status: str
+    """True, False or Unknown."""
+    reason: str
+    message: str
+    changed: float
+    """When `status` last changed; seconds since the epoch, as all times here."""
+    written: float
+    """When anything of it last changed."""
+    generation: int = 0
+    """observedGeneration; pools only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    name: str
+    uid: str
+    version: str
+    """resourceVersion."""
+    created: float
+    boot_id: str
+    labels: Mapping[str, str]
+    taint_keys: tuple[str, ...]
+    """In the order in which they stand in the object: a removal names the place."""
+    condition: Condition | None
+    """slicewright.io/GPUPartitionsReady."""
+    leaving: bool
+    """Being deleted."""
+
+    @property
+    def held(self) -> bool:
+        """Whether the startup taint keeps pods away."""
+        return STARTUP_TAINT_KEY in self.taint_keys
+
+    @property
+    def mig_config(self) -> str | None:
+        return self.labels.get(MIG_CONFIG_LABEL)
+
+    @property
+    def mig_state(self) -> str | None:
+        return self.labels.get(MIG_STATE_LABEL)
+
+    @property
+    def paused(self) -> tuple[str, ...]:
+        """Operands that mig-manager has paused, by their short names."""
+        return tuple(
+            sorted(
+                key.removeprefix(DEPLOY_LABEL_PREFIX)
+                for key, value in self.labels.items()
+                if key.startswith(DEPLOY_LABEL_PREFIX) and value.startswith("paused")
+            )
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A GPUNodeReport. Everything is text as the agent wrote it; empty where it is missing."""
+
+    name: str
+    owner_uid: str
+    verdict: str
+    reason: str
+    message: str
+    pool: str
+    layout_hash: str
+    boot_id: str
+    time: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    name: str
+    uid: str
+    generation: int
+    created: float
+    selector: Mapping[str, str]
+    layout_hash: str
+    fewest: int
+    mig_config: str | None
+    status: Mapping[str, Any]
+    """As it stands in the cluster; the decision compares with it."""
+
+    def selects(self, node: Node) -> bool:
+        return bool(self.selector) and all(node.labels.get(key) == value for key, value in self.selector.items())
+
+    def condition(self, kind: str) -> Condition | None:
+        return _condition(self.status, kind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Warned:
+    """A Warning Event of ours that is in the cluster."""
+
+    name: str
+    written: float
+
+
+def read_node(raw: Mapping[str, Any]) -> Node:
+    """Raises KeyError, TypeError or ValueError on what is no Node; so do the others below."""
+    meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+    labels = meta.get("labels") or {}
+    return Node(
+        name=meta["name"],
+        uid=meta["uid"],
+        version=meta.get("resourceVersion", ""),
+        created=seconds(meta.get("creationTimestamp")),
+        boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
+        labels=dict(labels),
+        taint_keys=tuple(taint["key"] for taint in spec.get("taints") or ()),
+        condition=_condition(status, NODE_CONDITION),
+        leaving="deletionTimestamp" in meta,
+    )
+
+
+def read_report(raw: Mapping[str, Any]) -> Report:
+    report = raw.get("report") or {}
+    owners = [owner["uid"] for owner in raw["metadata"].get("ownerReferences") or () if owner.get("kind") == "Node"]
+    return Report(
+        name=raw["metadata"]["name"],
+        owner_uid=owners[0] if owners else "",
+        verdict=report.get("verdict", ""),
+        reason=report.get("reason", ""),
+        message=report.get("message", ""),
+        pool=report.get("pool", ""),
+        layout_hash=report.get("observedHash", ""),
+        boot_id=report.get("bootID", ""),
+        time=seconds(report.get("time")),
+    )
+
+
+def read_pool(raw: Mapping[str, Any]) -> Pool:
+    meta, spec = raw["metadata"], raw["spec"]
+    return Pool(
+        name=meta["name"],
+        uid=meta["uid"],
+        generation=meta.get("generation", 1),
+        created=seconds(meta.get("creationTimestamp")),
+        selector=dict(spec["selector"]["matchLabels"]),
+        layout_hash=spec["layoutHash"],
+        fewest=int(spec["expectedNodes"]["min"]),
+        mig_config=spec.get("migConfig") or None,
+        status=raw.get("status") or {},
+    )
+
+
+def read_warned(raw: Mapping[str, Any]) -> Warned:
+    return Warned(name=raw["metadata"]["name"], written=seconds(raw.get("lastTimestamp") or raw.get("firstTimestamp")))
+
+
+def seconds(timestamp: str | None) -> float:
+    """Since the epoch; the epoch itself where there is no time."""
+    return datetime.fromisoformat(timestamp).timestamp() if timestamp else _SINCE_EVER
+
+
+def stamp(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _condition(status: Mapping[str, Any], kind: str) -> Condition | None:
+    for raw in status.get("conditions") or ():
+        if raw.get("type") == kind:
+            changed = seconds(raw.get("lastTransitionTime"))
+            return Condition(
+                status=raw.get("status", "Unknown"),
+                reason=raw.get("reason", ""),
+                message=raw.get("message", ""),
+                changed=changed,
+                written=max(changed, seconds(raw.get("lastHeartbeatTime"))),
+                generation=raw.get("observedGeneration", 0),
+            )
+    return None

@@ -1,0 +1,212 @@
+"""A pool, its node and the node's report, all in order, to be spoilt by the tests; and a real API server."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet_controller import api
+from fleet_controller.state import Node, Pool, Report, read_node
+from kubeapi import ApiError, Client
+from kubeapi.client import Credentials
+from rehearsal import control_plane
+from rehearsal.toolchain import Toolchain, ensure
+
+NOW = 1_800_000_000.0
+HASH = "a" * 64
+
+
+@pytest.fixture
+def now() -> float:
+    return NOW
+
+
+@pytest.fixture
+def pool() -> Pool:
+    """GKE's way: nobody sets a label."""
+    return Pool(
+        name="halves",
+        uid="pool-uid",
+        generation=3,
+        created=NOW - 1000,
+        selector={"slicewright.io/pool": "halves"},
+        layout_hash=HASH,
+        fewest=1,
+        mig_config=None,
+        status={},
+    )
+
+
+@pytest.fixture
+def node() -> Node:
+    """Made a minute ago, held by the startup taint, as a GKE node is."""
+    return Node(
+        name="n1",
+        uid="u1",
+        version="100",
+        created=NOW - 60,
+        boot_id="b1",
+        labels={"slicewright.io/pool": "halves"},
+        taint_keys=("nvidia.com/gpu", "startup-taint.cluster-autoscaler.kubernetes.io/slicewright"),
+        condition=None,
+        leaving=False,
+    )
+
+
+@pytest.fixture
+def report() -> Report:
+    return Report(
+        name="n1",
+        owner_uid="u1",
+        verdict="Match",
+        reason="PartitionsMatch",
+        message="2 GPUs as wanted (3g.40gb x2).",
+        pool="halves",
+        layout_hash=HASH,
+        boot_id="b1",
+        time=NOW - 5,
+    )
+
+
+@dataclass(frozen=True)
+class ApiServer:
+    """A real API server with our CRDs, policy and roles, and what tests do with it over and over."""
+
+    admin: Client
+    endpoint: control_plane.Endpoint
+
+    def apply(self, path: str, body: Mapping[str, Any]) -> None:
+        where = f"{path}/{body['metadata']['name']}"
+        self.admin.patch(where, dict(body), kind="apply", fieldManager="test", force="true")
+
+    def client(self, token: str) -> Client:
+        return Client(Credentials(server=self.endpoint.server, ca_data=self.endpoint.ca_pem, token=token), timeout_s=10)
+
+    def token(self, account: str, *, pod: str | None = None) -> str:
+        """A token of a service account, bound to one of its pods or to nothing."""
+        spec: dict[str, Any] = {"expirationSeconds": 3600}
+        if pod:
+            uid = self.admin.get(f"/api/v1/namespaces/{api.NAMESPACE}/pods/{pod}")["metadata"]["uid"]
+            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        path = f"/api/v1/namespaces/{api.NAMESPACE}/serviceaccounts/{account}/token"
+        return str(self.admin.create(path, request)["status"]["token"])
+
+    def make_node(self, name: str, pool: str | None = None) -> dict[str, Any]:
+        """A Node as a cloud makes it, with the startup taint."""
+        taints = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}, dict(api.STARTUP_TAINT)]
+        body = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {api.POOL_LABEL: pool} if pool else {}},
+            "spec": {"taints": taints},
+        }
+        self.admin.create("/api/v1/nodes", body)
+        status = {
+            "nodeInfo": dict.fromkeys(_NODE_INFO, "") | {"bootID": f"boot-of-{name}"},
+            "capacity": {"cpu": "8", "memory": "32Gi", "pods": "110"},
+            "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"},
+        }
+        return self.admin.patch(f"/api/v1/nodes/{name}/status", {"status": status}, kind="merge")
+
+    def make_pod(self, name: str, node: str, *, namespace: str = api.NAMESPACE, account: str = "default", gpus: int = 0) -> None:
+        resources = {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": {"nvidia.com/gpu": str(gpus)}} if gpus else {}
+        spec = {
+            "nodeName": node,
+            "serviceAccountName": account,
+            "terminationGracePeriodSeconds": 0,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "c", "image": "test", "resources": resources}],
+        }
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        self.admin.create(f"/api/v1/namespaces/{namespace}/pods", body)
+
+    def node(self, name: str) -> Node:
+        return read_node(self.admin.get(f"/api/v1/nodes/{name}"))
+
+    def wait(self, holds: Callable[[], bool], what: str, *, timeout_s: float = 15.0) -> None:
+        end = time.monotonic() + timeout_s
+        while not holds():
+            assert time.monotonic() < end, f"not within {timeout_s:g} s: {what}"
+            time.sleep(0.05)
+
+
+_NODE_INFO = (
+    "architecture",
+    "bootID",
+    "containerRuntimeVersion",
+    "kernelVersion",
+    "kubeProxyVersion",
+    "kubeletVersion",
+    "machineID",
+    "operatingSystem",
+    "osImage",
+    "systemUUID",
+)
+
+
+@pytest.fixture(scope="session")
+def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    given = os.environ.get("SLICEWRIGHT_TEST_TOOLCHAIN")
+    toolchain = Toolchain.load(Path(given)) if given else ensure(print)
+    # Not under tmp_path: its names are long, and a Unix socket's path may have 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="fleet-") as directory:
+        environment = Path(directory)
+        endpoint = control_plane.start(environment, "c", toolchain)
+        try:
+            server = ApiServer(Client.from_kubeconfig(endpoint.kubeconfig), endpoint)
+            _furnish(server)
+            yield server
+        finally:
+            control_plane.remove(environment, "c")
+
+
+def _furnish(server: ApiServer) -> None:
+    """What the program declares, from the same data."""
+    for crd in api.crds():
+        server.apply("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+    policy, binding = api.report_policy()
+    server.apply("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", policy)
+    server.apply("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", binding)
+    server.apply("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": api.NAMESPACE}})
+    accounts = {api.AGENT_SERVICE_ACCOUNT: api.AGENT_RULES, api.CONTROLLER_SERVICE_ACCOUNT: api.CONTROLLER_RULES}
+    for account, rules in accounts.items():
+        path = f"/api/v1/namespaces/{api.NAMESPACE}/serviceaccounts"
+        server.apply(path, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}})
+        _grant(server, account, rules, None)
+    for namespace, rules in api.CONTROLLER_NAMESPACE_RULES.items():
+        _grant(server, api.CONTROLLER_SERVICE_ACCOUNT, rules, namespace)
+    for crd in api.crds():
+        path = f"/apis/{api.API_VERSION}/{crd['spec']['names']['plural']}"
+        server.wait(lambda path=path: _answers(server, path), f"{path} is served")
+
+
+def _grant(server: ApiServer, account: str, rules: Sequence[api.Rule], namespace: str | None) -> None:
+    group = "rbac.authorization.k8s.io"
+    root = f"/apis/{group}/v1" + (f"/namespaces/{namespace}" if namespace else "")
+    kind = "Role" if namespace else "ClusterRole"
+    meta = {"name": f"slicewright-{account}"}
+    server.apply(f"{root}/{kind.lower()}s", {"apiVersion": f"{group}/v1", "kind": kind, "metadata": meta, "rules": list(rules)})
+    binding = {
+        "apiVersion": f"{group}/v1",
+        "kind": f"{kind}Binding",
+        "metadata": meta,
+        "roleRef": {"apiGroup": group, "kind": kind, "name": meta["name"]},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": api.NAMESPACE}],
+    }
+    server.apply(f"{root}/{kind.lower()}bindings", binding)
+
+
+def _answers(server: ApiServer, path: str) -> bool:
+    try:
+        server.admin.get(path)
+    except ApiError:
+        return False
+    return True

@@ -1,0 +1,317 @@
+"""The resources, the roles and the policy as a real API server takes them; the controller at work on it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from fleet_controller import api
+from fleet_controller.loop import Loop
+from fleet_controller.observe import Cluster
+from fleet_controller.state import stamp
+from kubeapi import ApiError
+
+REPORTS = f"/apis/{api.API_VERSION}/{api.REPORT_PLURAL}"
+POOLS = f"/apis/{api.API_VERSION}/{api.POOL_PLURAL}"
+HASH = "a" * 64
+
+
+def _pool(name: str, *, fewest: int = 1, **spec: Any) -> dict[str, Any]:
+    wanted = {
+        "selector": {"matchLabels": {api.POOL_LABEL: name}},
+        "layoutHash": HASH,
+        "expectedNodes": {"min": fewest, "max": 8},
+        **spec,
+    }
+    return {"apiVersion": api.API_VERSION, "kind": api.POOL_KIND, "metadata": {"name": name}, "spec": wanted}
+
+
+def _report(node: dict[str, Any], pool: str, **report: Any) -> dict[str, Any]:
+    name = node["metadata"]["name"]
+    words = {
+        "verdict": "Match",
+        "reason": "PartitionsMatch",
+        "message": "2 GPUs as wanted (3g.40gb x2).",
+        "pool": pool,
+        "observedHash": HASH,
+        "bootID": f"boot-of-{name}",
+        "time": stamp(time.time()),
+        "gpus": [{"index": 0, "mig": "enabled", "instances": {"3g.40gb": 2}}],
+        **report,
+    }
+    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
+    return {
+        "apiVersion": api.API_VERSION,
+        "kind": api.REPORT_KIND,
+        "metadata": {"name": name, "ownerReferences": [owner]},
+        "report": words,
+    }
+
+
+class TestResources:
+    def test_the_policy_has_no_fault_that_the_api_server_could_find(self, api_server: Any) -> None:
+        policy, _ = api.report_policy()
+        path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{policy['metadata']['name']}"
+        api_server.wait(lambda: "typeChecking" in api_server.admin.get(path).get("status", {}), "policy checked")
+        assert api_server.admin.get(path)["status"]["typeChecking"] == {}
+
+    @pytest.mark.parametrize(
+        ("spec", "complaint"),
+        [
+            ({"layoutHash": "abc"}, "layoutHash"),
+            ({"expectedNodes": {"min": 3, "max": 2}}, "min must not be above max"),
+            ({"expectedNodes": {"min": -1, "max": 2}}, "expectedNodes.min"),
+            ({"selector": {"matchLabels": {}}}, "matchLabels"),
+            ({"migConfig": "not a label"}, "migConfig"),
+            ({"migKonfig": "x"}, "migKonfig"),
+        ],
+    )
+    def test_a_wrong_pool_is_refused(self, spec: dict[str, Any], complaint: str, api_server: Any) -> None:
+        with pytest.raises(ApiError) as refused:
+            api_server.admin.create(POOLS, _pool("bad", **spec), fieldValidation="Strict", dryRun="All")
+        assert complaint in refused.value.message
+
+    def test_no_mig_config_may_be_null_or_absent(self, api_server: Any) -> None:
+        for spec in ({}, {"migConfig": None}):
+            api_server.admin.create(POOLS, _pool("fine", **spec), fieldValidation="Strict", dryRun="All")
+
+    def test_a_report_stays_small_on_the_server(self, api_server: Any) -> None:
+        """managedFields of a nested object are larger than the object itself; here they are a line."""
+        node = api_server.make_node("small")
+        api_server.apply(REPORTS, _report(node, "p"))
+        (fields,) = api_server.admin.get(f"{REPORTS}/small")["metadata"]["managedFields"]
+        assert len(str(fields)) < 500
+
+
+@pytest.fixture(scope="module")
+def nodes(api_server: Any) -> dict[str, Any]:
+    made = {name: api_server.make_node(name) for name in ("own", "other")}
+    api_server.make_pod("agent-own", "own", account=api.AGENT_SERVICE_ACCOUNT)
+    # A new policy takes a moment to bite.
+    bound = api_server.client(api_server.token(api.AGENT_SERVICE_ACCOUNT, pod="agent-own"))
+
+    def bites() -> bool:
+        try:
+            bound.patch(f"{REPORTS}/other", _report(made["other"], "p"), kind="apply", fieldManager="probe", dryRun="All")
+        except ApiError as e:
+            return e.status == 403
+        return False
+
+    api_server.wait(bites, "the policy on reports bites")
+    return made
+
+
+@pytest.fixture(scope="module")
+def agent(api_server: Any, nodes: dict[str, Any]) -> Any:
+    return api_server.client(api_server.token(api.AGENT_SERVICE_ACCOUNT, pod="agent-own"))
+
+
+class TestAgentsRights:
+    def test_it_writes_its_own_report(self, agent: Any, nodes: dict[str, Any]) -> None:
+        for message in ("first", "second"):
+            words = _report(nodes["own"], "p", message=message)
+            written = agent.patch(f"{REPORTS}/own", words, kind="apply", fieldManager="agent", force="true")
+            assert written["report"]["message"] == message
+
+    def test_it_reads_its_node(self, agent: Any) -> None:
+        assert agent.get("/api/v1/nodes/own", resourceVersion="0")["metadata"]["name"] == "own"
+
+    def test_it_may_not_write_another_nodes_report(self, agent: Any, nodes: dict[str, Any]) -> None:
+        with pytest.raises(ApiError) as refused:
+            agent.patch(f"{REPORTS}/other", _report(nodes["other"], "p"), kind="apply", fieldManager="agent", force="true")
+        assert refused.value.status == 403
+        assert 'this token is bound to node "own", the report is of node "other"' in refused.value.message
+
+    def test_it_may_not_give_its_report_to_another_node(self, agent: Any, nodes: dict[str, Any]) -> None:
+        words = _report(nodes["own"], "p")
+        words["metadata"]["ownerReferences"][0].update(name="other", uid=nodes["other"]["metadata"]["uid"])
+        with pytest.raises(ApiError) as refused:
+            agent.patch(f"{REPORTS}/own", words, kind="apply", fieldManager="agent", force="true")
+        assert refused.value.status == 403
+
+    def test_a_token_without_a_node_is_refused(self, api_server: Any, nodes: dict[str, Any]) -> None:
+        unbound = api_server.client(api_server.token(api.AGENT_SERVICE_ACCOUNT))
+        with pytest.raises(ApiError) as refused:
+            unbound.patch(f"{REPORTS}/own", _report(nodes["own"], "p"), kind="apply", fieldManager="agent", force="true")
+        assert refused.value.status == 403
+
+    @pytest.mark.parametrize(
+        "deed",
+        [
+            lambda c: c.patch("/api/v1/nodes/own", {"metadata": {"labels": {"nvidia.com/mig.config": "x"}}}),
+            lambda c: c.patch("/api/v1/nodes/own", {"spec": {"taints": None}}),
+            lambda c: c.patch("/api/v1/nodes/own/status", {"status": {"conditions": []}}),
+            lambda c: c.patch("/api/v1/nodes/other", {"metadata": {"annotations": {"a": "b"}}}),
+            lambda c: c.get("/api/v1/nodes"),
+            lambda c: c.delete(f"{REPORTS}/own"),
+            lambda c: c.get(REPORTS),
+            lambda c: c.get(POOLS),
+            lambda c: c.get("/api/v1/pods"),
+            lambda c: c.get(f"/api/v1/namespaces/{api.NAMESPACE}/secrets"),
+        ],
+        ids=[
+            "mig.config",
+            "taint",
+            "status",
+            "other node",
+            "list nodes",
+            "delete report",
+            "list reports",
+            "pools",
+            "pods",
+            "secrets",
+        ],
+    )
+    def test_it_may_do_nothing_else(self, deed: Callable[[Any], Any], agent: Any) -> None:
+        with pytest.raises(ApiError) as refused:
+            deed(agent)
+        assert refused.value.status == 403
+
+
+class Clock:
+    """Real time, plus what a test adds to it."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead_s
+
+
+class TestController:
+    @pytest.fixture
+    def clock(self) -> Clock:
+        return Clock()
+
+    @pytest.fixture
+    def loop(self, api_server: Any, clock: Clock) -> Iterator[Loop]:
+        """The controller as its pod runs it, with its own account's token."""
+        cluster = Cluster.of(api_server.client(api_server.token(api.CONTROLLER_SERVICE_ACCOUNT)))
+        loop, stop = Loop(cluster, clock=clock), threading.Event()
+        cluster.follow(stop)
+        thread = threading.Thread(target=loop.run, args=(stop,))
+        thread.start()
+        try:
+            yield loop
+        finally:
+            stop.set()
+            cluster.bell.set()
+            thread.join(timeout=30)
+            assert not thread.is_alive()
+
+    def _verified(self, api_server: Any, pool: str) -> tuple[str, str]:
+        status = api_server.admin.get(f"{POOLS}/{pool}").get("status", {})
+        for condition in status.get("conditions", []):
+            if condition["type"] == "Verified":
+                return condition["status"], condition["reason"]
+        return "", ""
+
+    def _warnings(self, api_server: Any, pool: str) -> list[str]:
+        selector = f"involvedObject.kind=GPUPool,involvedObject.name={pool}"
+        listed = api_server.admin.get("/api/v1/namespaces/default/events", fieldSelector=selector)
+        return [event["message"] for event in listed["items"]]
+
+    def test_a_node_from_birth_to_proof_to_fault_and_back(self, api_server: Any, loop: Loop, clock: Clock) -> None:
+        admin, wait = api_server.admin, api_server.wait
+        admin.create(POOLS, _pool("birth"))
+        wait(lambda: self._verified(api_server, "birth") == ("False", "TooFewNodes"), "an empty pool waits")
+        node = api_server.make_node("b1", "birth")
+        wait(lambda: self._verified(api_server, "birth") == ("False", "NodesNotProven"), "a new node is unknown")
+        assert api_server.node("b1").condition.reason == "NoReport"
+        assert api_server.node("b1").held
+
+        api_server.apply(REPORTS, _report(node, "birth"))
+        wait(lambda: self._verified(api_server, "birth") == ("True", "AllNodesProven"), "a proven node")
+        proven = api_server.node("b1")
+        assert proven.condition.status == "True"
+        assert "nvidia.com/gpu" in proven.taint_keys
+        assert not proven.held
+        assert admin.get(f"{POOLS}/birth")["status"]["observedGeneration"] == 1
+
+        words = "GPU 3 wanted 3g.40gb x2, found 1g.10gb x7: somebody; do something."
+        api_server.apply(REPORTS, _report(node, "birth", verdict="Mismatch", reason="WrongLayout", message=words))
+        wait(lambda: self._verified(api_server, "birth") == ("False", "NodesFailing"), "a fault is seen")
+        assert self._warnings(api_server, "birth") == []
+        clock.ahead_s += 11
+        loop._cluster.bell.set()
+        wait(lambda: self._warnings(api_server, "birth") == [f"node b1: {words}"], "a fault that stays is told")
+        assert admin.get(f"{POOLS}/birth")["status"]["failingNodes"] == [
+            {"name": "b1", "reason": "WrongLayout", "message": words}
+        ]
+
+        api_server.apply(REPORTS, _report(node, "birth"))
+        wait(lambda: self._verified(api_server, "birth") == ("True", "AllNodesProven"), "a repaired node")
+        wait(lambda: self._warnings(api_server, "birth") == [], "the warning is taken back")
+        assert loop.progress.error is None
+
+    def test_at_rest_it_writes_nothing(self, api_server: Any, loop: Loop) -> None:
+        node = api_server.make_node("q1", "quiet")
+        api_server.admin.create(POOLS, _pool("quiet"))
+        api_server.apply(REPORTS, _report(node, "quiet"))
+        api_server.wait(lambda: self._verified(api_server, "quiet")[0] == "True", "proven")
+        before = dict(loop.progress.done)
+        for number in range(loop.progress.passes, loop.progress.passes + 3):
+            loop._cluster.bell.set()
+            api_server.wait(lambda number=number: loop.progress.passes > number, "another pass")
+        assert loop.progress.done == before
+
+    def test_a_changed_pool_must_be_proven_again(self, api_server: Any, loop: Loop) -> None:
+        node = api_server.make_node("c1", "change")
+        api_server.admin.create(POOLS, _pool("change"))
+        api_server.apply(REPORTS, _report(node, "change"))
+        api_server.wait(lambda: self._verified(api_server, "change")[0] == "True", "proven")
+        api_server.admin.patch(f"{POOLS}/change", {"spec": {"layoutHash": "b" * 64}})
+        api_server.wait(lambda: self._verified(api_server, "change")[0] == "False", "not proven for the new layout")
+        assert api_server.node("c1").condition.reason == "ReportOfAnotherLayout"
+        api_server.apply(REPORTS, _report(node, "change", observedHash="b" * 64))
+        api_server.wait(lambda: self._verified(api_server, "change")[0] == "True", "proven for the new layout")
+        assert api_server.admin.get(f"{POOLS}/change")["status"]["observedGeneration"] == 2
+
+    def test_a_layout_is_asked_for_and_the_old_success_is_taken_away(self, api_server: Any, loop: Loop) -> None:
+        admin = api_server.admin
+        node = api_server.make_node("m1", "mig")
+        stale = {"nvidia.com/mig.config": "all-disabled", "nvidia.com/mig.config.state": "success"}
+        admin.patch("/api/v1/nodes/m1", {"metadata": {"labels": stale}})
+        api_server.apply(REPORTS, _report(node, "mig"))
+        admin.create(POOLS, _pool("mig", migConfig="mig-1234"))
+        api_server.wait(lambda: api_server.node("m1").mig_config == "mig-1234", "the label is set")
+        assert api_server.node("m1").mig_state is None
+        assert api_server.node("m1").held
+        api_server.wait(lambda: api_server.node("m1").condition.reason == "MigManagerBusy", "it waits for mig-manager")
+        admin.patch("/api/v1/nodes/m1", {"metadata": {"labels": {"nvidia.com/mig.config.state": "success"}}})
+        api_server.wait(lambda: self._verified(api_server, "mig")[0] == "True", "proven")
+        assert not api_server.node("m1").held
+
+    def test_a_layout_never_changes_under_a_pod(self, api_server: Any, loop: Loop) -> None:
+        admin = api_server.admin
+        node = api_server.make_node("h1", "held")
+        done = {"nvidia.com/mig.config": "old-1", "nvidia.com/mig.config.state": "success"}
+        admin.patch("/api/v1/nodes/h1", {"metadata": {"labels": done}})
+        admin.create(POOLS, _pool("held", migConfig="old-1"))
+        api_server.apply(REPORTS, _report(node, "held"))
+        api_server.wait(lambda: self._verified(api_server, "held")[0] == "True", "proven")
+        api_server.make_pod("llm-0", "h1", namespace="default", gpus=1)
+        admin.patch(f"{POOLS}/held", {"spec": {"migConfig": "new-2"}})
+        api_server.wait(lambda: api_server.node("h1").condition.reason == "ChangeHeldByPods", "the change is refused")
+        assert "default/llm-0" in api_server.node("h1").condition.message
+        assert (api_server.node("h1").mig_config, api_server.node("h1").held) == ("old-1", False)
+        admin.delete("/api/v1/namespaces/default/pods/llm-0")
+        loop._cluster.bell.set()
+        api_server.wait(lambda: api_server.node("h1").mig_config == "new-2", "the change follows", timeout_s=40)
+        assert api_server.node("h1").held
+
+    def test_a_restarted_controller_takes_back_what_its_forerunner_said(self, api_server: Any, clock: Clock, loop: Loop) -> None:
+        node = api_server.make_node("r1", "again")
+        api_server.admin.create(POOLS, _pool("again"))
+        api_server.apply(REPORTS, _report(node, "again", verdict="Mismatch", reason="WrongLayout", message="GPU 0 wrong"))
+        api_server.wait(lambda: self._verified(api_server, "again")[1] == "NodesFailing", "a fault is seen")
+        clock.ahead_s += 11
+        loop._cluster.bell.set()
+        api_server.wait(lambda: self._warnings(api_server, "again") == ["node r1: GPU 0 wrong"], "told")
+        loop._warned = None
+        api_server.apply(REPORTS, _report(node, "again"))
+        api_server.wait(lambda: self._warnings(api_server, "again") == [], "taken back")

@@ -1,0 +1,214 @@
+"""Whatever the cluster looks like: deciding and doing comes to rest, and does nothing on the way that it must not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
+from fleet_controller.decide import (
+    Action,
+    EmitEvent,
+    HoldNode,
+    LiftTaint,
+    RetractEvent,
+    SetMigConfig,
+    SetNodeCondition,
+    SetPoolStatus,
+    decide,
+    to_inspect,
+)
+from fleet_controller.state import Condition, Node, Pool, Report, Warned
+
+NOW = 1_800_000_000.0
+HASHES = ("a" * 64, "b" * 64)
+STATE, CONFIG = "nvidia.com/mig.config.state", "nvidia.com/mig.config"
+
+times = st.sampled_from([NOW - 5000, NOW - 700, NOW - 100, NOW - 5, NOW])
+conditions = st.builds(
+    Condition,
+    status=st.sampled_from(["True", "False", "Unknown"]),
+    reason=st.sampled_from(["PartitionsMatch", "WrongLayout", "NoReport"]),
+    message=st.sampled_from(["fine", "bad"]),
+    changed=times,
+    written=times,
+)
+
+
+@st.composite
+def nodes(draw: st.DrawFn, number: int) -> Node:
+    labels = {"slicewright.io/pool": draw(st.sampled_from(["p0", "p1"]))}
+    for key, values in {
+        CONFIG: [None, "all-disabled", "c0", "c1"],
+        STATE: [None, "pending", "rebooting", "success", "failed"],
+        "nvidia.com/gpu.deploy.device-plugin": [None, "true", "paused-for-mig-change"],
+    }.items():
+        value = draw(st.sampled_from(values))
+        if value is not None:
+            labels[key] = value
+    return Node(
+        name=f"n{number}",
+        uid=f"u{number}",
+        version="1",
+        created=draw(times),
+        boot_id="b1",
+        labels=labels,
+        taint_keys=tuple(draw(st.sampled_from([(), (TAINT,), ("x", TAINT, "y"), (TAINT, TAINT), ("x",)]))),
+        condition=draw(st.one_of(st.none(), conditions)),
+        leaving=draw(st.sampled_from([False, False, False, True])),
+    )
+
+
+@st.composite
+def reports(draw: st.DrawFn, node: Node) -> Report:
+    verdict, reason = draw(
+        st.sampled_from(
+            [("Match", "PartitionsMatch"), ("Mismatch", "WrongLayout"), ("Mismatch", "NotPartitioned"), ("Unknown", "DriverHung")]
+        )
+    )
+    pool = node.labels["slicewright.io/pool"]
+    return Report(
+        name=node.name,
+        owner_uid=draw(st.sampled_from([node.uid, node.uid, node.uid, "old"])),
+        verdict=verdict,
+        reason=reason,
+        message=draw(st.sampled_from(["fine", "bad"])),
+        pool=pool,
+        layout_hash=draw(st.sampled_from([HASHES[0], HASHES[0], HASHES[1]])),
+        boot_id=draw(st.sampled_from(["b1", "b1", "b1", "b0"])),
+        time=draw(times),
+    )
+
+
+@dataclass
+class World:
+    pools: dict[str, Pool]
+    nodes: dict[str, Node]
+    reports: dict[str, Report]
+    pods: Mapping[str, tuple[str, ...]]
+    warned: dict[str, Warned] = field(default_factory=dict)
+
+    def decided(self) -> tuple[Action, ...]:
+        pools, nodes = list(self.pools.values()), list(self.nodes.values())
+        holders = {name: self.pods[name] for name in to_inspect(pools, nodes)}
+        return decide(pools, nodes, self.reports, holders, self.warned, NOW).actions
+
+    def do(self, action: Action) -> None:
+        """What the API server would make of it, and what must hold at that moment."""
+        match action:
+            case SetNodeCondition():
+                said = Condition(
+                    status=action.status, reason=action.reason, message=action.message, changed=action.changed, written=action.now
+                )
+                self._change(action.node, condition=said)
+            case LiftTaint(node=name, position=position):
+                node = self.nodes[name]
+                assert node.condition is not None
+                assert node.condition.status == "True", "released without proof"
+                assert node.taint_keys[position] == TAINT
+                self._change(name, taint_keys=node.taint_keys[:position] + node.taint_keys[position + 1 :])
+            case HoldNode(node=name):
+                assert TAINT not in self.nodes[name].taint_keys
+                assert not self.pods[name]
+                self._change(name, taint_keys=(*self.nodes[name].taint_keys, TAINT))
+            case SetMigConfig(node=name, value=value):
+                node = self.nodes[name]
+                assert node.labels.get(STATE) not in ("pending", "rebooting")
+                assert node.labels.get(CONFIG) != value
+                assert TAINT in node.taint_keys
+                assert not self.pods[name]
+                assert value == self._pool_of(node).mig_config
+                labels = {k: v for k, v in node.labels.items() if k != STATE} | {CONFIG: value}
+                self._change(name, labels=labels)
+            case SetPoolStatus(pool=name, status=status):
+                self.pools[name] = replace(self.pools[name], status=status)
+            case EmitEvent(name=name, now=now):
+                assert name not in self.warned
+                self.warned[name] = Warned(name=name, written=now)
+            case RetractEvent(name=name):
+                del self.warned[name]
+
+    def _change(self, name: str, **facts: object) -> None:
+        node = self.nodes[name]
+        self.nodes[name] = replace(node, version=str(int(node.version) + 1), **facts)  # type: ignore[arg-type]
+
+    def _pool_of(self, node: Node) -> Pool:
+        return next(p for p in self.pools.values() if p.selects(node))
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    pools = {
+        f"p{i}": Pool(
+            name=f"p{i}",
+            uid=f"pool-{i}",
+            generation=draw(st.integers(1, 3)),
+            created=NOW - 100,
+            selector={"slicewright.io/pool": f"p{i}"},
+            layout_hash=HASHES[0],
+            fewest=draw(st.integers(0, 3)),
+            mig_config=draw(st.sampled_from([None, "c0", "c1"])),
+            status={},
+        )
+        for i in range(draw(st.integers(1, 2)))
+    }
+    there = [draw(nodes(i)) for i in range(draw(st.integers(0, 5)))]
+    said = {n.name: draw(reports(n)) for n in there if draw(st.booleans())}
+    pods = {n.name: draw(st.sampled_from([(), (), ("ai/a",)])) for n in there}
+    old = {"old.1": Warned(name="old.1", written=NOW)} if draw(st.booleans()) else {}
+    return World(pools, {n.name: n for n in there}, said, pods, old)
+
+
+@given(worlds())
+@settings(max_examples=300, deadline=None)
+def test_it_comes_to_rest(world: World) -> None:
+    for _ in range(6):
+        actions = world.decided()
+        if not actions:
+            break
+        for action in actions:
+            world.do(action)
+    assert world.decided() == ()
+
+
+@given(worlds())
+@settings(max_examples=300, deadline=None)
+def test_at_rest_the_status_is_what_a_person_would_count(world: World) -> None:
+    while actions := world.decided():
+        for action in actions:
+            world.do(action)
+    for pool in world.pools.values():
+        members = [n for n in world.nodes.values() if pool.selects(n) and not n.leaving]
+        statuses = [n.condition.status if n.condition else "none" for n in members]
+        counts = pool.status["nodes"]
+        assert counts["total"] == len(members)
+        assert (counts["verified"], counts["failing"]) == (statuses.count("True"), statuses.count("False"))
+        assert counts["unknown"] == statuses.count("Unknown")
+        verified = next(c for c in pool.status["conditions"] if c["type"] == "Verified")
+        assert (verified["status"] == "True") == (len(members) >= pool.fewest and all(s == "True" for s in statuses))
+        assert verified["observedGeneration"] == pool.generation
+        assert {f["name"] for f in pool.status["failingNodes"]} == {
+            n.name for n in members if n.condition and n.condition.status != "True"
+        }
+
+
+@given(worlds())
+@settings(max_examples=200, deadline=None)
+def test_a_true_condition_has_a_report_that_earns_it(world: World) -> None:
+    while actions := world.decided():
+        for action in actions:
+            world.do(action)
+    for pool in world.pools.values():
+        for node in (n for n in world.nodes.values() if pool.selects(n) and not n.leaving):
+            if node.condition is None or node.condition.status != "True":
+                continue
+            report = world.reports[node.name]
+            assert report.verdict == "Match"
+            assert (report.owner_uid, report.boot_id, report.layout_hash) == (node.uid, node.boot_id, pool.layout_hash)
+            assert NOW - report.time < 900
+            if pool.mig_config:
+                assert (node.labels[CONFIG], node.labels[STATE]) == (pool.mig_config, "success")
+                assert "paused" not in " ".join(node.labels.values())
