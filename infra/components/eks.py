@@ -1,0 +1,195 @@
+"""An EKS cluster with a VPC of its own, a system node group, and the GPU node groups of a plan."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Mapping, Sequence
+
+import pulumi
+import pulumi_aws as aws
+
+from infra import values
+from infra.plan import SYSTEM_LABELS, EksFleetPlan, EksPoolPlan, NodeCount
+
+_VPC_RANGE = "10.0.0.0/16"
+_CLUSTER_POLICIES = ("AmazonEKSClusterPolicy",)
+_NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly", "AmazonEKS_CNI_Policy")
+_ADDONS_BEFORE_NODES = ("vpc-cni", "kube-proxy")
+"""A node is not Ready without its network. As nodes depend on it, the network also outlives them at destroy, which is what
+keeps the CNI's interfaces from being left behind in the subnets."""
+
+
+class EksCluster(pulumi.ComponentResource):
+    """Outputs: `cluster`, `kubeconfig` (JSON text, no secret in it), `endpoint`, `system_pool`, `pools` by name."""
+
+    cluster: aws.eks.Cluster
+    kubeconfig: pulumi.Output[str]
+    endpoint: pulumi.Output[str]
+    system_pool: pulumi.Resource
+    pools: Mapping[str, pulumi.Resource]
+
+    def __init__(
+        self, name: str, plan: EksFleetPlan, *, provider: aws.Provider, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        options = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(providers=[provider]))
+        super().__init__("slicewright:index:EksCluster", name, {}, options)
+        subnets, routes = self._network(name, plan)
+        cluster_role, cluster_rights = self._role(f"{name}-control-plane", "eks.amazonaws.com", _CLUSTER_POLICIES)
+        node_role, node_rights = self._role(f"{name}-nodes", "ec2.amazonaws.com", _NODE_POLICIES)
+        self.cluster = aws.eks.Cluster(
+            name,
+            name=plan.cluster.name,
+            role_arn=cluster_role.arn,
+            version=plan.cluster.version,
+            vpc_config=aws.eks.ClusterVpcConfigArgs(subnet_ids=[subnet.id for subnet in subnets.values()]),
+            access_config=aws.eks.ClusterAccessConfigArgs(
+                authentication_mode="API_AND_CONFIG_MAP", bootstrap_cluster_creator_admin_permissions=True
+            ),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=cluster_rights),
+        )
+        addons = [self._addon(name, addon, []) for addon in _ADDONS_BEFORE_NODES]
+        self._before_nodes = [*node_rights, *addons, *routes]
+        self._subnets = subnets
+        self._node_role = node_role
+        self.system_pool = aws.eks.NodeGroup(
+            f"{name}-{plan.system.name}",
+            cluster_name=self.cluster.name,
+            node_group_name=plan.system.name,
+            node_role_arn=node_role.arn,
+            subnet_ids=self._subnet_ids(plan.system.zones),
+            ami_type="AL2023_x86_64_STANDARD",
+            instance_types=[plan.system.machine_type],
+            scaling_config=_scaling(plan.system.nodes),
+            labels=dict(SYSTEM_LABELS),
+            opts=self._group_options([], plan.system.nodes),
+        )
+        self.pools = {pool.name: self._gpu_group(name, pool) for pool in plan.pools}
+        # Its pods need a node to run on; EKS calls the add-on healthy only then.
+        self._addon(name, "coredns", [self.system_pool])
+        self.endpoint = self.cluster.endpoint
+        self.kubeconfig = pulumi.Output.all(
+            self.cluster.name, self.cluster.endpoint, self.cluster.certificate_authority.data
+        ).apply(
+            lambda known: json.dumps(
+                values.kubeconfig(
+                    cluster=known[0],
+                    server=known[1],
+                    ca_data=known[2],
+                    command="aws",
+                    arguments=_token_arguments(known[0], plan.cluster.region),
+                )
+            )
+        )
+        self.register_outputs({"endpoint": self.endpoint, "kubeconfig": self.kubeconfig})
+
+    def _network(self, name: str, plan: EksFleetPlan) -> tuple[Mapping[str, aws.ec2.Subnet], list[pulumi.Resource]]:
+        """A public subnet per zone: nodes reach registries without a NAT gateway, which costs more than it is worth here."""
+        child = pulumi.ResourceOptions(parent=self)
+        vpc = aws.ec2.Vpc(
+            f"{name}-network",
+            cidr_block=_VPC_RANGE,
+            # EKS nodes find the control plane by its private name.
+            enable_dns_hostnames=True,
+            enable_dns_support=True,
+            tags={"Name": plan.cluster.name},
+            opts=child,
+        )
+        gateway = aws.ec2.InternetGateway(f"{name}-internet", vpc_id=vpc.id, tags={"Name": plan.cluster.name}, opts=child)
+        table = aws.ec2.RouteTable(
+            f"{name}-routes",
+            vpc_id=vpc.id,
+            routes=[aws.ec2.RouteTableRouteArgs(cidr_block="0.0.0.0/0", gateway_id=gateway.id)],
+            tags={"Name": plan.cluster.name},
+            opts=child,
+        )
+        ranges = ipaddress.ip_network(_VPC_RANGE).subnets(new_prefix=20)
+        subnets: dict[str, aws.ec2.Subnet] = {}
+        routes: list[pulumi.Resource] = []
+        for zone, block in zip(plan.cluster.zones, ranges, strict=False):
+            subnets[zone] = aws.ec2.Subnet(
+                f"{name}-{zone}",
+                vpc_id=vpc.id,
+                availability_zone=zone,
+                cidr_block=str(block),
+                map_public_ip_on_launch=True,
+                tags={"Name": f"{plan.cluster.name}-{zone}", "kubernetes.io/role/elb": "1"},
+                opts=child,
+            )
+            routes.append(
+                aws.ec2.RouteTableAssociation(f"{name}-{zone}", subnet_id=subnets[zone].id, route_table_id=table.id, opts=child)
+            )
+        return subnets, routes
+
+    def _role(self, name: str, service: str, policies: Sequence[str]) -> tuple[aws.iam.Role, list[pulumi.Resource]]:
+        trust = {
+            "Version": "2012-10-17",
+            "Statement": [{"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}],
+        }
+        role = aws.iam.Role(name, assume_role_policy=json.dumps(trust), opts=pulumi.ResourceOptions(parent=self))
+        rights: list[pulumi.Resource] = [
+            aws.iam.RolePolicyAttachment(
+                f"{name}-{policy}",
+                role=role.name,
+                policy_arn=f"arn:aws:iam::aws:policy/{policy}",
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            for policy in policies
+        ]
+        return role, rights
+
+    def _addon(self, name: str, addon: str, after: Sequence[pulumi.Resource]) -> aws.eks.Addon:
+        return aws.eks.Addon(
+            f"{name}-{addon}",
+            cluster_name=self.cluster.name,
+            addon_name=addon,
+            # A new cluster has unmanaged copies of these already.
+            resolve_conflicts_on_create="OVERWRITE",
+            resolve_conflicts_on_update="OVERWRITE",
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
+        )
+
+    def _gpu_group(self, name: str, pool: EksPoolPlan) -> aws.eks.NodeGroup:
+        """The node group exactly as planned. Never with the label nvidia.com/mig.config: that is the fleet controller's."""
+        return aws.eks.NodeGroup(
+            f"{name}-{pool.name}",
+            cluster_name=self.cluster.name,
+            node_group_name=pool.name,
+            node_role_arn=self._node_role.arn,
+            subnet_ids=self._subnet_ids(pool.zones),
+            ami_type=pool.ami_type,
+            release_version=pool.release_version,
+            instance_types=[pool.machine.name],
+            capacity_type="SPOT" if pool.spot else "ON_DEMAND",
+            disk_size=pool.disk_size_gb,
+            scaling_config=_scaling(pool.nodes),
+            labels=dict(pool.labels),
+            taints=[
+                aws.eks.NodeGroupTaintArgs(key=taint.key, value=taint.value, effect=taint.cloud_effect) for taint in pool.taints
+            ],
+            # Old nodes go first: EKS's default starts extra ones, for which GPU quota and stock are rarely there.
+            update_config=aws.eks.NodeGroupUpdateConfigArgs(max_unavailable=1, update_strategy="MINIMAL"),
+            tags=dict(pool.tags) or None,
+            opts=pulumi.ResourceOptions.merge(
+                self._group_options([self.system_pool], pool.nodes), pulumi.ResourceOptions(delete_before_replace=True)
+            ),
+        )
+
+    def _subnet_ids(self, zones: Sequence[str]) -> list[pulumi.Input[str]]:
+        return [self._subnets[zone].id for zone in zones]
+
+    def _group_options(self, after: Sequence[pulumi.Resource], nodes: NodeCount) -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(
+            parent=self,
+            depends_on=[*self._before_nodes, *after],
+            # The autoscaler moves the count. Where nobody does, a moved count is drift and must show.
+            ignore_changes=["scalingConfig.desiredSize"] if nodes.autoscaled else None,
+        )
+
+
+def _scaling(nodes: NodeCount) -> aws.eks.NodeGroupScalingConfigArgs:
+    return aws.eks.NodeGroupScalingConfigArgs(min_size=nodes.min, desired_size=nodes.min, max_size=nodes.max)
+
+
+def _token_arguments(cluster: str, region: str) -> list[str]:
+    return ["eks", "get-token", "--cluster-name", cluster, "--region", region, "--output", "json"]

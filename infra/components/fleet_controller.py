@@ -1,0 +1,181 @@
+"""The fleet controller, its two kinds of custom resources, and the namespace that it shares with the agents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from fleet_controller import api
+from infra import delivery
+from infra.plan import SYSTEM_LABELS
+
+_LABELS = {"app.kubernetes.io/name": "fleet-controller", "app.kubernetes.io/part-of": "slicewright"}
+_USER = 65532
+"""Nobody in particular, and not root."""
+
+
+class FleetController(pulumi.ComponentResource):
+    """Outputs: `namespace` (name), `kinds` (the CRDs), `deployment`. `up` waits until the controller is ready."""
+
+    namespace: pulumi.Output[str]
+    kinds: Sequence[pulumi.Resource]
+    deployment: pulumi.Resource
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        image: str,
+        cluster: pulumi.Resource,
+        after: Sequence[pulumi.Resource],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """after: what must run first, that is nodes for the controller's pod."""
+        super().__init__("slicewright:index:FleetController", name, {}, opts)
+        child = pulumi.ResourceOptions(parent=self, deleted_with=cluster)
+        namespace = k8s.core.v1.Namespace(
+            f"{name}-namespace",
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=api.NAMESPACE,
+                # The agent mounts the driver from the host; everything else in here would pass as restricted.
+                labels={
+                    "pod-security.kubernetes.io/enforce": "privileged",
+                    "pod-security.kubernetes.io/audit": "restricted",
+                    "pod-security.kubernetes.io/warn": "privileged",
+                },
+            ),
+            opts=child,
+        )
+        self.namespace = namespace.metadata.name
+        self.kinds = [
+            k8s.apiextensions.v1.CustomResourceDefinition(
+                f"{name}-{crd['spec']['names']['plural']}",
+                metadata=k8s.meta.v1.ObjectMetaArgs(name=crd["metadata"]["name"]),
+                spec=crd["spec"],
+                opts=child,
+            )
+            for crd in api.crds()
+        ]
+        rights = self._rights(name, child)
+        code = delivery.fleet_controller()
+        code_map = k8s.core.v1.ConfigMap(
+            # The archive's bytes depend on this machine's zlib, its name on the sources alone: the same name is the same code.
+            f"{name}-code-{code.short_hash}",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=f"fleet-controller-{code.short_hash}", namespace=self.namespace),
+            immutable=True,
+            binary_data={code.name: code.base64},
+            opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(ignore_changes=["binaryData"])),
+        )
+        self.deployment = k8s.apps.v1.Deployment(
+            name,
+            metadata=k8s.meta.v1.ObjectMetaArgs(name="fleet-controller", namespace=self.namespace, labels=_LABELS),
+            spec=k8s.apps.v1.DeploymentSpecArgs(
+                replicas=1,
+                # Two controllers would undo each other's work; a minute without one harms nobody.
+                strategy=k8s.apps.v1.DeploymentStrategyArgs(type="Recreate"),
+                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=_LABELS),
+                template=k8s.core.v1.PodTemplateSpecArgs(
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=_LABELS), spec=_pod(image, code, code_map.metadata.name)
+                ),
+            ),
+            opts=pulumi.ResourceOptions(parent=self, deleted_with=cluster, depends_on=[*self.kinds, *rights, *after]),
+        )
+        self.register_outputs({"namespace": self.namespace})
+
+    def _rights(self, name: str, child: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+        account = k8s.core.v1.ServiceAccount(
+            f"{name}-account",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=api.CONTROLLER_SERVICE_ACCOUNT, namespace=self.namespace),
+            opts=child,
+        )
+        subject = k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=api.CONTROLLER_SERVICE_ACCOUNT, namespace=self.namespace)
+        object_name = "slicewright-fleet-controller"
+        role = k8s.rbac.v1.ClusterRole(
+            f"{name}-role",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=object_name),
+            rules=[_rule(rule) for rule in api.CONTROLLER_RULES],
+            opts=child,
+        )
+        made: list[pulumi.Resource] = [
+            account,
+            k8s.rbac.v1.ClusterRoleBinding(
+                f"{name}-binding",
+                metadata=k8s.meta.v1.ObjectMetaArgs(name=object_name),
+                role_ref=k8s.rbac.v1.RoleRefArgs(
+                    api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=role.metadata.name
+                ),
+                subjects=[subject],
+                opts=child,
+            ),
+        ]
+        for namespace, rules in api.CONTROLLER_NAMESPACE_RULES.items():
+            local = k8s.rbac.v1.Role(
+                f"{name}-role-{namespace}",
+                metadata=k8s.meta.v1.ObjectMetaArgs(name=object_name, namespace=namespace),
+                rules=[_rule(rule) for rule in rules],
+                opts=child,
+            )
+            made.append(
+                k8s.rbac.v1.RoleBinding(
+                    f"{name}-binding-{namespace}",
+                    metadata=k8s.meta.v1.ObjectMetaArgs(name=object_name, namespace=namespace),
+                    role_ref=k8s.rbac.v1.RoleRefArgs(
+                        api_group="rbac.authorization.k8s.io", kind="Role", name=local.metadata.name
+                    ),
+                    subjects=[subject],
+                    opts=child,
+                )
+            )
+        return made
+
+
+def _pod(image: str, code: delivery.Zipapp, code_map: pulumi.Input[str]) -> k8s.core.v1.PodSpecArgs:
+    return k8s.core.v1.PodSpecArgs(
+        service_account_name=api.CONTROLLER_SERVICE_ACCOUNT,
+        node_selector=dict(SYSTEM_LABELS),
+        security_context=k8s.core.v1.PodSecurityContextArgs(
+            run_as_non_root=True,
+            run_as_user=_USER,
+            run_as_group=_USER,
+            seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
+        ),
+        containers=[
+            k8s.core.v1.ContainerArgs(
+                name="fleet-controller",
+                image=image,
+                command=["python", f"/opt/slicewright/{code.name}"],
+                env=[_field("POD_IP", "status.podIP"), _field("POD_NAMESPACE", "metadata.namespace")],
+                ports=[k8s.core.v1.ContainerPortArgs(name="http", container_port=api.CONTROLLER_PORT)],
+                readiness_probe=_probe("/readyz", 5),
+                liveness_probe=_probe("/healthz", 20),
+                resources=k8s.core.v1.ResourceRequirementsArgs(
+                    requests={"cpu": "50m", "memory": "96Mi"}, limits={"memory": "256Mi"}
+                ),
+                security_context=k8s.core.v1.SecurityContextArgs(
+                    allow_privilege_escalation=False,
+                    read_only_root_filesystem=True,
+                    capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"]),
+                ),
+                volume_mounts=[k8s.core.v1.VolumeMountArgs(name="code", mount_path="/opt/slicewright", read_only=True)],
+            )
+        ],
+        volumes=[k8s.core.v1.VolumeArgs(name="code", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=code_map))],
+    )
+
+
+def _probe(path: str, period_s: int) -> k8s.core.v1.ProbeArgs:
+    return k8s.core.v1.ProbeArgs(
+        http_get=k8s.core.v1.HTTPGetActionArgs(path=path, port="http"), period_seconds=period_s, timeout_seconds=3
+    )
+
+
+def _field(name: str, path: str) -> k8s.core.v1.EnvVarArgs:
+    source = k8s.core.v1.EnvVarSourceArgs(field_ref=k8s.core.v1.ObjectFieldSelectorArgs(field_path=path))
+    return k8s.core.v1.EnvVarArgs(name=name, value_from=source)
+
+
+def _rule(rule: dict[str, Any]) -> k8s.rbac.v1.PolicyRuleArgs:
+    return k8s.rbac.v1.PolicyRuleArgs(api_groups=rule["apiGroups"], resources=rule["resources"], verbs=rule["verbs"])

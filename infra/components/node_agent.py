@@ -1,0 +1,229 @@
+"""The node agents: one account and one policy for all, one desired-state file and one DaemonSet per pool.
+
+The agent keeps running while mig-manager changes a layout: its DaemonSet does not carry the nodeSelector
+`nvidia.com/gpu.deploy.client` with which NVIDIA's operator (26.7 and newer) takes NVML clients away for that time. It opens NVML
+for a probe only and probes nothing while the state is pending or rebooting, so it does not stand in the way; and it is exactly
+then that somebody must be able to say what a node looks like. On charts up to 26.3.3 the selector would match no node at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from fleet_controller import api
+from infra import delivery, values
+from infra.plan import GkePoolPlan, PoolPlan
+
+_USER = 65532
+"""Nobody in particular, and not root."""
+_GKE_DRIVER = "/home/kubernetes/bin/nvidia"
+"""Where GKE installs the driver on the host. Source: GoogleCloudPlatform/container-engine-accelerators, cmd/nvidia_gpu."""
+
+
+class NodeAgents(pulumi.ComponentResource):
+    """Outputs: `daemon_sets` by pool, and `guards`, the policy without which an agent could write another node's report."""
+
+    daemon_sets: Mapping[str, pulumi.Resource]
+    guards: Sequence[pulumi.Resource]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        pools: Sequence[PoolPlan],
+        image: str,
+        namespace: pulumi.Input[str],
+        cluster: pulumi.Resource,
+        after: Sequence[pulumi.Resource],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """after: the kinds of custom resources that the agents write."""
+        super().__init__("slicewright:index:NodeAgents", name, {}, opts)
+        child = pulumi.ResourceOptions(parent=self, deleted_with=cluster)
+        rights = self._rights(name, namespace, child)
+        self.guards = self._guards(name, child, after)
+        code = delivery.node_agent()
+        code_map = k8s.core.v1.ConfigMap(
+            # The archive's bytes depend on this machine's zlib, its name on the sources alone: the same name is the same code.
+            f"{name}-code-{code.short_hash}",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=f"node-agent-{code.short_hash}", namespace=namespace),
+            immutable=True,
+            binary_data={code.name: code.base64},
+            opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(ignore_changes=["binaryData"])),
+        )
+        daemon_sets: dict[str, pulumi.Resource] = {}
+        for pool in pools:
+            desired_name = f"desired-{pool.name}-{pool.layout_hash[:8]}"
+            desired = k8s.core.v1.ConfigMap(
+                f"{name}-{desired_name}",
+                metadata=k8s.meta.v1.ObjectMetaArgs(name=desired_name, namespace=namespace),
+                immutable=True,
+                data={"desired.json": pool.desired},
+                opts=child,
+            )
+            labels = {
+                "app.kubernetes.io/name": "node-agent",
+                "app.kubernetes.io/part-of": "slicewright",
+                api.POOL_LABEL: pool.name,
+            }
+            daemon_sets[pool.name] = k8s.apps.v1.DaemonSet(
+                f"{name}-{pool.name}",
+                metadata=k8s.meta.v1.ObjectMetaArgs(
+                    name=f"node-agent-{pool.name}",
+                    namespace=namespace,
+                    labels=labels,
+                    # The pool is what `up` waits for; a DaemonSet waits 10 minutes for one dead node and says less.
+                    annotations={"pulumi.com/skipAwait": "true"},
+                ),
+                spec=k8s.apps.v1.DaemonSetSpecArgs(
+                    selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels),
+                    update_strategy=k8s.apps.v1.DaemonSetUpdateStrategyArgs(
+                        type="RollingUpdate", rolling_update=k8s.apps.v1.RollingUpdateDaemonSetArgs(max_unavailable="25%")
+                    ),
+                    template=k8s.core.v1.PodTemplateSpecArgs(
+                        metadata=k8s.meta.v1.ObjectMetaArgs(
+                            labels=labels, annotations={"slicewright.io/layout-hash": pool.layout_hash}
+                        ),
+                        spec=_pod(pool, image, code, code_map.metadata.name, desired.metadata.name),
+                    ),
+                ),
+                opts=pulumi.ResourceOptions(parent=self, deleted_with=cluster, depends_on=[*rights, *self.guards, *after]),
+            )
+        self.daemon_sets = daemon_sets
+        self.register_outputs({})
+
+    def _rights(self, name: str, namespace: pulumi.Input[str], child: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+        object_name = "slicewright-node-agent"
+        account = k8s.core.v1.ServiceAccount(
+            f"{name}-account",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=api.AGENT_SERVICE_ACCOUNT, namespace=namespace),
+            opts=child,
+        )
+        role = k8s.rbac.v1.ClusterRole(
+            f"{name}-role",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=object_name),
+            rules=[
+                k8s.rbac.v1.PolicyRuleArgs(api_groups=r["apiGroups"], resources=r["resources"], verbs=r["verbs"])
+                for r in api.AGENT_RULES
+            ],
+            opts=child,
+        )
+        binding = k8s.rbac.v1.ClusterRoleBinding(
+            f"{name}-binding",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=object_name),
+            role_ref=k8s.rbac.v1.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=role.metadata.name),
+            subjects=[k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=api.AGENT_SERVICE_ACCOUNT, namespace=namespace)],
+            opts=child,
+        )
+        return [account, binding]
+
+    def _guards(self, name: str, child: pulumi.ResourceOptions, after: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+        policy, binding = api.report_policy()
+        options = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=list(after)))
+        guard = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
+            f"{name}-policy",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=policy["metadata"]["name"]),
+            spec=policy["spec"],
+            opts=options,
+        )
+        in_force = k8s.admissionregistration.v1.ValidatingAdmissionPolicyBinding(
+            f"{name}-policy-binding",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=binding["metadata"]["name"]),
+            spec=binding["spec"],
+            opts=pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(depends_on=[guard])),
+        )
+        return [guard, in_force]
+
+
+def _pod(
+    pool: PoolPlan, image: str, code: delivery.Zipapp, code_map: pulumi.Input[str], desired: pulumi.Input[str]
+) -> k8s.core.v1.PodSpecArgs:
+    gke = isinstance(pool, GkePoolPlan)
+    mounts = [
+        k8s.core.v1.VolumeMountArgs(name="code", mount_path="/opt/slicewright", read_only=True),
+        k8s.core.v1.VolumeMountArgs(name="desired", mount_path="/etc/slicewright", read_only=True),
+    ]
+    volumes = [
+        k8s.core.v1.VolumeArgs(name="code", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=code_map)),
+        k8s.core.v1.VolumeArgs(name="desired", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=desired)),
+    ]
+    if gke:
+        mounts.append(k8s.core.v1.VolumeMountArgs(name="driver", mount_path="/usr/local/nvidia", read_only=True))
+        volumes.append(
+            k8s.core.v1.VolumeArgs(
+                name="driver", host_path=k8s.core.v1.HostPathVolumeSourceArgs(path=_GKE_DRIVER, type="DirectoryOrCreate")
+            )
+        )
+    return k8s.core.v1.PodSpecArgs(
+        service_account_name=api.AGENT_SERVICE_ACCOUNT,
+        node_selector={api.POOL_LABEL: pool.name},
+        tolerations=[_toleration(t) for t in values.tolerations([pool])],
+        # On EKS the NVIDIA runtime gives the container the driver and the devices, as to any GPU pod.
+        runtime_class_name=None if gke else "nvidia",
+        termination_grace_period_seconds=10,
+        security_context=k8s.core.v1.PodSecurityContextArgs(
+            run_as_non_root=True,
+            run_as_user=_USER,
+            run_as_group=_USER,
+            seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
+        ),
+        containers=[
+            k8s.core.v1.ContainerArgs(
+                name="node-agent",
+                image=image,
+                command=["python", f"/opt/slicewright/{code.name}", "watch", "--desired", "/etc/slicewright/desired.json"],
+                env=[_field("NODE_NAME", "spec.nodeName"), _field("POD_IP", "status.podIP"), *_driver_environment(gke=gke)],
+                ports=[k8s.core.v1.ContainerPortArgs(name="http", container_port=api.AGENT_PORT)],
+                readiness_probe=_probe("/readyz", 5),
+                liveness_probe=_probe("/healthz", 20),
+                resources=k8s.core.v1.ResourceRequirementsArgs(
+                    requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "192Mi"}
+                ),
+                security_context=_gke_security() if gke else _security(),
+                volume_mounts=mounts,
+            )
+        ],
+        volumes=volumes,
+    )
+
+
+def _security() -> k8s.core.v1.SecurityContextArgs:
+    return k8s.core.v1.SecurityContextArgs(
+        allow_privilege_escalation=False,
+        read_only_root_filesystem=True,
+        capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"]),
+    )
+
+
+def _gke_security() -> k8s.core.v1.SecurityContextArgs:
+    """On GKE no runtime hands out the device nodes to a pod that asks for no GPU, and the agent must not take one; a privileged
+    container is what Google's own DCGM exporter uses for that. The process stays an ordinary user without capabilities."""
+    return k8s.core.v1.SecurityContextArgs(privileged=True, read_only_root_filesystem=True)
+
+
+def _driver_environment(*, gke: bool) -> list[k8s.core.v1.EnvVarArgs]:
+    wanted = (
+        {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"}
+        if gke
+        else {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"}
+    )
+    return [k8s.core.v1.EnvVarArgs(name=name, value=value) for name, value in wanted.items()]
+
+
+def _toleration(toleration: Mapping[str, Any]) -> k8s.core.v1.TolerationArgs:
+    return k8s.core.v1.TolerationArgs(**toleration)
+
+
+def _probe(path: str, period_s: int) -> k8s.core.v1.ProbeArgs:
+    return k8s.core.v1.ProbeArgs(
+        http_get=k8s.core.v1.HTTPGetActionArgs(path=path, port="http"), period_seconds=period_s, timeout_seconds=3
+    )
+
+
+def _field(name: str, path: str) -> k8s.core.v1.EnvVarArgs:
+    source = k8s.core.v1.EnvVarSourceArgs(field_ref=k8s.core.v1.ObjectFieldSelectorArgs(field_path=path))
+    return k8s.core.v1.EnvVarArgs(name=name, value_from=source)

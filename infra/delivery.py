@@ -1,0 +1,95 @@
+"""Agent and controller as zipapps out of the installed sources, so that nothing has to be built or pushed before the first `up`.
+
+The same sources give the same bytes: sorted, without bytecode, times fixed. The content hash is over names and contents, not
+over the archive, because another machine's zlib may compress the same bytes differently.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+import io
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+MAX_BYTES: Final = 700 * 1024
+"""A ConfigMap holds 1 MiB; this leaves room for the sources to grow a little before somebody has to look."""
+_TIME: Final = (1980, 1, 1, 0, 0, 0)
+"""The earliest that the zip format knows."""
+_LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {"urllib3": ("contrib",)}
+"""Parts of urllib3 for browsers, SOCKS and PyOpenSSL, which it imports only on request; a test runs without them."""
+
+
+class DeliveryError(Exception):
+    """A zipapp cannot be built; the message says what is missing or too large."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Zipapp:
+    name: str
+    """File name, for example node_agent.pyz."""
+    content: bytes
+    sources_hash: str
+    """SHA-256 over every file's name and content."""
+
+    @property
+    def base64(self) -> str:
+        return base64.b64encode(self.content).decode()
+
+    @property
+    def short_hash(self) -> str:
+        return self.sources_hash[:8]
+
+
+@cache
+def node_agent() -> Zipapp:
+    """The agent with NVML's bindings and the API client. Raises DeliveryError."""
+    return build("node_agent.pyz", ("node_agent", "kubeapi", "urllib3", "pynvml"), "node_agent.cli")
+
+
+@cache
+def fleet_controller() -> Zipapp:
+    """The controller with the API client. Raises DeliveryError."""
+    return build("fleet_controller.pyz", ("fleet_controller", "kubeapi", "urllib3"), "fleet_controller.cli")
+
+
+def build(name: str, packages: tuple[str, ...], entry: str) -> Zipapp:
+    """A zipapp of installed packages and modules that runs `entry`.main(). Raises DeliveryError."""
+    files = {"__main__.py": f"import sys\n\nfrom {entry} import main\n\nsys.exit(main())\n".encode()}
+    for package in packages:
+        files.update(_sources(package))
+    if entry.replace(".", "/") + ".py" not in files:
+        raise DeliveryError(f"{name}: there is no module {entry}")
+    digest = hashlib.sha256()
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as written:
+        for path, content in sorted(files.items()):
+            digest.update(f"{path}\0{len(content)}\0".encode() + content)
+            entry_info = zipfile.ZipInfo(path, _TIME)
+            entry_info.compress_type = zipfile.ZIP_DEFLATED
+            entry_info.create_system = 3  # Unix, also when built on Windows
+            entry_info.external_attr = 0o100644 << 16
+            written.writestr(entry_info, content, compresslevel=9)
+    content = archive.getvalue()
+    if len(content) > MAX_BYTES:
+        raise DeliveryError(f"{name}: {len(content)} bytes, more than {MAX_BYTES}: it must fit into a ConfigMap")
+    return Zipapp(name=name, content=content, sources_hash=digest.hexdigest())
+
+
+def _sources(package: str) -> Iterator[tuple[str, bytes]]:
+    found = importlib.util.find_spec(package)
+    if found is None or found.origin is None:
+        raise DeliveryError(f"package {package} is not installed here; it travels in the zipapp")
+    if not found.submodule_search_locations:
+        yield f"{package}.py", Path(found.origin).read_bytes()
+        return
+    root = Path(found.origin).parent
+    for path in sorted(root.rglob("*.py")):
+        inside = path.relative_to(root)
+        if inside.parts[0] not in _LEFT_OUT.get(package, ()):
+            yield f"{package}/{inside.as_posix()}", path.read_bytes()

@@ -1,0 +1,78 @@
+"""Stack file -> plan, or every problem at once: unknown to the catalog, impossible on the GPU, refused by the cloud."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path as FilePath
+
+from infra import spec
+from infra.plan.byo import plan_byo
+from infra.plan.eks import plan_eks
+from infra.plan.findings import Findings
+from infra.plan.fleet import FleetPlan
+from infra.plan.gke import plan_gke
+from infra.plan.nodes import AnyPool
+from infra.plan.places import SYSTEM_POOL
+from infra.plan.shares import check_fractional
+from infra.spec import Problem, SpecError
+
+
+def read_file(file: FilePath, *, name: str | None = None) -> FleetPlan:
+    """The plan of a stack file, read without Pulumi. Raises SpecError."""
+    try:
+        source = spec.read(file, name=name)
+    except spec.NotReadable as e:
+        raise spec.unreadable(str(e), name or str(file)) from None
+    return read(json.dumps(source.raw), source)
+
+
+def read(text: str, source: spec.Source) -> FleetPlan:
+    """The plan of a fleet in JSON text. Raises SpecError with every problem of the file, of shape and of substance."""
+    try:
+        fleet = spec.parse(text, source)
+    except SpecError as e:
+        more: tuple[Problem, ...] = ()
+        if e.salvage is not None:
+            _, found = build(e.salvage.fleet)
+            more = tuple(_as_in_file(p, e.salvage.pools) for p in found)
+        raise (SpecError(e.source, (*e.problems, *more)) if more else e) from None
+    plan, problems = build(fleet)
+    if plan is None:
+        raise SpecError(source if source.raw is not None else dataclasses.replace(source, raw=json.loads(text)), problems)
+    return plan
+
+
+def build(fleet: spec.Fleet) -> tuple[FleetPlan | None, tuple[Problem, ...]]:
+    """The plan, or None and why not."""
+    findings = Findings()
+    _check_names(fleet.node_pools, findings)
+    check_fractional(fleet, findings)
+    match fleet:
+        case spec.GkeFleet():
+            plan: FleetPlan | None = plan_gke(fleet, findings)
+        case spec.EksFleet():
+            plan = plan_eks(fleet, findings)
+        case spec.ByoFleet():
+            plan = plan_byo(fleet, findings)
+    return (None if findings.problems else plan), tuple(findings.problems)
+
+
+def _as_in_file(problem: Problem, pools: Sequence[int]) -> Problem:
+    path = problem.path
+    if len(path) > 1 and path[0] == "node_pools" and isinstance(path[1], int):
+        path = ("node_pools", pools[path[1]], *path[2:])
+    return dataclasses.replace(problem, path=path)
+
+
+def _check_names(pools: Sequence[AnyPool], findings: Findings) -> None:
+    first: dict[str, int] = {}
+    for i, pool in enumerate(pools):
+        if pool.name == SYSTEM_POOL:
+            findings.refuse(("node_pools", i, "name"), f"{SYSTEM_POOL!r} is the name of the system pool", "choose another")
+        elif pool.name in first:
+            findings.refuse(
+                ("node_pools", i, "name"), f"{pool.name!r} is the name of node_pools[{first[pool.name]}] too", "choose another"
+            )
+        first.setdefault(pool.name, i)

@@ -1,0 +1,75 @@
+"""Which capacity a cloud has, and what each kind asks of the pool."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from infra import spec
+from infra.catalog import Machine
+from infra.plan.findings import Findings
+from infra.plan.fleet import NodeCount
+
+_GKE = "GoogleCloudPlatform/cluster-toolkit modules/compute/gke-node-pool"
+_EKS = "EKS docs, managed node groups with capacity blocks"
+_OTHER_CLOUD: Mapping[str, tuple[str, str]] = {
+    # mode -> (whose it is, what comes nearest on the other)
+    "flex-start": ("gke", "write spot, or a capacity-block"),
+    "queued": ("gke", "write spot, or a capacity-block"),
+    "capacity-block": ("eks", "write flex-start, queued, or a reservation"),
+}
+_EKS_RESERVATION = re.compile(r"cr-[0-9a-f]{8,17}|arn:[^:]+:resource-groups:.+")
+
+
+def check_capacity(
+    capacity: spec.Capacity, cloud: str, path: spec.Path, nodes: NodeCount, zones: Sequence[str], findings: Findings
+) -> None:
+    """path: of the pool."""
+    at = (*path, "capacity")
+    owner, instead = _OTHER_CLOUD.get(capacity.mode, (cloud, ""))
+    if owner != cloud:
+        findings.refuse(at, f"{capacity.mode} is for {owner.upper()} only", instead)
+        return
+    match capacity:
+        case spec.OnDemand() | spec.Spot():
+            pass
+        case spec.FlexStart():
+            if not nodes.autoscaled:
+                findings.refuse((*path, "nodes"), "flex-start has no fixed number of nodes", "write {min: 0, max: …}", _GKE)
+        case spec.Queued():
+            if not nodes.autoscaled or nodes.min:
+                findings.refuse(
+                    (*path, "nodes"), "queued nodes come only when asked for, from none", "write {min: 0, max: …}", _GKE
+                )
+        case spec.Reservation(reservation=name):
+            if cloud == "eks" and name is not None and not _EKS_RESERVATION.fullmatch(name):
+                findings.refuse(
+                    (*at, "reservation"),
+                    f"{name} is no capacity reservation of AWS",
+                    "write its ID (cr-…) or the ARN of its resource group",
+                    "EC2 API, CapacityReservationTarget",
+                )
+        case spec.CapacityBlock():
+            if len(zones) != 1:
+                findings.refuse((*path, "zones"), "a capacity block is in one zone", "name that one", _EKS)
+
+
+def repaired(asked: spec.Management, capacity: spec.Capacity, path: spec.Path, findings: Findings) -> spec.Management:
+    """GKE repairs no flex-start nodes: off where nothing is said."""
+    if not isinstance(capacity, spec.FlexStart):
+        return asked
+    if asked.auto_repair and "auto_repair" in asked.model_fields_set:
+        findings.refuse((*path, "management", "auto_repair"), "flex-start nodes cannot be repaired", "write false", _GKE)
+    return spec.Management(auto_repair=False, auto_upgrade=asked.auto_upgrade)
+
+
+def check_offered(capacity: spec.Capacity, machine: Machine, path: spec.Path, findings: Findings) -> None:
+    """Some machines are to be had in some ways only: p5e in capacity blocks."""
+    owner, _ = _OTHER_CLOUD.get(capacity.mode, (machine.cloud, ""))
+    if machine.capacity is not None and capacity.mode not in machine.capacity and owner == machine.cloud:
+        findings.refuse(
+            (*path, "capacity"),
+            f"{machine.name} is not offered {capacity.mode}",
+            f"write {' or '.join(machine.capacity)}",
+            machine.source,
+        )

@@ -1,0 +1,223 @@
+"""The plan as data: what the components carry out, word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from infra.catalog import Gpu, Machine
+from infra.plan.hosts import HostPlan
+from infra.plan.shares import SharePlan
+from infra.spec import Capacity, Fractional, GkeDisk, GkeFeatures, GpuOperator, LocalSsd, Management, Rollout, Spot
+
+Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+CloudEffect = Literal["NO_SCHEDULE", "PREFER_NO_SCHEDULE", "NO_EXECUTE"]
+SharingStrategy = Literal["time-slicing", "mps"]
+Layout = Mapping[str, int]
+CLOUD_EFFECT: Final[Mapping[Effect, CloudEffect]] = {
+    "NoSchedule": "NO_SCHEDULE",
+    "PreferNoSchedule": "PREFER_NO_SCHEDULE",
+    "NoExecute": "NO_EXECUTE",
+}
+SYSTEM_LABELS: Final[Mapping[str, str]] = {"slicewright.io/role": "system"}
+"""Labels of the system pool's nodes: where the controller and the GPU operator run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taint:
+    key: str
+    value: str
+    effect: Effect
+
+    @property
+    def cloud_effect(self) -> CloudEffect:
+        """The effect as both clouds' APIs spell it."""
+        return CLOUD_EFFECT[self.effect]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeCount:
+    """Nodes of a pool over all its zones; fixed where min == max and not autoscaled."""
+
+    min: int
+    max: int
+    autoscaled: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """Every device behind a resource is advertised `replicas` times."""
+
+    resource: str
+    """What the devices are called without sharing: nvidia.com/gpu, nvidia.com/mig-1g.5gb."""
+    advertised: str
+    """What pods ask for: the same, or with `.shared`."""
+    strategy: SharingStrategy
+    replicas: int
+    fail_requests_greater_than_one: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolPlan:
+    """One GPU pool, the part that all fleets share."""
+
+    name: str
+    nodes: NodeCount
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    """With the startup taint; without those that the cloud adds itself."""
+    gpu: Gpu
+    gpu_count: int
+    """GPUs per node."""
+    layouts: tuple[Layout, ...]
+    """By GPU index: MIG profile -> instances; empty: a whole GPU."""
+    devices: Mapping[str, int]
+    """Extended resource -> devices per node, before sharing."""
+    shares: tuple[Share, ...]
+    resources: Mapping[str, int]
+    """Extended resource -> allocatable per node, once partitioned and shared."""
+    desired: str
+    """The agent's desired-state file (`node_agent.desired`), canonical JSON."""
+    layout_hash: str
+    """SHA-256 of `desired`; what every node's report must name."""
+    mig_config: str | None
+    """Value of the label nvidia.com/mig.config for the nodes, which the controller alone writes; None without mig-manager."""
+    rollout: Rollout
+
+    @property
+    def layout(self) -> Layout | None:
+        """The layout of every GPU; None where they differ."""
+        return self.layouts[0] if all(other == self.layouts[0] for other in self.layouts) else None
+
+    @property
+    def partitioned(self) -> bool:
+        return any(self.layouts)
+
+    @property
+    def partitions(self) -> int:
+        """Things on one node that a pod can have: MIG instances or whole GPUs, times their shares."""
+        return sum(self.resources.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloudPoolPlan(PoolPlan):
+    """A pool whose machines are made with it."""
+
+    machine: Machine
+    zones: tuple[str, ...]
+    capacity: Capacity
+
+    @property
+    def spot(self) -> bool:
+        return isinstance(self.capacity, Spot)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GkePoolPlan(CloudPoolPlan):
+    accelerator: str
+    partition_size: str | None
+    sharing_strategy: Literal["TIME_SHARING", "MPS"] | None
+    """As GKE's own plugin shares; None also where NVIDIA's plugin does."""
+    shared_clients: int | None
+    driver: str
+    """INSTALLATION_DISABLED where NVIDIA's operator has the node."""
+    image_type: str
+    disk: GkeDisk
+    local_ssd: LocalSsd
+    max_pods_per_node: int
+    resource_labels: Mapping[str, str]
+    features: GkeFeatures
+    management: Management
+
+
+@dataclass(frozen=True, kw_only=True)
+class EksPoolPlan(CloudPoolPlan):
+    ami_type: str
+    release_version: str | None
+    disk_size_gb: int
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByoPoolPlan(PoolPlan):
+    select: Mapping[str, str]
+    """Labels by which the pool's nodes are known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemPoolPlan:
+    name: str
+    machine: Machine
+    zones: tuple[str, ...]
+    nodes: NodeCount
+
+    @property
+    def machine_type(self) -> str:
+        return self.machine.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class GkeClusterPlan:
+    name: str
+    location: str
+    region: str
+    version: str | None
+    release_channel: str
+    existing: bool
+    node_account_id: str
+    """Of the nodes' own service account: 6 to 30 characters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EksClusterPlan:
+    name: str
+    region: str
+    zones: tuple[str, ...]
+    """Zones that get a subnet: the cluster's, then what the pools need beyond."""
+    version: str | None
+    existing: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByoClusterPlan:
+    name: str
+    context: str
+    kubeconfig: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FleetPlan:
+    image: str
+    """Python image of the agent and the controller."""
+    verify_timeout_minutes: int
+    fractional: Fractional | None
+    workloads: tuple[SharePlan, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GkeFleetPlan(_FleetPlan):
+    cluster: GkeClusterPlan
+    system: SystemPoolPlan
+    pools: tuple[GkePoolPlan, ...]
+    operator: GpuOperator | None
+    """For the pools that mig-manager cuts; None where there are none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EksFleetPlan(_FleetPlan):
+    cluster: EksClusterPlan
+    system: SystemPoolPlan
+    pools: tuple[EksPoolPlan, ...]
+    operator: GpuOperator
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByoFleetPlan(_FleetPlan):
+    cluster: ByoClusterPlan | None
+    pools: tuple[ByoPoolPlan, ...]
+    hosts: tuple[HostPlan, ...]
+    operator: GpuOperator
+
+
+FleetPlan = GkeFleetPlan | EksFleetPlan | ByoFleetPlan

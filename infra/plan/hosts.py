@@ -1,0 +1,129 @@
+"""Hosts without Kubernetes: which instances on which GPU, and where on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from infra import catalog, geometry, spec
+from infra.catalog import Gpu
+from infra.geometry import Fit, Placement
+from infra.plan.findings import Findings, nearest
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostGpuPlan:
+    index: int
+    mig: bool
+    persistence: bool
+    instances: tuple[Placement, ...]
+    """In the order to create them, each with one compute instance over the whole of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostPlan:
+    name: str
+    gpu: Gpu
+    gpu_count: int
+    wait_minutes: int | None
+    """How long to wait for a GPU in use; None: refuse."""
+    gpus: tuple[HostGpuPlan, ...]
+    """GPUs that are not here are left alone."""
+
+
+def gpu_of(asked: spec.GpuChoice, path: spec.Path, findings: Findings) -> Gpu | None:
+    """The GPU model of a host or of existing nodes."""
+    known = catalog.load().gpus
+    if asked.model in known:
+        return known[asked.model]
+    folded = {name.casefold(): name for name in known}
+    hint = (
+        f"did you mean {folded[asked.model.casefold()]}?" if asked.model.casefold() in folded else nearest(asked.model, [*known])
+    )
+    findings.refuse((*path, "model"), f"{asked.model} is not in the catalog", hint)
+    return None
+
+
+def plan_hosts(hosts: tuple[spec.Host, ...], findings: Findings) -> tuple[HostPlan, ...]:
+    planned, names = [], Counter(host.name for host in hosts)
+    for i, host in enumerate(hosts):
+        if names[host.name] > 1:
+            findings.refuse(("hosts", i, "name"), f"{host.name} is there {names[host.name]} times", "name each host once")
+        made = _host(host, ("hosts", i), findings)
+        if made is not None:
+            planned.append(made)
+    return tuple(planned)
+
+
+def _host(host: spec.Host, path: spec.Path, findings: Findings) -> HostPlan | None:
+    gpu = gpu_of(host.gpu, (*path, "gpu"), findings)
+    if gpu is None:
+        return None
+    if not host.gpus:
+        findings.refuse((*path, "gpus"), "is empty: nothing would be done", "name at least one GPU")
+    gpus, seen = [], set()
+    for i, asked in enumerate(host.gpus):
+        at = (*path, "gpus", i)
+        if asked.index >= host.gpu.count:
+            findings.refuse((*at, "index"), f"there is no GPU {asked.index}: {host.name} has {host.gpu.count}, counted from 0")
+        elif asked.index in seen:
+            findings.refuse((*at, "index"), f"GPU {asked.index} is there twice", "name each GPU once")
+        seen.add(asked.index)
+        placed = _instances(asked, gpu, at, findings)
+        if placed is not None:
+            gpus.append(HostGpuPlan(index=asked.index, mig=asked.mig, persistence=asked.persistence, instances=placed))
+    return HostPlan(
+        name=host.name,
+        gpu=gpu,
+        gpu_count=host.gpu.count,
+        wait_minutes=host.in_use.minutes if isinstance(host.in_use, spec.Wait) else None,
+        gpus=tuple(sorted(gpus, key=lambda g: g.index)),
+    )
+
+
+def _instances(asked: spec.HostGpu, gpu: Gpu, path: spec.Path, findings: Findings) -> tuple[Placement, ...] | None:
+    if not asked.mig or not asked.instances:
+        if asked.instances:
+            findings.refuse((*path, "mig"), "is false, and there are instances", "write mig: true, or leave the instances out")
+        if asked.mig and gpu.family is None:
+            findings.refuse(path, f"{gpu.name} has no MIG: it cannot be partitioned", "write mig: false", gpu.source)
+        return ()
+    layout = Counter(instance.profile for instance in asked.instances)
+    fit = geometry.check(gpu, layout)
+    if not isinstance(fit, Fit):
+        near = ", ".join(f"{name}: {count}" for name, count in sorted(fit.nearest.items()))
+        findings.refuse(
+            (*path, "instances"),
+            f"does not fit on one {gpu.name}: {fit.reason}",
+            f"nearest that fits: {{{near}}}" if near else "",
+            gpu.family.source if gpu.family else "",
+        )
+        return None
+    said = [i for i, instance in enumerate(asked.instances) if instance.start is not None]
+    if not said:
+        return fit.placements
+    if len(said) < len(asked.instances):
+        first = next(i for i in range(len(asked.instances)) if i not in said)
+        findings.refuse((*path, "instances", first), "says no start, others on this GPU do", "say all starts, or none")
+        return None
+    return _as_said(asked, gpu, path, findings)
+
+
+def _as_said(asked: spec.HostGpu, gpu: Gpu, path: spec.Path, findings: Findings) -> tuple[Placement, ...] | None:
+    taken: dict[int, int] = {}
+    placed, good = [], True
+    for i, instance in enumerate(asked.instances):
+        kind, start = gpu.profiles[instance.profile].kind, instance.start or 0
+        at = (*path, "instances", i, "start")
+        if start not in kind.starts:
+            good = False
+            starts = ", ".join(map(str, kind.starts))
+            findings.refuse(at, f"{instance.profile} cannot start at slot {start}", f"it starts at {starts}", kind.source)
+            continue
+        slots = range(start, start + kind.size)
+        if clash := next((taken[slot] for slot in slots if slot in taken), None):
+            good = False
+            findings.refuse(at, f"slots {start} to {slots[-1]} overlap those of instances[{clash - 1}]", "choose another start")
+        taken.update(dict.fromkeys(slots, i + 1))
+        placed.append(Placement(profile=instance.profile, start=start, size=kind.size))
+    return tuple(placed) if good else None

@@ -1,0 +1,30 @@
+"""What is worth knowing before an `up` and is no reason to refuse: facts that are old, unsure, or matters of taste."""
+
+from __future__ import annotations
+
+from infra.plan.fleet import CloudPoolPlan, FleetPlan, GkePoolPlan
+
+
+def notes(fleet: FleetPlan) -> tuple[str, ...]:
+    """One sentence each, with the pool's name."""
+    found = []
+    for pool in fleet.pools:
+        at = f"pool {pool.name}:"
+        if isinstance(pool, CloudPoolPlan):
+            machine = pool.machine
+            missing = [zone for zone in pool.zones if machine.zones is not None and zone not in machine.zones]
+            if missing:
+                found.append(f"{at} the catalog does not know {machine.name} in {', '.join(missing)}; its list may be old")
+            if machine.note:
+                found.append(f"{at} {machine.name}: {machine.note}")
+            if pool.spot and pool.nodes.max == 1:
+                found.append(f"{at} one preemption takes all {pool.partitions} of what it offers")
+        if isinstance(pool, GkePoolPlan) and pool.driver == "LATEST":
+            found.append(f"{at} driver LATEST changes under you; the agents report the one they find")
+        if pool.layout is None:
+            found.append(f"{at} GPUs are cut by index, and a driver may count them in another order after a reboot")
+        for share in pool.shares:
+            if share.strategy == "time-slicing":
+                found.append(f"{at} pods that share {share.resource} share its memory too: one can take it all")
+                break
+    return tuple(found)

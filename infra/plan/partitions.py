@@ -1,0 +1,261 @@
+"""How a pool's GPUs are cut, what its nodes then advertise, and what the agent must find there."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from infra import catalog, geometry, spec
+from infra.catalog import Gpu
+from infra.geometry import Fit, Misfit
+from infra.plan.findings import Findings, listed
+from infra.plan.fleet import Layout, Share
+from infra.plan.nodes import GpuMachine, Gpus
+from infra.plan.sharing import shared
+from infra.spec import Path
+from node_agent.desired import Desired, DesiredGpu, DesiredSharing, Partitioner, dump, hash_of
+
+WHOLE = "nvidia.com/gpu"
+Strategy = Literal["none", "single", "mixed"]
+_MIG_LABEL_LONGEST = 63
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """One pool's partitions, per node, before anybody shares them."""
+
+    layouts: tuple[Layout, ...]
+    devices: Mapping[str, int]
+    partitioner: Partitioner
+    mig_config: str | None
+
+    @property
+    def partitioned(self) -> bool:
+        return any(self.layouts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a node offers, and the agent's desired state."""
+
+    resources: Mapping[str, int]
+    desired: str
+    layout_hash: str
+
+
+def whole(found: Gpus) -> Cut:
+    """Nobody cuts anything."""
+    return Cut(layouts=({},) * found.count, devices={WHOLE: found.count}, partitioner="none", mig_config=None)
+
+
+def native_cut(asked: spec.Native, path: Path, found: GpuMachine, findings: Findings) -> Cut | None:
+    """GKE cuts every GPU of a node into as many of one profile as fit, and advertises all as nvidia.com/gpu."""
+    profile, at = asked.profile, (*path, "profile")
+    if not _can_be_cut(found.gpu, path, findings) or not _fits(found.gpu, {profile: 1}, at, findings):
+        return None
+    accelerator = catalog.load().accelerators[found.accelerator]
+    sizes = accelerator.sizes
+    if profile not in sizes:
+        near = difflib.get_close_matches(profile, sizes, n=1, cutoff=0.5)
+        findings.refuse(
+            at,
+            f"GKE does not cut {found.accelerator} into {profile}: {accelerator.refused.get(profile, 'it has no such size')}",
+            f"GKE's sizes: {listed(sizes)}" + (f"; nearest {near[0]}" if near else ""),
+            accelerator.source,
+        )
+        return None
+    per_gpu = geometry.most(found.gpu, profile)
+    return Cut(
+        layouts=({profile: per_gpu},) * found.count,
+        devices={WHOLE: per_gpu * found.count},
+        partitioner="gke",
+        mig_config=None,
+    )
+
+
+def operator_cut(asked: spec.Operator, pool: str, path: Path, found: Gpus, strategy: Strategy, findings: Findings) -> Cut | None:
+    """mig-manager cuts; the device plugin advertises by the cluster's strategy."""
+    if not _can_be_cut(found.gpu, path, findings):
+        return None
+    layouts = _asked_layouts(asked, found, path, findings)
+    if layouts is None or not _strategy_allows(layouts, strategy, path, findings):
+        return None
+    devices: Counter[str] = Counter()
+    for layout in layouts:
+        if not layout:
+            devices[WHOLE] += 1
+        for profile, count in layout.items():
+            devices[WHOLE if strategy == "single" else resource_of(profile)] += count
+    return Cut(
+        layouts=layouts,
+        devices=dict(devices),
+        partitioner="mig-manager",
+        mig_config=mig_config_name(pool, found.gpu, layouts),
+    )
+
+
+def outcome(
+    pool: str, found: Gpus, cut: Cut, shares: tuple[Share, ...], *, resources: Mapping[str, int] | None = None
+) -> Outcome:
+    """resources: where something else than a device plugin advertises them."""
+    offered = shared(cut.devices, shares) if resources is None else resources
+    uniform = all(layout == cut.layouts[0] for layout in cut.layouts)
+    gpus = (
+        (DesiredGpu(index="all", mig=bool(cut.layouts[0]), instances=cut.layouts[0]),)
+        if uniform
+        else tuple(DesiredGpu(index=i, mig=bool(layout), instances=layout) for i, layout in enumerate(cut.layouts))
+    )
+    desired = Desired(
+        pool=pool,
+        partitioner=cut.partitioner,
+        gpu_count=found.count,
+        gpu_models=found.gpu.products,
+        gpus=gpus,
+        resources=offered,
+        gpu_memory_mib=found.gpu.memory_mib,
+        minimum_driver=_minimum_driver(found.gpu, cut.layouts) if cut.partitioned else None,
+        sharing=tuple(DesiredSharing(resource=s.advertised, strategy=s.strategy, replicas=s.replicas) for s in shares),
+    )
+    return Outcome(resources=offered, desired=dump(desired), layout_hash=hash_of(desired))
+
+
+def resource_of(profile: str) -> str:
+    """What the device plugin calls a profile under strategy mixed. Source: NVIDIA/k8s-device-plugin, internal/rm."""
+    return f"nvidia.com/mig-{profile.replace('+', '.')}"
+
+
+def mig_config_name(pool: str, gpu: Gpu, layouts: tuple[Layout, ...]) -> str:
+    """A name that changes with the layout: mig-manager acts only when the label's value changes."""
+    uniform = all(layout == layouts[0] for layout in layouts)
+    told = dict(layouts[0]) if uniform else [dict(layout) for layout in layouts]
+    content = json.dumps({"gpu": list(gpu.pci_ids), "layout": told}, sort_keys=True)
+    name = f"{pool}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+    assert len(name) <= _MIG_LABEL_LONGEST, f"pool names leave room for the hash: {name}"
+    return name
+
+
+def _can_be_cut(gpu: Gpu, path: Path, findings: Findings) -> bool:
+    if gpu.family is None:
+        findings.refuse(path, f"{gpu.name} has no MIG: it cannot be partitioned", "write partition: none", gpu.source)
+    return gpu.family is not None
+
+
+def _asked_layouts(asked: spec.Operator, found: Gpus, path: Path, findings: Findings) -> tuple[Layout, ...] | None:
+    said = [name for name in ("layout", "config", "gpus") if getattr(asked, name) is not None]
+    if len(said) != 1:
+        has = f"has {' and '.join(said)}" if said else "has none of layout, config and gpus"
+        findings.refuse(path, has, "write one of them")
+        return None
+    if asked.gpus is not None:
+        return _by_index(asked.gpus, found, (*path, "gpus"), findings)
+    layout = _uniform_layout(asked, found.gpu, path, findings)
+    if layout is None or not _fits(found.gpu, layout, (*path, said[0]), findings):
+        return None
+    return (layout,) * found.count
+
+
+def _uniform_layout(asked: spec.Operator, gpu: Gpu, path: Path, findings: Findings) -> Layout | None:
+    if asked.layout is not None:
+        if not asked.layout:
+            findings.refuse((*path, "layout"), "is empty", "name at least one profile, or write partition: none")
+            return None
+        return dict(sorted(asked.layout.items()))
+    named, config = catalog.load().named_configs[gpu.name], asked.config or ""
+    if config in named and named[config].layout:
+        return dict(sorted(named[config].layout.items()))
+    if config in named:
+        findings.refuse((*path, "config"), f"{config} cuts nothing", "write partition: none")
+        return None
+    near = difflib.get_close_matches(config, named, n=1, cutoff=0.5)
+    findings.refuse(
+        (*path, "config"),
+        f"{config} is no layout of {gpu.name}",
+        f"did you mean {near[0]}?" if near else f"known: {listed(tuple(named))}",
+        "default-mig-parted-config of the GPU operator",
+    )
+    return None
+
+
+def _by_index(groups: tuple[spec.GpuGroup, ...], found: Gpus, path: Path, findings: Findings) -> tuple[Layout, ...] | None:
+    layouts: dict[int, Layout] = {}
+    before = len(findings.problems)
+    for i, group in enumerate(groups):
+        for j, index in enumerate(group.index):
+            at = (*path, i, "index", j)
+            if index >= found.count:
+                findings.refuse(at, f"there is no GPU {index}: the node has {found.count}, counted from 0")
+            elif index in layouts:
+                findings.refuse(at, f"GPU {index} is there twice", "name each GPU once")
+            layouts[index] = dict(sorted(group.layout.items()))
+        if not group.index:
+            findings.refuse((*path, i, "index"), "is empty", "name the GPUs that the layout is for")
+        _fits(found.gpu, group.layout, (*path, i, "layout"), findings)
+    missing = [index for index in range(found.count) if index not in layouts]
+    if missing:
+        findings.refuse(
+            path,
+            f"does not say what becomes of GPU {listed(missing)}; mig-manager never finds such a layout applied",
+            f"add {{index: [{listed(missing)}], layout: {{}}}} to leave them whole",
+            "NVIDIA/mig-parted #157",
+        )
+    if len(findings.problems) > before:
+        return None
+    ordered = tuple(layouts[index] for index in range(found.count))
+    if not any(ordered):
+        findings.refuse(path, "leaves every GPU whole", "write partition: none")
+        return None
+    return ordered
+
+
+def _strategy_allows(layouts: tuple[Layout, ...], strategy: Strategy, path: Path, findings: Findings) -> bool:
+    if strategy == "none":
+        findings.refuse(
+            path,
+            "with gpu_operator.mig_strategy: none partitions are never advertised",
+            "write mig_strategy: mixed or single",
+            "NVIDIA/k8s-device-plugin internal/rm",
+        )
+        return False
+    if strategy == "mixed":
+        return True
+    if any(len(layout) > 1 for layout in layouts):
+        why = "has more than one profile"
+    elif not all(layouts):
+        why = "leaves some GPUs whole"
+    elif any(set(layout) != set(layouts[0]) for layout in layouts):
+        why = "gives GPUs different profiles"
+    else:
+        return True
+    findings.refuse(
+        path,
+        f"{why}, and with gpu_operator.mig_strategy: single the device plugin refuses such a node",
+        "write one profile for all GPUs, or mig_strategy: mixed",
+        "NVIDIA/k8s-device-plugin internal/rm",
+    )
+    return False
+
+
+def _fits(gpu: Gpu, layout: Layout, path: Path, findings: Findings) -> bool:
+    match geometry.check(gpu, layout):
+        case Fit():
+            return True
+        case Misfit(reason=reason, nearest=nearest):
+            written = ", ".join(f"{name}: {count}" for name, count in sorted(nearest.items()))
+            one = next(iter(nearest)) if len(nearest) == 1 and path[-1] == "profile" else ""
+            findings.refuse(
+                path,
+                f"does not fit on one {gpu.name}: {reason}",
+                f"nearest: {one}" if one else f"nearest that fits: {{{written}}}" if written else "",
+                gpu.family.source if gpu.family else "",
+            )
+            return False
+
+
+def _minimum_driver(gpu: Gpu, layouts: tuple[Layout, ...]) -> str:
+    needed = [geometry.minimum_driver(gpu, layout) for layout in layouts if layout]
+    return max(needed, key=lambda version: [int(part) for part in version.split(".")])

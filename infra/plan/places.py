@@ -1,0 +1,56 @@
+"""Zones, and the system pool that every fleet in a cloud has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from infra import spec
+from infra.plan.findings import Findings
+from infra.plan.fleet import SystemPoolPlan
+from infra.plan.nodes import count_of, system_machine
+
+SYSTEM_POOL = "system"
+_SYSTEM_MACHINE: Mapping[str, str] = {"gke": "e2-standard-4", "eks": "m7i.large"}
+
+
+def system_pool(
+    asked: spec.SystemPool, cloud: Literal["gke", "eks"], zones: tuple[str, ...], findings: Findings
+) -> SystemPoolPlan | None:
+    machine = system_machine(asked.machine_type or _SYSTEM_MACHINE[cloud], cloud, findings)
+    nodes = count_of(asked.nodes, ("system_pool", "nodes"), findings)
+    if nodes.min < 1:
+        findings.refuse(
+            ("system_pool", "nodes", "min"), "the controller and the operator need a node at all times", "write 1 or more"
+        )
+    if cloud == "gke" and not nodes.autoscaled and zones and nodes.max % len(zones):
+        findings.refuse(
+            ("system_pool", "nodes"), f"{nodes.max} nodes cannot be shared evenly among {len(zones)} zones", "name fewer zones"
+        )
+    if machine is None or not zones:
+        return None
+    return SystemPoolPlan(name=SYSTEM_POOL, machine=machine, zones=zones, nodes=nodes)
+
+
+def check_zones(zones: Sequence[str], region: str, path: spec.Path, findings: Findings) -> None:
+    """All zones are of the cluster's region, each once."""
+    for i, zone in enumerate(zones):
+        if not zone.startswith(region) or zone == region:
+            findings.refuse(
+                (*path, i),
+                f"{zone} is no zone of {region}, where the cluster is",
+                f"for example {region}-c" if "-" in zone[-2:] else f"for example {region}a",
+            )
+    for zone, times in Counter(zones).items():
+        if times > 1:
+            findings.refuse(path, f"{zone} is there {times} times", "name each zone once")
+
+
+def check_existing(cluster: spec.GkeCluster | spec.EksCluster, findings: Findings) -> None:
+    """A cluster that exists keeps what it has."""
+    for name in ("version", "release_channel"):
+        if cluster.existing and name in cluster.model_fields_set:
+            findings.refuse(
+                ("cluster", name), "the cluster exists, and slicewright does not change it", "leave it out", in_key=True
+            )

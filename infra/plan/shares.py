@@ -1,0 +1,143 @@
+"""Fractions of GPUs: totals over cards, as people ask for them, to what each scheduler wants to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from infra import spec
+from infra.catalog import Gpu
+from infra.plan.findings import Findings
+
+_LEAST_MIB = 256
+"""Per card. Source: volcano-sh/volcano, mgpu device package."""
+_VKE = "VKE docs 6460/182418"
+_HAMI = "Project-HAMi/HAMi docs"
+_DEFAULT_SHARES: Mapping[str, int] = {"hami": 10, "vke": 16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharePlan:
+    """One container of a workload."""
+
+    name: str
+    cards: int
+    memory_mib_per_card: int
+    compute_percent_per_card: int
+    requests: Mapping[str, int]
+    """Extended resources, requests = limits."""
+    annotations: Mapping[str, str]
+
+
+def shares_per_gpu(asked: spec.Fractional) -> int:
+    """Most containers on one card. Source: HAMi's deviceSplitCount; VKE's documented limit."""
+    return asked.shares_per_gpu or _DEFAULT_SHARES[asked.provider]
+
+
+def fractional_resources(asked: spec.Fractional, gpu: Gpu, count: int) -> Mapping[str, int]:
+    """Allocatable per node. HAMi's memory and compute are bookkeeping of its scheduler and do not stand in the Node."""
+    if asked.provider == "hami":
+        return {"nvidia.com/gpu": count * shares_per_gpu(asked)}
+    return {"vke.volcengine.com/mgpu-core": 100 * count, "vke.volcengine.com/mgpu-memory": gpu.memory_mib * count}
+
+
+def check_fractional(fleet: spec.Fleet, findings: Findings) -> None:
+    """The scheduler and the pools that it has go together."""
+    pools = [i for i, p in enumerate(fleet.node_pools) if isinstance(p.sharing, spec.FractionalShares)]
+    if fleet.fractional is None:
+        for i in pools:
+            findings.refuse(
+                ("node_pools", i, "sharing"),
+                "is fractional, and the fleet names no scheduler for that",
+                "add fractional: {provider: hami}",
+            )
+        return
+    if not pools:
+        findings.refuse(("fractional",), "no pool has sharing: fractional", "leave it out, or give it a pool", in_key=True)
+    if fleet.fractional.provider == "vke" and fleet.cloud != "byo":
+        findings.refuse(("fractional", "provider"), f"vke is Volcengine's own, the fleet is on {fleet.cloud}", "write hami", _VKE)
+    if fleet.fractional.provider == "vke" and shares_per_gpu(fleet.fractional) > 16:
+        findings.refuse(("fractional", "shares_per_gpu"), "VKE allows at most 16 containers on a card", "write 16 or less", _VKE)
+    if fleet.cloud != "gke" and len(pools) < len(fleet.node_pools) and fleet.fractional.provider == "hami":
+        others = ", ".join(p.name for i, p in enumerate(fleet.node_pools) if i not in pools)
+        findings.refuse(
+            ("fractional",),
+            f"HAMi's device plugin takes the place of the operator's in the whole cluster; the nodes of {others} would have none",
+            "make every pool fractional, or use two clusters",
+            _HAMI,
+            in_key=True,
+        )
+
+
+def plan_shares(fleet: spec.Fleet, nodes: Sequence[tuple[Gpu, int]], findings: Findings) -> tuple[SharePlan, ...]:
+    """nodes: GPU and count per node of each fractional pool."""
+    planned = []
+    for i, workload in enumerate(fleet.workloads):
+        at: spec.Path = ("workloads", i, "gpu_share")
+        if fleet.fractional is None:
+            findings.refuse(at, "the fleet has no scheduler for shares", "add fractional: {provider: hami}", in_key=True)
+            continue
+        most = max((count for _, count in nodes), default=workload.gpu_share.cards)
+        if workload.gpu_share.cards > most:
+            findings.refuse(
+                (*at, "cards"), f"{workload.gpu_share.cards} cards of one node: no node has more than {most}", f"write {most}"
+            )
+        share = _share(workload, fleet.fractional, at, max((gpu.memory_mib for gpu, _ in nodes), default=None), findings)
+        if share is not None:
+            planned.append(share)
+    return tuple(planned)
+
+
+def _share(
+    workload: spec.Workload, fractional: spec.Fractional, at: spec.Path, card_mib: int | None, findings: Findings
+) -> SharePlan | None:
+    asked, source = workload.gpu_share, _VKE if fractional.provider == "vke" else _HAMI
+    cards, mib, percent = asked.cards, spec.mebibytes(asked.memory), asked.compute_percent
+    before = len(findings.problems)
+    if percent % cards:
+        up = -(-percent // cards) * cards
+        findings.refuse((*at, "compute_percent"), f"{percent} % cannot be shared evenly by {cards} cards", f"write {up}", source)
+    elif percent // cards > 100:
+        findings.refuse(
+            (*at, "compute_percent"),
+            f"{percent} % on {cards} card{'s' if cards > 1 else ''} is {percent // cards} % of each; a card has 100",
+            f"write cards: {-(-percent // 100)}, or {100 * cards} or less",
+            source,
+        )
+    if mib % cards:
+        findings.refuse(
+            (*at, "memory"), f"{mib} MiB cannot be shared evenly by {cards} cards", f"write {-(-mib // cards) * cards}Mi", source
+        )
+    elif mib // cards < _LEAST_MIB:
+        findings.refuse(
+            (*at, "memory"),
+            f"{mib // cards} MiB on each of {cards} cards; {_LEAST_MIB} is the least",
+            f"write {_LEAST_MIB * cards}Mi or more",
+            source,
+        )
+    elif card_mib is not None and mib // cards > card_mib:
+        findings.refuse(
+            (*at, "memory"),
+            f"{mib // cards} MiB on each of {cards} cards; the largest card has {card_mib} MiB",
+            f"write {card_mib * cards}Mi or less, or more cards",
+        )
+    if len(findings.problems) > before:
+        return None
+    annotations: Mapping[str, str]
+    if fractional.provider == "hami":
+        requests = {"nvidia.com/gpu": cards, "nvidia.com/gpumem": mib // cards, "nvidia.com/gpucores": percent // cards}
+        annotations = {
+            "hami.io/node-scheduler-policy": fractional.node_policy,
+            "hami.io/gpu-scheduler-policy": fractional.gpu_policy,
+        }
+    else:
+        requests = {"vke.volcengine.com/mgpu-core": percent, "vke.volcengine.com/mgpu-memory": mib}
+        annotations = {"vke.volcengine.com/container-multiple-gpu": str(cards)} if cards > 1 else {}
+    return SharePlan(
+        name=workload.name,
+        cards=cards,
+        memory_mib_per_card=mib // cards,
+        compute_percent_per_card=percent // cards,
+        requests=requests,
+        annotations=annotations,
+    )

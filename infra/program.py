@@ -1,0 +1,143 @@
+"""The only wiring: plan -> providers, components, exports. Where GKE and EKS differ is decided here and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_gcp as gcp
+import pulumi_kubernetes as k8s
+
+from infra import plan, spec
+from infra.components.eks import EksCluster
+from infra.components.fleet_controller import FleetController
+from infra.components.gke import GkeCluster
+from infra.components.gpu_operator import GpuOperator
+from infra.components.gpu_pool import GpuPools
+from infra.components.node_agent import NodeAgents
+from infra.plan import EksFleetPlan, GkeFleetPlan
+
+
+def main() -> None:
+    """Deploys the stack that Pulumi runs. Raises RunError, which Pulumi prints without a traceback."""
+    text = pulumi.Config("slicewright").require("fleet")
+    source = locate(text, Path(pulumi.get_root_directory()), pulumi.get_stack())
+    try:
+        fleet = plan.deployable(plan.read(text, source), source)
+    except spec.SpecError as e:
+        raise pulumi.RunError(str(e)) from None
+    deploy(fleet)
+
+
+def locate(text: str, root: Path, stack: str) -> spec.Source:
+    """The stack file behind a config value, for its line numbers. The value counts: a file that says something else is not it."""
+    name = f"stacks/Pulumi.{stack}.yaml"
+    raw = json.loads(text)
+    try:
+        source = spec.read(root / name, name=name)
+    except spec.NotReadable:
+        return spec.Source(f"stack {stack}", raw)
+    return source if source.raw == raw else spec.Source(f"stack {stack}", raw)
+
+
+def deploy(fleet: GkeFleetPlan | EksFleetPlan) -> None:
+    """Declares everything that the plan says."""
+    match fleet:
+        case GkeFleetPlan():
+            _deploy_gke(fleet)
+        case EksFleetPlan():
+            _deploy_eks(fleet)
+
+
+def _deploy_gke(fleet: GkeFleetPlan) -> None:
+    project = pulumi.Config("gcp").require("project")
+    provider = gcp.Provider("gcp", project=project, region=fleet.cluster.region)
+    cloud = GkeCluster("gke", fleet, project=project, provider=provider)
+    # GKE partitions by itself: nothing between the nodes and their proof.
+    _deploy_in_cluster(fleet, cloud, _kubernetes(cloud), [])
+
+
+def _deploy_eks(fleet: EksFleetPlan) -> None:
+    provider = aws.Provider("aws", region=fleet.cluster.region)
+    cloud = EksCluster("eks", fleet, provider=provider)
+    kubernetes = _kubernetes(cloud)
+    operator = GpuOperator(
+        "gpu-operator",
+        fleet,
+        cluster=cloud.cluster,
+        after=[cloud.system_pool],
+        opts=pulumi.ResourceOptions(providers=[kubernetes]),
+    )
+    _deploy_in_cluster(fleet, cloud, kubernetes, [operator.release])
+
+
+def _kubernetes(cloud: GkeCluster | EksCluster) -> k8s.Provider:
+    return k8s.Provider(
+        "kubernetes",
+        kubeconfig=cloud.kubeconfig,
+        # Without it an unknown kubeconfig in a preview would replace the provider, and everything in the cluster with it.
+        cluster_identifier=cloud.cluster.id,
+    )
+
+
+def _deploy_in_cluster(
+    fleet: GkeFleetPlan | EksFleetPlan,
+    cloud: GkeCluster | EksCluster,
+    kubernetes: k8s.Provider,
+    partitioners: Sequence[pulumi.Resource],
+) -> None:
+    inside = pulumi.ResourceOptions(providers=[kubernetes])
+    controller = FleetController(
+        "fleet-controller", image=fleet.image, cluster=cloud.cluster, after=[cloud.system_pool], opts=inside
+    )
+    agents = NodeAgents(
+        "node-agent",
+        pools=fleet.pools,
+        image=fleet.image,
+        namespace=controller.namespace,
+        cluster=cloud.cluster,
+        # The operator makes the runtime class that the agents' pods name; without it the API server refuses them.
+        after=[*controller.kinds, *partitioners],
+        opts=inside,
+    )
+    GpuPools(
+        "gpu-pool",
+        pools=fleet.pools,
+        timeout_minutes=fleet.verify_timeout_minutes,
+        cluster=cloud.cluster,
+        after={
+            pool.name: [
+                *controller.kinds,
+                controller.deployment,
+                agents.daemon_sets[pool.name],
+                cloud.pools[pool.name],
+                *partitioners,
+            ]
+            for pool in fleet.pools
+        },
+        opts=inside,
+    )
+    # Nothing here waits for the proof: who has to look into a pool that fails needs these.
+    pulumi.export("cluster", cloud.cluster.name)
+    pulumi.export("endpoint", cloud.endpoint)
+    pulumi.export("kubeconfig", cloud.kubeconfig)
+    pulumi.export("pools", _summary(fleet))
+
+
+def _summary(fleet: GkeFleetPlan | EksFleetPlan) -> list[Mapping[str, Any]]:
+    return [
+        {
+            "name": pool.name,
+            "machine": pool.machine.name,
+            "nodes": {"min": pool.nodes.min, "max": pool.nodes.max},
+            "gpus_per_node": f"{pool.gpu_count} x {pool.gpu.name}",
+            "layout_per_gpu": dict(pool.layout) if pool.layout is not None else [dict(layout) for layout in pool.layouts],
+            "resources_per_node": dict(pool.resources),
+            "partitions": pool.partitions * pool.nodes.min,
+        }
+        for pool in fleet.pools
+    ]

@@ -1,0 +1,59 @@
+"""How a pool gets its machines. What a cloud does not have is refused in `infra.plan`, where the cloud is known."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from infra.spec.base import Short, Spec
+
+_Days = Annotated[int, Field(ge=1, le=168)]
+
+
+class OnDemand(Spec):
+    mode: Literal["on-demand"] = "on-demand"
+
+
+class Spot(Spec):
+    """Cheap, and taken away at any time."""
+
+    mode: Literal["spot"] = "spot"
+
+
+class FlexStart(Spec):
+    """GKE: machines come when there are some, and stay at most seven days."""
+
+    mode: Literal["flex-start"] = "flex-start"
+    max_run_hours: _Days | None = None
+    """1 to 168; GKE's seven days where not said."""
+
+
+class Queued(Spec):
+    """GKE: nodes come only for a ProvisioningRequest (Kueue), all at once."""
+
+    mode: Literal["queued"] = "queued"
+    max_run_hours: _Days | None = None
+
+
+class Reservation(Spec):
+    """Machines reserved before."""
+
+    mode: Literal["reservation"] = "reservation"
+    reservation: Annotated[str, Field(min_length=1)] | None = None
+    """Name (GKE), or ID `cr-…` or ARN of a resource group (EKS). Not said: any open one that fits."""
+
+
+class CapacityBlock(Spec):
+    """EKS: GPUs reserved for a span of days in the future."""
+
+    mode: Literal["capacity-block"] = "capacity-block"
+    reservation: Annotated[str, Field(pattern=r"^cr-[0-9a-f]{8,17}$")]
+    """ID of the block's capacity reservation."""
+
+
+Capacity = Annotated[
+    OnDemand | Spot | FlexStart | Queued | Reservation | CapacityBlock,
+    Field(discriminator="mode"),
+    Short("on-demand", "spot", "flex-start", "queued", "reservation"),
+]

@@ -1,0 +1,95 @@
+"""How a pool's GPUs are cut, and how what comes out of it is shared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from infra.spec.base import NotNegative, Positive, ProfileName, ResourceName, Short, Spec
+
+
+class Unpartitioned(Spec):
+    """Whole GPUs."""
+
+    mode: Literal["none"] = "none"
+
+
+class Native(Spec):
+    """GKE cuts every GPU into as many of one profile as fit."""
+
+    mode: Literal["native"]
+    profile: ProfileName
+
+
+class GpuGroup(Spec):
+    """Some GPUs of a node, by NVML's index."""
+
+    index: tuple[NotNegative, ...]
+    layout: Mapping[ProfileName, Positive]
+    """MIG profile -> instances on each of these GPUs; `{}` leaves them whole."""
+
+
+class Operator(Spec):
+    """NVIDIA's mig-manager cuts the GPUs. One of `layout`, `config` and `gpus`."""
+
+    mode: Literal["operator"]
+    layout: Mapping[ProfileName, Positive] | None = None
+    """MIG profile -> instances on every GPU."""
+    config: str | None = None
+    """A layout by NVIDIA's name, on every GPU: `all-balanced`, `all-1g.5gb`."""
+    gpus: tuple[GpuGroup, ...] | None = None
+    """Different layouts on one node; every GPU must be named. Drivers may count the GPUs in another order after a reboot."""
+
+
+GkePartition = Annotated[Unpartitioned | Native | Operator, Field(discriminator="mode"), Short("none")]
+OperatorPartition = Annotated[Unpartitioned | Operator, Field(discriminator="mode"), Short("none")]
+
+
+Replicas = Annotated[int, Field(ge=2)]
+
+
+def _replicas_tag(value: Any) -> str:
+    return "each" if isinstance(value, dict) else "all"
+
+
+AllOrEach = Annotated[
+    Annotated[Replicas, Tag("all")] | Annotated[Mapping[ResourceName, Replicas], Tag("each")], Discriminator(_replicas_tag)
+]
+
+
+class Exclusive(Spec):
+    """One pod per GPU or partition."""
+
+    mode: Literal["none"] = "none"
+
+
+class _Replicated(Spec):
+    replicas: AllOrEach
+    """Pods per GPU or partition: one number for all, or one per resource (`gpu`, `mig-1g.5gb`)."""
+    rename_by_default: bool = False
+    """Advertise `nvidia.com/gpu.shared` instead of `nvidia.com/gpu`, so that nobody gets a share unasked. Not on GKE."""
+    fail_requests_greater_than_one: bool = True
+    """Refuse pods that ask for two shares: a second one gives no more time. Not a choice on GKE."""
+
+
+class TimeSlicing(_Replicated):
+    """Pods take turns. No isolation of memory or of faults."""
+
+    mode: Literal["time-slicing"]
+
+
+class Mps(_Replicated):
+    """Pods run at once, each with its part of memory and threads. Not with MIG, but on GKE."""
+
+    mode: Literal["mps"]
+
+
+class FractionalShares(Spec):
+    """Any share of memory and compute, by the fleet's `fractional` scheduler. Never with MIG."""
+
+    mode: Literal["fractional"]
+
+
+Sharing = Annotated[Exclusive | TimeSlicing | Mps | FractionalShares, Field(discriminator="mode"), Short("none", "fractional")]

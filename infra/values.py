@@ -1,0 +1,168 @@
+"""The plan as what other programs read: Helm values, mig-parted's config, tolerations. Plain data, no Pulumi."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from infra.plan import SYSTEM_LABELS, EksFleetPlan, PoolPlan
+
+Json = dict[str, Any]
+MIG_CONFIG_KEY = "config.yaml"
+"""The key that mig-manager mounts. Source: chart values.yaml, migManager.config."""
+_ANY_GPU_TAINT: Json = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+
+
+def mig_parted_config(pools: Sequence[PoolPlan]) -> Json:
+    """mig-parted's config v1: one named layout per partitioned pool, and the operator's default `all-disabled`.
+
+    Each layout is filtered by the PCI ids of the pool's GPU: on any other GPU it matches nothing and mig-manager fails, where
+    without a filter it would cut what it can and report success (nvidia_operands: "false success").
+    """
+    layouts: Json = {"all-disabled": [{"devices": "all", "mig-enabled": False}]}
+    for pool in pools:
+        if pool.mig_config is not None:
+            layouts[pool.mig_config] = _entries(pool)
+    return {"version": "v1", "mig-configs": layouts}
+
+
+def _entries(pool: PoolPlan) -> list[Json]:
+    """One entry for all GPUs, or one for each layout with the GPUs that have it: an entry must match every GPU of the node."""
+    filtered = list(pool.gpu.pci_ids)
+    if pool.layout is not None:
+        return [_entry(filtered, "all", pool.layout)]
+    groups: list[tuple[Mapping[str, int], list[int]]] = []
+    for index, layout in enumerate(pool.layouts):
+        for known, members in groups:
+            if known == layout:
+                members.append(index)
+                break
+        else:
+            groups.append((layout, [index]))
+    return [_entry(filtered, members, layout) for layout, members in groups]
+
+
+def _entry(pci_ids: Sequence[str], devices: str | list[int], layout: Mapping[str, int]) -> Json:
+    entry: Json = {"device-filter": list(pci_ids), "devices": devices, "mig-enabled": bool(layout)}
+    if layout:
+        entry["mig-devices"] = dict(sorted(layout.items()))
+    return entry
+
+
+def plugin_configs(pools: Sequence[PoolPlan]) -> Mapping[str, Json]:
+    """The device plugin's config v1 by pool, for the pools that share their GPUs: all keys of one ConfigMap, because the chart
+    names one for the whole cluster, and a node whose key is not in it has no plugin. Source: k8s-device-plugin, config-manager.
+    """
+    return {pool.name: _plugin_config(pool) for pool in pools if pool.shares}
+
+
+def _plugin_config(pool: PoolPlan) -> Json:
+    (strategy,) = {share.strategy for share in pool.shares}
+    renamed, strict = pool.shares[0].advertised != pool.shares[0].resource, pool.shares[0].fail_requests_greater_than_one
+    return {
+        "version": "v1",
+        # No flags: the operator sets the strategy by environment, which beats a file.
+        "sharing": {
+            "timeSlicing" if strategy == "time-slicing" else "mps": {
+                "renameByDefault": renamed,
+                "failRequestsGreaterThanOne": strict,
+                "resources": [{"name": share.resource, "replicas": share.replicas} for share in pool.shares],
+            }
+        },
+    }
+
+
+def as_yaml(data: Json) -> str:
+    """The same text for the same data."""
+    return yaml.safe_dump(data, sort_keys=True, default_flow_style=False, width=120)
+
+
+def short_hash(text: str) -> str:
+    """Eight hexadecimal digits for names that must change when their content does."""
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def tolerations(pools: Sequence[PoolPlan]) -> list[Json]:
+    """What lets a pod run on all nodes of `pools`, before they are verified too. Never a blanket one: that also blocks drains."""
+    listed: list[Json] = [dict(_ANY_GPU_TAINT)]
+    for pool in pools:
+        for taint in pool.taints:
+            one = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+            if taint.key == _ANY_GPU_TAINT["key"] and taint.effect == _ANY_GPU_TAINT["effect"]:
+                continue
+            if one not in listed:
+                listed.append(one)
+    return listed
+
+
+def operator_values(plan: EksFleetPlan, *, mig_config_map: str, plugin_config_map: str | None = None) -> Json:
+    """Values of the GPU operator's chart. Every key is in the chart's values.yaml: Helm ignores what it does not know.
+
+    plugin_config_map: where pools share their GPUs. Nodes without a label get no sharing.
+    """
+    operator = plan.operator
+    tolerated = tolerations(plan.pools)
+    values: Json = {
+        "mig": {"strategy": operator.mig_strategy},
+        # The operator has nothing to do on GPU nodes; its operands have.
+        "operator": {"nodeSelector": dict(SYSTEM_LABELS)},
+        # A list replaces the chart's own, so that is stated again.
+        "daemonsets": {"tolerations": tolerated},
+        "driver": {"enabled": operator.driver.enabled},
+        "toolkit": {"enabled": operator.toolkit.enabled},
+        "devicePlugin": {"enabled": True},
+        "gfd": {"enabled": True},
+        "dcgmExporter": {
+            "enabled": operator.dcgm_exporter.enabled,
+            # On by default since 26.7, and of no use without Prometheus' CRDs.
+            "serviceMonitor": {"enabled": False},
+        },
+        "migManager": {
+            "enabled": True,
+            "config": {"name": mig_config_map, "default": operator.mig_manager.default_config},
+            # A string: the chart passes it on as an environment variable.
+            "env": [{"name": "WITH_REBOOT", "value": "true" if operator.mig_manager.with_reboot else "false"}],
+        },
+        # Without these NFD's worker does not label a new GPU node, and the operator ignores what has no PCI label.
+        "node-feature-discovery": {"worker": {"tolerations": tolerated}},
+    }
+    if plugin_config_map is not None:
+        values["devicePlugin"]["config"] = {"name": plugin_config_map, "default": ""}
+    pinned: Mapping[str, str | None] = {
+        "driver": operator.driver.version,
+        "toolkit": operator.toolkit.version,
+        "devicePlugin": operator.device_plugin.version,
+        "gfd": operator.gfd.version,
+        "dcgmExporter": operator.dcgm_exporter.version,
+        "migManager": operator.mig_manager.version,
+    }
+    for component, version in pinned.items():
+        if version is not None:
+            values[component]["version"] = version
+    return values
+
+
+def kubeconfig(*, cluster: str, server: str, ca_data: str, command: str, arguments: Sequence[str] = ()) -> Json:
+    """A kubeconfig without a secret: credentials come from the cloud's own command, fresh at every use.
+
+    ca_data: base64 PEM, as both clouds give it.
+    """
+    user: Json = {
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
+        "command": command,
+        "args": list(arguments),
+        "interactiveMode": "Never",
+        "provideClusterInfo": True,
+        "installHint": f"install {command}, which comes with the cloud's command line tools",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": cluster, "cluster": {"server": server, "certificate-authority-data": ca_data}}],
+        "users": [{"name": cluster, "user": {"exec": user}}],
+        "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
+        "current-context": cluster,
+    }

@@ -1,0 +1,91 @@
+"""The zipapps: the same bytes from the same sources, small enough for a ConfigMap, and they run without anything installed."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from infra import delivery
+from infra.delivery import DeliveryError, Zipapp
+
+BOTH = pytest.mark.parametrize("make", [delivery.node_agent, delivery.fleet_controller], ids=["node_agent", "fleet_controller"])
+
+
+@BOTH
+def test_runs_alone(make: Callable[[], Zipapp], tmp_path: Path) -> None:
+    app = make()
+    file = tmp_path / app.name
+    file.write_bytes(app.content)
+    # -I -S: no site-packages, no environment; as in a bare Python image.
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", file, "--help"], capture_output=True, text=True, cwd=tmp_path, timeout=30, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "usage" in done.stdout.lower()
+
+
+@BOTH
+def test_is_small_and_holds_sources_only(make: Callable[[], Zipapp]) -> None:
+    app = make()
+    assert len(app.content) <= 700 * 1024
+    with zipfile.ZipFile(io.BytesIO(app.content)) as archive:
+        names = archive.namelist()
+        assert names == sorted(names)
+        assert [n for n in names if not n.endswith(".py")] == []
+        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
+@BOTH
+def test_the_same_sources_give_the_same_bytes(make: Callable[[], Zipapp]) -> None:
+    first = make()
+    make.cache_clear()  # type: ignore[attr-defined]
+    second = make()
+    assert second == first
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    directory = tmp_path / "delivered_example"
+    directory.mkdir()
+    (directory / "__init__.py").write_text("")
+    (directory / "cli.py").write_text("def main() -> int:\n    print('here')\n    return 7\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return directory
+
+
+def built() -> Zipapp:
+    return delivery.build("x.pyz", ("delivered_example",), "delivered_example.cli")
+
+
+def test_the_hash_changes_with_a_source_and_not_with_its_time_or_bytecode(package: Path) -> None:
+    before = built()
+    (package / "__pycache__").mkdir()
+    (package / "__pycache__" / "cli.cpython-311.pyc").write_bytes(b"x")
+    (package / "cli.py").touch()
+    assert built() == before
+    (package / "cli.py").write_text((package / "cli.py").read_text() + "# changed\n")
+    assert built().sources_hash != before.sources_hash
+
+
+def test_the_exit_code_is_mains(package: Path, tmp_path: Path) -> None:
+    file = tmp_path / "x.pyz"
+    file.write_bytes(built().content)
+    done = subprocess.run([sys.executable, file], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (7, "here\n")
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(DeliveryError, match="no_such_package is not installed"):
+        delivery.build("x.pyz", ("no_such_package",), "no_such_package.cli")
+
+
+def test_what_is_too_large_is_refused(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "MAX_BYTES", 100)
+    with pytest.raises(DeliveryError, match="must fit into a ConfigMap"):
+        built()

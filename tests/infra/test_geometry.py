@@ -1,0 +1,361 @@
+"""Which layouts fit: facts that a person could check, and what is said of those that do not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import combinations_with_replacement, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra import catalog, geometry
+from infra.catalog import Gpu
+from infra.geometry import Fit, LayoutError, Misfit, Placement
+from infra.geometry.parts import instances_holding
+
+GPUS = catalog.load().gpus
+A100, A30, RTX = GPUS["A100-40"], GPUS["A30"], GPUS["RTX-PRO-6000"]
+MIG_GPUS = [gpu for gpu in GPUS.values() if gpu.family]
+SEVEN_SLICE = [gpu for gpu in MIG_GPUS if gpu.family and gpu.family.name == "seven-slice"]
+gpus = st.sampled_from(MIG_GPUS)
+
+
+@st.composite
+def asked(draw: st.DrawFn) -> tuple[Gpu, dict[str, int]]:
+    gpu = draw(gpus)
+    return gpu, draw(st.dictionaries(st.sampled_from(sorted(gpu.profiles)), st.integers(1, 20), min_size=1, max_size=5))
+
+
+@st.composite
+def accepted(draw: st.DrawFn) -> tuple[Gpu, dict[str, int]]:
+    gpu = draw(gpus)
+    return gpu, dict(draw(st.sampled_from(geometry.layouts(gpu))))
+
+
+def kinds_of(gpu: Gpu, layout: Mapping[str, int]) -> set[str]:
+    return {gpu.profiles[name].kind.kind for name in layout}
+
+
+def needs(gpu: Gpu, layout: Mapping[str, int], what: str) -> int:
+    return sum(getattr(gpu.profiles[name].kind, what) * count for name, count in layout.items())
+
+
+# ---- published counts -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gpu", SEVEN_SLICE, ids=lambda gpu: gpu.name)
+def test_counts_of_layouts_are_the_published_ones(gpu: Gpu) -> None:
+    """planning.md 3.5: 37 base multisets, 77 with the double-memory 1g, 127 with +me too."""
+    layouts = geometry.layouts(gpu)
+    assert len(layouts) == 127
+    assert len([x for x in layouts if "1g+me" not in kinds_of(gpu, x)]) == 77
+    assert len([x for x in layouts if not kinds_of(gpu, x) & {"1g+me", "1g-double"}]) == 37
+
+
+@pytest.mark.parametrize(("without", "undominated"), [((), 44), (("1g+me",), 28), (("1g+me", "1g-double"), 12)])
+def test_counts_of_maximal_layouts_are_the_published_ones(without: tuple[str, ...], undominated: int) -> None:
+    layouts = [Counter(x) for x in geometry.layouts(A100) if not kinds_of(A100, x) & set(without)]
+    assert len([x for x in layouts if not any(x < other for other in layouts)]) == undominated
+    if not without:
+        assert len(geometry.maximal(A100)) == undominated
+
+
+@pytest.mark.parametrize("gpu", [A30, RTX], ids=lambda gpu: gpu.name)
+def test_four_slice_gpus_have_the_published_counts_of_base_profiles(gpu: Gpu) -> None:
+    base = [Counter(x) for x in geometry.layouts(gpu) if kinds_of(gpu, x) <= {"1g", "2g", "4g"}]
+    assert len(base) == 9
+    assert len([x for x in base if not any(x < other for other in base)]) == 4
+
+
+def test_the_maximal_layouts_without_double_memory_and_media_are_the_twelve_that_everybody_prints() -> None:
+    base = [Counter(x) for x in geometry.layouts(A100) if not kinds_of(A100, x) & {"1g+me", "1g-double"}]
+    short = {"".join(sorted(name[0] * n for name, n in x.items())) for x in base if not any(x < y for y in base)}
+    assert short == {"7", "34", "124", "1114", "33", "223", "1123", "11113", "1222", "11122", "111112", "1111111"}
+
+
+def test_sums_alone_mislead() -> None:
+    """planning.md 3.2: without the memory sum 32 impossible multisets pass, without the compute sum 9; without the one OFA
+    203 fit instead of 127."""
+    profiles = list(A100.profiles.values())
+
+    def passing(*, memory: bool = True, compute: bool = True, media: int) -> int:
+        def grow(first: int, size: int, slices: int, engines: int) -> int:
+            found = 1
+            for i, kind in enumerate((p.kind for p in profiles[first:]), start=first):
+                left = size - kind.size * memory, slices - kind.compute * compute, engines - (kind.kind == "1g+me")
+                if min(left) >= 0:
+                    found += grow(i, *left)
+            return found
+
+        return grow(0, 8, 7, media) - 1
+
+    assert passing(media=1) == 127
+    assert passing(media=7) == 203
+    assert passing(media=0) == 77
+    assert passing(media=0, memory=False) == 77 + 32
+    assert passing(media=0, compute=False) == 77 + 9
+
+
+@pytest.mark.parametrize("gpu", SEVEN_SLICE, ids=lambda gpu: gpu.name)
+def test_on_an_empty_seven_slice_gpu_two_sums_and_one_ofa_decide(gpu: Gpu) -> None:
+    profiles = list(gpu.profiles.values())
+    for n in product(*(range(p.kind.most + 1) for p in profiles)):
+        layout = dict(zip(gpu.profiles, n, strict=True))
+        media = sum(c for p, c in zip(profiles, n, strict=True) if p.kind.kind == "1g+me")
+        decided = needs(gpu, layout, "compute") <= 7 and needs(gpu, layout, "size") <= 8 and media <= 1
+        assert isinstance(geometry.check(gpu, layout), Fit) == decided, layout
+
+
+# ---- what an accepted layout is ---------------------------------------------------------------------------------------------
+
+
+@given(asked())
+def test_a_fit_is_the_layout_on_disjoint_legal_places_within_compute_and_engines(case: tuple[Gpu, dict[str, int]]) -> None:
+    check_fit(*case)
+
+
+@given(accepted())
+def test_every_accepted_layout_has_such_places(case: tuple[Gpu, dict[str, int]]) -> None:
+    assert isinstance(geometry.check(*case), Fit)
+    check_fit(*case)
+
+
+def check_fit(gpu: Gpu, layout: dict[str, int]) -> None:
+    answer = geometry.check(gpu, layout)
+    if isinstance(answer, Fit):
+        assert Counter(p.profile for p in answer.placements) == Counter(layout)
+        taken = [slot for p in answer.placements for slot in range(p.start, p.start + p.size)]
+        assert len(taken) == len(set(taken))
+        assert all(p.start in gpu.profiles[p.profile].kind.starts for p in answer.placements)
+        assert all(p.size == gpu.profiles[p.profile].kind.size for p in answer.placements)
+        assert gpu.family is not None
+        assert needs(gpu, layout, "compute") <= gpu.family.compute
+        for engine, have in gpu.family.engines.items():
+            assert sum(gpu.profiles[n].kind.engines.get(engine, 0) * c for n, c in layout.items()) <= have
+
+
+@given(accepted(), st.data())
+def test_taking_an_instance_away_keeps_a_fit(case: tuple[Gpu, dict[str, int]], data: st.DataObject) -> None:
+    gpu, layout = case
+    name = data.draw(st.sampled_from(sorted(layout)))
+    assert isinstance(geometry.check(gpu, {**layout, name: layout[name] - 1}), Fit)
+
+
+@pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)
+def test_a_maximal_layout_has_no_room_for_anything(gpu: Gpu) -> None:
+    for layout in geometry.maximal(gpu):
+        for name in gpu.profiles:
+            assert isinstance(geometry.check(gpu, {**layout, name: layout.get(name, 0) + 1}), Misfit)
+
+
+def test_four_and_three_slices_fit_together_with_a_newer_driver_on_ampere() -> None:
+    layout = {"4g.20gb": 1, "3g.20gb": 1}
+    answer = geometry.check(A100, layout)
+    assert isinstance(answer, Fit)
+    assert {(p.profile, p.start) for p in answer.placements} == {("4g.20gb", 0), ("3g.20gb", 4)}
+    assert geometry.minimum_driver(A100, layout) == "510.39.01"
+    assert geometry.minimum_driver(A100, {"4g.20gb": 1}) == "450.80.02"
+    assert geometry.minimum_driver(A100, {"3g.20gb": 1, "1g.10gb": 1}) == "525.60.13"
+    assert geometry.minimum_driver(GPUS["H100-80"], {"4g.40gb": 1, "3g.40gb": 1}) == "525.85.12"
+
+
+def test_zeros_and_the_empty_layout_fit() -> None:
+    assert geometry.check(A100, {}) == Fit(placements=())
+    assert geometry.check(A100, {"1g.5gb": 0, "7g.40gb": 1}) == geometry.check(A100, {"7g.40gb": 1})
+
+
+def test_a_negative_count_is_an_error() -> None:
+    with pytest.raises(LayoutError, match=r"1g\.5gb: -1"):
+        geometry.check(A100, {"1g.5gb": -1})
+
+
+# ---- the order of creation --------------------------------------------------------------------------------------------------
+
+
+def outcomes(gpu: Gpu, order: list[str], *, as_drivers_do: bool) -> set[bool]:
+    """Whether creating in this order works, for every choice of places that a driver has.
+
+    as_drivers_do: a 3g goes to slot 4 before 0 and a double-memory 1g to 6 first; see planning.md 3.4. Otherwise anywhere.
+    """
+
+    def create(position: int, taken: frozenset[int]) -> Iterator[bool]:
+        if position == len(order):
+            yield True
+            return
+        kind = gpu.profiles[order[position]].kind
+        free = [s for s in kind.starts if taken.isdisjoint(range(s, s + kind.size))]
+        if as_drivers_do and kind.kind == "3g":
+            free = sorted(free, reverse=True)[:1]
+        if as_drivers_do and kind.kind == "1g-double" and 6 in free:
+            free = [6]
+        if not free:
+            yield False
+        for start in free:
+            yield from create(position + 1, taken | set(range(start, start + kind.size)))
+
+    return set(create(0, frozenset()))
+
+
+@pytest.mark.parametrize("gpu", [A100, A30, RTX], ids=lambda gpu: gpu.name)
+def test_the_order_of_creation_works_wherever_the_driver_puts_the_small_ones(gpu: Gpu) -> None:
+    for layout in geometry.layouts(gpu):
+        order = [p.name for p in geometry.creation_order(gpu, layout)]
+        assert outcomes(gpu, order, as_drivers_do=True) == {True}, order
+
+
+def test_on_the_four_slice_gpus_the_driver_may_choose_freely() -> None:
+    for gpu in (A30, RTX):
+        for layout in geometry.layouts(gpu):
+            assert outcomes(gpu, [p.name for p in geometry.creation_order(gpu, layout)], as_drivers_do=False) == {True}
+
+
+def test_other_orders_fail_as_on_real_silicon() -> None:
+    """`nvidia-smi mig -cgi 19,19,14,9` ends in Insufficient Resources, 9,19,14,19 works."""
+    assert False in outcomes(A100, ["1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"], as_drivers_do=True)
+    assert True in outcomes(A100, ["3g.20gb", "1g.5gb", "2g.10gb", "1g.5gb"], as_drivers_do=True)
+
+
+def test_always_taking_the_lowest_start_fails_on_21_layouts() -> None:
+    def works(layout: Mapping[str, int]) -> bool:
+        taken: set[int] = set()
+        for profile in geometry.creation_order(A100, layout):
+            places = [set(range(s, s + profile.kind.size)) for s in profile.kind.starts]
+            free = [place for place in places if not place & taken]
+            if not free:
+                return False
+            taken |= free[0]
+        return True
+
+    assert sum(not works(layout) for layout in geometry.layouts(A100)) == 21
+
+
+def test_the_placements_of_a_fit_are_in_the_order_of_creation() -> None:
+    for gpu in MIG_GPUS:
+        for layout in geometry.layouts(gpu):
+            answer = geometry.check(gpu, layout)
+            assert isinstance(answer, Fit)
+            assert [p.profile for p in answer.placements] == [p.name for p in geometry.creation_order(gpu, layout)]
+
+
+# ---- refusals ---------------------------------------------------------------------------------------------------------------
+
+
+@given(asked())
+def test_what_does_not_fit_has_a_reason_and_a_nearest_layout_that_fits(case: tuple[Gpu, dict[str, int]]) -> None:
+    gpu, layout = case
+    answer = geometry.check(gpu, layout)
+    if isinstance(answer, Misfit):
+        assert answer.reason
+        assert answer.causes
+        assert answer.nearest
+        assert isinstance(geometry.check(gpu, answer.nearest), Fit)
+        assert sum(answer.nearest.values()) <= sum(layout.values())
+
+
+def impossible() -> Iterator[tuple[Gpu, dict[str, int], str, str, dict[str, int]]]:
+    yield A100, {"4g.20gb": 2}, "count", "8 of 7 compute slices", {"3g.20gb": 1, "4g.20gb": 1}
+    yield A100, {"3g.20gb": 2, "1g.5gb": 1}, "memory", "9 of 8 memory slots", {"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 1}
+    yield A100, {"2g.10gb": 3, "1g.5gb": 2}, "compute", "8 of 7 compute slices", {"2g.10gb": 2, "1g.10gb": 1, "1g.5gb": 2}
+    yield A100, {"7g.40gb": 1, "1g.5gb": 1}, "memory", "9 of 8 memory slots", {"4g.20gb": 1, "1g.5gb": 1}
+    yield A100, {"3g.20gb": 3}, "count", "at most 2 fit", {"3g.20gb": 2}
+    yield A100, {"1g.5gb": 8}, "count", "at most 7 fit", {"1g.5gb": 7}
+    yield A100, {"1g.5gb": 100}, "count", "1g.5gb x100: at most 7 fit", {"1g.5gb": 7}
+    yield A100, {"1g.5gb+me": 2}, "count", "2 of 1 media engines (OFA) needed by 1g.5gb+me", {"1g.5gb+me": 1, "1g.5gb": 1}
+    yield A30, {"1g.6gb+me": 1, "2g.12gb+me": 1}, "media", "2 of 1 media engines (OFA)", {"1g.6gb": 1, "2g.12gb+me": 1}
+    yield (
+        RTX,
+        {"1g.24gb+me.all": 1, "1g.24gb": 1},
+        "media",
+        "5 of 4 media engines (video decoders)",
+        {"1g.24gb+me.all": 1, "1g.24gb-me": 1},
+    )
+    yield A100, {"2g.20gb": 1}, "profile", "has no profile 2g.20gb (its 2g: 2g.10gb)", {"2g.10gb": 1}
+    yield A100, {"9g.5gb": 7}, "profile", "has no profile 9g.5gb", {}
+    yield A100, {"1c.3g.20gb": 3}, "profile", "is a compute instance, 3 of which share one 3g.20gb", {"3g.20gb": 1}
+    yield GPUS["A100-80"], {"7g.79gb": 1}, "profile", "what some drivers call 7g.80gb", {"7g.80gb": 1}
+    yield GPUS["T4"], {"1g.5gb": 1}, "no MIG", "T4 has no MIG", {}
+
+
+@pytest.mark.parametrize(("gpu", "layout", "cause", "reason", "nearest"), list(impossible()), ids=str)
+def test_impossible_layouts_are_refused_with_the_reason_and_what_is_nearest(
+    gpu: Gpu, layout: dict[str, int], cause: str, reason: str, nearest: dict[str, int]
+) -> None:
+    answer = geometry.check(gpu, layout)
+    assert isinstance(answer, Misfit)
+    assert answer.causes[0] == cause
+    assert reason in answer.reason
+    assert dict(answer.nearest) == nearest
+
+
+def test_a_1g_at_slot_1_and_5_leaves_no_place_for_a_3g_that_the_sums_allow() -> None:
+    """dra-driver-nvidia-gpu #933."""
+    in_use = [Placement(profile="1g.5gb", start=start, size=1) for start in (0, 1, 5)]
+    answer = geometry.beside(A100, in_use, {"3g.20gb": 1})
+    assert isinstance(answer, Misfit)
+    assert answer.causes == ("placement",)
+    assert "1g.5gb at slot 0, 1g.5gb at slot 1 and 1g.5gb at slot 5" in answer.reason
+    assert "3g.20gb starts at 0 and 4" in answer.reason
+    assert geometry.beside(A100, in_use[:2], {"3g.20gb": 1}) == Fit(placements=(Placement(profile="3g.20gb", start=4, size=4),))
+
+
+def test_beside_instances_in_use_sums_still_count() -> None:
+    in_use = [Placement(profile="4g.20gb", start=0, size=4)]
+    answer = geometry.beside(A100, in_use, {"2g.10gb": 2})
+    assert isinstance(answer, Misfit)
+    assert "8 of 7 compute slices" in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("in_use", "says"),
+    [
+        ([("3g.20gb", 2, 4)], "cannot start at slot 2 of A100-40; it starts at 0, 4"),
+        ([("3g.20gb", 0, 4), ("1g.5gb", 3, 1)], "cannot hold 3g.20gb at 0, 1g.5gb at 3 together"),
+        ([("1g.5gb", 3, 1), ("1g.5gb", 3, 1)], "two instances 1g.5gb at slot 3"),
+        ([("1g.6gb", 0, 1)], "has no profile 1g.6gb"),
+    ],
+)
+def test_instances_that_cannot_be_in_use_are_an_error(in_use: list[tuple[str, int, int]], says: str) -> None:
+    with pytest.raises(LayoutError, match=says):
+        geometry.room(A100, [Placement(profile=name, start=start, size=size) for name, start, size in in_use])
+
+
+# ---- compute instances ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("layout", "instances"),
+    [
+        ({"1c.3g.20gb": 3}, {"3g.20gb": 1}),
+        ({"1c.3g.20gb": 4}, {"3g.20gb": 2}),
+        ({"1c.3g.20gb": 1, "2c.3g.20gb": 2}, {"3g.20gb": 2}),
+        ({"1c.3g.20gb": 1, "3g.20gb": 1}, {"3g.20gb": 2}),
+        ({"2c.4g.20gb": 2, "3g.20gb": 1}, {"4g.20gb": 1, "3g.20gb": 1}),
+        ({"3c.7g.40gb": 1, "2c.7g.40gb": 2}, {"7g.40gb": 1}),
+        ({"1c.2g.10gb": 0, "1g.5gb": 7}, {"1g.5gb": 7}),
+    ],
+)
+def test_compute_instances_share_as_few_gpu_instances_as_can_be(layout: dict[str, int], instances: dict[str, int]) -> None:
+    assert geometry.gpu_instances(A100, layout) == instances
+
+
+def test_a_compute_instance_of_another_gpu_is_an_error() -> None:
+    with pytest.raises(LayoutError, match=r"A30 has no profile 1c\.3g\.20gb"):
+        geometry.gpu_instances(A30, {"1c.3g.20gb": 1})
+
+
+@pytest.mark.parametrize("slices", [1, 2, 3, 4, 7])
+def test_packing_by_counts_is_packing_one_by_one(slices: int) -> None:
+    """Compute instances into GPU instances: against first-fit-decreasing of every multiset of up to seven parts."""
+    sizes = [size for size in (1, 2, 3, 4, 7) if size <= slices]
+    for many in range(8):
+        for parts in combinations_with_replacement(sizes, many):
+            rooms: list[int] = []
+            for part in sorted(parts, reverse=True):
+                at = next((i for i, room in enumerate(rooms) if room >= part), None)
+                if at is None:
+                    rooms.append(slices - part)
+                else:
+                    rooms[at] -= part
+            assert instances_holding(slices, Counter(parts)) == len(rooms), parts

@@ -1,0 +1,284 @@
+"""The geometry's tables against brute force that shares no code with them: backtracking over places, one instance at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import chain, combinations, combinations_with_replacement, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infra import catalog, geometry
+from infra.catalog import Family, Gpu, Kind
+from infra.geometry import Fit, LayoutError, Misfit, Placement
+
+GPUS = catalog.load().gpus
+MIG_GPUS = [gpu for gpu in GPUS.values() if gpu.family]
+ONE_OF_EACH = [GPUS["A100-40"], GPUS["A30"], GPUS["RTX-PRO-6000"]]
+Layout = tuple[str, ...]
+"""Profile names, sorted, as often as there are instances."""
+
+
+def legal(gpu: Gpu, placed: Sequence[tuple[str, int]]) -> bool:
+    """By the definition: allowed starts, no slot twice, compute, engines and the most of each profile kept."""
+    assert gpu.family is not None
+    kinds = [gpu.profiles[name].kind for name, _ in placed]
+    slots = [slot for (name, start) in placed for slot in range(start, start + gpu.profiles[name].kind.size)]
+    return (
+        all(start in gpu.profiles[name].kind.starts for name, start in placed)
+        and len(slots) == len(set(slots))
+        and sum(kind.compute for kind in kinds) <= gpu.family.compute
+        and all(sum(k.engines.get(e, 0) for k in kinds) <= have for e, have in gpu.family.engines.items())
+        and all(n <= gpu.profiles[name].kind.most for name, n in Counter(name for name, _ in placed).items())
+    )
+
+
+def ways(
+    gpu: Gpu, layout: Layout, there: tuple[tuple[str, int], ...] = (), after: tuple[str, int] = ("", 0)
+) -> Iterator[tuple[tuple[str, int], ...]]:
+    """Every way to place `layout` beside `there`; equal instances, which come one after the other, at rising starts."""
+    if not layout:
+        yield there
+        return
+    for start in gpu.profiles[layout[0]].kind.starts:
+        more = (*there, (layout[0], start))
+        if (layout[0] != after[0] or start > after[1]) and legal(gpu, more):
+            yield from ways(gpu, layout[1:], more, more[-1])
+
+
+def fits(gpu: Gpu, layout: Layout, there: tuple[tuple[str, int], ...] = ()) -> bool:
+    return next(ways(gpu, tuple(sorted(layout)), there), None) is not None
+
+
+@cache
+def sets_of_places(family: Family) -> frozenset[frozenset[tuple[str, int]]]:
+    """Every legal set of places of a family, in the names of its kinds."""
+    gpu = next(g for g in MIG_GPUS if g.family is family)
+    kind_of = {p.name: p.kind.kind for p in gpu.profiles.values()}
+    places = [(name, start) for name, p in gpu.profiles.items() for start in p.kind.starts]
+    found = {frozenset[tuple[str, int]]()}
+    edge = list(found)
+    while edge:
+        chosen = edge.pop()
+        for place in places:
+            more = chosen | {place}
+            if len(more) > len(chosen) and more not in found and legal(gpu, list(more)):
+                found.add(more)
+                edge.append(more)
+    return frozenset(frozenset((kind_of[name], start) for name, start in chosen) for chosen in found)
+
+
+@pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)
+def test_layouts_are_those_that_brute_force_finds(gpu: Gpu) -> None:
+    assert gpu.family is not None
+    name_of = {p.kind.kind: p.name for p in gpu.profiles.values()}
+    forced = {tuple(sorted(name_of[kind] for kind, _ in chosen)) for chosen in sets_of_places(gpu.family)}
+    assert {tuple(sorted(Counter(layout).elements())) for layout in geometry.layouts(gpu)} == forced - {()}
+
+
+@pytest.mark.parametrize(("gpu", "sets", "maximal", "layouts"), [("A100-40", 2318, 239, 64), ("A30", None, None, None)])
+def test_counts_of_sets_of_places_are_the_published_ones(gpu: str, sets: int | None, maximal: int, layouts: int) -> None:
+    """planning.md 3.5, the row of all seven profiles; for A30 the row of the base profiles."""
+    family = GPUS[gpu].family
+    assert family is not None
+    found = [chosen for chosen in sets_of_places(family) if chosen]
+    if sets is None:
+        found = [chosen for chosen in found if {kind for kind, _ in chosen} <= {"1g", "2g", "4g"}]
+        sets, maximal, layouts = 25, 5, 4
+    assert len(found) == sets
+    largest = [chosen for chosen in found if not any(chosen < other for other in found)]
+    assert len(largest) == maximal
+    assert len({tuple(sorted(kind for kind, _ in chosen)) for chosen in largest}) == layouts
+
+
+# ---- the nearest layout -----------------------------------------------------------------------------------------------------
+
+
+def smaller_or_equal(large: Kind, small: Kind) -> bool:
+    return (
+        (small.size, small.compute, small.graphics) <= (large.size, large.compute, large.graphics)
+        and small.size <= large.size
+        and small.compute <= large.compute
+        and small.graphics <= large.graphics
+        and all(cost <= large.engines.get(engine, 0) for engine, cost in small.engines.items())
+    )
+
+
+def cheapest(gpu: Gpu, wanted: Layout) -> tuple[int, int, int, int]:
+    """Over every way to keep, shrink or leave out each instance: fewest changed, then left out, then most compute and memory."""
+    choices = [
+        [
+            name,
+            None,
+            *(p.name for p in gpu.profiles.values() if p.name != name and smaller_or_equal(gpu.profiles[name].kind, p.kind)),
+        ]
+        for name in wanted
+    ]
+
+    def cost(chosen: tuple[str | None, ...]) -> tuple[int, int, int, int]:
+        kinds = [gpu.profiles[name].kind for name in chosen if name is not None]
+        changed = sum(a != b for a, b in zip(wanted, chosen, strict=True))
+        return changed, chosen.count(None), -sum(k.compute for k in kinds), -sum(k.size for k in kinds)
+
+    known = {tuple(sorted(Counter(layout).elements())) for layout in geometry.layouts(gpu)} | {()}
+    return min(cost(c) for c in product(*choices) if tuple(sorted(name for name in c if name is not None)) in known)
+
+
+def cost_of(gpu: Gpu, wanted: Layout, found: Mapping[str, int]) -> tuple[int, int, int, int]:
+    asked, have = Counter(wanted), Counter(found)
+    kinds = [gpu.profiles[name].kind for name in have.elements()]
+    kept = (asked & have).total()
+    return asked.total() - kept, asked.total() - have.total(), -sum(k.compute for k in kinds), -sum(k.size for k in kinds)
+
+
+def unfitting(gpu: Gpu, most: int) -> list[Layout]:
+    names = sorted(gpu.profiles)
+    every = chain.from_iterable(combinations_with_replacement(names, n) for n in range(1, most + 1))
+    return [layout for layout in every if isinstance(geometry.check(gpu, Counter(layout)), Misfit)]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "most", "some"), [(GPUS["A100-40"], 3, 40), (GPUS["A30"], 4, 60), (GPUS["RTX-PRO-6000"], 3, 250)]
+)
+def test_no_smaller_change_than_the_nearest_fits(gpu: Gpu, most: int, some: int) -> None:
+    cases = unfitting(gpu, most)
+    assert len(cases) > some
+    for wanted in cases:
+        answer = geometry.check(gpu, Counter(wanted))
+        assert isinstance(answer, Misfit)
+        assert fits(gpu, tuple(Counter(answer.nearest).elements()))
+        assert cost_of(gpu, wanted, answer.nearest) == cheapest(gpu, wanted), (wanted, answer.nearest)
+
+
+@given(st.lists(st.sampled_from(sorted(GPUS["A100-40"].profiles)), min_size=4, max_size=5))
+@settings(max_examples=40, deadline=None)
+def test_nor_for_larger_layouts(wanted: list[str]) -> None:
+    gpu = GPUS["A100-40"]
+    answer = geometry.check(gpu, Counter(wanted))
+    if isinstance(answer, Misfit):
+        assert cost_of(gpu, tuple(wanted), answer.nearest) == cheapest(gpu, tuple(wanted))
+
+
+# ---- GPUs in use ------------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def in_use(draw: st.DrawFn) -> tuple[Gpu, tuple[tuple[str, int], ...]]:
+    gpu = draw(st.sampled_from(ONE_OF_EACH))
+    places = [(name, start) for name, p in gpu.profiles.items() for start in p.kind.starts]
+    there: tuple[tuple[str, int], ...] = ()
+    for place in draw(st.lists(st.sampled_from(places), max_size=6)):
+        if legal(gpu, (*there, place)):
+            there = (*there, place)
+    return gpu, there
+
+
+def as_placements(gpu: Gpu, there: Sequence[tuple[str, int]]) -> list[Placement]:
+    return [Placement(profile=name, start=start, size=gpu.profiles[name].kind.size) for name, start in there]
+
+
+def as_pairs(placed: Sequence[Placement]) -> tuple[tuple[str, int], ...]:
+    return tuple((p.profile, p.start) for p in placed)
+
+
+@given(in_use(), st.data())
+@settings(max_examples=120, deadline=None)
+def test_the_largest_set_is_kept_from_one_layout_to_another(
+    case: tuple[Gpu, tuple[tuple[str, int], ...]], data: st.DataObject
+) -> None:
+    gpu, there = case
+    target = Counter(data.draw(st.sampled_from(geometry.layouts(gpu))))
+    change = geometry.change(gpu, as_placements(gpu, there), target)
+    keep, create = as_pairs(change.keep), as_pairs(change.create)
+
+    assert Counter(keep) + Counter(as_pairs(change.destroy)) == Counter(there)
+    assert Counter(name for name, _ in (*keep, *create)) == target
+    assert legal(gpu, (*keep, *create))
+    assert [p.profile for p in change.create] == [
+        p.name for p in geometry.creation_order(gpu, Counter(name for name, _ in create))
+    ]
+
+    def worth(kept: Sequence[tuple[str, int]]) -> tuple[int, int, int]:
+        kinds = [gpu.profiles[name].kind for name, _ in kept]
+        return len(kept), sum(k.compute for k in kinds), sum(k.size for k in kinds)
+
+    def possible(kept: tuple[tuple[str, int], ...]) -> bool:
+        names = Counter(name for name, _ in kept)
+        return names <= target and fits(gpu, tuple((target - names).elements()), kept)
+
+    every = chain.from_iterable(combinations(there, n) for n in range(len(there) + 1))
+    assert worth(keep) == max(worth(kept) for kept in every if possible(kept))
+
+
+@given(in_use())
+@settings(max_examples=120, deadline=None)
+def test_room_is_what_still_fits_beside_what_is_in_use(case: tuple[Gpu, tuple[tuple[str, int], ...]]) -> None:
+    gpu, there = case
+    room = geometry.room(gpu, as_placements(gpu, there))
+    names = tuple(name for name, _ in there)
+    for name in gpu.profiles:
+        assert fits(gpu, (name,) * room.each[name], there)
+        assert not fits(gpu, (name,) * (room.each[name] + 1), there)
+        assert fits(gpu, (*names, *(name,) * room.if_moved[name]))
+        assert not fits(gpu, (*names, *(name,) * (room.if_moved[name] + 1)))
+    for layout in room.maximal:
+        more = tuple(Counter(layout).elements())
+        assert fits(gpu, more, there)
+        assert not any(fits(gpu, (*more, name), there) for name in gpu.profiles)
+    taken = {slot for p in as_placements(gpu, there) for slot in range(p.start, p.start + p.size)}
+    assert gpu.family is not None
+    assert set(room.free_slots) == set(range(gpu.family.slots)) - taken
+
+
+@given(in_use(), st.data())
+@settings(max_examples=150, deadline=None)
+def test_what_fits_beside_instances_in_use_agrees(case: tuple[Gpu, tuple[tuple[str, int], ...]], data: st.DataObject) -> None:
+    gpu, there = case
+    more = data.draw(st.lists(st.sampled_from(sorted(gpu.profiles)), min_size=1, max_size=4))
+    answer = geometry.beside(gpu, as_placements(gpu, there), Counter(more))
+    assert isinstance(answer, Fit) == fits(gpu, tuple(more), there)
+    if isinstance(answer, Fit):
+        assert legal(gpu, (*there, *as_pairs(answer.placements)))
+        assert Counter(p.profile for p in answer.placements) == Counter(more)
+    else:
+        assert answer.reason
+
+
+@given(st.sampled_from(ONE_OF_EACH), st.data())
+@settings(deadline=None)
+def test_instances_that_cannot_be_there_are_refused(gpu: Gpu, data: st.DataObject) -> None:
+    places = st.tuples(st.sampled_from(sorted(gpu.profiles)), st.integers(0, 12))
+    there = data.draw(st.lists(places, min_size=1, max_size=3))
+    if legal(gpu, there):
+        geometry.room(gpu, as_placements(gpu, there))
+    else:
+        with pytest.raises(LayoutError):
+            geometry.room(gpu, as_placements(gpu, there))
+
+
+def test_fragmentation_shows_as_the_difference_to_what_would_fit_if_moved() -> None:
+    """A100 with 1g at slots 0, 1 and 5: a 3g, or two 2g more, fit only after moving."""
+    gpu = GPUS["A100-40"]
+    room = geometry.room(gpu, as_placements(gpu, [("1g.5gb", 0), ("1g.5gb", 1), ("1g.5gb", 5)]))
+    assert (room.each["3g.20gb"], room.if_moved["3g.20gb"]) == (0, 1)
+    assert (room.each["2g.10gb"], room.if_moved["2g.10gb"]) == (1, 2)
+    assert room.free_slots == (2, 3, 4, 6, 7)
+    assert {"1g.10gb": 2, "1g.5gb": 1} in [dict(layout) for layout in room.maximal]
+
+
+def test_from_balanced_to_sevenths_the_three_small_ones_stay() -> None:
+    gpu = GPUS["A100-40"]
+    balanced = geometry.check(gpu, gpu.balanced())
+    assert isinstance(balanced, Fit)
+    change = geometry.change(gpu, balanced.placements, {"1g.5gb": 7})
+    assert Counter(p.profile for p in change.keep) == {"1g.5gb": 2}
+    assert Counter(p.profile for p in change.destroy) == {"3g.20gb": 1, "2g.10gb": 1}
+    assert Counter(p.profile for p in change.create) == {"1g.5gb": 5}
+
+
+def test_a_change_to_what_does_not_fit_is_an_error() -> None:
+    with pytest.raises(LayoutError, match=r"does not fit on A100-40: 4g\.20gb x2"):
+        geometry.change(GPUS["A100-40"], [], {"4g.20gb": 2})

@@ -1,0 +1,138 @@
+"""What changes on each pool between two stack files: in place, roll, or replace; every field of a plan has a rule."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra import plan, spec
+from infra.plan import Effect, change_rules
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def written(stack: str) -> dict[str, Any]:
+    raw: dict[str, Any] = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())["config"]["slicewright:fleet"]
+    return raw
+
+
+def planned(raw: dict[str, Any]) -> plan.FleetPlan:
+    return plan.read(json.dumps(raw), spec.Source("test", raw))
+
+
+def changed(stack: str, **pool: Any) -> plan.PoolChange:
+    after = written(stack)
+    after["node_pools"][0] |= pool
+    (one,) = plan.compare(planned(written(stack)), planned(after)).pools
+    return one
+
+
+@pytest.mark.parametrize(
+    ("stack", "pool", "effect", "fields"),
+    [
+        ("s0", {}, Effect.NONE, set()),
+        ("s0", {"labels": {"role": "x"}}, Effect.IN_PLACE, {"labels"}),
+        ("s0", {"taints": []}, Effect.IN_PLACE, {"taints"}),
+        ("s0", {"nodes": {"count": 2}}, Effect.IN_PLACE, {"nodes"}),
+        ("s0", {"zones": ["us-central1-a"]}, Effect.IN_PLACE, {"zones"}),
+        ("s0", {"disk": {"type": "pd-ssd", "size_gb": 1000}}, Effect.ROLL, {"disk"}),
+        ("s0", {"features": {"gcfs": True}}, Effect.ROLL, {"features"}),
+        ("s0", {"driver": "DEFAULT"}, Effect.REPLACE, {"driver"}),
+        ("s0", {"capacity": "on-demand"}, Effect.REPLACE, {"capacity"}),
+        ("s0", {"local_ssd": {"raw": 16}}, Effect.REPLACE, {"local_ssd"}),
+        ("s0", {"max_pods_per_node": 110}, Effect.REPLACE, {"max_pods_per_node"}),
+        ("s0", {"partition": {"mode": "native", "profile": "7g.80gb"}}, Effect.REPLACE, {"partition_size", "resources"}),
+        (
+            "s0",
+            {"sharing": {"mode": "time-slicing", "replicas": 2}},
+            Effect.REPLACE,
+            {"sharing_strategy", "shared_clients", "resources"},
+        ),
+        ("s0", {"rollout": {"canary": 0}}, Effect.IN_PLACE, {"rollout"}),
+        ("s1", {"partition": {"mode": "operator", "config": "all-balanced"}}, Effect.ROLL, {"mig_config", "resources"}),
+        ("s1", {"partition": "none"}, Effect.ROLL, {"mig_config", "resources"}),
+        ("s1", {"partition": {"mode": "operator", "layout": {"1g.5gb": 7}}}, Effect.NONE, set()),
+        ("s1", {"disk": {"size_gb": 300}}, Effect.REPLACE, {"disk_size_gb"}),
+        ("s1", {"capacity": "spot"}, Effect.REPLACE, {"capacity"}),
+        ("s1", {"zones": ["eu-west-1b"]}, Effect.REPLACE, {"zones"}),
+        ("s1", {"release_version": "1.34.0-20260714"}, Effect.ROLL, {"release_version"}),
+        ("s1", {"tags": {"a": "b"}}, Effect.IN_PLACE, {"tags"}),
+        ("s1", {"nodes": {"count": 2}}, Effect.IN_PLACE, {"nodes"}),
+        ("s1", {"sharing": {"mode": "time-slicing", "replicas": 2}}, Effect.IN_PLACE, {"shares", "resources", "labels"}),
+        ("s4", {"select": {"a": "b"}}, Effect.IN_PLACE, {"select"}),
+    ],
+)
+def test_the_effect_of_a_change(stack: str, pool: dict[str, Any], effect: Effect, fields: set[str]) -> None:
+    after = written(stack)
+    after["node_pools"][0] |= pool
+    one = plan.compare(planned(written(stack)), planned(after)).pools[0]
+    assert {c.rule.field for c in one.changes} == fields
+    assert one.effect is effect
+
+
+def test_another_machine_with_other_gpus_replaces_where_the_machine_alone_would_roll() -> None:
+    one = changed("s0", machine_type="a2-ultragpu-8g", local_ssd={"ephemeral": 8}, features={"gvnic": True})
+    assert one.effect is Effect.REPLACE
+    assert {"accelerator", "machine.name"} <= {c.rule.field for c in one.changes}
+
+
+def test_a_pool_named_anew_is_gone_and_new() -> None:
+    after = written("s0")
+    after["node_pools"][0]["name"] = "other"
+    found = plan.compare(planned(written("s0")), planned(after))
+    assert [(p.name, p.kind) for p in found.pools] == [("h100-partition-3g", "gone"), ("other", "new")]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "effect"),
+    [("name", "other", Effect.REPLACE), ("location", "us-central1-c", Effect.REPLACE), ("version", "1.34", Effect.IN_PLACE)],
+)
+def test_changes_of_the_cluster(key: str, value: str, effect: Effect) -> None:
+    after = written("s0")
+    after["cluster"][key] = value
+    found = plan.compare(planned(written("s0")), planned(after))
+    assert max(c.rule.effect for c in found.fleet) is effect
+    assert found.everything is (effect is Effect.REPLACE)
+
+
+def test_another_cloud_is_another_fleet() -> None:
+    assert plan.compare(planned(written("s0")), planned(written("s1"))).everything
+
+
+# What follows from other fields, or is not a pool's own.
+_FOLLOWS = {
+    "name",  # pools are known by it
+    "machine",  # rule machine.name
+    "gpu",  # follows from the machine
+    "layouts",  # GKE: partition_size; else mig_config, which has its hash
+    "devices",  # before sharing
+    "desired",
+    "layout_hash",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "rules"),
+    [
+        (plan.GkePoolPlan, change_rules.GKE),
+        (plan.EksPoolPlan, change_rules.EKS),
+        (plan.ByoPoolPlan, change_rules.BYO),
+    ],
+)
+def test_every_field_of_a_pool_has_a_rule(kind: type, rules: tuple[plan.Rule, ...]) -> None:
+    ruled = {rule.field.split(".")[0] for rule in (*rules, *change_rules.IN_CLUSTER)}
+    unruled = {f.name for f in dataclasses.fields(kind)} - ruled - _FOLLOWS
+    if kind is plan.EksPoolPlan:
+        unruled -= {"gpu_count"}  # follows from the machine
+    assert unruled == set()
+
+
+def test_every_rule_names_its_source_and_reason() -> None:
+    for rule in (*change_rules.GKE, *change_rules.EKS, *change_rules.BYO, *change_rules.IN_CLUSTER, *change_rules.FLEET):
+        assert rule.source
+        assert rule.why

@@ -1,0 +1,253 @@
+"""Different layouts on one node, capacity, and the rest that a wide stack file may say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra import plan, spec, values
+from infra.plan import prices
+
+EKS = """\
+cloud: eks
+cluster: {name: c, region: eu-west-1}
+node_pools:
+- {name: a, machine_type: p4d.24xlarge, nodes: {count: 1}}
+"""
+GKE = """\
+cloud: gke
+cluster: {name: c, location: us-central1-a}
+node_pools:
+- {name: a, machine_type: a2-highgpu-1g, nodes: {count: 1}}
+"""
+
+
+def planned(text: str, **pool: Any) -> plan.FleetPlan:
+    raw = yaml.safe_load(text)
+    raw["node_pools"][0] |= pool
+    return plan.read(json.dumps(raw), spec.Source("test", raw))
+
+
+def refusal(text: str, **pool: Any) -> str:
+    with pytest.raises(spec.SpecError) as refused:
+        planned(text, **pool)
+    return str(refused.value)
+
+
+def by_index(*groups: tuple[list[int], dict[str, int]]) -> dict[str, Any]:
+    return {"mode": "operator", "gpus": [{"index": index, "layout": layout} for index, layout in groups]}
+
+
+def test_gpus_cut_differently_add_up() -> None:
+    (pool,) = planned(EKS, partition=by_index(([0, 1, 2, 3, 4, 5, 6], {"1g.5gb": 7}), ([7], {}))).pools
+    assert pool.layout is None
+    assert pool.resources == {"nvidia.com/mig-1g.5gb": 49, "nvidia.com/gpu": 1}
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        ((([0, 1], {"1g.5gb": 7}),), "what becomes of GPU 2, 3, 4, 5, 6, 7"),
+        ((([0, 0], {"1g.5gb": 7}),), "GPU 0 is there twice"),
+        ((([0, 8], {"1g.5gb": 7}),), "there is no GPU 8: the node has 8"),
+        ((([*range(8)], {}),), "leaves every GPU whole"),
+        ((([*range(8)], {"4g.20gb": 2}),), "8 of 7 compute slices"),
+        ((([], {"1g.5gb": 7}), ([*range(8)], {"1g.5gb": 7})), "is empty"),
+    ],
+)
+def test_layouts_by_index_that_are_refused(groups: tuple[tuple[list[int], dict[str, int]], ...], said: str) -> None:
+    assert said in refusal(EKS, partition=by_index(*groups))
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        (([0, 1, 2, 3], {"1g.5gb": 7}), ([4, 5, 6, 7], {"3g.20gb": 2})),
+        (([0, 1, 2, 3], {"1g.5gb": 7}), ([4, 5, 6, 7], {})),
+        (([*range(8)], {"1g.5gb": 2, "2g.10gb": 1}),),
+    ],
+)
+def test_single_strategy_wants_one_profile_everywhere(groups: tuple[tuple[list[int], dict[str, int]], ...]) -> None:
+    text = EKS + "gpu_operator: {mig_strategy: single}\n"
+    assert "mig_strategy: single the device plugin refuses such a node" in refusal(text, partition=by_index(*groups))
+
+
+def test_nvidias_parser_accepts_every_planned_layout(mig_parted: Path, check_config: Any) -> None:
+    for partition in (
+        by_index(([0, 1], {"1g.5gb": 7}), ([2, 3, 4, 5, 6, 7], {})),
+        {"mode": "operator", "config": "all-balanced"},
+    ):
+        check_config(values.mig_parted_config(planned(EKS, partition=partition).pools))
+
+
+# What NVIDIA's own validator takes for possible; no GPU can be cut like that.
+@pytest.mark.parametrize("layout", [{"9g.5gb": 7}, {"4g.20gb": 2}, {"7g.40gb": 3, "1g.5gb": 7}])
+def test_what_nvidias_parser_wrongly_accepts_is_refused(mig_parted: Path, check_config: Any, layout: dict[str, int]) -> None:
+    entry = {"devices": "all", "mig-enabled": True, "mig-devices": layout}
+    check_config({"version": "v1", "mig-configs": {"x": [entry]}})
+    assert "1 problem" in refusal(EKS, partition={"mode": "operator", "layout": layout})
+
+
+@pytest.mark.parametrize(
+    ("text", "pool", "said"),
+    [
+        (GKE, {"capacity": "flex-start"}, "flex-start has no fixed number of nodes"),
+        (GKE, {"capacity": "queued"}, "queued nodes come only when asked for"),
+        (GKE, {"capacity": "queued", "nodes": {"min": 1, "max": 2}}, "queued nodes come only when asked for"),
+        (
+            GKE,
+            {"capacity": "flex-start", "nodes": {"min": 0, "max": 2}, "management": {"auto_repair": True}},
+            "flex-start nodes cannot be repaired",
+        ),
+        (GKE, {"capacity": {"mode": "flex-start", "max_run_hours": 169}}, "max_run_hours"),
+        (GKE, {"capacity": {"mode": "capacity-block", "reservation": "cr-0123456789abcdef0"}}, "capacity-block is for EKS only"),
+        (EKS, {"capacity": "flex-start"}, "flex-start is for GKE only"),
+        (EKS, {"capacity": "queued"}, "queued is for GKE only"),
+        (EKS, {"capacity": "capacity-block"}, "capacity.reservation (pool a): is missing"),
+        (EKS, {"capacity": {"mode": "capacity-block", "reservation": "x"}}, "capacity.reservation"),
+        (EKS, {"capacity": {"mode": "reservation", "reservation": "mine"}}, "is no capacity reservation of AWS"),
+        (
+            EKS,
+            {
+                "capacity": {"mode": "capacity-block", "reservation": "cr-0123456789abcdef0"},
+                "zones": ["eu-west-1a", "eu-west-1b"],
+            },
+            "a capacity block is in one zone",
+        ),
+    ],
+)
+def test_capacity_has_its_preconditions(text: str, pool: dict[str, Any], said: str) -> None:
+    assert said in refusal(text, **pool)
+
+
+@pytest.mark.parametrize(
+    ("text", "pool"),
+    [
+        (GKE, {"capacity": "flex-start", "nodes": {"min": 0, "max": 2}}),
+        (GKE, {"capacity": {"mode": "queued", "max_run_hours": 24}, "nodes": {"min": 0, "max": 2}}),
+        (GKE, {"capacity": {"mode": "reservation", "reservation": "mine"}}),
+        (EKS, {"capacity": {"mode": "reservation", "reservation": "cr-0123456789abcdef0"}}),
+        (EKS, {"capacity": {"mode": "capacity-block", "reservation": "cr-0123456789abcdef0"}}),
+    ],
+)
+def test_capacity_that_is_planned(text: str, pool: dict[str, Any]) -> None:
+    made = planned(text, **pool).pools[0]
+    assert isinstance(made, plan.CloudPoolPlan)
+    assert made.capacity.mode == (pool["capacity"] if isinstance(pool["capacity"], str) else pool["capacity"]["mode"])
+
+
+def test_flex_start_nodes_are_not_repaired() -> None:
+    made = planned(GKE, capacity="flex-start", nodes={"min": 0, "max": 1}).pools[0]
+    assert isinstance(made, plan.GkePoolPlan)
+    assert made.management.auto_repair is False
+
+
+def test_a_rollout_policy_is_carried() -> None:
+    assert planned(EKS, rollout={"max_unavailable": 3, "canary": 2}).pools[0].rollout.canary == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cloud: byo\nnode_pools: []\n", "node_pools: is empty"),
+        (
+            "cloud: byo\ncluster: {name: c, context: c}\nhosts: [{name: h, gpu: {model: T4, count: 1}, gpus: []}]\n",
+            "is missing: nothing",
+        ),
+        ("cloud: byo\nhosts: [{name: h, gpu: {model: a100-40, count: 1}, gpus: [{index: 0}]}]\n", "did you mean A100-40?"),
+        ("cloud: byo\nhosts: [{name: h, gpu: {model: A100-40, count: 1}, gpus: [{index: 1}]}]\n", "there is no GPU 1"),
+        ("cloud: byo\nhosts: [{name: h, gpu: {model: T4, count: 1}, gpus: [{index: 0}]}]\n", "T4 has no MIG"),
+        (
+            "cloud: byo\nhosts: [{name: h, gpu: {model: T4, count: 1}, gpus: [{index: 0, mig: false}], in_use: wait}]\n",
+            "in_use.minutes",
+        ),
+        (
+            "cloud: byo\nhosts: [{name: h, gpu: {model: T4, count: 1}, gpus: [{index: 0, mig: false}], in_use: kill}]\n",
+            "none of refuse",
+        ),
+        (
+            "cloud: byo\nnode_pools: [{name: a, gpu: {model: T4, count: 1}, nodes: {count: 1}}]\n",
+            "cluster: is missing: the pools' nodes are in one",
+        ),
+        (
+            GKE.replace("location", "existing: true, version: '1.34', location"),
+            "cluster.version: the cluster exists, and slicewright does not change it",
+        ),
+    ],
+)
+def test_existing_things_that_are_refused(text: str, said: str) -> None:
+    raw = yaml.safe_load(text)
+    with pytest.raises(spec.SpecError) as refused:
+        plan.read(json.dumps(raw), spec.Source("test", raw))
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "pool", "said"),
+    [
+        (EKS, {"machine_type": "p5e.48xlarge"}, "p5e.48xlarge is not offered on-demand; write capacity-block"),
+        (EKS, {"machine_type": "p6e-gb200.36xlarge"}, "arm64 processors, and AL2023_x86_64_NVIDIA is for x86"),
+        (
+            EKS,
+            {
+                "partition": {"mode": "operator", "config": "all-1g.10gb"},
+                "machine_type": "p5.48xlarge",
+                "sharing": {"mode": "time-slicing", "replicas": 2},
+            },
+            "112 on a node and about 10 other pods: p5.48xlarge has addresses for 100 pods",
+        ),
+        (GKE, {"machine_type": "g4-standard-48"}, "g4-standard-48 does not boot from pd-balanced; write hyperdisk-balanced"),
+    ],
+)
+def test_what_a_machine_does_not_do(text: str, pool: dict[str, Any], said: str) -> None:
+    assert said in refusal(text, **pool)
+
+
+def test_two_profiles_together_may_need_a_newer_driver() -> None:
+    """4g with 3g on Ampere: R510. Each alone does with the GPU's own minimum."""
+    needs = []
+    for layout in ({"3g.20gb": 2}, {"4g.20gb": 1, "3g.20gb": 1}):
+        made = planned(EKS, partition={"mode": "operator", "layout": layout}).pools[0]
+        needs.append(json.loads(made.desired)["minimum_driver"])
+    assert needs == ["450.80.02", "510.39.01"]
+
+
+def test_notes_say_what_is_no_reason_to_refuse() -> None:
+    fleet = planned(
+        GKE, zones=["us-central1-z"], capacity="spot", sharing={"mode": "time-slicing", "replicas": 2}, driver="LATEST"
+    )
+    said = "\n".join(plan.notes(fleet))
+    for part in (
+        "does not know a2-highgpu-1g in us-central1-z",
+        "one preemption takes all 2",
+        "driver LATEST",
+        "share its memory too",
+    ):
+        assert part in said
+
+
+def test_prices_are_of_the_fleets_own_region_or_unknown() -> None:
+    (here,) = planned(GKE).pools
+    assert isinstance(here, plan.CloudPoolPlan)
+    quote = prices.pool_quote(here, planned(GKE))
+    assert quote.price is not None
+    assert (quote.price.region, quote.price.capacity, quote.price.usd_per_hour) == ("us-central1", "on-demand", 3.6734)
+    (there,) = planned(EKS).pools
+    assert isinstance(there, plan.CloudPoolPlan)
+    quote = prices.pool_quote(there, planned(EKS))
+    assert quote.price is None
+    assert quote.elsewhere is not None
+    assert quote.elsewhere.region == "us-east-1"
+    assert prices.fleet_cost(planned(EKS)).unknown == ("a", "system")
+    assert prices.fleet_cost(planned(EKS)).most == 0.0
+
+
+def test_capacity_without_a_list_price_has_none() -> None:
+    fleet = planned(GKE, capacity="flex-start", nodes={"min": 0, "max": 2})
+    (pool,) = fleet.pools
+    assert isinstance(pool, plan.CloudPoolPlan)
+    assert prices.pool_quote(pool, fleet) == prices.Quote(price=None, elsewhere=None)

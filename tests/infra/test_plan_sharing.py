@@ -1,0 +1,143 @@
+"""Who may share what: GKE's plugin, NVIDIA's plugin, and what each refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from infra import plan, spec, values
+from node_agent import desired
+
+
+def pool(
+    partition: Any, sharing: Any, *, cloud: str = "eks", machine: str = "p4d.24xlarge", strategy: str = "mixed"
+) -> plan.PoolPlan:
+    raw: dict[str, Any] = {
+        "cloud": cloud,
+        "cluster": {"name": "c", "region": "eu-west-1"} if cloud == "eks" else {"name": "c", "location": "us-central1-a"},
+        "node_pools": [{"name": "a", "machine_type": machine, "nodes": {"count": 1}, "partition": partition, "sharing": sharing}],
+    }
+    if cloud == "eks" or (isinstance(partition, dict) and partition["mode"] == "operator"):
+        raw["gpu_operator"] = {"mig_strategy": strategy}
+    return plan.read(json.dumps(raw), spec.Source("test", raw)).pools[0]
+
+
+@pytest.fixture
+def refused() -> Callable[..., str]:
+    def refuse(*args: Any, **kwargs: Any) -> str:
+        with pytest.raises(spec.SpecError) as error:
+            pool(*args, **kwargs)
+        return str(error.value)
+
+    return refuse
+
+
+SLICED = {"mode": "time-slicing", "replicas": 4}
+MPS = {"mode": "mps", "replicas": 4}
+ALL_1G = {"mode": "operator", "config": "all-1g.5gb"}
+
+
+@pytest.mark.parametrize(
+    ("partition", "sharing", "strategy", "resources"),
+    [
+        ("none", SLICED, "mixed", {"nvidia.com/gpu": 32}),
+        ("none", {**SLICED, "rename_by_default": True}, "mixed", {"nvidia.com/gpu.shared": 32}),
+        (ALL_1G, SLICED, "mixed", {"nvidia.com/mig-1g.5gb": 224}),
+        (ALL_1G, SLICED, "single", {"nvidia.com/gpu": 224}),
+        (ALL_1G, {**SLICED, "rename_by_default": True}, "mixed", {"nvidia.com/mig-1g.5gb.shared": 224}),
+        ("none", MPS, "single", {"nvidia.com/gpu": 32}),
+        ("none", MPS, "none", {"nvidia.com/gpu": 32}),
+    ],
+)
+def test_what_nvidias_plugin_offers(partition: Any, sharing: Any, strategy: str, resources: dict[str, int]) -> None:
+    made = pool(partition, sharing, strategy=strategy)
+    assert made.resources == resources
+    read = desired.parse(made.desired)
+    assert dict(read.resources) == resources
+    assert [(s.resource, s.replicas) for s in read.sharing] == [(name, 4) for name in resources]
+
+
+@pytest.mark.parametrize(
+    ("partition", "sharing", "resources"),
+    [
+        ({"mode": "native", "profile": "3g.20gb"}, SLICED, {"nvidia.com/gpu": 8}),
+        ({"mode": "native", "profile": "3g.20gb"}, MPS, {"nvidia.com/gpu": 8}),
+        ("none", {"mode": "mps", "replicas": {"gpu": 48}}, {"nvidia.com/gpu": 48}),
+    ],
+)
+def test_what_gke_offers_with_mps_on_partitions_too(partition: Any, sharing: Any, resources: dict[str, int]) -> None:
+    assert pool(partition, sharing, cloud="gke", machine="a2-highgpu-1g").resources == resources
+
+
+@pytest.mark.parametrize(
+    ("partition", "sharing", "strategy", "said"),
+    [
+        (ALL_1G, MPS, "single", "has no MPS on MIG devices"),
+        ("none", MPS, "mixed", "refuses MPS and does not start"),
+        ("none", {**MPS, "replicas": 49}, "single", "MPS has at most 48 clients"),
+        ("none", {**SLICED, "replicas": 1}, "mixed", "sharing.replicas"),
+        ("none", {**SLICED, "replicas": {}}, "mixed", "nothing would be shared"),
+        (
+            "none",
+            {**SLICED, "replicas": {"mig-1g.5gb": 2}},
+            "mixed",
+            "no nvidia.com/mig-1g.5gb; the device plugin would ignore it",
+        ),
+        ("none", {**SLICED, "replicas": {"mig-1g.5gb+me": 2}}, "mixed", "with '.' for '+'"),
+        ("none", {**SLICED, "replicas": {"amd.com/gpu": 2}}, "mixed", "is no GPU resource"),
+        ("none", {**SLICED, "replica": 2}, "mixed", "did you mean replicas?"),
+        ("none", "time-slicing", "mixed", "sharing.replicas (pool a): is missing"),
+        ("none", {"replicas": 2}, "mixed", "time-slicing, mps, fractional, or none"),
+        ("none", "fractional", "mixed", "names no scheduler"),
+        (ALL_1G, "none", "none", "partitions are never advertised"),
+    ],
+)
+def test_what_nvidias_plugin_cannot_do(
+    refused: Callable[..., str], partition: Any, sharing: Any, strategy: str, said: str
+) -> None:
+    assert said in refused(partition, sharing, strategy=strategy)
+
+
+@pytest.mark.parametrize(
+    ("sharing", "said"),
+    [
+        ({**SLICED, "replicas": 49}, "GKE allows 2 to 48 clients"),
+        ({**SLICED, "rename_by_default": False}, "rename_by_default (pool a): is no choice with GKE's own device plugin"),
+        ({**SLICED, "fail_requests_greater_than_one": False}, "is no choice"),
+        ({**SLICED, "replicas": {"mig-1g.5gb": 4}}, "GKE advertises everything as nvidia.com/gpu"),
+        ("fractional", "HAMi does not run on COS_CONTAINERD"),
+    ],
+)
+def test_what_gke_cannot_do(refused: Callable[..., str], sharing: Any, said: str) -> None:
+    assert said in refused("none", sharing, cloud="gke", machine="a2-highgpu-1g")
+
+
+def test_mps_with_the_operator_on_gke_is_refused(refused: Callable[..., str]) -> None:
+    assert "does not run on GKE" in refused(ALL_1G, MPS, cloud="gke", machine="a2-highgpu-1g")
+
+
+def test_the_operator_on_gke_takes_the_node_over_whole() -> None:
+    made = pool(ALL_1G, SLICED, cloud="gke", machine="a2-highgpu-1g")
+    assert isinstance(made, plan.GkePoolPlan)
+    assert (made.driver, made.partition_size, made.sharing_strategy) == ("INSTALLATION_DISABLED", None, None)
+    assert made.labels["gke-no-default-nvidia-gpu-device-plugin"] == "true"
+    assert made.resources == {"nvidia.com/mig-1g.5gb": 28}
+
+
+def test_one_file_says_who_shares_and_never_the_strategy() -> None:
+    configs = values.plugin_configs([pool(ALL_1G, {**SLICED, "fail_requests_greater_than_one": False})])
+    assert configs == {
+        "a": {
+            "version": "v1",
+            "sharing": {
+                "timeSlicing": {
+                    "renameByDefault": False,
+                    "failRequestsGreaterThanOne": False,
+                    "resources": [{"name": "nvidia.com/mig-1g.5gb", "replicas": 4}],
+                }
+            },
+        }
+    }

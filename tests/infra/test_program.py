@@ -1,0 +1,486 @@
+"""The program under Pulumi's mocks: what each stack file asks of the clouds and of Kubernetes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+import yaml
+
+from fleet_controller import api
+from infra import plan, program, spec
+from infra.components.gpu_pool import Unverified, unverified
+
+ROOT = Path(__file__).resolve().parents[2]
+ALL_STACKS = sorted(p.name.split(".")[1] for p in (ROOT / "stacks").glob("Pulumi.*.yaml"))
+STACKS = [s for s in ALL_STACKS if not plan.unbuildable(plan.read_file(ROOT / "stacks" / f"Pulumi.{s}.yaml"))]
+Record = Callable[..., list[Any]]
+
+
+def one(made: list[Any], kind: str, name: str = "", *, read: bool = False) -> Mapping[str, Any]:
+    """Inputs of the only resource of this type with `name` in its name."""
+    (found,) = (m for m in made if m.type.endswith(kind) and name in m.name and bool(m.read) == read)
+    inputs: Mapping[str, Any] = found.inputs
+    return inputs
+
+
+def pod_of(made: list[Any], kind: str, name: str) -> Mapping[str, Any]:
+    spec: Mapping[str, Any] = one(made, kind, name)["spec"]["template"]["spec"]
+    return spec
+
+
+def test_s0_pool_has_the_inputs_of_the_published_system(record: Record) -> None:
+    pool = one(record("s0"), ":NodePool", "h100")
+    node = pool["nodeConfig"]
+    (gpu,) = node["guestAccelerators"]
+    assert pool["name"] == "h100-partition-3g"  # S0-09
+    assert node["machineType"] == "a3-highgpu-8g"  # S0-10
+    assert gpu == {  # S0-11 to S0-14
+        "type": "nvidia-h100-80gb",
+        "count": 8,
+        "gpuPartitionSize": "3g.40gb",
+        "gpuDriverInstallationConfig": {"gpuDriverVersion": "LATEST"},
+    }
+    assert pool["nodeLocations"] == ["us-central1-c"]  # S0-15
+    assert pool["maxPodsPerNode"] == 64  # S0-16
+    assert "autoscaling" not in pool  # S0-17
+    assert pool["nodeCount"] == 1  # S0-18
+    assert "localNvmeSsdBlockConfig" not in node  # S0-19
+    assert node["ephemeralStorageLocalSsdConfig"] == {"localSsdCount": 16}  # S0-20
+    assert (node["diskSizeGb"], node["diskType"], node["imageType"]) == (2000, "pd-ssd", "COS_CONTAINERD")  # S0-21 to S0-23
+    assert (node["spot"], node["preemptible"]) == (True, False)  # S0-24, S0-25
+    assert node["gcfsConfig"] == {"enabled": False}  # S0-26
+    assert node["gvnic"] == {"enabled": True}  # S0-27, corrected: A3 needs it
+    assert node["loggingVariant"] == "DEFAULT"  # S0-28
+    assert pool["management"] == {"autoRepair": True, "autoUpgrade": True}  # S0-29, S0-30
+    assert node["labels"] == {"role": "h100-standard", "slicewright.io/pool": "h100-partition-3g"}  # S0-31
+    assert node["taints"] == [  # S0-32, and ours; S0-33 is GKE's own
+        {"key": "nvidia/share", "value": "nvidia-mig", "effect": "NO_SCHEDULE"},
+        {"key": api.STARTUP_TAINT_KEY, "value": "unverified", "effect": "NO_SCHEDULE"},
+    ]
+
+
+def test_s1_group_has_the_inputs_of_the_published_system(record: Record) -> None:
+    made = record("s1")
+    assert one(made, ":Cluster")["name"] == "p4d-cluster"  # S1-05
+    assert one(made, "providers:aws")["region"] == "eu-west-1"
+    group = one(made, ":NodeGroup", "demo")
+    assert group["nodeGroupName"] == "demo-gpu-workers"  # S1-06
+    assert group["instanceTypes"] == ["p4d.24xlarge"]
+    assert group["scalingConfig"] == {"minSize": 1, "desiredSize": 1, "maxSize": 1}  # S1-07
+    assert group["diskSize"] == 200  # S1-08
+    assert group["amiType"] == "AL2023_x86_64_NVIDIA"
+    assert group["capacityType"] == "ON_DEMAND"
+    assert group["updateConfig"] == {"maxUnavailable": 1, "updateStrategy": "MINIMAL"}
+    assert group["subnetIds"] == ["eks-eu-west-1a-id"]
+    assert group["labels"] == {"slicewright.io/pool": "demo-gpu-workers"}
+    assert [t["key"] for t in group["taints"]] == ["nvidia.com/gpu", api.STARTUP_TAINT_KEY]
+
+
+def test_s1_operator_is_pinned_and_reads_our_layouts(record: Record) -> None:
+    made = record("s1")
+    release = one(made, ":Release")
+    assert release["repositoryOpts"] == {"repo": "https://helm.ngc.nvidia.com/nvidia"}  # S1-09
+    assert (release["chart"], release["name"], release["namespace"]) == ("gpu-operator", "gpu-operator", "gpu-operator")  # S1-10
+    assert release["version"] == "v26.7.0"
+    layouts = one(made, ":ConfigMap", "mig-layouts")
+    assert release["values"]["migManager"]["config"]["name"] == layouts["metadata"]["name"]
+    assert layouts["immutable"] is True
+    assert one(made, ":GPUPool")["spec"]["migConfig"] in layouts["data"]["config.yaml"]
+
+
+def test_s1_has_subnets_in_two_zones_and_the_rights_that_nodes_need(record: Record) -> None:
+    made = record("s1")
+    subnets = {m.inputs["availabilityZone"]: m.inputs["cidrBlock"] for m in made if m.type.endswith(":Subnet")}
+    assert subnets == {"eu-west-1a": "10.0.0.0/20", "eu-west-1b": "10.0.16.0/20"}
+    policies = {m.inputs["policyArn"].rpartition("/")[2] for m in made if m.type.endswith(":RolePolicyAttachment")}
+    assert policies == {
+        "AmazonEKSClusterPolicy",
+        "AmazonEKSWorkerNodePolicy",
+        "AmazonEC2ContainerRegistryPullOnly",
+        "AmazonEKS_CNI_Policy",
+    }
+    assert {m.inputs["addonName"] for m in made if m.type.endswith(":Addon")} == {"vpc-cni", "kube-proxy", "coredns"}
+
+
+def test_s0_cluster_can_be_destroyed_and_has_no_pool_of_its_own(record: Record) -> None:
+    cluster = one(record("s0"), ":Cluster")
+    assert cluster["deletionProtection"] is False
+    assert cluster["removeDefaultNodePool"] is True
+    assert cluster["location"] == "us-central1"
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_no_pool_carries_a_layout_label(record: Record, as_json: Callable[[Any], str], stack: str) -> None:
+    pools = [m for m in record(stack) if m.type.endswith((":NodePool", ":NodeGroup"))]
+    assert len(pools) == 2
+    assert "mig.config" not in as_json([m.inputs for m in pools])
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_every_resource_names_its_provider(record: Record, stack: str) -> None:
+    unnamed = [m.name for m in record(stack) if not m.provider and not m.type.startswith(("pulumi:providers:", "slicewright:"))]
+    assert unnamed == []
+
+
+@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("preview", [True, False], ids=["preview", "up"])
+def test_every_stack_deploys_to_the_recorder(record: Record, stack: str, preview: bool) -> None:
+    kinds = {m.type for m in record(stack, preview=preview)}
+    assert "kubernetes:slicewright.io/v1alpha1:GPUPool" in kinds
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_kubeconfig_has_no_secret(record: Record, stack: str) -> None:
+    provider = one(record(stack), "providers:kubernetes")
+    config = json.loads(provider["kubeconfig"])
+    (user,) = config["users"]
+    assert set(user["user"]) == {"exec"}
+    (cluster,) = config["clusters"]
+    assert cluster["cluster"] == {"server": "https://127.0.0.1:6443", "certificate-authority-data": "Q0E="}
+    assert provider["clusterIdentifier"]
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_agent_is_unprivileged_but_where_gke_gives_no_other_way_to_the_devices(record: Record, stack: str) -> None:
+    pod = pod_of(record(stack), ":DaemonSet", "node-agent")
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsUser"] == 65532
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert not pod.get("hostNetwork")
+    assert not pod.get("hostPID")
+    if stack == "s0":
+        assert container["securityContext"]["privileged"] is True
+    else:
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+
+
+def test_nvml_reaches_the_agent_by_gkes_driver_directory(record: Record) -> None:
+    pod = pod_of(record("s0"), ":DaemonSet", "node-agent")
+    (container,) = pod["containers"]
+    assert {"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"} in container["env"]
+    assert {"name": "driver", "mountPath": "/usr/local/nvidia", "readOnly": True} in container["volumeMounts"]
+    assert [v["hostPath"]["path"] for v in pod["volumes"] if "hostPath" in v] == ["/home/kubernetes/bin/nvidia"]
+    assert "runtimeClassName" not in pod
+
+
+def test_nvml_reaches_the_agent_by_nvidias_runtime_on_eks(record: Record) -> None:
+    pod = pod_of(record("s1"), ":DaemonSet", "node-agent")
+    (container,) = pod["containers"]
+    assert pod["runtimeClassName"] == "nvidia"
+    assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"} in container["env"]
+    assert not [v for v in pod["volumes"] if "hostPath" in v]
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_agent_tolerates_its_pools_taints_and_runs_nowhere_else(record: Record, stack: str) -> None:
+    made = record(stack)
+    pod = pod_of(made, ":DaemonSet", "node-agent")
+    (pool,) = (m.inputs["metadata"]["name"] for m in made if m.type.endswith(":GPUPool") and not m.read)
+    assert pod["nodeSelector"] == {"slicewright.io/pool": pool}
+    tolerated = {t["key"] for t in pod["tolerations"]}
+    assert tolerated >= {api.STARTUP_TAINT_KEY, "nvidia.com/gpu"}
+    assert "" not in tolerated
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_code_and_desired_state_are_mounted_from_immutable_config_maps(record: Record, stack: str) -> None:
+    made = record(stack)
+    maps = {m.inputs["metadata"]["name"]: m.inputs for m in made if m.type.endswith(":ConfigMap")}
+    assert all(m["immutable"] for m in maps.values())
+    for kind, name, program_file in (
+        (":DaemonSet", "node-agent", "node_agent.pyz"),
+        (":Deployment", "controller", "fleet_controller.pyz"),
+    ):
+        pod = pod_of(made, kind, name)
+        mounted = {v["name"]: v["configMap"]["name"] for v in pod["volumes"] if "configMap" in v}
+        assert base64.b64decode(maps[mounted["code"]]["binaryData"][program_file]) == b"zip"
+        assert pod["containers"][0]["command"][1] == f"/opt/slicewright/{program_file}"
+        if "desired" in mounted:
+            assert json.loads(maps[mounted["desired"]]["data"]["desired.json"])["version"] == "v1"
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_what_up_waits_for_is_the_pool_and_not_the_agents(record: Record, stack: str) -> None:
+    made = record(stack)
+    pool = one(made, ":GPUPool")
+    assert pool["metadata"]["annotations"]["pulumi.com/waitFor"] == "condition=Verified"
+    assert len(pool["spec"]["layoutHash"]) == 64
+    assert pool["spec"]["expectedNodes"] == {"min": 1, "max": 1}
+    assert one(made, ":DaemonSet")["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
+    assert one(made, ":GPUPool", read=True)["kind"] == "GPUPool"
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_rights_are_those_that_agent_and_controller_ask_for(record: Record, stack: str) -> None:
+    made = record(stack)
+    for name, rules in (("fleet-controller", api.CONTROLLER_RULES), ("node-agent", api.AGENT_RULES)):
+        given = one(made, ":ClusterRole", f"{name}-role")["rules"]
+        assert given == [{"apiGroups": r["apiGroups"], "resources": r["resources"], "verbs": r["verbs"]} for r in rules]
+    assert {m.inputs["metadata"]["name"] for m in made if m.type.endswith(":CustomResourceDefinition")} == {
+        f"{api.REPORT_PLURAL}.{api.GROUP}",
+        f"{api.POOL_PLURAL}.{api.GROUP}",
+    }
+    policy = one(made, ":ValidatingAdmissionPolicy")
+    binding = one(made, ":ValidatingAdmissionPolicyBinding")
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+
+
+MANY_GKE = """\
+cloud: gke
+cluster: {name: main, location: us-central1-a}
+system_pool: {nodes: {min: 1, max: 3}}
+node_pools:
+- {name: whole, machine_type: n1-standard-4, gpu: {model: T4, count: 2}, nodes: {count: 2}, disk: {size_gb: 50}}
+- name: scaled
+  machine_type: a2-ultragpu-1g
+  nodes: {min: 0, max: 5}
+  partition: {mode: native, profile: 1g.10gb}
+  local_ssd: {raw: 1}
+  features: {fast_socket: true, gcfs: true}
+  resource_labels: {cost: ml}
+  management: {auto_repair: false}
+"""
+MANY_EKS = """\
+cloud: eks
+cluster: {name: c, region: eu-west-1, version: "1.34"}
+node_pools:
+- {name: whole, machine_type: g4dn.xlarge, nodes: {count: 1}, zones: [eu-west-1c]}
+- name: scaled
+  machine_type: p4de.24xlarge
+  nodes: {min: 1, max: 4}
+  capacity: spot
+  release_version: 1.34.0-20260714
+  partition: {mode: operator, config: all-balanced}
+  tags: {team: ml}
+  taints: [{key: example.com/team, value: ml, effect: NO_EXECUTE}]
+gpu_operator: {chart_version: v26.3.3, gfd: {version: v0.19.0}, device_plugin: {version: v0.19.0}}
+"""
+
+
+def test_gke_settings_beyond_the_published_system(record: Record) -> None:
+    made = record("many-gke", fleet=MANY_GKE)
+    whole = one(made, ":NodePool", "whole")
+    assert whole["nodeCount"] == 2
+    assert whole["nodeLocations"] == ["us-central1-a"]
+    assert whole["nodeConfig"]["guestAccelerators"] == [
+        {"type": "nvidia-tesla-t4", "count": 2, "gpuDriverInstallationConfig": {"gpuDriverVersion": "DEFAULT"}}
+    ]
+    scaled = one(made, ":NodePool", "scaled")
+    assert "nodeCount" not in scaled
+    assert scaled["initialNodeCount"] == 0
+    assert scaled["autoscaling"] == {"totalMinNodeCount": 0, "totalMaxNodeCount": 5}
+    assert scaled["management"] == {"autoRepair": False, "autoUpgrade": True}
+    node = scaled["nodeConfig"]
+    assert node["localNvmeSsdBlockConfig"] == {"localSsdCount": 1}
+    assert "ephemeralStorageLocalSsdConfig" not in node
+    assert (node["fastSocket"], node["gcfsConfig"]) == ({"enabled": True}, {"enabled": True})
+    assert node["resourceLabels"] == {"cost": "ml"}
+    assert one(made, ":GPUPool", "scaled")["spec"]["expectedNodes"] == {"min": 0, "max": 5}
+    assert one(made, ":NodePool", "system")["autoscaling"] == {"totalMinNodeCount": 1, "totalMaxNodeCount": 3}
+
+
+def test_eks_settings_beyond_the_published_system(record: Record) -> None:
+    made = record("many-eks", fleet=MANY_EKS)
+    assert one(made, ":Cluster")["version"] == "1.34"
+    assert {m.inputs["availabilityZone"] for m in made if m.type.endswith(":Subnet")} == {
+        "eu-west-1a",
+        "eu-west-1b",
+        "eu-west-1c",
+    }
+    assert one(made, ":NodeGroup", "whole")["subnetIds"] == ["eks-eu-west-1c-id"]
+    scaled = one(made, ":NodeGroup", "scaled")
+    assert scaled["capacityType"] == "SPOT"
+    assert scaled["releaseVersion"] == "1.34.0-20260714"
+    assert scaled["scalingConfig"] == {"minSize": 1, "desiredSize": 1, "maxSize": 4}
+    assert {"key": "example.com/team", "value": "ml", "effect": "NO_EXECUTE"} in scaled["taints"]
+    assert scaled["tags"] == {
+        "team": "ml",
+        "k8s.io/cluster-autoscaler/node-template/resources/nvidia.com/mig-1g.10gb": "16",
+        "k8s.io/cluster-autoscaler/node-template/resources/nvidia.com/mig-2g.20gb": "8",
+        "k8s.io/cluster-autoscaler/node-template/resources/nvidia.com/mig-3g.40gb": "8",
+    }
+    values = one(made, ":Release")["values"]
+    assert (values["gfd"]["version"], values["devicePlugin"]["version"]) == ("v0.19.0", "v0.19.0")
+    assert "example.com/team" in {t["key"] for t in values["daemonsets"]["tolerations"]}
+    assert "migConfig" not in one(made, ":GPUPool", "whole")["spec"]
+
+
+FAILING: Mapping[str, Any] = {
+    "conditions": [
+        {
+            "type": "Verified",
+            "status": "False",
+            "observedGeneration": 3,
+            "reason": "NodesFailing",
+            "message": "1 of 1 nodes failing.",
+        }
+    ],
+    "failingNodes": [{"name": "n1", "reason": "Mismatch", "message": "GPU 3: wanted 3g.40gb x2, found 1g.10gb x7"}],
+}
+
+
+def test_a_green_up_needs_every_pool_verified(record: Record) -> None:
+    with pytest.raises(Unverified) as failed:
+        record("s0", status=FAILING)
+    assert isinstance(failed.value, pulumi.RunError)
+    for part in ("pool h100-partition-3g", "NodesFailing", "node n1: Mismatch: GPU 3: wanted 3g.40gb x2, found 1g.10gb x7"):
+        assert part in str(failed.value)
+
+
+def test_a_preview_only_warns_of_it(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_: warned.append(text))
+    record("s0", status=FAILING, preview=True)
+    assert warned
+    assert "node n1: Mismatch" in warned[0]
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (None, "has said nothing"),
+        ({}, "has said nothing"),
+        ({"conditions": [{"type": "Progressing", "status": "True"}]}, "has said nothing"),
+        ({"conditions": [{"type": "Verified", "status": "True", "observedGeneration": 2}]}, "older layout"),
+        ({"conditions": [{"type": "Verified", "status": "Unknown", "observedGeneration": 3, "reason": "NoReport"}]}, "NoReport"),
+        ({"conditions": [{"type": "Verified", "status": "True", "observedGeneration": 3.0}]}, None),
+    ],
+)
+def test_unknown_is_never_a_pass(status: Mapping[str, Any] | None, said: str | None) -> None:
+    answer = unverified("p", status, 3)
+    assert (answer is None) if said is None else (said in (answer or ""))
+
+
+def test_many_failing_nodes_are_counted_not_listed() -> None:
+    failing = [{"name": f"n{i}", "reason": "Mismatch", "message": "m"} for i in range(20)]
+    text = (
+        unverified("p", {"conditions": [{"type": "Verified", "status": "False", "reason": "R"}], "failingNodes": failing}, 1)
+        or ""
+    )
+    assert text.count("node n") == 5
+    assert "and 15 more" in text
+
+
+def test_lines_come_from_the_stack_file_only_where_it_says_what_the_config_says(tmp_path: Path) -> None:
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks" / "Pulumi.x.yaml").write_text("config:\n  slicewright:fleet:\n    cloud: gke\n")
+    same = program.locate('{"cloud": "gke"}', tmp_path, "x")
+    assert (same.name, same.line(("cloud",))) == ("stacks/Pulumi.x.yaml", 3)
+    other = program.locate('{"cloud": "eks"}', tmp_path, "x")
+    assert (other.name, other.line(("cloud",))) == ("stack x", None)
+
+
+def test_a_broken_stack_file_ends_the_program_before_any_resource_and_without_a_traceback(mocked: Any) -> None:
+    pulumi.runtime.set_all_config({"slicewright:fleet": '{"cloud": "gke", "cluter": {}}'})
+    with pytest.raises(pulumi.RunError, match="did you mean cluster"):
+        program.main()
+    assert mocked.made == []
+
+
+SHARED_GKE = """\
+cloud: gke
+cluster: {name: main, location: us-central1-a}
+node_pools:
+- name: sliced
+  machine_type: a2-highgpu-1g
+  nodes: {count: 1}
+  partition: {mode: native, profile: 3g.20gb}
+  sharing: {mode: time-slicing, replicas: 4}
+- {name: mps, machine_type: n1-standard-4, gpu: {model: T4, count: 1}, nodes: {count: 1}, sharing: {mode: mps, replicas: 8}}
+"""
+SHARED_EKS = """\
+cloud: eks
+cluster: {name: c, region: eu-west-1}
+node_pools:
+- name: a100
+  machine_type: p4d.24xlarge
+  nodes: {count: 1}
+  partition:
+    mode: operator
+    gpus: [{index: [0, 1, 2, 3], layout: {1g.5gb: 7}}, {index: [4, 5], layout: {3g.20gb: 2}}, {index: [6, 7], layout: {}}]
+  sharing: {mode: time-slicing, replicas: {mig-1g.5gb: 4}, rename_by_default: true}
+- {name: t4, machine_type: g4dn.xlarge, nodes: {count: 1}, sharing: {mode: time-slicing, replicas: 14}}
+- {name: whole, machine_type: g4dn.xlarge, nodes: {count: 1}}
+"""
+
+
+def test_gke_shares_by_its_own_settings(record: Record) -> None:
+    made = record("shared-gke", fleet=SHARED_GKE)
+    (sliced,) = one(made, ":NodePool", "sliced")["nodeConfig"]["guestAccelerators"]
+    assert sliced["gpuPartitionSize"] == "3g.20gb"
+    assert sliced["gpuSharingConfig"] == {"gpuSharingStrategy": "TIME_SHARING", "maxSharedClientsPerGpu": 4}
+    (mps,) = one(made, ":NodePool", "mps")["nodeConfig"]["guestAccelerators"]
+    assert mps["gpuSharingConfig"] == {"gpuSharingStrategy": "MPS", "maxSharedClientsPerGpu": 8}
+
+
+def test_eks_shares_by_one_config_map_with_a_key_per_pool(record: Record) -> None:
+    made = record("shared-eks", fleet=SHARED_EKS)
+    configs = one(made, ":ConfigMap", "plugin-configs")
+    assert set(configs["data"]) == {"a100", "t4"}
+    assert configs["immutable"] is True
+    assert one(made, ":Release")["values"]["devicePlugin"]["config"] == {"name": configs["metadata"]["name"], "default": ""}
+    assert one(made, ":NodeGroup", "a100")["labels"]["nvidia.com/device-plugin.config"] == "a100"
+    assert "nvidia.com/device-plugin.config" not in one(made, ":NodeGroup", "whole")["labels"]
+
+
+def test_gpus_of_one_node_may_be_cut_differently(record: Record) -> None:
+    made = record("shared-eks", fleet=SHARED_EKS)
+    layouts = yaml.safe_load(one(made, ":ConfigMap", "mig-layouts")["data"]["config.yaml"])["mig-configs"]
+    entries = layouts[one(made, ":GPUPool", "a100")["spec"]["migConfig"]]
+    assert [(e["devices"], e["mig-enabled"], e.get("mig-devices")) for e in entries] == [
+        ([0, 1, 2, 3], True, {"1g.5gb": 7}),
+        ([4, 5], True, {"3g.20gb": 2}),
+        ([6, 7], False, None),
+    ]
+    desired = json.loads(one(made, ":ConfigMap", "desired-a100")["data"]["desired.json"])
+    assert [g["instances"] for g in desired["gpus"]] == [{"1g.5gb": 7}] * 4 + [{"3g.20gb": 2}] * 2 + [{}] * 2
+    assert desired["resources"] == {"nvidia.com/mig-1g.5gb.shared": 112, "nvidia.com/mig-3g.20gb": 4, "nvidia.com/gpu": 2}
+
+
+def test_without_sharing_nothing_of_the_device_plugin_is_set(record: Record) -> None:
+    made = record("s1")
+    assert "config" not in one(made, ":Release")["values"]["devicePlugin"]
+    assert not [m for m in made if "plugin-configs" in m.name]
+
+
+@pytest.mark.parametrize("stack", sorted(set(ALL_STACKS) - set(STACKS)))
+def test_what_is_only_planned_is_refused_before_any_resource(mocked: Any, stack: str) -> None:
+    config = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())["config"]
+    pulumi.runtime.set_all_config({"slicewright:fleet": json.dumps(config["slicewright:fleet"])})
+    with pytest.raises(pulumi.RunError, match="this version cannot build it yet"):
+        program.main()
+    assert mocked.made == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("nodes: {count: 1}", "nodes: {min: 0, max: 2}, capacity: flex-start", "capacity flex-start"),
+        ("nodes: {count: 1}", "nodes: {min: 0, max: 2}, capacity: queued", "capacity queued"),
+        ("nodes: {count: 1}", "nodes: {count: 1}, capacity: {mode: reservation, reservation: r}", "capacity reservation"),
+        ("location: us", "existing: true, location: us", "cluster.existing: taking an existing cluster"),
+        ("nodes: {count: 1}", "nodes: {count: 1}, partition: {mode: operator, config: all-1g.5gb}", "NVIDIA's operator on GKE"),
+    ],
+)
+def test_each_thing_that_cannot_be_built_yet_is_named(old: str, new: str, said: str) -> None:
+    fleet = """\
+cloud: gke
+cluster: {name: main, location: us-central1-a}
+node_pools:
+- {name: a, machine_type: a2-highgpu-1g, nodes: {count: 1}}
+"""
+    assert old in fleet
+    raw = yaml.safe_load(fleet.replace(old, new))
+    source = spec.Source("stack x", raw)
+    planned = plan.read(json.dumps(raw), source)
+    with pytest.raises(spec.SpecError) as refused:
+        plan.deployable(planned, source)
+    assert said in str(refused.value)
+    assert "1 problem, nothing was created or changed" in str(refused.value)

@@ -1,0 +1,224 @@
+"""More than two hundred broken stack files: one thing broken in a good one, each refused for that thing, where it stands."""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra import plan, spec
+from infra.spec import KEY
+from slicewright import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
+
+
+@dataclass(frozen=True)
+class Broken:
+    name: str
+    text: str
+    path: tuple[str | int, ...]
+    """What was broken."""
+
+
+def dumped(fleet: Any) -> str:
+    return yaml.safe_dump({"config": {KEY: fleet}}, sort_keys=False, width=200)
+
+
+def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every key and item of a file, without what is below free names (labels, tags, layouts)."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield (*path, key)
+            if key not in ("labels", "tags", "resource_labels", "layout", "replicas"):
+                yield from places(inner, (*path, key))
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            yield from places(inner, (*path, i))
+
+
+def _parent(fleet: Any, path: tuple[str | int, ...]) -> Any:
+    for step in path[:-1]:
+        fleet = fleet[step]
+    return fleet
+
+
+def _misspelt(key: str) -> str:
+    return f"{key[:1]}x{key[1:]}"
+
+
+def generated() -> Iterator[Broken]:
+    for file in STACKS:
+        stack = file.name.split(".")[1]
+        good = yaml.safe_load(file.read_text())["config"][KEY]
+        for path in places(good):
+            shown = ".".join(map(str, path))
+            for kind in ("misspelt", "wrong type", "null"):
+                fleet = copy.deepcopy(good)
+                at, last = _parent(fleet, path), path[-1]
+                if kind == "misspelt":
+                    if isinstance(last, int):
+                        continue
+                    broken = {(_misspelt(k) if k == last else k): v for k, v in at.items()}
+                    at.clear()
+                    at.update(broken)
+                    yield Broken(f"{stack}: {shown} misspelt", dumped(fleet), (*path[:-1], _misspelt(last)))
+                    continue
+                # A list where no list may be, a number where one may.
+                at[last] = 7.5 if kind == "wrong type" else None
+                yield Broken(f"{stack}: {shown} {kind}", dumped(fleet), path)
+
+
+# null says the same as nothing where nothing is allowed.
+_MAY_BE_NULL = {"fractional", "local_ssd", "zones", "config", "start"}
+GENERATED = [b for b in generated() if not (b.name.endswith(" null") and b.path[-1] in _MAY_BE_NULL)]
+
+
+def test_there_are_more_than_two_hundred() -> None:
+    assert len(GENERATED) > 200
+
+
+def refusal(text: str, tmp_path: Path) -> str:
+    file = tmp_path / "Pulumi.broken.yaml"
+    file.write_text(text)
+    with pytest.raises(spec.SpecError) as refused:
+        plan.read_file(file, name="broken.yaml")
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("broken", GENERATED, ids=lambda b: b.name)
+def test_the_broken_thing_is_named_with_its_line(broken: Broken, tmp_path: Path) -> None:
+    message = refusal(broken.text, tmp_path)
+    assert re.match(r"broken\.yaml: \d+ problems?, nothing was created or changed\n", message)
+    lines = message.splitlines()[1:]
+    # YAML as written here has every scalar on the line of its key.
+    where = _line(broken.text, broken.path)
+    at = [line for line in lines if line.startswith(f"  broken.yaml:{where}: ")]
+    assert at, f"nothing about line {where}:\n{message}"
+    last = str(broken.path[-1])
+    assert any(last in line for line in at) or isinstance(broken.path[-1], int), message
+    # Path, then what is wrong; never a class of ours or of the libraries'.
+    assert not re.search(r"Traceback|pydantic|infra\.|<class|ValidationError|object at 0x", message)
+    for line in lines:
+        assert re.fullmatch(r"  broken\.yaml:\d+: \S.*?: .+", line), line
+
+
+def test_every_message_is_its_own(tmp_path: Path) -> None:
+    said = [refusal(b.text, tmp_path).partition("\n")[2] for b in GENERATED]
+    assert len(set(said)) > len(said) * 0.9
+
+
+def _line(text: str, path: tuple[str | int, ...]) -> int:
+    """By an own walk over PyYAML's nodes, in Python, not by the product's."""
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    line = 0
+    for step in ("config", KEY, *path):
+        if isinstance(step, int):
+            assert isinstance(node, yaml.SequenceNode)
+            node = node.value[step]
+            line = node.start_mark.line + 1
+        else:
+            assert isinstance(node, yaml.MappingNode)
+            key, node = next((k, v) for k, v in node.value if k.value == step)
+            line = key.start_mark.line + 1
+    return line
+
+
+GOOD = (ROOT / "stacks" / "Pulumi.s1.yaml").read_text()
+_BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+BYTES: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "is empty"),
+    "only a comment": (b"# nothing\n", "is empty"),
+    "two documents": (b"config: {}\n---\nconfig: {}\n", "is no YAML"),
+    "no YAML": (b"config: [\n", "is no YAML"),
+    "a tab": (b"config:\n\tx: 1\n", "is no YAML"),
+    "a list": (b"- config\n", "has no key"),
+    "a scalar": (b"hello\n", "has no key"),
+    "another project's": (b"config:\n  other:fleet: {}\n", "has no key 'slicewright:fleet' under 'config'"),
+    "not UTF-8": (b"config:\n  x: \xff\xfe\n", "is no UTF-8 text"),
+    "UTF-16": ("config: {}\n".encode("utf-16"), "is no UTF-8 text"),
+    "a zero byte": (b"config: \x00\n", "is no YAML"),
+    "anchor bomb": (f"{_BOMB}config:\n  slicewright:fleet: *i\n".encode(), "values once its aliases are written out"),
+    "alias of itself": (b"config:\n  slicewright:fleet: &a\n    cloud: *a\n", "an alias points to what it stands in"),
+    "an unknown alias": (b"config:\n  slicewright:fleet: *nobody\n", "is no YAML"),
+    "deep": (b"config:\n  slicewright:fleet: " + b"[" * 100_000, "is nested more than"),
+    "deep mapping": (b"config: " + b"{a: " * 5_000, "is nested more than"),
+    "huge": (b"#" + b"x" * (5 * 1024 * 1024), "a stack file has at most"),
+    "infinite": (b"config:\n  slicewright:fleet: {cloud: eks, verify_timeout_minutes: 1e999}\n", "a number is too large"),
+    "NaN": (b"config:\n  slicewright:fleet: {cloud: .nan}\n", '".nan" is none of'),
+    "a tag": (b"config:\n  slicewright:fleet: !!python/object/apply:os.system [ls]\n", "Pulumi.broken.yaml"),
+    "a binary": (b"config:\n  slicewright:fleet: {cloud: !!binary aGVsbG8=}\n", ":2: the tag tag:yaml.org,2002:binary has no"),
+    "a key that is a list": (b"config:\n  slicewright:fleet: {? [a, b] : c, cloud: eks}\n", "Pulumi.broken.yaml"),
+    "a merge of nothing": (b"config:\n  slicewright:fleet: {<<: 7, cloud: eks}\n", "Pulumi.broken.yaml"),
+    "a huge whole number": (
+        b"config:\n  slicewright:fleet: {cloud: eks, verify_timeout_minutes: " + b"9" * 5000 + b"}\n",
+        ":2: a number is too large",
+    ),
+    "a fleet that is text": (b"config:\n  slicewright:fleet: hello\n", "is no mapping"),
+    "a secret": (b"config:\n  slicewright:fleet: {secure: AAAB}\n", "cloud: is missing"),
+    "the same key twice": (
+        GOOD.replace("    cloud: eks\n", "    cloud: eks\n    cloud: eks\n").encode(),
+        "the key is there twice",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_a_file_that_is_hardly_one(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content, said = BYTES[name]
+    file = tmp_path / "Pulumi.broken.yaml"
+    file.write_bytes(content)
+    assert cli.main(["check", str(file)]) == cli.BAD_INPUT
+    out = capsys.readouterr().out
+    assert said in out
+    assert "Traceback" not in out
+
+
+def test_a_directory_is_no_stack_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", str(tmp_path)]) == cli.BAD_INPUT
+    assert "cannot be read: Is a directory" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything; the next test has the same answer without rights")
+def test_a_file_without_permission(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(GOOD)
+    file.chmod(0)
+    assert cli.main(["check", str(file)]) == cli.BAD_INPUT
+    assert "cannot be read: Permission denied" in capsys.readouterr().out
+
+
+def test_what_the_system_refuses_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    assert cli.main(["check", "x.yaml"]) == cli.BAD_INPUT
+    assert "x.yaml: cannot be read: Permission denied" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mark", ["\ufeff", ""], ids=["with a byte order mark", "without"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["LF", "CRLF"])
+def test_what_windows_editors_leave_behind_is_accepted(tmp_path: Path, mark: str, end: str) -> None:
+    file = tmp_path / "Pulumi.x.yaml"
+    file.write_bytes((mark + GOOD.replace("\n", end)).encode())
+    assert plan.read_file(file).pools == plan.read_file(ROOT / "stacks" / "Pulumi.s1.yaml").pools
+
+
+def test_lines_are_right_with_a_mark_and_crlf(tmp_path: Path) -> None:
+    broken = GOOD.replace("p4d.24xlarge", "p4d.24xlarg")
+    file = tmp_path / "Pulumi.broken.yaml"
+    file.write_bytes(("\ufeff" + broken.replace("\n", "\r\n")).encode())
+    where = 1 + next(i for i, line in enumerate(broken.splitlines()) if "machine_type: p4d.24xlarg" in line)
+    with pytest.raises(spec.SpecError, match=f"broken.yaml:{where}: "):
+        plan.read_file(file, name="broken.yaml")

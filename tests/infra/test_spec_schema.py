@@ -1,0 +1,126 @@
+"""The JSON Schema for editors is the one of this spec, accepts every stack file, and refuses what editors can see."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.spec import schema
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = ROOT / "docs" / "reference" / "stack-file.schema.json"
+STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
+SCHEMA: dict[str, Any] = json.loads(FILE.read_text())
+
+_SILENT = {"$schema", "$defs", "title", "description", "default", "discriminator"}
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+def errors(node: dict[str, Any], value: Any, at: str = "") -> list[str]:
+    """The part of JSON Schema 2020-12 that pydantic writes; a keyword that it does not know is an error of the test."""
+    found: list[str] = []
+    for keyword, said in node.items():
+        match keyword:
+            case "$ref":
+                found += errors(SCHEMA["$defs"][said.removeprefix("#/$defs/")], value, at)
+            case "type":
+                if not isinstance(value, _TYPES[said]) or (isinstance(value, bool) and said == "integer"):
+                    return [f"{at}: is no {said}"]
+            case "const":
+                found += [] if value == said else [f"{at}: is not {said}"]
+            case "enum":
+                found += [] if value in said else [f"{at}: is none of {said}"]
+            case "oneOf" | "anyOf":
+                fitting = [s for s in said if not errors(s, value, at)]
+                if not fitting or (keyword == "oneOf" and len(fitting) > 1):
+                    found.append(f"{at}: fits {len(fitting)} of {keyword}")
+            case "required":
+                found += [f"{at}.{key}: is missing" for key in said if isinstance(value, dict) and key not in value]
+            case "properties":
+                if isinstance(value, dict):
+                    for key in set(said) & set(value):
+                        found += errors(said[key], value[key], f"{at}.{key}")
+            case "patternProperties":
+                if isinstance(value, dict):
+                    for pattern, inner in said.items():
+                        for key in value:
+                            if re.search(pattern, key):
+                                found += errors(inner, value[key], f"{at}.{key}")
+            case "additionalProperties":
+                if isinstance(value, dict):
+                    patterns = node.get("patternProperties", {})
+                    others = [
+                        k for k in value if k not in node.get("properties", {}) and not any(re.search(p, k) for p in patterns)
+                    ]
+                    if said is False:
+                        found += [f"{at}.{key}: unknown" for key in others]
+                    elif isinstance(said, dict):
+                        for key in others:
+                            found += errors(said, value[key], f"{at}.{key}")
+            case "items":
+                if isinstance(value, list):
+                    for i, item in enumerate(value):
+                        found += errors(said, item, f"{at}[{i}]")
+            case "minimum":
+                found += [f"{at}: below {said}"] if isinstance(value, int) and value < said else []
+            case "maximum":
+                found += [f"{at}: above {said}"] if isinstance(value, int) and value > said else []
+            case "minLength":
+                found += [f"{at}: too short"] if isinstance(value, str) and len(value) < said else []
+            case "pattern":
+                found += [f"{at}: not like {said}"] if isinstance(value, str) and not re.search(said, value) else []
+            case _:
+                assert keyword in _SILENT, f"this test does not know {keyword}"
+    return found
+
+
+def test_the_committed_schema_is_current() -> None:
+    assert FILE.read_text() == schema.text(), "run: python -m infra.spec.schema > docs/reference/stack-file.schema.json"
+
+
+@pytest.mark.parametrize("stack", STACKS, ids=lambda s: s.name)
+def test_every_stack_file_fits_the_schema_and_names_it(stack: Path) -> None:
+    text = stack.read_text()
+    first, target = text.splitlines()[0], "../docs/reference/stack-file.schema.json"
+    assert first == f"# yaml-language-server: $schema={target}"
+    assert (stack.parent / target).resolve() == FILE
+    assert errors(SCHEMA, yaml.safe_load(text)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("machine_type:", "machin_type:"),
+        ("cloud: gke", "cloud: gcp"),
+        ("count: 1", 'count: "1"'),
+        ("count: 1", "count: 0"),
+        ("profile: 3g.40gb", "profile: 3g40gb"),
+        ("capacity: spot", "capacity: spott"),
+        ("mode: native", "mode: natve"),
+        ("name: h100-partition-3g", "name: H100"),
+        ("effect: NoSchedule", "effect: NoSchedul"),
+    ],
+)
+def test_an_editor_sees_the_slip(old: str, new: str) -> None:
+    text = (ROOT / "stacks" / "Pulumi.s0.yaml").read_text()
+    assert old in text
+    assert errors(SCHEMA, yaml.safe_load(text.replace(old, new, 1))) != []
+
+
+def test_keys_that_need_a_word_have_one() -> None:
+    """What a key means is shown by the editor, where its name does not say it all."""
+    pool = SCHEMA["$defs"]["GkePool"]["properties"]
+    for key in ("zones", "gpu", "driver", "resource_labels"):
+        assert pool[key]["description"]

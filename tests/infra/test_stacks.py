@@ -1,0 +1,192 @@
+"""Each published system has a stack file, and its plan has the system's own numbers (ids of the walkthroughs)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra import plan, spec, values
+from infra.plan import ByoFleetPlan, PoolPlan
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def written(stack: str) -> dict[str, Any]:
+    raw: dict[str, Any] = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())["config"]["slicewright:fleet"]
+    return raw
+
+
+def planned(raw: Mapping[str, Any]) -> plan.FleetPlan:
+    return plan.read(json.dumps(raw), spec.Source("test", raw))
+
+
+def pools(stack: str, **changed: Any) -> dict[str, PoolPlan]:
+    return {p.name: p for p in planned({**written(stack), **changed}).pools}
+
+
+def refusal(raw: Mapping[str, Any]) -> str:
+    with pytest.raises(spec.SpecError) as refused:
+        planned(raw)
+    return str(refused.value)
+
+
+def test_s0_is_8_gpus_with_2_partitions_of_half_a_gpu() -> None:
+    (pool,) = pools("s0").values()
+    assert (pool.gpu_count, pool.layout, pool.resources) == (8, {"3g.40gb": 2}, {"nvidia.com/gpu": 16})  # S0-12, -13, -35
+    assert pool.gpu.profiles["3g.40gb"].sms == 60
+
+
+@pytest.mark.parametrize(
+    ("size", "partitions"), [("1g.10gb", 56), ("1g.20gb", 32), ("2g.20gb", 24), ("3g.40gb", 16), ("7g.80gb", 8)]
+)
+def test_s0_every_size_of_the_walkthrough(size: str, partitions: int) -> None:  # S0-06
+    raw = written("s0")
+    raw["node_pools"][0] |= {"partition": {"mode": "native", "profile": size}, "max_pods_per_node": 110}
+    (pool,) = planned(raw).pools
+    assert pool.resources == {"nvidia.com/gpu": partitions}
+
+
+def test_s0_4g_is_refused_at_plan() -> None:
+    raw = written("s0")
+    raw["node_pools"][0]["partition"]["profile"] = "4g.40gb"
+    assert "GKE does not cut nvidia-h100-80gb into 4g.40gb" in refusal(raw)
+
+
+@pytest.mark.parametrize(
+    ("config", "strategy", "resources"),
+    [
+        ("all-1g.5gb", "mixed", {"mig-1g.5gb": 56}),  # S1-29
+        ("all-balanced", "mixed", {"mig-1g.5gb": 16, "mig-2g.10gb": 8, "mig-3g.20gb": 8}),  # S1-38
+        ("all-2g.10gb", "mixed", {"mig-2g.10gb": 24}),
+        ("all-3g.20gb", "mixed", {"mig-3g.20gb": 16}),
+        ("all-7g.40gb", "mixed", {"mig-7g.40gb": 8}),
+        ("all-1g.5gb", "single", {"gpu": 56}),
+    ],
+)
+def test_s1_layouts(config: str, strategy: str, resources: dict[str, int]) -> None:
+    raw = written("s1")
+    raw["node_pools"][0]["partition"] = {"mode": "operator", "config": config}
+    raw["gpu_operator"]["mig_strategy"] = strategy
+    (pool,) = planned(raw).pools
+    assert pool.resources == {f"nvidia.com/{name}": count for name, count in resources.items()}
+
+
+def test_s1_before_mig_a_node_has_8_gpus() -> None:  # S1-22
+    raw = written("s1")
+    raw["node_pools"][0]["partition"] = "none"
+    assert planned(raw).pools[0].resources == {"nvidia.com/gpu": 8}
+
+
+def test_s2_cuts_one_gpu_of_six_at_the_published_places() -> None:
+    fleet = planned(written("s2"))
+    assert isinstance(fleet, ByoFleetPlan)
+    (host,) = fleet.hosts
+    assert (host.gpu.name, host.gpu_count, host.wait_minutes) == ("A100-40", 6, None)
+    (gpu,) = host.gpus
+    assert (gpu.index, gpu.mig, gpu.persistence) == (2, True, True)  # S2-05, -07, -08
+    assert [(p.profile, p.start, p.size) for p in gpu.instances] == [("3g.20gb", 0, 4), ("3g.20gb", 4, 4)]  # S2-12
+
+
+@pytest.mark.parametrize(
+    ("instances", "said"),
+    [
+        ([{"profile": "4g.20gb"}] * 2, "8 of 7 compute slices"),
+        ([{"profile": "3g.20gb"}] * 3, "at most 2 fit"),
+        ([{"profile": "3g.20gb", "start": 2}], "cannot start at slot 2; it starts at 0, 4"),
+        ([{"profile": "3g.20gb", "start": 4}, {"profile": "2g.10gb", "start": 4}], "overlap those of instances[0]"),
+        ([{"profile": "3g.20gb", "start": 4}, {"profile": "2g.10gb"}], "says no start, others on this GPU do"),
+    ],
+)
+def test_s2_refusals(instances: list[dict[str, Any]], said: str) -> None:
+    raw = written("s2")
+    raw["hosts"][0]["gpus"][0]["instances"] = instances
+    assert said in refusal(raw)
+
+
+def test_s2_without_starts_the_places_are_found() -> None:
+    raw = written("s2")
+    raw["hosts"][0]["gpus"][0]["instances"] = [{"profile": "3g.20gb"}, {"profile": "1g.5gb"}, {"profile": "1g.5gb"}]
+    fleet = planned(raw)
+    assert isinstance(fleet, ByoFleetPlan)
+    taken = [set(range(p.start, p.start + p.size)) for p in fleet.hosts[0].gpus[0].instances]
+    assert len(taken) == 3
+    assert len(set().union(*taken)) == sum(map(len, taken))
+
+
+def test_s3_shares_are_totals_over_cards() -> None:
+    fleet = planned(written("s3"))
+    (share,) = fleet.workloads
+    assert (share.cards, share.memory_mib_per_card, share.compute_percent_per_card) == (3, 6144, 80)  # S3-19
+    assert share.requests == {"nvidia.com/gpu": 3, "nvidia.com/gpumem": 6144, "nvidia.com/gpucores": 80}
+    assert share.annotations == {"hami.io/node-scheduler-policy": "binpack", "hami.io/gpu-scheduler-policy": "spread"}  # S3-16
+
+
+def test_s3_volcengine_reads_totals() -> None:
+    (share,) = planned({**written("s3"), "fractional": {"provider": "vke"}}).workloads
+    assert share.requests == {"vke.volcengine.com/mgpu-core": 240, "vke.volcengine.com/mgpu-memory": 18432}
+    assert share.annotations == {"vke.volcengine.com/container-multiple-gpu": "3"}
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (
+            {"memory": "18Gi", "compute_percent": 240, "cards": 1},
+            "240 % on 1 card is 240 % of each; a card has 100; write cards: 3",
+        ),
+        ({"memory": "18Gi", "compute_percent": 100, "cards": 3}, "100 % cannot be shared evenly by 3 cards; write 102"),
+        ({"memory": "128Mi", "compute_percent": 10}, "256 is the least"),
+        ({"memory": "20Gi", "compute_percent": 10, "cards": 1}, "the largest card has 15360 MiB"),
+        ({"memory": "1000Mi", "compute_percent": 30, "cards": 3}, "1000 MiB cannot be shared evenly by 3 cards; write 1002Mi"),
+        ({"memory": "8Gi", "compute_percent": 80, "cards": 8}, "no node has more than 4"),
+        ({"memory": "0Gi", "compute_percent": 80}, "is no amount of memory"),
+        ({"memory": "1Gi", "compute_percent": 0}, "compute_percent"),
+    ],
+)
+def test_s3_refusals(share: dict[str, Any], said: str) -> None:
+    assert said in refusal({**written("s3"), "workloads": [{"name": "app-a", "gpu_share": share}]})
+
+
+def test_s3_mig_and_fractions_never_meet_on_a_pool() -> None:
+    raw = written("s3")
+    raw["node_pools"][0] |= {"gpu": {"model": "A100-40", "count": 1}, "partition": {"mode": "operator", "config": "all-1g.5gb"}}
+    assert "fractions and MIG do not go together" in refusal(raw)
+
+
+def test_s4_partitions_times_slices() -> None:
+    made = pools("s4")
+    assert made["a100-40gb"].resources == {  # S4-62
+        "nvidia.com/mig-1g.5gb": 8,
+        "nvidia.com/mig-2g.10gb": 3,
+        "nvidia.com/mig-3g.20gb": 4,
+    }
+    assert made["a100-40gb"].devices == {"nvidia.com/mig-1g.5gb": 2, "nvidia.com/mig-2g.10gb": 1, "nvidia.com/mig-3g.20gb": 1}
+    assert made["tesla-t4"].resources == {"nvidia.com/gpu": 14}  # S4-55
+
+
+def test_s4_single_strategy_gives_seven() -> None:  # S4-23
+    raw = written("s4")
+    raw["gpu_operator"]["mig_strategy"] = "single"
+    raw["node_pools"][0] |= {"partition": {"mode": "operator", "config": "all-1g.5gb"}, "sharing": "none"}
+    assert planned(raw).pools[0].resources == {"nvidia.com/gpu": 7}
+
+
+def test_s4_both_pools_are_keys_of_one_config() -> None:  # S4-51, -58, -60
+    configs = values.plugin_configs(planned(written("s4")).pools)
+    assert set(configs) == {"a100-40gb", "tesla-t4"}
+    assert configs["tesla-t4"]["sharing"]["timeSlicing"]["resources"] == [{"name": "nvidia.com/gpu", "replicas": 14}]
+    for pool in planned(written("s4")).pools:
+        assert pool.labels["nvidia.com/device-plugin.config"] == pool.name  # S4-53
+
+
+def test_s4_a_resource_that_the_nodes_have_not_is_refused() -> None:  # of S4-59 two lines had no effect
+    raw = written("s4")
+    raw["node_pools"][0]["sharing"]["replicas"] = {"gpu": 3, "mig-1g.5gb": 4, "mig-7g.40gb": 7}
+    said = refusal(raw)
+    assert "have no nvidia.com/gpu;" in said
+    assert "have no nvidia.com/mig-7g.40gb;" in said

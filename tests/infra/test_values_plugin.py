@@ -1,0 +1,70 @@
+"""NVIDIA's own device plugin reads the sharing that is planned as it was meant, and knows every key of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra import plan, spec, values
+
+ROOT = Path(__file__).resolve().parents[2]
+WITNESS = Path(__file__).parent / "witness"
+MIXED = """\
+cloud: eks
+cluster: {name: c, region: eu-west-1}
+node_pools:
+- {name: a, machine_type: p4d.24xlarge, nodes: {count: 1}, partition: {mode: operator, config: all-1g.5gb},
+   sharing: {mode: time-slicing, replicas: 4, rename_by_default: true, fail_requests_greater_than_one: false}}
+- {name: media, machine_type: p4d.24xlarge, nodes: {count: 1}, partition: {mode: operator, layout: {1g.5gb+me: 1, 1g.5gb: 6}},
+   sharing: {mode: time-slicing, replicas: {mig-1g.5gb.me: 2}}}
+"""
+SINGLE = """\
+cloud: eks
+cluster: {name: c, region: eu-west-1}
+gpu_operator: {mig_strategy: single}
+node_pools:
+- {name: mps, machine_type: g4dn.xlarge, nodes: {count: 1}, sharing: {mode: mps, replicas: 12}}
+"""
+
+
+@pytest.fixture(scope="module")
+def plugin_reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Prints what the device plugin's own code makes of config files."""
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("needs Go, for NVIDIA's own parser")
+    program = tmp_path_factory.mktemp("witness") / "pluginconfig"
+    subprocess.run([go, "build", "-o", program, "./pluginconfig"], cwd=WITNESS, check=True, timeout=300, capture_output=True)
+    return program
+
+
+def fleets() -> list[plan.FleetPlan]:
+    raws = [yaml.safe_load(text) for text in (MIXED, SINGLE)]
+    raws.append(yaml.safe_load((ROOT / "stacks" / "Pulumi.s4.yaml").read_text())["config"]["slicewright:fleet"])
+    return [plan.read(json.dumps(raw), spec.Source("test", raw)) for raw in raws]
+
+
+def test_nvidias_plugin_reads_what_was_meant(plugin_reader: Path, tmp_path: Path) -> None:
+    meant: dict[str, plan.PoolPlan] = {}
+    for fleet in fleets():
+        for name, config in values.plugin_configs(fleet.pools).items():
+            file = tmp_path / f"{name}.yaml"
+            file.write_text(values.as_yaml(config))
+            meant[str(file)] = next(p for p in fleet.pools if p.name == name)
+    done = subprocess.run([plugin_reader, *meant], capture_output=True, text=True, check=True, timeout=60)
+    read: dict[str, Any] = json.loads(done.stdout)
+    assert set(read) == set(meant)
+    assert len(meant) == 5
+    for file, verdict in read.items():
+        assert (verdict["Error"], verdict["Unknown"]) == ("", "")
+        pool, sharing = meant[file], verdict["Config"]["sharing"]
+        kind = "mps" if pool.shares[0].strategy == "mps" else "timeSlicing"
+        found = {r["name"]: (r["replicas"], r.get("rename", r["name"])) for r in sharing[kind]["resources"]}
+        assert found == {share.resource: (share.replicas, share.advertised) for share in pool.shares}
+        assert sharing[kind].get("failRequestsGreaterThanOne", False) == pool.shares[0].fail_requests_greater_than_one
