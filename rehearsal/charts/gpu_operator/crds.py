@@ -1,0 +1,114 @@
+"""The chart's crds/ as far as the rehearsal needs them: ClusterPolicy, and NFD's NodeFeature.
+
+ClusterPolicy's schema holds the validations that users meet; all else passes. Source: NVIDIA/gpu-operator `api/nvidia/v1`,
+kubernetes-sigs/node-feature-discovery `api/nfd/v1alpha1`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Json = dict[str, Any]
+
+
+def crds() -> list[Json]:
+    """Fresh copies."""
+    return [_cluster_policies(), _node_features()]
+
+
+def _cluster_policies() -> Json:
+    spec = _open(
+        mig=_open(strategy=_enum("none", "single", "mixed")),
+        migManager=_open(enabled=_boolean(), env=_env(), config=_open(name=_string(), default=_enum("all-disabled", ""))),
+        driver=_open(enabled=_boolean(), kernelModuleType=_enum("auto", "open", "proprietary"), useNvidiaDriverCRD=_boolean()),
+        daemonsets=_open(
+            updateStrategy=_enum("RollingUpdate", "OnDelete"),
+            priorityClassName=_string(),
+            rollingUpdate=_open(maxUnavailable=_string()),
+        ),
+        sandboxWorkloads=_open(enabled=_boolean(), defaultWorkload=_enum("container", "vm-passthrough", "vm-vgpu")),
+        **{name: _open(enabled=_boolean(), env=_env()) for name in ("toolkit", "devicePlugin", "dcgm", "dcgmExporter", "gfd")},
+        operator=_open(runtimeClass=_string()),
+    )
+    status = _open(state=_enum("ignored", "ready", "notReady"), namespace=_string())
+    return _crd(
+        "nvidia.com",
+        "v1",
+        kind="ClusterPolicy",
+        plural="clusterpolicies",
+        scope="Cluster",
+        properties={"spec": spec, "status": status},
+        columns=[("Status", "string", ".status.state"), ("Age", "string", ".metadata.creationTimestamp")],
+        has_status=True,
+    )
+
+
+def _node_features() -> Json:
+    labels = {"type": "object", "additionalProperties": _string()}
+    spec = {"type": "object", "properties": {"features": _open(), "labels": labels}}
+    return _crd(
+        "nfd.k8s-sigs.io",
+        "v1alpha1",
+        kind="NodeFeature",
+        plural="nodefeatures",
+        scope="Namespaced",
+        properties={"spec": spec},
+        columns=[],
+        has_status=False,
+    )
+
+
+def _crd(
+    group: str,
+    version: str,
+    *,
+    kind: str,
+    plural: str,
+    scope: str,
+    properties: Json,
+    columns: list[tuple[str, str, str]],
+    has_status: bool,
+) -> Json:
+    served: Json = {
+        "name": version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
+    }
+    if has_status:
+        served["subresources"] = {"status": {}}
+    if columns:
+        served["additionalPrinterColumns"] = [{"name": name, "type": type_, "jsonPath": path} for name, type_, path in columns]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": scope,
+            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
+            "versions": [served],
+        },
+    }
+
+
+def _open(**properties: Json) -> Json:
+    """A map that checks these properties and lets all others pass."""
+    return {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": properties}
+
+
+def _enum(*values: str) -> Json:
+    return {"type": "string", "enum": list(values)}
+
+
+def _string() -> Json:
+    return {"type": "string"}
+
+
+def _boolean() -> Json:
+    return {"type": "boolean"}
+
+
+def _env() -> Json:
+    entry = {"type": "object", "required": ["name"], "properties": {"name": _string(), "value": _string()}}
+    return {"type": "array", "items": entry}

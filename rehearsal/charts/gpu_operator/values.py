@@ -1,0 +1,301 @@
+"""The chart's values: every key with its default, and a check of a user's values against them.
+
+Helm itself has no schema for this chart and ignores an unknown key in silence; that mistake is worth more than the faithfulness.
+Source: NVIDIA/gpu-operator `deployments/gpu-operator/values.yaml`, tree of mid-2026; versions as released in v26.7.0 (driver,
+toolkit, plugin, GFD, mig-manager, exporter, DCGM, driver manager), the others as in that tree.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+Json = dict[str, Any]
+
+VERSION: Final = "v26.7.0"
+
+_UNSET: Final = None
+"""A key that the chart knows and leaves out."""
+_CONTROL_PLANE: Final = {"key": "node-role.kubernetes.io/control-plane", "operator": "Equal", "value": "", "effect": "NoSchedule"}
+_GPU: Final = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+
+
+def _image(repository: str, image: str, version: str | None, **more: Any) -> Json:
+    """An operand's section: its image, and what every operand may set."""
+    return {
+        "repository": repository,
+        "image": image,
+        "version": version,
+        "imagePullPolicy": "IfNotPresent",
+        "imagePullSecrets": [],
+        "env": [],
+        "args": [],
+        "resources": {},
+        "hostNetwork": False,
+        **more,
+    }
+
+
+_DRIVER_MANAGER: Final = {
+    "repository": "nvcr.io/nvidia/cloud-native",
+    "image": "k8s-driver-manager",
+    "version": "v0.12.0",
+    "imagePullPolicy": "IfNotPresent",
+    "env": [],
+}
+_SCHEDULING: Final = {
+    "tolerations": [],
+    "nodeSelector": {},
+    "affinity": {},
+    "annotations": {},
+    "resources": {},
+    "priorityClassName": "",
+    "serviceAccount": {"create": _UNSET, "name": _UNSET, "annotations": {}},
+    "config": {},
+    "extraArgs": [],
+    "extraEnvs": [],
+    "enable": True,
+}
+
+DEFAULTS: Final[Json] = {
+    "platform": {"openshift": False},
+    "nfd": {"enabled": True, "nodefeaturerules": False},
+    "psa": {"enabled": False},
+    "cdi": {"enabled": True, "nriPluginEnabled": False, "default": _UNSET},
+    "sandboxWorkloads": {"enabled": False, "defaultWorkload": "container", "mode": "kubevirt"},
+    "hostPaths": {"rootFS": "/", "driverInstallDir": "/run/nvidia/driver", "kubeletRootDir": _UNSET},
+    "daemonsets": {
+        "labels": {},
+        "annotations": {},
+        "priorityClassName": "system-node-critical",
+        "tolerations": [_GPU],
+        "updateStrategy": "RollingUpdate",
+        "rollingUpdate": {"maxUnavailable": "1"},
+    },
+    "validator": _image("nvcr.io/nvidia", "gpu-operator", _UNSET, plugin={"env": []}, driver=_UNSET, cuda=_UNSET, toolkit=_UNSET),
+    "operator": {
+        "repository": "nvcr.io/nvidia",
+        "image": "gpu-operator",
+        "version": _UNSET,
+        "imagePullPolicy": "IfNotPresent",
+        "imagePullSecrets": [],
+        "env": [],
+        "priorityClassName": "system-node-critical",
+        "runtimeClass": "nvidia",
+        "use_ocp_driver_toolkit": False,
+        "cleanupCRD": False,
+        "upgradeCRD": True,
+        "nodeSelector": {},
+        "tolerations": [_CONTROL_PLANE],
+        "annotations": {},
+        "affinity": {
+            "nodeAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "weight": 1,
+                        "preference": {"matchExpressions": [{"key": _CONTROL_PLANE["key"], "operator": "In", "values": [""]}]},
+                    }
+                ]
+            }
+        },
+        "logging": {"timeEncoding": "epoch", "level": "info", "develMode": False},
+        "resources": {"limits": {"cpu": "500m", "memory": "350Mi"}, "requests": {"cpu": "200m", "memory": "100Mi"}},
+        "metrics": _UNSET,
+    },
+    "mig": {"strategy": "single"},
+    "driver": _image(
+        "nvcr.io/nvidia",
+        "driver",
+        "595.91.07",
+        enabled=True,
+        nvidiaDriverCRD={"enabled": False, "deployDefaultCR": True, "driverType": "gpu", "nodeSelector": {}},
+        kernelModuleType="auto",
+        useOpenKernelModules=_UNSET,
+        usePrecompiled=False,
+        startupProbe={"initialDelaySeconds": 60, "periodSeconds": 10, "timeoutSeconds": 60, "failureThreshold": 120},
+        livenessProbe=_UNSET,
+        readinessProbe=_UNSET,
+        rdma={"enabled": False, "useHostMofed": False},
+        upgradePolicy={
+            "autoUpgrade": True,
+            "maxParallelUpgrades": 1,
+            "maxUnavailable": "25%",
+            "waitForCompletion": {"timeoutSeconds": 0, "podSelector": ""},
+            "gpuPodDeletion": {"force": False, "timeoutSeconds": 300, "deleteEmptyDir": False},
+            "drain": {"enable": False, "force": False, "podSelector": "", "timeoutSeconds": 300, "deleteEmptyDir": False},
+        },
+        manager=_DRIVER_MANAGER,
+        repoConfig={"configMapName": ""},
+        certConfig={"name": ""},
+        licensingConfig={"secretName": "", "nlsEnabled": True, "configMapName": _UNSET},
+        virtualTopology={"config": ""},
+        kernelModuleConfig={"name": ""},
+        secretEnv="",
+    ),
+    "toolkit": _image("nvcr.io/nvidia/k8s", "container-toolkit", "v1.20.0", enabled=True, installDir="/usr/local/nvidia"),
+    "devicePlugin": _image(
+        "nvcr.io/nvidia",
+        "k8s-device-plugin",
+        "v0.20.0",
+        enabled=True,
+        config={"create": False, "name": "", "default": "", "data": {}},
+        mps={"root": "/run/nvidia/mps"},
+    ),
+    "dcgm": _image("nvcr.io/nvidia/cloud-native", "dcgm", "4.6.0-1-ubuntu24.04", enabled=False),
+    "dcgmExporter": _image(
+        "nvcr.io/nvidia/k8s",
+        "dcgm-exporter",
+        "4.6.0-4.8.3-distroless",
+        enabled=True,
+        annotations={},
+        hostPID=False,
+        hpcJobMapping=_UNSET,
+        enablePodLabels=False,
+        enablePodUID=False,
+        podLabelAllowlistRegex=[],
+        service={"internalTrafficPolicy": "Cluster", "type": _UNSET},
+        serviceMonitor={
+            "enabled": True,
+            "interval": "15s",
+            "scrapeTimeout": "10s",
+            "honorLabels": False,
+            "additionalLabels": {},
+            "relabelings": [],
+        },
+        config={"name": _UNSET, "create": False, "data": _UNSET},
+    ),
+    "gfd": _image("nvcr.io/nvidia", "k8s-device-plugin", "v0.20.0", enabled=True),
+    "migManager": _image(
+        "nvcr.io/nvidia/cloud-native",
+        "k8s-mig-manager",
+        "v0.15.0",
+        enabled=True,
+        config={"default": "all-disabled", "create": False, "name": "", "data": {}},
+        gpuClientsConfig={"name": ""},
+    ),
+    "nodeStatusExporter": _image("nvcr.io/nvidia", "gpu-operator", _UNSET, enabled=False),
+    "gds": _image("nvcr.io/nvidia/cloud-native", "nvidia-fs", "2.28.2", enabled=False),
+    "gdrcopy": _image("nvcr.io/nvidia/cloud-native", "gdrdrv", "v2.6", enabled=False),
+    "vgpuManager": _image("", "vgpu-manager", "", enabled=False, driverManager=_DRIVER_MANAGER, kernelModuleConfig={"name": ""}),
+    "vgpuDeviceManager": _image(
+        "nvcr.io/nvidia/cloud-native", "vgpu-device-manager", "v0.4.2", enabled=True, config={"name": "", "default": "default"}
+    ),
+    "vfioManager": _image(
+        "nvcr.io/nvidia/cloud-native", "k8s-driver-manager", "v0.12.0", enabled=True, driverManager=_DRIVER_MANAGER
+    ),
+    "kataManager": {
+        "enabled": False,
+        "config": {},
+        "imagePullPolicy": "IfNotPresent",
+        "imagePullSecrets": [],
+        "env": [],
+        "resources": {},
+        "hostNetwork": False,
+    },
+    "sandboxDevicePlugin": _image("nvcr.io/nvidia", "kubevirt-gpu-device-plugin", "v1.5.0", enabled=True),
+    "kataSandboxDevicePlugin": _image("nvcr.io/nvidia/cloud-native", "nvidia-sandbox-device-plugin", "v0.0.3", enabled=True),
+    "ccManager": _image("nvcr.io/nvidia/cloud-native", "k8s-cc-manager", "v0.4.2", enabled=True, defaultMode="on"),
+    "clusterPolicy": {"deployCR": True},
+    "gpuCluster": {"deployCR": False},
+    "draDriver": {
+        **_image("registry.k8s.io/dra-driver-nvidia", "dra-driver-nvidia-gpu", "v0.5.0"),
+        "featureGates": {},
+        "gpus": {"kubeletPlugin": {}},
+        "computeDomains": {"enabled": True, "controller": {}, "kubeletPlugin": {}},
+    },
+    "extraObjects": [],
+    "node-feature-discovery": {
+        "priorityClassName": "system-node-critical",
+        "featureGates": {},
+        "image": {"repository": _UNSET, "tag": _UNSET, "pullPolicy": _UNSET},
+        "imagePullSecrets": [],
+        "nameOverride": "",
+        "fullnameOverride": "",
+        "namespaceOverride": "",
+        "gc": {**_SCHEDULING, "replicaCount": 1, "interval": "1h"},
+        "worker": {**_SCHEDULING, "tolerations": [_CONTROL_PLANE, _GPU], "daemonsetAnnotations": {}, "mountUsrSrc": False},
+        "master": {**_SCHEDULING, "replicaCount": 1, "config": {"extraLabelNs": ["nvidia.com"]}},
+        "topologyUpdater": {**_SCHEDULING, "enable": False, "createCRDs": False},
+        "prometheus": {"enable": False, "labels": {}, "scrapeInterval": "10s"},
+        "tls": {"enable": False, "certManager": False},
+    },
+    "global": {},
+    "nameOverride": "",
+    "fullnameOverride": "",
+}
+
+
+def merged(values: Mapping[str, Any]) -> Json:
+    """The defaults under the user's values, as Helm does it: maps merge, lists and everything else are replaced, null removes."""
+    return _merge(copy.deepcopy(DEFAULTS), values)
+
+
+def check(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Problems: the key's path and what is wrong with it. Unknown keys, wrong types, and what makes the chart's render fail."""
+    problems = list(_compare(values, DEFAULTS, ""))
+    if problems:
+        return problems
+    full = merged(values)
+    plugin = full["devicePlugin"]["config"]
+    if plugin["create"] and not (plugin["name"] and plugin["data"]):
+        problems.append(("devicePlugin.config", "create needs both name and data"))
+    mig = full["migManager"]["config"]
+    if mig["create"] and mig["name"] and not mig["data"]:
+        problems.append(
+            (
+                "migManager.config.data",
+                f"empty, so the chart makes no ConfigMap {mig['name']!r}, and mig-manager's pods hang without it",
+            )
+        )
+    if full["cdi"]["nriPluginEnabled"] and not (full["cdi"]["enabled"] and full["toolkit"]["enabled"]):
+        problems.append(("cdi.nriPluginEnabled", "needs cdi.enabled and toolkit.enabled"))
+    if full["gpuCluster"]["deployCR"]:
+        problems.append(
+            ("gpuCluster.deployCR", "the rehearsal has no DRA driver; it simulates the device-plugin stack (ClusterPolicy)")
+        )
+    if full["driver"]["nvidiaDriverCRD"]["enabled"]:
+        problems.append(("driver.nvidiaDriverCRD.enabled", "the rehearsal has no NVIDIADriver resources"))
+    return problems
+
+
+def _merge(base: Json, over: Mapping[str, Any]) -> Json:
+    for key, value in over.items():
+        if isinstance(value, Mapping) and isinstance(base.get(key), dict):
+            base[key] = _merge(base[key], value)
+        elif value is None:
+            base[key] = None
+        else:
+            base[key] = copy.deepcopy(value)
+    return base
+
+
+def _compare(values: Mapping[str, Any], known: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    for key, value in values.items():
+        here = f"{path}.{key}" if path else str(key)
+        if key not in known:
+            yield here, _unknown(str(key), known)
+            continue
+        default = known[key]
+        if value is None and isinstance(default, dict) and default:
+            yield here, "null removes this section, which the chart reads; leave the key out to keep the defaults"
+        if value is None or default is None:
+            continue
+        if isinstance(default, dict):
+            if not isinstance(value, Mapping):
+                yield here, f"{value!r} is not a map"
+            elif default:
+                yield from _compare(value, default, here)
+        elif isinstance(default, list) != isinstance(value, list):
+            yield here, f"{value!r} is {'not a list' if isinstance(default, list) else 'a list'}"
+        elif isinstance(default, bool) != isinstance(value, bool):
+            yield here, f"{value!r} is {'not true or false' if isinstance(default, bool) else 'a truth value'}"
+        elif isinstance(value, Mapping):
+            yield here, "is a map where one value belongs"
+
+
+def _unknown(key: str, known: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(key, [str(k) for k in known], n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else f"known here: {', '.join(sorted(map(str, known)))}. "
+    return f"chart gpu-operator {VERSION} has no such value; {hint}(The real Helm would ignore it in silence.)"

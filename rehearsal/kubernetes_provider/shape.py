@@ -1,0 +1,66 @@
+"""A live object beside what a program asked for: pruning the one to the keys of the other, and comparing."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, Literal
+
+Change = Literal["add", "delete", "update"]
+Path = tuple[str | int, ...]
+
+_PLAIN: Final = re.compile(r"^[A-Za-z_$][A-Za-z0-9_$]*$")
+
+
+def prune(live: Any, wanted: Any) -> Any:
+    """`live` with only the keys that `wanted` has. Lists go by index: what was appended is ignored."""
+    if isinstance(live, dict) and isinstance(wanted, dict):
+        return {key: prune(live[key], item) for key, item in wanted.items() if key in live}
+    if isinstance(live, list) and isinstance(wanted, list):
+        return [prune(item, like) for item, like in zip(live, wanted, strict=False)]
+    return live
+
+
+def compare(old: Any, new: Any, path: Path = ()) -> dict[Path, Change]:
+    """Every difference, at the deepest path where it shows; a map or list that is new as a whole is one."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        found: dict[Path, Change] = {}
+        for key in [*new, *(k for k in old if k not in new)]:
+            if key not in old or (old[key] is None and new.get(key) is not None):
+                if new[key] is not None:
+                    found[(*path, key)] = "add"
+            elif key not in new or (new[key] is None and old[key] is not None):
+                found[(*path, key)] = "delete"
+            else:
+                found |= compare(old[key], new[key], (*path, key))
+        return found
+    if isinstance(old, list) and isinstance(new, list):
+        found = {}
+        for index in range(max(len(old), len(new))):
+            here = (*path, index)
+            if index >= len(old):
+                found[here] = "add"
+            elif index >= len(new):
+                found[here] = "delete"
+            else:
+                found |= compare(old[index], new[index], here)
+        return found
+    return {} if _same(old, new) else {path: "update"}
+
+
+def _same(old: Any, new: Any) -> bool:
+    if isinstance(old, bool) is not isinstance(new, bool):
+        return False
+    return bool(old == new)
+
+
+def show(path: Path) -> str:
+    """A path as the engine writes it: `spec.containers[0].image`, `data["c.yaml"]`."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif _PLAIN.match(step):
+            text += f".{step}" if text else step
+        else:
+            text += '["' + step.replace('"', '\\"') + '"]'
+    return text
