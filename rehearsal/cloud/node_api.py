@@ -1,0 +1,161 @@
+"""Nodes of one cluster, as a cloud handles them through the cluster's API server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from kubeapi import ApiError, Client, Unreachable
+
+JsonObject = dict[str, Any]
+Taint = Mapping[str, str]
+
+
+class NotReady(Exception):
+    """Nodes did not become Ready in time; the message names them."""
+
+
+class NodeApi(Protocol):
+    """What the simulated clouds do to nodes and to their own add-ons. Every method may be repeated after a crash."""
+
+    def register(self, node: JsonObject) -> None:
+        """The machine has booted and its kubelet has registered."""
+
+    def reshape(
+        self, name: str, *, labels: Mapping[str, str | None], add_taints: Sequence[Taint], drop_taints: Sequence[Taint]
+    ) -> None:
+        """Changes labels (None = remove) and taints, leaving alone what others put there. A node that is gone is left gone."""
+
+    def remove(self, name: str) -> None:
+        """Cordons, ends the pods, deletes the node."""
+
+    def names(self) -> set[str]: ...
+
+    def wait_ready(self, names: Sequence[str], *, timeout_s: float) -> None:
+        """Raises NotReady."""
+
+    def install(self, path: str, manifest: JsonObject) -> None:
+        """Creates or replaces one object of the cloud's own add-ons."""
+
+
+@dataclass(frozen=True)
+class ApiServerNodes:
+    """NodeApi over a real API server."""
+
+    kubeconfig: Path
+    pods_grace_s: float = 3.0
+    """How long ordinary pods get to end before the machine is gone. Real clouds give up to an hour; a rehearsal does not wait."""
+
+    @cached_property
+    def _client(self) -> Client:
+        return Client.from_kubeconfig(self.kubeconfig, user_agent="rehearsal-cloud")
+
+    def register(self, node: JsonObject) -> None:
+        client = self._client
+        try:
+            client.create("/api/v1/nodes", node)
+        except ApiError as e:
+            if e.reason != "AlreadyExists":
+                raise
+
+    def reshape(
+        self, name: str, *, labels: Mapping[str, str | None], add_taints: Sequence[Taint], drop_taints: Sequence[Taint]
+    ) -> None:
+        client = self._client
+        for attempt in range(8):
+            try:
+                node = client.get(f"/api/v1/nodes/{name}")
+                dropped = {_taint_id(t) for t in [*drop_taints, *add_taints]}
+                taints = [t for t in node["spec"].get("taints", []) if _taint_id(t) not in dropped] + [
+                    dict(t) for t in add_taints
+                ]
+                patch = {
+                    "metadata": {"labels": dict(labels), "resourceVersion": node["metadata"]["resourceVersion"]},
+                    "spec": {"taints": taints or None},
+                }
+                client.patch(f"/api/v1/nodes/{name}", patch)
+                return
+            except ApiError as e:
+                if e.reason == "NotFound":
+                    return
+                if e.reason != "Conflict" or attempt == 7:
+                    raise
+
+    def remove(self, name: str) -> None:
+        client = self._client
+        try:
+            client.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}})
+            self._end_pods(client, name)
+            client.delete(f"/api/v1/nodes/{name}")
+        except ApiError as e:
+            if e.reason != "NotFound":
+                raise
+        # The machine is gone, so nobody is left to confirm these pods' end.
+        for pod in _pods_on(client, name):
+            _delete_pod(client, pod, grace_s=0)
+
+    def _end_pods(self, client: Client, name: str) -> None:
+        pods = [p for p in _pods_on(client, name) if not _of_daemon_set(p)]
+        for pod in pods:
+            _delete_pod(client, pod, grace_s=None)
+        deadline = time.monotonic() + self.pods_grace_s
+        while pods and time.monotonic() < deadline:
+            time.sleep(0.1)
+            pods = [p for p in _pods_on(client, name) if not _of_daemon_set(p)]
+
+    def names(self) -> set[str]:
+        return {n["metadata"]["name"] for n in self._client.get("/api/v1/nodes")["items"]}
+
+    def wait_ready(self, names: Sequence[str], *, timeout_s: float) -> None:
+        client = self._client
+        deadline = time.monotonic() + timeout_s
+        missing = set(names)
+        while missing:
+            try:
+                nodes = client.get("/api/v1/nodes")["items"]
+                missing = set(names) - {n["metadata"]["name"] for n in nodes if _is_ready(n)}
+            except Unreachable:
+                if time.monotonic() > deadline:
+                    raise
+            if missing and time.monotonic() > deadline:
+                raise NotReady(f"not Ready after {timeout_s:.0f} s: {', '.join(sorted(missing))}")
+            if missing:
+                time.sleep(0.1)
+
+    def install(self, path: str, manifest: JsonObject) -> None:
+        client = self._client
+        client.patch(
+            f"{path}/{manifest['metadata']['name']}", manifest, kind="apply", fieldManager="rehearsal-cloud", force="true"
+        )
+
+
+def _taint_id(taint: Mapping[str, Any]) -> tuple[str, str]:
+    return str(taint["key"]), str(taint["effect"])
+
+
+def _is_ready(node: JsonObject) -> bool:
+    conditions = node.get("status", {}).get("conditions", [])
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def _pods_on(client: Client, node: str) -> list[JsonObject]:
+    pods: list[JsonObject] = client.get("/api/v1/pods", fieldSelector=f"spec.nodeName={node}")["items"]
+    return pods
+
+
+def _of_daemon_set(pod: JsonObject) -> bool:
+    return any(o["kind"] in ("DaemonSet", "Node") for o in pod["metadata"].get("ownerReferences", []))
+
+
+def _delete_pod(client: Client, pod: JsonObject, *, grace_s: int | None) -> None:
+    meta = pod["metadata"]
+    options = None if grace_s is None else {"gracePeriodSeconds": grace_s}
+    try:
+        client.delete(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}", options)
+    except ApiError as e:
+        if e.reason != "NotFound":
+            raise

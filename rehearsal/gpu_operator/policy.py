@@ -1,0 +1,136 @@
+"""A ClusterPolicy as this stand-in reads it. Source of names and defaults: nvidia.com/v1 of chart gpu-operator v26.7.0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kubeapi.client import JsonObject
+
+NO_IMAGE = "empty image path provided through both ClusterPolicy CR and ENV"
+_DEFAULT_TOLERATIONS: tuple[JsonObject, ...] = ({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},)
+
+
+class PolicyError(Exception):
+    """The ClusterPolicy cannot be carried out; the message becomes its status."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operand:
+    """One operand's section of the spec."""
+
+    enabled: bool
+    image: str
+    """Empty while disabled; resolved by `image_of` otherwise."""
+    pull_policy: str
+    env: tuple[JsonObject, ...]
+    args: tuple[str, ...]
+    resources: Mapping[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    name: str
+    uid: str
+    generation: int
+    mig_strategy: str
+    runtime_class: str
+    tolerations: tuple[JsonObject, ...]
+    priority_class: str
+    update_strategy: JsonObject
+    daemonset_labels: Mapping[str, str]
+    daemonset_annotations: Mapping[str, str]
+    device_plugin: Operand
+    device_plugin_config: str
+    """ConfigMap of named sharing configs; empty for none."""
+    device_plugin_default: str
+    gfd: Operand
+    mig_manager: Operand
+    mig_config: str
+    """ConfigMap with key config.yaml; empty: the generated default."""
+    mig_default: str
+    """Value for nodes without the label nvidia.com/mig.config; empty: leave them without."""
+    gpu_clients: str
+    validator: Operand
+    dcgm_exporter: Operand
+
+
+def parse(cluster_policy: JsonObject) -> Policy:
+    """Raises PolicyError for what the real operator refuses, and for operands that this stand-in does not have."""
+    spec = cluster_policy.get("spec") or {}
+    metadata = cluster_policy["metadata"]
+    for missing, advice in (
+        ("driver", "driver.enabled=false: the simulated nodes' image brings the driver"),
+        ("toolkit", "toolkit.enabled=false: the simulated nodes' image brings the toolkit"),
+        ("dcgm", "dcgm.enabled=false: the exporter embeds its own engine"),
+        ("nodeStatusExporter", "nodeStatusExporter.enabled=false"),
+        ("sandboxWorkloads", "sandboxWorkloads.enabled=false"),
+    ):
+        # Absent means enabled for driver and toolkit only, as in the CRD's defaults.
+        if _enabled(spec.get(missing), default=missing in ("driver", "toolkit")):
+            raise PolicyError(f"{missing} is enabled, which the rehearsal's GPU operator does not simulate; set {advice}")
+    daemonsets = spec.get("daemonsets") or {}
+    strategy = daemonsets.get("updateStrategy") or "RollingUpdate"
+    rolling = daemonsets.get("rollingUpdate") or {"maxUnavailable": "1"}
+    device_plugin = spec.get("devicePlugin") or {}
+    config = device_plugin.get("config") or {}
+    mig_manager = spec.get("migManager") or {}
+    mig_config = mig_manager.get("config") or {}
+    return Policy(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        generation=int(metadata.get("generation", 0)),
+        mig_strategy=(spec.get("mig") or {}).get("strategy") or "single",
+        runtime_class=(spec.get("operator") or {}).get("runtimeClass") or "nvidia",
+        tolerations=tuple(daemonsets.get("tolerations") or _DEFAULT_TOLERATIONS),
+        priority_class=daemonsets.get("priorityClassName") or "system-node-critical",
+        update_strategy=_update_strategy(strategy, rolling),
+        daemonset_labels=dict(daemonsets.get("labels") or {}),
+        daemonset_annotations=dict(daemonsets.get("annotations") or {}),
+        device_plugin=_operand(device_plugin),
+        device_plugin_config=config.get("name") or "",
+        device_plugin_default=config.get("default") or "",
+        gfd=_operand(spec.get("gfd")),
+        mig_manager=_operand(mig_manager),
+        mig_config=mig_config.get("name") or "",
+        mig_default=mig_config.get("default", "all-disabled"),
+        gpu_clients=(mig_manager.get("gpuClientsConfig") or {}).get("name") or "",
+        validator=_operand(spec.get("validator"), always=True),
+        dcgm_exporter=_operand(spec.get("dcgmExporter")),
+    )
+
+
+def image_of(section: JsonObject) -> str:
+    """`repository/image:version`, or `@` where the version is a digest. Raises PolicyError where the three are not all given."""
+    repository, image, version = (section.get(k) or "" for k in ("repository", "image", "version"))
+    if not repository and not version and image:
+        return str(image)
+    if not (repository and image and version):
+        raise PolicyError(NO_IMAGE)
+    return f"{repository}/{image}{'@' if str(version).startswith('sha256:') else ':'}{version}"
+
+
+def _operand(section: JsonObject | None, *, always: bool = False) -> Operand:
+    given = section or {}
+    enabled = always or _enabled(section, default=True)
+    return Operand(
+        enabled=enabled,
+        image=image_of(given) if enabled else "",
+        pull_policy=given.get("imagePullPolicy") or "IfNotPresent",
+        env=tuple(given.get("env") or ()),
+        args=tuple(given.get("args") or ()),
+        resources=dict(given.get("resources") or {}),
+    )
+
+
+def _enabled(section: JsonObject | None, *, default: bool) -> bool:
+    value = (section or {}).get("enabled")
+    return default if value is None else bool(value)
+
+
+def _update_strategy(strategy: str, rolling: JsonObject) -> JsonObject:
+    if strategy == "OnDelete":
+        return {"type": "OnDelete"}
+    most = rolling.get("maxUnavailable", "1")
+    # The CR has a string where a DaemonSet wants a number or a percentage.
+    return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": int(most) if str(most).isdigit() else most}}

@@ -1,0 +1,74 @@
+"""Which devices a node has, and which container holds which: the part of the kubelet's device manager that is plain data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+class Unavailable(Exception):
+    """Fewer healthy, free devices than a container asks for. The message is the real kubelet's."""
+
+
+@dataclass
+class Ledger:
+    """Mutable; belongs to one node and is used from one thread only.
+
+    `allocations` survives a restart of the stand-in as the real kubelet's checkpoint does: pods that kwok runs do not end when
+    the kubelet does, and their devices must not be handed out twice.
+    """
+
+    checkpoint: Path | None = None
+    devices: dict[str, dict[str, bool]] = field(default_factory=dict)
+    """Resource -> device id -> healthy. A resource whose plugin has gone keeps its ids, all unhealthy, until it is forgotten."""
+    allocations: dict[str, dict[str, dict[str, tuple[str, ...]]]] = field(default_factory=dict)
+    """Pod uid -> container -> resource -> device ids."""
+
+    def capacity(self) -> dict[str, int]:
+        return {resource: len(ids) for resource, ids in self.devices.items()}
+
+    def allocatable(self) -> dict[str, int]:
+        return {resource: sum(ids.values()) for resource, ids in self.devices.items()}
+
+    def free(self, resource: str) -> tuple[str, ...]:
+        """Healthy ids that no container holds, in a stable order."""
+        held = {i for pod in self.allocations.values() for c in pod.values() for i in c.get(resource, ())}
+        return tuple(sorted(i for i, healthy in self.devices.get(resource, {}).items() if healthy and i not in held))
+
+    def choose(self, resource: str, count: int, preferred: Collection[str] = ()) -> tuple[str, ...]:
+        """`count` free ids, preferred ones first. Raises Unavailable."""
+        free = self.free(resource)
+        if len(free) < count:
+            raise Unavailable(
+                f"Allocate failed due to requested number of devices unavailable for {resource}. "
+                f"Requested: {count}, Available: {len(free)}, which is unexpected"
+            )
+        wanted = [i for i in preferred if i in free]
+        return tuple((wanted + [i for i in free if i not in wanted])[:count])
+
+    def hold(self, pod_uid: str, container: str, resource: str, ids: tuple[str, ...]) -> None:
+        self.allocations.setdefault(pod_uid, {}).setdefault(container, {})[resource] = ids
+        self._save()
+
+    def release(self, pod_uid: str) -> None:
+        if self.allocations.pop(pod_uid, None) is not None:
+            self._save()
+
+    def load(self) -> None:
+        """Takes over what an earlier run of the stand-in had allocated."""
+        if self.checkpoint is None or not self.checkpoint.exists():
+            return
+        saved: Mapping[str, Mapping[str, Mapping[str, list[str]]]] = json.loads(self.checkpoint.read_text())
+        self.allocations = {
+            pod: {c: {r: tuple(ids) for r, ids in held.items()} for c, held in containers.items()}
+            for pod, containers in saved.items()
+        }
+
+    def _save(self) -> None:
+        if self.checkpoint is None:
+            return
+        temporary = self.checkpoint.with_suffix(".new")
+        temporary.write_text(json.dumps(self.allocations, sort_keys=True))
+        temporary.replace(self.checkpoint)

@@ -1,0 +1,64 @@
+"""What pods refer to: ConfigMaps, Secrets and service-account tokens, read from the API server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+from kubeapi.client import ApiError, Client, JsonObject, path_of
+
+_KEEP_S = 5.0
+"""How long an answer is used again. A DaemonSet's pods on 64 nodes start together and mount the same objects."""
+
+
+class Sources(Protocol):
+    def find(self, kind: str, namespace: str, name: str) -> JsonObject | None: ...
+
+    def token(self, pod: JsonObject, audience: str | None, expiration_s: int) -> tuple[str, float]: ...
+
+
+class ApiSources:
+    """Thread-safe. Both methods raise ApiError or Unreachable; an object that does not exist is None, and not remembered."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._found: dict[tuple[str, str, str], tuple[float, JsonObject]] = {}
+
+    def find(self, kind: str, namespace: str, name: str) -> JsonObject | None:
+        """kind: `configmaps` or `secrets`."""
+        key = (kind, namespace, name)
+        now = time.monotonic()
+        with self._lock:
+            self._found = {k: v for k, v in self._found.items() if v[0] > now}
+            if key in self._found:
+                return self._found[key][1]
+        try:
+            found = self._client.get(path_of("v1", kind, name, namespace))
+        except ApiError as e:
+            if e.status == 404:
+                return None
+            raise
+        with self._lock:
+            self._found[key] = (now + _KEEP_S, found)
+        return found
+
+    def token(self, pod: JsonObject, audience: str | None, expiration_s: int) -> tuple[str, float]:
+        """A token bound to the pod (so it carries the node's name, and dies with the pod), and its life in seconds."""
+        metadata = pod["metadata"]
+        account = pod["spec"].get("serviceAccountName", "default")
+        request: JsonObject = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {
+                "expirationSeconds": expiration_s,
+                "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]},
+                **({"audiences": [audience]} if audience else {}),
+            },
+        }
+        answer = self._client.create(path_of("v1", "serviceaccounts", account, metadata["namespace"]) + "/token", request)
+        status = answer["status"]
+        expires = datetime.fromisoformat(status["expirationTimestamp"].replace("Z", "+00:00"))
+        return str(status["token"]), (expires - datetime.now(UTC)).total_seconds()

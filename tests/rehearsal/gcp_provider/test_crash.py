@@ -1,0 +1,67 @@
+"""The simulated cloud is killed while a provider waits for it, comes back, and the provider does not notice more than a pause."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from rehearsal.cloud.client import CloudClient
+from rehearsal.gcp_provider.provider import GcpProvider
+
+Start = Callable[[], "subprocess.Popen[bytes]"]
+NETWORK = "gcp:compute/network:Network"
+SUBNETWORK = "gcp:compute/subnetwork:Subnetwork"
+CLUSTER = "gcp:container/cluster:Cluster"
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    monkeypatch.setenv("SLICEWRIGHT_REHEARSAL", str(tmp_path))
+    running: list[subprocess.Popen[bytes]] = []
+
+    def begin() -> subprocess.Popen[bytes]:
+        argv = [sys.executable, "-m", "rehearsal.cloud", "--environment", str(tmp_path), "--paper"]
+        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        running.append(process)
+        deadline = time.monotonic() + 10
+        while not CloudClient(tmp_path).is_up():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return process
+
+    yield begin
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+def test_a_cluster_is_made_across_a_kill(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "cloud").mkdir()
+    delays = tmp_path / "cloud" / "delays.json"
+    delays.write_text(json.dumps({"container.clusters.create": 600}))
+    service = start()
+    provider = GcpProvider()
+    provider.configure({}, {"project": "acme", "region": "us-central1"})
+
+    def make(kind: str, **asked: object) -> str:
+        inputs = provider.check("urn", kind, "x", {}, dict(asked), b"s", None).inputs
+        return provider.create("urn", kind, "x", inputs, 0, False).id
+
+    make(NETWORK, name="net")
+    make(SUBNETWORK, name="sub", network="net", ipCidrRange="10.0.0.0/20")
+    with ThreadPoolExecutor(1) as thread:
+        cluster = thread.submit(make, CLUSTER, name="main", network="net", initialNodeCount=1)
+        while "container.cluster" not in CloudClient(tmp_path).inventory():
+            time.sleep(0.01)
+        service.kill()
+        service.wait()
+        delays.unlink()
+        start()
+        assert cluster.result(timeout=20) == "projects/acme/locations/us-central1/clusters/main"

@@ -1,0 +1,334 @@
+"""Pods as real processes, against a real API server."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+SERVER = """
+import http.server, os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: (print("bye", flush=True), os._exit(0)))
+state = {"ready": "/tmp/ready"}
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.path == "/off": state["code"] = 503
+        if self.path == "/die": os._exit(3)
+        self.send_response(state.get("code", 200) if self.path == "/readyz" else 200)
+        self.end_headers()
+    def log_message(self, *a): pass
+print("hello from", os.environ["POD_IP"], "as", os.getuid(), flush=True)
+http.server.HTTPServer((os.environ["POD_IP"], 8000), Handler).serve_forever()
+"""
+READY = {"readinessProbe": {"httpGet": {"path": "/readyz", "port": 8000}, "periodSeconds": 1, "failureThreshold": 1}}
+
+
+def container_of(pod: dict[str, Any] | None) -> dict[str, Any]:
+    statuses = ((pod or {}).get("status") or {}).get("containerStatuses") or [{}]
+    return dict(statuses[0])
+
+
+def get(address: str, path: str) -> None:
+    import urllib.request
+
+    try:
+        urllib.request.urlopen(f"http://{address}:8000{path}", timeout=5).read()
+    except OSError:
+        assert path == "/die"
+
+
+def test_a_pod_becomes_ready_by_its_own_probe_and_unready_again(cluster: Any) -> None:
+    path = cluster.run_python("probed", SERVER, container=READY)
+    pod = cluster.ready(path)
+    address = pod["status"]["podIP"]
+    assert address.startswith("127.")
+    assert container_of(pod)["started"] is True
+    assert pod["status"]["phase"] == "Running"
+    get(address, "/off")
+    cluster.until(path, lambda p: container_of(p).get("ready") is False)
+    conditions = {c["type"]: c for c in cluster.client.get(path)["status"]["conditions"]}
+    assert conditions["Ready"]["reason"] == "ContainersNotReady"
+    assert conditions["Initialized"]["status"] == conditions["PodScheduled"]["status"] == "True"
+
+
+def test_logs_come_through_the_api_server(cluster: Any) -> None:
+    path = cluster.run_python("logged", SERVER, container=READY)
+    address = cluster.ready(path)["status"]["podIP"]
+    assert cluster.log(path) == f"hello from {address} as 0\n"
+    assert cluster.log(path, tailLines="0") == ""
+
+
+def test_a_pod_of_kwoks_says_that_it_has_no_log(cluster: Any) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plain", "namespace": "default"}}
+    cluster.create({**pod, "spec": {"containers": [{"name": "c", "image": "busybox"}]}})
+    path = "/api/v1/namespaces/default/pods/plain"
+    cluster.ready(path)
+    assert cluster.log(path) == "this pod is simulated by kwok: it has no process and no log\n"
+    cluster.client.delete(path)
+    cluster.gone(path)
+
+
+def test_a_stranger_gets_no_log(cluster: Any) -> None:
+    import http.client
+    import ssl
+
+    port = cluster.client.get("/api/v1/nodes/n1")["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+    pki = cluster.directory / "pki"
+    context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+    anonymous = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=5)
+    with pytest.raises((OSError, http.client.HTTPException)):
+        _status_of(anonymous)
+    context.load_cert_chain(pki / "scheduler.crt", pki / "scheduler.key")
+    other = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=5)
+    assert _status_of(other) == 403
+
+
+TOKEN = """
+import json, os, ssl, urllib.error, urllib.request, base64
+account = "/var/run/secrets/kubernetes.io/serviceaccount/"
+token = open(account + "token").read()
+context = ssl.create_default_context(cafile=account + "ca.crt")
+def ask(path, bearer):
+    url = "https://%s:%s%s" % (os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"], path)
+    try:
+        request = urllib.request.Request(url, headers={"Authorization": "Bearer " + bearer})
+        return urllib.request.urlopen(request, context=context).status
+    except urllib.error.HTTPError as e:
+        return e.code
+claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))["kubernetes.io"]
+allowed, other = "/api/v1/namespaces/default/configmaps/token", "/api/v1/nodes"
+print(json.dumps({
+    "allowed": ask(allowed, token), "forbidden": ask(other, token), "nobody": ask(allowed, "x" + token[1:]),
+    "node": claims["node"]["name"], "pod": claims["pod"]["name"], "namespace": open(account + "namespace").read(),
+    "uid": os.getuid(), "mode": oct(os.stat(account + "token").st_mode & 0o777), "owner": os.stat(account + "token").st_uid,
+}))
+"""
+
+
+def test_the_token_is_the_pods_own_and_rights_are_real(cluster: Any) -> None:
+    rbac = "rbac.authorization.k8s.io"
+    metadata = {"name": "reader", "namespace": "default"}
+    cluster.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]
+    cluster.create({"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": metadata, "rules": rules})
+    cluster.create(
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "reader"},
+            "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "default"}],
+        }
+    )
+    path = cluster.run_python(
+        "token",
+        TOKEN,
+        serviceAccountName="reader",
+        restartPolicy="Never",
+        securityContext={"runAsUser": 65532, "runAsGroup": 65532, "runAsNonRoot": True},
+    )
+    cluster.until(path, lambda p: p and p["status"].get("phase") in ("Succeeded", "Failed"))
+    assert json.loads(cluster.log(path)) == {
+        "allowed": 200,
+        "forbidden": 403,
+        "nobody": 401,
+        "node": "n1",
+        "pod": "token",
+        "namespace": "default",
+        "uid": 65532,
+        "mode": "0o600",
+        "owner": 65532,
+    }
+
+
+FIELDS = """
+import json, os
+print(json.dumps({k: os.environ.get(k) for k in ("NAME", "NODE", "LABEL", "NOTE", "IP", "ACCOUNT", "ALL", "KEY", "HOSTNAME")}))
+print(open("/info/labels").read())
+print(sorted(os.listdir("/")), os.access("/code", os.W_OK))
+"""
+
+
+def test_the_environment_and_the_files_are_what_the_spec_says(cluster: Any) -> None:
+    def field(name: str, path: str) -> dict[str, Any]:
+        return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+    env = [
+        field("NAME", "metadata.name"),
+        field("NODE", "spec.nodeName"),
+        field("LABEL", "metadata.labels['app']"),
+        field("NOTE", "metadata.annotations['note']"),
+        field("IP", "status.podIP"),
+        field("ACCOUNT", "spec.serviceAccountName"),
+        {"name": "ALL", "value": "$(NAME)@$(NODE)"},
+        {"name": "KEY", "valueFrom": {"configMapKeyRef": {"name": "fields", "key": "main.py"}}},
+    ]
+    info = {"name": "info", "downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}}
+    mounts = [{"name": "code", "mountPath": "/code", "readOnly": True}, {"name": "info", "mountPath": "/info"}]
+    path = cluster.run_python(
+        "fields", FIELDS, volumes=[info], container={"env": env, "volumeMounts": mounts}, restartPolicy="Never"
+    )
+    pod = cluster.until(path, lambda p: p if p and p["status"].get("phase") == "Succeeded" else None)
+    variables, labels, rest = cluster.log(path).splitlines()
+    assert json.loads(variables) == {
+        "NAME": "fields",
+        "NODE": "n1",
+        "LABEL": "fields",
+        "NOTE": "n",
+        "IP": pod["status"]["podIP"],
+        "ACCOUNT": "default",
+        "ALL": "fields@n1",
+        "KEY": FIELDS,
+        "HOSTNAME": "fields",
+    }
+    assert labels == 'app="fields"'
+    assert "work" not in rest
+    assert rest.endswith("False")
+
+
+def test_a_container_that_ends_is_started_again_with_growing_pauses(cluster: Any) -> None:
+    path = cluster.run_python("crash", "import sys; print('no', flush=True); sys.exit(7)")
+    waiting = cluster.until(path, lambda p: container_of(p) if _waits_for(p) == "CrashLoopBackOff" else None)
+    assert waiting["lastState"]["terminated"]["exitCode"] == 7
+    assert waiting["lastState"]["terminated"]["reason"] == "Error"
+    assert waiting["restartCount"] == 1
+    assert any("crash" in m or "main" in m for m in cluster.events("BackOff"))
+    cluster.client.delete(path)
+    cluster.gone(path, 5)
+
+
+def test_on_failure_restarts_and_a_good_end_is_the_pods_end(cluster: Any) -> None:
+    script = "import os,sys; first = not os.path.exists('/state/x'); open('/state/x','w'); sys.exit(1 if first else 0)"
+    mounts = [{"name": "code", "mountPath": "/code"}, {"name": "state", "mountPath": "/state"}]
+    path = cluster.run_python(
+        "once-more",
+        script,
+        restartPolicy="OnFailure",
+        volumes=[{"name": "state", "emptyDir": {}}],
+        container={"volumeMounts": mounts},
+    )
+    pod = cluster.until(path, lambda p: p if p and p["status"].get("phase") == "Succeeded" else None)
+    assert container_of(pod)["restartCount"] == 1
+    assert container_of(pod)["state"]["terminated"]["reason"] == "Completed"
+
+
+def test_deletion_asks_first_and_then_takes_the_pod_away(cluster: Any) -> None:
+    stubborn = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    path = cluster.run_python("stubborn", stubborn)
+    cluster.ready(path)
+    _eventually(lambda: cluster.log(path) == "up\n")
+    pids = cluster.processes_of(path)
+    assert pids
+    began = time.monotonic()
+    cluster.client.delete(path)
+    cluster.gone(path)
+    assert 1.9 < time.monotonic() - began < 6
+    assert not set(pids) & set(_alive(pids))
+
+
+def test_a_missing_volume_is_waited_for(cluster: Any) -> None:
+    mounts = [{"name": "code", "mountPath": "/code"}, {"name": "late", "mountPath": "/late"}]
+    volumes = [{"name": "late", "configMap": {"name": "late"}}]
+    script = "print(open('/late/k').read(), flush=True); import time; time.sleep(600)"
+    path = cluster.run_python("waits", script, volumes=volumes, container={"volumeMounts": mounts})
+    cluster.until(path, lambda p: "late" in container_of(p).get("state", {}).get("waiting", {}).get("message", ""))
+    assert container_of(cluster.client.get(path))["state"]["waiting"]["reason"] == "ContainerCreating"
+    assert any('configmap "late" not found' in m for m in cluster.events("FailedMount"))
+    metadata = {"name": "late", "namespace": "default"}
+    cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": "v"}})
+    cluster.ready(path)
+
+
+def test_a_missing_variable_is_waited_for(cluster: Any) -> None:
+    env = [{"name": "X", "valueFrom": {"secretKeyRef": {"name": "none", "key": "k"}}}]
+    path = cluster.run_python("no-secret", "print(1)", container={"env": env})
+    waiting = cluster.until(
+        path, lambda p: container_of(p).get("state", {}).get("waiting", {}).get("message") and container_of(p)
+    )
+    assert waiting["state"]["waiting"] == {"reason": "CreateContainerConfigError", "message": 'secret "none" not found'}
+    cluster.client.delete(path)
+    cluster.gone(path, 5)
+
+
+def test_what_the_stand_in_cannot_do_is_refused_by_name(cluster: Any) -> None:
+    path = cluster.run_python("exec-probe", "print(1)", container={"readinessProbe": {"exec": {"command": ["true"]}}})
+    waiting = cluster.until(path, lambda p: container_of(p) if _waits_for(p) == "RehearsalUnsupported" else None)
+    assert "readinessProbe" in waiting["state"]["waiting"]["message"]
+    cluster.client.delete(path)
+    cluster.gone(path, 5)
+
+
+def test_a_deleted_node_takes_its_processes_and_files_along(cluster: Any) -> None:
+    node = cluster.add_node("short-lived")
+    path = cluster.run_python("on-it", SERVER, container=READY, nodeSelector={"kubernetes.io/hostname": "short-lived"})
+    cluster.ready(path)
+    pids = cluster.processes_of(path)
+    directory = cluster.directory / "nodes" / "short-lived"
+    assert pids
+    assert directory.is_dir()
+    cluster.client.delete(node)
+    _eventually(lambda: not _alive(pids) and not directory.exists())
+    cluster.client.delete(path, {"gracePeriodSeconds": 0})
+
+
+def test_a_node_that_comes_back_under_its_name_is_a_new_machine(cluster: Any) -> None:
+    node = cluster.add_node("again")
+    mark = cluster.directory / "nodes" / "again" / "root" / "run" / "mark"
+    _eventually(lambda: mark.parent.is_dir())
+    mark.touch()
+    path = cluster.run_python("stays", SERVER, container=READY, nodeSelector={"kubernetes.io/hostname": "again"})
+    cluster.ready(path)
+    pids = cluster.processes_of(path)
+    cluster.client.delete(node)
+    cluster.add_node("again")
+    path = cluster.run_python("new", SERVER, container=READY, nodeSelector={"kubernetes.io/hostname": "again"})
+    cluster.ready(path)
+    assert not _alive(pids)
+    assert not mark.exists()
+
+
+def test_after_kill_9_nothing_runs_and_the_next_kubelet_starts_the_pods_anew(cluster: Any) -> None:
+    user = {"runAsUser": 65532, "runAsNonRoot": True}
+    path = cluster.run_python("survivor", SERVER, container=READY, securityContext=user)
+    before = cluster.ready(path)
+    pids = cluster.processes_of(path)
+    assert pids
+    cluster.kill_kubelet()
+    _eventually(lambda: not _alive(pids))
+    cluster.start_kubelet()
+    again = cluster.until(
+        path, lambda p: p if container_of(p).get("restartCount") == 1 and container_of(p).get("ready") else None
+    )
+    assert container_of(again)["lastState"]["terminated"]["exitCode"] == 137
+    assert again["status"]["podIP"] == before["status"]["podIP"]
+    assert cluster.log(path) == f"hello from {again['status']['podIP']} as 65532\n"
+
+
+def _status_of(connection: Any) -> int:
+    connection.request("GET", "/containerLogs/default/logged/main")
+    return int(connection.getresponse().status)
+
+
+def _waits_for(pod: dict[str, Any] | None) -> str:
+    return str(container_of(pod).get("state", {}).get("waiting", {}).get("reason"))
+
+
+def _alive(pids: list[int]) -> list[int]:
+    from pathlib import Path
+
+    def runs(pid: int) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except OSError:
+            return False
+
+    return [pid for pid in pids if runs(pid)]
+
+
+def _eventually(holds: Any, timeout_s: float = 10) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to it in time"
+        time.sleep(0.05)
