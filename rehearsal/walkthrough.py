@@ -1,0 +1,141 @@
+"""The pods of the published walkthroughs, applied as a person would, and counted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kubeapi import ApiError, Client
+
+_MANIFESTS = Path(__file__).parent / "walkthroughs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walkthrough:
+    """What one walkthrough asks of its partitions. Source: the published walkthroughs S0 and S1."""
+
+    stack: str
+    title: str
+    namespace: str
+    deployment: str
+    asked: int
+    """Replicas that the walkthrough asks for."""
+    fits: int
+    """Replicas that the partitions hold: one each."""
+    over: int
+    """Replicas to ask for when `asked` just fits, so that one too many is seen to stay Pending."""
+
+
+WALKTHROUGHS: Mapping[str, Walkthrough] = {
+    w.stack: w
+    for w in (
+        Walkthrough(
+            stack="s0",
+            title="S0 · GKE, one a3-highgpu-8g, 8 × H100-80GB cut into 2 × 3g.40gb",
+            namespace="ai",
+            deployment="llm-deployment",
+            asked=16,
+            fits=16,
+            over=17,
+        ),
+        Walkthrough(
+            stack="s1",
+            title="S1 · EKS, one p4d.24xlarge, 8 × A100-40GB cut into 7 × 1g.5gb by the GPU operator",
+            namespace="default",
+            deployment="mig1.5",
+            asked=100,
+            fits=56,
+            over=100,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Landing:
+    """Where the replicas are. `why_pending` is the scheduler's own sentence for one that has no place."""
+
+    asked: int
+    bound: int
+    pending: int
+    why_pending: str
+
+
+def apply(client: Client, walkthrough: Walkthrough) -> None:
+    """Applies the walkthrough's manifest on the server's side, as `kubectl apply --server-side` does."""
+    for manifest in yaml.safe_load_all((_MANIFESTS / f"{walkthrough.stack}.yaml").read_text()):
+        client.patch(_path(manifest), manifest, kind="apply", fieldManager="walkthrough", force="true")
+
+
+def scale(client: Client, walkthrough: Walkthrough, replicas: int) -> None:
+    client.patch(_deployment(walkthrough), {"spec": {"replicas": replicas}})
+
+
+def delete(client: Client, walkthrough: Walkthrough) -> None:
+    """Deletes what `apply` made, and waits for the pods to be gone."""
+    for manifest in reversed(list(yaml.safe_load_all((_MANIFESTS / f"{walkthrough.stack}.yaml").read_text()))):
+        try:
+            client.delete(_path(manifest), propagationPolicy="Background")
+        except ApiError as e:
+            if e.status != 404:
+                raise
+    _wait_for(lambda: not _pods(client, walkthrough), 60)
+
+
+def wait_until_landed(client: Client, walkthrough: Walkthrough, asked: int, *, timeout_s: float = 60) -> Landing:
+    """The landing once the scheduler has looked at every replica: each is bound, or has been told why not."""
+    landing = Landing(asked, 0, 0, "")
+
+    def settled() -> bool:
+        nonlocal landing
+        pods = [p for p in _pods(client, walkthrough) if "deletionTimestamp" not in p["metadata"]]
+        told = [_told(p) for p in pods if not p["spec"].get("nodeName")]
+        landing = Landing(asked, len(pods) - len(told), len(told), next((t for t in told if t), ""))
+        return len(pods) == asked and all(told) and landing.bound >= min(asked, walkthrough.fits)
+
+    _wait_for(settled, timeout_s)
+    return landing
+
+
+def _told(pod: dict[str, Any]) -> str:
+    for condition in pod.get("status", {}).get("conditions", []):
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return str(condition.get("message", ""))
+    return ""
+
+
+def _pods(client: Client, walkthrough: Walkthrough) -> list[dict[str, Any]]:
+    labels: dict[str, str] = {}
+    for manifest in yaml.safe_load_all((_MANIFESTS / f"{walkthrough.stack}.yaml").read_text()):
+        if manifest["kind"] == "Deployment":
+            labels = manifest["spec"]["selector"]["matchLabels"]
+    selector = ",".join(f"{k}={v}" for k, v in labels.items())
+    try:
+        listed = client.get(f"/api/v1/namespaces/{walkthrough.namespace}/pods", labelSelector=selector)
+    except ApiError as e:
+        if e.status == 404:
+            return []
+        raise
+    return list(listed["items"])
+
+
+def _deployment(walkthrough: Walkthrough) -> str:
+    return f"/apis/apps/v1/namespaces/{walkthrough.namespace}/deployments/{walkthrough.deployment}"
+
+
+def _path(manifest: dict[str, Any]) -> str:
+    name, kind = manifest["metadata"]["name"], manifest["kind"]
+    if kind == "Namespace":
+        return f"/api/v1/namespaces/{name}"
+    return f"/apis/apps/v1/namespaces/{manifest['metadata']['namespace']}/deployments/{name}"
+
+
+def _wait_for(done: Any, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not done() and time.monotonic() < deadline:
+        time.sleep(0.2)

@@ -1,0 +1,1 @@
+"""The `slicewright` command: what plain `pulumi` has not."""

@@ -1,0 +1,167 @@
+"""The plan for machines: docs/reference/plan-json.md. Keys are only added; `version` changes when one goes or changes meaning."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from infra import plan, values
+from infra.plan import prices
+from infra.spec import Path
+from slicewright.picture import placements_of
+
+Json = dict[str, Any]
+VERSION = 1
+
+
+def as_json(fleet: plan.FleetPlan) -> Json:
+    """The whole plan, with the files that are rendered from it."""
+    written: Json = {
+        "version": VERSION,
+        "cloud": plan.cloud_of(fleet),
+        "cluster": _plain(fleet.cluster),
+        "pools": [_pool(pool, fleet) for pool in fleet.pools],
+        "hosts": [_host(host) for host in fleet.hosts] if isinstance(fleet, plan.ByoFleetPlan) else [],
+        "workloads": [_plain(share) for share in fleet.workloads],
+        "files": _files(fleet),
+        "totals": totals(fleet),
+        "notes": list(plan.notes(fleet)),
+        "cannot_be_built_yet": [{"path": _path(p.path), "reason": p.reason} for p in plan.unbuildable(fleet)],
+    }
+    if not isinstance(fleet, plan.ByoFleetPlan):
+        system = fleet.system
+        written["system_pool"] = {
+            "machine_type": system.machine_type,
+            "zones": list(system.zones),
+            "nodes": _plain(system.nodes),
+            **_price(prices.system_quote(fleet)),
+        }
+    return written
+
+
+def totals(fleet: plan.FleetPlan) -> Json:
+    """Sums over the GPU pools, at their fewest and at their most nodes."""
+    resources: dict[str, dict[str, int]] = {}
+    for pool in fleet.pools:
+        for name, count in pool.resources.items():
+            at = resources.setdefault(name, {"min": 0, "max": 0})
+            at["min"] += count * pool.nodes.min
+            at["max"] += count * pool.nodes.max
+    return {
+        "nodes": {"min": sum(p.nodes.min for p in fleet.pools), "max": sum(p.nodes.max for p in fleet.pools)},
+        "gpus": {
+            "min": sum(p.gpu_count * p.nodes.min for p in fleet.pools),
+            "max": sum(p.gpu_count * p.nodes.max for p in fleet.pools),
+        },
+        "allocatable": dict(sorted(resources.items())),
+        "usd_per_hour": prices.fleet_cost(fleet).as_json(),
+    }
+
+
+def change_json(change: plan.FleetChange) -> Json:
+    """`slicewright plan --diff A B --json`."""
+    return {
+        "version": VERSION,
+        "fleet": [_change(c) for c in change.fleet],
+        "pools": [
+            {"name": p.name, "kind": p.kind, "effect": p.effect.text, "changes": [_change(c) for c in p.changes]}
+            for p in change.pools
+        ],
+    }
+
+
+def _change(change: plan.Change) -> Json:
+    rule = change.rule
+    return {
+        "field": rule.field,
+        "cloud_field": rule.cloud_field,
+        "before": _plain(change.before),
+        "after": _plain(change.after),
+        "effect": rule.effect.text,
+        "why": rule.why,
+        "source": rule.source,
+    }
+
+
+def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> Json:
+    written: Json = {
+        "name": pool.name,
+        "nodes": _plain(pool.nodes),
+        "gpu": {"model": pool.gpu.name, "memory_mib": pool.gpu.memory_mib, "per_node": pool.gpu_count},
+        "gpus": [
+            {"index": i, "layout": dict(layout), "placements": [_plain(p) for p in placements_of(pool.gpu, layout)]}
+            for i, layout in enumerate(pool.layouts)
+        ],
+        "devices": dict(pool.devices),
+        "sharing": [_plain(share) for share in pool.shares],
+        "allocatable": dict(pool.resources),
+        "labels": dict(pool.labels),
+        "taints": [_plain(taint) for taint in pool.taints],
+        "mig_config": pool.mig_config,
+        "layout_hash": pool.layout_hash,
+        "desired": pool.desired,
+        "rollout": _plain(pool.rollout),
+    }
+    if isinstance(pool, plan.CloudPoolPlan):
+        written |= {
+            "machine_type": pool.machine.name,
+            "zones": list(pool.zones),
+            "capacity": _plain(pool.capacity),
+            **_price(prices.pool_quote(pool, fleet)),
+        }
+    if isinstance(pool, plan.ByoPoolPlan):
+        written["select"] = dict(pool.select)
+    return written
+
+
+def _host(host: plan.HostPlan) -> Json:
+    return {
+        "name": host.name,
+        "gpu": {"model": host.gpu.name, "memory_mib": host.gpu.memory_mib, "per_host": host.gpu_count},
+        "wait_minutes": host.wait_minutes,
+        "gpus": [_plain(gpu) for gpu in host.gpus],
+    }
+
+
+def _files(fleet: plan.FleetPlan) -> Json:
+    files: Json = {}
+    if any(pool.mig_config for pool in fleet.pools):
+        files["mig_parted"] = values.mig_parted_config(fleet.pools)
+    if shared := values.plugin_configs(operated(fleet)):
+        files["device_plugin"] = dict(shared)
+    return files
+
+
+def operated(fleet: plan.FleetPlan) -> tuple[plan.PoolPlan, ...]:
+    """The pools whose GPUs NVIDIA's device plugin advertises, not GKE's."""
+    return tuple(p for p in fleet.pools if not isinstance(p, plan.GkePoolPlan) or p.sharing_strategy is None)
+
+
+def _price(known: prices.Quote) -> Json:
+    return {
+        "usd_per_node_hour": dataclasses.asdict(known.price) if known.price else None,
+        "usd_per_node_hour_elsewhere": dataclasses.asdict(known.elsewhere) if known.elsewhere else None,
+    }
+
+
+def _path(path: Path) -> str:
+    return ".".join(map(str, path))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        name = getattr(value, "name", None)
+        # Rows of the catalog stand for themselves; all of a GPU's facts are not part of a plan.
+        if type(value).__module__.startswith("infra.catalog"):
+            return name
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return value

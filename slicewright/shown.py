@@ -1,0 +1,220 @@
+"""The plan for people: each GPU as a picture, what a node and a pool offer, what it costs, and what would change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.text import Text
+
+from infra import plan
+from infra.catalog import Gpu, Price
+from infra.geometry import Placement
+from infra.plan import Effect, prices
+from slicewright.picture import draw, placements_of
+from slicewright.plan_json import totals
+
+_STYLES = {Effect.NONE: "dim", Effect.IN_PLACE: "green", Effect.ROLL: "yellow", Effect.REPLACE: "red"}
+
+
+def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
+    """Writes the whole plan."""
+    _line(console, f"{name}: {_where(fleet)}", "bold")
+    for pool in fleet.pools:
+        console.print()
+        _pool(pool, fleet, console)
+    if isinstance(fleet, plan.ByoFleetPlan):
+        for host in fleet.hosts:
+            console.print()
+            _host(host, console)
+    for share in fleet.workloads:
+        console.print()
+        wants = ", ".join(f"{name} {count}" for name, count in share.requests.items())
+        _line(console, f"workload {share.name}: {share.cards} card(s), each {share.memory_mib_per_card} MiB", "bold")
+        _line(console, f"  and {share.compute_percent_per_card} % of its compute; a pod asks for {wants}")
+    if fleet.pools:
+        console.print()
+        _totals(fleet, console)
+    for note in plan.notes(fleet):
+        _line(console, f"note: {note}", "dim")
+    for problem in plan.unbuildable(fleet):
+        _line(console, f"note: {'.'.join(map(str, problem.path))}: {problem.reason}", "yellow")
+
+
+def show_changes(change: plan.FleetChange, console: Console) -> None:
+    """Writes what would change, pool by pool."""
+    for one in change.fleet:
+        _change("fleet", one, console)
+    if change.everything:
+        _line(console, "every pool: replace (its cluster is)", _STYLES[Effect.REPLACE])
+    for pool in change.pools:
+        match pool.kind:
+            case "new":
+                _line(console, f"pool {pool.name}: new", "green")
+            case "gone":
+                _line(console, f"pool {pool.name}: gone, with its nodes and the pods on them", _STYLES[Effect.REPLACE])
+            case "same":
+                _line(console, f"pool {pool.name}: unchanged", "dim")
+            case "changed":
+                _line(console, f"pool {pool.name}: {pool.effect.text}", _STYLES[pool.effect])
+                for one in pool.changes:
+                    _change("", one, console)
+
+
+def _change(of: str, change: plan.Change, console: Console) -> None:
+    rule = change.rule
+    start = f"{of}: " if of else "  "
+    _line(console, f"{start}{rule.effect.text}: {rule.field} {_step(change.before, change.after)}", _STYLES[rule.effect])
+    _line(console, f"      {rule.cloud_field}: {rule.why} [source: {rule.source}]")
+
+
+def _where(fleet: plan.FleetPlan) -> str:
+    match fleet:
+        case plan.GkeFleetPlan():
+            return f"GKE cluster {fleet.cluster.name} in {fleet.cluster.location}"
+        case plan.EksFleetPlan():
+            return f"EKS cluster {fleet.cluster.name} in {fleet.cluster.region}"
+        case plan.ByoFleetPlan(cluster=None):
+            return "hosts without Kubernetes"
+        case plan.ByoFleetPlan(cluster=cluster):
+            return f"existing cluster {cluster.name} (context {cluster.context})" if cluster else ""
+
+
+def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, console: Console) -> None:
+    nodes = _nodes(pool.nodes)
+    if isinstance(pool, plan.CloudPoolPlan):
+        what = f"{nodes} of {pool.machine.name} in {', '.join(pool.zones)}, {pool.capacity.mode}"
+    else:
+        what = f"{nodes}, not made by this stack"
+    _line(console, f"pool {pool.name}: {what}", "bold")
+    for indexes, layout in _groups(pool):
+        which = f"GPU {indexes}" if "-" not in indexes and "," not in indexes else f"GPUs {indexes}"
+        _gpu(pool.gpu, f"{which} of each node", placements_of(pool.gpu, layout), console)
+    for share in pool.shares:
+        name = share.resource.removeprefix("nvidia.com/")
+        _line(console, f"  each {name} is shared by {share.replicas} ({share.strategy})")
+    each = dict(sorted(pool.resources.items()))
+    _line(console, f"  a node offers   {_resources(each)}")
+    fewest, most = ({n: c * times for n, c in each.items()} for times in (pool.nodes.min, pool.nodes.max))
+    first = _resources(fewest) if pool.nodes.min else "nothing at first"
+    _line(console, f"  the pool offers {first}" + (f"; up to {_resources(most)}" if fewest != most else ""))
+    if isinstance(pool, plan.CloudPoolPlan):
+        _line(console, f"  a node costs    {_price(prices.pool_quote(pool, fleet))}")
+
+
+def _host(host: plan.HostPlan, console: Console) -> None:
+    _line(console, f"host {host.name}: {host.gpu_count} x {host.gpu.name}", "bold")
+    for gpu in host.gpus:
+        _gpu(host.gpu, f"GPU {gpu.index}", gpu.instances, console)
+        for instance in gpu.instances:
+            _line(console, f"  {instance.profile} at {instance.start}:{instance.size}")
+    busy = "refused" if host.wait_minutes is None else f"waited for, {host.wait_minutes} minutes"
+    _line(console, f"  other GPUs are left alone; a GPU in use is {busy}")
+
+
+def _gpu(gpu: Gpu, which: str, placements: tuple[Placement, ...], console: Console) -> None:
+    count = len(placements)
+    state = f"{count} partition{'s' if count != 1 else ''}" if placements else "whole"
+    _line(console, f"  {which}: {gpu.name}, {gpu.memory_mib} MiB, {state}")
+    if placements:
+        for line in draw(gpu, placements, width=console.width - 4):
+            console.print(Text("    ") + line, soft_wrap=True)
+
+
+def _totals(fleet: plan.FleetPlan, console: Console) -> None:
+    summed = totals(fleet)
+    offers = ", ".join(f"{name} {_span(span)}" for name, span in summed["allocatable"].items())
+    _line(console, f"totals: {_span(summed['nodes'])} GPU nodes, {_span(summed['gpus'])} GPUs; {offers}", "bold")
+    if isinstance(fleet, plan.ByoFleetPlan):
+        return
+    cost = prices.fleet_cost(fleet)
+    known = f"{cost.fewest:.2f} USD/h" if cost.fewest == cost.most else f"{cost.fewest:.2f} to {cost.most:.2f} USD/h"
+    missing = f"no list price for {', '.join(cost.unknown)}" if cost.unknown else ""
+    everything = len(cost.unknown) == len(fleet.pools) + 1
+    text = missing if everything else f"{known} at list price" + (f", without what is unknown: {missing}" if missing else "")
+    _line(console, f"cost: {text}; control plane, disks and traffic are not in it")
+
+
+def _groups(pool: plan.PoolPlan) -> list[tuple[str, Mapping[str, int]]]:
+    """Indexes of equal GPUs, as people write them, and their layout."""
+    groups: list[tuple[list[int], Mapping[str, int]]] = []
+    for index, layout in enumerate(pool.layouts):
+        for members, known in groups:
+            if known == layout:
+                members.append(index)
+                break
+        else:
+            groups.append(([index], layout))
+    return [(_ranges(members), layout) for members, layout in groups]
+
+
+def _ranges(indexes: list[int]) -> str:
+    spans: list[list[int]] = []
+    for index in indexes:
+        if spans and spans[-1][-1] == index - 1:
+            spans[-1].append(index)
+        else:
+            spans.append([index])
+    return ", ".join(f"{s[0]}-{s[-1]}" if len(s) > 1 else str(s[0]) for s in spans)
+
+
+def _nodes(nodes: plan.NodeCount) -> str:
+    if nodes.autoscaled:
+        return f"{nodes.min} to {nodes.max} nodes"
+    return f"{nodes.max} node{'s' if nodes.max != 1 else ''}"
+
+
+def _resources(resources: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in resources.items())
+
+
+def _span(span: Mapping[str, int]) -> str:
+    return str(span["min"]) if span["min"] == span["max"] else f"{span['min']} to {span['max']}"
+
+
+def _price(known: prices.Quote) -> str:
+    if known.price is not None:
+        return _listed(known.price)
+    text = "unknown: the catalog has no list price for it"
+    return f"{text} there; elsewhere {_listed(known.elsewhere)}" if known.elsewhere else text
+
+
+def _listed(price: Price) -> str:
+    amount = f"{price.usd_per_hour:.4f}" + (f" to {price.up_to:.4f}" if price.up_to is not None else "")
+    kind = "spot sample" if price.capacity == "spot" else "list price"
+    return f"{amount} USD/h ({kind} of {price.date or 'no known date'} in {price.region}; {price.source})"
+
+
+def _step(before: Any, after: Any) -> str:
+    """From what to what; of mappings and records only what differs."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        keys = [key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key)]
+        return "; ".join(f"{key} {_value(before.get(key))} -> {_value(after.get(key))}" for key in keys)
+    if isinstance(before, BaseModel) and type(before) is type(after):
+        return _step(dict(before), dict(after))
+    return f"{_value(before)} -> {_value(after)}"
+
+
+def _value(value: Any) -> str:
+    match value:
+        case None | ():
+            return "none"
+        case plan.NodeCount():
+            return _nodes(value)
+        case plan.Share():
+            return f"{value.resource} x{value.replicas} ({value.strategy})"
+        case plan.Taint():
+            return f"{value.key}={value.value}:{value.effect}"
+        case tuple():
+            return ", ".join(map(_value, value))
+        case BaseModel():
+            said = {name: _value(inner) for name, inner in value if inner is not None}
+            return said.pop("mode", "") + (f" ({', '.join(f'{k} {v}' for k, v in said.items())})" if said else "")
+        case _:
+            return str(value)
+
+
+def _line(console: Console, text: str, style: str = "") -> None:
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)

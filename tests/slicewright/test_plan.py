@@ -1,0 +1,192 @@
+"""`slicewright plan` and `check`: what people see, what machines read, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slicewright import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """The command in the project, as called from a script: exit code, stdout, stderr."""
+    monkeypatch.chdir(ROOT)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        try:
+            code = cli.main(list(arguments))
+        except SystemExit as e:
+            code = int(e.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def test_s0_is_drawn_with_eight_memory_columns_and_seven_of_compute(run: Any) -> None:
+    code, out, err = run("plan", "-s", "s0")
+    assert (code, err) == (0, "")
+    lines = [line.rstrip() for line in out.splitlines()]
+    at = next(i for i, line in enumerate(lines) if line.strip().startswith("slot"))
+    assert lines[at].split() == ["slot", *map(str, range(8))]
+    memory, compute = lines[at + 1], lines[at + 2]
+    assert re.fullmatch(r"    memory  \[ +3g\.40gb +\]\[ +3g\.40gb +\]", memory)
+    assert re.fullmatch(r"    compute \[ +3g\.40gb +\] +· +\[ +3g\.40gb +\]", compute)
+    # Both rows have the same columns: the second instance starts under itself, and compute ends one column earlier.
+    column = (len(memory) - 12) // 8
+    assert memory.index("][") + 1 == compute.rindex("[")
+    assert len(memory) - len(compute) == column
+    assert "\x1b" not in out
+
+
+def test_s4_shows_two_pools_that_share_each_in_its_way(run: Any) -> None:
+    _, out, _ = run("plan", "-s", "s4")
+    for part in (
+        "existing cluster gpu-sharing (context gpu-sharing)",
+        "GPU 0 of each node: A100-40, 40960 MiB, 4 partitions",
+        "each mig-1g.5gb is shared by 4 (time-slicing)",
+        "a node offers   nvidia.com/mig-1g.5gb 8, nvidia.com/mig-2g.10gb 3, nvidia.com/mig-3g.20gb 4",
+        "a node offers   nvidia.com/gpu 14",
+        "this version cannot build it yet",
+    ):
+        assert part in out
+
+
+@pytest.mark.parametrize("stack", ["s0", "s1", "s2", "s3", "s4"])
+def test_every_stack_is_shown_and_written_for_machines(run: Any, stack: str) -> None:
+    code, out, _ = run("plan", "-s", stack)
+    assert code == 0
+    assert out
+    code, out, _ = run("plan", "-s", stack, "--json")
+    assert code == 0
+    written = json.loads(out)
+    assert written["version"] == 1
+    assert {"cloud", "cluster", "pools", "hosts", "workloads", "files", "totals", "cannot_be_built_yet"} <= set(written)
+
+
+def test_the_keys_for_machines_are_stable(run: Any) -> None:
+    written = json.loads(run("plan", "-s", "s1", "--json")[1])
+    (pool,) = written["pools"]
+    assert set(pool) == {
+        "name",
+        "machine_type",
+        "zones",
+        "capacity",
+        "nodes",
+        "gpu",
+        "gpus",
+        "devices",
+        "sharing",
+        "allocatable",
+        "labels",
+        "taints",
+        "mig_config",
+        "layout_hash",
+        "desired",
+        "rollout",
+        "usd_per_node_hour",
+        "usd_per_node_hour_elsewhere",
+    }
+    assert pool["allocatable"] == {"nvidia.com/mig-1g.5gb": 56}
+    assert pool["nodes"] == {"min": 1, "max": 1, "autoscaled": False}
+    assert [p["start"] for p in pool["gpus"][7]["placements"]] == [0, 1, 2, 3, 4, 5, 6]
+    assert written["totals"]["allocatable"] == {"nvidia.com/mig-1g.5gb": {"min": 56, "max": 56}}
+    assert set(written["files"]["mig_parted"]["mig-configs"]) == {"all-disabled", pool["mig_config"]}
+
+
+def test_an_unknown_price_is_said_and_never_zero(run: Any) -> None:
+    written = json.loads(run("plan", "-s", "s0", "--json")[1])
+    cost = written["totals"]["usd_per_hour"]
+    for name, price in [(p["name"], p["usd_per_node_hour"]) for p in written["pools"]] + [
+        ("system", written["system_pool"]["usd_per_node_hour"])
+    ]:
+        assert (price is None) == (name in cost["unknown"])
+        assert price is None or price["usd_per_hour"] > 0
+    out = run("plan", "-s", "s0")[1]
+    for name in cost["unknown"]:
+        assert name in out[out.index("cost:") :]
+
+
+def test_what_changes_is_said_per_pool_with_the_reason(run: Any, tmp_path: Path) -> None:
+    text = (ROOT / "stacks" / "Pulumi.s0.yaml").read_text()
+    other = tmp_path / "Pulumi.other.yaml"
+    other.write_text(text.replace("profile: 3g.40gb", "profile: 7g.80gb"))
+    code, out, _ = run("plan", "--diff", "s0", str(other))
+    assert code == 0
+    assert "pool h100-partition-3g: replace" in out
+    assert "partition_size 3g.40gb -> 7g.80gb" in out
+    assert "[source: google-beta: ForceNew]" in out
+    code, out, _ = run("plan", "--diff", "s0", str(other), "--json")
+    (pool,) = json.loads(out)["pools"]
+    assert (pool["kind"], pool["effect"]) == ("changed", "replace")
+    assert run("plan", "--diff", "s0", "s0")[1].strip() == "pool h100-partition-3g: unchanged"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("check", "stacks/Pulumi.s0.yaml", "stacks/Pulumi.s4.yaml"), 0, "ok"),
+        (("check", "nowhere.yaml"), 2, "No such file"),
+        (("check",), 2, "FILE"),
+        (("plan",), 2, "name one stack"),
+        (("plan", "-s", "s0", "stacks/Pulumi.s1.yaml"), 2, "name one stack"),
+        (("plan", "-s", "nowhere"), 2, "stacks/Pulumi.nowhere.yaml: cannot be read"),
+        (("plan", "--diff", "s0", "nowhere"), 2, "cannot be read"),
+        (("plan", "--diff", "s0"), 2, "expected 2 arguments"),
+        (("plan", "stacks/Pulumi.s0.yaml"), 0, "nvidia.com/gpu 16"),
+        (("plan", "s0"), 0, "nvidia.com/gpu 16"),
+        (("nonsense",), 2, "invalid choice"),
+        (("--help",), 0, "plan"),
+    ],
+)
+def test_exit_codes(run: Any, arguments: tuple[str, ...], code: int, said: str) -> None:
+    got, out, err = run(*arguments)
+    assert (got, said in out + err) == (code, True), out + err
+    assert "Traceback" not in out + err
+
+
+def test_problems_go_to_stderr_so_that_json_stays_json(run: Any) -> None:
+    code, out, err = run("plan", "-s", "nowhere", "--json")
+    assert (code, out) == (2, "")
+    assert "cannot be read" in err
+
+
+def test_a_reader_that_had_enough_gets_no_traceback() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "slicewright.cli", "plan", "-s", "s0", "--json"],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            check=False,
+            timeout=60,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (cli.CLOSED_PIPE, "")
+
+
+def test_every_exit_code_is_documented() -> None:
+    page = (ROOT / "docs" / "reference" / "exit-codes.md").read_text()
+    documented = {int(n) for n in re.findall(r"^\| (\d+) \|", page, flags=re.MULTILINE)}
+    assert documented >= {
+        cli.PROVEN,
+        cli.NOT_PROVEN,
+        cli.BAD_INPUT,
+        cli.CANNOT_RUN,
+        cli.INTERRUPTED,
+        cli.CLOSED_PIPE,
+    }
