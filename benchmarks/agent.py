@@ -1,0 +1,195 @@
+"""What the agent costs: `python benchmarks/agent.py`. Simulated silicon, real NVML binding, real processes.
+
+Beside every look of ours, in the same run over the same library and the same 8 GPUs x 7 instances, NVIDIA's
+`nvidia-mig-parted assert` as the process that it is; also ours as a process (`slicewright-agent verify`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pynvml
+
+from node_agent import nvml
+from node_agent.observed import Observation
+from node_agent.prober import Prober
+from rehearsal.node import launcher, root
+from rehearsal.node.launcher import Bind, LaunchSpec
+from rehearsal.node.machine import Machine
+from rehearsal.silicon import state
+from rehearsal.toolchain import Toolchain, ensure
+
+_LOOKS, _PROCESSES = 200, 15
+_DRIVER = Path("/usr/local/nvidia")
+_DESIRED = {
+    "version": "v1",
+    "pool": "bench",
+    "partitioner": "none",
+    "gpu_count": 8,
+    "gpu_models": ["NVIDIA H100 80GB HBM3"],
+    "gpus": [{"index": "all", "mig": True, "instances": {"1g.10gb": 7}}],
+    "resources": {},
+}
+
+
+def main() -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+    tools = ensure(lambda line: print(line, file=sys.stderr))
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        machine = Machine(cloud="eks", gpu_model="H100-80", gpu_count=8, driver_version="580.65.06")
+        node = root.build(directory, machine, tools)
+        for index in range(8):
+            state.recut(node.silicon, index, ["1g.10gb"] * 7)
+        os.environ[state.VARIABLE] = str(node.silicon)
+        print("8 GPUs x 7 instances, simulated silicon; median (p95) of", _LOOKS, "looks and", _PROCESSES, "processes")
+        look = _looks(tools)
+        _processes(directory, node, tools, look)
+        _first_verdict(directory, tools)
+
+
+def _looks(tools: Toolchain) -> float:
+    """Seconds for a look as `watch` does it."""
+
+    def look_here() -> None:
+        assert nvml.probe().failure is None
+
+    took = []
+    # One lookout after the other: a second one, forked later, would hold the first one's pipe open.
+    for name, thorough in (("one look, as watch does it (own process per look)", False), ("one thorough look, likewise", True)):
+        prober = Prober.start(look=_from(tools, thorough=thorough))
+        try:
+            took.append(_row(name, prober.probe, _LOOKS))
+        finally:
+            prober.close()
+    _load(tools)
+    _row("one look, in process", look_here, _LOOKS)
+    return took[0]
+
+
+def _processes(directory: Path, node: root.NodeRoot, tools: Toolchain, look_s: float) -> None:
+    (directory / "desired.json").write_text(json.dumps(_DESIRED))
+    layouts = directory / "layouts"
+    layouts.mkdir()
+    wanted = [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}}]
+    (layouts / "config.yaml").write_text(json.dumps({"version": "v1", "mig-configs": {"wanted": wanted}}))
+    environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(tools.fake_nvml.parent), state.VARIABLE: str(node.silicon)}
+
+    def ours() -> None:
+        argv = [sys.executable, "-m", "node_agent", "verify", "--silicon-only", "--desired", str(directory / "desired.json")]
+        subprocess.run(argv, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+    def launched(*argv: str) -> Callable[[], None]:
+        def run() -> None:
+            spec = LaunchSpec(
+                argv=argv,
+                env={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": f"{_DRIVER}/lib64"},
+                node_root=node.root,
+                log=directory / "log",
+                binds=(
+                    Bind(source=layouts, target=Path("/etc/layouts")),
+                    Bind(source=node.root / "home/kubernetes/bin/nvidia", target=_DRIVER),
+                ),
+            )
+            code = launcher.start(spec).wait()  # no timeout: with one, Python polls in steps of up to 50 ms
+            assert code == 0, (directory / "log").read_text()
+
+        return run
+
+    own = _row("ours as a process: slicewright-agent verify", ours, _PROCESSES)
+    if reason := launcher.why_not():
+        print(f"nvidia-mig-parted assert: not measured: {reason}")
+        return
+    # Its mount namespace is the rehearsal's and no cost of theirs: measured with a program that does nothing, and taken off.
+    empty = _row("(the namespace alone: /usr/bin/true)", launched("/usr/bin/true"), _PROCESSES)
+    argv = (str(tools.mig_parted), "assert", "-f", "/etc/layouts/config.yaml", "-c", "wanted")
+    theirs = _row("theirs as a process: nvidia-mig-parted assert", launched(*argv), _PROCESSES) - empty
+    print(f"ours / theirs, command against command: {own / theirs:.2f}")
+    print(f"a look of the running agent / their command: {look_s / theirs:.2f}")
+
+
+def _first_verdict(directory: Path, tools: Toolchain) -> None:
+    log = directory / "watch.log"
+    argv = [sys.executable, "-m", "node_agent", "watch", "--port", "0", "all:1g.10gb*7"]
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tools.fake_nvml.parent)}
+    took = []
+    for _ in range(_PROCESSES // 3):
+        with log.open("wb") as stderr:
+            started = time.perf_counter()
+            process = subprocess.Popen(argv, env=environment, stderr=stderr)
+        while "verdict" not in log.read_text():
+            time.sleep(0.002)
+        took.append(time.perf_counter() - started)
+        if len(took) == _PROCESSES // 3:
+            lookout = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0]
+            both = [_memory(process.pid), _memory(int(lookout))]
+            cpu = _cpu_s(process.pid, 20.0)
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+    print(f"{'start to first verdict':<55} {statistics.median(took) * 1e3:8.1f} ms")
+    print(f"{'memory, agent + lookout':<55} {sum(pss for _, pss in both) / 1024:8.1f} MiB PSS "
+          f"({' + '.join(f'{rss / 1024:.1f}' for rss, _ in both)} MiB RSS, of which most is shared)")  # fmt: skip
+    print(f"{'CPU at the default interval':<55} {cpu * 100:8.2f} % of a core")
+
+
+def _memory(pid: int) -> tuple[int, int]:
+    """Resident and proportional set, KiB."""
+    rows = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+    return int(rows["Rss"].split()[0]), int(rows["Pss"].split()[0])
+
+
+def _cpu_s(pid: int, over_s: float) -> float:
+    """Part of a core, with ended children, over some looks."""
+
+    def spent() -> float:
+        total = 0
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for one in (str(pid), *children):
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+            total += sum(int(field) for field in fields[11:15])
+        return total / os.sysconf("SC_CLK_TCK")
+
+    before, began = spent(), time.monotonic()
+    time.sleep(over_s)
+    return (spent() - before) / (time.monotonic() - began)
+
+
+def _from(tools: Toolchain, *, thorough: bool) -> Callable[[], Observation]:
+    def look() -> Observation:
+        _load(tools)
+        return nvml.probe(thorough=thorough)
+
+    return look
+
+
+def _load(tools: Toolchain) -> None:
+    if pynvml.nvmlLib is None:
+        pynvml.nvmlLib = ctypes.CDLL(str(tools.fake_nvml))
+
+
+def _row(name: str, run: Callable[[], object], times: int) -> float:
+    run()
+    took = []
+    for _ in range(times):
+        started = time.perf_counter()
+        run()
+        took.append(time.perf_counter() - started)
+    took.sort()
+    print(f"{name:<55} {statistics.median(took) * 1e3:8.2f} ms ({took[int(len(took) * 0.95)] * 1e3:.2f})")
+    return statistics.median(took)
+
+
+if __name__ == "__main__":
+    main()
