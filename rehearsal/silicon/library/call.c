@@ -260,12 +260,17 @@ nvmlReturn_t end(struct call *call, nvmlReturn_t result)
     return result;
 }
 
-nvmlReturn_t end_changed(struct call *call)
+nvmlReturn_t end_created(struct call *call, const void *handle)
 {
-    nvmlReturn_t result = state_write(&node);
+    nvmlReturn_t result = handle == NULL ? NVML_ERROR_MEMORY : state_write(&node);
     if (result != NVML_SUCCESS)
         state_forget(&node); /* what memory holds never came to be */
     return end(call, result);
+}
+
+nvmlReturn_t end_changed(struct call *call)
+{
+    return end_created(call, call);
 }
 
 nvmlReturn_t end_text(struct call *call, const char *text, char *buffer, unsigned length)

@@ -209,7 +209,7 @@ static nvmlReturn_t create(const char *name, nvmlGpuInstance_t instance, unsigne
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
     if (placement != NULL) {
         start = placement->start;
-        if (placement->size != slices || start + slices > call.gi->slice->slices || !(starts(slices) >> start & 1))
+        if (placement->size != slices || start >= call.gi->slice->slices || start + slices > call.gi->slice->slices || !(starts(slices) >> start & 1))
             return end(&call, NVML_ERROR_INVALID_ARGUMENT);
         if (taken(call.gi) & ((1u << slices) - 1) << start)
             return end(&call, NVML_ERROR_INSUFFICIENT_RESOURCES);
@@ -220,7 +220,7 @@ static nvmlReturn_t create(const char *name, nvmlGpuInstance_t instance, unsigne
     *ci = (struct compute_instance){.id = free_for_it, .profile = id, .start = start, .size = slices, .index = index, .serial = ++call.node->serial};
     make_uuid(call.node, ci->serial, "MIG", ci->uuid);
     *compute = compute_instance_handle(call.node, call.gpu, ci);
-    return compute->handle == NULL ? end(&call, NVML_ERROR_MEMORY) : end_changed(&call);
+    return end_created(&call, compute->handle);
 }
 
 nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t instance, unsigned int id, nvmlComputeInstance_t *compute)

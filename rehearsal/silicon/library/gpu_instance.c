@@ -239,7 +239,7 @@ static nvmlReturn_t create(const char *name, nvmlDevice_t device, unsigned id, c
         return end(&call, NVML_ERROR_INSUFFICIENT_RESOURCES);
     place(call.node, call.gpu, slice, start);
     *instance = gpu_instance_handle(call.node, call.gpu, &call.gpu->instances[call.gpu->count - 1]);
-    return instance->handle == NULL ? end(&call, NVML_ERROR_MEMORY) : end_changed(&call);
+    return end_created(&call, instance->handle);
 }
 
 nvmlReturn_t nvmlDeviceCreateGpuInstance(nvmlDevice_t device, unsigned int id, nvmlGpuInstance_t *instance)

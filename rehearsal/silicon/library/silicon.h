@@ -101,6 +101,7 @@ bool begin_gpu_instance(struct call *call, const char *name, nvmlGpuInstance_t i
 bool begin_compute_instance(struct call *call, const char *name, nvmlComputeInstance_t compute, unsigned wants);
 nvmlReturn_t end(struct call *call, nvmlReturn_t result);
 nvmlReturn_t end_changed(struct call *call);
+nvmlReturn_t end_created(struct call *call, const void *handle); /* no handle left: nothing was created */
 nvmlReturn_t end_text(struct call *call, const char *text, char *buffer, unsigned length);
 nvmlReturn_t library_init(const char *name);
 nvmlReturn_t library_shutdown(void);

@@ -211,6 +211,16 @@ def test_a_gpu_instance_is_shared_by_compute_instances_until_it_is_full(nvml: An
         n.nvmlGpuInstanceCreateComputeInstance(gi, 4)  # seven slices in three
 
 
+@pytest.mark.parametrize(("start", "size"), [(3, 1), (1, 2), (0, 2), (2**32 - 1, 1), (2**32 - 1, 2**32 - 1)])
+def test_a_compute_instance_outside_its_gpu_instance_is_refused(nvml: Any, make_state: Any, start: int, size: int) -> None:
+    n, gpu = _ready(nvml, make_state())
+    (gi,) = _create(n, gpu, 9)
+    where = n.c_nvmlComputeInstancePlacement_t()
+    where.start, where.size = start, size
+    with pytest.raises(n.NVMLError_InvalidArgument):
+        n.nvmlGpuInstanceCreateComputeInstanceWithPlacement(gi, 0, ctypes.byref(where))
+
+
 def test_indexes_of_mig_devices_stay_and_leave_holes(nvml: Any, make_state: Any) -> None:
     path = make_state()
     n, gpu = _ready(nvml, path)
