@@ -33,20 +33,23 @@ def read(text: str, source: spec.Source) -> FleetPlan:
     try:
         fleet = spec.parse(text, source)
     except SpecError as e:
-        more: tuple[Problem, ...] = ()
-        if e.salvage is not None:
-            _, found = build(e.salvage.fleet)
-            more = tuple(_as_in_file(p, e.salvage.pools) for p in found)
-        raise (SpecError(e.source, (*e.problems, *more)) if more else e) from None
+        reading, more = e.reading, list(e.problems)
+        if reading is not None and reading.fleet is not None:
+            _, found = build(reading.fleet, reading.unknown)
+            more += [p for p in map(reading.in_file, found) if p not in more]
+        raise (SpecError(e.source, more) if len(more) > len(e.problems) else e) from None
     plan, problems = build(fleet)
     if plan is None:
         raise SpecError(source if source.raw is not None else dataclasses.replace(source, raw=json.loads(text)), problems)
     return plan
 
 
-def build(fleet: spec.Fleet) -> tuple[FleetPlan | None, tuple[Problem, ...]]:
-    """The plan, or None and why not."""
-    findings = Findings()
+def build(fleet: spec.Fleet, unknown: frozenset[spec.Path] = frozenset()) -> tuple[FleetPlan | None, tuple[Problem, ...]]:
+    """The plan, or None and why not.
+
+    unknown: places of the fleet that the file does not say rightly; nothing is concluded from them, and there is no plan.
+    """
+    findings = Findings(unknown)
     _check_names(fleet.node_pools, findings)
     check_fractional(fleet, findings)
     match fleet:
@@ -56,14 +59,7 @@ def build(fleet: spec.Fleet) -> tuple[FleetPlan | None, tuple[Problem, ...]]:
             plan = plan_eks(fleet, findings)
         case spec.ByoFleet():
             plan = plan_byo(fleet, findings)
-    return (None if findings.problems else plan), tuple(findings.problems)
-
-
-def _as_in_file(problem: Problem, pools: Sequence[int]) -> Problem:
-    path = problem.path
-    if len(path) > 1 and path[0] == "node_pools" and isinstance(path[1], int):
-        path = ("node_pools", pools[path[1]], *path[2:])
-    return dataclasses.replace(problem, path=path)
+    return (None if findings.problems or unknown else plan), findings.told
 
 
 def _check_names(pools: Sequence[AnyPool], findings: Findings) -> None:

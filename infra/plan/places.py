@@ -9,7 +9,8 @@ from typing import Literal
 from infra import spec
 from infra.plan.findings import Findings
 from infra.plan.fleet import SystemPoolPlan
-from infra.plan.nodes import count_of, system_machine
+from infra.plan.machines import system_machine
+from infra.plan.nodes import count_of
 
 SYSTEM_POOL = "system"
 _SYSTEM_MACHINE: Mapping[str, str] = {"gke": "e2-standard-4", "eks": "m7i.large"}
@@ -26,7 +27,10 @@ def system_pool(
         )
     if cloud == "gke" and not nodes.autoscaled and zones and nodes.max % len(zones):
         findings.refuse(
-            ("system_pool", "nodes"), f"{nodes.max} nodes cannot be shared evenly among {len(zones)} zones", "name fewer zones"
+            ("system_pool", "nodes"),
+            f"{nodes.max} node{'s' if nodes.max > 1 else ''} cannot be shared evenly among {len(zones)} zones",
+            f"write a multiple of {len(zones)}, or name fewer zones",
+            "GKE API, NodePool.initialNodeCount",
         )
     if machine is None or not zones:
         return None
@@ -34,17 +38,20 @@ def system_pool(
 
 
 def check_zones(zones: Sequence[str], region: str, path: spec.Path, findings: Findings) -> None:
-    """All zones are of the cluster's region, each once."""
+    """All zones are of the cluster's region, each once. zones: as the file says them, not as they follow from others."""
+    if not findings.knows(("cluster", "location"), ("cluster", "region")):
+        return
     for i, zone in enumerate(zones):
-        if not zone.startswith(region) or zone == region:
+        if not zone.startswith(region) or zone[len(region) : len(region) + 1].isdigit() or zone == region:
             findings.refuse(
                 (*path, i),
                 f"{zone} is no zone of {region}, where the cluster is",
-                f"for example {region}-c" if "-" in zone[-2:] else f"for example {region}a",
+                f"for example {region}{'' if region[-2] == '-' else '-'}{zone[-1]}, or another place for the cluster",
+                "the clouds name zones after their region",
             )
     for zone, times in Counter(zones).items():
         if times > 1:
-            findings.refuse(path, f"{zone} is there {times} times", "name each zone once")
+            findings.refuse(path, f"{zone} is there {times} times", "name each zone once", "GKE and EC2 APIs")
 
 
 def check_existing(cluster: spec.GkeCluster | spec.EksCluster, findings: Findings) -> None:

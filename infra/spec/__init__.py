@@ -4,7 +4,8 @@ from infra.spec.base import mebibytes
 from infra.spec.capacity import Capacity, CapacityBlock, FlexStart, OnDemand, Queued, Reservation, Spot
 from infra.spec.gpu_operator import ComponentSwitch, GpuOperator, MigManager
 from infra.spec.hosts import GpuChoice, Host, HostGpu, Instance, Refuse, Wait
-from infra.spec.models import ByoCluster, ByoFleet, EksCluster, EksFleet, Fleet, GkeCluster, GkeFleet, SystemPool
+from infra.spec.meaning import Reading
+from infra.spec.models import ByoCluster, ByoFleet, EksCluster, EksFleet, Fleet, GkeCluster, GkeFleet, NodeAgent, SystemPool
 from infra.spec.parse import parse, parse_file, unreadable
 from infra.spec.partition import Exclusive, FractionalShares, GpuGroup, Mps, Native, Operator, Sharing, TimeSlicing, Unpartitioned
 from infra.spec.pools import (
@@ -22,12 +23,15 @@ from infra.spec.pools import (
     Rollout,
     Taint,
 )
-from infra.spec.problems import Problem, Salvage, SpecError
+from infra.spec.problem import REFERENCE, Path, Problem
 from infra.spec.shares import Fractional, GpuShare, Workload
-from infra.spec.source import KEY, NotReadable, Path, Source, read
+from infra.spec.source import KEY, Source, read
+from infra.spec.spec_error import SpecError
+from infra.spec.yaml_values import NotReadable
 
 __all__ = [
     "KEY",
+    "REFERENCE",
     "Autoscaled",
     "ByoCluster",
     "ByoFleet",
@@ -62,6 +66,7 @@ __all__ = [
     "MigManager",
     "Mps",
     "Native",
+    "NodeAgent",
     "Nodes",
     "NotReadable",
     "OnDemand",
@@ -69,10 +74,10 @@ __all__ = [
     "Path",
     "Problem",
     "Queued",
+    "Reading",
     "Refuse",
     "Reservation",
     "Rollout",
-    "Salvage",
     "Sharing",
     "Source",
     "SpecError",

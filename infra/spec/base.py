@@ -2,69 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
-_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_PROFILE = re.compile(r"(?:[1-9]c\.)?[1-9]g\.\d{1,4}gb(?:[+-][a-z][a-z0-9.]*)?")
-_MEMORY = re.compile(r"[1-9]\d{0,6}(?:Mi|Gi)")
-_RESOURCE = re.compile(r"(?:nvidia\.com/)?(gpu|mig-[1-9]g\.\d{1,4}gb(?:[.-][a-z][a-z0-9.]*)?)")
+from infra.spec.limits import Form, LabelKeyForm, Whole
 
 
 class Spec(BaseModel):
     # Strict: a count written "2" or true is a slip, not a number.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
-
-
-def _label_key(key: str) -> str:
-    prefix, slash, name = key.rpartition("/")
-    if not _LABEL_NAME.fullmatch(name) or (slash and (len(prefix) > 253 or not _LABEL_PREFIX.fullmatch(prefix))):
-        raise ValueError(
-            "is no Kubernetes key: letters, digits, '-', '_', '.', at most 63, with an optional DNS prefix and '/' before"
-        )
-    return key
-
-
-def _label_value(value: str) -> str:
-    if value and not _LABEL_NAME.fullmatch(value):
-        raise ValueError(
-            "is no Kubernetes label value: at most 63 letters, digits, '-', '_', '.', starting and ending with a letter or digit"
-        )
-    return value
-
-
-def _profile(name: str) -> str:
-    if not _PROFILE.fullmatch(name):
-        raise ValueError("is no MIG profile; write it as NVIDIA does, for example 1g.5gb or 1g.10gb+me")
-    return name
-
-
-def _memory(written: str) -> str:
-    if not _MEMORY.fullmatch(written):
-        raise ValueError("is no amount of memory; write it like 18Gi or 6144Mi")
-    return written
-
-
-def _resource(name: str) -> str:
-    if not _RESOURCE.fullmatch(name):
-        raise ValueError("is no GPU resource; write gpu, or mig- and the profile with '.' for '+', for example mig-1g.5gb.me")
-    return name
-
-
-class _Pattern:
-    """The same rule for editors, where it is one regular expression."""
-
-    def __init__(self, pattern: str) -> None:
-        self.pattern = pattern
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {**handler(core), "pattern": self.pattern}
 
 
 WORD, SPELLED_OUT = "<word>", "<spelled out>"
@@ -99,37 +49,77 @@ def _spelled_out(value: Any) -> Any:
     return {"mode": value}
 
 
-class DnsName:
-    """A DNS label that starts with a letter, of at most `longest` characters."""
-
-    def __init__(self, longest: int) -> None:
-        self.longest = longest
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.no_info_after_validator_function(self._check, handler(source))
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {**handler(core), "pattern": rf"^[a-z]([-a-z0-9]{{0,{self.longest - 2}}}[a-z0-9])?$"}
-
-    def _check(self, name: str) -> str:
-        if not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name) or len(name) > self.longest:
-            raise ValueError(
-                f"is no name: small letters, digits and '-', starting with a letter, at most {self.longest} characters"
-            )
-        return name
-
-
-LabelKey = Annotated[str, AfterValidator(_label_key)]
-LabelValue = Annotated[str, AfterValidator(_label_value), _Pattern(r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")]
+LabelKey = Annotated[str, LabelKeyForm()]
+LabelValue = Annotated[
+    str,
+    Form(
+        pattern=r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?",
+        wrong="is no Kubernetes label value: at most 63 letters, digits, '-', '_', '.', none of '-', '_', '.' at the ends",
+        examples=("h100", "team-a"),
+        source="Kubernetes docs, labels",
+    ),
+]
 Labels = Mapping[LabelKey, LabelValue]
-ProfileName = Annotated[str, AfterValidator(_profile), _Pattern(f"^{_PROFILE.pattern}$")]
-ResourceName = Annotated[str, AfterValidator(_resource), _Pattern(f"^{_RESOURCE.pattern}$")]
-Memory = Annotated[str, AfterValidator(_memory), _Pattern(f"^{_MEMORY.pattern}$")]
-Positive = Annotated[int, Field(ge=1)]
-NodeCount = Annotated[int, Field(ge=1, le=65_000)]
-"""The largest cluster that a cloud offers is GKE's, 65,000 nodes (1.31 and newer). Source: GKE's published limits."""
-NotNegative = Annotated[int, Field(ge=0)]
-ZoneNames = tuple[Annotated[str, Field(min_length=3)], ...]
+ProfileName = Annotated[
+    str,
+    Form(
+        pattern=r"(?:[1-9]c\.)?[1-9]g\.\d{1,4}gb(?:[+-][a-z][a-z0-9.]*)?",
+        wrong="is no MIG profile: slices, 'g.', memory, 'gb', as NVIDIA writes it",
+        examples=("1g.5gb", "1g.10gb+me"),
+        source="NVIDIA MIG user guide",
+    ),
+]
+ResourceName = Annotated[
+    str,
+    Form(
+        pattern=r"(?:nvidia\.com/)?(gpu|mig-[1-9]g\.\d{1,4}gb(?:[.-][a-z][a-z0-9.]*)?)",
+        wrong="is no GPU resource: gpu, or mig- and the profile with '.' for '+'",
+        examples=("gpu", "mig-1g.5gb", "mig-1g.5gb.me"),
+        source="NVIDIA/k8s-device-plugin, internal/rm",
+    ),
+]
+Memory = Annotated[
+    str,
+    Form(
+        pattern=r"[1-9]\d{0,6}(?:Mi|Gi)",
+        wrong="is no amount of memory: a whole number of Mi or Gi",
+        examples=("18Gi", "6144Mi"),
+        source="Kubernetes docs, quantities",
+    ),
+]
+Zone = Annotated[
+    str,
+    Form(
+        pattern=r"[a-z]+-[-a-z0-9]*[a-z0-9]",
+        wrong="is no name of a zone",
+        examples=("us-central1-c", "eu-west-1a"),
+        source="the clouds' lists of zones",
+    ),
+]
+ZoneNames = tuple[Zone, ...]
+MOST_NODES = 65_000
+NodeCount = Annotated[
+    int,
+    Whole(
+        least=1,
+        below="a pool without nodes is no pool",
+        most=MOST_NODES,
+        above="no cluster of any cloud is larger",
+        source="GKE limits: 65,000 nodes per cluster from 1.31 on, the most of all clouds",
+        otherwise="{min: 0, max: …} for a pool that starts with none",
+    ),
+]
+GpuIndex = Annotated[int, Whole(least=0, below="GPUs are counted from 0", source="NVML")]
+GpuCount = Annotated[
+    int,
+    Whole(
+        least=1,
+        below="without a GPU there is nothing to do",
+        most=32,
+        above="the driver takes no more in one machine",
+        source="NVIDIA/open-gpu-kernel-modules nvlimits.h, NV_MAX_DEVICES",
+    ),
+]
 
 
 def mebibytes(memory: str) -> int:

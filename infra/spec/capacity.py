@@ -7,8 +7,18 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from infra.spec.base import Short, Spec
+from infra.spec.limits import Form, Named, Whole
 
-_Days = Annotated[int, Field(ge=1, le=168)]
+_Hours = Annotated[
+    int,
+    Whole(
+        least=1,
+        below="a machine for no time is none",
+        most=168,
+        above="Google takes flex-start machines back after seven days",
+        source="GKE docs, flex-start",
+    ),
+]
 
 
 class OnDemand(Spec):
@@ -25,7 +35,7 @@ class FlexStart(Spec):
     """GKE: machines come when there are some, and stay at most seven days."""
 
     mode: Literal["flex-start"] = "flex-start"
-    max_run_hours: _Days | None = None
+    max_run_hours: _Hours | None = None
     """1 to 168; GKE's seven days where not said."""
 
 
@@ -33,14 +43,17 @@ class Queued(Spec):
     """GKE: nodes come only for a ProvisioningRequest (Kueue), all at once."""
 
     mode: Literal["queued"] = "queued"
-    max_run_hours: _Days | None = None
+    max_run_hours: _Hours | None = None
 
 
 class Reservation(Spec):
     """Machines reserved before."""
 
     mode: Literal["reservation"] = "reservation"
-    reservation: Annotated[str, Field(min_length=1)] | None = None
+    reservation: (
+        Annotated[str, Named("a reservation", "Compute Engine and EC2 docs, reservations", "h100-week", "cr-0123456789abcdef0")]
+        | None
+    ) = None
     """Name (GKE), or ID `cr-…` or ARN of a resource group (EKS). Not said: any open one that fits."""
 
 
@@ -48,7 +61,15 @@ class CapacityBlock(Spec):
     """EKS: GPUs reserved for a span of days in the future."""
 
     mode: Literal["capacity-block"] = "capacity-block"
-    reservation: Annotated[str, Field(pattern=r"^cr-[0-9a-f]{8,17}$")]
+    reservation: Annotated[
+        str,
+        Form(
+            pattern=r"cr-[0-9a-f]{8,17}",
+            wrong="is no ID of a capacity reservation",
+            examples=("cr-0123456789abcdef0",),
+            source="EC2 API, CapacityReservationId",
+        ),
+    ]
     """ID of the block's capacity reservation."""
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from infra.spec.base import Spec
+from infra.spec.limits import DnsName, Form, Named
 
-from infra.spec.base import DnsName, Spec
+_Version = Annotated[str, Named("a version", "chart of the GPU operator", "v0.20.0")]
 
 
 class ComponentSwitch(Spec):
     enabled: bool = False
-    version: str | None = None
+    version: _Version | None = None
 
 
 class Component(Spec):
-    version: str | None = None
+    version: _Version | None = None
     """The chart's own where not said."""
 
 
@@ -24,14 +25,30 @@ class MigManager(Spec):
     """May reboot a node for a change of MIG mode: clouds refuse the reset of an A100 that it needs otherwise."""
     default_config: Literal["all-disabled", ""] = "all-disabled"
     """What the operator writes on nodes without a layout; the chart allows no other."""
-    version: str | None = None
+    version: _Version | None = None
 
 
 class GpuOperator(Spec):
-    namespace: Annotated[str, DnsName(63)] = "gpu-operator"
-    release: Annotated[str, DnsName(53)] = "gpu-operator"
-    repository: Annotated[str, Field(pattern=r"^(https?|oci)://.+$")] = "https://helm.ngc.nvidia.com/nvidia"
-    chart_version: Annotated[str, Field(pattern=r"^v?\d+\.\d+\.\d+$")] = "v26.7.0"
+    namespace: Annotated[str, DnsName(63, "Kubernetes docs, namespaces", "gpu-operator")] = "gpu-operator"
+    release: Annotated[str, DnsName(53, "Helm docs, release names", "gpu-operator")] = "gpu-operator"
+    repository: Annotated[
+        str,
+        Form(
+            pattern=r"(https?|oci)://.+",
+            wrong="is no address of a chart repository",
+            examples=("https://helm.ngc.nvidia.com/nvidia", "oci://registry.example.com/charts"),
+            source="Helm docs, repositories",
+        ),
+    ] = "https://helm.ngc.nvidia.com/nvidia"
+    chart_version: Annotated[
+        str,
+        Form(
+            pattern=r"v?\d+\.\d+\.\d+",
+            wrong="is no version of the GPU operator's chart: one exact version, no range",
+            examples=("v26.7.0",),
+            source="NVIDIA's chart repository",
+        ),
+    ] = "v26.7.0"
     mig_strategy: Literal["none", "single", "mixed"] = "mixed"
     """One per cluster: `mixed` advertises nvidia.com/mig-<profile>, `single` advertises every partition as nvidia.com/gpu."""
     driver: ComponentSwitch = ComponentSwitch()

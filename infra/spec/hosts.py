@@ -6,27 +6,28 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.spec.base import NotNegative, Positive, ProfileName, Short, Spec
+from infra.spec.base import GpuCount, GpuIndex, ProfileName, Short, Spec
+from infra.spec.limits import OWN, Form, Named, Whole
 
 
 class GpuChoice(Spec):
     """GPUs of a node or host where no machine type says them."""
 
-    model: str
+    model: Annotated[str, Named("a GPU model", "slicewright's catalog", "A100-40", "T4")]
     """By the catalog's name: A100-40, H100-80, T4."""
-    count: Positive
+    count: GpuCount
 
 
 class Instance(Spec):
     profile: ProfileName
-    start: NotNegative | None = None
+    start: Annotated[int, Whole(least=0, below="memory slots are counted from 0", source="NVML")] | None = None
     """First memory slot. On one GPU either all instances say theirs or none does."""
 
 
 class HostGpu(Spec):
     """One GPU of the host. Those that are not named are left alone."""
 
-    index: NotNegative
+    index: GpuIndex
     mig: bool = True
     persistence: bool = True
     """Keep the driver loaded while nobody uses the GPU."""
@@ -43,11 +44,29 @@ class Wait(Spec):
     """Somebody uses the GPU: wait. Nobody's process is ended."""
 
     mode: Literal["wait"]
-    minutes: Annotated[int, Field(ge=1, le=1440)]
+    minutes: Annotated[
+        int,
+        Whole(
+            least=1,
+            below="to wait no time is in_use: refuse",
+            most=1440,
+            above="who has not left after a day needs a word from a person",
+            source=OWN,
+            otherwise="in_use: refuse",
+        ),
+    ]
 
 
 class Host(Spec):
-    name: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
+    name: Annotated[
+        str,
+        Form(
+            pattern=r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?",
+            wrong="is no host name: small letters, digits, '-' and '.', at most 253",
+            examples=("gpu1.example.com", "rnd3"),
+            source="RFC 1123",
+        ),
+    ]
     """As it is reached: a host name."""
     gpu: GpuChoice
     partition: Literal["bare"] = "bare"

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
-
-from infra.spec.base import DnsName, Spec, ZoneNames
+from infra.spec.base import Spec, ZoneNames
 from infra.spec.gpu_operator import GpuOperator
 from infra.spec.hosts import Host
+from infra.spec.limits import OWN, DnsName, Form, Named, Whole
 from infra.spec.pools import ByoPool, EksPool, Fixed, GkePool, Nodes
 from infra.spec.shares import Fractional, Workload
 
@@ -20,27 +19,62 @@ from infra.spec.shares import Fractional, Workload
 class SystemPool(Spec):
     """CPU nodes for the controller, the GPU operator and the cluster's own add-ons."""
 
-    machine_type: str | None = None
+    machine_type: (
+        Annotated[str, Named("a machine type", "the clouds' lists of machines", "e2-standard-4", "m7i.large")] | None
+    ) = None
     nodes: Nodes = Fixed(count=1)
     zones: ZoneNames | None = None
 
 
 class GkeCluster(Spec):
-    name: Annotated[str, DnsName(40)]
-    location: Annotated[str, Field(pattern=r"^[a-z]+-[a-z]+\d+(-[a-z])?$")]
+    name: Annotated[str, DnsName(40, "GKE API, Cluster.name")]
+    location: Annotated[
+        str,
+        Form(
+            pattern=r"[a-z]+-[a-z]+\d+(-[a-z])?",
+            wrong="is no location of Google's: neither a region nor a zone",
+            examples=("us-central1", "us-central1-c"),
+            source="Compute Engine docs, regions and zones",
+        ),
+    ]
     """A region, or a zone for a zonal cluster."""
-    version: str | None = None
+    version: (
+        Annotated[
+            str,
+            Form(
+                pattern=r"latest|\d+\.\d+(\.\d+(-gke\.\d+)?)?",
+                wrong="is no version of GKE",
+                examples=('"1.34"', "1.34.1-gke.1431000"),
+                source="GKE API, minMasterVersion",
+            ),
+        ]
+        | None
+    ) = None
     release_channel: Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"] = "REGULAR"
     existing: bool = False
     """The cluster is there already: take it by its name, and leave it there."""
 
 
 class EksCluster(Spec):
-    name: Annotated[str, DnsName(63)]
-    region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
+    name: Annotated[str, DnsName(63, "EKS allows 100; Kubernetes labels 63")]
+    region: Annotated[
+        str,
+        Form(
+            pattern=r"[a-z]{2}(-[a-z]+)+-\d",
+            wrong="is no region of Amazon's",
+            examples=("eu-west-1", "us-gov-west-1"),
+            source="AWS docs, regions",
+        ),
+    ]
     zones: ZoneNames | None = None
     """At least two; the region's a and b where not said."""
-    version: str | None = None
+    version: (
+        Annotated[
+            str,
+            Form(pattern=r"\d+\.\d+", wrong="is no version of EKS", examples=('"1.34"',), source="EKS API, Cluster.version"),
+        ]
+        | None
+    ) = None
     existing: bool = False
     """The cluster is there already: take it by its name, and leave it there."""
 
@@ -48,20 +82,40 @@ class EksCluster(Spec):
 class ByoCluster(Spec):
     """A cluster of any kind that exists already."""
 
-    name: Annotated[str, DnsName(63)]
-    context: Annotated[str, Field(min_length=1)]
+    name: Annotated[str, DnsName(63, "Kubernetes docs, labels")]
+    context: Annotated[str, Named("the context of a kubeconfig", "kubectl config get-contexts", "gpu-cluster")]
     """The context of the kubeconfig that reaches it."""
-    kubeconfig: str | None = None
+    kubeconfig: Annotated[str, Named("a file", "kubectl docs", "~/.kube/config")] | None = None
     """Path of the kubeconfig; kubectl's own rule where not said."""
 
 
+class NodeAgent(Spec):
+    """What the node agents tell beyond whether the partitions are the wanted ones."""
+
+    attribution: bool = False
+    """A second container beside each agent tells Prometheus which pod holds which partition. It runs as root, without
+    capabilities: the kubelet's socket belongs to root."""
+    utilization: bool = False
+    """Once a minute each agent measures for a tenth of a second how busy every partition is. Hopper GPUs and later only."""
+
+
 class _Fleet(Spec):
-    verify_timeout_minutes: Annotated[int, Field(ge=1, le=240)] = 30
+    verify_timeout_minutes: Annotated[
+        int,
+        Whole(
+            least=1,
+            below="no node proves anything in no time",
+            most=240,
+            above="nodes that have proven nothing after four hours will not, and they cost money",
+            source=OWN,
+        ),
+    ] = 30
     """How long `up` waits for every pool's nodes to prove their layout. One reboot of an A100 node is 10 to 15 minutes."""
-    image: Annotated[str, Field(min_length=1)] = (
+    image: Annotated[str, Named("a container image", "OCI distribution spec", "docker.io/library/python:3.13-slim")] = (
         "docker.io/library/python:3.13-slim@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91"
     )
     """A Python image (3.11 or newer) that the agent and the controller run on. Pinned by digest."""
+    node_agent: NodeAgent = NodeAgent()
     fractional: Fractional | None = None
     """Who hands out fractions of GPUs, for pools with `sharing: fractional`."""
     workloads: tuple[Workload, ...] = ()

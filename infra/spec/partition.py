@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from infra.spec.base import NotNegative, Positive, ProfileName, ResourceName, Short, Spec
+from infra.spec.base import GpuIndex, ProfileName, ResourceName, Short, Spec
+from infra.spec.limits import Named, Whole
 
 
 class Unpartitioned(Spec):
@@ -23,11 +24,16 @@ class Native(Spec):
     profile: ProfileName
 
 
+_Instances = Annotated[
+    int, Whole(least=1, below="a profile without instances is not there", source="mig-parted", otherwise="leave the profile out")
+]
+
+
 class GpuGroup(Spec):
     """Some GPUs of a node, by NVML's index."""
 
-    index: tuple[NotNegative, ...]
-    layout: Mapping[ProfileName, Positive]
+    index: tuple[GpuIndex, ...]
+    layout: Mapping[ProfileName, _Instances]
     """MIG profile -> instances on each of these GPUs; `{}` leaves them whole."""
 
 
@@ -35,9 +41,11 @@ class Operator(Spec):
     """NVIDIA's mig-manager cuts the GPUs. One of `layout`, `config` and `gpus`."""
 
     mode: Literal["operator"]
-    layout: Mapping[ProfileName, Positive] | None = None
+    layout: Mapping[ProfileName, _Instances] | None = None
     """MIG profile -> instances on every GPU."""
-    config: str | None = None
+    config: (
+        Annotated[str, Named("a layout", "default-mig-parted-config of the GPU operator", "all-balanced", "all-1g.5gb")] | None
+    ) = None
     """A layout by NVIDIA's name, on every GPU: `all-balanced`, `all-1g.5gb`."""
     gpus: tuple[GpuGroup, ...] | None = None
     """Different layouts on one node; every GPU must be named. Drivers may count the GPUs in another order after a reboot."""
@@ -47,7 +55,17 @@ GkePartition = Annotated[Unpartitioned | Native | Operator, Field(discriminator=
 OperatorPartition = Annotated[Unpartitioned | Operator, Field(discriminator="mode"), Short("none")]
 
 
-Replicas = Annotated[int, Field(ge=2)]
+Replicas = Annotated[
+    int,
+    Whole(
+        least=2,
+        below="one pod alone shares nothing",
+        most=1514,
+        above="no node takes so many pods (g7.48xlarge on EKS: 1,514)",
+        source="aws/amazon-vpc-cni-k8s, pods per instance type; GKE API: 256",
+        otherwise="sharing: none",
+    ),
+]
 
 
 def _replicas_tag(value: Any) -> str:

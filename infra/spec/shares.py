@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
-
-from infra.spec.base import DnsName, Memory, Positive, Spec
+from infra.spec.base import Memory, Spec
+from infra.spec.limits import OWN, DnsName, Whole
 
 Policy = Literal["binpack", "spread"]
 
@@ -19,7 +18,19 @@ class Fractional(Spec):
     """Fill one node first, or spread over nodes."""
     gpu_policy: Policy = "spread"
     """The same among the GPUs of a node."""
-    shares_per_gpu: Annotated[int, Field(ge=1, le=64)] | None = None
+    shares_per_gpu: (
+        Annotated[
+            int,
+            Whole(
+                least=1,
+                below="a card that nobody may use is of no use",
+                most=64,
+                above="64 parts of a 16 GB card are 256 MiB each, the least that can be given",
+                source="HAMi docs, deviceSplitCount (10 where not said); VKE docs 6460/182418 (16)",
+            ),
+        ]
+        | None
+    ) = None
     """Most containers on one GPU: 10 where not said (HAMi), 16 (VKE, which allows no more)."""
 
 
@@ -27,11 +38,22 @@ class GpuShare(Spec):
     """Totals over all cards; each card gives an equal part."""
 
     memory: Memory
-    compute_percent: Positive
+    compute_percent: Annotated[
+        int, Whole(least=1, below="without compute nothing runs", source="HAMi docs, gpucores; VKE docs 6460/182418")
+    ]
     """100 is one whole card's compute."""
-    cards: Annotated[int, Field(ge=1, le=16)] = 1
+    cards: Annotated[
+        int,
+        Whole(
+            least=1,
+            below="the share is of one card at least",
+            most=16,
+            above="no machine of the catalog has more GPUs (a2-megagpu-16g)",
+            source=OWN,
+        ),
+    ] = 1
 
 
 class Workload(Spec):
-    name: Annotated[str, DnsName(63)]
+    name: Annotated[str, DnsName(63, "Kubernetes docs, names", "app")]
     gpu_share: GpuShare

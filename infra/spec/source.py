@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
@@ -12,17 +12,32 @@ from typing import Any
 
 import yaml
 
+from infra.spec.problem import Path, Problem
+from infra.spec.yaml_values import TEMPLATE, Loader, NotReadable, Reader, check_depth
+
 KEY = "slicewright:fleet"
-Path = tuple[str | int, ...]
-_MOST_VALUES = 200_000
-"""Far more than 1,000 pools; aliases of aliases can stand for billions."""
 _MOST_BYTES = 4 * 1024 * 1024
-_DEEPEST = 60
-"""Levels of nesting; a stack file has ten. The parser recurses, and in C nothing stops it."""
 
 
-class NotReadable(Exception):
-    """The stack file is not there, or is no YAML. The message says which, and where."""
+_HINTS: Mapping[str, str] = {
+    "mapping values are not allowed": "has the line before its ': ', and is this one indented as its neighbours?",
+    "did not find expected key": "is this line indented as its neighbours, and every bracket and quote closed?",
+    "did not find expected '-'": "is this line indented as its neighbours?",
+    "found undefined alias": "define it with & before, or write the value",
+    "another document": "take away the '---' and one of the two",
+    "for merging": "write << with an alias of a mapping",
+    "cannot start any token": "put the text into quotes",
+    "unexpected end": "close every quote and bracket",
+    "did not find expected": "close every quote and bracket",
+    "control characters": "save it as plain text",
+}
+"""What the parser says -> what a person did."""
+_IN_LINE: Mapping[str, str] = {
+    "\t": "there is a tab in this line; YAML is indented with spaces",
+    "{{": TEMPLATE,
+    "${": TEMPLATE,
+}
+"""What stands in the line -> the same."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +48,12 @@ class Source:
     """The file, as people would type it; another description where the text has no file."""
     raw: Any = None
     lines: Mapping[Path, tuple[int, int]] = field(default_factory=dict)
-    twice: tuple[Path, ...] = ()
-    """Keys that the file has more than once; the last one counts."""
+    written: Mapping[Path, str] = field(default_factory=dict)
+    """Numbers, switches and nulls as they stand in the file: 1.30 is 1.3 to YAML."""
+    problems: tuple[Problem, ...] = ()
+    """What is wrong with the YAML itself."""
+    unusable: frozenset[Path] = frozenset()
+    """Where the YAML says nothing that a fleet can say; the value there is None."""
 
     def line(self, path: Path, *, key: bool = False) -> int | None:
         """The line of the key or of the value at `path`, or of the nearest parent that the file has."""
@@ -59,38 +78,82 @@ class Source:
 def read(file: FilePath, *, name: str | None = None) -> Source:
     """The fleet in a stack file `Pulumi.<stack>.yaml`. Raises NotReadable."""
     name = name or str(file)
+    text = _text(file, name)
     try:
-        content = file.read_bytes()
-        if len(content) > _MOST_BYTES:
-            raise NotReadable(f"{name}: has {len(content)} bytes; a stack file has at most {_MOST_BYTES}")
-        # An editor on Windows may have put a byte order mark in front.
-        text = content.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as e:
-        why = getattr(e, "strerror", None) or f"is no UTF-8 text: byte {getattr(e, 'start', 0)} is not"
-        raise NotReadable(f"{name}: cannot be read: {why}") from None
-    try:
-        _check_depth(text, name)
-        root = yaml.compose(text, Loader=_Loader)
+        check_depth(text, name)
+        root = yaml.compose(text, Loader=Loader)
     except yaml.YAMLError as e:
-        mark = getattr(e, "problem_mark", None)
-        # At the end of the file libyaml points behind its last line.
-        at = f":{min(mark.line, text.count(chr(10), 0, -1)) + 1}" if mark else ""
-        said = getattr(e, "problem", None) or getattr(e, "reason", None) or str(e)
-        raise NotReadable(f"{name}{at}: is no YAML: {said}") from None
+        raise NotReadable(f"{name}{_no_yaml(e, text)}") from None
     if root is None:
         raise NotReadable(f"{name}: is empty; it needs the key {KEY!r} under 'config'")
-    fleet = _child(_child(root, "config"), KEY)
-    if fleet is None:
-        raise NotReadable(f"{name}: has no key {KEY!r} under 'config'")
-    key_node, value_node = fleet
-    reader = _Reader()
+    if not isinstance(root, yaml.MappingNode):
+        what = "a list" if isinstance(root, yaml.SequenceNode) else "one text"
+        raise NotReadable(
+            f"{name}:{root.start_mark.line + 1}: is {what}, no mapping of keys to values; it needs the key {KEY!r} under 'config'"
+        )
+    key_node, value_node = _child(_child((None, root), "config", name), KEY, name)
+    reader = Reader()
     try:
         raw = reader.value(value_node, (), key_node.start_mark.line + 1)
     except NotReadable as e:
         raise NotReadable(f"{name}{e}") from None
     except yaml.YAMLError as e:
-        raise NotReadable(f"{name}: {e}") from None
-    return Source(name, raw, reader.lines, tuple(reader.twice))
+        raise NotReadable(f"{name}{_no_yaml(e, text)}") from None
+    return Source(name, raw, reader.lines, reader.written, tuple(reader.problems), frozenset(reader.unusable))
+
+
+def kind_of(value: Any) -> str:
+    """What a value is where a mapping should be."""
+    match value:
+        case None:
+            return "empty"
+        case bool():
+            return f"{str(value).lower()}"
+        case int() | float():
+            return f"the number {value}"
+        case str():
+            return f"the text {json.dumps(value if len(value) <= 40 else value[:37] + '...', ensure_ascii=False)}"
+        case list():
+            return f"a list of {len(value)} item{'' if len(value) == 1 else 's'}"
+        case _:
+            return "a mapping"
+
+
+def _text(file: FilePath, name: str) -> str:
+    try:
+        mode = file.stat()
+        if not stat.S_ISREG(mode.st_mode):
+            # Nobody waits for what a pipe may say one day, or reads a device to its end.
+            raise NotReadable(f"{name}: cannot be read: is {_special(mode.st_mode)}, no file; name a stack file")
+        if mode.st_size > _MOST_BYTES:
+            raise NotReadable(f"{name}: has {mode.st_size} bytes; a stack file has at most {_MOST_BYTES}: is it the right one?")
+        # An editor on Windows may have put a byte order mark in front.
+        return file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        line = e.object.count(b"\n", 0, e.start) + 1
+        why = f"is no UTF-8 text: byte {e.start} is not; save it as UTF-8"
+        raise NotReadable(f"{name}:{line}: cannot be read: {why}") from None
+    except (OSError, ValueError) as e:
+        raise NotReadable(f"{name}: cannot be read: {getattr(e, 'strerror', None) or e}") from None
+
+
+def _special(mode: int) -> str:
+    for kind, what in ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket")):
+        if kind(mode):
+            return what
+    return "a device"
+
+
+def _no_yaml(error: yaml.YAMLError, text: str) -> str:
+    """`:LINE: is no YAML: …`, to be read after the file's name."""
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    # At the end of the file libyaml points behind its last line.
+    at = f":{min(mark.line, text.count(chr(10), 0, -1)) + 1}" if mark else ""
+    said = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+    hint = next((hint for part, hint in _HINTS.items() if part in said), "")
+    line = "".join(text.splitlines()[mark.line : mark.line + 1]) if mark else ""
+    hint = next((hint for part, hint in _IN_LINE.items() if part in line), hint)
+    return f"{at}: is no YAML: {said}{hint and '; ' + hint}"
 
 
 def shown(path: Path) -> str:
@@ -105,90 +168,14 @@ def shown(path: Path) -> str:
     return text or KEY
 
 
-def _check_depth(text: str, name: str) -> None:
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _DEEPEST:
-                line = event.start_mark.line + 1 if event.start_mark else 0
-                raise NotReadable(f"{name}:{line}: is nested more than {_DEEPEST} levels deep")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-
-
-# libyaml reads 200 pools in a tenth of the time; a PyYAML built without it reads them too.
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _Loader(_Base):  # type: ignore[misc]
-    """YAML as the Pulumi engine reads it: `yes`, `on`, `12:30` and dates are text, not booleans, numbers and times."""
-
-
-_Loader.yaml_implicit_resolvers = {}
-for _tag, _pattern, _first in (
-    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
-    ("int", r"^[-+]?[0-9]+$", "-+0123456789"),
-    ("float", r"^[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]+)?$", "-+.0123456789"),
-    ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
-    ("merge", r"^(?:<<)$", "<"),
-):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first))
-
-
-def _child(node: Any, key: str) -> Any:
-    value = node[1] if isinstance(node, tuple) else node
-    if isinstance(value, yaml.MappingNode):
-        for entry in value.value:
-            if entry[0].value == key:
-                return entry
-    return None
-
-
-class _Reader:
-    """YAML nodes to values, with the lines of every path."""
-
-    def __init__(self) -> None:
-        self.lines: dict[Path, tuple[int, int]] = {}
-        self.twice: list[Path] = []
-        self._loader = _Loader("")
-        self._inside: list[yaml.Node] = []
-
-    def value(self, node: yaml.Node, path: Path, key_line: int) -> Any:
-        if any(node is outer for outer in self._inside):
-            raise NotReadable(f":{key_line}: an alias points to what it stands in")
-        if len(self.lines) > _MOST_VALUES:
-            raise NotReadable(f": has more than {_MOST_VALUES} values once its aliases are written out")
-        self.lines[path] = (key_line, node.start_mark.line + 1)
-        self._inside.append(node)
-        try:
-            if isinstance(node, yaml.MappingNode):
-                return self._mapping(node, path)
-            if isinstance(node, yaml.SequenceNode):
-                return [self.value(n, (*path, i), n.start_mark.line + 1) for i, n in enumerate(node.value)]
-            return self._scalar(node, key_line)
-        finally:
-            self._inside.pop()
-
-    def _scalar(self, node: yaml.Node, line: int) -> str | int | float | bool | None:
-        try:
-            value = self._loader.construct_object(node)
-        except ValueError:
-            # Python turns no text of more than 4,300 digits into a number.
-            value = math.inf
-        if isinstance(value, float) and not math.isfinite(value):
-            # 1e999 is a float to YAML and infinite to Python; JSON has no such number.
-            raise NotReadable(f":{line}: a number is too large")
-        if value is None or isinstance(value, str | int | float | bool):
-            return value
-        raise NotReadable(f":{line}: the tag {node.tag} has no place in a stack file")
-
-    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
-        self._loader.flatten_mapping(node)
-        mapping: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            key = str(key_node.value)
-            if key in mapping:
-                self.twice.append((*path, key))
-            mapping[key] = self.value(value_node, (*path, key), key_node.start_mark.line + 1)
-        return mapping
+def _child(entry: Any, key: str, name: str) -> tuple[yaml.Node, yaml.Node]:
+    """The key and value nodes of a key that must be there once."""
+    holder = entry[1]
+    found = [e for e in holder.value if e[0].value == key] if isinstance(holder, yaml.MappingNode) else []
+    under = "" if key == "config" else " under 'config'"
+    if not found:
+        raise NotReadable(f"{name}: has no key {key!r}{under}; a fleet stands under 'config', then {KEY!r}")
+    if len(found) > 1:
+        lines = [e[0].start_mark.line + 1 for e in found]
+        raise NotReadable(f"{name}:{lines[-1]}: the key {key!r}{under} is there twice; keep one, the other is in line {lines[0]}")
+    return found[0][0], found[0][1]

@@ -1,0 +1,224 @@
+"""Two things broken in one file are both told, and nothing else: what is left out of a broken file hides and adds nothing."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infra import plan, spec
+
+ROOT = Path(__file__).resolve().parents[2]
+STACKS = {f.name.split(".")[1]: f for f in sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))}
+Step = str | int
+Path_ = tuple[Step, ...]
+
+# Right in shape, wrong in what they say, by the key of a pool that they stand under.
+WRONG: Mapping[str, Mapping[str, Any]] = {
+    "gke": {
+        "name": "system",
+        "machine_type": "a3-highgpu-8gg",
+        "zones": ["us-east1-c"],
+        "nodes": {"min": 3, "max": 1},
+        "capacity": "capacity-block-of-nobody",
+        "partition": {"mode": "native", "profile": "4g.40gb"},
+        "sharing": {"mode": "mps", "replicas": 99},
+        "local_ssd": {"ephemeral": 8, "raw": 8},
+        "max_pods_per_node": 16,
+        "labels": {"slicewright.io/x": "y"},
+        "taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}],
+    },
+    "eks": {
+        "name": "system",
+        "machine_type": "p4d.24xlarg",
+        "zones": ["us-east-1a"],
+        "nodes": {"min": 3, "max": 1},
+        "capacity": "queued",
+        "partition": {"mode": "operator", "layout": {"9g.5gb": 1, "4g.20gb": 2}},
+        "sharing": {"mode": "mps", "replicas": 99},
+        "labels": {"kubernetes.io/x": "y"},
+        "taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}],
+    },
+    "byo": {
+        "name": "system",
+        "gpu": {"model": "A40-100", "count": 1},
+        "nodes": {"min": 3, "max": 1},
+        "partition": {"mode": "operator", "layout": {"9g.5gb": 1, "4g.20gb": 2}},
+        "sharing": {"mode": "mps", "replicas": 99},
+        "labels": {"slicewright.io/x": "y"},
+        "taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}],
+    },
+}
+WRONG["gke"]["capacity"] = {"mode": "capacity-block", "reservation": "cr-0123456789abcdef0"}  # type: ignore[index]
+
+# A thing that is wrong -> what must be known to see that it is. A layout cannot be judged on nobody knows which GPU.
+JUDGED_BY: Mapping[str, tuple[Path_, ...]] = {
+    "partition": (("machine_type",), ("gpu", "model"), ("gpu",)),
+    "max_pods_per_node": (("machine_type",), ("partition",), ("sharing",)),
+    "zones": (("cluster",), ("cluster", "location"), ("cluster", "region")),
+    "sharing": (("partition", "mode"), ("partition",), ("gpu_operator", "mig_strategy")),
+}
+
+
+def _touch(one: Path_, other: Path_) -> bool:
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]
+
+
+def _places(value: Any, path: Path_ = ()) -> Iterator[Path_]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in items:
+        yield (*path, step)
+        yield from _places(inner, (*path, step))
+
+
+def _holder(fleet: Any, path: Path_) -> Any:
+    for step in path[:-1]:
+        fleet = fleet[step]
+    return fleet
+
+
+def _misspelt(key: str) -> str:
+    return f"{key[:1]}x{key[1:]}"
+
+
+def _problems(fleet: Any) -> tuple[spec.Problem, ...]:
+    try:
+        plan.read(json.dumps(fleet), spec.Source("stack x", fleet))
+    except spec.SpecError as e:
+        return e.problems
+    return ()
+
+
+def _broken_in_shape(fleet: Any, keep: Path_) -> Iterator[tuple[Path_, Any]]:
+    """Every other place of the fleet with a value of no type that may be there, every other key misspelt, or one too many."""
+    for path in _places(fleet):
+        if _touch(path, keep) or path == ("cloud",):
+            continue
+        typed = copy.deepcopy(fleet)
+        _holder(typed, path)[path[-1]] = [[["?"]]]
+        yield path, typed
+        if isinstance(path[-1], str) and not {"labels", "layout", "replicas"} & set(path[:-1]):
+            spelt = copy.deepcopy(fleet)
+            holder = _holder(spelt, path)
+            holder[_misspelt(path[-1])] = holder.pop(path[-1])
+            yield (*path[:-1], _misspelt(path[-1])), spelt
+            more = copy.deepcopy(fleet)
+            _holder(more, path)["owner"] = "team-a"
+            yield (*path[:-1], "owner"), more
+
+
+def _wrong(fleet: Any, pool: int) -> Mapping[str, Any]:
+    """Without what the fleet's fractions would make wrong twice."""
+    fractional = fleet["node_pools"][pool].get("sharing") == "fractional"
+    return {k: v for k, v in WRONG[fleet["cloud"]].items() if not fractional or k not in ("partition", "sharing")}
+
+
+def _pools() -> Iterator[tuple[str, int, str]]:
+    for stack, file in STACKS.items():
+        fleet = yaml.safe_load(file.read_text())["config"]["slicewright:fleet"]
+        for i in range(len(fleet.get("node_pools", ()))):
+            for key in _wrong(fleet, i):
+                yield stack, i, key
+
+
+@pytest.mark.parametrize(("stack", "pool", "key"), list(_pools()))
+def test_a_slip_of_shape_hides_no_other_and_makes_no_other(stack: str, pool: int, key: str) -> None:
+    fleet = yaml.safe_load(STACKS[stack].read_text())["config"]["slicewright:fleet"]
+    wrong = ("node_pools", pool, key)
+    fleet["node_pools"][pool][key] = WRONG[fleet["cloud"]][key]
+    alone = {p.path for p in _problems(fleet)}
+    assert alone
+    assert all(_touch(path, wrong) for path in alone), alone
+    tried = 0
+    for path, broken in _broken_in_shape(fleet, wrong):
+        found = _problems(broken)
+        others = [p for p in found if not _touch(p.path, path) and not _touch(p.path, wrong)]
+        assert not others, f"{path}: {others}"
+        assert any(_touch(p.path, path) for p in found), f"{path}: {found}"
+        judged = JUDGED_BY.get(key, ())
+        open_ = any(_touch(path, (*wrong[:2], *by)) or _touch(path, by) for by in judged)
+        assert open_ or alone <= {p.path for p in found}, f"{path} hides {alone - {p.path for p in found}}"
+        tried += 1
+    assert tried > 20
+
+
+@pytest.mark.parametrize(("stack", "pool", "key"), list(_pools()))
+def test_two_things_wrong_in_what_they_say_are_both_told(stack: str, pool: int, key: str) -> None:
+    fleet = yaml.safe_load(STACKS[stack].read_text())["config"]["slicewright:fleet"]
+    for other, value in _wrong(fleet, pool).items():
+        if other == key:
+            continue
+        both = copy.deepcopy(fleet)
+        both["node_pools"][pool] |= {key: WRONG[fleet["cloud"]][key], other: value}
+        found = {p.path[2] for p in _problems(both) if p.path[:2] == ("node_pools", pool) and len(p.path) > 2}
+        for told, beside in ((key, other), (other, key)):
+            judged = any(by[0] == beside for by in JUDGED_BY.get(told, ()))
+            assert judged or told in found, f"{told} is hidden by {beside}: {found}"
+        assert found <= {key, other}, found
+
+
+@pytest.mark.parametrize("shape", ["index", "mig", "instances", "persistence"])
+def test_a_host_is_judged_beside_a_slip_of_shape(shape: str) -> None:
+    fleet = yaml.safe_load(STACKS["s2"].read_text())["config"]["slicewright:fleet"]
+    fleet["hosts"][0]["gpus"].append({"index": 9, "instances": [{"profile": "4g.20gb"}, {"profile": "4g.20gb"}]})
+    fleet["hosts"][0]["gpus"][0][shape] = [[["?"]]]
+    found = {p.path[:6] for p in _problems(fleet)}
+    at = ("hosts", 0, "gpus")
+    assert {(*at, 1, "index"), (*at, 1, "instances")} < found
+    assert all(path[:4] == (*at, 1) or path[:5] == (*at, 0, shape) for path in found), found
+
+
+def test_a_misspelt_key_is_read_as_the_one_that_was_meant() -> None:
+    fleet = yaml.safe_load(STACKS["s1"].read_text())["config"]["slicewright:fleet"]
+    pool = fleet["node_pools"][0]
+    pool["machin_type"] = pool.pop("machine_type") + "x"
+    said = {(p.path, p.reason) for p in _problems(fleet)}
+    at = ("node_pools", 0, "machin_type")
+    assert said == {(at, "unknown key"), (at, "p4d.24xlargex is not in the catalog")}
+
+
+def test_slips_below_a_mended_one_are_told_too() -> None:
+    fleet = yaml.safe_load(STACKS["s0"].read_text())["config"]["slicewright:fleet"]
+    fleet["node_pools"][0]["partition"] = {"mode": "nativ", "profil": "3g40gb"}
+    paths = [p.path[3:] for p in _problems(fleet)]
+    assert sorted(paths) == [("mode",), ("profil",), ("profil",)]
+
+
+def test_the_cloud_that_is_missing_is_guessed_for_the_rest_of_the_file() -> None:
+    for stack, cloud in (("s0", "gke"), ("s1", "eks"), ("s2", "byo"), ("s3", "byo")):
+        fleet = yaml.safe_load(STACKS[stack].read_text())["config"]["slicewright:fleet"]
+        del fleet["cloud"]
+        fleet["verify_timeout_minutes"] = 0
+        problems = {p.path: p for p in _problems(fleet)}
+        assert set(problems) == {("cloud",), ("verify_timeout_minutes",)}
+        assert problems["cloud",].instead == f"write cloud: {cloud}"
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_of_many_slips_each_is_told_and_nothing_else(data: st.DataObject) -> None:
+    stack = data.draw(st.sampled_from(sorted(STACKS)))
+    fleet = yaml.safe_load(STACKS[stack].read_text())["config"]["slicewright:fleet"]
+    broken: list[Path_] = []
+    for _ in range(data.draw(st.integers(2, 4))):
+        path = data.draw(st.sampled_from([p for p in _places(fleet) if p != ("cloud",)]))
+        if any(_touch(path, other) for other in broken):
+            continue
+        holder, last = _holder(fleet, path), path[-1]
+        if isinstance(last, str) and not {"labels", "layout", "replicas"} & set(path[:-1]) and data.draw(st.booleans()):
+            holder[_misspelt(last)] = holder.pop(last)
+            broken.append((*path[:-1], _misspelt(last)))
+        else:
+            holder[last] = [[["?"]]]
+            broken.append(path)
+    found = [p.path for p in _problems(fleet)]
+    assert all(any(_touch(path, place) for path in found) for place in broken), (broken, found)
+    assert all(any(_touch(path, place) for place in broken) for path in found), (broken, found)
