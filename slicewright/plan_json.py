@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from infra import plan, values
-from infra.plan import prices
+from infra.plan import drivers, prices
 from infra.spec import Path
 from slicewright.picture import placements_of
 
@@ -66,10 +66,17 @@ def change_json(change: plan.FleetChange) -> Json:
     return {
         "version": VERSION,
         "fleet": [_change(c) for c in change.fleet],
-        "pools": [
-            {"name": p.name, "kind": p.kind, "effect": p.effect.text, "changes": [_change(c) for c in p.changes]}
-            for p in change.pools
-        ],
+        "pools": [_part(pool) for pool in change.pools],
+        "hosts": [_part(host) for host in change.hosts],
+    }
+
+
+def _part(part: plan.PartChange) -> Json:
+    return {
+        "name": part.name,
+        "kind": part.kind,
+        "effect": part.effect.text,
+        "changes": [_change(c) for c in part.changes],
     }
 
 
@@ -80,7 +87,7 @@ def _change(change: plan.Change) -> Json:
         "cloud_field": rule.cloud_field,
         "before": _plain(change.before),
         "after": _plain(change.after),
-        "effect": rule.effect.text,
+        "effect": change.effect.text,
         "why": rule.why,
         "source": rule.source,
     }
@@ -104,6 +111,7 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> Json:
         "layout_hash": pool.layout_hash,
         "desired": pool.desired,
         "rollout": _plain(pool.rollout),
+        "driver": _driver(pool, fleet),
     }
     if isinstance(pool, plan.CloudPoolPlan):
         written |= {
@@ -140,10 +148,22 @@ def operated(fleet: plan.FleetPlan) -> tuple[plan.PoolPlan, ...]:
     return tuple(p for p in fleet.pools if not isinstance(p, plan.GkePoolPlan) or p.sharing_strategy is None)
 
 
+def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> Json:
+    driver = drivers.driver_of(pool, fleet)
+    return {
+        "minimum": drivers.minimum_driver(pool.gpu, pool.layouts),
+        "known": driver.version,
+        "exact": driver.exact,
+        "of": driver.of,
+        "source": driver.source,
+    }
+
+
 def _price(known: prices.Quote) -> Json:
     return {
         "usd_per_node_hour": dataclasses.asdict(known.price) if known.price else None,
         "usd_per_node_hour_elsewhere": dataclasses.asdict(known.elsewhere) if known.elsewhere else None,
+        "no_price": known.missing or None,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -12,7 +12,8 @@ from rich.text import Text
 from infra import plan
 from infra.catalog import Gpu, Price
 from infra.geometry import Placement
-from infra.plan import Effect, prices
+from infra.plan import Effect, drivers, prices
+from infra.plan.places import SYSTEM_POOL
 from slicewright.picture import draw, placements_of
 from slicewright.plan_json import totals
 
@@ -49,24 +50,29 @@ def show_changes(change: plan.FleetChange, console: Console) -> None:
         _change("fleet", one, console)
     if change.everything:
         _line(console, "every pool: replace (its cluster is)", _STYLES[Effect.REPLACE])
-    for pool in change.pools:
-        match pool.kind:
-            case "new":
-                _line(console, f"pool {pool.name}: new", "green")
-            case "gone":
-                _line(console, f"pool {pool.name}: gone, with its nodes and the pods on them", _STYLES[Effect.REPLACE])
-            case "same":
-                _line(console, f"pool {pool.name}: unchanged", "dim")
-            case "changed":
-                _line(console, f"pool {pool.name}: {pool.effect.text}", _STYLES[pool.effect])
-                for one in pool.changes:
-                    _change("", one, console)
+    for part, what in [*((pool, "pool") for pool in change.pools), *((host, "host") for host in change.hosts)]:
+        _part(part, what, console)
+
+
+def _part(part: plan.PartChange, what: str, console: Console) -> None:
+    match part.kind:
+        case "new":
+            _line(console, f"{what} {part.name}: new", "green")
+        case "gone":
+            goes = "with its nodes and the pods on them" if what == "pool" else "its GPUs stay as they are"
+            _line(console, f"{what} {part.name}: gone, {goes}", _STYLES[Effect.REPLACE])
+        case "same":
+            _line(console, f"{what} {part.name}: unchanged", "dim")
+        case "changed":
+            _line(console, f"{what} {part.name}: {part.effect.text}", _STYLES[part.effect])
+            for one in part.changes:
+                _change("", one, console)
 
 
 def _change(of: str, change: plan.Change, console: Console) -> None:
     rule = change.rule
     start = f"{of}: " if of else "  "
-    _line(console, f"{start}{rule.effect.text}: {rule.field} {_step(change.before, change.after)}", _STYLES[rule.effect])
+    _line(console, f"{start}{change.effect.text}: {rule.field} {_step(change.before, change.after)}", _STYLES[change.effect])
     _line(console, f"      {rule.cloud_field}: {rule.why} [source: {rule.source}]")
 
 
@@ -102,6 +108,7 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, console: Console) -> None:
     _line(console, f"  the pool offers {first}" + (f"; up to {_resources(most)}" if fewest != most else ""))
     if isinstance(pool, plan.CloudPoolPlan):
         _line(console, f"  a node costs    {_price(prices.pool_quote(pool, fleet))}")
+    _line(console, f"  driver          {_driver(pool, fleet)}")
 
 
 def _host(host: plan.HostPlan, console: Console) -> None:
@@ -126,15 +133,15 @@ def _gpu(gpu: Gpu, which: str, placements: tuple[Placement, ...], console: Conso
 def _totals(fleet: plan.FleetPlan, console: Console) -> None:
     summed = totals(fleet)
     offers = ", ".join(f"{name} {_span(span)}" for name, span in summed["allocatable"].items())
-    _line(console, f"totals: {_span(summed['nodes'])} GPU nodes, {_span(summed['gpus'])} GPUs; {offers}", "bold")
+    _line(console, f"totals: GPU nodes {_span(summed['nodes'])}, GPUs {_span(summed['gpus'])}; {offers}", "bold")
     if isinstance(fleet, plan.ByoFleetPlan):
         return
     cost = prices.fleet_cost(fleet)
     known = f"{cost.fewest:.2f} USD/h" if cost.fewest == cost.most else f"{cost.fewest:.2f} to {cost.most:.2f} USD/h"
-    missing = f"no list price for {', '.join(cost.unknown)}" if cost.unknown else ""
-    everything = len(cost.unknown) == len(fleet.pools) + 1
-    text = missing if everything else f"{known} at list price" + (f", without what is unknown: {missing}" if missing else "")
-    _line(console, f"cost: {text}; control plane, disks and traffic are not in it")
+    of = f"{known} at list prices for {_pools(cost.priced)}" if cost.priced else "unknown"
+    _line(console, f"cost: {of}; never in it: {', '.join(prices.NOT_IN_IT)}")
+    for name, why in cost.missing:
+        _line(console, f"  not in it: {_pools([name])}, {why}")
 
 
 def _groups(pool: plan.PoolPlan) -> list[tuple[str, Mapping[str, int]]]:
@@ -174,11 +181,20 @@ def _span(span: Mapping[str, int]) -> str:
     return str(span["min"]) if span["min"] == span["max"] else f"{span['min']} to {span['max']}"
 
 
+def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> str:
+    driver, needed = drivers.driver_of(pool, fleet), drivers.minimum_driver(pool.gpu, pool.layouts)
+    comes = f"{driver.version}{'' if driver.exact else ' or newer'}" if driver.version else "not known before a node is up"
+    return f"{comes} ({driver.of})" + (f"; to cut it so {needed} is the oldest" if needed else "")
+
+
 def _price(known: prices.Quote) -> str:
     if known.price is not None:
         return _listed(known.price)
-    text = "unknown: the catalog has no list price for it"
-    return f"{text} there; elsewhere {_listed(known.elsewhere)}" if known.elsewhere else text
+    return f"unknown: {known.missing}" + (f"; elsewhere {_listed(known.elsewhere)}" if known.elsewhere else "")
+
+
+def _pools(names: Sequence[str]) -> str:
+    return ", ".join("the system pool" if name == SYSTEM_POOL else f"pool {name}" for name in names)
 
 
 def _listed(price: Price) -> str:
@@ -205,6 +221,11 @@ def _value(value: Any) -> str:
             return _nodes(value)
         case plan.Share():
             return f"{value.resource} x{value.replicas} ({value.strategy})"
+        case plan.HostGpuPlan():
+            cut = ", ".join(f"{p.profile} at {p.start}" for p in value.instances)
+            return f"GPU {value.index}: {cut or 'whole'}{'' if value.persistence else ', no persistence mode'}"
+        case plan.SharePlan():
+            return f"{value.name} ({', '.join(f'{name} {count}' for name, count in value.requests.items())})"
         case plan.Taint():
             return f"{value.key}={value.value}:{value.effect}"
         case tuple():

@@ -1,4 +1,4 @@
-"""Facts as data: GPUs, their MIG profiles, machine types, list prices, what GKE accepts. Each row names its source."""
+"""Facts as data: GPUs, their MIG profiles, drivers, machine types, list prices, what GKE accepts. Each row names its source."""
 
 from infra.catalog.loading import load
 from infra.catalog.named import config_name
@@ -8,16 +8,20 @@ from infra.catalog.rows import (
     Capacity,
     Catalog,
     CatalogError,
+    Chart,
     Cloud,
     Engines,
     Family,
+    Fault,
     Gpu,
+    Image,
     Kind,
     Machine,
     NamedConfig,
     Price,
     Profile,
     Together,
+    driver_order,
 )
 
 __all__ = [
@@ -26,10 +30,13 @@ __all__ = [
     "Capacity",
     "Catalog",
     "CatalogError",
+    "Chart",
     "Cloud",
     "Engines",
     "Family",
+    "Fault",
     "Gpu",
+    "Image",
     "Kind",
     "Machine",
     "NamedConfig",
@@ -37,5 +44,6 @@ __all__ = [
     "Profile",
     "Together",
     "config_name",
+    "driver_order",
     "load",
 ]

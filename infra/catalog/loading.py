@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -12,13 +13,17 @@ from typing import Any, TypeVar
 from infra.catalog.named import configs_of
 from infra.catalog.rows import (
     Accelerator,
+    Architecture,
     Attachable,
     Catalog,
     CatalogError,
+    Chart,
     Cloud,
     Engines,
     Family,
+    Fault,
     Gpu,
+    Image,
     Kind,
     Machine,
     Price,
@@ -35,17 +40,18 @@ K = TypeVar("K")
 @cache
 def load() -> Catalog:
     """The catalog. Raises CatalogError where a row is incomplete, unknown or named twice."""
-    gpus_file, machines_file, prices_file, gke_file = (
-        _read(name) for name in ("gpus.toml", "machines.toml", "prices.toml", "gke.toml")
+    gpus_file, machines_file, prices_file, gke_file, drivers_file = (
+        _read(f"{name}.toml") for name in ("gpus", "machines", "prices", "gke", "drivers")
     )
     families = _keyed([_row(_family, r) for r in gpus_file["family"]], lambda f: f.name)
     engines = {r["name"]: r["kinds"] for r in gpus_file["engines"]}
     gpus = _keyed([_row(lambda r: _gpu(r, families, engines), r) for r in gpus_file["gpu"]], lambda g: g.name)
     _check_products(gpus)
     prices = _prices(prices_file["list"])
+    images = _keyed([_row(lambda r: Image(**r), r) for r in drivers_file["image"]], lambda i: i.architecture)
     machines = _keyed(
         [
-            _row(lambda r: _machine(r, gpus, prices), {**series, **own})
+            _row(lambda r: _machine(r, gpus, prices, images), {**series, **own})
             for series in _series(machines_file)
             for own in series["machines"]
         ],
@@ -66,11 +72,25 @@ def load() -> Catalog:
                 if gpu.family
             }
         ),
+        charts=MappingProxyType(_keyed([_row(lambda r: Chart(**r), r) for r in drivers_file["chart"]], lambda c: c.version)),
+        faults=tuple(_row(lambda r: _fault(r, gpus), r) for r in drivers_file["fault"]),
     )
 
 
 def _read(name: str) -> Row:
-    return tomllib.loads((_HERE / name).read_text(encoding="utf-8"))
+    raw = tomllib.loads((_HERE / name).read_text(encoding="utf-8"))
+    if names := raw.get("sources"):
+        short = re.compile("|".join(rf"(?<![\w/-]){re.escape(one)}(?![\w/-])" for one in names))
+        _write_out(raw, lambda source: short.sub(lambda found: names[found[0]], source))
+    return raw
+
+
+def _write_out(part: Any, in_full: Callable[[str], str]) -> None:
+    """Sources' short names, which only the file explains, to full ones."""
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        _write_out(inner, in_full)
+    if isinstance(part, dict) and isinstance(part.get("source"), str):
+        part["source"] = in_full(part["source"])
 
 
 def _row(build: Callable[[Row], T], raw: Row) -> T:
@@ -178,14 +198,20 @@ def _prices(lists: list[Row]) -> dict[tuple[Cloud, str], list[Price]]:
     return prices
 
 
-def _machine(raw: Row, gpus: Mapping[str, Gpu], prices: Mapping[tuple[Cloud, str], list[Price]]) -> Machine:
+def _machine(
+    raw: Row, gpus: Mapping[str, Gpu], prices: Mapping[tuple[Cloud, str], list[Price]], images: Mapping[Architecture, Image]
+) -> Machine:
     if raw["cloud"] not in ("gke", "eks"):
         raise ValueError(f"cloud {raw['cloud']!r}")
     raw.pop("machines")
+    image = images.get(raw.get("architecture", "amd64")) if raw["cloud"] == "eks" and "gpu" in raw else None
+    if raw["cloud"] == "eks" and "gpu" in raw and image is None:
+        raise ValueError(f"EKS has no machine image with NVIDIA's driver for {raw['architecture']}")
     attachable = tuple(
         Attachable(gpu=gpus[a["gpu"]], accelerator=a["accelerator"], counts=tuple(a["counts"])) for a in raw.pop("attachable", [])
     )
     return Machine(
+        image=image,
         gpu=gpus[raw.pop("gpu")] if "gpu" in raw else None,
         attachable=attachable,
         capacity=_optional_tuple(raw.pop("capacity", None)),
@@ -207,6 +233,10 @@ def _accelerator(raw: Row, gpus: Mapping[str, Gpu]) -> Accelerator:
     if set(sizes) ^ set(refused) != set(gpu.profiles):
         raise ValueError("each profile of the GPU is either a size or refused, with the reason")
     return Accelerator(gpu=gpu, sizes=sizes, refused=MappingProxyType(refused), **raw)
+
+
+def _fault(raw: Row, gpus: Mapping[str, Gpu]) -> Fault:
+    return Fault(drivers=tuple(raw.pop("drivers")), gpus=tuple(gpus[name] for name in raw.pop("gpus", ())), **raw)
 
 
 def _hole(raw: Row, gpus: Mapping[str, Gpu]) -> tuple[str, str, tuple[str, ...]]:

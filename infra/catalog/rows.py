@@ -10,11 +10,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 Cloud = Literal["gke", "eks"]
+Architecture = Literal["amd64", "arm64"]
 Capacity = Literal["on-demand", "spot", "flex-start", "queued", "reservation", "capacity-block"]
 
 
 class CatalogError(Exception):
     """The catalog contradicts itself: a fault of the product, not of a stack file."""
+
+
+def driver_order(version: str) -> tuple[int, ...]:
+    """Orders driver versions, which as text they are not."""
+    return tuple(int(part) for part in version.split("."))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -160,6 +166,42 @@ class Attachable:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Image:
+    """A machine image of EKS that brings NVIDIA's driver along."""
+
+    name: str
+    """EKS's AMI type."""
+    architecture: Architecture
+    release: str
+    """The day that ends its release version, such as 20260714: newer images have this driver or a newer one."""
+    driver: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chart:
+    """A version of the GPU operator's chart."""
+
+    version: str
+    driver: str
+    """What it installs where `driver.enabled` is true and no version is said."""
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fault:
+    """Drivers that are new enough and still do not do it."""
+
+    drivers: tuple[str, ...]
+    gpus: tuple[Gpu, ...]
+    """Empty: all."""
+    nodes: Literal["cut", "mixed"]
+    """Nodes with partitions, or only those that have whole GPUs beside them."""
+    what: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Price:
     """A public list price in US dollars per hour of one machine, before any discount. What is not here is unknown, not free."""
 
@@ -181,7 +223,7 @@ class Machine:
     cloud: Cloud
     vcpus: int
     memory_gib: int
-    architecture: Literal["amd64", "arm64"] = "amd64"
+    architecture: Architecture = "amd64"
     gpu: Gpu | None = None
     gpu_count: int = 0
     accelerator: str | None = None
@@ -200,6 +242,8 @@ class Machine:
     """EKS: Elastic Fabric Adapters; None = unknown."""
     pods: int | None = None
     """EKS: most pods that its network interfaces allow; None = unknown. GKE: a setting of the pool, None."""
+    image: Image | None = None
+    """EKS: the machine image with NVIDIA's driver for its processors; None without GPUs, and where EKS has none."""
     capacity: tuple[Capacity, ...] | None = None
     """Kinds of capacity it is offered in; None = unknown."""
     zones: tuple[str, ...] | None = None
@@ -236,6 +280,9 @@ class Catalog:
     accelerators: Mapping[str, Accelerator]
     named_configs: Mapping[str, Mapping[str, NamedConfig]]
     """GPU -> the operator's own configs that cut it, by name."""
+    charts: Mapping[str, Chart]
+    """By version."""
+    faults: tuple[Fault, ...]
 
     def machine_names(self, cloud: Cloud) -> tuple[str, ...]:
         return tuple(name for c, name in self.machines if c == cloud)

@@ -103,15 +103,14 @@ class EksCluster(pulumi.ComponentResource):
             tags={"Name": plan.cluster.name},
             opts=child,
         )
-        ranges = ipaddress.ip_network(_VPC_RANGE).subnets(new_prefix=20)
         subnets: dict[str, aws.ec2.Subnet] = {}
         routes: list[pulumi.Resource] = []
-        for zone, block in zip(plan.cluster.zones, ranges, strict=False):
+        for zone, block in _ranges(plan.cluster.zones, plan.cluster.region).items():
             subnets[zone] = aws.ec2.Subnet(
                 f"{name}-{zone}",
                 vpc_id=vpc.id,
                 availability_zone=zone,
-                cidr_block=str(block),
+                cidr_block=block,
                 map_public_ip_on_launch=True,
                 tags={"Name": f"{plan.cluster.name}-{zone}", "kubernetes.io/role/elb": "1"},
                 opts=child,
@@ -185,6 +184,15 @@ class EksCluster(pulumi.ComponentResource):
             # The autoscaler moves the count. Where nobody does, a moved count is drift and must show.
             ignore_changes=["scalingConfig.desiredSize"] if nodes.autoscaled else None,
         )
+
+
+def _ranges(zones: Sequence[str], region: str) -> Mapping[str, str]:
+    """By the zone's letter, so that a zone that comes or goes moves no other's: a subnet whose range changes is made anew, and
+    with it the node groups in it. Zones of other names (Local Zones) have what is left, from the end, in their order."""
+    free = [str(block) for block in ipaddress.ip_network(_VPC_RANGE).subnets(new_prefix=20)]
+    by_letter = {zone: free[ord(zone[-1]) - ord("a")] for zone in zones if zone[:-1] == region and "a" <= zone[-1] <= "p"}
+    left = [block for block in free if block not in by_letter.values()]
+    return {zone: by_letter.get(zone) or left.pop() for zone in zones}
 
 
 def _scaling(nodes: NodeCount) -> aws.eks.NodeGroupScalingConfigArgs:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from infra.catalog import Gpu, Profile
-from infra.geometry import reasons
+from infra.catalog import Gpu, Profile, driver_order
+from infra.geometry import naming, reasons
 from infra.geometry.nearby import nearest
 from infra.geometry.parts import gpu_instances
-from infra.geometry.table import Layout, LayoutError, Placement, creation_rank, table_of
+from infra.geometry.states import creation_rank
+from infra.geometry.table import Layout, LayoutError, Placement, table_of
 
 Cause = Literal["no MIG", "profile", "count", "memory", "compute", "media", "placement"]
 
@@ -56,7 +57,8 @@ def check(gpu: Gpu, layout: Layout) -> Fit | Misfit:
     if fit is not None:
         return fit
     wanted = {name: count for name, count in layout.items() if count}
-    return Misfit(reason=reasons.why_not(gpu, wanted), nearest=nearest(gpu, wanted), causes=reasons.causes(gpu, wanted))
+    causes, reason = reasons.shortages(gpu, wanted)
+    return Misfit(reason=reason, nearest=nearest(gpu, wanted), causes=causes)
 
 
 def beside(gpu: Gpu, in_use: Iterable[Placement], layout: Layout) -> Fit | Misfit:
@@ -67,18 +69,17 @@ def beside(gpu: Gpu, in_use: Iterable[Placement], layout: Layout) -> Fit | Misfi
     """
     table = table_of(gpu)
     there = table.set_of(in_use)
-    used, wanted = table.sets[there], table.pack(layout)
+    used, wanted = table.states.sets[there], table.pack(layout)
     if wanted is not None:
-        with_it = [s for s in table.realisations.get(used + wanted, ()) if s & there == there]
-        if with_it:
-            best = max((table.placed(s & ~there) for s in with_it), key=lambda placed: [p.start for p in placed])
-            return Fit(placements=best)
-    both = dict(table.unpack(used))
+        for places in table.states.realisations.get(used + wanted, ()):
+            if places & there == there:
+                return Fit(placements=table.placed(places & ~there))
+    both = dict(table.layouts[used])
     for name, count in layout.items():
         both[name] = both.get(name, 0) + count
-    causes = reasons.causes(gpu, both)
+    causes, reason = reasons.shortages(gpu, both)
     if causes:
-        return Misfit(reason=f"with what is in use, {reasons.why_not(gpu, both)}", nearest={}, causes=causes)
+        return Misfit(reason=f"with what is in use, {reason}", nearest={}, causes=causes)
     reason = reasons.why_no_place(gpu, table.placed(there), [n for n, count in layout.items() if count])
     return Misfit(reason=reason, nearest={}, causes=("placement",))
 
@@ -88,8 +89,8 @@ def most(gpu: Gpu, profile: str) -> int:
     if profile not in gpu.profiles:
         return 0
     table = table_of(gpu)
-    unit, n = table.unit[profile], 0
-    while (n + 1) * unit in table.realisations:
+    unit, n = table.units[profile], 0
+    while (n + 1) * unit in table.states.realisations:
         n += 1
     return n
 
@@ -97,19 +98,19 @@ def most(gpu: Gpu, profile: str) -> int:
 def layouts(gpu: Gpu) -> tuple[Layout, ...]:
     """Every layout of at least one instance that fits on `gpu`."""
     table = table_of(gpu)
-    return tuple(table.unpack(layout) for layout in table.realisations if layout)
+    return tuple(layout for number, layout in table.layouts.items() if number)
 
 
 def maximal(gpu: Gpu) -> tuple[Layout, ...]:
     """The layouts that no other layout contains."""
     table = table_of(gpu)
-    return tuple(table.unpack(layout) for layout in table.maximal)
+    return tuple(table.layouts[layout] for layout in table.states.maximal)
 
 
 def creation_order(gpu: Gpu, layout: Layout) -> tuple[Profile, ...]:
     """The instances in an order of creation that works also where the driver picks the places; see `creation_rank`."""
     profiles = [gpu.profiles[name] for name, count in layout.items() for _ in range(count)]
-    return tuple(sorted(profiles, key=creation_rank))
+    return tuple(sorted(profiles, key=lambda profile: creation_rank(profile.kind)))
 
 
 def minimum_driver(gpu: Gpu, profiles: Iterable[str]) -> str:
@@ -118,24 +119,30 @@ def minimum_driver(gpu: Gpu, profiles: Iterable[str]) -> str:
     kinds = {profile.kind.kind for profile in cut}
     drivers = [gpu.minimum_driver, *(p.minimum_driver for p in cut if p.minimum_driver)]
     drivers += [rule.minimum_driver for rule in gpu.together if rule.kinds <= kinds]
-    return max(drivers, key=lambda version: [int(part) for part in version.split(".")])
+    return max(drivers, key=driver_order)
 
 
 @cache
 def _fits(gpu: Gpu) -> Mapping[int, Fit]:
-    return {layout: Fit(placements=placed) for layout, placed in table_of(gpu).witnesses.items()}
+    table = table_of(gpu)
+    return {layout: Fit(placements=table.placed(sets[0])) for layout, sets in table.states.realisations.items()}
 
 
 def _unknown(gpu: Gpu, wanted: Layout) -> Misfit:
     unknown = [name for name in wanted if name not in gpu.profiles]
-    reason = "; ".join(reasons.why_unknown(gpu, name) for name in unknown)
-    parts = {name: count for name, count in wanted.items() if any(name in p.compute_instances for p in gpu.profiles.values())}
+    reason = "; ".join(naming.why_unknown(gpu, name) for name in unknown)
+    causes: tuple[Cause, ...] = ("profile",)
+    # What the GPU has of it may not fit either.
+    others = check(gpu, {name: count for name, count in wanted.items() if name in gpu.profiles})
+    if isinstance(others, Misfit):
+        reason, causes = f"{reason}; and of the others, {others.reason}", (*causes, *others.causes)
+    parts = {name: count for name, count in wanted.items() if naming.is_part(gpu, name)}
     renamed = gpu_instances(gpu, parts)
     for name, count in wanted.items():
         if name in parts:
             continue
-        own = name if name in gpu.profiles else reasons.own_name(gpu, name)
+        own = name if name in gpu.profiles else naming.own_name(gpu, name)
         if own is None:
-            return Misfit(reason=reason, nearest={}, causes=("profile",))
+            return Misfit(reason=reason, nearest={}, causes=causes)
         renamed[own] = renamed.get(own, 0) + count
-    return Misfit(reason=reason, nearest=nearest(gpu, renamed), causes=("profile",))
+    return Misfit(reason=reason, nearest=nearest(gpu, renamed), causes=causes)

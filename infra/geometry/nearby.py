@@ -2,115 +2,104 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache
+from collections.abc import Sequence
+from functools import cache
 
-from infra.catalog import Gpu, Kind
+from infra.catalog import Family, Gpu, Kind
+from infra.geometry.states import BITS, MOST, States, states_of
 from infra.geometry.table import Layout, table_of
 
-_Counts = tuple[int, ...]
-_Rank = tuple[int, ...]
-"""Best first."""
+_MOST_ASKED = 7
+"""More of anything never fits, nor can more be shrunk: the answer is the same."""
+_TOP = 128
 
 
-def nearest(gpu: Gpu, wanted: Layout) -> dict[str, int]:
-    """The accepted layout that keeps the most instances of `wanted`; of the others the most are shrunk instead of left out,
-    then the most compute, memory and media
-    engines stay, and of equals the larger instances untouched. Raises LayoutError for profiles that the GPU has not."""
+def nearest(gpu: Gpu, wanted: Layout) -> Layout:
+    """The accepted layout that keeps the most instances of `wanted`; of the others the most are shrunk instead of left out, then
+    the most compute, memory and media engines stay, and of equals the larger instances untouched.
+
+    Raises LayoutError for profiles that the GPU has not.
+    """
     table = table_of(gpu)
-    table.pack(dict.fromkeys(wanted, 1))
-    # More than 7 of anything never fits, nor can more than 7 be shrunk: the answer is the same.
-    return table.unpack(_nearest(gpu, tuple(min(7, wanted.get(p.name, 0)) for p in table.profiles)))
+    packed = table.pack({name: min(count, _MOST_ASKED) for name, count in wanted.items()})
+    assert packed is not None, "few enough to be packed"
+    return table.layouts[_search_of(table.states.family).nearest(packed)]
 
 
-@lru_cache(maxsize=4096)
-def _nearest(gpu: Gpu, wanted: _Counts) -> int:
-    asked = sum(wanted)
-    best: tuple[_Rank, int] | None = None
-    for keeping in sorted(_most_kept(gpu, wanted)):
-        rest = tuple(w - k for w, k in zip(wanted, keeping, strict=True))
-        for rank, layout, added in _containing(gpu, keeping):
-            if best is not None and rank >= best[0]:
-                break
-            if -rank[0] <= asked and _can_shrink(gpu, rest, added):
-                best = rank, layout
-                break
-    assert best is not None, "the kept instances alone are accepted"
-    return best[1]
+class _Search:
+    """A family's layouts in the order of preference, prepared so that a question is a few additions.
 
+    A lane is a byte of a long number; adding two such numbers adds all lanes at once. No lane passes 127, so its top bit is free
+    to show a borrow.
+    """
 
-def _most_kept(gpu: Gpu, wanted: _Counts) -> set[_Counts]:
-    """The largest parts of `wanted` that are accepted. Each is what it has in common with some maximal layout."""
-    table = table_of(gpu)
-    kept = sum(lanes[count] for lanes, count in zip(_kept_of(gpu), wanted, strict=True)).to_bytes(len(table.maximal), "little")
-    most = max(kept)
-    return {tuple(map(min, wanted, table.counts[layout])) for layout, n in zip(table.maximal, kept, strict=True) if n == most}
+    def __init__(self, states: States) -> None:
+        kinds, counts = states.kinds, states.counts
+        each = [(kind.compute, kind.size, sum(kind.engines.values())) for kind in kinds]
+        self._worth = {
+            layout: tuple(-sum(n * worth[i] for n, worth in zip(have, each, strict=True)) for i in range(3))
+            for layout, have in counts.items()
+        }
+        self._ranks = sorted((-sum(have), *self._worth[layout], layout) for layout, have in counts.items())
+        self._guards = sum((_MOST_ASKED + 1) << BITS * i for i in range(len(kinds)))
+
+        order = [counts[layout] for *_, layout in self._ranks]
+        self._first = [next(p for p, have in enumerate(order) if sum(have) <= asked) for asked in range(sum(order[0]) + 1)]
+        """By number of instances: the first layout that has no more."""
+        self._kept = [
+            [_lanes([min(asked, have[i]) for have in order]) for asked in range(_MOST_ASKED + 1)] for i in range(len(kinds))
+        ]
+        """By kind and count asked for: how many of these each layout keeps."""
+
+        sources = [{j for j, large in enumerate(kinds) if j != i and shrinks(large, small)} for i, small in enumerate(kinds)]
+        groups: set[frozenset[int]] = {frozenset()}
+        for some in sources:
+            groups |= {group | some for group in groups}
+        ordered = sorted(groups, key=sorted)
+        self._full = _lanes([_TOP] * len(ordered))
+        self._gives = [_lanes([i in group for group in ordered]) for i in range(len(kinds))]
+        takes = [_lanes([some <= group for group in ordered]) for some in sources]
+        # Hall: what is added can all come from shrinking if no group of sources is asked for more instances than it has.
+        self._supply = {layout: _sum(have, self._gives) for layout, have in counts.items()}
+        self._demand = {layout: _sum(have, takes) for layout, have in counts.items()}
+
+    def nearest(self, asked: int) -> int:
+        """asked: a layout as a number, accepted or not, at most 7 of each kind."""
+        counts = [asked >> BITS * i & MOST for i in range(len(self._kept))]
+        kept = sum([self._kept[i][n] for i, n in enumerate(counts) if n]).to_bytes(len(self._ranks), "little")
+        have = self._full + _sum(counts, self._gives)
+        most = min(sum(counts), len(self._first) - 1)
+        first = self._first[most]
+        while (position := kept.find(most, first)) < 0:
+            most -= 1
+        found: list[tuple[tuple[int, ...], int]] = []
+        rank: tuple[int, ...] = ()
+        while position >= 0 and (not found or self._ranks[position][:-1] == rank):
+            *_, layout = self._ranks[position]
+            # Three ones for each kind of which as many are asked for as the layout has, else three zeros.
+            enough = (asked | self._guards) - layout & self._guards
+            mask = enough - (enough >> 3)
+            keeping = layout & mask | asked & ~mask
+            left = have - self._supply[keeping] - self._demand[layout - keeping]
+            if left & self._full == self._full:
+                rank = self._ranks[position][:-1]
+                found.append((self._worth[keeping], layout))
+            position = kept.find(most, position + 1)
+        # The kept instances alone are accepted, so there is one.
+        return min(found)[1]
 
 
 @cache
-def _kept_of(gpu: Gpu) -> tuple[tuple[int, ...], ...]:
-    """By profile and count wanted: the instances kept on every maximal layout at once, a byte for each. So one addition per
-    profile counts them all; they stay far below 256."""
-    table = table_of(gpu)
-    maximal = [table.counts[layout] for layout in table.maximal]
-    return tuple(
-        tuple(int.from_bytes(bytes(min(wanted, counts[i]) for counts in maximal), "little") for wanted in range(8))
-        for i in range(len(table.profiles))
-    )
+def _search_of(family: Family) -> _Search:
+    return _Search(states_of(family))
 
 
-@cache
-def _containing(gpu: Gpu, keeping: _Counts) -> tuple[tuple[_Rank, int, _Counts], ...]:
-    """Accepted layouts that contain `keeping`: rank, layout, what they have beyond it."""
-    table, worth = table_of(gpu), _worths(gpu)
-    kept = worth[table.pack_counts(keeping)]
-    found = []
-    for layout, counts in table.counts.items():
-        if all(map(operator.ge, counts, keeping)):
-            added = tuple(map(operator.sub, counts, keeping))
-            found.append(((-sum(counts), *worth[layout], *kept, layout), layout, added))
-    return tuple(sorted(found))
+def _lanes(values: Sequence[int]) -> int:
+    return int.from_bytes(bytes(values), "little")
 
 
-@cache
-def _worths(gpu: Gpu) -> Mapping[int, _Rank]:
-    """Layout -> compute, then memory, then media engines, negative."""
-    table = table_of(gpu)
-    each = [(k.compute, k.size, sum(k.engines.values())) for k in (p.kind for p in table.profiles)]
-    return {
-        layout: tuple(-sum(n * worth[i] for n, worth in zip(counts, each, strict=True)) for i in range(3))
-        for layout, counts in table.counts.items()
-    }
-
-
-def _can_shrink(gpu: Gpu, larger: _Counts, smaller: _Counts) -> bool:
-    """Whether each of `smaller` can come from shrinking another one of `larger`."""
-    left = list(larger)
-    needs = [i for i, count in enumerate(smaller) for _ in range(count)]
-
-    def place(position: int) -> bool:
-        if position == len(needs):
-            return True
-        for source in _shrinks_from(gpu)[needs[position]]:
-            if left[source]:
-                left[source] -= 1
-                if place(position + 1):
-                    return True
-                left[source] += 1
-        return False
-
-    return len(needs) <= sum(larger) and place(0)
-
-
-@cache
-def _shrinks_from(gpu: Gpu) -> Sequence[tuple[int, ...]]:
-    """By profile: the profiles that it is a shrunk form of."""
-    profiles = table_of(gpu).profiles
-    return tuple(
-        tuple(j for j, large in enumerate(profiles) if i != j and shrinks(large.kind, small.kind))
-        for i, small in enumerate(profiles)
-    )
+def _sum(counts: Sequence[int], lanes: Sequence[int]) -> int:
+    return sum([n * lane for n, lane in zip(counts, lanes, strict=True) if n])
 
 
 def shrinks(large: Kind, small: Kind) -> bool:

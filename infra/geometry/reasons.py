@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Literal
 
 from infra.catalog import Gpu
-from infra.geometry.table import Layout, Placement, table_of
+from infra.geometry.table import Layout, Placement
 
 _ENGINES: Mapping[str, str] = {"ofa": "OFA", "nvdec": "video decoders"}
 _Shortage = Literal["count", "memory", "compute", "media"]
-_NAME = re.compile(r"(?:(?P<part>\d+)c\.)?(?P<slices>\d+)g\.\d+gb(?P<extra>[+-].*)?")
 
 
-def causes(gpu: Gpu, wanted: Layout) -> tuple[_Shortage, ...]:
-    """What there is too little of on an empty GPU; nothing where the layout fits, or where only the places are in the way."""
-    return tuple(cause for cause, _ in _shortages(gpu, wanted))
-
-
-def why_not(gpu: Gpu, wanted: Layout) -> str:
-    said = [text for _, text in _shortages(gpu, wanted)]
-    return "; ".join(said) or "the sums fit, but no choice of places does: the instances' legal starts collide"
+def shortages(gpu: Gpu, wanted: Layout) -> tuple[tuple[_Shortage, ...], str]:
+    """What there is too little of on an empty GPU, and in words; nothing of it where only the places are in the way."""
+    found = _shortages(gpu, wanted)
+    said = "; ".join([text for _, text in found])
+    return tuple([cause for cause, _ in found]), said or "the sums fit, but no choice of places does: legal starts collide"
 
 
 def why_no_place(gpu: Gpu, in_use: Sequence[Placement], wanted: Sequence[str]) -> str:
@@ -33,65 +26,32 @@ def why_no_place(gpu: Gpu, in_use: Sequence[Placement], wanted: Sequence[str]) -
     return f"memory and compute would do, but {there} leave no legal place: {needs}"
 
 
-def why_unknown(gpu: Gpu, name: str) -> str:
-    for profile in gpu.profiles.values():
-        if name in profile.also:
-            return f"{name} is what some drivers call {profile.name} of {gpu.name}"
-        if name in profile.compute_instances:
-            return (
-                f"{name} is a compute instance, {profile.compute_instances[name]} of which share one {profile.name}; "
-                f"a layout counts whole instances"
-            )
-    slices = name.split("g.", 1)[0]
-    own = [p.name for p in gpu.profiles.values() if p.name.split("g.", 1)[0] == slices and not re.search("[+-]", p.name)]
-    near = own or difflib.get_close_matches(name, gpu.profiles, n=2, cutoff=0.5)
-    hint = f" (its {slices}g: {', '.join(own)})" if own else f" (nearest: {', '.join(near)})" if near else ""
-    return f"{gpu.name} has no profile {name}{hint}"
-
-
-def own_name(gpu: Gpu, name: str) -> str | None:
-    """This GPU's profile for a name that it has not: as many slices, the same extension, the least memory, or None."""
-    for profile in gpu.profiles.values():
-        if name in profile.also:
-            return profile.name
-    match = _NAME.fullmatch(name)
-    if match is None:
-        return None
-    extra = match["extra"] or ""
-    alike = [p for p in gpu.profiles.values() if p.name.startswith(f"{match['slices']}g.")]
-    own = [p for p in alike if p.name.endswith(f"gb{extra}")] or [p for p in alike if p.name.endswith("gb")]
-    return min(own, key=lambda p: (p.kind.size, p.name)).name if own else None
-
-
 def _shortages(gpu: Gpu, wanted: Layout) -> list[tuple[_Shortage, str]]:
     family = gpu.family
     assert family is not None
-    kinds = [(gpu.profiles[name].kind, count) for name, count in wanted.items()]
     found: list[tuple[_Shortage, str]] = []
+    memory = compute = 0
+    media = dict.fromkeys(family.engines, 0)
     for name, count in wanted.items():
-        if count > (fits := _most(gpu, name)):
-            found.append(("count", f"{name} x{count}: at most {fits} fit on one GPU"))
-    memory = sum(kind.size * count for kind, count in kinds)
+        kind = gpu.profiles[name].kind
+        memory += kind.size * count
+        compute += kind.compute * count
+        for engine, cost in kind.engines.items():
+            media[engine] += cost * count
+        if count > kind.most:
+            found.append(("count", f"{name} x{count}: at most {kind.most} fit on one GPU"))
     if memory > family.slots:
         found.append(("memory", f"{memory} of {family.slots} memory slots needed"))
-    compute = sum(kind.compute * count for kind, count in kinds)
     if compute > family.compute:
         found.append(("compute", f"{compute} of {family.compute} compute slices needed"))
-    for engine, have in family.engines.items():
-        needed = sum(kind.engines.get(engine, 0) * count for kind, count in kinds)
-        if needed > have:
+    for engine, needed in media.items():
+        if needed > (have := family.engines[engine]):
             takers = [n for n, count in wanted.items() if count and gpu.profiles[n].kind.engines.get(engine)]
             without = " (profiles ending in -me take none)" if any(p.endswith("-me") for p in gpu.profiles) else ""
             found.append(
                 ("media", f"{needed} of {have} media engines ({_ENGINES[engine]}) needed by {', '.join(takers)}{without}")
             )
     return found
-
-
-@cache
-def _most(gpu: Gpu, name: str) -> int:
-    table = table_of(gpu)
-    return max(count for counts in table.counts.values() if (count := counts[table.index[name]]) == sum(counts))
 
 
 def _slots(placed: Placement) -> str:

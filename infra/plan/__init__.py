@@ -3,7 +3,7 @@
 from infra.plan.build import build, read, read_file
 from infra.plan.buildable import deployable, unbuildable
 from infra.plan.change_rules import Effect, Rule
-from infra.plan.changes import Change, FleetChange, PoolChange, cloud_of, compare
+from infra.plan.changes import Change, FleetChange, PartChange, cloud_of, compare
 from infra.plan.fleet import (
     SYSTEM_LABELS,
     ByoClusterPlan,
@@ -48,7 +48,7 @@ __all__ = [
     "HostPlan",
     "Layout",
     "NodeCount",
-    "PoolChange",
+    "PartChange",
     "PoolPlan",
     "Rule",
     "Share",

@@ -21,7 +21,7 @@ def unbuildable(fleet: FleetPlan) -> tuple[Problem, ...]:
     """Everything that the components have no resources for; empty where the fleet can be brought up."""
     findings = Findings()
 
-    def refuse(path: tuple[str | int, ...], what: str, instead: str = "") -> None:
+    def refuse(path: tuple[str | int, ...], what: str, instead: str) -> None:
         findings.refuse(path, f"{what} {_CANNOT}", instead)
 
     if isinstance(fleet, ByoFleetPlan):
@@ -34,6 +34,9 @@ def unbuildable(fleet: FleetPlan) -> tuple[Problem, ...]:
     for i, pool in enumerate(fleet.pools):
         if isinstance(fleet, GkeFleetPlan) and pool.mig_config is not None:
             refuse(("node_pools", i, "partition", "mode"), "NVIDIA's operator on GKE", "write native")
+        if pool.machine.architecture == "arm64":
+            # GKE taints them kubernetes.io/arch=arm64:NoSchedule; nothing of ours has run on such a node.
+            refuse(("node_pools", i, "machine_type"), f"{pool.machine.name}, whose processors are arm64,", "choose another")
         if isinstance(pool.capacity, FlexStart | Queued | Reservation | CapacityBlock):
             refuse(("node_pools", i, "capacity"), f"capacity {pool.capacity.mode}", "write on-demand or spot")
     return tuple(findings.problems)

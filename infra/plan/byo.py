@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from infra import spec
+from infra.plan.drivers import operator_driver
 from infra.plan.findings import Findings
 from infra.plan.fleet import ByoClusterPlan, ByoFleetPlan, ByoPoolPlan
 from infra.plan.hosts import gpu_of, plan_hosts
-from infra.plan.nodes import Gpus, count_of, pool_labels, pool_taints
-from infra.plan.offers import offer_of
-from infra.plan.shares import plan_shares
+from infra.plan.machines import Gpus
+from infra.plan.pools import pool_plan, shared_plan
 
 
 def plan_byo(fleet: spec.ByoFleet, findings: Findings) -> ByoFleetPlan | None:
@@ -19,8 +19,7 @@ def plan_byo(fleet: spec.ByoFleet, findings: Findings) -> ByoFleetPlan | None:
     hosts = plan_hosts(fleet.hosts, findings)
     pools = [_pool(fleet, i, findings) for i in range(len(fleet.node_pools))]
     built = tuple(pool for pool in pools if pool is not None)
-    fractional = {p.name for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalShares)}
-    shares = plan_shares(fleet, [(p.gpu, p.gpu_count) for p in built if p.name in fractional], findings)
+    shared = shared_plan(fleet, built, findings)
     if len(built) != len(pools) or len(hosts) != len(fleet.hosts):
         return None
     cluster = fleet.cluster
@@ -29,46 +28,23 @@ def plan_byo(fleet: spec.ByoFleet, findings: Findings) -> ByoFleetPlan | None:
         pools=built,
         hosts=hosts,
         operator=fleet.gpu_operator,
-        image=fleet.image,
-        verify_timeout_minutes=fleet.verify_timeout_minutes,
-        fractional=fleet.fractional,
-        workloads=shares,
+        **vars(shared),
     )
 
 
 def _pool(fleet: spec.ByoFleet, i: int, findings: Findings) -> ByoPoolPlan | None:
     pool, path = fleet.node_pools[i], ("node_pools", i)
-    nodes = count_of(pool.nodes, (*path, "nodes"), findings)
-    labels = pool_labels(pool, path, "byo", findings)
-    taints = pool_taints(pool, path, "byo", findings)
     gpu = gpu_of(pool.gpu, (*path, "gpu"), findings)
-    if gpu is None:
-        return None
-    offer = offer_of(
+    common = pool_plan(
         pool,
         path,
-        Gpus(gpu=gpu, count=pool.gpu.count),
+        Gpus(gpu=gpu, count=pool.gpu.count) if gpu else None,
         cloud="byo",
         strategy=fleet.gpu_operator.mig_strategy,
+        driver=operator_driver(fleet.gpu_operator),
         fractional=fleet.fractional,
         findings=findings,
     )
-    if offer is None:
+    if common is None:
         return None
-    return ByoPoolPlan(
-        name=pool.name,
-        nodes=nodes,
-        labels={**labels, **offer.labels},
-        taints=taints,
-        gpu=gpu,
-        gpu_count=pool.gpu.count,
-        layouts=offer.layouts,
-        devices=offer.devices,
-        shares=offer.shares,
-        resources=offer.resources,
-        desired=offer.desired,
-        layout_hash=offer.layout_hash,
-        mig_config=offer.mig_config,
-        rollout=pool.rollout,
-        select=pool.select or {"slicewright.io/pool": pool.name},
-    )
+    return ByoPoolPlan(**vars(common), select=pool.select or {"slicewright.io/pool": pool.name})

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from infra import spec
 from infra.catalog import Machine
 from infra.plan.findings import Findings
-from infra.plan.fleet import NodeCount
 
 _GKE = "GoogleCloudPlatform/cluster-toolkit modules/compute/gke-node-pool"
 _EKS = "EKS docs, managed node groups with capacity blocks"
@@ -22,22 +21,22 @@ _EKS_RESERVATION = re.compile(r"cr-[0-9a-f]{8,17}|arn:[^:]+:resource-groups:.+")
 
 
 def check_capacity(
-    capacity: spec.Capacity, cloud: str, path: spec.Path, nodes: NodeCount, zones: Sequence[str], findings: Findings
+    capacity: spec.Capacity, cloud: str, path: spec.Path, nodes: spec.Nodes, zones: Sequence[str], findings: Findings
 ) -> None:
     """path: of the pool."""
     at = (*path, "capacity")
     owner, instead = _OTHER_CLOUD.get(capacity.mode, (cloud, ""))
     if owner != cloud:
-        findings.refuse(at, f"{capacity.mode} is for {owner.upper()} only", instead)
+        findings.refuse(at, f"{capacity.mode} is for {owner.upper()} only", instead, _GKE if owner == "gke" else _EKS)
         return
     match capacity:
         case spec.OnDemand() | spec.Spot():
             pass
         case spec.FlexStart():
-            if not nodes.autoscaled:
+            if isinstance(nodes, spec.Fixed):
                 findings.refuse((*path, "nodes"), "flex-start has no fixed number of nodes", "write {min: 0, max: …}", _GKE)
         case spec.Queued():
-            if not nodes.autoscaled or nodes.min:
+            if isinstance(nodes, spec.Fixed) or nodes.min:
                 findings.refuse(
                     (*path, "nodes"), "queued nodes come only when asked for, from none", "write {min: 0, max: …}", _GKE
                 )

@@ -2,7 +2,7 @@
 
 Sources, short: "google-beta" = hashicorp/terraform-provider-google-beta services/container/node_config.go and
 resource_container_node_pool.go (2026-08-21), the code under pulumi-gcp; "aws" = hashicorp/terraform-provider-aws
-internal/service/eks/node_group.go, the code under pulumi-aws.
+internal/service/eks/node_group.go and cluster.go, the code under pulumi-aws.
 """
 
 from __future__ import annotations
@@ -35,10 +35,17 @@ class Rule:
     effect: Effect
     why: str
     source: str
+    nothing_stays: Effect | None = None
+    """Effect where nothing of the old value, a list, is in the new one; None: no other."""
 
 
-def _rules(effect: Effect, why: str, source: str, fields: Mapping[str, str]) -> tuple[Rule, ...]:
-    return tuple(Rule(field=f, cloud_field=c, effect=effect, why=why, source=source) for f, c in fields.items())
+def _rules(
+    effect: Effect, why: str, source: str, fields: Mapping[str, str], nothing_stays: Effect | None = None
+) -> tuple[Rule, ...]:
+    return tuple(
+        Rule(field=f, cloud_field=c, effect=effect, why=why, source=source, nothing_stays=nothing_stays)
+        for f, c in fields.items()
+    )
 
 
 _ALL_GO = "all nodes of the pool go, then new ones come; pods on them are ended without regard to disruption budgets"
@@ -109,7 +116,14 @@ GKE: Final[tuple[Rule, ...]] = (
         Effect.IN_PLACE,
         "nodes are added or taken away; the others stay",
         "google-beta: updated in place",
-        {"nodes": "node_count, autoscaling", "zones": "node_locations"},
+        {"nodes": "node_count, autoscaling"},
+    ),
+    *_rules(
+        Effect.IN_PLACE,
+        "nodes of zones that go are ended, without regard to disruption budgets; the others stay",
+        "google-beta: updated in place",
+        {"zones": "node_locations"},
+        nothing_stays=Effect.REPLACE,
     ),
 )
 EKS: Final[tuple[Rule, ...]] = (
@@ -154,38 +168,127 @@ BYO: Final[tuple[Rule, ...]] = (
         },
     ),
 )
-FLEET: Final[tuple[Rule, ...]] = (
+HOST: Final[tuple[Rule, ...]] = (
+    *_rules(
+        Effect.IN_PLACE,
+        "what is expected of the host, and how a GPU in use is met",
+        "slicewright",
+        {"gpu.name": "expected GPU", "gpu_count": "expected GPUs", "wait_minutes": "a GPU in use"},
+    ),
+    *_rules(
+        Effect.ROLL,
+        "the GPUs that differ are cut anew, each only when nobody uses it; the others are left alone",
+        "NVIDIA MIG user guide",
+        {"gpus": "GPU instances"},
+    ),
+)
+_CLUSTER_GOES = "the cluster goes with all that is in it, then a new one comes"
+_CONTROL_PLANE = "the control plane is upgraded; nodes stay on their version until their own upgrade"
+_SYSTEM = "system pool"
+GKE_FLEET: Final[tuple[Rule, ...]] = (
     *_rules(
         Effect.REPLACE,
-        "the cluster goes with all that is in it, then a new one comes",
-        "google-beta resource_container_cluster.go; terraform-provider-aws eks/cluster.go: ForceNew",
+        _CLUSTER_GOES,
+        "google-beta resource_container_cluster.go: ForceNew",
         {
-            "cluster.name": "cluster name",
-            "cluster.location": "cluster location",
-            "cluster.region": "cluster region",
+            "cluster.name": "name",
+            "cluster.location": "location",
             "cluster.existing": "whose the cluster is",
-            "cluster.context": "kubeconfig context",
         },
     ),
     *_rules(
         Effect.IN_PLACE,
-        "the control plane is upgraded; nodes stay on their version",
-        "google-beta, terraform-provider-aws: updated in place",
-        {"cluster.version": "cluster version", "cluster.release_channel": "release channel"},
+        _CONTROL_PLANE,
+        "google-beta: updated in place",
+        {"cluster.version": "min_master_version", "cluster.release_channel": "release_channel"},
+    ),
+    *_rules(Effect.ROLL, _ONE_BY_ONE, "google-beta: updated in place, GKE recreates the nodes", {"system.machine.name": _SYSTEM}),
+    *_rules(
+        Effect.IN_PLACE,
+        "nodes are added or taken away; the others stay",
+        "google-beta: updated in place",
+        {"system.nodes": _SYSTEM},
     ),
     *_rules(
         Effect.IN_PLACE,
-        "Helm upgrade: the operator's pods start again, and device plugins with them",
-        "NVIDIA/gpu-operator chart",
-        {"operator": "release gpu-operator"},
+        "nodes are added or taken away; the others stay",
+        "google-beta: updated in place",
+        {"system.zones": _SYSTEM},
+        nothing_stays=Effect.REPLACE,
     ),
-    *_rules(Effect.IN_PLACE, "controller and agents start again", "slicewright", {"image": "image of controller and agents"}),
-    *_rules(Effect.IN_PLACE, "nothing runs anew", "slicewright", {"verify_timeout_minutes": "how long up waits"}),
+)
+EKS_FLEET: Final[tuple[Rule, ...]] = (
+    *_rules(
+        Effect.REPLACE,
+        _CLUSTER_GOES,
+        "aws cluster.go: ForceNew; region: of the provider",
+        {"cluster.name": "name", "cluster.region": "region", "cluster.existing": "whose the cluster is"},
+    ),
+    *_rules(Effect.IN_PLACE, _CONTROL_PLANE, "aws cluster.go: UpdateClusterVersion", {"cluster.version": "version"}),
+    *_rules(
+        Effect.IN_PLACE,
+        "subnets come or go, a zone keeps its own; EKS may refuse zones that the cluster was not made with (unverified)",
+        "aws cluster.go: UpdateClusterConfig",
+        {"cluster.zones": "vpc_config.subnet_ids"},
+    ),
+    *_rules(
+        Effect.REPLACE,
+        "its nodes go, then new ones come; controller and add-ons wait for them",
+        "aws: ForceNew",
+        {"system.machine.name": _SYSTEM, "system.zones": _SYSTEM},
+    ),
+    *_rules(
+        Effect.IN_PLACE,
+        "nodes are added or taken away; the others stay",
+        "aws: UpdateNodegroupConfig",
+        {"system.nodes": _SYSTEM},
+    ),
+)
+BYO_FLEET: Final[tuple[Rule, ...]] = (
+    *_rules(
+        Effect.REPLACE,
+        "what slicewright made in the cluster goes, then comes in the other one; no node is touched",
+        "pulumi-kubernetes: another provider replaces what it has",
+        {"cluster.context": "kubeconfig context"},
+    ),
+    *_rules(
+        Effect.IN_PLACE,
+        _LIVE,
+        "slicewright",
+        {"cluster.name": "what the cluster is called", "cluster.kubeconfig": "how it is reached"},
+    ),
+)
+FLEET: Final[tuple[Rule, ...]] = (
+    *_rules(
+        Effect.REPLACE,
+        "the release is uninstalled, then installed anew: no mig-manager and no device plugin meanwhile, running pods stay",
+        "pulumi-kubernetes helm.v3.Release",
+        {"operator.namespace": "namespace", "operator.release": "name"},
+    ),
     *_rules(
         Effect.ROLL,
-        "controller and add-ons move to new nodes",
-        "google-beta, terraform-provider-aws",
-        {"system": "system pool"},
+        "the operator changes the driver node by node, and ends the pods that use its GPUs",
+        "NVIDIA/gpu-operator chart, driver.upgradePolicy",
+        {"operator.driver": "driver"},
     ),
+    *_rules(
+        Effect.IN_PLACE,
+        "Helm upgrade: what it names starts again; where the operator brings the driver, a new chart brings a new one",
+        "NVIDIA/gpu-operator chart",
+        {
+            "operator.repository": "repositoryOpts.repo",
+            "operator.chart_version": "version",
+            "operator.mig_strategy": "mig.strategy",
+            "operator.toolkit": "toolkit",
+            "operator.device_plugin": "devicePlugin",
+            "operator.gfd": "gfd",
+            "operator.dcgm_exporter": "dcgmExporter",
+            "operator.mig_manager": "migManager",
+        },
+    ),
+    *_rules(Effect.IN_PLACE, "controller and agents start again", "slicewright", {"image": "image of controller and agents"}),
+    *_rules(Effect.IN_PLACE, "the agents start again", "slicewright", {"node_agent": "what the agents tell"}),
+    *_rules(Effect.IN_PLACE, "nothing runs anew", "slicewright", {"verify_timeout_minutes": "how long up waits"}),
     *_rules(Effect.IN_PLACE, "the scheduler's settings change", "Project-HAMi/HAMi docs", {"fractional": "fractional scheduler"}),
+    *_rules(Effect.IN_PLACE, "it counts for pods made from then on", "slicewright", {"workloads": "what pods ask for"}),
 )

@@ -9,8 +9,11 @@ from typing import Any, Literal
 from infra.plan import change_rules
 from infra.plan.change_rules import Effect, Rule
 from infra.plan.fleet import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan, PoolPlan
+from infra.plan.hosts import HostPlan
 
 _NOTHING: Any = object()
+_POOL_RULES = {"gke": change_rules.GKE, "eks": change_rules.EKS, "byo": change_rules.BYO}
+_FLEET_RULES = {"gke": change_rules.GKE_FLEET, "eks": change_rules.EKS_FLEET, "byo": change_rules.BYO_FLEET}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,28 +22,38 @@ class Change:
     before: Any
     after: Any
 
+    @property
+    def effect(self) -> Effect:
+        rule = self.rule
+        if rule.nothing_stays is not None and not set(self.before or ()) & set(self.after or ()):
+            return rule.nothing_stays
+        return rule.effect
+
 
 @dataclass(frozen=True, kw_only=True)
-class PoolChange:
+class PartChange:
+    """A pool, or a host without Kubernetes."""
+
     name: str
     kind: Literal["same", "changed", "new", "gone"]
     changes: tuple[Change, ...] = ()
 
     @property
     def effect(self) -> Effect:
-        return max((c.rule.effect for c in self.changes), default=Effect.NONE)
+        return max((c.effect for c in self.changes), default=Effect.NONE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FleetChange:
     fleet: tuple[Change, ...]
     """Of the cluster and what all pools share."""
-    pools: tuple[PoolChange, ...]
+    pools: tuple[PartChange, ...]
+    hosts: tuple[PartChange, ...]
 
     @property
     def everything(self) -> bool:
         """The cluster itself is replaced, and every pool with it."""
-        return any(c.rule.effect is Effect.REPLACE for c in self.fleet)
+        return any(c.effect is Effect.REPLACE and c.rule.field.split(".")[0] in ("cloud", "cluster") for c in self.fleet)
 
 
 _OTHER_CLOUD = Rule(
@@ -53,27 +66,19 @@ _OTHER_CLOUD = Rule(
 
 
 def compare(before: FleetPlan, after: FleetPlan) -> FleetChange:
-    """Pools are known by their names: a pool that is named anew is one gone and one new."""
-    if type(before) is not type(after):
-        rules: Sequence[Rule] = ()
-        fleet = [Change(rule=_OTHER_CLOUD, before=cloud_of(before), after=cloud_of(after))]
+    """Pools and hosts are known by their names: one that is named anew is one gone and one new."""
+    cloud = cloud_of(after)
+    if cloud != cloud_of(before):
+        pool_rules: Sequence[Rule] = ()
+        fleet = [Change(rule=_OTHER_CLOUD, before=cloud_of(before), after=cloud)]
     else:
-        rules = {
-            "gke": change_rules.GKE,
-            "eks": change_rules.EKS,
-            "byo": change_rules.BYO,
-        }[cloud_of(before)]
-        fleet = _changes(before, after, change_rules.FLEET)
-    old, new = ({pool.name: pool for pool in plan.pools} for plan in (before, after))
-    pools = []
-    for name in dict.fromkeys([*old, *new]):
-        if name not in new:
-            pools.append(PoolChange(name=name, kind="gone"))
-        elif name not in old:
-            pools.append(PoolChange(name=name, kind="new"))
-        else:
-            pools.append(_pool(old[name], new[name], rules))
-    return FleetChange(fleet=tuple(fleet), pools=tuple(pools))
+        pool_rules = (*_POOL_RULES[cloud], *change_rules.IN_CLUSTER)
+        fleet = _changes(before, after, (*_FLEET_RULES[cloud], *change_rules.FLEET))
+    return FleetChange(
+        fleet=tuple(fleet),
+        pools=_parts(before.pools, after.pools, pool_rules),
+        hosts=_parts(_hosts(before), _hosts(after), change_rules.HOST),
+    )
 
 
 def cloud_of(plan: FleetPlan) -> Literal["gke", "eks", "byo"]:
@@ -86,13 +91,32 @@ def cloud_of(plan: FleetPlan) -> Literal["gke", "eks", "byo"]:
             return "byo"
 
 
-def _pool(before: PoolPlan, after: PoolPlan, rules: Sequence[Rule]) -> PoolChange:
-    changes = _changes(before, after, (*rules, *change_rules.IN_CLUSTER))
+def _hosts(plan: FleetPlan) -> tuple[HostPlan, ...]:
+    return plan.hosts if isinstance(plan, ByoFleetPlan) else ()
+
+
+def _parts(
+    before: Sequence[PoolPlan | HostPlan], after: Sequence[PoolPlan | HostPlan], rules: Sequence[Rule]
+) -> tuple[PartChange, ...]:
+    old, new = ({part.name: part for part in parts} for parts in (before, after))
+    found = []
+    for name in dict.fromkeys([*old, *new]):
+        if name not in new:
+            found.append(PartChange(name=name, kind="gone"))
+        elif name not in old:
+            found.append(PartChange(name=name, kind="new"))
+        else:
+            found.append(_part(old[name], new[name], rules))
+    return tuple(found)
+
+
+def _part(before: PoolPlan | HostPlan, after: PoolPlan | HostPlan, rules: Sequence[Rule]) -> PartChange:
+    changes = _changes(before, after, rules)
     # GKE's own sharing is in its pool's fields already.
     if getattr(after, "sharing_strategy", None) or getattr(before, "sharing_strategy", None):
         changes = [c for c in changes if c.rule.field != "shares"]
-    ordered = sorted(changes, key=lambda c: -c.rule.effect)
-    return PoolChange(name=after.name, kind="changed" if ordered else "same", changes=tuple(ordered))
+    ordered = sorted(changes, key=lambda c: -c.effect)
+    return PartChange(name=after.name, kind="changed" if ordered else "same", changes=tuple(ordered))
 
 
 def _changes(before: Any, after: Any, rules: Sequence[Rule]) -> list[Change]:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from infra.catalog import Gpu, Machine
 from infra.plan.hosts import HostPlan
 from infra.plan.shares import SharePlan
-from infra.spec import Capacity, Fractional, GkeDisk, GkeFeatures, GpuOperator, LocalSsd, Management, Rollout, Spot
+from infra.spec import Capacity, Fractional, GkeDisk, GkeFeatures, GpuOperator, LocalSsd, Management, NodeAgent, Rollout, Spot
 
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 CloudEffect = Literal["NO_SCHEDULE", "PREFER_NO_SCHEDULE", "NO_EXECUTE"]
@@ -59,17 +59,9 @@ class Share:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoolPlan:
-    """One GPU pool, the part that all fleets share."""
+class Offer:
+    """What each node of a pool will offer."""
 
-    name: str
-    nodes: NodeCount
-    labels: Mapping[str, str]
-    taints: tuple[Taint, ...]
-    """With the startup taint; without those that the cloud adds itself."""
-    gpu: Gpu
-    gpu_count: int
-    """GPUs per node."""
     layouts: tuple[Layout, ...]
     """By GPU index: MIG profile -> instances; empty: a whole GPU."""
     devices: Mapping[str, int]
@@ -83,7 +75,6 @@ class PoolPlan:
     """SHA-256 of `desired`; what every node's report must name."""
     mig_config: str | None
     """Value of the label nvidia.com/mig.config for the nodes, which the controller alone writes; None without mig-manager."""
-    rollout: Rollout
 
     @property
     def layout(self) -> Layout | None:
@@ -98,6 +89,21 @@ class PoolPlan:
     def partitions(self) -> int:
         """Things on one node that a pod can have: MIG instances or whole GPUs, times their shares."""
         return sum(self.resources.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolPlan(Offer):
+    """One GPU pool, the part that all fleets share."""
+
+    name: str
+    nodes: NodeCount
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    """With the startup taint; without those that the cloud adds itself."""
+    gpu: Gpu
+    gpu_count: int
+    """GPUs per node."""
+    rollout: Rollout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,16 +193,19 @@ class ByoClusterPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _FleetPlan:
+class SharedPlan:
+    """What all fleets have."""
+
     image: str
     """Python image of the agent and the controller."""
+    node_agent: NodeAgent
     verify_timeout_minutes: int
     fractional: Fractional | None
     workloads: tuple[SharePlan, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GkeFleetPlan(_FleetPlan):
+class GkeFleetPlan(SharedPlan):
     cluster: GkeClusterPlan
     system: SystemPoolPlan
     pools: tuple[GkePoolPlan, ...]
@@ -205,7 +214,7 @@ class GkeFleetPlan(_FleetPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EksFleetPlan(_FleetPlan):
+class EksFleetPlan(SharedPlan):
     cluster: EksClusterPlan
     system: SystemPoolPlan
     pools: tuple[EksPoolPlan, ...]
@@ -213,7 +222,7 @@ class EksFleetPlan(_FleetPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByoFleetPlan(_FleetPlan):
+class ByoFleetPlan(SharedPlan):
     cluster: ByoClusterPlan | None
     pools: tuple[ByoPoolPlan, ...]
     hosts: tuple[HostPlan, ...]

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
+from typing import Final, Literal
 
 from infra import spec
+from infra.catalog import Machine
 from infra.plan.capacity import check_capacity, check_offered, repaired
+from infra.plan.drivers import gke_driver, operator_driver
 from infra.plan.findings import Findings
-from infra.plan.fleet import GkeClusterPlan, GkeFleetPlan, GkePoolPlan
-from infra.plan.nodes import NO_GKE_PLUGIN_LABEL, count_of, machine_of, pool_labels, pool_taints
-from infra.plan.offers import Offer, offer_of
+from infra.plan.fleet import GkeClusterPlan, GkeFleetPlan, GkePoolPlan, Offer, SharingStrategy
+from infra.plan.machines import machine_of
 from infra.plan.places import check_existing, check_zones, system_pool
-from infra.plan.shares import plan_shares
+from infra.plan.pools import SYSTEM_PODS, pool_plan, shared_plan
 
-# What runs on a GPU node beside the pods that hold partitions: network, logging, metrics, agents, operands.
-_SYSTEM_PODS = 10
+_MOST_PER_ZONE = 1000
+_STRATEGY: Final[Mapping[SharingStrategy, Literal["TIME_SHARING", "MPS"]]] = {"time-slicing": "TIME_SHARING", "mps": "MPS"}
 
 
 def plan_gke(fleet: spec.GkeFleet, findings: Findings) -> GkeFleetPlan | None:
@@ -24,7 +27,7 @@ def plan_gke(fleet: spec.GkeFleet, findings: Findings) -> GkeFleetPlan | None:
     own_zone = location if location != region else None
     check_existing(fleet.cluster, findings)
     by_operator = any(isinstance(p.partition, spec.Operator) for p in fleet.node_pools)
-    if fleet.gpu_operator is not None and not by_operator:
+    if fleet.gpu_operator is not None and not by_operator and findings.knows_all(fleet.node_pools, "partition"):
         findings.refuse(
             ("gpu_operator",),
             "no pool of the fleet is cut by it: GKE's own driver and device plugin do the work",
@@ -36,10 +39,9 @@ def plan_gke(fleet: spec.GkeFleet, findings: Findings) -> GkeFleetPlan | None:
     pools = [_pool(fleet, operator, i, region, own_zone, findings) for i in range(len(fleet.node_pools))]
     built = tuple(pool for pool in pools if pool is not None)
     zones = fleet.system_pool.zones or ((own_zone,) if own_zone else built[0].zones[:1] if built else ())
-    check_zones(zones, region, ("system_pool", "zones"), findings)
+    check_zones(fleet.system_pool.zones or (), region, ("system_pool", "zones"), findings)
     system = system_pool(fleet.system_pool, "gke", zones, findings)
-    fractional = {p.name for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalShares)}
-    shares = plan_shares(fleet, [(p.gpu, p.gpu_count) for p in built if p.name in fractional], findings)
+    shared = shared_plan(fleet, built, findings)
     if len(built) != len(pools) or system is None:
         return None
     return GkeFleetPlan(
@@ -55,10 +57,7 @@ def plan_gke(fleet: spec.GkeFleet, findings: Findings) -> GkeFleetPlan | None:
         system=system,
         pools=built,
         operator=operator,
-        image=fleet.image,
-        verify_timeout_minutes=fleet.verify_timeout_minutes,
-        fractional=fleet.fractional,
-        workloads=shares,
+        **vars(shared),
     )
 
 
@@ -66,74 +65,50 @@ def _pool(
     fleet: spec.GkeFleet, operator: spec.GpuOperator | None, i: int, region: str, own_zone: str | None, findings: Findings
 ) -> GkePoolPlan | None:
     pool, path = fleet.node_pools[i], ("node_pools", i)
-    if pool.zones == () or (pool.zones is None and own_zone is None):
+    location = ("cluster", "location")
+    if pool.zones == () or (pool.zones is None and own_zone is None and findings.knows(location)):
         findings.refuse(
             (*path, "zones"),
             f"is missing: the cluster is in all zones of {region}, and GKE would make the pool's nodes in three of them",
             f"name the zones that have the machine, for example [{region}-a]",
+            "GKE API, NodePool.locations",
         )
     zones = pool.zones or ((own_zone,) if own_zone else ())
-    check_zones(zones, region, (*path, "zones"), findings)
-    nodes = count_of(pool.nodes, (*path, "nodes"), findings)
-    if not nodes.autoscaled and zones and nodes.max % len(zones):
-        findings.refuse(
-            (*path, "nodes", "count"),
-            f"{nodes.max} nodes cannot be shared evenly among {len(zones)} zones, and GKE counts nodes per zone",
-            f"write a multiple of {len(zones)}",
-        )
-    check_capacity(pool.capacity, "gke", path, nodes, zones, findings)
+    check_zones(pool.zones or (), region, (*path, "zones"), findings)
+    if zones and findings.knows((*path, "zones"), location):
+        _check_nodes(pool.nodes, len(zones), (*path, "nodes"), findings)
+    check_capacity(pool.capacity, "gke", path, pool.nodes, zones, findings)
     management = repaired(pool.management, pool.capacity, path, findings)
-    labels = pool_labels(pool, path, "gke", findings)
-    taints = pool_taints(pool, path, "gke", findings)
-    found = machine_of(pool.machine_type, pool.gpu, "gke", path, findings)
-    if found is None:
-        return None
-    check_offered(pool.capacity, found.machine, path, findings)
-    if found.machine.boot_disk not in (None, pool.disk.type):
-        findings.refuse(
-            (*path, "disk", "type"),
-            f"{found.machine.name} does not boot from {pool.disk.type}",
-            f"write {found.machine.boot_disk}",
-            found.machine.source,
-        )
     by_operator = isinstance(pool.partition, spec.Operator)
     _check_driver(pool, path, findings)
-    offer = offer_of(
+    found = machine_of(pool.machine_type, pool.gpu, "gke", path, findings)
+    common = pool_plan(
         pool,
         path,
         found,
         cloud="gke",
         strategy=operator.mig_strategy if operator else "mixed",
+        driver=operator_driver(operator) if operator and by_operator else gke_driver(pool.driver),
         fractional=fleet.fractional,
         findings=findings,
     )
-    local_ssd = _local_ssd(pool, path, found.machine.local_ssds, findings)
-    if offer is None or local_ssd is None or not zones:
+    if found is not None:
+        _check_machine(pool, found.machine, path, findings)
+    local_ssd = _local_ssd(pool, path, found.machine.local_ssds if found else None, findings)
+    if common is not None:
+        _check_pods(pool, path, common, findings)
+    if found is None or common is None or local_ssd is None or not zones:
         return None
-    _check_pods(pool, path, offer, findings)
-    gke_shared = pool.sharing if isinstance(pool.sharing, spec.TimeSlicing | spec.Mps) and not by_operator else None
+    gke_shares = common.shares if not by_operator else ()
     return GkePoolPlan(
-        name=pool.name,
+        **vars(common),
         machine=found.machine,
         zones=zones,
-        nodes=nodes,
         capacity=pool.capacity,
-        labels={**labels, **offer.labels, **({NO_GKE_PLUGIN_LABEL: "true"} if by_operator else {})},
-        taints=taints,
-        gpu=found.gpu,
-        gpu_count=found.count,
-        layouts=offer.layouts,
-        devices=offer.devices,
-        shares=offer.shares,
-        resources=offer.resources,
-        desired=offer.desired,
-        layout_hash=offer.layout_hash,
-        mig_config=offer.mig_config,
-        rollout=pool.rollout,
         accelerator=found.accelerator,
         partition_size=pool.partition.profile if isinstance(pool.partition, spec.Native) else None,
-        sharing_strategy=None if gke_shared is None else "MPS" if isinstance(gke_shared, spec.Mps) else "TIME_SHARING",
-        shared_clients=offer.shares[0].replicas if gke_shared is not None else None,
+        sharing_strategy=_STRATEGY[gke_shares[0].strategy] if gke_shares else None,
+        shared_clients=gke_shares[0].replicas if gke_shares else None,
         driver="INSTALLATION_DISABLED" if by_operator else pool.driver,
         image_type=pool.image_type,
         disk=pool.disk,
@@ -143,6 +118,41 @@ def _pool(
         features=pool.features,
         management=management,
     )
+
+
+def _check_machine(pool: spec.GkePool, machine: Machine, path: spec.Path, findings: Findings) -> None:
+    check_offered(pool.capacity, machine, path, findings)
+    if machine.boot_disk not in (None, pool.disk.type):
+        findings.refuse(
+            (*path, "disk", "type"),
+            f"{machine.name} does not boot from {pool.disk.type}",
+            f"write {machine.boot_disk}",
+            machine.source,
+        )
+    if machine.needs_gvnic and not pool.features.gvnic:
+        findings.refuse(
+            (*path, "features", "gvnic"), f"{machine.name} needs gVNIC", "write true, or leave it out", machine.source
+        )
+
+
+def _check_nodes(nodes: spec.Nodes, zones: int, path: spec.Path, findings: Findings) -> None:
+    most = zones * _MOST_PER_ZONE
+    if isinstance(nodes, spec.Fixed) and nodes.count % zones:
+        findings.refuse(
+            (*path, "count"),
+            f"{nodes.count} node{'s' if nodes.count > 1 else ''} cannot be shared evenly among {zones} zones, "
+            "and GKE counts nodes per zone",
+            f"write a multiple of {zones}, for example {-(-nodes.count // zones) * zones}",
+            "GKE API, NodePool.initialNodeCount",
+        )
+    key, asked = ("count", nodes.count) if isinstance(nodes, spec.Fixed) else ("max", nodes.max)
+    if asked > most:
+        findings.refuse(
+            (*path, key),
+            f"{asked} nodes in {zones} zone{'s' if zones > 1 else ''}: a pool has at most {_MOST_PER_ZONE} in each",
+            f"write {most} or less, and make more pools",
+            "GKE quotas and limits, nodes per node pool zone",
+        )
 
 
 def _check_driver(pool: spec.GkePool, path: spec.Path, findings: Findings) -> None:
@@ -171,12 +181,13 @@ def _check_driver(pool: spec.GkePool, path: spec.Path, findings: Findings) -> No
 
 
 def _check_pods(pool: spec.GkePool, path: spec.Path, offer: Offer, findings: Findings) -> None:
-    if offer.per_node + _SYSTEM_PODS > pool.max_pods_per_node:
-        needed, kind = offer.per_node + _SYSTEM_PODS, "shares" if offer.shares else "partitions"
+    if offer.partitions + SYSTEM_PODS > pool.max_pods_per_node:
+        needed, kind = offer.partitions + SYSTEM_PODS, "shares" if offer.shares else "partitions"
         findings.refuse(
             (*path, "max_pods_per_node"),
-            f"{pool.max_pods_per_node} pods are too few for {offer.per_node} {kind} and about {_SYSTEM_PODS} others",
+            f"{pool.max_pods_per_node} pods are too few for {offer.partitions} {kind} and about {SYSTEM_PODS} others",
             f"write {needed} or more" if needed <= 256 else "share less: GKE allows 256 pods per node",
+            "GKE API, maxPodsConstraint",
         )
 
 

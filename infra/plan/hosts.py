@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infra import catalog, geometry, spec
 from infra.catalog import Gpu
 from infra.geometry import Fit, Placement
-from infra.plan.findings import Findings, nearest
+from infra.plan.findings import CATALOG, Findings, listed, nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,13 +35,15 @@ class HostPlan:
 def gpu_of(asked: spec.GpuChoice, path: spec.Path, findings: Findings) -> Gpu | None:
     """The GPU model of a host or of existing nodes."""
     known = catalog.load().gpus
+    if not findings.knows((*path, "model")):
+        return None
     if asked.model in known:
         return known[asked.model]
     folded = {name.casefold(): name for name in known}
     hint = (
         f"did you mean {folded[asked.model.casefold()]}?" if asked.model.casefold() in folded else nearest(asked.model, [*known])
     )
-    findings.refuse((*path, "model"), f"{asked.model} is not in the catalog", hint)
+    findings.refuse((*path, "model"), f"{asked.model} is not in the catalog", hint, CATALOG)
     return None
 
 
@@ -64,8 +67,15 @@ def _host(host: spec.Host, path: spec.Path, findings: Findings) -> HostPlan | No
     gpus, seen = [], set()
     for i, asked in enumerate(host.gpus):
         at = (*path, "gpus", i)
-        if asked.index >= host.gpu.count:
-            findings.refuse((*at, "index"), f"there is no GPU {asked.index}: {host.name} has {host.gpu.count}, counted from 0")
+        if asked.index >= host.gpu.count and findings.knows((*path, "gpu", "count")):
+            findings.refuse(
+                (*at, "index"),
+                f"there is no GPU {asked.index}: {host.name} has {host.gpu.count}, counted from 0",
+                f"write {' or '.join(sorted({'0', str(host.gpu.count - 1)}))}"
+                if host.gpu.count < 3
+                else f"write 0 to {host.gpu.count - 1}",
+                "NVML counts GPUs from 0",
+            )
         elif asked.index in seen:
             findings.refuse((*at, "index"), f"GPU {asked.index} is there twice", "name each GPU once")
         seen.add(asked.index)
@@ -88,31 +98,35 @@ def _instances(asked: spec.HostGpu, gpu: Gpu, path: spec.Path, findings: Finding
         if asked.mig and gpu.family is None:
             findings.refuse(path, f"{gpu.name} has no MIG: it cannot be partitioned", "write mig: false", gpu.source)
         return ()
-    layout = Counter(instance.profile for instance in asked.instances)
+    here = {i: instance for i, instance in enumerate(asked.instances) if findings.knows((*path, "instances", i))}
+    layout = Counter(instance.profile for instance in here.values())
     fit = geometry.check(gpu, layout)
     if not isinstance(fit, Fit):
         near = ", ".join(f"{name}: {count}" for name, count in sorted(fit.nearest.items()))
         findings.refuse(
             (*path, "instances"),
             f"does not fit on one {gpu.name}: {fit.reason}",
-            f"nearest that fits: {{{near}}}" if near else "",
-            gpu.family.source if gpu.family else "",
+            f"nearest that fits: {{{near}}}" if near else f"profiles of {gpu.name}: {listed(tuple(gpu.profiles))}",
+            gpu.family.source if gpu.family else gpu.source,
+            anyway=True,
         )
         return None
-    said = [i for i, instance in enumerate(asked.instances) if instance.start is not None]
+    said = [i for i, instance in here.items() if instance.start is not None]
     if not said:
         return fit.placements
-    if len(said) < len(asked.instances):
-        first = next(i for i in range(len(asked.instances)) if i not in said)
+    if len(said) < len(here):
+        first = next(i for i in here if i not in said)
         findings.refuse((*path, "instances", first), "says no start, others on this GPU do", "say all starts, or none")
         return None
-    return _as_said(asked, gpu, path, findings)
+    return _as_said(here, gpu, path, findings)
 
 
-def _as_said(asked: spec.HostGpu, gpu: Gpu, path: spec.Path, findings: Findings) -> tuple[Placement, ...] | None:
+def _as_said(
+    instances: Mapping[int, spec.Instance], gpu: Gpu, path: spec.Path, findings: Findings
+) -> tuple[Placement, ...] | None:
     taken: dict[int, int] = {}
     placed, good = [], True
-    for i, instance in enumerate(asked.instances):
+    for i, instance in instances.items():
         kind, start = gpu.profiles[instance.profile].kind, instance.start or 0
         at = (*path, "instances", i, "start")
         if start not in kind.starts:
@@ -123,7 +137,9 @@ def _as_said(asked: spec.HostGpu, gpu: Gpu, path: spec.Path, findings: Findings)
         slots = range(start, start + kind.size)
         if clash := next((taken[slot] for slot in slots if slot in taken), None):
             good = False
-            findings.refuse(at, f"slots {start} to {slots[-1]} overlap those of instances[{clash - 1}]", "choose another start")
+            findings.refuse(
+                at, f"slots {start} to {slots[-1]} overlap those of instances[{clash - 1}]", "choose another start", kind.source
+            )
         taken.update(dict.fromkeys(slots, i + 1))
         placed.append(Placement(profile=instance.profile, start=start, size=kind.size))
     return tuple(placed) if good else None

@@ -1,15 +1,13 @@
-"""What a pool's nodes are: machine, count, labels and taints, checked against the catalog and each cloud's rules."""
+"""What all nodes of a pool have: their number, labels and taints, by each cloud's rules."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from fleet_controller.api import MIG_CONFIG_LABEL, POOL_LABEL, STARTUP_TAINT, STARTUP_TAINT_KEY
-from infra import catalog, spec
-from infra.catalog import Cloud, Gpu, Machine
-from infra.plan.findings import Findings, listed, nearest
+from infra import spec
+from infra.plan.findings import Findings
 from infra.plan.fleet import CLOUD_EFFECT, Effect, NodeCount, Taint
 from infra.spec import Path
 
@@ -24,87 +22,13 @@ _GPU_TAINT: Mapping[str, str] = {"key": "nvidia.com/gpu", "value": "present", "e
 """What GKE puts on every GPU node and EKS does not: it keeps pods that need no GPU away. The same on both clouds here."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gpus:
-    """The GPUs of one node."""
-
-    gpu: Gpu
-    count: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class GpuMachine(Gpus):
-    """A machine type with the GPUs that its nodes have."""
-
-    machine: Machine
-    accelerator: str
-    """GKE's accelerator type; empty on EKS."""
-
-
-def machine_of(name: str, asked: spec.GpuChoice | None, cloud: Cloud, path: Path, findings: Findings) -> GpuMachine | None:
-    """The GPU machine that a pool names, with GPUs of its own or as asked for."""
-    machine = _machine(name, cloud, (*path, "machine_type"), findings)
-    if machine is None:
-        return None
-    if machine.gpu is not None:
-        if asked is not None:
-            findings.refuse(
-                (*path, "gpu"),
-                f"{name} has its GPUs fixed: {machine.gpu_count} x {machine.gpu.name}",
-                "leave it out",
-                machine.source,
-            )
-            return None
-        return GpuMachine(machine=machine, gpu=machine.gpu, count=machine.gpu_count, accelerator=machine.accelerator or "")
-    if not machine.attachable:
-        with_gpus = ", ".join(m.name for (c, _), m in catalog.load().machines.items() if c == cloud and m.gpu)
-        findings.refuse((*path, "machine_type"), f"{name} has no GPU", f"with GPUs: {with_gpus}", machine.source)
-        return None
-    choices = {a.gpu.name: a for a in machine.attachable}
-    if asked is None:
-        models = ", ".join(choices)
-        findings.refuse(
-            (*path, "gpu"), f"is missing: {name} has no GPU of its own", f"write gpu: {{model: …, count: …}} with one of {models}"
-        )
-        return None
-    if asked.model not in choices:
-        findings.refuse(
-            (*path, "gpu", "model"),
-            f"{asked.model} cannot be attached to {name}",
-            nearest(asked.model, tuple(choices)),
-            machine.source,
-        )
-        return None
-    choice = choices[asked.model]
-    if asked.count not in choice.counts:
-        findings.refuse(
-            (*path, "gpu", "count"),
-            f"{asked.count} x {asked.model}: not on {name}",
-            f"write one of {listed(choice.counts)}",
-            machine.source,
-        )
-        return None
-    return GpuMachine(machine=machine, gpu=choice.gpu, count=asked.count, accelerator=choice.accelerator)
-
-
-def system_machine(name: str, cloud: Cloud, findings: Findings) -> Machine | None:
-    """The system pool's machine type, which has no GPU."""
-    machine = _machine(name, cloud, ("system_pool", "machine_type"), findings)
-    if machine is not None and machine.gpu is not None:
-        findings.refuse(
-            ("system_pool", "machine_type"), f"{name} has GPUs, which the system pool would leave idle", "choose a CPU machine"
-        )
-        return None
-    return machine
-
-
 def count_of(nodes: spec.Fixed | spec.Autoscaled, path: Path, findings: Findings) -> NodeCount:
     match nodes:
         case spec.Fixed(count=count):
             return NodeCount(min=count, max=count, autoscaled=False)
         case spec.Autoscaled(min=fewest, max=largest):
             if fewest > largest:
-                findings.refuse(path, f"min {fewest} is above max {largest}")
+                findings.refuse(path, f"min {fewest} is above max {largest}", f"write {{min: {largest}, max: {fewest}}}")
             return NodeCount(min=fewest, max=largest, autoscaled=True)
 
 
@@ -145,7 +69,11 @@ def _check_eks_label(key: str, value: str, at: Path, findings: Findings) -> None
         )
     if len(key) > 63:
         findings.refuse(
-            at, f"EKS allows 63 characters for a label's key with its prefix, this has {len(key)}", "", "EKS API", in_key=True
+            at,
+            f"EKS allows 63 characters for a label's key with its prefix, this has {len(key)}",
+            "shorten it",
+            "EKS API",
+            in_key=True,
         )
     if not value:
         findings.refuse(at, "EKS refuses labels without a value", 'for example "true"', "EKS API")
@@ -158,11 +86,14 @@ def pool_taints(pool: AnyPool, path: Path, cloud: AnyCloud, findings: Findings) 
     for i, written in enumerate(pool.taints):
         at = (*path, "taints", i)
         effect = _effect(written.effect)
+        if not findings.knows(at):
+            continue
         if (written.key, effect) in seen:
             findings.refuse(
                 at,
                 f"{written.key} with {effect} is there twice, which the cloud refuses",
-                f"see taints[{seen[written.key, effect]}]",
+                f"leave one out; the other is taints[{seen[written.key, effect]}]",
+                "Kubernetes API, Node.spec.taints",
             )
         seen.setdefault((written.key, effect), i)
         if written.key == STARTUP_TAINT_KEY or written.key.startswith(_OWN):
@@ -177,11 +108,11 @@ def pool_taints(pool: AnyPool, path: Path, cloud: AnyCloud, findings: Findings) 
                 (*at, "key"),
                 f"{_GPU_TAINT['key']}={_GPU_TAINT['value']}:{_GPU_TAINT['effect']} is on every GPU node already: {why}",
                 "leave it out",
-                "hashicorp/terraform-provider-google #7928" if cloud == "gke" else "",
+                "hashicorp/terraform-provider-google #7928" if cloud == "gke" else "ARCHITECTURE.md, startup taint",
             )
         elif cloud == "eks" and len(written.key) > 63:
             findings.refuse(
-                (*at, "key"), f"EKS allows 63 characters for a taint's key, this has {len(written.key)}", "", "EKS API"
+                (*at, "key"), f"EKS allows 63 characters for a taint's key, this has {len(written.key)}", "shorten it", "EKS API"
             )
         taints.append(Taint(key=written.key, value=written.value, effect=effect))
     own = [_GPU_TAINT, STARTUP_TAINT] if cloud == "eks" else [STARTUP_TAINT]
@@ -194,15 +125,3 @@ def _own_taint(taint: Mapping[str, str]) -> Taint:
 
 def _effect(written: str) -> Effect:
     return next(effect for effect, cloud in CLOUD_EFFECT.items() if written in (effect, cloud))
-
-
-def _machine(name: str, cloud: Cloud, path: Path, findings: Findings) -> Machine | None:
-    known = catalog.load()
-    machine = known.machines.get((cloud, name))
-    if machine is None:
-        elsewhere = next((c for c, n in known.machines if n == name), None)
-        reason = (
-            f"{name} is a machine type of {elsewhere}, the fleet is on {cloud}" if elsewhere else f"{name} is not in the catalog"
-        )
-        findings.refuse(path, reason, nearest(name, known.machine_names(cloud)))
-    return machine

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from infra.catalog import driver_order
+from infra.plan.drivers import driver_of
 from infra.plan.fleet import CloudPoolPlan, FleetPlan, GkePoolPlan
 
 
@@ -21,6 +23,14 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
                 found.append(f"{at} one preemption takes all {pool.partitions} of what it offers")
         if isinstance(pool, GkePoolPlan) and pool.driver == "LATEST":
             found.append(f"{at} driver LATEST changes under you; the agents report the one they find")
+        if pool.gpu.mode_change_resets and pool.partitioned:
+            found.append(f"{at} switching MIG on or off resets {pool.gpu.name}: in a cloud the node reboots, 10 to 15 minutes")
+            if fleet.operator is not None and pool.mig_config and not fleet.operator.mig_manager.with_reboot:
+                found.append(f"{at} clouds mostly refuse that reset, and gpu_operator.mig_manager.with_reboot is false")
+        driver = driver_of(pool, fleet)
+        if pool.gpu.family is None and driver.version and driver_order(driver.version) < driver_order(pool.gpu.minimum_driver):
+            least = pool.gpu.minimum_driver
+            found.append(f"{at} driver {driver.version}: the oldest that a list at hand has for {pool.gpu.name} is {least}")
         if pool.layout is None:
             found.append(f"{at} GPUs are cut by index, and a driver may count them in another order after a reboot")
         for share in pool.shares:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +12,12 @@ from typing import Literal
 
 from infra import catalog, geometry, spec
 from infra.catalog import Gpu
-from infra.geometry import Fit, Misfit
-from infra.plan.findings import Findings, listed
+from infra.catalog.named import config_name
+from infra.geometry import Fit, Misfit, naming
+from infra.plan.drivers import minimum_driver
+from infra.plan.findings import Findings, listed, nearest
 from infra.plan.fleet import Layout, Share
-from infra.plan.nodes import GpuMachine, Gpus
+from infra.plan.machines import GpuMachine, Gpus
 from infra.plan.sharing import shared
 from infra.spec import Path
 from node_agent.desired import Desired, DesiredGpu, DesiredSharing, Partitioner, dump, hash_of
@@ -61,11 +63,10 @@ def native_cut(asked: spec.Native, path: Path, found: GpuMachine, findings: Find
     accelerator = catalog.load().accelerators[found.accelerator]
     sizes = accelerator.sizes
     if profile not in sizes:
-        near = difflib.get_close_matches(profile, sizes, n=1, cutoff=0.5)
         findings.refuse(
             at,
-            f"GKE does not cut {found.accelerator} into {profile}: {accelerator.refused.get(profile, 'it has no such size')}",
-            f"GKE's sizes: {listed(sizes)}" + (f"; nearest {near[0]}" if near else ""),
+            f"GKE does not cut {found.accelerator} into {profile}: {accelerator.refused[profile]}",
+            f"nearest {naming.nearest_of(sizes, profile)}; GKE's sizes: {listed(sizes)}",
             accelerator.source,
         )
         return None
@@ -76,6 +77,15 @@ def native_cut(asked: spec.Native, path: Path, found: GpuMachine, findings: Find
         partitioner="gke",
         mig_config=None,
     )
+
+
+def says_one(asked: spec.Operator, path: Path, findings: Findings) -> bool:
+    """Whether it says a layout, and in one way."""
+    said = _ways(asked)
+    if len(said) != 1:
+        has = f"has {' and '.join(said)}, and only one can be cut" if said else "has none of layout, config and gpus"
+        findings.refuse(path, has, "write one of them, for example config: all-balanced", "mig-parted")
+    return len(said) == 1
 
 
 def operator_cut(asked: spec.Operator, pool: str, path: Path, found: Gpus, strategy: Strategy, findings: Findings) -> Cut | None:
@@ -118,7 +128,7 @@ def outcome(
         gpus=gpus,
         resources=offered,
         gpu_memory_mib=found.gpu.memory_mib,
-        minimum_driver=_minimum_driver(found.gpu, cut.layouts) if cut.partitioned else None,
+        minimum_driver=minimum_driver(found.gpu, cut.layouts),
         sharing=tuple(DesiredSharing(resource=s.advertised, strategy=s.strategy, replicas=s.replicas) for s in shares),
     )
     return Outcome(resources=offered, desired=dump(desired), layout_hash=hash_of(desired))
@@ -145,16 +155,16 @@ def _can_be_cut(gpu: Gpu, path: Path, findings: Findings) -> bool:
     return gpu.family is not None
 
 
+def _ways(asked: spec.Operator) -> list[str]:
+    return [name for name in ("layout", "config", "gpus") if getattr(asked, name) is not None]
+
+
 def _asked_layouts(asked: spec.Operator, found: Gpus, path: Path, findings: Findings) -> tuple[Layout, ...] | None:
-    said = [name for name in ("layout", "config", "gpus") if getattr(asked, name) is not None]
-    if len(said) != 1:
-        has = f"has {' and '.join(said)}" if said else "has none of layout, config and gpus"
-        findings.refuse(path, has, "write one of them")
-        return None
+    (said,) = _ways(asked)
     if asked.gpus is not None:
         return _by_index(asked.gpus, found, (*path, "gpus"), findings)
     layout = _uniform_layout(asked, found.gpu, path, findings)
-    if layout is None or not _fits(found.gpu, layout, (*path, said[0]), findings):
+    if layout is None or not _fits(found.gpu, layout, (*path, said), findings):
         return None
     return (layout,) * found.count
 
@@ -167,18 +177,30 @@ def _uniform_layout(asked: spec.Operator, gpu: Gpu, path: Path, findings: Findin
         return dict(sorted(asked.layout.items()))
     named, config = catalog.load().named_configs[gpu.name], asked.config or ""
     if config in named and named[config].layout:
+        # Only its layout: the config that we write names every board of the model, which the operator's own may not (`without`).
         return dict(sorted(named[config].layout.items()))
     if config in named:
-        findings.refuse((*path, "config"), f"{config} cuts nothing", "write partition: none")
+        findings.refuse(
+            (*path, "config"), f"{config} cuts nothing", "write partition: none", "default-mig-parted-config of the GPU operator"
+        )
         return None
-    near = difflib.get_close_matches(config, named, n=1, cutoff=0.5)
+    near = _config_alike(config, gpu)
     findings.refuse(
         (*path, "config"),
         f"{config} is no layout of {gpu.name}",
-        f"did you mean {near[0]}?" if near else f"known: {listed(tuple(named))}",
+        f"did you mean {near}?" if near in named else nearest(config, tuple(named)),
         "default-mig-parted-config of the GPU operator",
     )
     return None
+
+
+def _config_alike(config: str, gpu: Gpu) -> str:
+    """The same slices on this GPU: `all-1g.5gb` is an A100's, an H100 has all-1g.10gb. Empty where it names no profile."""
+    match = re.fullmatch(r"all-(\d+g\.\d+gb)(?:\.(.+)|(-.+))?", config)
+    if match is None:
+        return ""
+    own = naming.own_name(gpu, match[1] + (f"+{match[2]}" if match[2] else match[3] or ""))
+    return config_name(own) if own else ""
 
 
 def _by_index(groups: tuple[spec.GpuGroup, ...], found: Gpus, path: Path, findings: Findings) -> tuple[Layout, ...] | None:
@@ -187,8 +209,13 @@ def _by_index(groups: tuple[spec.GpuGroup, ...], found: Gpus, path: Path, findin
     for i, group in enumerate(groups):
         for j, index in enumerate(group.index):
             at = (*path, i, "index", j)
-            if index >= found.count:
-                findings.refuse(at, f"there is no GPU {index}: the node has {found.count}, counted from 0")
+            if index >= found.count and findings.knows((*path[:2], "gpu", "count")):
+                findings.refuse(
+                    at,
+                    f"there is no GPU {index}: the node has {found.count}, counted from 0",
+                    f"write 0 to {found.count - 1}",
+                    "NVML",
+                )
             elif index in layouts:
                 findings.refuse(at, f"GPU {index} is there twice", "name each GPU once")
             layouts[index] = dict(sorted(group.layout.items()))
@@ -244,18 +271,19 @@ def _fits(gpu: Gpu, layout: Layout, path: Path, findings: Findings) -> bool:
     match geometry.check(gpu, layout):
         case Fit():
             return True
-        case Misfit(reason=reason, nearest=nearest):
-            written = ", ".join(f"{name}: {count}" for name, count in sorted(nearest.items()))
-            one = next(iter(nearest)) if len(nearest) == 1 and path[-1] == "profile" else ""
+        case Misfit(reason=reason, nearest=near):
+            written = ", ".join(f"{name}: {count}" for name, count in sorted(near.items()))
+            one = next(iter(near)) if len(near) == 1 and path[-1] == "profile" else ""
             findings.refuse(
                 path,
                 f"does not fit on one {gpu.name}: {reason}",
-                f"nearest: {one}" if one else f"nearest that fits: {{{written}}}" if written else "",
-                gpu.family.source if gpu.family else "",
+                f"nearest: {one}"
+                if one
+                else f"nearest that fits: {{{written}}}"
+                if written
+                else f"profiles of {gpu.name}: {listed(tuple(gpu.profiles))}",
+                gpu.family.source if gpu.family else gpu.source,
+                # Fewer instances never fit worse.
+                anyway=True,
             )
             return False
-
-
-def _minimum_driver(gpu: Gpu, layouts: tuple[Layout, ...]) -> str:
-    needed = [geometry.minimum_driver(gpu, layout) for layout in layouts if layout]
-    return max(needed, key=lambda version: [int(part) for part in version.split(".")])

@@ -1,13 +1,17 @@
-"""What a fleet costs per hour at list prices. Unknown is said, never zero; discounts, disks and traffic are not in it."""
+"""What a fleet costs per hour at list prices. Unknown is said, never zero, and what is in no sum is named."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 
 from infra import spec
 from infra.catalog import Machine, Price
-from infra.plan.fleet import ByoFleetPlan, CloudPoolPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.fleet import ByoFleetPlan, CloudPoolPlan, EksFleetPlan, FleetPlan, GkeFleetPlan, NodeCount
+
+NOT_IN_IT: Final = ("control plane", "disks", "address translation", "load balancers", "traffic", "discounts")
+"""What no price of the catalog has in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,9 +19,11 @@ class Quote:
     """What the catalog knows of one node's price in US dollars per hour."""
 
     price: Price | None
-    """In the fleet's own region; None: unknown."""
-    elsewhere: Price | None
+    """In the fleet's own region."""
+    elsewhere: Price | None = None
     """In another region, for orientation only; it is in no sum."""
+    missing: str = ""
+    """Why there is no price."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,21 +32,33 @@ class Cost:
 
     fewest: float
     most: float
-    unknown: tuple[str, ...]
-    """Pools whose price the catalog does not have; they are not in the sums."""
+    priced: tuple[str, ...]
+    """Pools that are in the sums."""
+    missing: tuple[tuple[str, str], ...]
+    """Pools whose price the catalog does not have, and why; they are not in the sums."""
 
     def as_json(self) -> dict[str, Any]:
-        return {"min": round(self.fewest, 4), "max": round(self.most, 4), "unknown": list(self.unknown)}
+        return {
+            "min": round(self.fewest, 4),
+            "max": round(self.most, 4),
+            "unknown": [name for name, _ in self.missing],
+            "why_unknown": dict(self.missing),
+            "not_in_it": list(NOT_IN_IT),
+        }
 
 
 def quote(machine: Machine, capacity: spec.Capacity, region: str) -> Quote:
     """A reservation is billed like on-demand machines; flex-start, queued and capacity blocks have prices of their own."""
     if not isinstance(capacity, spec.OnDemand | spec.Spot | spec.Reservation):
-        return Quote(price=None, elsewhere=None)
-    kind = "spot" if isinstance(capacity, spec.Spot) else "on-demand"
-    listed = [price for price in machine.prices if price.capacity == kind]
-    here = next((price for price in listed if price.region == region), None)
-    return Quote(price=here, elsewhere=None if here else next(iter(listed), None))
+        return Quote(price=None, missing=f"no list has a price for {capacity.mode}")
+    kind: Literal["on-demand", "spot"] = "spot" if isinstance(capacity, spec.Spot) else "on-demand"
+    if price := machine.price(kind, region):
+        return Quote(price=price)
+    return Quote(
+        price=None,
+        elsewhere=next((price for price in machine.prices if price.capacity == kind), None),
+        missing=f"no list price known for {machine.name} {kind} in {region}",
+    )
 
 
 def pool_quote(pool: CloudPoolPlan, fleet: FleetPlan) -> Quote:
@@ -52,19 +70,26 @@ def system_quote(fleet: GkeFleetPlan | EksFleetPlan) -> Quote:
 
 
 def fleet_cost(fleet: FleetPlan) -> Cost:
-    """The GPU pools and the system pool; the control plane is not in the catalog. A sample over zones counts at its dearest."""
-    fewest, most, unknown = 0.0, 0.0, []
-    priced = [(p.name, p.nodes, pool_quote(p, fleet).price) for p in fleet.pools if isinstance(p, CloudPoolPlan)]
-    if not isinstance(fleet, ByoFleetPlan):
-        priced.append((fleet.system.name, fleet.system.nodes, system_quote(fleet).price))
-    for name, nodes, price in priced:
-        if price is None:
-            unknown.append(name)
+    """The GPU pools and the system pool. A sample over zones counts at its dearest where all nodes are there."""
+    fewest, most = 0.0, 0.0
+    priced, missing = [], []
+    for name, nodes, known in _quotes(fleet):
+        if known.price is None:
+            missing.append((name, known.missing))
         else:
-            fewest += price.usd_per_hour * nodes.min
-            most += (price.up_to or price.usd_per_hour) * nodes.max
-    return Cost(fewest=fewest, most=most, unknown=tuple(unknown))
+            priced.append(name)
+            fewest += known.price.usd_per_hour * nodes.min
+            most += (known.price.up_to or known.price.usd_per_hour) * nodes.max
+    return Cost(fewest=fewest, most=most, priced=tuple(priced), missing=tuple(missing))
 
 
 def region_of(fleet: FleetPlan) -> str:
     return "" if isinstance(fleet, ByoFleetPlan) else fleet.cluster.region
+
+
+def _quotes(fleet: FleetPlan) -> Iterator[tuple[str, NodeCount, Quote]]:
+    for pool in fleet.pools:
+        if isinstance(pool, CloudPoolPlan):
+            yield pool.name, pool.nodes, pool_quote(pool, fleet)
+    if not isinstance(fleet, ByoFleetPlan):
+        yield fleet.system.name, fleet.system.nodes, system_quote(fleet)

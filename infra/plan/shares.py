@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from infra import spec
 from infra.catalog import Gpu
-from infra.plan.findings import Findings
+from infra.plan.findings import CATALOG, Findings
 
 _LEAST_MIB = 256
 """Per card. Source: volcano-sh/volcano, mgpu device package."""
@@ -44,6 +44,8 @@ def fractional_resources(asked: spec.Fractional, gpu: Gpu, count: int) -> Mappin
 def check_fractional(fleet: spec.Fleet, findings: Findings) -> None:
     """The scheduler and the pools that it has go together."""
     pools = [i for i, p in enumerate(fleet.node_pools) if isinstance(p.sharing, spec.FractionalShares)]
+    if not findings.knows(("fractional",)):
+        return
     if fleet.fractional is None:
         for i in pools:
             findings.refuse(
@@ -52,17 +54,18 @@ def check_fractional(fleet: spec.Fleet, findings: Findings) -> None:
                 "add fractional: {provider: hami}",
             )
         return
-    if not pools:
+    if not pools and findings.knows_all(fleet.node_pools, "sharing"):
         findings.refuse(("fractional",), "no pool has sharing: fractional", "leave it out, or give it a pool", in_key=True)
     if fleet.fractional.provider == "vke" and fleet.cloud != "byo":
         findings.refuse(("fractional", "provider"), f"vke is Volcengine's own, the fleet is on {fleet.cloud}", "write hami", _VKE)
     if fleet.fractional.provider == "vke" and shares_per_gpu(fleet.fractional) > 16:
         findings.refuse(("fractional", "shares_per_gpu"), "VKE allows at most 16 containers on a card", "write 16 or less", _VKE)
-    if fleet.cloud != "gke" and len(pools) < len(fleet.node_pools) and fleet.fractional.provider == "hami":
-        others = ", ".join(p.name for i, p in enumerate(fleet.node_pools) if i not in pools)
+    others = [p.name for i, p in enumerate(fleet.node_pools) if i not in pools and findings.knows(("node_pools", i, "sharing"))]
+    if fleet.cloud != "gke" and others and fleet.fractional.provider == "hami":
         findings.refuse(
             ("fractional",),
-            f"HAMi's device plugin takes the place of the operator's in the whole cluster; the nodes of {others} would have none",
+            "HAMi's device plugin takes the place of the operator's in the whole cluster; "
+            f"the nodes of {', '.join(others)} would have none",
             "make every pool fractional, or use two clusters",
             _HAMI,
             in_key=True,
@@ -70,17 +73,25 @@ def check_fractional(fleet: spec.Fleet, findings: Findings) -> None:
 
 
 def plan_shares(fleet: spec.Fleet, nodes: Sequence[tuple[Gpu, int]], findings: Findings) -> tuple[SharePlan, ...]:
-    """nodes: GPU and count per node of each fractional pool."""
+    """nodes: GPU and count per node of each fractional pool that could be planned."""
+    fractional = [p for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalShares)]
+    if len(nodes) < len(fractional) or not all(findings.knows_all(fleet.node_pools, key) for key in ("sharing", "gpu")):
+        nodes = ()  # a pool that is not known yet may have larger cards, and more of them
     planned = []
     for i, workload in enumerate(fleet.workloads):
         at: spec.Path = ("workloads", i, "gpu_share")
+        if not findings.knows(("fractional",)):
+            continue
         if fleet.fractional is None:
             findings.refuse(at, "the fleet has no scheduler for shares", "add fractional: {provider: hami}", in_key=True)
             continue
         most = max((count for _, count in nodes), default=workload.gpu_share.cards)
         if workload.gpu_share.cards > most:
             findings.refuse(
-                (*at, "cards"), f"{workload.gpu_share.cards} cards of one node: no node has more than {most}", f"write {most}"
+                (*at, "cards"),
+                f"{workload.gpu_share.cards} cards of one node: no node has more than {most}",
+                f"write {most} or less",
+                "a pod runs on one node",
             )
         share = _share(workload, fleet.fractional, at, max((gpu.memory_mib for gpu, _ in nodes), default=None), findings)
         if share is not None:
@@ -94,6 +105,8 @@ def _share(
     asked, source = workload.gpu_share, _VKE if fractional.provider == "vke" else _HAMI
     cards, mib, percent = asked.cards, spec.mebibytes(asked.memory), asked.compute_percent
     before = len(findings.problems)
+    if not findings.knows((*at, "cards")):
+        return None
     if percent % cards:
         up = -(-percent // cards) * cards
         findings.refuse((*at, "compute_percent"), f"{percent} % cannot be shared evenly by {cards} cards", f"write {up}", source)
@@ -120,6 +133,7 @@ def _share(
             (*at, "memory"),
             f"{mib // cards} MiB on each of {cards} cards; the largest card has {card_mib} MiB",
             f"write {card_mib * cards}Mi or less, or more cards",
+            CATALOG,
         )
     if len(findings.problems) > before:
         return None

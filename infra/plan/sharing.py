@@ -17,8 +17,10 @@ _PLUGIN = "NVIDIA/k8s-device-plugin, internal/plugin and README"
 Replicated = spec.TimeSlicing | spec.Mps
 
 
-def gke_shares(sharing: Replicated, path: Path, devices: Mapping[str, int], findings: Findings) -> tuple[Share, ...] | None:
-    """GKE's plugin: one number for all devices of a node, with or without partitions."""
+def gke_shares(
+    sharing: Replicated, path: Path, devices: Mapping[str, int] | None, findings: Findings
+) -> tuple[Share, ...] | None:
+    """GKE's plugin: one number for all devices of a node, with or without partitions. devices: None where they are not known."""
     before = len(findings.problems)
     fewest, most = _GKE_CLIENTS
     replicas = sharing.replicas if isinstance(sharing.replicas, int) else dict(sharing.replicas)
@@ -34,7 +36,7 @@ def gke_shares(sharing: Replicated, path: Path, devices: Mapping[str, int], find
     for name in ("rename_by_default", "fail_requests_greater_than_one"):
         if name in sharing.model_fields_set:
             findings.refuse((*path, name), "is no choice with GKE's own device plugin", "leave it out", _GKE, in_key=True)
-    if len(findings.problems) > before:
+    if len(findings.problems) > before or devices is None:
         return None
     (name,) = devices
     return (Share(resource=name, advertised=name, strategy=sharing.mode, replicas=replicas, fail_requests_greater_than_one=True),)
@@ -43,22 +45,27 @@ def gke_shares(sharing: Replicated, path: Path, devices: Mapping[str, int], find
 def plugin_shares(
     sharing: Replicated,
     path: Path,
-    devices: Mapping[str, int],
+    devices: Mapping[str, int] | None,
     *,
     partitioned: bool,
     strategy: Literal["none", "single", "mixed"],
     cloud: Literal["gke", "eks", "byo"],
     findings: Findings,
 ) -> tuple[Share, ...] | None:
-    """NVIDIA's device plugin, by its config file."""
+    """NVIDIA's device plugin, by its config file. devices: None where they are not known."""
     before = len(findings.problems)
+    strategy_known = findings.knows(("gpu_operator", "mig_strategy"))
     if isinstance(sharing, spec.Mps):
-        _check_mps(path, partitioned=partitioned, strategy=strategy, cloud=cloud, findings=findings)
-    each = dict.fromkeys(devices, sharing.replicas) if isinstance(sharing.replicas, int) else _by_full_name(sharing.replicas)
+        _check_mps(path, partitioned=partitioned, strategy=strategy if strategy_known else "none", cloud=cloud, findings=findings)
+    each = (
+        dict.fromkeys(devices or ("nvidia.com/gpu",), sharing.replicas)
+        if isinstance(sharing.replicas, int)
+        else _by_full_name(sharing.replicas)
+    )
     if not each:
-        findings.refuse((*path, "replicas"), "is empty: nothing would be shared", "name a resource, or write one number")
+        findings.refuse((*path, "replicas"), "is empty: nothing would be shared", "name a resource, or write one number", _PLUGIN)
     for written in () if isinstance(sharing.replicas, int) else sharing.replicas:
-        if _full(written) not in devices:
+        if devices is not None and strategy_known and _full(written) not in devices:
             findings.refuse(
                 (*path, "replicas", written),
                 f"the pool's nodes have no {_full(written)}; the device plugin would ignore it without a word",
@@ -75,8 +82,13 @@ def plugin_shares(
                 _PLUGIN,
             )
         if len(name) + len(".shared") * sharing.rename_by_default > 63:
-            findings.refuse((*path, "replicas"), f"{name}.shared is longer than the 63 characters of a resource's name")
-    if len(findings.problems) > before:
+            findings.refuse(
+                (*path, "replicas"),
+                f"{name}.shared is longer than the 63 characters of a resource's name",
+                "write rename_by_default: false",
+                "Kubernetes docs, extended resources",
+            )
+    if len(findings.problems) > before or devices is None or not strategy_known:
         return None
     return tuple(
         Share(

@@ -11,12 +11,28 @@ from typing import Any
 import pytest
 
 from infra import catalog, geometry
-from infra.catalog import Accelerator, Catalog, CatalogError, Family, Gpu, Kind, Machine, NamedConfig, Price, Profile, loading
+from infra.catalog import (
+    Accelerator,
+    Catalog,
+    CatalogError,
+    Chart,
+    Family,
+    Fault,
+    Gpu,
+    Image,
+    Kind,
+    Machine,
+    NamedConfig,
+    Price,
+    Profile,
+    driver_order,
+    loading,
+)
 
 CATALOG = catalog.load()
 MIG_GPUS = [gpu for gpu in CATALOG.gpus.values() if gpu.family]
 MACHINES = list(CATALOG.machines.values())
-ROWS = (Accelerator, Family, Gpu, Kind, Machine, NamedConfig, Price, Profile)
+ROWS = (Accelerator, Chart, Family, Fault, Gpu, Image, Kind, Machine, NamedConfig, Price, Profile)
 
 
 def rows(of: Any) -> Iterator[Any]:
@@ -41,6 +57,13 @@ def test_every_row_names_its_source() -> None:
     found = list(rows(CATALOG))
     assert {type(row) for row in found} == set(ROWS)
     assert [row for row in found if len(row.source) < 5] == []
+
+
+def test_a_source_can_be_found_without_the_file_that_shortens_it() -> None:
+    short = re.compile(r"(?<![\w/-])(Cyclenerd|karpenter|skypilot|max-pods|operator|capture|lgipp?|GKE|MIG guide)(?![\w/-])")
+    assert [row.source for row in rows(CATALOG) if short.search(row.source)] == []
+    assert "NVIDIA MIG user guide 620" in CATALOG.gpus["H100-80"].source
+    assert "aws/karpenter-provider-aws" in CATALOG.machines["eks", "p4d.24xlarge"].source
 
 
 def test_nothing_in_the_catalog_can_be_changed() -> None:
@@ -130,13 +153,17 @@ def test_pci_ids_are_written_as_nvml_gives_them_and_belong_to_one_gpu() -> None:
 
 
 def test_drivers_are_versions_and_profiles_need_no_older_one_than_their_gpu() -> None:
-    def version(text: str) -> tuple[int, ...]:
-        assert re.fullmatch(r"\d{3}\.\d+(\.\d+)?", text)
-        return tuple(map(int, text.split(".")))
-
+    written = [image.driver for image in {m.image for m in MACHINES if m.image}]
+    written += [chart.driver for chart in CATALOG.charts.values()]
+    written += [driver for fault in CATALOG.faults for driver in fault.drivers]
     for gpu in CATALOG.gpus.values():
         for newer in [*(p.minimum_driver for p in gpu.profiles.values()), *(t.minimum_driver for t in gpu.together)]:
-            assert newer is None or version(newer) > version(gpu.minimum_driver)
+            if newer is not None:
+                written.append(newer)
+                assert driver_order(newer) > driver_order(gpu.minimum_driver)
+        written.append(gpu.minimum_driver)
+    assert [driver for driver in written if not re.fullmatch(r"\d{3}\.\d+(\.\d+)?", driver)] == []
+    assert driver_order("580.82.07") < driver_order("580.105.08")
 
 
 def test_ampere_alone_needs_a_reset_to_switch_mig() -> None:
@@ -269,6 +296,9 @@ def test_a_machine_has_one_price_for_each_capacity_and_region() -> None:
         ("gpus.toml", '"0x20B010DE", ', '"0x233010DE", ', "there twice"),
         ("gpus.toml", 'pci_ids = ["0x233B10DE"]', 'pci_ids = ["0x233C10DE"]', "0x233C10DE"),
         ("machines.toml", 'gpu = "L40S"', 'gpu = "L40"', "L40"),
+        ("machines.toml", 'cloud = "eks"\narchitecture = "arm64"', 'cloud = "eks"\narchitecture = "arm"', "no machine image"),
+        ("drivers.toml", 'architecture = "arm64"', 'architecture = "amd64"', "there twice"),
+        ("drivers.toml", 'gpus = ["RTX-PRO-6000"]', 'gpus = ["RTX"]', "RTX"),
         ("machines.toml", 'name = "n1-standard-8"', 'name = "n1-standard-4"', "there twice"),
         ("machines.toml", "vcpus = 12, memory_gib = 85", "vcpu = 12, memory_gib = 85", "vcpu"),
         ("prices.toml", "a2-highgpu-1g = 3.6734", "a2-highgpu-1g = 0", "no price"),

@@ -272,7 +272,10 @@ def impossible() -> Iterator[tuple[Gpu, dict[str, int], str, str, dict[str, int]
         {"1g.24gb+me.all": 1, "1g.24gb-me": 1},
     )
     yield A100, {"2g.20gb": 1}, "profile", "has no profile 2g.20gb (its 2g: 2g.10gb)", {"2g.10gb": 1}
-    yield A100, {"9g.5gb": 7}, "profile", "has no profile 9g.5gb", {}
+    yield A100, {"9g.5gb": 7}, "profile", "has no profile 9g.5gb (nearest: 7g.40gb)", {}
+    yield A30, {"3g.20gb": 1}, "profile", "has no profile 3g.20gb (nearest: 2g.12gb, 4g.24gb)", {}
+    yield A100, {"4g.40gb+me": 1}, "profile", "has no profile 4g.40gb+me (its 4g: 4g.20gb)", {"4g.20gb": 1}
+    yield A100, {"half": 1}, "profile", "has no profile half", {}
     yield A100, {"1c.3g.20gb": 3}, "profile", "is a compute instance, 3 of which share one 3g.20gb", {"3g.20gb": 1}
     yield GPUS["A100-80"], {"7g.79gb": 1}, "profile", "what some drivers call 7g.80gb", {"7g.80gb": 1}
     yield GPUS["T4"], {"1g.5gb": 1}, "no MIG", "T4 has no MIG", {}

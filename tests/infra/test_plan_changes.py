@@ -25,7 +25,7 @@ def planned(raw: dict[str, Any]) -> plan.FleetPlan:
     return plan.read(json.dumps(raw), spec.Source("test", raw))
 
 
-def changed(stack: str, **pool: Any) -> plan.PoolChange:
+def changed(stack: str, **pool: Any) -> plan.PartChange:
     after = written(stack)
     after["node_pools"][0] |= pool
     (one,) = plan.compare(planned(written(stack)), planned(after)).pools
@@ -39,7 +39,8 @@ def changed(stack: str, **pool: Any) -> plan.PoolChange:
         ("s0", {"labels": {"role": "x"}}, Effect.IN_PLACE, {"labels"}),
         ("s0", {"taints": []}, Effect.IN_PLACE, {"taints"}),
         ("s0", {"nodes": {"count": 2}}, Effect.IN_PLACE, {"nodes"}),
-        ("s0", {"zones": ["us-central1-a"]}, Effect.IN_PLACE, {"zones"}),
+        ("s0", {"zones": ["us-central1-a"]}, Effect.REPLACE, {"zones"}),
+        ("s0", {"zones": ["us-central1-a", "us-central1-c"], "nodes": {"count": 2}}, Effect.IN_PLACE, {"zones", "nodes"}),
         ("s0", {"disk": {"type": "pd-ssd", "size_gb": 1000}}, Effect.ROLL, {"disk"}),
         ("s0", {"features": {"gcfs": True}}, Effect.ROLL, {"features"}),
         ("s0", {"driver": "DEFAULT"}, Effect.REPLACE, {"driver"}),
@@ -96,8 +97,15 @@ def test_changes_of_the_cluster(key: str, value: str, effect: Effect) -> None:
     after = written("s0")
     after["cluster"][key] = value
     found = plan.compare(planned(written("s0")), planned(after))
-    assert max(c.rule.effect for c in found.fleet) is effect
+    assert max(c.effect for c in found.fleet) is effect
     assert found.everything is (effect is Effect.REPLACE)
+
+
+def test_attribution_starts_the_agents_again_and_touches_no_pool() -> None:
+    after = written("s1") | {"node_agent": {"attribution": True}}
+    found = plan.compare(planned(written("s1")), planned(after))
+    assert [(c.rule.field, c.rule.effect) for c in found.fleet] == [("node_agent", Effect.IN_PLACE)]
+    assert [p.kind for p in found.pools] == ["same"]
 
 
 def test_another_cloud_is_another_fleet() -> None:
@@ -133,6 +141,45 @@ def test_every_field_of_a_pool_has_a_rule(kind: type, rules: tuple[plan.Rule, ..
 
 
 def test_every_rule_names_its_source_and_reason() -> None:
-    for rule in (*change_rules.GKE, *change_rules.EKS, *change_rules.BYO, *change_rules.IN_CLUSTER, *change_rules.FLEET):
+    groups = [rules for rules in vars(change_rules).values() if isinstance(rules, tuple) and isinstance(rules[0], plan.Rule)]
+    assert len(groups) == 9
+    for rule in (rule for group in groups for rule in group):
         assert rule.source
         assert rule.why
+
+
+@pytest.mark.parametrize(
+    ("kind", "at", "rules", "elsewhere"),
+    [
+        (plan.GkeFleetPlan, "", (*change_rules.GKE_FLEET, *change_rules.FLEET), {"pools"}),
+        (plan.EksFleetPlan, "", (*change_rules.EKS_FLEET, *change_rules.FLEET), {"pools"}),
+        (plan.ByoFleetPlan, "", (*change_rules.BYO_FLEET, *change_rules.FLEET), {"pools", "hosts"}),
+        # Both follow from the others.
+        (plan.GkeClusterPlan, "cluster.", change_rules.GKE_FLEET, {"region", "node_account_id"}),
+        (plan.EksClusterPlan, "cluster.", change_rules.EKS_FLEET, set()),
+        (plan.ByoClusterPlan, "cluster.", change_rules.BYO_FLEET, set()),
+        (plan.SystemPoolPlan, "system.", change_rules.GKE_FLEET, {"name"}),
+        (plan.SystemPoolPlan, "system.", change_rules.EKS_FLEET, {"name"}),
+        (plan.HostPlan, "", change_rules.HOST, {"name"}),
+        (spec.GpuOperator, "operator.", change_rules.FLEET, set()),
+    ],
+)
+def test_every_field_beside_the_pools_has_a_rule(kind: Any, at: str, rules: tuple[plan.Rule, ...], elsewhere: set[str]) -> None:
+    fields = set(kind.model_fields) if kind is spec.GpuOperator else {f.name for f in dataclasses.fields(kind)}
+    assert fields - {rule.field.removeprefix(at).split(".")[0] for rule in rules if rule.field.startswith(at)} == elsewhere
+
+
+def test_a_host_named_anew_is_gone_and_new_and_its_gpus_stay() -> None:
+    after = written("s2")
+    after["hosts"][0]["name"] = "other"
+    found = plan.compare(planned(written("s2")), planned(after))
+    assert [(h.name, h.kind) for h in found.hosts] == [("rnd3", "gone"), ("other", "new")]
+
+
+def test_only_what_replaces_the_cluster_replaces_every_pool() -> None:
+    after = written("s1")
+    after["gpu_operator"]["namespace"] = "other"
+    after["system_pool"] = {"machine_type": "m7i.xlarge"}
+    found = plan.compare(planned(written("s1")), planned(after))
+    assert {c.rule.field for c in found.fleet if c.effect is Effect.REPLACE} == {"operator.namespace", "system.machine.name"}
+    assert not found.everything

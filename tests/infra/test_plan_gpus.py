@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,7 +75,8 @@ def test_single_strategy_wants_one_profile_everywhere(groups: tuple[tuple[list[i
     assert "mig_strategy: single the device plugin refuses such a node" in refusal(text, partition=by_index(*groups))
 
 
-def test_nvidias_parser_accepts_every_planned_layout(mig_parted: Path, check_config: Any) -> None:
+@pytest.mark.toolchain
+def test_nvidias_parser_accepts_every_planned_layout(check_config: Any) -> None:
     for partition in (
         by_index(([0, 1], {"1g.5gb": 7}), ([2, 3, 4, 5, 6, 7], {})),
         {"mode": "operator", "config": "all-balanced"},
@@ -85,8 +85,9 @@ def test_nvidias_parser_accepts_every_planned_layout(mig_parted: Path, check_con
 
 
 # What NVIDIA's own validator takes for possible; no GPU can be cut like that.
+@pytest.mark.toolchain
 @pytest.mark.parametrize("layout", [{"9g.5gb": 7}, {"4g.20gb": 2}, {"7g.40gb": 3, "1g.5gb": 7}])
-def test_what_nvidias_parser_wrongly_accepts_is_refused(mig_parted: Path, check_config: Any, layout: dict[str, int]) -> None:
+def test_what_nvidias_parser_wrongly_accepts_is_refused(check_config: Any, layout: dict[str, int]) -> None:
     entry = {"devices": "all", "mig-enabled": True, "mig-devices": layout}
     check_config({"version": "v1", "mig-configs": {"x": [entry]}})
     assert "1 problem" in refusal(EKS, partition={"mode": "operator", "layout": layout})
@@ -190,7 +191,6 @@ def test_existing_things_that_are_refused(text: str, said: str) -> None:
     ("text", "pool", "said"),
     [
         (EKS, {"machine_type": "p5e.48xlarge"}, "p5e.48xlarge is not offered on-demand; write capacity-block"),
-        (EKS, {"machine_type": "p6e-gb200.36xlarge"}, "arm64 processors, and AL2023_x86_64_NVIDIA is for x86"),
         (
             EKS,
             {
@@ -242,12 +242,29 @@ def test_prices_are_of_the_fleets_own_region_or_unknown() -> None:
     assert quote.price is None
     assert quote.elsewhere is not None
     assert quote.elsewhere.region == "us-east-1"
-    assert prices.fleet_cost(planned(EKS)).unknown == ("a", "system")
-    assert prices.fleet_cost(planned(EKS)).most == 0.0
+    assert quote.missing == "no list price known for p4d.24xlarge on-demand in eu-west-1"
+    cost = prices.fleet_cost(planned(EKS))
+    assert (cost.priced, cost.most) == ((), 0.0)
+    assert cost.missing == (
+        ("a", "no list price known for p4d.24xlarge on-demand in eu-west-1"),
+        ("system", "no list price known for m7i.large on-demand in eu-west-1"),
+    )
+
+
+def test_a_total_is_the_priced_pools_at_their_fewest_and_their_most_nodes() -> None:
+    raw = yaml.safe_load(GKE)
+    raw["node_pools"] = [
+        {"name": "a", "machine_type": "a2-highgpu-1g", "nodes": {"min": 1, "max": 3}, "zones": ["us-central1-a"]},
+        {"name": "b", "machine_type": "n1-standard-8", "gpu": {"model": "T4", "count": 1}, "nodes": {"count": 2}},
+    ]
+    cost = prices.fleet_cost(plan.read(json.dumps(raw), spec.Source("test", raw)))
+    assert (cost.fewest, round(cost.most, 4)) == (3.6734, round(3 * 3.6734, 4))
+    assert cost.priced == ("a",)
+    assert [name for name, _ in cost.missing] == ["b", "system"]
 
 
 def test_capacity_without_a_list_price_has_none() -> None:
     fleet = planned(GKE, capacity="flex-start", nodes={"min": 0, "max": 2})
     (pool,) = fleet.pools
     assert isinstance(pool, plan.CloudPoolPlan)
-    assert prices.pool_quote(pool, fleet) == prices.Quote(price=None, elsewhere=None)
+    assert prices.pool_quote(pool, fleet) == prices.Quote(price=None, missing="no list has a price for flex-start")

@@ -96,7 +96,10 @@ def test_the_keys_for_machines_are_stable(run: Any) -> None:
         "rollout",
         "usd_per_node_hour",
         "usd_per_node_hour_elsewhere",
+        "no_price",
+        "driver",
     }
+    assert pool["driver"]["minimum"] == "450.80.02"
     assert pool["allocatable"] == {"nvidia.com/mig-1g.5gb": 56}
     assert pool["nodes"] == {"min": 1, "max": 1, "autoscaled": False}
     assert [p["start"] for p in pool["gpus"][7]["placements"]] == [0, 1, 2, 3, 4, 5, 6]
@@ -104,17 +107,23 @@ def test_the_keys_for_machines_are_stable(run: Any) -> None:
     assert set(written["files"]["mig_parted"]["mig-configs"]) == {"all-disabled", pool["mig_config"]}
 
 
-def test_an_unknown_price_is_said_and_never_zero(run: Any) -> None:
-    written = json.loads(run("plan", "-s", "s0", "--json")[1])
+@pytest.mark.parametrize("stack", ["s0", "s1"])
+def test_an_unknown_price_is_said_and_never_zero(run: Any, stack: str) -> None:
+    written = json.loads(run("plan", "-s", stack, "--json")[1])
     cost = written["totals"]["usd_per_hour"]
-    for name, price in [(p["name"], p["usd_per_node_hour"]) for p in written["pools"]] + [
-        ("system", written["system_pool"]["usd_per_node_hour"])
-    ]:
+    pools = {pool["name"]: pool for pool in written["pools"]} | {"system": written["system_pool"]}
+    out = run("plan", "-s", stack)[1]
+    told = out[out.index("cost:") :]
+    for name, pool in pools.items():
+        price = pool["usd_per_node_hour"]
         assert (price is None) == (name in cost["unknown"])
         assert price is None or price["usd_per_hour"] > 0
-    out = run("plan", "-s", "s0")[1]
-    for name in cost["unknown"]:
-        assert name in out[out.index("cost:") :]
+        assert (price is None) == bool(pool["no_price"])
+        if price is None:
+            assert cost["why_unknown"][name] == pool["no_price"]
+            assert f"not in it: {'the system pool' if name == 'system' else f'pool {name}'}, {pool['no_price']}" in told
+    assert "control plane" in told.splitlines()[0]
+    assert "control plane" in cost["not_in_it"]
 
 
 def test_what_changes_is_said_per_pool_with_the_reason(run: Any, tmp_path: Path) -> None:

@@ -1,0 +1,108 @@
+"""Which driver a pool's nodes will have, as far as anybody knows beforehand, and whether it can do what is planned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from infra import catalog, geometry, spec
+from infra.catalog import Gpu, Image, driver_order
+from infra.plan.findings import Findings
+from infra.plan.fleet import EksPoolPlan, FleetPlan, GkePoolPlan, Layout, Offer, PoolPlan
+
+_VERSION = re.compile(r"\d+(\.\d+){1,2}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Driver:
+    """The driver of a pool's nodes."""
+
+    version: str | None
+    """None: nobody knows before a node is up; the agents find out, and compare."""
+    exact: bool
+    """Just that one; else that or a newer one."""
+    of: str
+    """Who brings it."""
+    source: str
+    key: spec.Path
+    """What in the stack file decides it."""
+
+
+def minimum_driver(gpu: Gpu, layouts: Iterable[Layout]) -> str | None:
+    """The oldest driver that can cut all of `layouts`; None where nothing is cut."""
+    # Mostly all GPUs of a node are cut alike.
+    kinds = {frozenset(layout) for layout in layouts if layout}
+    return max((geometry.minimum_driver(gpu, profiles) for profiles in kinds), key=driver_order, default=None)
+
+
+def image_driver(image: Image, release: str | None, path: spec.Path) -> Driver:
+    """Of EKS's machine image. release: as in the stack file, `1.34.0-20260714`. path: of the pool."""
+    day = release.rsplit("-", 1)[-1] if release else None
+    of = f"{image.name} {f'of {day}' if day else 'as EKS has it newest'}"
+    # Days of one length: text compares as dates do.
+    known = day is None or day >= image.release
+    return Driver(
+        version=image.driver if known else None,
+        exact=day == image.release,
+        of=of,
+        source=image.source,
+        key=(*path, "release_version"),
+    )
+
+
+def operator_driver(operator: spec.GpuOperator) -> Driver:
+    """Of the GPU operator where it installs one, else of nodes that come with theirs."""
+    written, chart = operator.driver.version, catalog.load().charts.get(operator.chart_version)
+    if not operator.driver.enabled:
+        return Driver(version=None, exact=False, of="the nodes themselves", source="", key=())
+    if written is not None:
+        known = written if _VERSION.fullmatch(written) else None
+        return Driver(
+            version=known, exact=True, of="the GPU operator", source="the stack file", key=("gpu_operator", "driver", "version")
+        )
+    return Driver(
+        version=chart.driver if chart else None,
+        exact=True,
+        of=f"chart {operator.chart_version} of the GPU operator",
+        source=chart.source if chart else "",
+        key=("gpu_operator", "chart_version"),
+    )
+
+
+def gke_driver(channel: str) -> Driver:
+    return Driver(version=None, exact=False, of=f"GKE, {channel} for the node's version", source="", key=())
+
+
+def driver_of(pool: PoolPlan, fleet: FleetPlan) -> Driver:
+    """The driver of a planned pool's nodes."""
+    if isinstance(pool, EksPoolPlan):
+        assert pool.machine.image is not None, "the catalog has one for every GPU machine of EKS"
+        return image_driver(pool.machine.image, pool.release_version, ())
+    if isinstance(pool, GkePoolPlan) and pool.mig_config is None:
+        return gke_driver(pool.driver)
+    assert fleet.operator is not None, "mig-manager is the operator's"
+    return operator_driver(fleet.operator)
+
+
+def check_driver(driver: Driver, pool: str, gpu: Gpu, offer: Offer, findings: Findings) -> None:
+    """Refuses one that is known to be too old for the partitions, or not to do them."""
+    needed = minimum_driver(gpu, offer.layouts)
+    if needed is None or driver.version is None or not driver.exact:
+        return
+    if driver_order(driver.version) < driver_order(needed):
+        findings.refuse(
+            driver.key,
+            f"{driver.of} brings driver {driver.version}; to cut {gpu.name} as pool {pool} wants it {needed} is the oldest",
+            f"choose {needed} or newer",
+            gpu.source,
+        )
+    for fault in catalog.load().faults:
+        concerned = (not fault.gpus or gpu in fault.gpus) and (fault.nodes == "cut" or not all(offer.layouts))
+        if driver.version in fault.drivers and concerned:
+            findings.refuse(
+                driver.key,
+                f"driver {driver.version} {fault.what} ({gpu.name} of pool {pool})",
+                "choose a newer one",
+                fault.source,
+            )

@@ -1,0 +1,142 @@
+"""Which machine a pool's nodes are, and which GPUs they have, by the catalog; and what comes nearest to one that is not right."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from infra import catalog, spec
+from infra.catalog import Cloud, Gpu, Machine
+from infra.plan.findings import CATALOG, Findings, listed, nearest
+from infra.spec import Path
+
+_SHOWN = 3
+_ALL = "all are in infra/catalog/machines.toml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpus:
+    """The GPUs of one node."""
+
+    gpu: Gpu
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuMachine(Gpus):
+    """A machine type with the GPUs that its nodes have."""
+
+    machine: Machine
+    accelerator: str
+    """GKE's accelerator type; empty on EKS."""
+
+
+def machine_of(name: str, asked: spec.GpuChoice | None, cloud: Cloud, path: Path, findings: Findings) -> GpuMachine | None:
+    """The GPU machine that a pool names, with GPUs of its own or as asked for."""
+    if not findings.knows((*path, "machine_type")):
+        return None
+    machine = _machine(name, cloud, (*path, "machine_type"), findings, gpus=True)
+    if machine is None:
+        return None
+    if machine.gpu is not None:
+        if asked is not None:
+            findings.refuse(
+                (*path, "gpu"),
+                f"{name} has its GPUs fixed: {machine.gpu_count} x {machine.gpu.name}",
+                "leave it out",
+                machine.source,
+            )
+            return None
+        return GpuMachine(machine=machine, gpu=machine.gpu, count=machine.gpu_count, accelerator=machine.accelerator or "")
+    if not machine.attachable:
+        alike = _shown(_by_size(machine, (m for m in _of(cloud) if m.gpu)))
+        findings.refuse(
+            (*path, "machine_type"), f"{name} has no GPU", f"nearest in size with GPUs: {alike}; {_ALL}", machine.source
+        )
+        return None
+    choices = {a.gpu.name: a for a in machine.attachable}
+    if asked is None:
+        models = ", ".join(choices)
+        findings.refuse(
+            (*path, "gpu"),
+            f"is missing: {name} has no GPU of its own",
+            f"write gpu: {{model: …, count: …}} with one of {models}",
+            machine.source,
+        )
+        return None
+    if asked.model not in choices:
+        findings.refuse(
+            (*path, "gpu", "model"),
+            f"{asked.model} cannot be attached to {name}",
+            nearest(asked.model, tuple(choices)),
+            machine.source,
+        )
+        return None
+    choice = choices[asked.model]
+    if asked.count not in choice.counts:
+        findings.refuse(
+            (*path, "gpu", "count"),
+            f"{asked.count} x {asked.model}: not on {name}",
+            f"write one of {listed(choice.counts)}",
+            machine.source,
+        )
+        return None
+    return GpuMachine(machine=machine, gpu=choice.gpu, count=asked.count, accelerator=choice.accelerator)
+
+
+def system_machine(name: str, cloud: Cloud, findings: Findings) -> Machine | None:
+    """The system pool's machine type, which has no GPU."""
+    at = ("system_pool", "machine_type")
+    machine = _machine(name, cloud, at, findings, gpus=False)
+    if machine is not None and machine.gpu is not None:
+        alike = _shown(_by_size(machine, (m for m in _of(cloud) if not m.gpu)))
+        findings.refuse(
+            at,
+            f"{name} has GPUs, which the system pool would leave idle",
+            f"nearest in size without: {alike}; {_ALL}",
+            machine.source,
+        )
+        return None
+    return machine
+
+
+def _machine(name: str, cloud: Cloud, path: Path, findings: Findings, *, gpus: bool) -> Machine | None:
+    known = catalog.load().machines
+    if machine := known.get((cloud, name)):
+        return machine
+    elsewhere = next((m for m in known.values() if m.name == name), None)
+    if elsewhere is not None:
+        reason = f"{name} is a machine type of {elsewhere.cloud}, the fleet is on {cloud}"
+        alike = _shown(_by_size(elsewhere, (m for m in _of(cloud) if bool(m.gpu) is gpus)))
+        findings.refuse(path, reason, f"nearest on {cloud}: {alike}; {_ALL}", elsewhere.source)
+        return None
+    own = [m.name for m in _of(cloud) if bool(m.gpu or m.attachable) is gpus]
+    close = difflib.get_close_matches(name, own, n=_SHOWN, cutoff=0)
+    meant = difflib.SequenceMatcher(a=name, b=close[0]).ratio() >= 0.5
+    others = close[1:] if meant else close
+    hint = f"did you mean {close[0]}? else nearest by name" if meant else "nearest by name"
+    findings.refuse(path, f"{name} is not in the catalog", f"{hint}: {listed(others)}; {_ALL}", CATALOG)
+    return None
+
+
+def _of(cloud: Cloud) -> Iterable[Machine]:
+    return (m for m in catalog.load().machines.values() if m.cloud == cloud)
+
+
+def _by_size(machine: Machine, others: Iterable[Machine]) -> list[Machine]:
+    """Those with as many of the same GPU first, then by vCPUs and memory."""
+
+    def distance(other: Machine) -> tuple[bool, int, int, int]:
+        return (
+            other.gpu is not machine.gpu,
+            abs(other.gpu_count - machine.gpu_count),
+            abs(other.vcpus - machine.vcpus),
+            abs(other.memory_gib - machine.memory_gib),
+        )
+
+    return sorted(others, key=distance)[:_SHOWN]
+
+
+def _shown(machines: Iterable[Machine]) -> str:
+    return listed([f"{m.name} ({m.gpu_count} x {m.gpu.name})" if m.gpu else m.name for m in machines])

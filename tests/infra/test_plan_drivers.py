@@ -1,0 +1,186 @@
+"""A driver that is too old for a pool's partitions is refused where it is known, and named where it is not; and EKS's images."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from infra import catalog, geometry, plan, spec
+from infra.catalog import Accelerator, Gpu, Machine, driver_order
+from infra.plan import drivers
+from infra.plan.findings import Findings
+
+CATALOG = catalog.load()
+MIG_GPUS = [gpu for gpu in CATALOG.gpus.values() if gpu.family]
+EKS_MACHINES = [m for m in CATALOG.machines.values() if m.cloud == "eks" and m.gpu]
+
+
+def planned(raw: dict[str, Any]) -> plan.FleetPlan:
+    return plan.read(json.dumps(raw), spec.Source("test", raw))
+
+
+def refusals(raw: dict[str, Any]) -> list[spec.Problem]:
+    with pytest.raises(spec.SpecError) as refused:
+        planned(raw)
+    return list(refused.value.problems)
+
+
+def byo(gpu: Gpu, layout: dict[str, int], **operator: Any) -> dict[str, Any]:
+    pool: dict[str, Any] = {"name": "a", "gpu": {"model": gpu.name, "count": 2}, "nodes": {"count": 1}}
+    pool["partition"] = {"mode": "operator", "layout": layout}
+    return {"cloud": "byo", "cluster": {"name": "c", "context": "c"}, "node_pools": [pool], "gpu_operator": operator}
+
+
+def eks(machine: str, **pool: Any) -> dict[str, Any]:
+    made = {"name": "a", "machine_type": machine, "nodes": {"count": 1}, **pool}
+    return {"cloud": "eks", "cluster": {"name": "c", "region": "us-east-1"}, "node_pools": [made]}
+
+
+def older(version: str) -> str:
+    """The last minor release before, or the end of the branch before."""
+    major, minor, *_ = version.split(".")
+    return f"{major}.{int(minor) - 1}.99" if int(minor) else f"{int(major) - 1}.999.99"
+
+
+@pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)
+def test_each_gpu_refuses_the_driver_before_its_oldest_and_takes_that(gpu: Gpu) -> None:
+    layout = dict(gpu.balanced())
+    oldest = geometry.minimum_driver(gpu, layout)
+    (problem,) = refusals(byo(gpu, layout, driver={"enabled": True, "version": older(oldest)}))
+    assert problem.path == ("gpu_operator", "driver", "version")
+    assert older(oldest) in problem.reason
+    assert oldest in problem.instead
+    assert problem.source == gpu.source
+    (pool,) = planned(byo(gpu, layout, driver={"enabled": True, "version": oldest})).pools
+    assert json.loads(pool.desired)["minimum_driver"] == oldest
+
+
+@pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)
+def test_every_profile_has_a_driver_that_is_old_enough_to_be_refused(gpu: Gpu) -> None:
+    for name in gpu.profiles:
+        oldest = geometry.minimum_driver(gpu, [name])
+        (problem,) = refusals(byo(gpu, {name: 1}, driver={"enabled": True, "version": older(oldest)}))
+        assert oldest in problem.instead
+
+
+def test_the_driver_of_an_old_chart_is_judged_too() -> None:
+    """GB300 and B300 want 580.82.07, which the oldest chart of the catalog just has; none is older."""
+    oldest = min(CATALOG.charts.values(), key=lambda chart: driver_order(chart.driver))
+    for gpu in MIG_GPUS:
+        fleet = planned(byo(gpu, dict(gpu.balanced()), driver={"enabled": True}, chart_version=oldest.version))
+        driver = drivers.driver_of(fleet.pools[0], fleet)
+        assert (driver.version, driver.exact, driver.key) == (oldest.driver, True, ("gpu_operator", "chart_version"))
+
+
+def test_an_unknown_chart_or_the_nodes_own_driver_is_left_to_the_agents() -> None:
+    gpu = CATALOG.gpus["B300"]
+    for operator in ({"driver": {"enabled": True}, "chart_version": "v27.1.0"}, {}):
+        fleet = planned(byo(gpu, dict(gpu.balanced()), **operator))
+        assert drivers.driver_of(fleet.pools[0], fleet).version is None
+
+
+@pytest.mark.parametrize("machine", EKS_MACHINES, ids=lambda m: m.name)
+def test_eks_newest_image_can_cut_every_gpu_of_eks(machine: Machine) -> None:
+    assert machine.gpu is not None
+    assert machine.image is not None
+    for name in machine.gpu.profiles:
+        assert driver_order(machine.image.driver) >= driver_order(geometry.minimum_driver(machine.gpu, [name]))
+
+
+@pytest.mark.parametrize(
+    ("release", "version", "exact"),
+    [
+        (None, "580.159.03", False),
+        ("1.34.0-20260714", "580.159.03", True),
+        ("1.35.1-20261001", "580.159.03", False),
+        ("1.33.0-20250101", None, False),
+    ],
+)
+def test_an_image_brings_the_known_driver_from_its_day_on(release: str | None, version: str | None, exact: bool) -> None:
+    fleet = planned(eks("p4d.24xlarge", **({"release_version": release} if release else {})))
+    driver = drivers.driver_of(fleet.pools[0], fleet)
+    assert (driver.version, driver.exact) == (version, exact)
+
+
+def test_an_image_whose_driver_is_too_old_is_refused() -> None:
+    """None of EKS's is, by the catalog: the check itself, with an image of an older day."""
+    image = catalog.Image(name="AL2023_x86_64_NVIDIA", architecture="amd64", release="20250101", driver="570.86.15", source="x")
+    fleet = planned(eks("p6-b300.48xlarge", partition={"mode": "operator", "config": "all-1g.34gb"}))
+    (pool,) = fleet.pools
+    findings = Findings()
+    drivers.check_driver(drivers.image_driver(image, "1.32.0-20250101", ("node_pools", 0)), "a", pool.gpu, pool, findings)
+    (problem,) = findings.problems
+    assert problem.path == ("node_pools", 0, "release_version")
+    assert "580.82.07" in problem.instead
+
+
+@pytest.mark.parametrize(
+    ("layout", "version", "said"),
+    [
+        ({"1g.24gb": 4}, "575.57.08", "cannot cut it"),
+        ({"1g.24gb": 4}, "575.51.03", None),
+    ],
+)
+def test_a_driver_known_not_to_do_it_is_refused_though_it_is_new_enough(
+    layout: dict[str, int], version: str, said: str | None
+) -> None:
+    raw = byo(CATALOG.gpus["RTX-PRO-6000"], layout, driver={"enabled": True, "version": version})
+    if said is None:
+        assert planned(raw).pools
+    else:
+        assert [said in problem.reason for problem in refusals(raw)] == [True]
+
+
+@pytest.mark.parametrize(("second", "refused"), [({}, True), ({"1g.10gb": 7}, False)])
+def test_some_drivers_are_refused_only_where_whole_gpus_are_beside_partitioned_ones(
+    second: dict[str, int], refused: bool
+) -> None:
+    raw = byo(CATALOG.gpus["H100-80"], {}, driver={"enabled": True, "version": "570.133.20"})
+    raw["node_pools"][0]["partition"] = {
+        "mode": "operator",
+        "gpus": [{"index": [0], "layout": {"1g.10gb": 7}}, {"index": [1], "layout": second}],
+    }
+    if refused:
+        (problem,) = refusals(raw)
+        assert "leaves pods pending" in problem.reason
+        assert "gpu-operator #1361" in problem.source
+    else:
+        assert planned(raw).pools
+
+
+@pytest.mark.parametrize("accelerator", [a for a in CATALOG.accelerators.values() if a.sizes], ids=lambda a: a.name)
+def test_what_gke_installs_is_not_known_and_the_agents_know_what_is_needed(accelerator: Accelerator) -> None:
+    machine = next(m for m in CATALOG.machines.values() if m.accelerator == accelerator.name)
+    pool: dict[str, Any] = {"name": "a", "machine_type": machine.name, "nodes": {"count": 1}, "capacity": "spot"}
+    if machine.capacity is None:
+        pool["capacity"] = "on-demand"
+    if machine.boot_disk:
+        pool["disk"] = {"type": machine.boot_disk}
+    for size in accelerator.sizes:
+        partition = {"mode": "native", "profile": size}
+        raw = {
+            "cloud": "gke",
+            "cluster": {"name": "c", "location": "us-central1-a"},
+            "node_pools": [{**pool, "partition": partition}],
+        }
+        fleet = planned(raw)
+        assert drivers.driver_of(fleet.pools[0], fleet).version is None
+        assert json.loads(fleet.pools[0].desired)["minimum_driver"] == geometry.minimum_driver(accelerator.gpu, [size])
+
+
+def test_the_image_follows_the_machines_processors() -> None:
+    block = {"mode": "capacity-block", "reservation": "cr-0123456789abcdef0"}
+    for machine, image in (("p5.48xlarge", "AL2023_x86_64_NVIDIA"), ("p6e-gb200.36xlarge", "AL2023_ARM_64_NVIDIA")):
+        for said in ({}, {"ami_type": image}):
+            (pool,) = planned(eks(machine, capacity=block, **said)).pools
+            assert isinstance(pool, plan.EksPoolPlan)
+            assert pool.ami_type == image
+
+
+def test_an_image_for_other_processors_is_refused() -> None:
+    block = {"mode": "capacity-block", "reservation": "cr-0123456789abcdef0"}
+    (problem,) = refusals(eks("p6e-gb200.36xlarge", capacity=block, ami_type="AL2023_x86_64_NVIDIA"))
+    assert problem.path == ("node_pools", 0, "ami_type")
+    assert "has arm64 processors, for which EKS has AL2023_ARM_64_NVIDIA" in problem.reason
