@@ -31,6 +31,7 @@ AGENT_SERVICE_ACCOUNT: Final = "node-agent"
 CONTROLLER_SERVICE_ACCOUNT: Final = "fleet-controller"
 AGENT_PORT: Final = 9470
 CONTROLLER_PORT: Final = 9471
+ATTRIBUTION_PORT: Final = 9472
 
 POOL_LABEL: Final = "slicewright.io/pool"
 NODE_CONDITION: Final = "slicewright.io/GPUPartitionsReady"

@@ -48,8 +48,9 @@ class Zipapp:
 
 @cache
 def node_agent() -> Zipapp:
-    """The agent with NVML's bindings and the API client. Raises DeliveryError."""
-    return build("node_agent.pyz", ("node_agent", "kubeapi", "urllib3", "pynvml"), "node_agent.cli")
+    """The agent with NVML's bindings, the API client, and HTTP/2 for the kubelet's own API. Raises DeliveryError."""
+    packages = ("node_agent", "kubeapi", "urllib3", "pynvml", "h2", "hpack", "hyperframe")
+    return build("node_agent.pyz", packages, "node_agent.cli")
 
 
 @cache

@@ -98,6 +98,7 @@ def _deploy_in_cluster(
         "node-agent",
         pools=fleet.pools,
         image=fleet.image,
+        settings=fleet.node_agent,
         namespace=controller.namespace,
         cluster=cloud.cluster,
         # The operator makes the runtime class that the agents' pods name; without it the API server refuses them.

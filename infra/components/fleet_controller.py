@@ -10,11 +10,10 @@ import pulumi_kubernetes as k8s
 
 from fleet_controller import api
 from infra import delivery
+from infra.components import pods
 from infra.plan import SYSTEM_LABELS
 
 _LABELS = {"app.kubernetes.io/name": "fleet-controller", "app.kubernetes.io/part-of": "slicewright"}
-_USER = 65532
-"""Nobody in particular, and not root."""
 
 
 class FleetController(pulumi.ComponentResource):
@@ -136,45 +135,25 @@ def _pod(image: str, code: delivery.Zipapp, code_map: pulumi.Input[str]) -> k8s.
     return k8s.core.v1.PodSpecArgs(
         service_account_name=api.CONTROLLER_SERVICE_ACCOUNT,
         node_selector=dict(SYSTEM_LABELS),
-        security_context=k8s.core.v1.PodSecurityContextArgs(
-            run_as_non_root=True,
-            run_as_user=_USER,
-            run_as_group=_USER,
-            seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
-        ),
+        security_context=pods.nobody(),
         containers=[
             k8s.core.v1.ContainerArgs(
                 name="fleet-controller",
                 image=image,
                 command=["python", f"/opt/slicewright/{code.name}"],
-                env=[_field("POD_IP", "status.podIP"), _field("POD_NAMESPACE", "metadata.namespace")],
+                env=[pods.field("POD_IP", "status.podIP"), pods.field("POD_NAMESPACE", "metadata.namespace")],
                 ports=[k8s.core.v1.ContainerPortArgs(name="http", container_port=api.CONTROLLER_PORT)],
-                readiness_probe=_probe("/readyz", 5),
-                liveness_probe=_probe("/healthz", 20),
+                readiness_probe=pods.readiness(),
+                liveness_probe=pods.liveness(),
                 resources=k8s.core.v1.ResourceRequirementsArgs(
                     requests={"cpu": "50m", "memory": "96Mi"}, limits={"memory": "256Mi"}
                 ),
-                security_context=k8s.core.v1.SecurityContextArgs(
-                    allow_privilege_escalation=False,
-                    read_only_root_filesystem=True,
-                    capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"]),
-                ),
+                security_context=pods.locked(),
                 volume_mounts=[k8s.core.v1.VolumeMountArgs(name="code", mount_path="/opt/slicewright", read_only=True)],
             )
         ],
         volumes=[k8s.core.v1.VolumeArgs(name="code", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=code_map))],
     )
-
-
-def _probe(path: str, period_s: int) -> k8s.core.v1.ProbeArgs:
-    return k8s.core.v1.ProbeArgs(
-        http_get=k8s.core.v1.HTTPGetActionArgs(path=path, port="http"), period_seconds=period_s, timeout_seconds=3
-    )
-
-
-def _field(name: str, path: str) -> k8s.core.v1.EnvVarArgs:
-    source = k8s.core.v1.EnvVarSourceArgs(field_ref=k8s.core.v1.ObjectFieldSelectorArgs(field_path=path))
-    return k8s.core.v1.EnvVarArgs(name=name, value_from=source)
 
 
 def _rule(rule: dict[str, Any]) -> k8s.rbac.v1.PolicyRuleArgs:

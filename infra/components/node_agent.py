@@ -16,10 +16,10 @@ import pulumi_kubernetes as k8s
 
 from fleet_controller import api
 from infra import delivery, values
+from infra.components import attribution, pods
 from infra.plan import GkePoolPlan, PoolPlan
+from infra.spec import NodeAgent
 
-_USER = 65532
-"""Nobody in particular, and not root."""
 _GKE_DRIVER = "/home/kubernetes/bin/nvidia"
 """Where GKE installs the driver on the host. Source: GoogleCloudPlatform/container-engine-accelerators, cmd/nvidia_gpu."""
 
@@ -36,6 +36,7 @@ class NodeAgents(pulumi.ComponentResource):
         *,
         pools: Sequence[PoolPlan],
         image: str,
+        settings: NodeAgent,
         namespace: pulumi.Input[str],
         cluster: pulumi.Resource,
         after: Sequence[pulumi.Resource],
@@ -85,10 +86,8 @@ class NodeAgents(pulumi.ComponentResource):
                         type="RollingUpdate", rolling_update=k8s.apps.v1.RollingUpdateDaemonSetArgs(max_unavailable="25%")
                     ),
                     template=k8s.core.v1.PodTemplateSpecArgs(
-                        metadata=k8s.meta.v1.ObjectMetaArgs(
-                            labels=labels, annotations={"slicewright.io/layout-hash": pool.layout_hash}
-                        ),
-                        spec=_pod(pool, image, code, code_map.metadata.name, desired.metadata.name),
+                        metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels, annotations=_annotations(pool, settings)),
+                        spec=_pod(pool, image, settings, code, code_map.metadata.name, desired.metadata.name),
                     ),
                 ),
                 opts=pulumi.ResourceOptions(parent=self, deleted_with=cluster, depends_on=[*rights, *self.guards, *after]),
@@ -139,10 +138,26 @@ class NodeAgents(pulumi.ComponentResource):
         return [guard, in_force]
 
 
+def _annotations(pool: PoolPlan, settings: NodeAgent) -> dict[str, str]:
+    # With two containers, `kubectl logs` wants to be told which one is meant.
+    which = {"kubectl.kubernetes.io/default-container": "node-agent"} if settings.attribution else {}
+    return {"slicewright.io/layout-hash": pool.layout_hash, **which}
+
+
+def _measured(settings: NodeAgent) -> list[str]:
+    return ["--utilization"] if settings.utilization else []
+
+
 def _pod(
-    pool: PoolPlan, image: str, code: delivery.Zipapp, code_map: pulumi.Input[str], desired: pulumi.Input[str]
+    pool: PoolPlan,
+    image: str,
+    settings: NodeAgent,
+    code: delivery.Zipapp,
+    code_map: pulumi.Input[str],
+    desired: pulumi.Input[str],
 ) -> k8s.core.v1.PodSpecArgs:
     gke = isinstance(pool, GkePoolPlan)
+    program = f"/opt/slicewright/{code.name}"
     mounts = [
         k8s.core.v1.VolumeMountArgs(name="code", mount_path="/opt/slicewright", read_only=True),
         k8s.core.v1.VolumeMountArgs(name="desired", mount_path="/etc/slicewright", read_only=True),
@@ -158,44 +173,42 @@ def _pod(
                 name="driver", host_path=k8s.core.v1.HostPathVolumeSourceArgs(path=_GKE_DRIVER, type="DirectoryOrCreate")
             )
         )
+    others = []
+    if settings.attribution:
+        mounts.append(attribution.token_mount())
+        volumes += attribution.volumes()
+        others.append(attribution.container(image, program))
     return k8s.core.v1.PodSpecArgs(
         service_account_name=api.AGENT_SERVICE_ACCOUNT,
+        automount_service_account_token=False if settings.attribution else None,
         node_selector={api.POOL_LABEL: pool.name},
         tolerations=[_toleration(t) for t in values.tolerations([pool])],
         # On EKS the NVIDIA runtime gives the container the driver and the devices, as to any GPU pod.
         runtime_class_name=None if gke else "nvidia",
         termination_grace_period_seconds=10,
-        security_context=k8s.core.v1.PodSecurityContextArgs(
-            run_as_non_root=True,
-            run_as_user=_USER,
-            run_as_group=_USER,
-            seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
-        ),
+        security_context=pods.nobody(),
         containers=[
             k8s.core.v1.ContainerArgs(
                 name="node-agent",
                 image=image,
-                command=["python", f"/opt/slicewright/{code.name}", "watch", "--desired", "/etc/slicewright/desired.json"],
-                env=[_field("NODE_NAME", "spec.nodeName"), _field("POD_IP", "status.podIP"), *_driver_environment(gke=gke)],
+                command=["python", program, "watch", "--desired", "/etc/slicewright/desired.json", *_measured(settings)],
+                env=[
+                    pods.field("NODE_NAME", "spec.nodeName"),
+                    pods.field("POD_IP", "status.podIP"),
+                    *_driver_environment(gke=gke),
+                ],
                 ports=[k8s.core.v1.ContainerPortArgs(name="http", container_port=api.AGENT_PORT)],
-                readiness_probe=_probe("/readyz", 5),
-                liveness_probe=_probe("/healthz", 20),
+                readiness_probe=pods.readiness(),
+                liveness_probe=pods.liveness(),
                 resources=k8s.core.v1.ResourceRequirementsArgs(
                     requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "192Mi"}
                 ),
-                security_context=_gke_security() if gke else _security(),
+                security_context=_gke_security() if gke else pods.locked(),
                 volume_mounts=mounts,
-            )
+            ),
+            *others,
         ],
         volumes=volumes,
-    )
-
-
-def _security() -> k8s.core.v1.SecurityContextArgs:
-    return k8s.core.v1.SecurityContextArgs(
-        allow_privilege_escalation=False,
-        read_only_root_filesystem=True,
-        capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"]),
     )
 
 
@@ -216,14 +229,3 @@ def _driver_environment(*, gke: bool) -> list[k8s.core.v1.EnvVarArgs]:
 
 def _toleration(toleration: Mapping[str, Any]) -> k8s.core.v1.TolerationArgs:
     return k8s.core.v1.TolerationArgs(**toleration)
-
-
-def _probe(path: str, period_s: int) -> k8s.core.v1.ProbeArgs:
-    return k8s.core.v1.ProbeArgs(
-        http_get=k8s.core.v1.HTTPGetActionArgs(path=path, port="http"), period_seconds=period_s, timeout_seconds=3
-    )
-
-
-def _field(name: str, path: str) -> k8s.core.v1.EnvVarArgs:
-    source = k8s.core.v1.EnvVarSourceArgs(field_ref=k8s.core.v1.ObjectFieldSelectorArgs(field_path=path))
-    return k8s.core.v1.EnvVarArgs(name=name, value_from=source)

@@ -40,7 +40,7 @@ def main() -> int:
     if why := launcher.why_not():
         print(f"kubelet stand-in: {why}", file=sys.stderr)
         return 1
-    # Seven descriptors for each node; the usual soft limit of 1024 would end at 140 nodes.
+    # Eight descriptors for each node; the usual soft limit of 1024 would end at 120 nodes.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 65536)), hard))
     environment = asked.environment.resolve()

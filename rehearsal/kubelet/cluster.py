@@ -65,6 +65,8 @@ class ClusterKubelet:
         """Nodes that are gone and whose processes are being ended, by name."""
         self._held: dict[str, SimulatedNode] = {}
         """Nodes that hold devices for pods that kwok runs, by the pod's uid."""
+        self._placed: dict[str, SimulatedNode] = {}
+        """Nodes of all pods, by the pod's uid."""
         self._background: set[asyncio.Task[None]] = set()
         self._stop = threading.Event()
         self._logs: LogServer | None = None
@@ -197,7 +199,7 @@ class ClusterKubelet:
     def _on_pod(self, event: Event) -> None:
         if event.type == "LISTED":
             listed = {p["metadata"]["uid"] for p in event.items}
-            for uid in (set(self._pods) | set(self._bound) | set(self._held)) - listed:
+            for uid in (set(self._placed) | set(self._bound)) - listed:
                 self._drop_pod(uid)
             self._known = listed
             for node in self._nodes.values():
@@ -213,11 +215,14 @@ class ClusterKubelet:
         uid = pod["metadata"]["uid"]
         if self._known is not None:
             self._known.add(uid)
+        node = self._nodes.get(pod["spec"]["nodeName"])
+        if node is not None:
+            self._placed[uid] = node
+            node.see_pod(pod)
         run = self._pods.get(uid)
         if run is not None:
             run.update(pod)
             return
-        node = self._nodes.get(pod["spec"]["nodeName"])
         if node is None:
             self._bound[uid] = pod
             return
@@ -240,6 +245,8 @@ class ClusterKubelet:
         if self._known is not None:
             self._known.discard(uid)
         self._bound.pop(uid, None)
+        if node := self._placed.pop(uid, None):
+            node.forget_pod(uid)
         if node := self._held.pop(uid, None):
             node.release(uid)
         if run := self._pods.get(uid):

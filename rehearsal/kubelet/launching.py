@@ -56,21 +56,13 @@ class Launching:
         devices: Allocation | None,
     ) -> subprocess.Popen[bytes]:
         """Raises MissingReference, Unsupported, ApiError, Unreachable, OSError."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._start, run, container, attempt, pod_ip, volumes, devices)
 
-    def _start(
-        self,
-        run: PodRun,
-        container: JsonObject,
-        attempt: int,
-        pod_ip: str,
-        volumes: PodVolumes,
-        devices: Allocation | None,
-    ) -> subprocess.Popen[bytes]:
-        spec = self.specify(run, container, attempt, pod_ip, volumes, devices)
-        logfiles.make_room(spec.log)
-        return launcher.start(spec)
+        def launch() -> subprocess.Popen[bytes]:
+            spec = self.specify(run, container, attempt, pod_ip, volumes, devices)
+            logfiles.make_room(spec.log)
+            return launcher.start(spec)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, launch)
 
     def specify(
         self,

@@ -1,7 +1,11 @@
-"""The kubelet's own HTTPS door, as far as `kubectl logs` needs it: GET /containerLogs/NAMESPACE/POD/CONTAINER."""
+"""The kubelet's own HTTPS door, as far as `kubectl logs` needs it: GET /containerLogs/NAMESPACE/POD/CONTAINER.
+
+What else kubectl asks a kubelet for (exec, attach, port-forward) is refused in words that kubectl shows.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import ssl
 import threading
@@ -16,6 +20,8 @@ from rehearsal.kubelet import logfiles
 
 ALLOWED_CLIENT = "kube-apiserver-kubelet-client"
 SIMULATED = b"this pod is simulated by kwok: it has no process and no log\n"
+_STREAMS = {"exec": "exec", "attach": "attach", "portForward": "port-forward"}
+"""First part of the kubelet's path -> kubectl's word for it."""
 _FOLLOW_PAUSE_S = 0.25
 _log = logging.getLogger(__name__)
 
@@ -76,6 +82,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         url = urlsplit(self.path)
         parts = [unquote(p) for p in url.path.split("/")[1:]]
+        if parts[0] in _STREAMS:
+            self._refuse(_STREAMS[parts[0]])
+            return
         if len(parts) != 4 or parts[0] != "containerLogs":
             self._answer(404, b"this kubelet stand-in answers GET /containerLogs/NAMESPACE/POD/CONTAINER only\n")
             return
@@ -92,6 +101,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(400, b"the kubelet stand-in keeps what a process wrote as it is, without the time of each line\n")
             return
         self._send_log(place, container, query)
+
+    do_POST = do_GET  # noqa: N815 - the base class names it so; streams are asked for with either
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
         _log.debug(format, *args)
@@ -144,9 +155,15 @@ class _Handler(BaseHTTPRequestHandler):
         names = {value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"}
         return ALLOWED_CLIENT in names
 
-    def _answer(self, status: int, body: bytes) -> None:
+    def _refuse(self, what: str) -> None:
+        """As an object of the API, which the API server hands on as it is."""
+        message = f"simulated kubelet: kubectl {what} is not simulated; kubectl logs is, of pods that run as processes"
+        status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "code": 501}
+        self._answer(501, json.dumps(status).encode(), "application/json")
+
+    def _answer(self, status: int, body: bytes, kind: str = "text/plain") -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "text/plain")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -17,6 +17,7 @@ from rehearsal.kubelet.api import Api
 from rehearsal.kubelet.deviceplugin.ledger import Ledger
 from rehearsal.kubelet.deviceplugin.plugins import Allocation, AllocationFailed, DevicePlugins
 from rehearsal.kubelet.faults import WrongLayout, fault_of
+from rehearsal.kubelet.podresources.server import BoundPod, PodResources
 from rehearsal.kubelet.reboots import RebootListener
 from rehearsal.node import machine as machines
 from rehearsal.node import root
@@ -87,6 +88,9 @@ class SimulatedNode:
         self._dirty = asyncio.Event()
         self._ledger = Ledger(checkpoint=directory / "devices.json")
         self._plugins: DevicePlugins | None = None
+        self._pods: dict[str, BoundPod] = {}
+        """Those that have not ended, by uid."""
+        self._pod_resources: PodResources | None = None
         self._working: asyncio.Task[None] | None = None
 
     def start(self, after: asyncio.Task[None] | None) -> None:
@@ -103,13 +107,22 @@ class SimulatedNode:
         if self._working:
             self._working.cancel()
             await asyncio.gather(self._working, return_exceptions=True)
-        if self._plugins:
-            await self._plugins.stop()
+        await self._stop_sockets()
         if self._listener:
             self._listener.close()
         self._bus.forget(self.place.system_bus)
         if remove:
             await self._api.run(shutil.rmtree, self.directory, ignore_errors=True)
+
+    def see_pod(self, pod: JsonObject) -> None:
+        """A pod that is bound to this node, as it is now."""
+        if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            self.forget_pod(pod["metadata"]["uid"])
+        else:
+            self._pods[pod["metadata"]["uid"]] = BoundPod.of(pod)
+
+    def forget_pod(self, pod_uid: str) -> None:
+        self._pods.pop(pod_uid, None)
 
     async def allocate(self, pod_uid: str, container: str, asked: Mapping[str, int]) -> Allocation:
         """Raises AllocationFailed. Resources that no plugin ever registered here are none of the device manager's business."""
@@ -140,7 +153,7 @@ class SimulatedNode:
                 self._ledger.load()
                 self._bus.listen(self.place.system_bus, _UNITS)
                 self._listener = self._listener or RebootListener(self.place.root, lambda: self._reboots(self))
-                await self._start_plugins()
+                await self._start_sockets()
                 self.ready.set()
             except Exception:  # noqa: BLE001 - without it this node would be dead in silence; the others must go on
                 _log.exception("node %s: cannot be built", self.name)
@@ -154,21 +167,28 @@ class SimulatedNode:
         self.ready.clear()
         try:
             await ended
-            if self._plugins:
-                await self._plugins.stop()
+            await self._stop_sockets()
             self._ledger.devices = {resource: {} for resource in self._ledger.devices}
             if self.machine.gpu_model:
                 await self._api.run(silicon.reboot, self.place.silicon)
-            await self._start_plugins()
+            await self._start_sockets()
             self._boot_id = str(uuid.uuid4())
         finally:
             self.ready.set()
             self._dirty.set()
 
-    async def _start_plugins(self) -> None:
+    async def _start_sockets(self) -> None:
         plugins = DevicePlugins(self.place.device_plugins, self._ledger, self._dirty.set)
         await plugins.start()
         self._plugins = plugins
+        self._pod_resources = PodResources(self.place.pod_resources, self._pods, self._ledger)
+        await self._pod_resources.start()
+
+    async def _stop_sockets(self) -> None:
+        if self._plugins:
+            await self._plugins.stop()
+        if self._pod_resources:
+            await self._pod_resources.stop()
 
     def _build(self) -> None:
         """GPUs outlive a kubelet, so a directory that an earlier process left is kept if it is of this very node."""

@@ -24,6 +24,8 @@ class TokenFile:
     audience: str | None
     expiration_s: int
     owner: int | None
+    mode: int
+    """Where it has no owner of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +65,9 @@ def prepare(place: PodPlace, sources: Sources) -> PodVolumes:
 def refresh(place: PodPlace, sources: Sources, token: TokenFile) -> float:
     """Writes a new token of the API server and says how many seconds it lives. Raises ApiError or Unreachable."""
     text, lives_s = sources.token(place.pod, token.audience, token.expiration_s)
-    # With a runAsUser the file belongs to it alone; otherwise only root reads it. As the real kubelet does.
-    _write(token.path, text.encode(), 0o600, token.owner)
+    # With one user for all containers the file is its alone; otherwise it is root's with the volume's mode, so that every user of
+    # the pod can read it where it is mounted. Source: collectData, k8s.io/kubernetes v1.36.2, pkg/volume/projected/projected.go.
+    _write(token.path, text.encode(), token.mode if token.owner is None else 0o600, token.owner)
     return lives_s
 
 
@@ -103,6 +106,7 @@ def _write_projected(
             audience=asked.get("audience") or None,
             expiration_s=int(asked.get("expirationSeconds", 3600)),
             owner=place.owner,
+            mode=mode,
         )
         tokens.append(token)
         refresh(place, sources, token)

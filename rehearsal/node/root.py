@@ -45,6 +45,11 @@ class NodeRoot:
         return self.root / "var/lib/kubelet/device-plugins"
 
     @property
+    def pod_resources(self) -> Path:
+        """The kubelet's directory of the pod-resources socket."""
+        return self.root / "var/lib/kubelet/pod-resources"
+
+    @property
     def system_bus(self) -> Path:
         """Where the node's system D-Bus listens (rehearsal.node.fake_dbus)."""
         return self.root / "run/dbus/system_bus_socket"
@@ -80,7 +85,7 @@ def _bare(node_dir: Path, product_name: str) -> NodeRoot:
     for directory in ("proc", "sys/bus/pci/devices", "etc", "home", "run/nvidia/validations", "run/dbus"):
         (node.root / directory).mkdir(parents=True, exist_ok=True)
     node.device_plugins.mkdir(parents=True, exist_ok=True)
-    (node.root / "var/lib/kubelet/pod-resources").mkdir(parents=True, exist_ok=True)
+    node.pod_resources.mkdir(parents=True, exist_ok=True)
     _write(node.root / "sys/class/dmi/id/product_name", product_name)
     # Never empty: a program that reads an empty list of modules may crash.
     _write(node.root / "proc/modules", "overlay 151552 12 - Live 0x0000000000000000\n")

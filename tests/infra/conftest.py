@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,57 +14,14 @@ import pulumi
 import pytest
 import yaml
 
-from infra import delivery, plan, program, spec, values
+from infra import delivery, plan, spec, values
+from tests.recorder import VERIFIED, Made, Recorder, recorded
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@dataclass(frozen=True)
-class Made:
-    """One resource as the program asked for it."""
-
-    type: str
-    name: str
-    inputs: Mapping[str, Any]
-    provider: str
-    read: str
-    """Id of what is only read; empty for what is created."""
-
-
-@dataclass
-class Recorder(pulumi.runtime.Mocks):
-    """Answers as a cloud would that gives back what it is asked for, and what it makes up itself."""
-
-    status: Mapping[str, Any] | None = None
-    preview: bool = False
-    made: list[Made] = field(default_factory=list)
-
-    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        self.made.append(Made(args.typ, args.name, args.inputs, args.provider or "", args.resource_id or ""))
-        outputs = dict(args.inputs)
-        if self.preview and args.custom and not args.resource_id:
-            return "", outputs
-        if args.typ == "gcp:container/cluster:Cluster":
-            outputs |= {"endpoint": "127.0.0.1:6443", "masterAuth": {"clusterCaCertificate": "Q0E="}}
-        if args.typ == "aws:eks/cluster:Cluster":
-            outputs |= {"endpoint": "https://127.0.0.1:6443", "certificateAuthority": {"data": "Q0E="}}
-        if args.typ == "gcp:serviceaccount/account:Account":
-            outputs |= {"email": f"{args.inputs['accountId']}@p.iam.gserviceaccount.com"}
-        if args.typ.startswith("aws:iam/role:"):
-            outputs |= {"arn": f"arn:aws:iam::1:role/{args.name}", "name": args.name}
-        if args.typ.endswith(":GPUPool"):
-            outputs |= {"status": self.status, "metadata": {"name": "p", "generation": 3}}
-        return args.resource_id or f"{args.name}-id", outputs
-
-    def call(self, args: pulumi.runtime.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        raise AssertionError(f"the program asks the cloud: {args.token}; a first preview cannot answer")
-
-
 # A recording is read, never changed: one per stack serves all tests.
 _RECORDED: dict[tuple[str, bool, str], list[Made]] = {}
-VERIFIED: Mapping[str, Any] = {
-    "conditions": [{"type": "Verified", "status": "True", "observedGeneration": 3, "reason": "AllVerified"}]
-}
 
 
 @pytest.fixture(autouse=True)
@@ -109,16 +64,8 @@ def record(zipapps: None) -> Callable[..., list[Made]]:
                 if fleet
                 else plan.read_file(ROOT / "stacks" / f"Pulumi.{name}.yaml")
             )
-            _RECORDED[key] = deploy(planned, name, preview, status)
+            _RECORDED[key] = recorded(planned, name, preview=preview, status=status)
         return _RECORDED[key]
-
-    def deploy(fleet: plan.FleetPlan, name: str, preview: bool, status: Mapping[str, Any] | None) -> list[Made]:
-        recorder = Recorder(status=status, preview=preview)
-        pulumi.runtime.set_mocks(recorder, project="slicewright", stack=name, preview=preview)
-        pulumi.runtime.set_all_config({"gcp:project": "slicewright-s0"})
-        pulumi.runtime.test(lambda: program.deploy(fleet))()  # type: ignore[no-untyped-call]
-        assert len({(m.type, m.name) for m in recorder.made}) == len(recorder.made), "two resources of one URN"
-        return recorder.made
 
     return run
 
@@ -152,19 +99,10 @@ def as_json() -> Callable[[Any], str]:
     return lambda data: json.dumps(data, sort_keys=True)
 
 
-@pytest.fixture(scope="session")
-def mig_parted() -> Path:
-    """NVIDIA's mig-parted: from PATH, else from the rehearsal's toolchain."""
-    if found := shutil.which("nvidia-mig-parted"):
-        return Path(found)
-    from rehearsal import toolchain
-
-    return toolchain.ensure(print).mig_parted
-
-
 @pytest.fixture
-def check_config(mig_parted: Path, tmp_path: Path) -> Callable[[Any], None]:
+def check_config(one_tool: Callable[[str], Path], tmp_path: Path) -> Callable[[Any], None]:
     """NVIDIA's own parser accepts every layout of a mig-parted config."""
+    mig_parted = one_tool("mig_parted")
 
     def check(config: Any) -> None:
         file = tmp_path / "config.yaml"

@@ -232,6 +232,87 @@ def test_rights_are_those_that_agent_and_controller_ask_for(record: Record, stac
     assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
 
 
+ATTRIBUTED = {
+    "gke": """\
+cloud: gke
+cluster: {name: main, location: us-central1-a}
+node_agent: {attribution: true}
+node_pools: [{name: a, machine_type: a2-highgpu-1g, nodes: {count: 1}, partition: {mode: native, profile: 1g.5gb}}]
+""",
+    "eks": """\
+cloud: eks
+cluster: {name: c, region: eu-west-1}
+node_agent: {attribution: true}
+node_pools: [{name: a, machine_type: p4d.24xlarge, nodes: {count: 1}, partition: {mode: operator, config: all-1g.5gb}}]
+""",
+}
+
+
+def attributed(record: Record, cloud: str) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+    """The agents' pod, the agent's container and the one beside it."""
+    pod = pod_of(record(f"attributed-{cloud}", fleet=ATTRIBUTED[cloud]), ":DaemonSet", "node-agent")
+    agent, beside = pod["containers"]
+    return pod, agent, beside
+
+
+@pytest.mark.parametrize("cloud", ATTRIBUTED)
+def test_what_reads_the_kubelets_socket_is_root_and_can_do_nothing_else(record: Record, cloud: str) -> None:
+    pod, _, beside = attributed(record, cloud)
+    assert beside["securityContext"] == {
+        "runAsNonRoot": False,
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert {m["name"]: m["mountPath"] for m in beside["volumeMounts"]} == {
+        "code": "/opt/slicewright",
+        "pod-resources": "/var/lib/kubelet/pod-resources",
+    }
+    assert all(m["readOnly"] for m in beside["volumeMounts"])
+    assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in beside["env"]
+    assert "LD_LIBRARY_PATH" not in {e["name"] for e in beside["env"]}
+
+
+@pytest.mark.parametrize("cloud", ATTRIBUTED)
+def test_the_token_is_mounted_by_the_agent_alone(record: Record, cloud: str) -> None:
+    pod, agent, beside = attributed(record, cloud)
+    assert pod["automountServiceAccountToken"] is False
+    token = "/var/run/secrets/kubernetes.io/serviceaccount"
+    assert [m["name"] for m in agent["volumeMounts"] if m["mountPath"] == token] == ["token"]
+    assert "token" not in {m["name"] for m in beside["volumeMounts"]}
+    (volume,) = (v["projected"] for v in pod["volumes"] if v["name"] == "token")
+    assert sorted(key for source in volume["sources"] for key in source) == ["configMap", "downwardAPI", "serviceAccountToken"]
+
+
+@pytest.mark.parametrize(("cloud", "stack"), [("gke", "s0"), ("eks", "s1")])
+def test_attribution_changes_nothing_of_the_agents_own_container_but_how_its_token_comes(
+    record: Record, cloud: str, stack: str
+) -> None:
+    _, agent, _ = attributed(record, cloud)
+    (plain,) = pod_of(record(stack), ":DaemonSet", "node-agent")["containers"]
+    assert {**agent, "volumeMounts": [m for m in agent["volumeMounts"] if m["name"] != "token"]} == plain
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_attribution_is_off_where_nobody_asks_for_it(record: Record, stack: str) -> None:
+    pod = pod_of(record(stack), ":DaemonSet", "node-agent")
+    assert [c["name"] for c in pod["containers"]] == ["node-agent"]
+    assert "automountServiceAccountToken" not in pod
+    assert "pod-resources" not in {v["name"] for v in pod["volumes"]}
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_utilization_is_one_word_more_of_the_agents_command(record: Record, asked: bool) -> None:
+    fleet = ATTRIBUTED["eks"].replace("attribution: true", f"utilization: {str(asked).lower()}")
+    (agent,) = pod_of(record(f"utilization-{asked}", fleet=fleet), ":DaemonSet", "node-agent")["containers"]
+    (plain,) = pod_of(record("s1"), ":DaemonSet", "node-agent")["containers"]
+    assert agent["command"] == [*plain["command"], *(["--utilization"] if asked else [])]
+    assert {**agent, "command": None} == {**plain, "command": None}
+
+
 MANY_GKE = """\
 cloud: gke
 cluster: {name: main, location: us-central1-a}

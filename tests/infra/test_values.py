@@ -21,6 +21,7 @@ def fleet() -> EksFleetPlan:
     return made
 
 
+@pytest.mark.toolchain
 def test_nvidias_parser_accepts_every_layout(fleet: EksFleetPlan, check_config: Callable[[Any], None]) -> None:
     config = values.mig_parted_config(fleet.pools)
     assert set(config["mig-configs"]) == {"all-disabled", fleet.pools[0].mig_config}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import yaml
 from infra import plan, spec, values
 
 ROOT = Path(__file__).resolve().parents[2]
-WITNESS = Path(__file__).parent / "witness"
+pytestmark = pytest.mark.toolchain
 MIXED = """\
 cloud: eks
 cluster: {name: c, region: eu-west-1}
@@ -33,32 +32,20 @@ node_pools:
 """
 
 
-@pytest.fixture(scope="module")
-def plugin_reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Prints what the device plugin's own code makes of config files."""
-    go = shutil.which("go")
-    if go is None:
-        pytest.skip("needs Go, for NVIDIA's own parser")
-    program = tmp_path_factory.mktemp("witness") / "pluginconfig"
-    subprocess.run([go, "build", "-o", program, "./pluginconfig"], cwd=WITNESS, check=True, timeout=300, capture_output=True)
-    return program
-
-
 def fleets() -> list[plan.FleetPlan]:
     raws = [yaml.safe_load(text) for text in (MIXED, SINGLE)]
     raws.append(yaml.safe_load((ROOT / "stacks" / "Pulumi.s4.yaml").read_text())["config"]["slicewright:fleet"])
     return [plan.read(json.dumps(raw), spec.Source("test", raw)) for raw in raws]
 
 
-def test_nvidias_plugin_reads_what_was_meant(plugin_reader: Path, tmp_path: Path) -> None:
+def test_nvidias_plugin_reads_what_was_meant(witness: Callable[..., str], tmp_path: Path) -> None:
     meant: dict[str, plan.PoolPlan] = {}
     for fleet in fleets():
         for name, config in values.plugin_configs(fleet.pools).items():
             file = tmp_path / f"{name}.yaml"
             file.write_text(values.as_yaml(config))
             meant[str(file)] = next(p for p in fleet.pools if p.name == name)
-    done = subprocess.run([plugin_reader, *meant], capture_output=True, text=True, check=True, timeout=60)
-    read: dict[str, Any] = json.loads(done.stdout)
+    read: dict[str, Any] = json.loads(witness("pluginconfig", *map(Path, meant)))
     assert set(read) == set(meant)
     assert len(meant) == 5
     for file, verdict in read.items():

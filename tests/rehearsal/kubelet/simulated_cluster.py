@@ -1,4 +1,4 @@
-"""A real control plane with the kubelet stand-in, for tests: loaded by the conftest files of kubelet/ and gpu_operator/."""
+"""A real control plane with the kubelet stand-in, for the tests of kubelet/ and gpu_operator/."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from kubeapi import Client, list_and_watch
 from kubeapi.client import path_of
 from rehearsal import control_plane, processes
+from rehearsal.node import launcher
 from rehearsal.toolchain import Toolchain
 
 PYTHON = "docker.io/library/python:3.13-slim@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91"
@@ -38,7 +42,7 @@ PLURALS = {
 
 
 class SimulatedCluster:
-    """`start` and `stop` it; in between `client` is the administrator's."""
+    """`start` and `stop` it; in between `client` and `kubeconfig` are the administrator's."""
 
     def __init__(self, environment: Path, toolchain: Toolchain, name: str = "c") -> None:
         self.environment = environment
@@ -49,7 +53,8 @@ class SimulatedCluster:
     def start(self) -> None:
         self.toolchain.dump(self.environment / "toolchain.json")
         endpoint = control_plane.start(self.environment, self.name, self.toolchain)
-        self.client = Client.from_kubeconfig(endpoint.kubeconfig)
+        self.kubeconfig = endpoint.kubeconfig
+        self.client = Client.from_kubeconfig(self.kubeconfig)
         self.start_kubelet()
 
     def stop(self) -> None:
@@ -65,6 +70,10 @@ class SimulatedCluster:
         kubelet = processes.find(self.environment, f"kubelet-{self.name}")
         assert kubelet is not None
         os.kill(kubelet.pid, signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while processes.find(self.environment, f"kubelet-{self.name}"):
+            assert time.monotonic() < deadline, "the kubelet survives SIGKILL"
+            time.sleep(0.02)
 
     def kubelet_log(self) -> str:
         return (self.environment / "log" / f"kubelet-{self.name}.log").read_text()
@@ -148,7 +157,7 @@ class SimulatedCluster:
 
     # -- waiting --------------------------------------------------------------------------------------------------------
 
-    def until(self, path: str, holds: Callable[[dict[str, Any] | None], Any], timeout_s: float = 20) -> Any:
+    def until(self, path: str, holds: Callable[[dict[str, Any] | None], Any], timeout_s: float = 60) -> Any:
         """What `holds` returns for the object, as soon as that is true; None stands for an object that is not there."""
         collection, _, name = path.rpartition("/")
         stop = threading.Event()
@@ -169,7 +178,7 @@ class SimulatedCluster:
                 raise AssertionError(f"{path} did not come to it within {timeout_s} s; last seen: {json.dumps(last, indent=1)}")
         raise AssertionError("the watch ended")
 
-    def ready(self, path: str, timeout_s: float = 20) -> dict[str, Any]:
+    def ready(self, path: str, timeout_s: float = 60) -> dict[str, Any]:
         def holds(pod: dict[str, Any] | None) -> dict[str, Any] | None:
             conditions = {c["type"]: c["status"] for c in ((pod or {}).get("status") or {}).get("conditions") or ()}
             return pod if conditions.get("Ready") == "True" else None
@@ -177,7 +186,7 @@ class SimulatedCluster:
         found: dict[str, Any] = self.until(path, holds, timeout_s)
         return found
 
-    def gone(self, path: str, timeout_s: float = 20) -> None:
+    def gone(self, path: str, timeout_s: float = 60) -> None:
         self.until(path, lambda found: found is None, timeout_s)
 
     def log(self, path: str, **query: str) -> str:
@@ -191,6 +200,19 @@ class SimulatedCluster:
         """Processes of this machine that run for a pod, found by the address in their environment."""
         pod = self.client.get(path)
         return pids_with(f"POD_IP={pod['status']['podIP']}")
+
+
+@contextmanager
+def running_cluster(environment: Path, toolchain: Toolchain) -> Iterator[SimulatedCluster]:
+    """Started, and stopped in the end whatever happens."""
+    if why := launcher.why_not():
+        pytest.skip(why)
+    cluster = SimulatedCluster(environment, toolchain)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
 
 
 def pids_with(entry: str) -> list[int]:

@@ -57,7 +57,7 @@ class StubPlugin:
             rpc = channel.unary_unary(
                 "/v1beta1.Registration/Register", lambda m: m.SerializeToString(), messages.Empty.FromString
             )
-            await rpc(messages.RegisterRequest(version=version, endpoint=self.endpoint, resource_name=resource), timeout=5)
+            await rpc(messages.RegisterRequest(version=version, endpoint=self.endpoint, resource_name=resource), timeout=30)
 
     async def stop(self) -> None:
         await self.server.stop(0)
@@ -92,7 +92,7 @@ class Node:
         self.plugins = DevicePlugins(directory, self.ledger, self.changes.set, stopped_ttl_s=0.2)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not holds():
                 await self.changes.wait()
                 self.changes.clear()

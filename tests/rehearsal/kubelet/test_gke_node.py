@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import time
+import urllib.request
 from typing import Any
 
 import pytest
 
+from infra import delivery
 from rehearsal.cloud import gke_addons
 
 MACHINE = {
@@ -43,6 +47,70 @@ def ask_for_one_gpu(cluster: Any, name: str, node: str, image: str = "busybox") 
     }
     cluster.create(pod)
     return f"/api/v1/namespaces/default/pods/{name}"
+
+
+@pytest.fixture
+def attribution(cluster: Any, nodes: dict[str, str]) -> str:
+    """Address of the product's second container on the good node: as root, with the socket's directory and the code alone."""
+    code = delivery.node_agent()
+    metadata = {"name": "attribution", "namespace": "default"}
+    cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {code.name: code.base64}})
+    directory = "/var/lib/kubelet/pod-resources"
+    container = {
+        "name": "attribution",
+        "image": "python:3.13-slim",
+        "command": ["python", f"/opt/slicewright/{code.name}", "attribution", "--interval", "0.2"],
+        "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+        "volumeMounts": [
+            {"name": "code", "mountPath": "/opt/slicewright", "readOnly": True},
+            {"name": "socket", "mountPath": directory, "readOnly": True},
+        ],
+    }
+    spec = {
+        "containers": [container],
+        "nodeSelector": {"kubernetes.io/hostname": "gke-good"},
+        "automountServiceAccountToken": False,
+        "volumes": [
+            {"name": "code", "configMap": {"name": "attribution"}},
+            {"name": "socket", "hostPath": {"path": directory, "type": "DirectoryOrCreate"}},
+        ],
+    }
+    cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    pod = cluster.ready("/api/v1/namespaces/default/pods/attribution")
+    return f"http://{pod['status']['podIP']}:9472"
+
+
+def told_by(address: str, pods: set[str]) -> dict[str, str]:
+    """Pod -> `nvidia<minor>/gi<instance>`, as soon as exactly these pods are told."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            with urllib.request.urlopen(f"{address}/metrics", timeout=5) as answer:
+                page = answer.read().decode()
+        except OSError:
+            page = ""  # it does not listen yet
+        found = re.findall(r'pod_info\{minor="(\d+)",gpu_instance="(\d+)",.*pod="([^"]*)",container="c"\} 1', page)
+        if {pod for _, _, pod in found} == pods and "slicewright_attribution_up 1" in page:
+            return {pod: f"nvidia{minor}/gi{instance}" for minor, instance, pod in found}
+        assert time.monotonic() < deadline, page
+        time.sleep(0.2)
+
+
+def test_the_pod_on_a_partition_is_told_and_no_longer_when_it_is_gone(
+    cluster: Any, nodes: dict[str, str], attribution: str
+) -> None:
+    cluster.until(nodes["good"], lambda node: gpus(node) == "16")
+    pods = {name: ask_for_one_gpu(cluster, name, "gke-good") for name in ("told-a", "told-b")}
+    for path in pods.values():
+        cluster.ready(path)
+    accounts = json.loads((cluster.directory / "nodes" / "gke-good" / "devices.json").read_text())
+    held = {name: accounts[cluster.client.get(path)["metadata"]["uid"]]["c"]["nvidia.com/gpu"] for name, path in pods.items()}
+    assert {name: [device] for name, device in told_by(attribution, set(pods)).items()} == held
+    cluster.client.delete(pods["told-a"])
+    assert [told_by(attribution, {"told-b"})["told-b"]] == held["told-b"]
+    for path in (pods["told-b"], "/api/v1/namespaces/default/pods/attribution"):
+        cluster.client.delete(path)
+        cluster.gone(path)
 
 
 def test_sixteen_partitions_take_sixteen_pods_and_no_more(cluster: Any, nodes: dict[str, str]) -> None:

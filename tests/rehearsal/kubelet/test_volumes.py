@@ -99,6 +99,14 @@ def test_a_projected_volume_holds_token_certificate_and_namespace(tmp_path: Path
     assert (directory / "token").read_text() == "u-1/None/3607/2"
 
 
+def test_a_token_of_a_pod_whose_containers_run_as_different_users_has_the_mode_of_its_volume(tmp_path: Path) -> None:
+    """The kubelet cannot know whose it is; without this a container that is not root would stand before a file of root's."""
+    token = {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+    assert mode(made(tmp_path, token).paths["v"] / "token") == 0o644
+    token["projected"]["defaultMode"] = 0o440  # type: ignore[assignment]
+    assert mode(made(tmp_path, token).paths["v"] / "token") == 0o440
+
+
 def test_host_paths_are_the_nodes_and_never_this_machines(tmp_path: Path) -> None:
     where = place(tmp_path, {"name": "v", "hostPath": {"path": "/var/lib/x", "type": "DirectoryOrCreate"}})
     assert prepare(where, Objects()).paths["v"] == tmp_path / "root/var/lib/x"
