@@ -5,10 +5,13 @@ BIN := $(VENV)/bin
 STACK ?= s0 s1
 SETUP := $(VENV)/.ready-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-12)
 
-.PHONY: rehearse destroy test unit lint bench setup toolchain clean
+.PHONY: help rehearse destroy test unit lint bench gpu-check setup toolchain clean
 
 rehearse: $(SETUP)  ## S0 and S1 from a stack file to a proven fleet and back; STACK=s0 for one of them, KEEP=1 to leave it running
 	@$(BIN)/slicewright rehearse $(foreach stack,$(STACK),--stack $(stack)) $(if $(filter-out 0 no,$(KEEP)),--keep)
+
+help:  ## what there is to make; `make` alone is `make rehearse`
+	@awk -F ':.*## +' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
 
 destroy: $(SETUP)  ## ends what KEEP=1 left running: pulumi destroy, then shows the simulated cloud empty
 	@$(BIN)/slicewright rehearse destroy $(if $(filter command line,$(origin STACK)),$(foreach stack,$(STACK),--stack $(stack)))
@@ -19,7 +22,7 @@ test: lint toolchain  ## everything that CI checks
 unit: $(SETUP)  ## the quick tests only: no cluster, no engine, nothing to build
 	@$(BIN)/pytest -m "not rehearsal and not toolchain and not soak" --ignore=tests/rehearsal
 
-lint: $(SETUP)
+lint: $(SETUP)  ## style, types, and the arrows between the rooms
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -32,10 +35,13 @@ bench: $(SETUP)  ## measures, compares within the run, and writes docs/figures.m
 	  $(BIN)/python benchmarks/$$name.py >> docs/figures.md; \
 	  echo '```' >> docs/figures.md; done
 
-toolchain: $(SETUP)
+gpu-check: $(SETUP)  ## on a machine with an NVIDIA GPU: reads it, compares it with the fake, writes docs/gpu-check/
+	@$(BIN)/python -m rehearsal.gpu_check
+
+toolchain: $(SETUP)  ## finds, downloads or builds what is not ours, once per machine (10 to 20 minutes)
 	@$(BIN)/python -m rehearsal.toolchain
 
-setup: $(SETUP)
+setup: $(SETUP)  ## the Python environment from requirements.lock, hashes checked
 
 $(SETUP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "slicewright needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Set PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -45,5 +51,9 @@ $(SETUP): requirements.lock pyproject.toml
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-clean:  ## removes the Python environment and the rehearsal environments (after destroy)
+clean:  ## removes the Python environment and what rehearsals left; refuses while one of them runs
+	@running=$$(ls -d .rehearsal/*/processes/*.json 2>/dev/null | cut -d/ -f2 | sort -u | xargs); \
+	if [ -n "$$running" ]; then \
+	  echo "make clean: a rehearsal still runs, or was killed, in .rehearsal: $$running. Take it down first with" >&2; \
+	  echo "  make destroy      or, without asking Pulumi: $(BIN)/slicewright rehearse stop" >&2; exit 1; fi
 	rm -rf $(VENV) .rehearsal

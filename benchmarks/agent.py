@@ -31,6 +31,8 @@ from rehearsal.silicon import state
 from rehearsal.toolchain import Toolchain, ensure
 
 _LOOKS, _PROCESSES = 200, 15
+# Between looks. `watch` leaves a second at least; in the meantime the next look's worker is forked.
+_PAUSE_S = 0.03
 _DRIVER = Path("/usr/local/nvidia")
 _DESIRED = {
     "version": "v1",
@@ -71,7 +73,7 @@ def _looks(tools: Toolchain) -> float:
     for name, thorough in (("one look, as watch does it (own process per look)", False), ("one thorough look, likewise", True)):
         prober = Prober.start(look=_from(tools, thorough=thorough))
         try:
-            took.append(_row(name, prober.probe, _LOOKS))
+            took.append(_row(name, prober.probe, _LOOKS, pause_s=_PAUSE_S))
         finally:
             prober.close()
     _load(tools)
@@ -133,15 +135,19 @@ def _first_verdict(directory: Path, tools: Toolchain) -> None:
             time.sleep(0.002)
         took.append(time.perf_counter() - started)
         if len(took) == _PROCESSES // 3:
-            lookout = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0]
-            both = [_memory(process.pid), _memory(int(lookout))]
+            lookout = _children(process.pid)[0]
+            all_three = [_memory(pid) for pid in (process.pid, lookout, *_children(lookout))]
             cpu = _cpu_s(process.pid, 20.0)
         process.send_signal(signal.SIGTERM)
         process.wait()
     print(f"{'start to first verdict':<55} {statistics.median(took) * 1e3:8.1f} ms")
-    print(f"{'memory, agent + lookout':<55} {sum(pss for _, pss in both) / 1024:8.1f} MiB PSS "
-          f"({' + '.join(f'{rss / 1024:.1f}' for rss, _ in both)} MiB RSS, of which most is shared)")  # fmt: skip
+    print(f"{'memory, agent + lookout + waiting worker':<55} {sum(pss for _, pss in all_three) / 1024:8.1f} MiB PSS "
+          f"({' + '.join(f'{rss / 1024:.1f}' for rss, _ in all_three)} MiB RSS, of which most is shared)")  # fmt: skip
     print(f"{'CPU at the default interval':<55} {cpu * 100:8.2f} % of a core")
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _memory(pid: int) -> tuple[int, int]:
@@ -155,8 +161,7 @@ def _cpu_s(pid: int, over_s: float) -> float:
 
     def spent() -> float:
         total = 0
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        for one in (str(pid), *children):
+        for one in (pid, *_children(pid)):
             fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
             total += sum(int(field) for field in fields[11:15])
         return total / os.sysconf("SC_CLK_TCK")
@@ -179,10 +184,11 @@ def _load(tools: Toolchain) -> None:
         pynvml.nvmlLib = ctypes.CDLL(str(tools.fake_nvml))
 
 
-def _row(name: str, run: Callable[[], object], times: int) -> float:
+def _row(name: str, run: Callable[[], object], times: int, *, pause_s: float = 0.0) -> float:
     run()
     took = []
     for _ in range(times):
+        time.sleep(pause_s)
         started = time.perf_counter()
         run()
         took.append(time.perf_counter() - started)

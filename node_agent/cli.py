@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from node_agent import VERSION
 from node_agent import desired as desired_file
 from node_agent.layout import LayoutError
 from node_agent.prober import Prober, ProberGone
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from node_agent.observed import Observation, ObservedGpu
 
 MATCH, MISMATCH, UNKNOWN, START_ANEW = 0, 1, 2, 3
-PORT = 9470
+PORT, ATTRIBUTION_PORT = 9470, 9472
 _API_TIMEOUT_S = 10.0
 
 
@@ -39,7 +40,10 @@ class _Problem(Exception):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    run = {"show": _show, "verify": _verify, "watch": _watch, "apply": _apply, "clear": _clear}[options.command]
+    commands = {
+        "show": _show, "verify": _verify, "watch": _watch, "apply": _apply, "clear": _clear, "attribution": _attribution,
+    }  # fmt: skip
+    run = commands[options.command]
     try:
         return run(options)
     except (_Problem, desired_file.DesiredError, LayoutError) as e:
@@ -58,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="slicewright-agent", description="What the GPUs of this machine really are.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--deadline", type=_seconds, default=20.0, metavar="SECONDS", help="for one look (default 20)")
@@ -98,6 +103,11 @@ def _parser() -> argparse.ArgumentParser:
     watch.add_argument("--desired", type=Path, metavar="FILE", help="the desired state of this pool's nodes")
     watch.add_argument("--interval", type=_seconds, default=10.0, metavar="SECONDS", help="between looks (default 10)")
     watch.add_argument("--port", type=int, default=PORT, help=f"of /healthz, /readyz, /metrics on POD_IP (default {PORT})")
+    watch.add_argument("--utilization", action="store_true", help="measure how busy partitions are (Hopper and later)")
+
+    attribution = commands.add_parser("attribution", help="tell Prometheus which pod holds which partition (root)")
+    attribution.add_argument("--interval", type=_seconds, default=10.0, metavar="SECONDS", help="between questions (default 10)")
+    attribution.add_argument("--port", type=int, default=ATTRIBUTION_PORT, help=f"as of watch (default {ATTRIBUTION_PORT})")
     return parser
 
 
@@ -113,6 +123,8 @@ def _seconds(text: str) -> float:
 
 def _show(options: argparse.Namespace) -> int:
     from node_agent import addresses, observed, show
+    from node_agent.kernel_log import KernelLog
+    from node_agent.xids import XidHistory
 
     # A terminal that knows no box-drawing characters gets question marks, not a traceback.
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -122,6 +134,10 @@ def _show(options: argparse.Namespace) -> int:
     except addresses.NoAddress as e:
         raise _Problem(f"show: {e}") from None
     observation = _look(options.deadline, thorough=True)
+    with KernelLog() as log:
+        history = XidHistory()
+        history.add(log.read(), old=True)
+    observation = history.told(observation)
     if address and not observation.failure:
         found = addresses.find(address, observation)
         if found is None:
@@ -139,6 +155,8 @@ def _show(options: argparse.Namespace) -> int:
         print(show.layout(observation))
     else:
         print(observed.dump(observation) if options.json else show.gpus(observation))
+        if log.why_not and not options.json:
+            print(f"\nXids are not told here: {log.why_not}")
     return UNKNOWN if observation.failure else MATCH
 
 
@@ -206,16 +224,14 @@ def _watch(options: argparse.Namespace) -> int:
     if not node_name:
         raise _Problem("watch: NODE_NAME is not set; it is the name of the Node that this machine is (fieldRef spec.nodeName)")
     # First of all: the lookout must be forked before there are threads and before Kubernetes' client fills the memory.
-    prober = Prober.start(deadline_s=options.deadline)
+    prober = Prober.start(deadline_s=options.deadline, busy=options.utilization)
     from kubeapi import Client, Unreachable, log
     from kubeapi.endpoints import serve
     from node_agent.health import Health
     from node_agent.metrics import Numbers
     from node_agent.watch import Pace, watch
 
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = _stopped_by_signals()
     log.start()
     try:
         client = Client.in_cluster(timeout_s=_API_TIMEOUT_S, user_agent="slicewright-node-agent")
@@ -247,7 +263,7 @@ def _watch(options: argparse.Namespace) -> int:
 
 def _watch_host(options: argparse.Namespace) -> int:
     layout = _read_layout(options)
-    prober = Prober.start(deadline_s=options.deadline)
+    prober = Prober.start(deadline_s=options.deadline, busy=options.utilization)
     from kubeapi import log
     from kubeapi.endpoints import serve
     from node_agent.health import Health
@@ -255,9 +271,7 @@ def _watch_host(options: argparse.Namespace) -> int:
     from node_agent.verify import desired_of
     from node_agent.watch import Pace, watch_host
 
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = _stopped_by_signals()
     log.start()
     first = prober.probe()
     if not first.failure:
@@ -277,6 +291,28 @@ def _watch_host(options: argparse.Namespace) -> int:
         server.shutdown()
         prober.close()
     return MATCH
+
+
+def _attribution(options: argparse.Namespace) -> int:
+    # A program of its own: nothing of the agent's is loaded, and the agent loads nothing of this.
+    from kubeapi import log
+    from node_agent import attribution, pod_resources
+
+    stop = _stopped_by_signals()
+    log.start()
+    address = os.environ.get("POD_IP", "127.0.0.1")
+    try:
+        attribution.run(pod_resources.SOCKET, address=address, port=options.port, interval_s=options.interval, stop=stop)
+    except OSError as e:
+        raise _Problem(f"attribution: cannot listen on {address}:{options.port}: {e.strerror or e}") from None
+    return MATCH
+
+
+def _stopped_by_signals() -> threading.Event:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 def _look(deadline_s: float, *, thorough: bool = False) -> Observation:

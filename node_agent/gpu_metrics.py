@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from node_agent import profiles
-from node_agent.observed import Observation, ObservedGpu, Vitals
+from node_agent.observed import MigDevice, Observation, ObservedGpu, Vitals
 from node_agent.prometheus import Family, Sample, labels
 
 _MIB = 2**20
@@ -40,6 +40,14 @@ def families(observation: Observation) -> Iterator[Family]:
         yield Family("slicewright_driver_info", "gauge", "Always 1; the driver that answered.", (Sample(facts, 1),))
     yield from _health([(gpu, gpu.vitals) for gpu in observation.gpus if gpu.vitals])
     yield from _partitions(observation.gpus)
+    yield from _utilization(observation.gpus)
+    yield from _xids(observation.gpus)
+
+
+def _xids(gpus: tuple[ObservedGpu, ...]) -> Iterator[Family]:
+    counted = tuple(Sample(_gpu(gpu, xid=str(xid)), count) for gpu in gpus for xid, count in gpu.xid_counts)
+    text = "Xids in the kernel's log since boot, as far back as it goes."
+    yield Family("slicewright_gpu_xid_errors_total", "counter", text, counted)
 
 
 def _health(told: list[tuple[ObservedGpu, Vitals]]) -> Iterator[Family]:
@@ -70,12 +78,7 @@ def _partitions(gpus: tuple[ObservedGpu, ...]) -> Iterator[Family]:
         if gpu.processes is not None:
             busy.append(Sample(_gpu(gpu), len(gpu.processes)))
         for device in gpu.devices:
-            where = _gpu(
-                gpu,
-                gpu_instance=str(device.gpu_instance),
-                compute_instance=str(device.compute_instance),
-                profile=profiles.name_of(device, gpu) or "unknown",
-            )
+            where = _gpu(gpu, **_place(gpu, device))
             total.append(Sample(where, device.memory_mib * _MIB))
             if device.memory_used_mib is not None:
                 used.append(Sample(where, device.memory_used_mib * _MIB))
@@ -84,5 +87,39 @@ def _partitions(gpus: tuple[ObservedGpu, ...]) -> Iterator[Family]:
     yield Family("slicewright_partition_memory_used_bytes", "gauge", "Memory of a MIG device in use.", tuple(used))
 
 
+def _utilization(gpus: tuple[ObservedGpu, ...]) -> Iterator[Family]:
+    sources: list[Sample] = []
+    whole: list[Sample] = []
+    parts: list[Sample] = []
+    for gpu in gpus:
+        if gpu.utilization or gpu.utilization_failure:
+            sources.append(Sample(_gpu(gpu), int(gpu.utilization_failure is None)))
+        by_instance = {told.gpu_instance: told for told in gpu.utilization}
+        places = [(device.gpu_instance, _place(gpu, device), parts) for device in gpu.devices]
+        for instance, place, samples in [(None, {}, whole), *places]:
+            told = by_instance.get(instance)
+            for engine in ("graphics", "sm", "dram") if told else ():
+                if (ratio := getattr(told, engine)) is not None:
+                    samples.append(Sample(_gpu(gpu, **place, engine=engine), ratio))
+    text = "1 where utilization was measured, 0 where the driver refused it or the GPU is too old."
+    yield Family("slicewright_utilization_source_up", "gauge", text, tuple(sources))
+    text = "How busy a whole GPU's engine was for a moment, 0 to 1 (Hopper and later, MIG off)."
+    yield Family("slicewright_gpu_engine_utilization_ratio", "gauge", text, tuple(whole))
+    text = "How busy an engine of a MIG device's GPU instance was for a moment, 0 to 1 (Hopper and later)."
+    yield Family("slicewright_partition_utilization_ratio", "gauge", text, tuple(parts))
+
+
+def _place(gpu: ObservedGpu, device: MigDevice) -> dict[str, str]:
+    return {
+        "gpu_instance": str(device.gpu_instance),
+        "compute_instance": str(device.compute_instance),
+        "profile": profiles.name_of(device, gpu) or "unknown",
+        "uuid": device.uuid,
+    }
+
+
 def _gpu(gpu: ObservedGpu, **more: str | None) -> str:
-    return labels(gpu=str(gpu.index), **{name: value or "" for name, value in more.items()})
+    """With what the kubelet's word for the same device can be joined with: the UUID, on GKE the minor number (attribution.py)."""
+    minor = gpu.vitals.minor if gpu.vitals else None
+    pairs = {"gpu": str(gpu.index), "minor": None if minor is None else str(minor), "uuid": gpu.uuid, **more}
+    return labels(**{name: value or "" for name, value in pairs.items()})

@@ -53,8 +53,13 @@ class Numbers:
         took_s: float | None,
         at: float,
         thorough: bool = False,
+        xid_log_up: bool = False,
     ) -> None:
-        """After every turn. took_s: of the look alone; None where there was none. at: seconds since the epoch."""
+        """After every turn.
+
+        took_s: of the look alone; None where there was none. at: seconds since the epoch. xid_log_up: whether the kernel's log
+        can be read.
+        """
         if took_s is not None:
             self._count += 1
             self._sum_s += took_s
@@ -67,7 +72,9 @@ class Numbers:
                 self._errors[failure.code] = self._errors.get(failure.code, 0) + 1
         if thorough:
             self._health = tuple(gpu_metrics.families(observation))
-        families = (*self._families(observation, verdict, node), *self._health)
+        source = Sample("", int(xid_log_up))
+        up = Family("slicewright_xid_source_up", "gauge", "1 where the kernel's log can be read for Xids.", (source,))
+        families = (*self._families(observation, verdict, node), up, *self._health)
         self.text = "\n".join(line for family in families for line in lines(family)) + "\n"
 
     def _families(self, observation: Observation, verdict: Verdict, node: NodeState | None) -> Iterator[Family]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pynvml
 
-from node_agent import vitals
+from node_agent import utilization, vitals
 from node_agent.observed import Engines, Failure, GpuInstance, MigDevice, MigMode, Observation, ObservedGpu, OfferedProfile
 
 # By the number under which the driver lists a GPU instance profile (nvml.h, NVML_GPU_INSTANCE_PROFILE_*).
@@ -35,8 +35,8 @@ _MOST_PROFILES = 32
 _HOLE = (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 
 
-def probe(*, thorough: bool = False) -> Observation:
-    """Looks once. thorough: with health, memory in use and processes, which a verdict does not need.
+def probe(*, thorough: bool = False, busy: bool = False) -> Observation:
+    """Looks once. thorough: with health, memory in use and processes, which a verdict does not need. busy: with utilization.
 
     Never raises for what the driver answers; may hang as long as the driver does, so call it in a child.
     """
@@ -45,7 +45,7 @@ def probe(*, thorough: bool = False) -> Observation:
     except pynvml.NVMLError as e:
         return Observation(failure=_failure("nvmlInit", e))
     try:
-        return _look(thorough)
+        return _look(thorough, busy)
     except _Refused as e:
         return Observation(failure=e.failure)
     finally:
@@ -61,7 +61,8 @@ def forget_unused() -> None:
     For a process that does nothing else; afterwards `pynvml` has only the names that the probe's functions reach.
     """
     module: ModuleType = pynvml
-    own = _module_code(probe, __name__) + _module_code(vitals.read, vitals.__name__)
+    doors = (probe, vitals.read, utilization.measured)
+    own = [code for door in doors for code in _module_code(door, door.__module__)]
     keep = _reached(module, _names_of_code(own) | {"NVMLError", "NVML_SUCCESS"})
     for name in list(vars(module)):
         if name not in keep and not name.startswith("__"):
@@ -82,15 +83,16 @@ class _Refused(Exception):
         self.failure = failure
 
 
-def _look(thorough: bool) -> Observation:
+def _look(thorough: bool, busy: bool) -> Observation:
     driver = _ask(pynvml.nvmlSystemGetDriverVersion)
     count = _ask(pynvml.nvmlDeviceGetCount)
     offers: _Offers = {}
     cuda = _if_told(pynvml.nvmlSystemGetCudaDriverVersion)
+    gpus = tuple(_look_at(index, offers, thorough) for index in range(count))
     return Observation(
         driver=text(driver),
         cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
-        gpus=tuple(_look_at(index, offers, thorough) for index in range(count)),
+        gpus=utilization.measured(gpus) if busy else gpus,
     )
 
 

@@ -37,7 +37,7 @@ class Engines:
 
 @dataclass(frozen=True, kw_only=True)
 class Vitals:
-    """Health of one GPU. None: this driver, GPU or process does not get to know it. Nothing of it decides a verdict."""
+    """Health of one GPU. None: this driver, GPU or process does not get to know it. Alone, nothing of it decides a verdict."""
 
     minor: int | None = None
     """Of /dev/nvidia<minor>."""
@@ -71,6 +71,34 @@ class Vitals:
     """None also in MIG mode, which turns them off."""
     nvlinks_down: int | None = None
     pcie_replays: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Utilization:
+    """How busy something was for the moment of a thorough look, 0 to 1. None: not measured by this driver."""
+
+    gpu_instance: int | None
+    """None: the whole GPU, where MIG is off."""
+    graphics: float | None
+    """Part of the time in which a kernel ran or graphics were drawn."""
+    sm: float | None
+    """Part of the multiprocessors that had work, over time."""
+    dram: float | None
+    """Of the memory bandwidth."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Xid:
+    """An error that the driver wrote into the kernel's log."""
+
+    number: int
+    at_s: float
+    """Seconds since boot."""
+    text: str
+    """All after the number."""
+    process: int | None = None
+    """Its id on the host."""
+    gpu_instance: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +174,16 @@ class ObservedGpu:
     """On the whole GPU; of a thorough look."""
     vitals: Vitals | None = None
     """Of a thorough look."""
+    utilization: tuple[Utilization, ...] = ()
+    """Of a thorough look that was asked to measure it."""
+    utilization_failure: Failure | None = None
+    """Why it was not measured."""
+    xids: tuple[Xid, ...] = ()
+    """The newest ones in the kernel's log, oldest first; NVML tells none of it."""
+    xid_counts: tuple[tuple[int, int], ...] = ()
+    """Xid and how often, since boot or as far back as the kernel's log goes."""
+    stands: Xid | None = None
+    """The one for which this GPU needs a reset or a reboot, as far as anybody knows."""
     failure: Failure | None = None
     """The first call without which this GPU cannot be judged."""
 
@@ -192,6 +230,11 @@ def _gpu(raw: Mapping[str, Any]) -> ObservedGpu:
         "gpu_instances": None if instances is None else tuple(GpuInstance(**i) for i in instances),
         "processes": _tuple(raw["processes"]),
         "vitals": None if vitals is None else Vitals(**{**vitals, "slowdowns": _tuple(vitals["slowdowns"])}),
+        "utilization": tuple(Utilization(**u) for u in raw["utilization"]),
+        "utilization_failure": _failure(raw["utilization_failure"]),
+        "xids": tuple(Xid(**xid) for xid in raw["xids"]),
+        "xid_counts": tuple((number, count) for number, count in raw["xid_counts"]),
+        "stands": None if raw["stands"] is None else Xid(**raw["stands"]),
         "failure": _failure(raw["failure"]),
     }
     return ObservedGpu(**{**raw, **nested})

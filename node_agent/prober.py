@@ -1,21 +1,25 @@
 """Looks at the GPUs from a process of its own, with a deadline: a driver call that hangs cannot hang the agent.
 
 Two processes stand behind a `Prober`. The *lookout* is forked once, before the agent has threads and before it loads what
-talks to Kubernetes; it holds `pynvml` (made small) but never the driver's library. For each look it forks a *worker*, which
-loads the library, looks, writes JSON into a pipe and exits. So nothing of the driver is held between looks, a driver
-upgraded in place is simply loaded anew, and a worker past its deadline is killed. A worker that even SIGKILL cannot end
-(stuck in the kernel) is kept an eye on: no second one is started beside it.
+talks to Kubernetes; it holds `pynvml` (made small) but never the driver's library. For each look it has a *worker*, which
+waits to be asked, loads the library, looks, writes JSON into a pipe and exits. So nothing of the driver is held between
+looks, a driver upgraded in place is simply loaded anew, and a worker past its deadline is killed. A worker that even SIGKILL
+cannot end (stuck in the kernel) is kept an eye on: no second one is started beside it.
+
+A worker is forked ahead, when the one before it has ended: the fork, and the pages that a forked Python copies as soon as
+it moves, are two fifths of a look. Until it is asked it holds nothing of the driver, and it ends with the lookout.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from node_agent import observed
@@ -25,7 +29,11 @@ _HEAD = 8
 _QUICK, _THOROUGH = b"?", b"!"
 # For the way from the worker through the lookout, on a machine under load.
 _GRACE_S = 5.0
+# For a worker that has answered; less than the grace, in which the next answer may have to wait for it.
+_END_WAIT_S = 2.0
 _KILL_WAIT_S = 0.5
+_WHOLE = b"\n"
+"""Ends an answer: what ends without it ended in the middle."""
 
 
 class ProberGone(Exception):
@@ -44,8 +52,12 @@ class Prober:
     """The newest answer as it came, and what it says: a quiet node says the same for days."""
 
     @classmethod
-    def start(cls, *, deadline_s: float = 20.0, look: Callable[[], Observation] | None = None) -> Prober:
-        """Forks the lookout. deadline_s: seconds that one look may take. look: what to do instead of asking NVML, for tests."""
+    def start(cls, *, deadline_s: float = 20.0, busy: bool = False, look: Callable[[], Observation] | None = None) -> Prober:
+        """Forks the lookout.
+
+        deadline_s: seconds that one look may take. busy: whether thorough looks measure utilization. look: what to do instead
+        of asking NVML, for tests.
+        """
         ask_read, ask_write = os.pipe()
         told_read, told_write = os.pipe()
         sys.stdout.flush()
@@ -56,7 +68,8 @@ class Prober:
             try:
                 os.close(ask_write)
                 os.close(told_read)
-                _keep_watch(ask_read, told_write, deadline_s, look)
+                ways = {_QUICK: look, _THOROUGH: look} if look else _nvml(busy)
+                _keep_watch(ask_read, told_write, deadline_s, ways)
                 status = 0
             finally:
                 os._exit(status)
@@ -88,27 +101,35 @@ class Prober:
             pass  # ended and collected before
 
 
-def _keep_watch(ask: int, tell: int, deadline_s: float, look: Callable[[], Observation] | None) -> None:
+def _keep_watch(ask: int, tell: int, deadline_s: float, ways: Mapping[bytes, Callable[[], Observation]]) -> None:
     # Ctrl-C reaches the whole foreground group; the agent decides when to end, and closing the pipe tells.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    ways = {_QUICK: look, _THOROUGH: look} if look else _nvml()
     # Nothing here is garbage: kept out of the collector's sight, its pages stay shared with the workers.
     gc.freeze()
     gc.disable()
     stuck: int | None = None
+    worker: _Worker | None = _Worker.fork(ways, (ask, tell))
     while way := os.read(ask, 1):
         if stuck is not None and _ended(stuck):
             stuck = None
-        if stuck is None:
-            answer, stuck = _look_in_worker(ways[way], deadline_s)
+        # Whatever ended it while it waited (the kernel, short of memory) says nothing about the driver.
+        if stuck is None and (worker is None or worker.ended_early()):
+            worker = _Worker.fork(ways, (ask, tell))
+        if worker:
+            answer = worker.look(way, deadline_s)
         else:
             answer = _json(TIMED_OUT, f"an earlier look (process {stuck}) still hangs in the driver and cannot be killed")
         os.write(tell, b"%*d" % (_HEAD, len(answer)))
         _write(tell, answer)
+        if worker:
+            stuck = worker.end()
+            worker = None if stuck else _Worker.fork(ways, (ask, tell), answer)
+    if worker:
+        worker.end()
 
 
-def _nvml() -> Mapping[bytes, Callable[[], Observation]]:
+def _nvml(busy: bool) -> Mapping[bytes, Callable[[], Observation]]:
     try:
         # Here and not at the top: only this process pays for it.
         from node_agent import nvml
@@ -116,38 +137,87 @@ def _nvml() -> Mapping[bytes, Callable[[], Observation]]:
         broken = Observation(failure=Failure(call="probe", code=BROKEN, text=f"nvidia-ml-py is not installed: {e}"))
         return {_QUICK: lambda: broken, _THOROUGH: lambda: broken}
     nvml.forget_unused()
-    return {_QUICK: nvml.probe, _THOROUGH: lambda: nvml.probe(thorough=True)}
+    return {_QUICK: nvml.probe, _THOROUGH: lambda: nvml.probe(thorough=True, busy=busy)}
 
 
-def _look_in_worker(look: Callable[[], Observation], deadline_s: float) -> tuple[bytes, int | None]:
-    """The answer, and the worker's pid where it could not be ended."""
-    read_end, write_end = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            os.close(read_end)
-            _write(write_end, observed.dump(look()).encode())
-            status = 0
-        except Exception as e:  # noqa: BLE001 - whatever it was must reach the agent as words
-            _write(write_end, _json(BROKEN, f"{type(e).__name__}: {e}"))
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(write_end)
-    try:
-        answer = _read_to_end(read_end, time.monotonic() + deadline_s)
-    finally:
-        os.close(read_end)
-    if answer is None:
-        os.kill(pid, signal.SIGKILL)
-        killed = _ended(pid, wait_s=_KILL_WAIT_S)
-        return _json(TIMED_OUT, f"no answer from the driver within {deadline_s:g} s"), None if killed else pid
-    _, status = os.waitpid(pid, 0)
-    if status or not answer:
+@dataclass
+class _Worker:
+    """A process for one look, as the lookout sees it."""
+
+    pid: int
+    _go: int
+    """Takes the byte that says which look; closed: there will be none."""
+    _answer: int
+    _over: bool = False
+
+    @classmethod
+    def fork(cls, ways: Mapping[bytes, Callable[[], Observation]], not_its_own: Sequence[int], last: bytes = b"") -> _Worker:
+        """not_its_own: descriptors of the lookout, which must close when the lookout ends, worker or not. last: answer."""
+        go_read, go_write = os.pipe()
+        answer_read, answer_write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                for descriptor in (go_write, answer_read, *not_its_own):
+                    os.close(descriptor)
+                _work(go_read, answer_write, ways, last)
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(go_read)
+        os.close(answer_write)
+        return cls(pid=pid, _go=go_write, _answer=answer_read)
+
+    def look(self, way: bytes, deadline_s: float) -> bytes:
+        """The answer, as JSON; what kept it from coming is an answer, too."""
+        deadline = time.monotonic() + deadline_s
+        with contextlib.suppress(BrokenPipeError):  # it has just died: the answer ends before it begins
+            os.write(self._go, way)
+        answer = _read_to_end(self._answer, deadline)
+        if answer is None:
+            os.kill(self.pid, signal.SIGKILL)
+            self._over = _ended(self.pid, wait_s=_KILL_WAIT_S)
+            return _json(TIMED_OUT, f"no answer from the driver within {deadline_s:g} s")
+        return answer if answer.endswith(_WHOLE) else self._epitaph()
+
+    def ended_early(self) -> bool:
+        """Whether it died before it was asked; then it is cleared away."""
+        self._over = _ended(self.pid)
+        return self._over and self.end() is None
+
+    def end(self) -> int | None:
+        """None, or the pid where it cannot be ended."""
+        for descriptor in (self._go, self._answer):
+            os.close(descriptor)
+        if not self._over and not _ended(self.pid, wait_s=_END_WAIT_S):
+            os.kill(self.pid, signal.SIGKILL)
+            self._over = _ended(self.pid, wait_s=_KILL_WAIT_S)
+            return None if self._over else self.pid
+        return None
+
+    def _epitaph(self) -> bytes:
+        _, status = os.waitpid(self.pid, 0)
+        self._over = True
         why = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.waitstatus_to_exitcode(status)}"
-        return _json(BROKEN, f"the look ended with {why}"), None
-    return answer, None
+        return _json(BROKEN, f"the look ended with {why}")
+
+
+def _work(go: int, answer: int, ways: Mapping[bytes, Callable[[], Observation]], last: bytes) -> None:
+    """The worker's life."""
+    # To read and write the last answer once more copies the pages that the next one needs, while nobody waits.
+    with contextlib.suppress(Exception):
+        observed.dump(observed.parse(last.decode()))
+    way = os.read(go, 1)
+    if not way:
+        return
+    try:
+        text = observed.dump(ways[way]()).encode()
+    except Exception as e:  # noqa: BLE001 - whatever it was must reach the agent as words
+        text = _json(BROKEN, f"{type(e).__name__}: {e}")
+    _write(answer, text + _WHOLE)
+    # The answer ends here and not with the process, whose end takes as long as its memory is large.
+    os.close(answer)
 
 
 def _json(code: int, text: str) -> bytes:
@@ -156,10 +226,12 @@ def _json(code: int, text: str) -> bytes:
 
 def _ended(pid: int, *, wait_s: float = 0.0) -> bool:
     end = time.monotonic() + wait_s
+    pause = 0.0005
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
         if time.monotonic() >= end:
             return False
-        time.sleep(0.01)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.01)
     return True
 
 

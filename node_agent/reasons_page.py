@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 from node_agent.nvml_errors import MEANINGS
 from node_agent.reasons import REASONS, Reason
+from node_agent.xid_meanings import MEANINGS as XIDS
+from node_agent.xid_meanings import RECOVERY_CHANGED
 
+_REASON_OF = {"none": "", "reset": "`GpuResetRequired`", "lost": "`GpuLost`"}
 _WHO = {"gke": "GKE", "mig-manager": "mig-manager", "none": "nobody else"}
 
 
@@ -55,6 +58,20 @@ def _lines() -> Iterator[str]:
     )
     for code, meaning in MEANINGS.items():
         yield f"| {code} | {meaning.name} | {meaning.text} | `{meaning.reason}` |"
+    yield from (
+        "",
+        "## Xids",
+        "",
+        "Errors that the driver writes into the kernel's log, where the agent may read it. Meaning and action are NVIDIA's, from",
+        "its [Xid catalog](https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html); the reason is what a GPU gets",
+        "while such an Xid [stands](agent.md#xids). Every other Xid is counted and shown.",
+        "",
+        "| Xid | meaning | NVIDIA's action | reason |",
+        "|---|---|---|---|",
+    )
+    for number, xid in XIDS.items():
+        told = "where it asks for a reset or a reboot, `GpuResetRequired`" if number == RECOVERY_CHANGED else ""
+        yield f"| {number} | {xid.text} | {xid.action} | {_REASON_OF[xid.consequence] or told} |"
 
 
 def _by_partitioner(reason: Reason, which: str) -> str:

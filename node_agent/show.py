@@ -9,6 +9,7 @@ from node_agent import picture, profiles
 from node_agent.observed import MigDevice, Observation, ObservedGpu, Vitals
 from node_agent.reasons import MATCH, REASONS
 from node_agent.verify import Verdict
+from node_agent.xid_meanings import shown
 
 
 def gpus(observation: Observation) -> str:
@@ -65,6 +66,8 @@ def _gpu(gpu: ObservedGpu) -> Iterator[str]:
         yield f"  {gpu.failure.call}: {gpu.failure.text}"
     if gpu.vitals:
         yield from (f"  {line}" for line in _health(gpu.vitals))
+    if gpu.xids:
+        yield from (f"  {line}" for line in _xids(gpu))
     if gpu.processes:
         yield f"  in use by process {', '.join(map(str, gpu.processes))}"
     for line in picture.drawn(gpu):
@@ -111,6 +114,16 @@ def _health(vitals: Vitals) -> Iterator[str]:
         yield f"! slowed down: {', '.join(vitals.slowdowns)}"
     if vitals.recovery_action not in (None, "none"):
         yield f"! the driver asks to {vitals.recovery_action}"
+
+
+def _xids(gpu: ObservedGpu) -> Iterator[str]:
+    """A line per Xid, how often, and when last."""
+    newest = {xid.number: xid for xid in gpu.xids}
+    counts = dict(gpu.xid_counts)
+    for number, xid in newest.items():
+        mark = "! " if gpu.stands and gpu.stands.number == number else ""
+        times = f", {counts[number]} times" if counts.get(number, 1) > 1 else ""
+        yield f"{mark}{shown(number)}{times}, last {xid.at_s:.0f} s after boot{f': {xid.text}' if xid.text else ''}"
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:

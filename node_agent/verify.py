@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from node_agent import profiles
 from node_agent.desired import Desired, DesiredGpu
@@ -17,6 +17,8 @@ from node_agent.node import NodeState
 from node_agent.nvml_errors import REASON_OF
 from node_agent.observed import Failure, Observation, ObservedGpu
 from node_agent.reasons import MATCH, RANK, REASONS, Reason, Word
+from node_agent.xid_meanings import shown as xid_shown
+from node_agent.xids import consequence
 
 _MAX_MESSAGE = 700
 # Resources that stand for GPUs; others of the vendor (nvidia.com/hostdev and the like) are somebody else's.
@@ -169,8 +171,12 @@ def _check_gpu(desired: Desired, want: DesiredGpu, gpu: ObservedGpu, instances: 
     where = f"GPU {gpu.index}"
     wanted = shown(want.instances) if want.instances else "MIG on" if want.mig else "no MIG"
     if gpu.failure:
-        yield _failed(where, wanted, gpu.failure)
+        failed = _failed(where, wanted, gpu.failure)
+        yield replace(failed, found=f"{failed.found}, after {xid_shown(gpu.stands.number)}") if gpu.stands else failed
         return
+    if gpu.stands:
+        reason = "GpuLost" if consequence(gpu.stands) == "lost" else "GpuResetRequired"
+        yield Check(reason=reason, where=where, wanted="no error that needs a reset", found=xid_shown(gpu.stands.number))
     models = {_model(name) for name in desired.gpu_models}
     yield Check(
         reason=MATCH if _model(gpu.model or "") in models else "WrongGpuModel",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from kubeapi import ApiError, Client, Unreachable, log
 from kubeapi.client import path_of
@@ -12,12 +13,14 @@ from node_agent import report
 from node_agent.damping import Damper
 from node_agent.desired import Desired, hash_of
 from node_agent.health import Health
+from node_agent.kernel_log import KMSG
 from node_agent.layout import GpuLayout, Layout, LayoutError
 from node_agent.metrics import Numbers
 from node_agent.node import NodeState, read
 from node_agent.observed import Observation
 from node_agent.prober import Prober
 from node_agent.verify import Verdict, desired_of, under_way, verify, verify_layout
+from node_agent.xid_watch import XidWatch
 
 _NODE_KEPT = 5
 """Intervals for which the last answer about the own Node stands while a matching agent gets no newer one."""
@@ -48,6 +51,7 @@ def watch(
     health: Health,
     pace: Pace,
     stop: threading.Event,
+    kernel_log: Path = KMSG,
 ) -> None:
     """Until `stop` is set. Raises ProberGone, after which the agent must be started anew."""
     reporter = report.Reporter(client, node_name)
@@ -56,6 +60,8 @@ def watch(
     identity: NodeState | None = None
     node_read = changed = looked_thoroughly = float("-inf")
     damper = Damper()
+    xids = XidWatch(kernel_log)
+    unmeasured: set[str] = set()
     said: tuple[str, str] | None = None
     node_error: str | None = None
     driver_silent_since: float | None = None
@@ -76,9 +82,11 @@ def watch(
                 node = None
         began = time.monotonic()
         waiting = under_way(desired, node)
+        hurt = xids.news()
         # Not at first: the first word is waited for.
-        thorough = said is not None and not waiting and began - looked_thoroughly >= pace.thorough_every_s
-        observation = Observation() if waiting else prober.probe(thorough=thorough)
+        thorough = said is not None and not waiting and (hurt or began - looked_thoroughly >= pace.thorough_every_s)
+        observation = Observation() if waiting else xids.told(prober.probe(thorough=thorough))
+        _tell_unmeasured(observation, unmeasured)
         looked, looked_at = time.monotonic(), time.time()
         looked_thoroughly = began if thorough else looked_thoroughly
         health.looked = looked
@@ -92,7 +100,7 @@ def watch(
             said, changed = (verdict.verdict, verdict.message), looked
             log.info("verdict", verdict=verdict.verdict, reason=verdict.reason, message=verdict.message)
         took_s = None if waiting else looked - began
-        numbers.update(observation, verdict, node, took_s=took_s, at=looked_at, thorough=thorough)
+        numbers.update(observation, verdict, node, took_s=took_s, at=looked_at, thorough=thorough, xid_log_up=xids.up)
         if identity is None:
             health.report_error = f"the own Node could not be read: {node_error}"
         else:
@@ -106,18 +114,31 @@ def watch(
             health.report_error = reporter.last_error
         quick = verdict.verdict != "Match" and looked - changed < pace.quick_for_s
         stop.wait(max(0.05, (pace.quick_s if quick else pace.interval_s) - (time.monotonic() - started)))
+    xids.close()
 
 
-def watch_host(layout: Layout, prober: Prober, *, numbers: Numbers, health: Health, pace: Pace, stop: threading.Event) -> None:
+def watch_host(
+    layout: Layout,
+    prober: Prober,
+    *,
+    numbers: Numbers,
+    health: Health,
+    pace: Pace,
+    stop: threading.Event,
+    kernel_log: Path = KMSG,
+) -> None:
     """The same without a cluster: the verdict goes to the log and the metrics. Raises ProberGone."""
     damper = Damper()
+    xids = XidWatch(kernel_log)
+    unmeasured: set[str] = set()
     looked_thoroughly = float("-inf")
     said: tuple[str, str] | None = None
     wanted: dict[int, GpuLayout] = {}
     while not stop.is_set():
         began = health.turned = time.monotonic()
-        thorough = began - looked_thoroughly >= pace.thorough_every_s
-        observation = prober.probe(thorough=thorough)
+        thorough = xids.news() or began - looked_thoroughly >= pace.thorough_every_s
+        observation = xids.told(prober.probe(thorough=thorough))
+        _tell_unmeasured(observation, unmeasured)
         looked_thoroughly = began if thorough else looked_thoroughly
         health.looked, looked_at = time.monotonic(), time.time()
         health.report_error = None
@@ -134,8 +155,18 @@ def watch_host(layout: Layout, prober: Prober, *, numbers: Numbers, health: Heal
         if not observation.failure:
             numbers.desired = desired_of(wanted, observation)
         named = replace(observation, gpus=tuple(gpu for gpu in observation.gpus if gpu.index in wanted))
-        numbers.update(named, verdict, None, took_s=health.looked - began, at=looked_at, thorough=thorough)
+        took_s = health.looked - began
+        numbers.update(named, verdict, None, took_s=took_s, at=looked_at, thorough=thorough, xid_log_up=xids.up)
         stop.wait(max(0.05, pace.interval_s - (time.monotonic() - began)))
+    xids.close()
+
+
+def _tell_unmeasured(observation: Observation, told: set[str]) -> None:
+    """Each reason once: it will be the same every minute."""
+    for gpu in observation.gpus:
+        if (why := gpu.utilization_failure) and (words := f"{why.call}: {why.text}") not in told:
+            told.add(words)
+            log.warning("utilization not measured", gpu=gpu.index, why=words)
 
 
 def _own_node(client: Client, name: str) -> tuple[NodeState | None, str | None]:

@@ -91,6 +91,18 @@ class Event:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Load:
+    """How busy a GPU instance, or a whole GPU, is: percent, as GPM measures it on Hopper and later."""
+
+    gpu: int
+    gi: int = NO_INSTANCE
+    graphics: int = 0
+    sm: int = 0
+    occupancy: int = 0
+    dram: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Injection:
     """A fault of one NVML call. `call` is the function's name without `_v2`, `_v3`, or `*` for every call on a GPU."""
 
@@ -115,6 +127,7 @@ class NodeSilicon:
     gpus: tuple[Gpu, ...]
     processes: tuple[Process, ...] = ()
     events: tuple[Event, ...] = ()
+    loads: tuple[Load, ...] = ()
     injections: tuple[Injection, ...] = ()
 
 
@@ -138,6 +151,9 @@ def dump(node: NodeSilicon) -> str:
         for p in node.processes
     ]
     lines += [f"event sequence={e.sequence} gpu={e.gpu} type={e.type} data={e.data} gi={e.gi} ci={e.ci}" for e in node.events]
+    lines += [
+        f"load gpu={x.gpu} gi={x.gi} graphics={x.graphics} sm={x.sm} occupancy={x.occupancy} dram={x.dram}" for x in node.loads
+    ]
     lines += [f"inject call={i.call} gpu={i.gpu} code={i.code} times={i.times} delay_ms={i.delay_ms}" for i in node.injections]
     return "\n".join(lines) + "\n"
 
@@ -171,6 +187,7 @@ class _Draft:
     cis: dict[tuple[int, int], list[ComputeInstance]] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    loads: list[Load] = field(default_factory=list)
     injections: list[Injection] = field(default_factory=list)
 
 
@@ -206,6 +223,10 @@ def _read_event(draft: _Draft, words: dict[str, str]) -> None:
     draft.events.append(Event(**{key: int(value) for key, value in words.items()}))
 
 
+def _read_load(draft: _Draft, words: dict[str, str]) -> None:
+    draft.loads.append(Load(**{key: int(value) for key, value in words.items()}))
+
+
 def _read_injection(draft: _Draft, words: dict[str, str]) -> None:
     call = words.pop("call")
     draft.injections.append(Injection(call=call, **{key: int(value) for key, value in words.items()}))
@@ -219,6 +240,7 @@ _READERS: Mapping[str, Callable[[_Draft, dict[str, str]], None]] = {
     "ci": _read_ci,
     "process": _read_process,
     "event": _read_event,
+    "load": _read_load,
     "inject": _read_injection,
 }
 
@@ -244,6 +266,7 @@ def parse(text: str, *, source: str) -> NodeSilicon:
             gpus=tuple(_gpu(draft, words) for words in draft.gpus),
             processes=tuple(draft.processes),
             events=tuple(draft.events),
+            loads=tuple(draft.loads),
             injections=tuple(draft.injections),
         )
     except (KeyError, ValueError, UnknownModel) as e:

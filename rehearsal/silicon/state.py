@@ -26,6 +26,7 @@ from rehearsal.silicon.node_silicon import (
     Gpu,
     GpuInstance,
     Injection,
+    Load,
     NodeSilicon,
     Process,
     health_when_well,
@@ -38,6 +39,7 @@ __all__ = [
     "Gpu",
     "GpuInstance",
     "Injection",
+    "Load",
     "NodeSilicon",
     "Process",
     "change",
@@ -54,6 +56,7 @@ __all__ = [
     "recut",
     "run_process",
     "set_health",
+    "set_load",
     "set_mig_mode",
 ]
 
@@ -146,7 +149,7 @@ def reboot(path: Path) -> NodeSilicon:
         }
         return replace(gpu, mig=mode, mig_pending=mode, lost=False, instances=(), health=MappingProxyType(kept))
 
-    return change(path, lambda node: replace(node, gpus=tuple(started(g) for g in node.gpus), processes=(), events=()))
+    return change(path, lambda node: replace(node, gpus=tuple(started(g) for g in node.gpus), processes=(), events=(), loads=()))
 
 
 def reboot_pending(path: Path) -> bool:
@@ -183,6 +186,16 @@ def set_health(path: Path, gpu_index: int, **values: int) -> NodeSilicon:
         gpu = node.gpus[gpu_index]
         merged = {key: value for key, value in {**gpu.health, **values}.items() if value != health_when_well()[key]}
         return _with_gpu(node, replace(gpu, health=MappingProxyType(merged)))
+
+    return change(path, edit)
+
+
+def set_load(path: Path, load: Load) -> NodeSilicon:
+    """A GPU instance, or a whole GPU, is so busy from now on."""
+
+    def edit(node: NodeSilicon) -> NodeSilicon:
+        others = tuple(old for old in node.loads if (old.gpu, old.gi) != (load.gpu, load.gi))
+        return replace(node, loads=(*others, load))
 
     return change(path, edit)
 

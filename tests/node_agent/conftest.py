@@ -104,8 +104,8 @@ class Silicon:
     path: Path
     library: Path
 
-    def prober(self, *, deadline_s: float = 5.0, user: int | None = None, thorough: bool = False) -> Prober:
-        return Prober.start(deadline_s=deadline_s, look=lambda: self._look(user, thorough))
+    def prober(self, *, deadline_s: float = 5.0, user: int | None = None, thorough: bool = False, busy: bool = False) -> Prober:
+        return Prober.start(deadline_s=deadline_s, look=lambda: self._look(user, thorough, busy))
 
     def look(self, *, user: int | None = None) -> Observation:
         prober = self.prober(user=user)
@@ -114,7 +114,7 @@ class Silicon:
         finally:
             prober.close()
 
-    def _look(self, user: int | None, thorough: bool) -> Observation:
+    def _look(self, user: int | None, thorough: bool, busy: bool) -> Observation:
         """In the worker's process, which ends afterwards."""
         pynvml.nvmlLib = ctypes.CDLL(str(self.library))
         pynvml._nvmlGetFunctionPointer_cache.clear()
@@ -125,7 +125,7 @@ class Silicon:
             os.setgroups([])
             os.setgid(user)
             os.setuid(user)
-        return nvml.probe(thorough=thorough)
+        return nvml.probe(thorough=thorough, busy=busy)
 
 
 @pytest.fixture
@@ -142,6 +142,15 @@ def silicon(fake_library: Path) -> Iterator[Callable[..., Silicon]]:
             return Silicon(path, fake_library)
 
         yield make
+
+
+@pytest.fixture
+def halves(silicon: Callable[..., Silicon]) -> Silicon:
+    """Two GPUs, each cut in two halves."""
+    node = silicon("H100-80", 2)
+    for index in range(2):
+        state.recut(node.path, index, ["3g.40gb", "3g.40gb"])
+    return node
 
 
 @pytest.fixture

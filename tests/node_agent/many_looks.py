@@ -1,4 +1,4 @@
-"""A process that looks and looks again, and prints what it and its lookout held before and after: `many_looks.py STATE LOOKS`.
+"""A process that looks and looks again, and prints what it and its children held before and after: `many_looks.py STATE LOOKS`.
 
 A process of its own, because what another test left behind in the test runner's (a thread that ends later, a connection)
 would count as ours.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 from node_agent.prober import Prober
@@ -20,17 +21,23 @@ def main(silicon: Path, looks: int) -> None:
     prober = Prober.start()
     for _ in range(200):
         prober.probe()
-    before = _held(os.getpid()), _held(prober.pid)
+    before = _all_held(prober)
     for round_ in range(looks):
         observation = prober.probe(thorough=round_ % 10 == 0)
         assert observation.failure is None, observation.failure
         if round_ % 500 == 0:
             # The answer changes now and then, or nothing would ever be read anew.
             state.recut(silicon, 0, ["3g.40gb"] * 2 if round_ % 1000 else ["1g.10gb"] * 7)
-    after = _held(os.getpid()), _held(prober.pid)
-    children = Path(f"/proc/{prober.pid}/task/{prober.pid}/children").read_text().split()
-    print(json.dumps({"before": before, "after": after, "workers left": children}))
+    after = _all_held(prober)
+    print(json.dumps({"before": before, "after": after}))
     prober.close()
+
+
+def _all_held(prober: Prober) -> list[dict[str, int]]:
+    """Of the agent, its lookout, and every worker, once the next look's worker waits: between two it is not there."""
+    time.sleep(0.5)
+    children = Path(f"/proc/{prober.pid}/task/{prober.pid}/children").read_text().split()
+    return [_held(pid) for pid in (os.getpid(), prober.pid, *map(int, children))]
 
 
 def _held(pid: int) -> dict[str, int]:

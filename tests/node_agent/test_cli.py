@@ -55,14 +55,6 @@ def agent(request: pytest.FixtureRequest, zipped: Path, fake_library: Path, tmp_
 
 
 @pytest.fixture
-def halves(silicon: Callable[..., Any]) -> Any:
-    node = silicon("H100-80", 2)
-    for index in range(2):
-        state.recut(node.path, index, ["3g.40gb", "3g.40gb"])
-    return node
-
-
-@pytest.fixture
 def file(desired: Desired, tmp_path: Path) -> str:
     path = tmp_path / "desired.json"
     path.write_text(dump(desired))

@@ -21,7 +21,7 @@ from rehearsal.node import launcher, root
 from rehearsal.node.launcher import Bind, LaunchSpec
 from rehearsal.node.machine import Machine
 from rehearsal.silicon import state
-from rehearsal.toolchain import Toolchain, ensure
+from rehearsal.toolchain import Toolchain
 
 pytestmark = [
     # Not for its length (seconds), but because the program may have to be built first.
@@ -33,17 +33,11 @@ _CONFIG = Path("/etc/mig-layouts/config.yaml")
 _DRIVER = Path("/usr/local/nvidia")
 
 
-@pytest.fixture(scope="session")
-def mig_parted() -> Toolchain:
-    given = os.environ.get("SLICEWRIGHT_TEST_TOOLCHAIN")
-    return Toolchain.load(Path(given)) if given else ensure(print)
-
-
 @dataclass
 class Node:
     directory: Path
     files: root.NodeRoot
-    tools: Any
+    tools: Toolchain
     on: Callable[[Path], None]
 
     def theirs(self, verb: str, devices: dict[str, int] | None = None) -> tuple[int, str]:
@@ -95,10 +89,10 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path, mig_parted: Any, in_this_process: Callable[[Path], None]) -> Callable[..., Node]:
+def node(tmp_path: Path, toolchain: Toolchain, in_this_process: Callable[[Path], None]) -> Callable[..., Node]:
     def make(model: str = "H100-80", count: int = 2) -> Node:
         machine = Machine(cloud="eks", gpu_model=model, gpu_count=count, driver_version="580.65.06")
-        return Node(tmp_path, root.build(tmp_path, machine, mig_parted), mig_parted, in_this_process)
+        return Node(tmp_path, root.build(tmp_path, machine, toolchain), toolchain, in_this_process)
 
     return make
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,18 @@ def _places(node: Any, gpu: int = 2) -> list[tuple[str, int, int, int]]:
     """Profile, start, size, compute instances."""
     instances = state.load(node.path).gpus[gpu].instances
     return sorted((i.profile, i.start, i.slice.size, len(i.compute_instances)) for i in instances)
+
+
+def _start(node: Any, fake_library: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The agent, still at work when this returns."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "node_agent", *arguments],
+        env={"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(fake_library.parent), state.VARIABLE: str(node.path)},
+        cwd=Path(node_agent.__file__).parents[1],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def _modes(node: Any) -> list[tuple[bool, bool]]:
@@ -103,15 +114,15 @@ def test_s2_06_a_gpu_in_use_is_refused_with_pid_and_name(command: Run, server: A
     assert command(server, "apply", "0:3g.20gb*2").returncode == 4, "another GPU is free"
 
 
-def test_s2_06_it_can_wait_for_a_gpu_in_use(command: Run, mig_on: Any) -> None:
+def test_s2_06_it_can_wait_for_a_gpu_in_use(mig_on: Any, fake_library: Path) -> None:
     state.run_process(mig_on.path, state.Process(gpu=2, pid=101))
     state.recut(mig_on.path, 2, ["7g.40gb"])
-    free = threading.Timer(0.5, lambda: state.end_processes(mig_on.path))
-    free.start()
-    waited = command(mig_on, "apply", "--wait", "30", "2:3g.20gb*2")
-    free.join()
-    assert waited.returncode == 0
-    assert "waiting up to 30 s: GPU 2 is in use by process 101" in waited.stderr
+    process = _start(mig_on, fake_library, "apply", "--wait", "60", "2:3g.20gb*2")
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("waiting up to 60 s: GPU 2 is in use by process 101")
+    state.end_processes(mig_on.path)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
     assert len(_places(mig_on)) == 2
 
 
@@ -247,20 +258,13 @@ def test_what_show_writes_apply_reads(command: Run, mig_on: Any) -> None:
 def test_sigterm_half_way_undoes_what_was_done(mig_on: Any, fake_library: Path) -> None:
     state.recut(mig_on.path, 2, ["3g.20gb", "3g.20gb"])
     was = _places(mig_on)
-    state.inject(mig_on.path, state.Injection(call="nvmlDeviceCreateGpuInstanceWithPlacement", delay_ms=300, times=3))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "node_agent", "apply", "2:1g.5gb*7"],
-        env={"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(fake_library.parent), state.VARIABLE: str(mig_on.path)},
-        cwd=Path(node_agent.__file__).parents[1],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    state.inject(mig_on.path, state.Injection(call="nvmlDeviceCreateGpuInstanceWithPlacement", delay_ms=1000, times=3))
+    process = _start(mig_on, fake_library, "apply", "2:1g.5gb*7")
     assert process.stdout is not None
     while "create" not in process.stdout.readline():
         pass
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "asked to stop" in said
     assert "every GPU is as it was before" in said

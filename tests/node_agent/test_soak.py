@@ -34,7 +34,7 @@ def test_ten_thousand_looks_leave_nothing_behind(silicon: Callable[..., Any]) ->
     )
     assert done.returncode == 0, done.stderr
     held = json.loads(done.stdout)
-    assert held["workers left"] == []
+    assert [len(held[when]) for when in ("before", "after")] == [3, 3], "the agent, its lookout, and one worker that waits"
     for before, after in zip(held["before"], held["after"], strict=True):
         assert (after["threads"], after["descriptors"]) == (before["threads"], before["descriptors"])
         assert after["resident KiB"] - before["resident KiB"] < 2048
@@ -45,11 +45,11 @@ def _environment(node: Any) -> dict[str, str]:
 
 
 @contextmanager
-def _watching(node: Any, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+def _watching(node: Any, log: Path, *more: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """The agent as a process on a host, and its port."""
     with log.open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "node_agent", "watch", "--port", "0", "--interval", "0.1", "all:3g.40gb*2"],
+            [sys.executable, "-m", "node_agent", "watch", "--port", "0", "--interval", "0.1", *more, "all:3g.40gb*2"],
             env=_environment(node),
             cwd=PROJECT,
             stderr=stderr,
@@ -63,24 +63,16 @@ def _watching(node: Any, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], i
 
 
 def _until(holds: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < end, what
         time.sleep(0.02)
 
 
 def _metrics(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
         text: str = answer.read().decode()
         return text
-
-
-@pytest.fixture
-def halves(silicon: Callable[..., Any]) -> Any:
-    node = silicon("H100-80", 2)
-    for index in range(2):
-        state.recut(node.path, index, ["3g.40gb", "3g.40gb"])
-    return node
 
 
 def test_on_a_host_it_watches_without_a_cluster(halves: Any, tmp_path: Path) -> None:
@@ -89,10 +81,14 @@ def test_on_a_host_it_watches_without_a_cluster(halves: Any, tmp_path: Path) -> 
     with _watching(halves, log) as (_, port):
         _until(lambda: 'slicewright_verdict{verdict="Match"} 1' in _metrics(port), "a match")
         text = _metrics(port)
-        assert 'slicewright_gpu_temperature_celsius{gpu="1"} 71' in text
-        assert 'slicewright_gpu_ecc_errors_total{gpu="1",kind="corrected"} 5' in text
+        first, second = state.load(halves.path).gpus
+        own = f'gpu="1",minor="1",uuid="{second.uuid}"'
+        assert f"slicewright_gpu_temperature_celsius{{{own}}} 71" in text
+        assert f'slicewright_gpu_ecc_errors_total{{{own},kind="corrected"}} 5' in text
         assert 'slicewright_partitions_desired{gpu="1",profile="3g.40gb"} 2' in text
-        where = 'gpu="0",gpu_instance="1",compute_instance="0",profile="3g.40gb"'
+        (device,) = first.instances[0].compute_instances
+        instance = f'gpu_instance="{first.instances[0].id}",compute_instance="0",profile="3g.40gb"'
+        where = f'gpu="0",minor="0",uuid="{device.uuid}",{instance}'
         assert f"slicewright_partition_memory_bytes{{{where}}} {40448 * 2**20}" in text
         assert f"slicewright_partition_memory_used_bytes{{{where}}}" in text
         assert 'slicewright_driver_info{driver="550.90.07",cuda="12.4"} 1' in text
@@ -110,13 +106,60 @@ def test_killed_it_leaves_no_process_and_starts_anew(halves: Any, tmp_path: Path
         assert len(lookouts) == 1
         process.send_signal(signal.SIGKILL)
         process.wait()
-        _until(lambda: not Path(f"/proc/{lookouts[0]}/exe").exists() or _is_zombie(lookouts[0]), "the lookout ends, too")
+        _until(lambda: _has_ended(lookouts[0]), "the lookout ends, too")
     with _watching(halves, tmp_path / "second") as (_, port):
         _until(lambda: 'slicewright_verdict{verdict="Match"} 1' in _metrics(port), "a match again")
 
 
-def _is_zombie(pid: str) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+def test_between_looks_nothing_of_the_driver_is_held_not_even_by_the_worker_that_waits(halves: Any, tmp_path: Path) -> None:
+    """And the driver is held while a look measures utilization, or this test could not fail."""
+
+    def held(pid: str) -> bool:
+        try:
+            loaded = "libnvidia-ml" in Path(f"/proc/{pid}/maps").read_text()
+            files = [str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir()]
+        except OSError:
+            return False  # it has just ended
+        return loaded or str(halves.path) in files
+
+    def processes(agent: int) -> list[str]:
+        lookouts = _children(str(agent))
+        return [str(agent), *lookouts, *(worker for lookout in lookouts for worker in _children(lookout))]
+
+    with _watching(halves, tmp_path / "log", "--interval", "5", "--utilization") as (process, port):
+        _until(lambda: any(held(pid) for pid in processes(process.pid)), "a look, which takes 0.12 s, holds the library")
+        _until(lambda: "slicewright_partition_utilization_ratio{" in _metrics(port), "the look is over, and measured")
+        _until(lambda: len(processes(process.pid)) == 3, "the next worker waits")
+        assert [held(pid) for pid in processes(process.pid)] == [False] * 3
+
+
+def test_where_utilization_is_not_measured_the_log_says_so_once_and_there_is_no_number(
+    silicon: Callable[..., Any], tmp_path: Path
+) -> None:
+    node, log = silicon("A100-80", 1), tmp_path / "log"
+    state.recut(node.path, 0, ["3g.40gb", "3g.40gb"])
+    with _watching(node, log, "--utilization") as (_, port):
+        _until(lambda: "slicewright_utilization_source_up{" in _metrics(port), "a thorough look")
+        _until(lambda: float(_value(_metrics(port), "slicewright_probe_duration_seconds_count")) >= 5, "more looks")
+        text = _metrics(port)
+    assert _value(text, "slicewright_utilization_source_up") == "0"
+    assert "utilization_ratio{" not in text
+    assert log.read_text().count("utilization not measured gpu=0") == 1
+
+
+def _value(text: str, metric: str) -> str:
+    return next(line.rpartition(" ")[2] for line in text.splitlines() if line.startswith(metric))
+
+
+def _children(pid: str) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def _has_ended(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
 
 
 def test_a_host_layout_of_a_gpu_that_never_was_is_refused(halves: Any, command: Any) -> None:

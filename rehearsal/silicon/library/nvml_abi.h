@@ -37,6 +37,7 @@ typedef struct { struct nvmlDevice_st *handle; } nvmlDevice_t;
 typedef struct { struct nvmlGpuInstance_st *handle; } nvmlGpuInstance_t;
 typedef struct { struct nvmlComputeInstance_st *handle; } nvmlComputeInstance_t;
 typedef struct { struct nvmlEventSet_st *handle; } nvmlEventSet_t;
+typedef struct { struct nvmlGpmSample_st *handle; } nvmlGpmSample_t;
 
 /* Enumerations are ints of the ABI; the fake uses few of their names. */
 typedef int nvmlEnableState_t, nvmlBrandType_t, nvmlComputeMode_t, nvmlClockType_t, nvmlPstates_t, nvmlGpuTopologyLevel_t, nvmlTemperatureSensors_t,
@@ -120,6 +121,23 @@ typedef struct {
         computeInstanceSliceCount;
     unsigned long long memorySizeMB;
 } nvmlDeviceAttributes_t;
+
+#define NVML_GPM_SUPPORT_VERSION 1
+#define NVML_GPM_METRICS_GET_VERSION 1
+#define NVML_GPM_METRIC_MAX 210
+typedef struct { unsigned int version, isSupportedDevice; } nvmlGpmSupport_t;
+typedef struct {
+    unsigned int metricId;
+    nvmlReturn_t nvmlReturn;
+    double value;
+    struct { char *shortName, *longName, *unit; } metricInfo;
+} nvmlGpmMetric_t;
+/* Callers compiled with a later header have room for more metrics at the end; nobody looks further than numMetrics. */
+typedef struct {
+    unsigned int version, numMetrics;
+    nvmlGpmSample_t sample1, sample2;
+    nvmlGpmMetric_t metrics[NVML_GPM_METRIC_MAX];
+} nvmlGpmMetricsGet_t;
 
 /* system.c */
 nvmlReturn_t nvmlInit(void);
@@ -262,6 +280,14 @@ nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigne
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms);
 nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *types);
 nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set);
+
+/* gpm.c */
+nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *support);
+nvmlReturn_t nvmlGpmSampleAlloc(nvmlGpmSample_t *sample);
+nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t sample);
+nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample);
+nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned int gpuInstanceId, nvmlGpmSample_t sample);
+nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *get);
 
 #endif
 

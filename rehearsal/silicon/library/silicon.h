@@ -60,15 +60,18 @@ struct gpu {
 };
 struct process { unsigned gpu, pid, gi, ci; unsigned long long memory_mib; char name[NAME_SIZE]; };
 struct event { unsigned long sequence; unsigned gpu, gi, ci; unsigned long long type, data; };
+/* Percent, of the GPU instance `gi` or, with NO_INSTANCE, of the whole GPU. */
+struct load { unsigned gpu, gi, graphics, sm, occupancy, dram; };
 struct injection { char call[NAME_SIZE]; long gpu, code, times, delay_ms; };
 struct node {
     unsigned long serial;
     char driver[32], seed[NAME_SIZE];
     int cuda;
-    unsigned gpu_count, process_count, event_count, injection_count;
+    unsigned gpu_count, process_count, event_count, load_count, injection_count;
     struct gpu gpus[MAX_GPUS];
     struct process *processes;
     struct event *events;
+    struct load *loads;
     struct injection *injections;
 };
 

@@ -8,6 +8,7 @@
  *   ci gpu=0 gi=7 id=0 profile=0 start=0 size=1 index=0 serial=2 uuid=MIG-…
  *   process gpu=0 pid=77 gi=7 ci=0 memory_mib=512 name=python
  *   event sequence=3 gpu=0 type=8 data=79 gi=4294967295 ci=4294967295
+ *   load gpu=0 gi=7 graphics=40 sm=35 occupancy=20 dram=55
  *   inject call=nvmlDeviceGetMigMode gpu=3 code=15 times=-1 delay_ms=0
  *
  * rehearsal/silicon/state.py reads and writes the same. */
@@ -53,6 +54,7 @@ void state_forget(struct node *node)
     seen_fd = -1;
     free(node->processes);
     free(node->events);
+    free(node->loads);
     free(node->injections);
     memset(node, 0, sizeof *node);
 }
@@ -230,6 +232,13 @@ static bool read_event(struct node *node, char *line)
     return true;
 }
 
+static bool read_load(struct node *node, char *line)
+{
+    struct load *load = grown((void **)&node->loads, &node->load_count, sizeof *load);
+    return load != NULL && small(line, "gpu", &load->gpu) && small(line, "gi", &load->gi) && small(line, "graphics", &load->graphics) &&
+           small(line, "sm", &load->sm) && small(line, "occupancy", &load->occupancy) && small(line, "dram", &load->dram);
+}
+
 static bool read_injection(struct node *node, char *line)
 {
     struct injection *injection = grown((void **)&node->injections, &node->injection_count, sizeof *injection);
@@ -240,7 +249,7 @@ static bool read_injection(struct node *node, char *line)
 
 static const struct { const char *word; bool (*read)(struct node *, char *); } readers[] = {
     {"node ", read_node}, {"gpu ", read_gpu}, {"health ", read_health}, {"gi ", read_gpu_instance}, {"ci ", read_compute_instance},
-    {"process ", read_process}, {"event ", read_event}, {"inject ", read_injection},
+    {"process ", read_process}, {"event ", read_event}, {"load ", read_load}, {"inject ", read_injection},
 };
 
 static bool read_line(struct node *node, char *line)
@@ -350,6 +359,10 @@ static void write_all(FILE *file, const struct node *node)
     for (unsigned i = 0; i < node->event_count; i++) {
         const struct event *e = &node->events[i];
         fprintf(file, "event sequence=%lu gpu=%u type=%llu data=%llu gi=%u ci=%u\n", e->sequence, e->gpu, e->type, e->data, e->gi, e->ci);
+    }
+    for (unsigned i = 0; i < node->load_count; i++) {
+        const struct load *l = &node->loads[i];
+        fprintf(file, "load gpu=%u gi=%u graphics=%u sm=%u occupancy=%u dram=%u\n", l->gpu, l->gi, l->graphics, l->sm, l->occupancy, l->dram);
     }
     for (unsigned i = 0; i < node->injection_count; i++) {
         const struct injection *n = &node->injections[i];

@@ -169,14 +169,14 @@ def test_a_hanging_call_does_not_hold_up_other_threads(nvml: Any, make_state: An
     path = make_state()
     n = nvml.on(path)
     first, second = (n.nvmlDeviceGetHandleByIndex(i) for i in range(2))
-    state.inject(path, Injection(call="nvmlDeviceGetName", gpu=0, delay_ms=700))
+    state.inject(path, Injection(call="nvmlDeviceGetName", gpu=0, delay_ms=3000))
     began = time.monotonic()
     hanging = threading.Thread(target=n.nvmlDeviceGetName, args=(first,))
     hanging.start()
     n.nvmlDeviceGetName(second)
-    assert time.monotonic() - began < 0.5
+    assert hanging.is_alive()
     hanging.join()
-    assert time.monotonic() - began >= 0.7
+    assert time.monotonic() - began >= 3
 
 
 def test_a_lost_gpu_is_lost_to_every_call_and_the_others_are_not(nvml: Any, make_state: Any) -> None:

@@ -57,6 +57,7 @@ def test_c_reads_what_python_wrote_and_writes_the_same_back(
     state.set_health(path, 1, temperature_c=70, energy_mj=123456789012)
     state.record_xid(path, 0, 48)
     state.run_process(path, state.Process(gpu=0, pid=5, name="a program"))
+    state.set_load(path, state.Load(gpu=1, gi=3, sm=50, dram=7))
     state.inject(path, state.Injection(call="nvmlDeviceGetIndex", gpu=1, code=0, times=1))
     before = state.load(path)
     os.environ[state.VARIABLE] = str(path)

@@ -1,0 +1,65 @@
+"""What differs between two readings of one GPU: the real one's and the fake's. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_ABSENT = "(not there)"
+# What a GPU model has or does, whoever uses it. Names, numbers and readings of the single board (UUID, temperature) are its own.
+_COMPARED = (
+    "model",
+    "pci_device",
+    "compute_capability",
+    "memory_mib",
+    "mig",
+    "mig_pending",
+    "memory_slices",
+    "places",
+    "answers",
+)
+_OF_A_DEVICE = ("gpu_slices", "compute_slices", "memory_mib", "multiprocessors", "engines", "name")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    what: str
+    """`profile 3g.40gb, multiprocessors`"""
+    real: str
+    fake: str
+
+
+def differences(real: Mapping[str, Any], fake: Mapping[str, Any]) -> tuple[Difference, ...]:
+    """Of two GPUs as `reading` tells them. A profile, a place or an error code that only one of them has is a difference."""
+    ours, theirs = dict(_facts(fake)), dict(_facts(real))
+    return tuple(
+        Difference(what=what, real=str(theirs.get(what, _ABSENT)), fake=str(ours.get(what, _ABSENT)))
+        for what in [*theirs, *(what for what in ours if what not in theirs)]
+        if theirs.get(what, _ABSENT) != ours.get(what, _ABSENT)
+    )
+
+
+def _facts(gpu: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key in _COMPARED:
+        yield from _flat(key, gpu[key])
+    for profile in gpu["offered"]:
+        name = profile["name"] or f"number {profile['id']}"
+        for key, value in profile.items():
+            if key != "name":
+                yield from _flat(f"profile {name}, {key}", value)
+    # By what they are: two boards number their instances as they were made.
+    devices = sorted(({key: d[key] for key in _OF_A_DEVICE} for d in gpu["devices"]), key=str)
+    for position, device in enumerate(devices):
+        yield from _flat(f"MIG device {position}", device)
+    # Whether utilization is measured and, where not, the code; not how busy it was.
+    failure = gpu["utilization_failure"]
+    yield "utilization", f"{failure['call']}: code {failure['code']}" if failure else "measured"
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flat(f"{name}, {key}", inner)
+    else:
+        yield name, value

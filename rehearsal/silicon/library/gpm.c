@@ -1,0 +1,124 @@
+/* GPM: how busy a GPU, or one GPU instance of it, was between two samples. The values are the state file's `load` lines.
+ *
+ * From NVIDIA's documentation: Hopper and later; structs of version 1; samples more than 100 ms apart. Inferred, and to be compared with a real driver: the codes for
+ * a GPU instance that is not there, for a whole GPU in MIG mode, for samples of two different places, and for samples too close together. */
+#include <stdlib.h>
+#include <time.h>
+
+#include "silicon.h"
+
+enum { HOPPER = 9, SHORTEST_MS = 100, GRAPHICS = 1, SM = 2, OCCUPANCY = 3, DRAM = 10 };
+#define ERROR_NO_DATA ((nvmlReturn_t)21)
+
+struct nvmlGpmSample_st {
+    bool taken;
+    unsigned gpu, gi;
+    long long at_ms;
+    struct load load;
+};
+
+static long long now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000ll + now.tv_nsec / 1000000;
+}
+
+nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *support)
+{
+    struct call call;
+    if (!begin_gpu(&call, __func__, device, WHOLE))
+        return call.result;
+    if (support == NULL)
+        return end(&call, NVML_ERROR_INVALID_ARGUMENT);
+    if (support->version != NVML_GPM_SUPPORT_VERSION)
+        return end(&call, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    support->isSupportedDevice = call.gpu->model->architecture >= HOPPER;
+    return end(&call, NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlGpmSampleAlloc(nvmlGpmSample_t *sample)
+{
+    struct call call;
+    if (!begin_system(&call, __func__, 0))
+        return call.result;
+    if (sample == NULL)
+        return end(&call, NVML_ERROR_INVALID_ARGUMENT);
+    sample->handle = calloc(1, sizeof *sample->handle);
+    return end(&call, sample->handle == NULL ? NVML_ERROR_MEMORY : NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t sample)
+{
+    struct call call;
+    if (!begin_system(&call, __func__, 0))
+        return call.result;
+    if (sample.handle == NULL)
+        return end(&call, NVML_ERROR_INVALID_ARGUMENT);
+    free(sample.handle);
+    return end(&call, NVML_SUCCESS);
+}
+
+static nvmlReturn_t take(struct call *call, unsigned gi, nvmlGpmSample_t sample)
+{
+    if (sample.handle == NULL)
+        return end(call, NVML_ERROR_INVALID_ARGUMENT);
+    *sample.handle = (struct nvmlGpmSample_st){.taken = true, .gpu = call->gpu->index, .gi = gi, .at_ms = now_ms()};
+    for (unsigned i = 0; i < call->node->load_count; i++)
+        if (call->node->loads[i].gpu == call->gpu->index && call->node->loads[i].gi == gi)
+            sample.handle->load = call->node->loads[i];
+    return end(call, NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample)
+{
+    struct call call;
+    if (!begin_gpu(&call, __func__, device, WHOLE))
+        return call.result;
+    if (call.gpu->model->architecture < HOPPER || call.gpu->mig)
+        return end(&call, NVML_ERROR_NOT_SUPPORTED);
+    return take(&call, NO_INSTANCE, sample);
+}
+
+nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned int gpuInstanceId, nvmlGpmSample_t sample)
+{
+    struct call call;
+    if (!begin_gpu(&call, __func__, device, WHOLE))
+        return call.result;
+    if (call.gpu->model->architecture < HOPPER || !call.gpu->mig)
+        return end(&call, NVML_ERROR_NOT_SUPPORTED);
+    for (unsigned i = 0; i < call.gpu->count; i++)
+        if (call.gpu->instances[i].id == gpuInstanceId)
+            return take(&call, gpuInstanceId, sample);
+    return end(&call, NVML_ERROR_INVALID_ARGUMENT);
+}
+
+static void answer(nvmlGpmMetric_t *metric, const struct load *load, bool measured)
+{
+    metric->nvmlReturn = measured ? NVML_SUCCESS : ERROR_NO_DATA;
+    switch (metric->metricId) {
+    case GRAPHICS: metric->value = load->graphics; break;
+    case SM: metric->value = load->sm; break;
+    case OCCUPANCY: metric->value = load->occupancy; break;
+    case DRAM: metric->value = load->dram; break;
+    default: metric->nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
+    }
+}
+
+nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *get)
+{
+    struct call call;
+    if (!begin_system(&call, __func__, 0))
+        return call.result;
+    if (get == NULL)
+        return end(&call, NVML_ERROR_INVALID_ARGUMENT);
+    if (get->version != NVML_GPM_METRICS_GET_VERSION)
+        return end(&call, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    const struct nvmlGpmSample_st *first = get->sample1.handle, *second = get->sample2.handle;
+    if (first == NULL || second == NULL || !first->taken || !second->taken || first->gpu != second->gpu || first->gi != second->gi || get->numMetrics == 0 ||
+        get->numMetrics > NVML_GPM_METRIC_MAX)
+        return end(&call, NVML_ERROR_INVALID_ARGUMENT);
+    for (unsigned i = 0; i < get->numMetrics; i++)
+        answer(&get->metrics[i], &second->load, second->at_ms - first->at_ms >= SHORTEST_MS);
+    return end(&call, NVML_SUCCESS);
+}
