@@ -272,7 +272,8 @@ def _verified(pool: Pool, members: Sequence[Member], bad: Sequence[Member]) -> t
         return False, "TooFewNodes", f"{len(members)} of at least {_number(pool.fewest)} there"
     if not members:
         return True, "NoNodes", "the pool has no nodes, and may have none"
-    return True, "AllNodesProven", f"{_number(len(members))} proven on their own silicon"
+    whose = "its" if len(members) == 1 else "their"
+    return True, "AllNodesProven", f"{_number(len(members))} proven on {whose} own silicon"
 
 
 def _progressing(pool: Pool, members: Sequence[Member]) -> tuple[bool, str, str]:

@@ -1,13 +1,15 @@
-"""Tools that are not ours and that tests run: found, fetched or built once per machine, never skipped."""
+"""What all tests share: tools that are not ours, found, fetched or built once per machine, never skipped; and no stop-watch."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from rehearsal.toolchain import Toolchain, ensure, go_sdk
 from rehearsal.toolchain.acquisition import obtain
@@ -18,6 +20,17 @@ from rehearsal.toolchain.tools import TOOLS
 from rehearsal.toolchain.versions import Answers
 
 TOOLCHAIN_VARIABLE = "SLICEWRIGHT_TEST_TOOLCHAIN"
+
+# An example that a busy machine was slow at says nothing about the code; pytest's own limit ends what hangs.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interruptible() -> None:
+    """A shell starts its background jobs with SIGINT ignored, children inherit that, and a test would interrupt them in vain."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,13 @@ import pytest
 from fleet_controller import api
 from fleet_controller.state import Node, Pool, Report, read_node
 from kubeapi import ApiError, Client
-from kubeapi.client import Credentials
+from kubeapi.client import Credentials, path_of
 from rehearsal import control_plane
-from rehearsal.toolchain import Toolchain, ensure
+from rehearsal.toolchain import Toolchain
 
 NOW = 1_800_000_000.0
 HASH = "a" * 64
+_ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ class ApiServer:
     def node(self, name: str) -> Node:
         return read_node(self.admin.get(f"/api/v1/nodes/{name}"))
 
-    def wait(self, holds: Callable[[], bool], what: str, *, timeout_s: float = 15.0) -> None:
+    def wait(self, holds: Callable[[], bool], what: str, *, timeout_s: float = 60.0) -> None:
         end = time.monotonic() + timeout_s
         while not holds():
             assert time.monotonic() < end, f"not within {timeout_s:g} s: {what}"
@@ -153,9 +154,7 @@ _NODE_INFO = (
 
 
 @pytest.fixture(scope="session")
-def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    given = os.environ.get("SLICEWRIGHT_TEST_TOOLCHAIN")
-    toolchain = Toolchain.load(Path(given)) if given else ensure(print)
+def api_server(toolchain: Toolchain) -> Iterator[ApiServer]:
     # Not under tmp_path: its names are long, and a Unix socket's path may have 107 bytes.
     with tempfile.TemporaryDirectory(prefix="fleet-") as directory:
         environment = Path(directory)
@@ -168,40 +167,43 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
             control_plane.remove(environment, "c")
 
 
+_SHIPPED = {
+    "Namespace": "namespaces",
+    "CustomResourceDefinition": "customresourcedefinitions",
+    "ServiceAccount": "serviceaccounts",
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
+"""Kind -> plural of what the program declares for agents and controller, but for their workloads; in the order of need."""
+
+
 def _furnish(server: ApiServer) -> None:
-    """What the program declares, from the same data."""
-    for crd in api.crds():
-        server.apply("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
-    policy, binding = api.report_policy()
-    server.apply("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", policy)
-    server.apply("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", binding)
-    server.apply("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": api.NAMESPACE}})
-    accounts = {api.AGENT_SERVICE_ACCOUNT: api.AGENT_RULES, api.CONTROLLER_SERVICE_ACCOUNT: api.CONTROLLER_RULES}
-    for account, rules in accounts.items():
-        path = f"/api/v1/namespaces/{api.NAMESPACE}/serviceaccounts"
-        server.apply(path, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}})
-        _grant(server, account, rules, None)
-    for namespace, rules in api.CONTROLLER_NAMESPACE_RULES.items():
-        _grant(server, api.CONTROLLER_SERVICE_ACCOUNT, rules, namespace)
-    for crd in api.crds():
-        path = f"/apis/{api.API_VERSION}/{crd['spec']['names']['plural']}"
+    """The very objects that the program asks the engine for, taken from a recording of it."""
+    # Not above: the tests without a cluster need neither the program nor its SDKs.
+    from infra import plan
+    from tests.recorder import recorded
+
+    made = [m.inputs for m in recorded(plan.read_file(_ROOT / "stacks" / "Pulumi.s0.yaml"), "s0")]
+    for kind, plural in _SHIPPED.items():
+        ours = [_with_integers(inputs) for inputs in made if inputs.get("kind") == kind]
+        assert ours, f"the program declares no {kind}"
+        for body in ours:
+            server.apply(path_of(body["apiVersion"], plural, namespace=body["metadata"].get("namespace")), body)
+    for plural in (api.REPORT_PLURAL, api.POOL_PLURAL):
+        path = path_of(api.API_VERSION, plural)
         server.wait(lambda path=path: _answers(server, path), f"{path} is served")
 
 
-def _grant(server: ApiServer, account: str, rules: Sequence[api.Rule], namespace: str | None) -> None:
-    group = "rbac.authorization.k8s.io"
-    root = f"/apis/{group}/v1" + (f"/namespaces/{namespace}" if namespace else "")
-    kind = "Role" if namespace else "ClusterRole"
-    meta = {"name": f"slicewright-{account}"}
-    server.apply(f"{root}/{kind.lower()}s", {"apiVersion": f"{group}/v1", "kind": kind, "metadata": meta, "rules": list(rules)})
-    binding = {
-        "apiVersion": f"{group}/v1",
-        "kind": f"{kind}Binding",
-        "metadata": meta,
-        "roleRef": {"apiGroup": group, "kind": kind, "name": meta["name"]},
-        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": api.NAMESPACE}],
-    }
-    server.apply(f"{root}/{kind.lower()}bindings", binding)
+def _with_integers(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The engine's protocol knows no integers; its Kubernetes provider makes them again, too."""
+    found: dict[str, Any] = json.loads(
+        json.dumps(inputs), parse_float=lambda text: int(float(text)) if float(text).is_integer() else float(text)
+    )
+    return found
 
 
 def _answers(server: ApiServer, path: str) -> bool:

@@ -71,7 +71,7 @@ def test_a_proven_node_is_released_after_its_condition_is_written(node: Node, po
 
 def test_the_pool_is_verified_when_all_its_nodes_are(node: Node, pool: Pool, report: Report) -> None:
     decision = _decided(pool, [node], [report])
-    assert _condition(decision, "Verified") == ("True", "AllNodesProven", "1 node proven on their own silicon")
+    assert _condition(decision, "Verified") == ("True", "AllNodesProven", "1 node proven on its own silicon")
     assert _condition(decision, "Progressing")[:2] == ("False", "Settled")
     assert _condition(decision, "Degraded")[:2] == ("False", "AsWanted")
     status = _status(decision)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from itertools import islice
 from typing import Any
 
@@ -75,10 +74,8 @@ def test_a_server_that_ends_watches_at_once_is_not_asked_in_a_tight_loop(server:
     server.answers = [answer(body=_listed("1")), answer(body=b"")]
     stop = threading.Event()
     threading.Timer(1.0, stop.set).start()
-    started = time.monotonic()
     for _ in list_and_watch(server.client(), "/x", stop=stop):
         pass
-    assert time.monotonic() - started < 5
     assert len(server.asked) < 40
 
 

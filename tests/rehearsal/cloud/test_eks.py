@@ -290,7 +290,7 @@ def test_addons_live_and_die_with_their_cluster(aws) -> None:
     with pytest.raises(CloudError, match="already exists"):
         aws.call("eks", "CreateAddon", clusterName="p4d", addonName="coredns")
     aws.call("eks", "DeleteCluster", name="p4d")
-    assert aws.cloud.tasks.wait(5)
+    assert aws.cloud.tasks.wait(30)
     assert "eks.addon" not in aws.cloud.inventory()
 
 
@@ -312,9 +312,9 @@ def test_the_way_down_has_one_order_and_ends_empty(aws) -> None:
             aws.call(service, operation, **body)
         assert caught.value.reason == error, operation
     aws.call("eks", "DeleteNodegroup", clusterName="p4d", nodegroupName="workers")
-    assert aws.cloud.tasks.wait(5)
+    assert aws.cloud.tasks.wait(30)
     aws.call("eks", "DeleteCluster", name="p4d")
-    assert aws.cloud.tasks.wait(5)
+    assert aws.cloud.tasks.wait(30)
     for association in table["Associations"]:
         aws.call("ec2", "DisassociateRouteTable", AssociationId=association["RouteTableAssociationId"])
     aws.call("ec2", "DeleteRouteTable", RouteTableId=table["RouteTableId"])

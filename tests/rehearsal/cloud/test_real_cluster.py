@@ -35,10 +35,10 @@ def environment(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) 
 
 @pytest.fixture
 def cloud(environment: Path) -> Cloud:
-    return Cloud(environment, WithoutKubelet(environment), ready_timeout_s=30)
+    return Cloud(environment, WithoutKubelet(environment), ready_timeout_s=120)
 
 
-def until(condition, timeout_s: float = 20) -> None:
+def until(condition, timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline

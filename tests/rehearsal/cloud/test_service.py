@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,31 +19,15 @@ from rehearsal.cloud.errors import CloudError
 from rehearsal.cloud.paper_planes import PaperPlanes
 from rehearsal.cloud.server import AlreadyServed, Server
 from rehearsal.cloud.store import Store
+from tests.rehearsal.cloud.services import Start, services
 
 NETWORK = {"name": "net", "autoCreateSubnetworks": False}
-Start = Callable[[], subprocess.Popen[bytes]]
 
 
 @pytest.fixture
 def start(environment: Path) -> Iterator[Start]:
-    """Starts the real service, clusters on paper, and waits until it answers."""
-    running: list[subprocess.Popen[bytes]] = []
-
-    def begin() -> subprocess.Popen[bytes]:
-        argv = [sys.executable, "-m", "rehearsal.cloud", "--environment", str(environment), "--paper"]
-        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        running.append(process)
-        deadline = time.monotonic() + 10
-        while not CloudClient(environment).is_up():
-            assert process.poll() is None, "the service ended"
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        return process
-
-    yield begin
-    for process in running:
-        process.kill()
-        process.wait()
+    with services(environment) as start:
+        yield start
 
 
 def test_calls_and_refusals_travel_over_the_socket(start: Start, environment: Path) -> None:
@@ -64,14 +48,14 @@ def test_the_socket_is_this_users_alone(start: Start, environment: Path) -> None
 def test_it_ends_at_once_when_told_and_takes_its_socket_away(start: Start, environment: Path) -> None:
     process = start()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(5) == 0
+    assert process.wait(30) == 0
     assert not (environment / "cloud.sock").exists()
 
 
 def test_a_second_service_for_one_environment_says_so(start: Start, environment: Path) -> None:
     start()
     argv = [sys.executable, "-m", "rehearsal.cloud", "--environment", str(environment), "--paper"]
-    second = subprocess.run(argv, capture_output=True, text=True, timeout=10, check=False)
+    second = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert second.returncode == 1
     assert "already serves this environment" in second.stderr
     assert CloudClient(environment).is_up()
@@ -79,7 +63,7 @@ def test_a_second_service_for_one_environment_says_so(start: Start, environment:
 
 def test_a_missing_environment_is_one_line(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "rehearsal.cloud", "--environment", str(tmp_path / "no")]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=10, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
 
@@ -101,7 +85,7 @@ def test_killed_in_the_middle_it_finishes_after_its_restart(start: Start, enviro
     assert not client.is_up()
     (environment / "cloud" / "delays.json").unlink()
     start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     name = {"name": f"{parent}/operations/{operation['name']}"}
     while client.call("container", "projects.locations.operations.get", name)["status"] != "DONE":
         assert time.monotonic() < deadline
@@ -184,8 +168,14 @@ def test_a_half_written_thing_is_never_read(tmp_path: Path) -> None:
     assert list(store.items("k")) == [("a/b", {"x": 1})]
 
 
-def test_the_service_starts_quickly(start: Start) -> None:
-    """Clouds' models are read when first needed, not at the start."""
-    began = time.monotonic()
+def test_the_clouds_models_are_read_when_first_needed(
+    start: Start, environment: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And not at the start, which they would make seconds longer."""
+    monkeypatch.setenv("PYTHONVERBOSE", "1")
     start()
-    assert time.monotonic() - began < 3
+    log = tmp_path / "service.log"
+    assert "import 'botocore" not in log.read_text()
+    assert "import 'googleapiclient" not in log.read_text()
+    CloudClient(environment).call("compute", "networks.insert", {"project": "acme"}, NETWORK)
+    assert "import 'googleapiclient'" in log.read_text()

@@ -120,7 +120,7 @@ def test_a_nodes_lease_is_renewed_as_a_kubelets(admin: Client, node: str, until:
     assert lease["spec"]["leaseDurationSeconds"] == 40
     assert lease["metadata"]["ownerReferences"][0]["kind"] == "Node"
     first = lease["spec"]["renewTime"]
-    until(lambda: admin.get(f"{LEASES}/{node}")["spec"]["renewTime"] > first, timeout_s=15)
+    until(lambda: admin.get(f"{LEASES}/{node}")["spec"]["renewTime"] > first, timeout_s=35)
 
 
 def test_a_node_without_the_annotation_is_not_kwoks(
@@ -260,6 +260,6 @@ def test_a_killed_kwok_is_replaced_and_takes_over_at_once(
     until(lambda: processes.find(cluster.environment, "kwok-alpha") is None)
     admin.create(pods, pod("orphan", node))
     assert control_plane.start(cluster.environment, cluster.name, toolchain) == cluster.endpoint
-    until(lambda: is_ready("orphan"), timeout_s=15)
+    until(lambda: is_ready("orphan"), timeout_s=30)
     after = cluster.pids()
     assert {name for name in after if after[name] != before[name]} == {"kwok-alpha"}

@@ -42,6 +42,7 @@ PLUGIN = textwrap.dedent("""
             if name == "bug":
                 return {}["missing"]
             if name == "waits":
+                self.log(Severity.INFO, "waiting", urn)
                 assert self.cancelled.wait(30)
                 raise ProviderError("context canceled")
             self.log(Severity.INFO, "making " + name, urn, ephemeral=True)
@@ -69,6 +70,12 @@ class Engine(engine_pb2_grpc.EngineServicer):
     def Log(self, request: Any, context: Any) -> Any:  # noqa: N802 - the protocol's word
         self.said.append((request.severity, request.message, request.urn, request.ephemeral))
         return empty_pb2.Empty()
+
+    def until_said(self, text: str) -> None:
+        deadline = time.monotonic() + 30
+        while text not in [message for _, message, _, _ in self.said]:
+            assert time.monotonic() < deadline, self.said
+            time.sleep(0.01)
 
 
 @pytest.fixture
@@ -121,14 +128,13 @@ def test_a_launched_plugin_answers_and_logs_to_the_engine(launch: Any, engine: E
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_at_once_even_while_an_operation_waits(launch: Any, number: signal.Signals) -> None:
+def test_a_signal_ends_it_at_once_even_while_an_operation_waits(launch: Any, engine: Engine, number: signal.Signals) -> None:
     process, stub = launch()
     waiting = stub.Create.future(provider_pb2.CreateRequest(urn="u", name="waits"))
-    time.sleep(0.1)
-    began = time.monotonic()
+    engine.until_said("waiting")
     process.send_signal(number)
-    assert process.wait(5) == 0
-    assert time.monotonic() - began < 1
+    # The operation itself would go on for 30 s.
+    assert process.wait(15) == 0
     waiting.cancel()
 
 
@@ -152,7 +158,7 @@ def test_it_ends_when_the_process_that_started_it_is_gone(tmp_path: Path, engine
     plugin = int(parent.stdout.readline())
     parent.kill()
     parent.communicate()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while _runs(plugin):
         assert time.monotonic() < deadline, "the plugin outlived its engine"
         time.sleep(0.05)
@@ -248,14 +254,15 @@ def test_a_partial_failure_carries_what_must_be_stored(attached: Any) -> None:
     assert expected.SerializeToString() in details
 
 
-def test_cancel_ends_what_is_in_flight_and_spoils_nothing_after(attached: Any) -> None:
+def test_cancel_ends_what_is_in_flight_and_spoils_nothing_after(attached: Any, engine: Engine) -> None:
     stub = attached()
+    stub.Handshake(provider_pb2.ProviderHandshakeRequest(engine_address=engine.address))
     stub.Configure(provider_pb2.ConfigureRequest(args=encode({"region": "r"})))
     waiting = stub.Create.future(provider_pb2.CreateRequest(urn="u", name="waits"))
-    time.sleep(0.1)
+    engine.until_said("waiting")
     stub.Cancel(empty_pb2.Empty())
     with pytest.raises(grpc.RpcError, match="context canceled"):
-        waiting.result(5)
+        waiting.result(15)
     again = stub.Create.future(provider_pb2.CreateRequest(urn="u", name="waits"))
     with pytest.raises(grpc.FutureTimeoutError):
         again.result(0.2)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rehearsal.cloud.client import CloudClient
-from rehearsal.cloud.cloud import Cloud
-from rehearsal.cloud.paper_planes import PaperNodes, PaperPlanes
-from rehearsal.cloud.server import Server
-from rehearsal.engine.plugin import Difference, InitFailed, Properties
+from rehearsal.engine.plugin import Properties
 from rehearsal.gcp_provider.provider import GcpProvider
+from tests.rehearsal.bridge.engine import Engine, Resource, cloud_in
 
 NETWORK = "gcp:compute/network:Network"
 SUBNETWORK = "gcp:compute/subnetwork:Subnetwork"
@@ -24,72 +20,7 @@ CLUSTER = "gcp:container/cluster:Cluster"
 POOL = "gcp:container/nodePool:NodePool"
 
 
-class Resource:
-    """One resource of a stack: what the engine keeps of it between operations."""
-
-    def __init__(self, engine: Engine, kind: str, name: str, asked: Properties) -> None:
-        self.engine = engine
-        self.kind = kind
-        self.name = name
-        checked = engine.checked(kind, name, {}, asked)
-        self.inputs = checked
-        try:
-            made = engine.provider.create("urn", kind, name, checked, 0, False)
-            self.id, self.outputs, self.trouble = made.id, made.outputs, ()
-        except InitFailed as e:
-            self.id, self.outputs, self.trouble = e.id, e.outputs, e.reasons
-
-    def plan(self, asked: Properties, ignore: tuple[str, ...] = ()) -> Difference:
-        """What `up` with these inputs would do."""
-        self.next = self.engine.checked(self.kind, self.name, self.inputs, asked)
-        return self.engine.provider.diff("urn", self.kind, self.id, self.outputs, self.inputs, self.next, ignore)
-
-    def update(self, asked: Properties) -> Difference:
-        found = self.plan(asked)
-        assert not found.replaces
-        assert not any(k.endswith("replace") for k in (found.detailed or {}).values()), found.detailed
-        arguments = ("urn", self.kind, self.id, self.outputs, self.inputs, self.next, 0, (), False)
-        self.outputs = self.engine.provider.update(*arguments)
-        self.inputs = self.next
-        return found
-
-    def refresh(self) -> Difference | None:
-        """None: gone. The difference is the drift: from what was asked for to what is there."""
-        found = self.engine.provider.read("urn", self.kind, self.id, self.outputs, self.inputs, 0)
-        if found is None:
-            return None
-        return self.engine.provider.diff("urn", self.kind, self.id, found.outputs, self.inputs, found.inputs, ())
-
-    def delete(self) -> None:
-        self.engine.provider.delete("urn", self.kind, self.id, self.outputs, self.inputs, 0)
-
-
-class Engine:
-    """Makes resources through the provider."""
-
-    def __init__(self, provider: GcpProvider, cloud: Cloud, environment: Path) -> None:
-        self.provider = provider
-        self.cloud = cloud
-        self.environment = environment
-        self.client = CloudClient(environment)
-        self.made: list[Resource] = []
-        self._seed = 0
-
-    def checked(self, kind: str, name: str, olds: Properties, asked: Properties) -> Properties:
-        self._seed += 1
-        checked = self.provider.check("urn", kind, name, olds, dict(asked), self._seed.to_bytes(4, "big"), None)
-        assert not checked.failures, checked.failures
-        return checked.inputs
-
-    def failures(self, kind: str, asked: Properties) -> dict[str, str]:
-        checked = self.provider.check("urn", kind, "x", {}, dict(asked), b"seed", None)
-        return {f.property: f.reason for f in checked.failures}
-
-    def make(self, kind: str, label: str, /, **asked: Any) -> Resource:
-        resource = Resource(self, kind, label, asked)
-        self.made.append(resource)
-        return resource
-
+class GcpEngine(Engine):
     def base(self) -> Resource:
         """Network and cluster, without its default pool."""
         network = self.make(NETWORK, "net", autoCreateSubnetworks=False)
@@ -106,22 +37,18 @@ class Engine:
         )
 
     def nodes(self, pool: str | None = None) -> list[dict[str, Any]]:
-        found = PaperNodes(self.environment / "clusters" / "main" / "nodes-on-paper").read()
+        found = self.nodes_on_paper("main")
         return [n for n in found if pool in (None, n["metadata"]["labels"]["cloud.google.com/gke-nodepool"])]
 
 
 @pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GcpEngine]:
     monkeypatch.setenv("SLICEWRIGHT_REHEARSAL", str(tmp_path))
-    cloud = Cloud(tmp_path, PaperPlanes(tmp_path), ready_timeout_s=0.1)
-    server = Server(tmp_path / "cloud.sock", cloud)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     provider = GcpProvider()
     provider.retry_pause_s = 0.01
     provider.configure({"gcp:config:project": "acme"}, {"region": "us-central1"})
-    yield Engine(provider, cloud, tmp_path)
-    server.shutdown()
-    server.server_close()
+    with cloud_in(tmp_path) as cloud:
+        yield GcpEngine(provider, cloud, tmp_path)
 
 
 @pytest.fixture

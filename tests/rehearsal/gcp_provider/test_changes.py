@@ -227,7 +227,7 @@ def test_what_somebody_changed_in_the_cloud_is_drift(engine, h100, method, body,
     engine.base()
     pool = engine.make(POOL, "h100", **h100)
     engine.client.call("container", f"{POOLS}.{method}", {"name": pool.id}, body)
-    assert engine.cloud.tasks.wait(5)
+    assert engine.cloud.tasks.wait(30)
     found = pool.refresh()
     seen = {k: v for k, v in (found.detailed or {}).items() if not k.startswith("__")}
     assert seen == expected
@@ -237,7 +237,7 @@ def test_a_node_count_left_to_the_autoscaler_is_no_drift(engine, h100) -> None:
     engine.base()
     pool = engine.make(POOL, "h100", **h100, ignoreNodeCountChanges=True)
     engine.client.call("container", f"{POOLS}.setSize", {"name": pool.id}, {"nodeCount": 3})
-    assert engine.cloud.tasks.wait(5)
+    assert engine.cloud.tasks.wait(30)
     assert not pool.refresh().changes
 
 
@@ -245,5 +245,5 @@ def test_a_pool_deleted_in_the_cloud_is_gone(engine, h100) -> None:
     engine.base()
     pool = engine.make(POOL, "h100", **h100)
     engine.client.call("container", f"{POOLS}.delete", {"name": pool.id})
-    assert engine.cloud.tasks.wait(5)
+    assert engine.cloud.tasks.wait(30)
     assert pool.refresh() is None

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,8 +12,8 @@ import pytest
 
 from rehearsal.cloud.client import CloudClient
 from rehearsal.gcp_provider.provider import GcpProvider
+from tests.rehearsal.cloud.services import Start, services
 
-Start = Callable[[], "subprocess.Popen[bytes]"]
 NETWORK = "gcp:compute/network:Network"
 SUBNETWORK = "gcp:compute/subnetwork:Subnetwork"
 CLUSTER = "gcp:container/cluster:Cluster"
@@ -24,22 +22,8 @@ CLUSTER = "gcp:container/cluster:Cluster"
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     monkeypatch.setenv("SLICEWRIGHT_REHEARSAL", str(tmp_path))
-    running: list[subprocess.Popen[bytes]] = []
-
-    def begin() -> subprocess.Popen[bytes]:
-        argv = [sys.executable, "-m", "rehearsal.cloud", "--environment", str(tmp_path), "--paper"]
-        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        running.append(process)
-        deadline = time.monotonic() + 10
-        while not CloudClient(tmp_path).is_up():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        return process
-
-    yield begin
-    for process in running:
-        process.kill()
-        process.wait()
+    with services(tmp_path) as start:
+        yield start
 
 
 def test_a_cluster_is_made_across_a_kill(start: Start, tmp_path: Path) -> None:
@@ -64,4 +48,4 @@ def test_a_cluster_is_made_across_a_kill(start: Start, tmp_path: Path) -> None:
         service.wait()
         delays.unlink()
         start()
-        assert cluster.result(timeout=20) == "projects/acme/locations/us-central1/clusters/main"
+        assert cluster.result(timeout=60) == "projects/acme/locations/us-central1/clusters/main"

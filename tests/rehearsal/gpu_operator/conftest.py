@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from rehearsal.charts.gpu_operator import crds, render
-from rehearsal.node import launcher
 from rehearsal.toolchain import Toolchain
+from tests.rehearsal.kubelet.simulated_cluster import running_cluster
 
 NAMESPACE = "gpu-operator"
 LAYOUTS = """\
@@ -39,26 +35,10 @@ VALUES: dict[str, Any] = {
 }
 
 
-def _load() -> ModuleType:
-    name = "slicewright_test_simulated_cluster"
-    if name not in sys.modules:
-        source = Path(__file__).parents[1] / "kubelet" / "simulated_cluster.py"
-        spec = importlib.util.spec_from_file_location(name, source)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Any]:
     """With a node without GPUs, on which the operator runs."""
-    if why := launcher.why_not():
-        pytest.skip(why)
-    made = _load().SimulatedCluster(tmp_path_factory.mktemp("rehearsal"), toolchain)
-    try:
-        made.start()
+    with running_cluster(tmp_path_factory.mktemp("rehearsal"), toolchain) as made:
         made.add_node("system")
         made.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         metadata = {"name": "mig-layouts", "namespace": NAMESPACE}
@@ -69,8 +49,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> I
         for item in sorted(render(VALUES, "gpu-operator", NAMESPACE), key=lambda i: i["kind"] == "ClusterPolicy"):
             made.create(item)
         yield made
-    finally:
-        made.stop()
 
 
 def _established(crd: dict[str, Any] | None) -> bool:

@@ -143,25 +143,15 @@ class Provider:
         return self.diff_checked(type_, name, old, inputs)
 
     def diff_checked(self, type_: str, name: str, old: Stored, inputs: Json) -> Any:
-        request = provider_pb2.DiffRequest(
-            urn=f"{self.urn_prefix}{type_}::{name}",
-            type=type_,
-            name=name,
-            id=old.id,
-            olds=encode(old.outputs),
-            old_inputs=encode(old.inputs),
-            news=encode(inputs),
-        )
+        known = self._known(type_, name, old)
+        request = provider_pb2.DiffRequest(**known, olds=encode(old.outputs), old_inputs=encode(old.inputs), news=encode(inputs))
         return self._call(self.stub.Diff, request)
 
     def update(self, type_: str, name: str, old: Stored, news: Json, *, timeout_s: float = 0, preview: bool = False) -> Stored:
         inputs, failures = self.check(type_, name, news, old.inputs)
         assert not failures, failures
         request = provider_pb2.UpdateRequest(
-            urn=f"{self.urn_prefix}{type_}::{name}",
-            type=type_,
-            name=name,
-            id=old.id,
+            **self._known(type_, name, old),
             olds=encode(old.outputs),
             old_inputs=encode(old.inputs),
             news=encode(inputs),
@@ -172,23 +162,14 @@ class Provider:
         return Stored(old.id, inputs, decode(answer.properties))
 
     def read(self, type_: str, name: str, old: Stored) -> Stored | None:
-        request = provider_pb2.ReadRequest(
-            urn=f"{self.urn_prefix}{type_}::{name}",
-            type=type_,
-            name=name,
-            id=old.id,
-            properties=encode(old.outputs),
-            inputs=encode(old.inputs),
-        )
+        known = self._known(type_, name, old)
+        request = provider_pb2.ReadRequest(**known, properties=encode(old.outputs), inputs=encode(old.inputs))
         answer = self._call(self.stub.Read, request)
         return Stored(answer.id, decode(answer.inputs), decode(answer.properties)) if answer.id else None
 
     def delete(self, type_: str, name: str, old: Stored, *, timeout_s: float = 0) -> None:
         request = provider_pb2.DeleteRequest(
-            urn=f"{self.urn_prefix}{type_}::{name}",
-            type=type_,
-            name=name,
-            id=old.id,
+            **self._known(type_, name, old),
             properties=encode(old.outputs),
             old_inputs=encode(old.inputs),
             timeout=timeout_s,
@@ -202,6 +183,9 @@ class Provider:
 
     def cancel(self) -> None:
         self.stub.Cancel(empty_pb2.Empty())
+
+    def _known(self, type_: str, name: str, old: Stored) -> dict[str, str]:
+        return {"urn": f"{self.urn_prefix}{type_}::{name}", "type": type_, "name": name, "id": old.id}
 
     @staticmethod
     def _call(method: Callable[[Any], Any], request: Any) -> Any:
@@ -307,7 +291,7 @@ def pool_kind(cluster: Cluster) -> str:
     except ApiError as e:
         if e.status != 409:
             raise
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         try:
             cluster.admin.get("/apis/slicewright.io/v1alpha1/gpupools")
@@ -329,7 +313,7 @@ def in_background() -> Iterator[Callable[[Callable[[], Any]], futures.Future[Any
 def until() -> Callable[[Callable[[], object]], Any]:
     """Waits for a condition and returns what it gave."""
 
-    def wait(condition: Callable[[], object], *, timeout_s: float = 15.0) -> Any:
+    def wait(condition: Callable[[], object], *, timeout_s: float = 60.0) -> Any:
         deadline = time.monotonic() + timeout_s
         while not (found := condition()):
             assert time.monotonic() < deadline, "it did not happen in time"

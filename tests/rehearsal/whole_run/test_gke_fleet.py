@@ -47,7 +47,7 @@ def run(environment: Environment, ask_early: Callable[[Environment], Any]) -> Ru
     assert engine.init().code == 0
     eager = ask_early(environment)
     up = engine.up()
-    eager.end()
+    eager.end(moment_s=60)
     return Run(environment, engine, up, eager)
 
 

@@ -1,0 +1,46 @@
+"""Pools and reports as the API server takes them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from fleet_controller import api
+from fleet_controller.state import stamp
+
+REPORTS = f"/apis/{api.API_VERSION}/{api.REPORT_PLURAL}"
+POOLS = f"/apis/{api.API_VERSION}/{api.POOL_PLURAL}"
+HASH = "a" * 64
+
+
+def pool(name: str, *, fewest: int = 1, **spec: Any) -> dict[str, Any]:
+    wanted = {
+        "selector": {"matchLabels": {api.POOL_LABEL: name}},
+        "layoutHash": HASH,
+        "expectedNodes": {"min": fewest, "max": 8},
+        **spec,
+    }
+    return {"apiVersion": api.API_VERSION, "kind": api.POOL_KIND, "metadata": {"name": name}, "spec": wanted}
+
+
+def report(node: dict[str, Any], pool: str, **report: Any) -> dict[str, Any]:
+    """The report of a Node, owned by it; all in order, but for what is given."""
+    name = node["metadata"]["name"]
+    words = {
+        "verdict": "Match",
+        "reason": "PartitionsMatch",
+        "message": "2 GPUs as wanted (3g.40gb x2).",
+        "pool": pool,
+        "observedHash": HASH,
+        "bootID": f"boot-of-{name}",
+        "time": stamp(time.time()),
+        "gpus": [{"index": 0, "mig": "enabled", "instances": {"3g.40gb": 2}}],
+        **report,
+    }
+    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
+    return {
+        "apiVersion": api.API_VERSION,
+        "kind": api.REPORT_KIND,
+        "metadata": {"name": name, "ownerReferences": [owner]},
+        "report": words,
+    }
