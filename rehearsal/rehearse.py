@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import re
 import signal
 import time
 from collections.abc import Iterator
@@ -18,16 +17,13 @@ from infra import plan, spec
 from kubeapi import Client
 from rehearsal import environment as environments
 from rehearsal import proof, toolchain, walkthrough
+from rehearsal.engine_output import Shown
 from rehearsal.engine_runs import Engine, Outcome
 from rehearsal.environment import Environment, RehearsalError
 from rehearsal.node import launcher
 from rehearsal.progress import Progress
 from rehearsal.walkthrough import WALKTHROUGHS, Walkthrough
 
-# Pulumi prints a line when a step begins and another when it has ended; the second one, errors and warnings are enough.
-_NOISE = re.compile(
-    r"from \$PATH at|^@ |^ +[-+~ ]+ +\S+ \S+ (creating|updating|deleting|reading|refreshing|running)\b(?!.*(error|warning))"
-)
 REAL_AND_SIMULATED = """\
 [bold]real[/]       the pulumi engine and its program; etcd, kube-apiserver, controller-manager, scheduler;
            node agent, fleet controller, RBAC, tokens; NVIDIA's mig-manager, device plugin, feature discovery (S1)
@@ -138,7 +134,7 @@ class Rehearsal:
         self.console.rule(f"[bold]{example.title if example else stack}")
         with self._ended_unless(environment, kept=keep):
             environments.start(environment)
-            engine = Engine(environment, stack, self._pulumi_line)
+            engine = self._engine(environment, stack)
             checks: list[proof.Check] = []
             with Progress(environment, self._say):
                 for outcome in (engine.init(), self._told(engine.preview()), self._told(engine.up())):
@@ -174,7 +170,7 @@ class Rehearsal:
     def _destroy(self, environment: Environment, stack: str) -> list[proof.Check]:
         _ = environment.toolchain  # says so where it is gone
         environments.start(environment)
-        outcome = self._told(Engine(environment, stack, self._pulumi_line).destroy())
+        outcome = self._told(self._engine(environment, stack).destroy())
         checks = [proof.of_run(stack, outcome)]
         checks.append(proof.of_empty_cloud(stack, environment.inventory()))
         if all(check.holds for check in checks):
@@ -219,6 +215,11 @@ class Rehearsal:
     def _say(self, text: str) -> None:
         self.console.print(f"[cyan]{time.strftime('%H:%M:%S')}[/] {escape(text)}", highlight=False, soft_wrap=True)
 
-    def _pulumi_line(self, line: str) -> None:
-        if line.strip() and not _NOISE.search(line):
-            self.console.print(f"[dim]pulumi │[/] {escape(line)}", highlight=False, soft_wrap=True)
+    def _engine(self, environment: Environment, stack: str) -> Engine:
+        output = Shown()
+
+        def tell(line: str) -> None:
+            for told in output.of(line):
+                self.console.print(f"[dim]pulumi │[/] {escape(told)}", highlight=False, soft_wrap=True)
+
+        return Engine(environment, stack, tell)

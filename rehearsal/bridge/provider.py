@@ -68,7 +68,7 @@ class BridgedProvider(ProviderPlugin):
         autonaming: Autonaming | None,
     ) -> Checked:
         resource = self._resource(type)
-        inputs = {k: v for k, v in news.items() if v is not None and k != "__defaults"}
+        inputs = {k: v for k, v in _asked(news).items() if v is not None}
         defaults = {k: v for k, v in resource.defaults(unwrap(inputs), self._settings).items() if k not in inputs}
         failures: list[CheckFailure] = []
         naming = resource.autoname
@@ -107,15 +107,11 @@ class BridgedProvider(ProviderPlugin):
         resource = self._resource(type)
         if preview:
             unknown = {o: UNKNOWN for o in self.schema.outputs(type) if o not in inputs}
-            return Created("", unknown | {k: v for k, v in inputs.items() if k != "__defaults"})
+            return Created("", unknown | _asked(inputs))
         session = self._session(urn, resource, timeout_s)
         made: Made = self._guarded(type, lambda: resource.create(session, unwrap(inputs)), retry_until=_deadline(session))
-        outputs = self._outputs(session, resource, made.id, inputs)
-        if outputs is None:
-            raise ProviderError(f"{type} {made.id} vanished while it was created")
-        if made.trouble:
-            raise InitFailed(made.id, outputs, inputs, made.trouble)
-        return Created(made.id, outputs)
+        gone = f"{type} {made.id} vanished while it was created"
+        return Created(made.id, self._outputs(session, resource, made.id, inputs, made.trouble, gone))
 
     def read(
         self,
@@ -150,30 +146,30 @@ class BridgedProvider(ProviderPlugin):
         if preview:
             changed = {k for k in {*old_inputs, *news} if unwrap(old_inputs.get(k)) != unwrap(news.get(k))}
             open_ones = {o: UNKNOWN for o, causes in resource.update_unknowns.items() if changed & set(causes)}
-            return {**old_outputs, **{k: v for k, v in news.items() if k != "__defaults"}, **open_ones}
+            return {**old_outputs, **_asked(news), **open_ones}
         session = self._session(urn, resource, timeout_s)
         old, new = unwrap(old_inputs), unwrap(news)
         trouble = self._guarded(type, lambda: resource.update(session, id, old, new), retry_until=_deadline(session))
-        outputs = self._outputs(session, resource, id, news)
-        if outputs is None:
-            raise ProviderError(f"{type} {id} is gone; run pulumi refresh")
-        if trouble:
-            raise InitFailed(id, outputs, news, trouble)
-        return outputs
+        return self._outputs(session, resource, id, news, trouble, f"{type} {id} is gone; run pulumi refresh")
 
     def delete(self, urn: str, type: str, id: str, outputs: Properties, old_inputs: Properties, timeout_s: float) -> None:  # noqa: A002
         resource = self._resource(type)
         session = self._session(urn, resource, timeout_s)
         self._guarded(type, lambda: resource.delete(session, id, unwrap(old_inputs)), retry_until=_deadline(session))
 
-    def _outputs(self, session: Session, resource: Resource, identity: str, inputs: Properties) -> Properties | None:
+    def _outputs(
+        self, session: Session, resource: Resource, identity: str, inputs: Properties, trouble: Sequence[str], gone: str
+    ) -> Properties:
+        """As they are after a change. Raises InitFailed where there was trouble, ProviderError (`gone`) where nothing is left."""
         state = self._guarded(resource.kind, lambda: resource.read(session, identity, unwrap(inputs)))
         if state is None:
-            return None
+            raise ProviderError(gone)
         # What a program reads must be there: an absent output would vanish from its dependents without a word.
         empty = dict.fromkeys(self.schema.outputs(resource.kind))
-        asked = {k: v for k, v in inputs.items() if k != "__defaults"}
-        return _marked({**empty, **asked, **state.outputs}, inputs)
+        outputs = _marked({**empty, **_asked(inputs), **state.outputs}, inputs)
+        if trouble:
+            raise InitFailed(identity, outputs, inputs, trouble)
+        return outputs
 
     def _resource(self, token: str) -> Resource:
         found = self.resources.get(token)
@@ -229,6 +225,11 @@ def _name(naming: Autoname, name: str, olds: Properties, seed: bytes, autonaming
     suffix = hashlib.sha256(seed or os.urandom(16)).hexdigest()[:7]
     stem = name.lower() if naming.lower else name
     return f"{stem[: naming.longest - 8]}-{suffix}"
+
+
+def _asked(inputs: Properties) -> Properties:
+    """Without the bridge's own note of what it filled in."""
+    return {k: v for k, v in inputs.items() if k != "__defaults"}
 
 
 def _marked(properties: Properties, inputs: Properties) -> Properties:

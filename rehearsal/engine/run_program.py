@@ -1,7 +1,8 @@
 """Runs one Pulumi program: the child of the language host, in the project's own Python.
 
 Stands alone (only `pulumi` is imported), because the project's environment need not hold the rehearsal; started by path.
-Exit status: 0 done; 32 failed, and the user has been told why; 1 failed.
+Exit status: 0 done; 32 failed, and the user has been told why; 1 failed. A RunError is a 1 though the user has been told, as
+in the official pulumi-language-python-exec v3.259.0: the engine adds its own line on the exit code there, too.
 """
 
 from __future__ import annotations

@@ -90,10 +90,23 @@ class Tool:
         return all(binary.ask for binary in self.binaries)
 
 
-def _nvidia(package: str, version: str) -> str:
-    # -z lazy as in NVIDIA's own Makefiles: go-nvml leaves NVML's symbols to be found when the library is loaded, and a linker
-    # that binds at start (the default of Ubuntu's gcc) makes a program that never starts.
-    return f"-s -w -extldflags=-Wl,-z,lazy -X {package}.version=v{version}"
+def _nvidia(name: str, version: str, *, module: str, directory: str, binaries: Mapping[str, str], expected_s: float) -> Tool:
+    """Programs of one of NVIDIA's Go modules, which are all laid out alike. binaries: field of Toolchain -> name."""
+    return Tool(
+        name=name,
+        version=version,
+        binaries=tuple(
+            Binary(field=field, name=binary, package=f"{module}/cmd/{binary}", ask=("--version",))
+            for field, binary in binaries.items()
+        ),
+        source=GoModule(
+            directory=_HERE / "go" / directory,
+            # -z lazy as in NVIDIA's own Makefiles: go-nvml leaves NVML's symbols to be found when the library is loaded, and a
+            # linker that binds at start (the default of Ubuntu's gcc) makes a program that never starts.
+            ldflags=f"-s -w -extldflags=-Wl,-z,lazy -X {module}/internal/info.version=v{version}",
+        ),
+        expected_s=expected_s,
+    )
 
 
 _PULUMI = "3.259.0"
@@ -121,50 +134,20 @@ TOOLS: tuple[Tool, ...] = (
         source=GoModule(directory=_HERE / "go" / "gke_device_plugin", ldflags="-s -w -extldflags=-Wl,-z,lazy"),
         expected_s=40,
     ),
-    Tool(
-        name="mig-parted",
-        version=_MIG_PARTED,
-        binaries=(
-            Binary(
-                field="mig_parted",
-                name="nvidia-mig-parted",
-                package="github.com/NVIDIA/mig-parted/cmd/nvidia-mig-parted",
-                ask=("--version",),
-            ),
-            Binary(
-                field="mig_manager",
-                name="nvidia-mig-manager",
-                package="github.com/NVIDIA/mig-parted/cmd/nvidia-mig-manager",
-                ask=("--version",),
-            ),
-        ),
-        source=GoModule(
-            directory=_HERE / "go" / "mig_parted",
-            ldflags=_nvidia("github.com/NVIDIA/mig-parted/internal/info", _MIG_PARTED),
-        ),
+    _nvidia(
+        "mig-parted",
+        _MIG_PARTED,
+        module="github.com/NVIDIA/mig-parted",
+        directory="mig_parted",
+        binaries={"mig_parted": "nvidia-mig-parted", "mig_manager": "nvidia-mig-manager"},
         expected_s=60,
     ),
-    Tool(
-        name="device-plugin",
-        version=_DEVICE_PLUGIN,
-        binaries=(
-            Binary(
-                field="device_plugin",
-                name="nvidia-device-plugin",
-                package="github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin",
-                ask=("--version",),
-            ),
-            Binary(
-                field="gpu_feature_discovery",
-                name="gpu-feature-discovery",
-                package="github.com/NVIDIA/k8s-device-plugin/cmd/gpu-feature-discovery",
-                ask=("--version",),
-            ),
-        ),
-        source=GoModule(
-            directory=_HERE / "go" / "device_plugin",
-            ldflags=_nvidia("github.com/NVIDIA/k8s-device-plugin/internal/info", _DEVICE_PLUGIN),
-        ),
+    _nvidia(
+        "device-plugin",
+        _DEVICE_PLUGIN,
+        module="github.com/NVIDIA/k8s-device-plugin",
+        directory="device_plugin",
+        binaries={"device_plugin": "nvidia-device-plugin", "gpu_feature_discovery": "gpu-feature-discovery"},
         expected_s=75,
     ),
     Tool(
