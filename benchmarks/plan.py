@@ -1,7 +1,8 @@
 """How long it takes to read, check and plan a stack file of 200 pools, after import. `python benchmarks/plan.py [POOLS]`
 
-Processor time, so that other programs of the machine count little. The first run of the process also makes the GPU's tables. The
-import is timed in processes of its own, and has no goal.
+Processor time, so that other programs of the machine count little. `all` is `plan.read_file`, as the command calls it; its first
+run also makes the GPU's tables. The steps are timed apart, with Python's collector at work. The import is timed in processes of
+its own, and has no goal.
 """
 
 from __future__ import annotations
@@ -56,10 +57,15 @@ def _import_ms() -> float:
 
 def main() -> None:
     pools = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-    steps: dict[str, list[float]] = {"read": [], "check": [], "plan": [], "all": []}
+    steps: dict[str, list[float]] = {"read": [], "check": [], "plan": []}
+    whole: list[float] = []
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "Pulumi.bench.yaml"
         file.write_text(stack_file(pools))
+        for _ in range(_RUNS):
+            began = time.process_time()
+            plan.read_file(file)
+            whole.append((time.process_time() - began) * 1000)
         for _ in range(_RUNS):
             times = [time.process_time()]
             source = spec.read(file)
@@ -71,12 +77,11 @@ def main() -> None:
             assert planned is not None, problems
             for name, start, end in zip(steps, times, times[1:], strict=False):
                 steps[name].append((end - start) * 1000)
-            steps["all"].append((times[-1] - times[0]) * 1000)
     print(f"{pools} pools, {_RUNS} runs, milliseconds of processor time: median (best, first)")
-    for name, spent in steps.items():
+    for name, spent in {"all": whole, **steps}.items():
         print(f"  {name:6} {statistics.median(spent):7.1f} ({min(spent):.1f}, {spent[0]:.1f})")
     print(f"  import {_import_ms():7.1f}")
-    met = statistics.median(steps["all"]) < _GOAL_MS
+    met = statistics.median(whole) < _GOAL_MS
     print(f"goal: all under {_GOAL_MS:.0f} ms after import, median: {'met' if met else 'NOT met'}")
 
 

@@ -109,7 +109,12 @@ def dump(desired: Desired) -> str:
 
 def hash_of(desired: Desired) -> str:
     """SHA-256 of the canonical JSON, 64 hexadecimal digits. It stands in `GPUPool.spec.layoutHash` and in every node's report."""
-    return hashlib.sha256(dump(desired).encode()).hexdigest()
+    return digest(dump(desired))
+
+
+def digest(canonical: str) -> str:
+    """The same, of what `dump` gave."""
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def check(desired: Desired) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from infra.plan.fleet import Layout, Share
 from infra.plan.machines import GpuMachine, Gpus
 from infra.plan.sharing import shared
 from infra.spec import Path
-from node_agent.desired import Desired, DesiredGpu, DesiredSharing, Partitioner, dump, hash_of
+from node_agent.desired import Desired, DesiredGpu, DesiredSharing, Partitioner, digest, dump
 
 WHOLE = "nvidia.com/gpu"
 Strategy = Literal["none", "single", "mixed"]
@@ -131,7 +131,8 @@ def outcome(
         minimum_driver=minimum_driver(found.gpu, cut.layouts),
         sharing=tuple(DesiredSharing(resource=s.advertised, strategy=s.strategy, replicas=s.replicas) for s in shares),
     )
-    return Outcome(resources=offered, desired=dump(desired), layout_hash=hash_of(desired))
+    text = dump(desired)
+    return Outcome(resources=offered, desired=text, layout_hash=digest(text))
 
 
 def resource_of(profile: str) -> str:
