@@ -84,10 +84,7 @@ class _Exchange:
         while not ended:
             self._send(http.data_to_send())
             self._connection.settimeout(self._left())
-            received = self._connection.recv(_CHUNK)
-            if not received:
-                raise _Wrong("closed in the middle of the answer")
-            for event in http.receive_data(received):
+            for event in http.receive_data(self._received()):
                 ended |= self._take(event, stream)
         return self._message()
 
@@ -97,6 +94,15 @@ class _Exchange:
             self._connection.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
             pass  # it has closed; what it said before is still to be read
+
+    def _received(self) -> bytes:
+        try:
+            received = self._connection.recv(_CHUNK)
+        except ConnectionResetError:
+            received = b""  # closed, and before it had read all that we said
+        if not received:
+            raise _Wrong("closed in the middle of the answer")
+        return received
 
     def _left(self) -> float:
         left = self._deadline - time.monotonic()
