@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fleet_controller.api import POOL_LABEL
@@ -25,18 +25,24 @@ class WrongLayout:
     profile: str
 
 
-def check(fault: WrongLayout, fleet: FleetPlan) -> None:
-    """Raises RehearsalError where the fault could never bite: no such pool, node, GPU or profile."""
+def aimed(fault: WrongLayout, fleet: FleetPlan) -> WrongLayout:
+    """The fault, with its pool named: without a name it means the only one.
+
+    Raises RehearsalError where it could never bite: no such pool, node, GPU or profile.
+    """
     pools = {pool.name: pool for pool in fleet.pools}
-    pool = pools.get(fault.pool)
+    pool = pools.get(fault.pool or next(iter(pools)))
     if pool is None:
-        raise RehearsalError(f"--pool {fault.pool!r}: the stack has no such pool; it has {', '.join(pools)}")
+        raise RehearsalError(f"--pool {fault.pool}: the stack has no such pool; it has {', '.join(pools)}")
+    if not fault.pool and len(pools) > 1:
+        raise RehearsalError(f"--pool is missing: the stack has {', '.join(pools)}")
     if not 0 <= fault.node < pool.nodes.max:
         raise RehearsalError(f"--node {fault.node}: pool {pool.name} has nodes 0 to {pool.nodes.max - 1}")
     if not 0 <= fault.gpu < pool.gpu_count:
         raise RehearsalError(f"--gpu {fault.gpu}: a node of {pool.name} has GPUs 0 to {pool.gpu_count - 1}")
     if fault.profile not in pool.gpu.profiles:
         raise RehearsalError(f"--profile {fault.profile}: {pool.gpu.name} has {', '.join(pool.gpu.profiles)}")
+    return replace(fault, pool=pool.name)
 
 
 def inject(environment: Environment, fault: WrongLayout) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from infra import plan
+from rehearsal import faults
+from rehearsal.environment import RehearsalError
 from slicewright import cli
 
 
@@ -62,6 +67,43 @@ def test_where_there_is_no_environment_it_says_so(capsys: pytest.CaptureFixture[
     assert code == cli.CANNOT_RUN
     assert "no rehearsal environment" in told
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("running", "told_too"), [((), "none was left running"), (("s0", "s1"), "there are s0, s1")])
+def test_without_a_stack_the_only_one_is_meant(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, running: tuple[str, ...], told_too: str
+) -> None:
+    for stack in running:
+        (tmp_path / stack / "processes").mkdir(parents=True)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["rehearse", "break", "--directory", str(tmp_path)])
+    assert ended.value.code == cli.BAD_INPUT
+    said = capsys.readouterr().err
+    assert "name one stack" in said
+    assert told_too in said
+
+
+class TestFault:
+    FLEET = plan.read_file(Path(cli.__file__).parents[1] / "stacks" / "Pulumi.s0.yaml")
+
+    def test_without_a_pool_it_means_the_only_one(self) -> None:
+        fault = faults.WrongLayout(pool="", node=0, gpu=3, profile="1g.10gb")
+        assert faults.aimed(fault, self.FLEET) == dataclasses.replace(fault, pool="h100-partition-3g")
+
+    @pytest.mark.parametrize(
+        ("wrong", "told"),
+        [
+            ({"pool": "x"}, "--pool x: the stack has no such pool; it has h100-partition-3g"),
+            ({"node": 1}, "--node 1: pool h100-partition-3g has nodes 0 to 0"),
+            ({"gpu": 8}, "--gpu 8: a node of h100-partition-3g has GPUs 0 to 7"),
+            ({"profile": "9g.5gb"}, "--profile 9g.5gb: H100-80 has "),
+        ],
+    )
+    def test_one_that_could_never_bite_is_refused(self, wrong: dict[str, Any], told: str) -> None:
+        fault = faults.WrongLayout(**{"pool": "h100-partition-3g", "node": 0, "gpu": 0, "profile": "1g.10gb", **wrong})
+        with pytest.raises(RehearsalError) as refused:
+            faults.aimed(fault, self.FLEET)
+        assert told in str(refused.value)
 
 
 def test_nothing_to_destroy_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
