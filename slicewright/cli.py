@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -23,22 +24,53 @@ PROVEN, NOT_PROVEN, BAD_INPUT, CANNOT_RUN, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 3
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
+    if sys.stdout is None:
+        print("slicewright: stdout is closed: nobody could read the answer; open it, or send it to /dev/null", file=sys.stderr)
+        return CANNOT_RUN
+    try:
+        try:
+            return _run(arguments)
+        finally:
+            # Not left to the end of the process, where Python answers what goes wrong with a code of its own.
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+        return CLOSED_PIPE
+    except OSError as e:
+        # Commands answer for the files that they read and make; what is left is the output, which has no name.
+        _drop_output()
+        print(f"slicewright: {e.filename or 'the output cannot be written'}: {e.strerror}", file=sys.stderr)
+        return CANNOT_RUN
+
+
+def _run(arguments: list[str] | None) -> int:
     parsed = _parser().parse_args(arguments)
     # Where there is no terminal (CI, a file) nothing says how wide a line may be; eighty columns would fold every table.
-    console = Console() if sys.stdout.isatty() else Console(width=140)
+    console = _Console() if sys.stdout.isatty() else _Console(width=140)
     try:
         code: int = parsed.run(parsed, console)
     except KeyboardInterrupt:
         console.print("interrupted", style="yellow")
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader had enough (`| head`); Python would complain once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CLOSED_PIPE
     return code
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """The reader had enough (`| head`). rich would end the process with 1, which says that something was not proven."""
+        self.quiet = True  # what is cleaned up on the way out may still want to tell
+        _drop_output()
+        raise SystemExit(CLOSED_PIPE)
+
+
+def _drop_output() -> None:
+    """Python would complain once more when it closes stdout with something left in it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _check(parsed: argparse.Namespace, console: Console) -> int:
+    from slicewright import shown
+
     failed = False
     for path in parsed.files:
         try:
@@ -47,7 +79,8 @@ def _check(parsed: argparse.Namespace, console: Console) -> int:
             failed = True
             console.print(str(e), markup=False, highlight=False, soft_wrap=True)
         else:
-            console.print(f"{path}: ok, {len(fleet.pools)} pool(s)", markup=False, highlight=False)
+            console.print(f"{path}: ok, {len(fleet.pools)} pool(s)", markup=False, highlight=False, soft_wrap=True)
+            shown.show_notes(fleet, console)
     return BAD_INPUT if failed else PROVEN
 
 
@@ -79,13 +112,20 @@ def _plan(parsed: argparse.Namespace, console: Console) -> int:
 def _read_plan(name: str, console: Console) -> plan.FleetPlan | None:
     """The plan of a stack or of a stack file; None after its problems have been shown."""
     file = Path(name)
-    if not file.exists() and not file.suffix and len(file.parts) == 1:
+    if not file.suffix and len(file.parts) == 1 and not _exists(file):
         file = _stacks() / f"Pulumi.{name}.yaml"
     try:
         return plan.read_file(file, name=_short(file))
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return None
+
+
+def _exists(file: Path) -> bool:
+    try:
+        return file.exists()
+    except OSError:  # too long, or out of reach: reading it says which
+        return True
 
 
 def _stacks() -> Path:
@@ -127,20 +167,19 @@ def _rehearse(parsed: argparse.Namespace, console: Console) -> int:
                     console.print(f"{stack}: ended {', '.join(ended) or 'nothing: nothing was running'}", highlight=False)
                 return PROVEN
             case "env":
-                at = job.at(_one(parsed.stack))
+                at = job.at(_one(stacks))
                 _ = at.toolchain  # refuses a directory that is no environment
                 print(at.exports())
                 return PROVEN
             case "break":
-                at = job.at(_one(parsed.stack))
+                at = job.at(_one(stacks))
                 fault = faults.WrongLayout(pool=parsed.pool, node=parsed.node, gpu=parsed.gpu, profile=parsed.profile)
                 _ = at.toolchain
-                faults.check(fault, plan.read_file(at.stack_file(_one(parsed.stack))))
-                faults.inject(at, fault)
+                faults.inject(at, faults.aimed(fault, plan.read_file(at.stack_file(_one(stacks)))))
                 console.print(f"nodes made from now on: GPU {fault.gpu} is cut into {fault.profile}", highlight=False)
                 return PROVEN
             case _:
-                at = job.at(_one(parsed.stack))
+                at = job.at(_one(stacks))
                 _ = at.toolchain
                 console.print(f"cut anew: {', '.join(faults.repair(at)) or 'no node had a fault'}", highlight=False)
                 return PROVEN
@@ -158,9 +197,11 @@ def _rehearse(parsed: argparse.Namespace, console: Console) -> int:
         return CANNOT_RUN
 
 
-def _one(stacks: list[str] | None) -> str:
-    if not stacks or len(stacks) != 1:
-        print("slicewright rehearse: name one stack, for example --stack s0", file=sys.stderr)
+def _one(stacks: Sequence[str]) -> str:
+    """The stack that is named, or the only one that is there."""
+    if len(stacks) != 1:
+        there = f"there are {', '.join(stacks)}" if stacks else "none was left running by --keep"
+        print(f"slicewright rehearse: name one stack, for example --stack s0; {there}", file=sys.stderr)
         raise SystemExit(BAD_INPUT)
     return stacks[0]
 
@@ -196,7 +237,7 @@ def _parser() -> argparse.ArgumentParser:
         "--directory", type=Path, default=Path(".rehearsal"), help="where environments lie (default: .rehearsal)"
     )
     fault = rehearse.add_argument_group("break")
-    fault.add_argument("--pool", default="")
+    fault.add_argument("--pool", default="", help="may be left out where the stack has one")
     fault.add_argument("--node", type=int, default=0, help="which node of the pool, from 0")
     fault.add_argument("--gpu", type=int, default=0)
     fault.add_argument("--profile", default="1g.10gb", help="the profile that the GPU is cut with instead")

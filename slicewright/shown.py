@@ -38,6 +38,11 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
     if fleet.pools:
         console.print()
         _totals(fleet, console)
+    show_notes(fleet, console)
+
+
+def show_notes(fleet: plan.FleetPlan, console: Console) -> None:
+    """Writes what is no reason to refuse the stack file, and what `pulumi up` would refuse all the same."""
     for note in plan.notes(fleet):
         _line(console, f"note: {note}", "dim")
     for problem in plan.unbuildable(fleet):
@@ -48,23 +53,25 @@ def show_changes(change: plan.FleetChange, console: Console) -> None:
     """Writes what would change, pool by pool."""
     for one in change.fleet:
         _change("fleet", one, console)
-    if change.everything:
-        _line(console, "every pool: replace (its cluster is)", _STYLES[Effect.REPLACE])
     for part, what in [*((pool, "pool") for pool in change.pools), *((host, "host") for host in change.hosts)]:
         _part(part, what, console)
 
 
 def _part(part: plan.PartChange, what: str, console: Console) -> None:
+    style, moved = _STYLES[part.effect], part.effect is Effect.REPLACE
     match part.kind:
         case "new":
-            _line(console, f"{what} {part.name}: new", "green")
+            _line(console, f"{what} {part.name}: new{', its GPUs are cut' if part.effect is Effect.ROLL else ''}", style)
+        case "gone" if what == "host":
+            _line(console, f"{what} {part.name}: gone, its GPUs stay as they are", style)
         case "gone":
-            goes = "with its nodes and the pods on them" if what == "pool" else "its GPUs stay as they are"
-            _line(console, f"{what} {part.name}: gone, {goes}", _STYLES[Effect.REPLACE])
-        case "same":
-            _line(console, f"{what} {part.name}: unchanged", "dim")
-        case "changed":
-            _line(console, f"{what} {part.name}: {part.effect.text}", _STYLES[part.effect])
+            goes = "with its nodes and the pods on them" if moved else "its nodes and the pods on them stay"
+            _line(console, f"{what} {part.name}: gone, {goes}", style)
+        case "same" | "changed":
+            why = ""
+            if part.effect > max((one.effect for one in part.changes), default=Effect.NONE):
+                why = ", with its cluster" if moved else ", its nodes are those of the other cluster"
+            _line(console, f"{what} {part.name}: {part.effect.text}{why}", style)
             for one in part.changes:
                 _change("", one, console)
 
@@ -138,7 +145,9 @@ def _totals(fleet: plan.FleetPlan, console: Console) -> None:
         return
     cost = prices.fleet_cost(fleet)
     known = f"{cost.fewest:.2f} USD/h" if cost.fewest == cost.most else f"{cost.fewest:.2f} to {cost.most:.2f} USD/h"
-    of = f"{known} at list prices for {_pools(cost.priced)}" if cost.priced else "unknown"
+    listed = [name for name in cost.priced if name not in cost.sampled]
+    ways = (("at list prices", listed), ("at a spot sample", cost.sampled))
+    of = f"{known} {', '.join(f'{way} for {_pools(names)}' for way, names in ways if names)}" if cost.priced else "unknown"
     _line(console, f"cost: {of}; never in it: {', '.join(prices.NOT_IN_IT)}")
     for name, why in cost.missing:
         _line(console, f"  not in it: {_pools([name])}, {why}")
@@ -207,9 +216,15 @@ def _step(before: Any, after: Any) -> str:
     """From what to what; of mappings and records only what differs."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         keys = [key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key)]
-        return "; ".join(f"{key} {_value(before.get(key))} -> {_value(after.get(key))}" for key in keys)
+        return "; ".join(f"{key} {_step(before.get(key), after.get(key))}" for key in keys)
     if isinstance(before, BaseModel) and type(before) is type(after):
         return _step(dict(before), dict(after))
+    if isinstance(before, plan.SharePlan) and isinstance(after, plan.SharePlan):
+        return _step(vars(before), vars(after))
+    if isinstance(before, tuple) and isinstance(after, tuple) and {type(one) for one in (*before, *after)} == {plan.SharePlan}:
+        old, new = ({share.name: share for share in shares} for shares in (before, after))
+        if old.keys() == new.keys():
+            return _step(old, new) or "the same in another order"
     return f"{_value(before)} -> {_value(after)}"
 
 
@@ -220,10 +235,13 @@ def _value(value: Any) -> str:
         case plan.NodeCount():
             return _nodes(value)
         case plan.Share():
-            return f"{value.resource} x{value.replicas} ({value.strategy})"
+            called = f" as {value.advertised}" if value.advertised != value.resource else ""
+            alone = ", one of them a pod" if value.fail_requests_greater_than_one else ""
+            return f"{value.resource} x{value.replicas}{called} ({value.strategy}{alone})"
         case plan.HostGpuPlan():
             cut = ", ".join(f"{p.profile} at {p.start}" for p in value.instances)
-            return f"GPU {value.index}: {cut or 'whole'}{'' if value.persistence else ', no persistence mode'}"
+            uncut = "MIG on, not cut" if value.mig else "whole"
+            return f"GPU {value.index}: {cut or uncut}{'' if value.persistence else ', no persistence mode'}"
         case plan.SharePlan():
             return f"{value.name} ({', '.join(f'{name} {count}' for name, count in value.requests.items())})"
         case plan.Taint():
@@ -232,7 +250,8 @@ def _value(value: Any) -> str:
             return ", ".join(map(_value, value))
         case BaseModel():
             said = {name: _value(inner) for name, inner in value if inner is not None}
-            return said.pop("mode", "") + (f" ({', '.join(f'{k} {v}' for k, v in said.items())})" if said else "")
+            mode = said.pop("mode", "")
+            return f"{mode} ({', '.join(f'{k} {v}' for k, v in said.items())})".lstrip() if said else mode
         case _:
             return str(value)
 

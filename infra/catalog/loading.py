@@ -25,7 +25,9 @@ from infra.catalog.rows import (
     Gpu,
     Image,
     Kind,
+    LeftOut,
     Machine,
+    PluginFault,
     Price,
     Profile,
     Together,
@@ -74,6 +76,12 @@ def load() -> Catalog:
         ),
         charts=MappingProxyType(_keyed([_row(lambda r: Chart(**r), r) for r in drivers_file["chart"]], lambda c: c.version)),
         faults=tuple(_row(lambda r: _fault(r, gpus), r) for r in drivers_file["fault"]),
+        plugin_faults=tuple(
+            _row(lambda r: PluginFault(endings=tuple(r.pop("endings")), **r), r) for r in drivers_file["plugin_fault"]
+        ),
+        left_out=tuple(
+            _row(lambda r: _left_out(r, gpus, machines), r) for f in (gpus_file, machines_file) for r in f["left_out"]
+        ),
     )
 
 
@@ -237,6 +245,16 @@ def _accelerator(raw: Row, gpus: Mapping[str, Gpu]) -> Accelerator:
 
 def _fault(raw: Row, gpus: Mapping[str, Gpu]) -> Fault:
     return Fault(drivers=tuple(raw.pop("drivers")), gpus=tuple(gpus[name] for name in raw.pop("gpus", ())), **raw)
+
+
+def _left_out(raw: Row, gpus: Mapping[str, Gpu], machines: Mapping[tuple[Cloud, str], Machine]) -> LeftOut:
+    row = LeftOut(**{**raw, "names": tuple(raw["names"]), "instead": tuple(raw["instead"])})
+    there = [name for cloud, name in machines if cloud == row.cloud] if row.cloud else [*gpus]
+    if both := [name for name in there if row.has(name)]:
+        raise ValueError(f"{both} are in the catalog")
+    if unknown := set(row.instead) - set(there):
+        raise ValueError(f"instead of it, what the catalog has not: {sorted(unknown)}")
+    return row
 
 
 def _hole(raw: Row, gpus: Mapping[str, Gpu]) -> tuple[str, str, tuple[str, ...]]:

@@ -5,8 +5,10 @@ Whatever no source says is None: unknown, never a guess and never 0.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Literal
 
 Cloud = Literal["gke", "eks"]
@@ -202,6 +204,18 @@ class Fault:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class PluginFault:
+    """Profiles that an old device plugin of NVIDIA's does not advertise as resources of their own."""
+
+    version: str
+    """The first device plugin that does."""
+    chart: str
+    """The first chart of the GPU operator that has it."""
+    endings: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Price:
     """A public list price in US dollars per hour of one machine, before any discount. What is not here is unknown, not free."""
 
@@ -262,6 +276,28 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class LeftOut:
+    """Machine types or GPUs that exist and are not in the catalog on purpose."""
+
+    names: tuple[str, ...]
+    """In any spelling; `*` stands for any ending."""
+    cloud: Cloud | None = None
+    """Of machine types."""
+    reason: str
+    """What follows the name in a sentence."""
+    instead: tuple[str, ...]
+    """What the catalog has in their place."""
+    source: str
+
+    def has(self, name: str) -> bool:
+        return any(fnmatchcase(_spelled(name), _spelled(own)) for own in self.names)
+
+
+def _spelled(name: str) -> str:
+    return re.sub("[ -]", "", name.casefold())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Accelerator:
     """GKE's accelerator type and the partition sizes that GKE cuts."""
 
@@ -283,6 +319,12 @@ class Catalog:
     charts: Mapping[str, Chart]
     """By version."""
     faults: tuple[Fault, ...]
+    plugin_faults: tuple[PluginFault, ...]
+    left_out: tuple[LeftOut, ...]
+
+    def why_left_out(self, name: str, cloud: Cloud | None = None) -> LeftOut | None:
+        """Of a machine type of `cloud`; without one, of a GPU. None where nobody left it out on purpose."""
+        return next((row for row in self.left_out if row.cloud == cloud and row.has(name)), None)
 
     def machine_names(self, cloud: Cloud) -> tuple[str, ...]:
         return tuple(name for c, name in self.machines if c == cloud)

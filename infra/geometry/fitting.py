@@ -1,7 +1,15 @@
 """Does a layout fit on one GPU, and where; if not, why, and what does. Exact, from the placement tables, not from sums of slices.
 
-Sums mislead: 3g.20gb twice and 1g.5gb need 7 of 7 compute slices but 9 of 8 memory slots; two 4g.20gb fill the memory exactly
-and need 8 compute slices; beside an instance at slot 1, a 3g that both sums allow has no legal start.
+Where sums mislead, on an A100 with 40 GB, of 7 compute slices, 8 memory slots and one OFA:
+
+- 3g.20gb x2 + 1g.5gb: 7 compute slices, so it seems to fit; it needs 9 memory slots.
+- 4g.20gb x2: 8 memory slots, so it seems to fit; it needs 8 compute slices.
+- 4g.20gb + 3g.20gb: 7 compute slices and 8 memory slots, and it fits; but only with driver 510.39.01 or newer, and only with the
+  4g at slot 0: beside a 3g at slot 0 there is no place for it.
+- 1g.10gb x4 + 1g.5gb: 5 compute slices, so it seems to fit; a 1g.10gb takes two memory slots, which makes 9. And it starts at
+  even slots: beside 1g.5gb at 1, 3, 5 and 6 four slots are free and none of them is a place for it.
+- 1g.5gb+me x2: 2 compute slices and 2 memory slots, so it seems to fit; each takes the one OFA.
+- 3g.20gb beside 1g.5gb at slots 1 and 5: both sums allow it; a 3g starts at 0 or 4.
 """
 
 from __future__ import annotations

@@ -82,6 +82,8 @@ def _check_names(pools: Sequence[AnyPool], findings: Findings) -> None:
     for i, pool in enumerate(pools):
         if pool.name == SYSTEM_POOL:
             findings.refuse(("node_pools", i, "name"), f"{SYSTEM_POOL!r} is the name of the system pool", "choose another")
+        elif not findings.knows(("node_pools", i, "name")):
+            continue
         elif pool.name in first:
             findings.refuse(
                 ("node_pools", i, "name"), f"{pool.name!r} is the name of node_pools[{first[pool.name]}] too", "choose another"

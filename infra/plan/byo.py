@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from fleet_controller.api import POOL_LABEL
 from infra import spec
 from infra.plan.drivers import operator_driver
 from infra.plan.findings import Findings
@@ -9,6 +13,7 @@ from infra.plan.fleet import ByoClusterPlan, ByoFleetPlan, ByoPoolPlan
 from infra.plan.hosts import gpu_of, plan_hosts
 from infra.plan.machines import Gpus
 from infra.plan.pools import pool_plan, shared_plan
+from infra.plan.shares import fractional_labels
 
 
 def plan_byo(fleet: spec.ByoFleet, findings: Findings) -> ByoFleetPlan | None:
@@ -16,6 +21,7 @@ def plan_byo(fleet: spec.ByoFleet, findings: Findings) -> ByoFleetPlan | None:
         findings.refuse(("cluster",), "is missing: the pools' nodes are in one", "write cluster: {name: …, context: …}")
     if fleet.cluster is not None and not fleet.node_pools:
         findings.refuse(("node_pools",), "is missing: nothing would be done in the cluster", "name a pool, or leave cluster out")
+    _check_selects(fleet.node_pools, findings)
     hosts = plan_hosts(fleet.hosts, findings)
     pools = [_pool(fleet, i, findings) for i in range(len(fleet.node_pools))]
     built = tuple(pool for pool in pools if pool is not None)
@@ -47,4 +53,29 @@ def _pool(fleet: spec.ByoFleet, i: int, findings: Findings) -> ByoPoolPlan | Non
     )
     if common is None:
         return None
-    return ByoPoolPlan(**vars(common), select=pool.select or {"slicewright.io/pool": pool.name})
+    if fleet.fractional is not None and isinstance(pool.sharing, spec.FractionalShares):
+        labels = {**common.labels, **fractional_labels(fleet.fractional, fleet.workloads)}
+        common = dataclasses.replace(common, labels=labels)
+    return ByoPoolPlan(**vars(common), select=_select(pool))
+
+
+def _select(pool: spec.ByoPool) -> Mapping[str, str]:
+    return pool.select or {POOL_LABEL: pool.name}
+
+
+def _check_selects(pools: Sequence[spec.ByoPool], findings: Findings) -> None:
+    """A node is of one pool. Pools that share nodes only by chance are left to the nodes' labels."""
+    known = [i for i in range(len(pools)) if findings.knows(("node_pools", i, "select"), ("node_pools", i, "name"))]
+    selects = {i: _select(pools[i]).items() for i in known}
+    # What another pool's labels contain, they contain the least of: only those are compared, of a thousand pools too.
+    by_least: dict[tuple[str, str], list[int]] = {}
+    for i, select in selects.items():
+        by_least.setdefault(min(select), []).append(i)
+    for i, own in selects.items():
+        others = [j for label in own for j in by_least.get(label, ()) if own > selects[j] or (own == selects[j] and i > j)]
+        if others:
+            findings.refuse(
+                ("node_pools", i, "select"),
+                f"every node that it chooses is also one of pool {pools[others[0]].name}, and a node has one layout",
+                "choose by labels that no other pool's nodes have",
+            )

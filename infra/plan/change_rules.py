@@ -247,7 +247,7 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
 BYO_FLEET: Final[tuple[Rule, ...]] = (
     *_rules(
         Effect.REPLACE,
-        "what slicewright made in the cluster goes, then comes in the other one; no node is touched",
+        "what slicewright made in the cluster goes, then comes in the other one; the nodes of both stay",
         "pulumi-kubernetes: another provider replaces what it has",
         {"cluster.context": "kubeconfig context"},
     ),

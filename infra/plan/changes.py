@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from infra.plan import change_rules
 from infra.plan.change_rules import Effect, Rule
-from infra.plan.fleet import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan, PoolPlan
+from infra.plan.fleet import ByoFleetPlan, CloudPoolPlan, EksFleetPlan, FleetPlan, GkeFleetPlan, PoolPlan
 from infra.plan.hosts import HostPlan
 
 _NOTHING: Any = object()
@@ -36,11 +36,9 @@ class PartChange:
 
     name: str
     kind: Literal["same", "changed", "new", "gone"]
+    effect: Effect
+    """The worst that happens to what is there: to nodes and the pods on them, to a host's GPUs."""
     changes: tuple[Change, ...] = ()
-
-    @property
-    def effect(self) -> Effect:
-        return max((c.effect for c in self.changes), default=Effect.NONE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +50,8 @@ class FleetChange:
 
     @property
     def everything(self) -> bool:
-        """The cluster itself is replaced, and every pool with it."""
-        return any(c.effect is Effect.REPLACE and c.rule.field.split(".")[0] in ("cloud", "cluster") for c in self.fleet)
+        """The cluster itself is replaced, or another, and every pool with it."""
+        return _other_cluster(self.fleet)
 
 
 _OTHER_CLOUD = Rule(
@@ -76,8 +74,8 @@ def compare(before: FleetPlan, after: FleetPlan) -> FleetChange:
         fleet = _changes(before, after, (*_FLEET_RULES[cloud], *change_rules.FLEET))
     return FleetChange(
         fleet=tuple(fleet),
-        pools=_parts(before.pools, after.pools, pool_rules),
-        hosts=_parts(_hosts(before), _hosts(after), change_rules.HOST),
+        pools=_parts(before.pools, after.pools, pool_rules, elsewhere=_other_cluster(fleet)),
+        hosts=_parts(_hosts(before), _hosts(after), change_rules.HOST, elsewhere=False),
     )
 
 
@@ -95,28 +93,56 @@ def _hosts(plan: FleetPlan) -> tuple[HostPlan, ...]:
     return plan.hosts if isinstance(plan, ByoFleetPlan) else ()
 
 
+def _other_cluster(fleet: Iterable[Change]) -> bool:
+    return any(c.effect is Effect.REPLACE and c.rule.field.split(".")[0] in ("cloud", "cluster") for c in fleet)
+
+
 def _parts(
-    before: Sequence[PoolPlan | HostPlan], after: Sequence[PoolPlan | HostPlan], rules: Sequence[Rule]
+    before: Sequence[PoolPlan | HostPlan], after: Sequence[PoolPlan | HostPlan], rules: Sequence[Rule], *, elsewhere: bool
 ) -> tuple[PartChange, ...]:
+    """elsewhere: what has the same name in both is not the same thing, for its cluster is another."""
     old, new = ({part.name: part for part in parts} for parts in (before, after))
     found = []
     for name in dict.fromkeys([*old, *new]):
         if name not in new:
-            found.append(PartChange(name=name, kind="gone"))
+            found.append(PartChange(name=name, kind="gone", effect=_going(old[name])))
         elif name not in old:
-            found.append(PartChange(name=name, kind="new"))
+            found.append(PartChange(name=name, kind="new", effect=_coming(new[name])))
         else:
-            found.append(_part(old[name], new[name], rules))
+            found.append(_part(old[name], new[name], rules, elsewhere=elsewhere))
     return tuple(found)
 
 
-def _part(before: PoolPlan | HostPlan, after: PoolPlan | HostPlan, rules: Sequence[Rule]) -> PartChange:
+def _going(part: PoolPlan | HostPlan) -> Effect:
+    """Nodes of a cloud go with their pool; nodes and hosts that slicewright did not make stay as they are."""
+    return Effect.REPLACE if isinstance(part, CloudPoolPlan) else Effect.IN_PLACE
+
+
+def _coming(part: PoolPlan | HostPlan) -> Effect:
+    """Nothing is on a new machine; on one that is there already, GPUs are cut."""
+    match part:
+        case CloudPoolPlan():
+            cut = False
+        case PoolPlan():
+            cut = part.mig_config is not None
+        case HostPlan():
+            cut = bool(part.gpus)
+    return Effect.ROLL if cut else Effect.IN_PLACE
+
+
+def _part(before: PoolPlan | HostPlan, after: PoolPlan | HostPlan, rules: Sequence[Rule], *, elsewhere: bool) -> PartChange:
     changes = _changes(before, after, rules)
     # GKE's own sharing is in its pool's fields already.
     if getattr(after, "sharing_strategy", None) or getattr(before, "sharing_strategy", None):
         changes = [c for c in changes if c.rule.field != "shares"]
     ordered = sorted(changes, key=lambda c: -c.effect)
-    return PartChange(name=after.name, kind="changed" if ordered else "same", changes=tuple(ordered))
+    effects = [c.effect for c in ordered] + ([_going(before), _coming(after)] if elsewhere else [])
+    return PartChange(
+        name=after.name,
+        kind="changed" if ordered else "same",
+        effect=max(effects, default=Effect.NONE),
+        changes=tuple(ordered),
+    )
 
 
 def _changes(before: Any, after: Any, rules: Sequence[Rule]) -> list[Change]:

@@ -11,7 +11,7 @@ from infra.catalog import Gpu, Image, driver_order
 from infra.plan.findings import Findings
 from infra.plan.fleet import EksPoolPlan, FleetPlan, GkePoolPlan, Layout, Offer, PoolPlan
 
-_VERSION = re.compile(r"\d+(\.\d+){1,2}")
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,2}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,7 +66,7 @@ def _pool(
 ) -> GkePoolPlan | None:
     pool, path = fleet.node_pools[i], ("node_pools", i)
     location = ("cluster", "location")
-    if pool.zones == () or (pool.zones is None and own_zone is None and findings.knows(location)):
+    if pool.zones is None and own_zone is None and findings.knows(location):
         findings.refuse(
             (*path, "zones"),
             f"is missing: the cluster is in all zones of {region}, and GKE would make the pool's nodes in three of them",

@@ -39,6 +39,11 @@ def gpu_of(asked: spec.GpuChoice, path: spec.Path, findings: Findings) -> Gpu | 
         return None
     if asked.model in known:
         return known[asked.model]
+    if left_out := catalog.load().why_left_out(asked.model):
+        findings.refuse(
+            (*path, "model"), f"{asked.model} {left_out.reason}", f"the catalog has {listed(left_out.instead)}", left_out.source
+        )
+        return None
     folded = {name.casefold(): name for name in known}
     hint = (
         f"did you mean {folded[asked.model.casefold()]}?" if asked.model.casefold() in folded else nearest(asked.model, [*known])
@@ -48,7 +53,7 @@ def gpu_of(asked: spec.GpuChoice, path: spec.Path, findings: Findings) -> Gpu | 
 
 
 def plan_hosts(hosts: tuple[spec.Host, ...], findings: Findings) -> tuple[HostPlan, ...]:
-    planned, names = [], Counter(host.name for host in hosts)
+    planned, names = [], Counter(h.name for i, h in enumerate(hosts) if findings.knows(("hosts", i, "name")))
     for i, host in enumerate(hosts):
         if names[host.name] > 1:
             findings.refuse(("hosts", i, "name"), f"{host.name} is there {names[host.name]} times", "name each host once")
@@ -60,28 +65,27 @@ def plan_hosts(hosts: tuple[spec.Host, ...], findings: Findings) -> tuple[HostPl
 
 def _host(host: spec.Host, path: spec.Path, findings: Findings) -> HostPlan | None:
     gpu = gpu_of(host.gpu, (*path, "gpu"), findings)
-    if gpu is None:
-        return None
-    if not host.gpus:
-        findings.refuse((*path, "gpus"), "is empty: nothing would be done", "name at least one GPU")
     gpus, seen = [], set()
     for i, asked in enumerate(host.gpus):
         at = (*path, "gpus", i)
-        if asked.index >= host.gpu.count and findings.knows((*path, "gpu", "count")):
-            findings.refuse(
-                (*at, "index"),
-                f"there is no GPU {asked.index}: {host.name} has {host.gpu.count}, counted from 0",
-                f"write {' or '.join(sorted({'0', str(host.gpu.count - 1)}))}"
-                if host.gpu.count < 3
-                else f"write 0 to {host.gpu.count - 1}",
-                "NVML counts GPUs from 0",
-            )
-        elif asked.index in seen:
-            findings.refuse((*at, "index"), f"GPU {asked.index} is there twice", "name each GPU once")
-        seen.add(asked.index)
+        if findings.knows((*at, "index")):
+            if asked.index >= host.gpu.count and findings.knows((*path, "gpu", "count")):
+                findings.refuse(
+                    (*at, "index"),
+                    f"there is no GPU {asked.index}: {host.name} has {host.gpu.count}, counted from 0",
+                    f"write {' or '.join(sorted({'0', str(host.gpu.count - 1)}))}"
+                    if host.gpu.count < 3
+                    else f"write 0 to {host.gpu.count - 1}",
+                    "NVML counts GPUs from 0",
+                )
+            elif asked.index in seen:
+                findings.refuse((*at, "index"), f"GPU {asked.index} is there twice", "name each GPU once")
+            seen.add(asked.index)
         placed = _instances(asked, gpu, at, findings)
         if placed is not None:
             gpus.append(HostGpuPlan(index=asked.index, mig=asked.mig, persistence=asked.persistence, instances=placed))
+    if gpu is None:
+        return None
     return HostPlan(
         name=host.name,
         gpu=gpu,
@@ -91,16 +95,27 @@ def _host(host: spec.Host, path: spec.Path, findings: Findings) -> HostPlan | No
     )
 
 
-def _instances(asked: spec.HostGpu, gpu: Gpu, path: spec.Path, findings: Findings) -> tuple[Placement, ...] | None:
-    if not asked.mig or not asked.instances:
-        if asked.instances:
-            findings.refuse((*path, "mig"), "is false, and there are instances", "write mig: true, or leave the instances out")
-        if asked.mig and gpu.family is None:
-            findings.refuse(path, f"{gpu.name} has no MIG: it cannot be partitioned", "write mig: false", gpu.source)
+def _instances(asked: spec.HostGpu, gpu: Gpu | None, path: spec.Path, findings: Findings) -> tuple[Placement, ...] | None:
+    """gpu: None where it is not known which; what is wrong on every GPU is told all the same."""
+    if gpu is not None and gpu.family is None:
+        if asked.mig or asked.instances:
+            findings.refuse(
+                (*path, "mig") if asked.mig else (*path, "instances"),
+                f"{gpu.name} has no MIG: it cannot be partitioned",
+                " and ".join(["write mig: false"] * asked.mig + ["leave the instances out"] * bool(asked.instances)),
+                gpu.source,
+            )
         return ()
+    if asked.instances and not asked.mig:
+        findings.refuse((*path, "mig"), "is false, and there are instances", "write mig: true, or leave the instances out")
     here = {i: instance for i, instance in enumerate(asked.instances) if findings.knows((*path, "instances", i))}
-    layout = Counter(instance.profile for instance in here.values())
-    fit = geometry.check(gpu, layout)
+    said = [i for i, instance in here.items() if instance.start is not None]
+    if said and len(said) < len(here):
+        first = next(i for i in here if i not in said)
+        findings.refuse((*path, "instances", first), "says no start, others on this GPU do", "say all starts, or none")
+    if gpu is None:
+        return None
+    fit = geometry.check(gpu, Counter(instance.profile for instance in here.values()))
     if not isinstance(fit, Fit):
         near = ", ".join(f"{name}: {count}" for name, count in sorted(fit.nearest.items()))
         findings.refuse(
@@ -110,36 +125,44 @@ def _instances(asked: spec.HostGpu, gpu: Gpu, path: spec.Path, findings: Finding
             gpu.family.source if gpu.family else gpu.source,
             anyway=True,
         )
-        return None
-    said = [i for i, instance in here.items() if instance.start is not None]
-    if not said:
-        return fit.placements
-    if len(said) < len(here):
-        first = next(i for i in here if i not in said)
-        findings.refuse((*path, "instances", first), "says no start, others on this GPU do", "say all starts, or none")
-        return None
-    return _as_said(here, gpu, path, findings)
+    legal = _legal({i: here[i] for i in said}, gpu, path, findings)
+    if not isinstance(fit, Fit):
+        return None  # whether two overlap is open: one of them may have to go
+    return _as_said(legal, gpu, path, findings) if said else fit.placements
 
 
-def _as_said(
-    instances: Mapping[int, spec.Instance], gpu: Gpu, path: spec.Path, findings: Findings
-) -> tuple[Placement, ...] | None:
-    taken: dict[int, int] = {}
-    placed, good = [], True
+def _legal(instances: Mapping[int, spec.Instance], gpu: Gpu, path: spec.Path, findings: Findings) -> Mapping[int, Placement]:
+    """Those whose profile may start where they say."""
+    legal = {}
     for i, instance in instances.items():
-        kind, start = gpu.profiles[instance.profile].kind, instance.start or 0
-        at = (*path, "instances", i, "start")
-        if start not in kind.starts:
-            good = False
-            starts = ", ".join(map(str, kind.starts))
-            findings.refuse(at, f"{instance.profile} cannot start at slot {start}", f"it starts at {starts}", kind.source)
+        if instance.profile not in gpu.profiles:
             continue
-        slots = range(start, start + kind.size)
-        if clash := next((taken[slot] for slot in slots if slot in taken), None):
-            good = False
+        kind, start = gpu.profiles[instance.profile].kind, instance.start or 0
+        if start in kind.starts:
+            legal[i] = Placement(profile=instance.profile, start=start, size=kind.size)
+            continue
+        starts = ", ".join(map(str, kind.starts))
+        findings.refuse(
+            (*path, "instances", i, "start"),
+            f"{instance.profile} cannot start at slot {start}",
+            f"it starts at {starts}",
+            kind.source,
+        )
+    return legal
+
+
+def _as_said(placed: Mapping[int, Placement], gpu: Gpu, path: spec.Path, findings: Findings) -> tuple[Placement, ...]:
+    """By their starts: the same instances written in another order are the same."""
+    taken: dict[int, int] = {}
+    for i, placement in placed.items():
+        slots = range(placement.start, placement.start + placement.size)
+        clash = next((taken[slot] for slot in slots if slot in taken), None)
+        if clash is not None:
             findings.refuse(
-                at, f"slots {start} to {slots[-1]} overlap those of instances[{clash - 1}]", "choose another start", kind.source
+                (*path, "instances", i, "start"),
+                f"slots {placement.start} to {slots[-1]} overlap those of instances[{clash}]",
+                "choose another start",
+                gpu.profiles[placement.profile].kind.source,
             )
-        taken.update(dict.fromkeys(slots, i + 1))
-        placed.append(Placement(profile=instance.profile, start=start, size=kind.size))
-    return tuple(placed) if good else None
+        taken.update(dict.fromkeys(slots, i))
+    return tuple(sorted(placed.values(), key=lambda p: p.start))

@@ -105,6 +105,10 @@ def _machine(name: str, cloud: Cloud, path: Path, findings: Findings, *, gpus: b
     known = catalog.load().machines
     if machine := known.get((cloud, name)):
         return machine
+    if left_out := catalog.load().why_left_out(name, cloud):
+        instead = f"{listed(left_out.instead)}, or another" if gpus else "one without GPUs"
+        findings.refuse(path, f"{name} {left_out.reason}", f"choose {instead}; {_ALL}", left_out.source)
+        return None
     elsewhere = next((m for m in known.values() if m.name == name), None)
     if elsewhere is not None:
         reason = f"{name} is a machine type of {elsewhere.cloud}, the fleet is on {cloud}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from fleet_controller.api import MIG_CONFIG_LABEL, POOL_LABEL, STARTUP_TAINT, STARTUP_TAINT_KEY
+from fleet_controller.api import MIG_CONFIG_LABEL, MIG_STATE_LABEL, POOL_LABEL, STARTUP_TAINT, STARTUP_TAINT_KEY
 from infra import spec
 from infra.plan.findings import Findings
 from infra.plan.fleet import CLOUD_EFFECT, Effect, NodeCount, Taint
@@ -17,6 +17,20 @@ PLUGIN_CONFIG_LABEL = "nvidia.com/device-plugin.config"
 """Which of the device plugin's configs a node gets. Source: NVIDIA/k8s-device-plugin, config-manager."""
 NO_GKE_PLUGIN_LABEL = "gke-no-default-nvidia-gpu-device-plugin"
 """Keeps GKE's own device plugin off a node. Source: Google's installer, docs of the GPU operator on GKE."""
+GKE_LABELS = frozenset(
+    f"cloud.google.com/{name}"
+    for name in (
+        "gke-accelerator",
+        "gke-accelerator-count",
+        "gke-gpu",
+        "gke-gpu-driver-version",
+        "gke-gpu-partition-size",
+        "gke-gpu-sharing-strategy",
+        "gke-max-shared-clients-per-gpu",
+        "gke-nodepool",
+    )
+)
+"""What GKE writes on the nodes of a pool, from the pool's own settings. Source: GKE docs, GPU node labels."""
 _OWN = "slicewright.io/"
 _GPU_TAINT: Mapping[str, str] = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 """What GKE puts on every GPU node and EKS does not: it keeps pods that need no GPU away. The same on both clouds here."""
@@ -42,6 +56,22 @@ def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud, findings: Findings) 
                 "on a pool it races the device plugin and changes all nodes at once; the fleet controller sets it",
                 "use partition",
                 "NVIDIA/gpu-operator #2670",
+                in_key=True,
+            )
+        elif key == MIG_STATE_LABEL:
+            findings.refuse(
+                at,
+                "mig-manager says there how the cutting went, and the fleet controller believes it",
+                "leave it out",
+                "NVIDIA/mig-parted, nvidia-mig-manager",
+                in_key=True,
+            )
+        elif key in GKE_LABELS:
+            findings.refuse(
+                at,
+                "GKE writes it on the nodes that are so; on others, pods would find something else than it says",
+                "use machine_type, gpu, partition, sharing or driver",
+                "GKE docs, GPU node labels",
                 in_key=True,
             )
         elif key == PLUGIN_CONFIG_LABEL:

@@ -9,7 +9,7 @@ from infra.plan.findings import Findings
 from infra.plan.fleet import Offer, Share
 from infra.plan.machines import GpuMachine, Gpus
 from infra.plan.nodes import NO_GKE_PLUGIN_LABEL, PLUGIN_CONFIG_LABEL, AnyCloud, AnyPool
-from infra.plan.partitions import Cut, Strategy, native_cut, operator_cut, outcome, says_one, whole
+from infra.plan.partitions import Cut, Strategy, check_ways, native_cut, operator_cut, outcome, whole
 from infra.plan.shares import fractional_resources
 from infra.plan.sharing import gke_shares, plugin_shares
 
@@ -78,8 +78,8 @@ def offer_of(
 
 
 def _cut(pool: AnyPool, path: spec.Path, found: Gpus | None, strategy: Strategy, findings: Findings) -> Cut | None:
-    if isinstance(pool.partition, spec.Operator) and not says_one(pool.partition, path, findings):
-        return None
+    if isinstance(pool.partition, spec.Operator):
+        check_ways(pool.partition, path, findings)
     if found is None:
         return None
     match pool.partition:

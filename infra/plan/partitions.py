@@ -79,20 +79,28 @@ def native_cut(asked: spec.Native, path: Path, found: GpuMachine, findings: Find
     )
 
 
-def says_one(asked: spec.Operator, path: Path, findings: Findings) -> bool:
-    """Whether it says a layout, and in one way."""
+def check_ways(asked: spec.Operator, path: Path, findings: Findings) -> None:
+    """It says a layout, and in one way."""
     said = _ways(asked)
     if len(said) != 1:
         has = f"has {' and '.join(said)}, and only one can be cut" if said else "has none of layout, config and gpus"
         findings.refuse(path, has, "write one of them, for example config: all-balanced", "mig-parted")
-    return len(said) == 1
 
 
 def operator_cut(asked: spec.Operator, pool: str, path: Path, found: Gpus, strategy: Strategy, findings: Findings) -> Cut | None:
-    """mig-manager cuts; the device plugin advertises by the cluster's strategy."""
+    """mig-manager cuts; the device plugin advertises by the cluster's strategy. Of a layout said in two ways, both are judged."""
     if not _can_be_cut(found.gpu, path, findings):
         return None
-    layouts = _asked_layouts(asked, found, path, findings)
+    said = [_asked_layouts(way, asked, found, path, findings) for way in _ways(asked)]
+    if strategy == "none":
+        findings.refuse(
+            path,
+            "with gpu_operator.mig_strategy: none partitions are never advertised",
+            "write mig_strategy: mixed or single",
+            "NVIDIA/k8s-device-plugin internal/rm",
+        )
+        return None
+    layouts = said[0] if len(said) == 1 else None
     if layouts is None or not _strategy_allows(layouts, strategy, path, findings):
         return None
     devices: Counter[str] = Counter()
@@ -160,34 +168,31 @@ def _ways(asked: spec.Operator) -> list[str]:
     return [name for name in ("layout", "config", "gpus") if getattr(asked, name) is not None]
 
 
-def _asked_layouts(asked: spec.Operator, found: Gpus, path: Path, findings: Findings) -> tuple[Layout, ...] | None:
-    (said,) = _ways(asked)
-    if asked.gpus is not None:
-        return _by_index(asked.gpus, found, (*path, "gpus"), findings)
-    layout = _uniform_layout(asked, found.gpu, path, findings)
-    if layout is None or not _fits(found.gpu, layout, (*path, said), findings):
+def _asked_layouts(way: str, asked: spec.Operator, found: Gpus, path: Path, findings: Findings) -> tuple[Layout, ...] | None:
+    at = (*path, way)
+    match getattr(asked, way):
+        case tuple() as groups:
+            return _by_index(groups, found, at, findings)
+        case str() as config:
+            layout = _named_layout(config, found.gpu, at, findings)
+        case said:
+            layout = dict(sorted(said.items()))
+    if layout is None or not _fits(found.gpu, layout, at, findings):
         return None
     return (layout,) * found.count
 
 
-def _uniform_layout(asked: spec.Operator, gpu: Gpu, path: Path, findings: Findings) -> Layout | None:
-    if asked.layout is not None:
-        if not asked.layout:
-            findings.refuse((*path, "layout"), "is empty", "name at least one profile, or write partition: none")
-            return None
-        return dict(sorted(asked.layout.items()))
-    named, config = catalog.load().named_configs[gpu.name], asked.config or ""
+def _named_layout(config: str, gpu: Gpu, path: Path, findings: Findings) -> Layout | None:
+    named = catalog.load().named_configs[gpu.name]
     if config in named and named[config].layout:
         # Only its layout: the config that we write names every board of the model, which the operator's own may not (`without`).
         return dict(sorted(named[config].layout.items()))
     if config in named:
-        findings.refuse(
-            (*path, "config"), f"{config} cuts nothing", "write partition: none", "default-mig-parted-config of the GPU operator"
-        )
+        findings.refuse(path, f"{config} cuts nothing", "write partition: none", "default-mig-parted-config of the GPU operator")
         return None
     near = _config_alike(config, gpu)
     findings.refuse(
-        (*path, "config"),
+        path,
         f"{config} is no layout of {gpu.name}",
         f"did you mean {near}?" if near in named else nearest(config, tuple(named)),
         "default-mig-parted-config of the GPU operator",
@@ -206,10 +211,13 @@ def _config_alike(config: str, gpu: Gpu) -> str:
 
 def _by_index(groups: tuple[spec.GpuGroup, ...], found: Gpus, path: Path, findings: Findings) -> tuple[Layout, ...] | None:
     layouts: dict[int, Layout] = {}
-    before = len(findings.problems)
+    before, known = len(findings.problems), True
     for i, group in enumerate(groups):
         for j, index in enumerate(group.index):
             at = (*path, i, "index", j)
+            if not findings.knows(at):
+                known = False
+                continue
             if index >= found.count and findings.knows((*path[:2], "gpu", "count")):
                 findings.refuse(
                     at,
@@ -220,18 +228,16 @@ def _by_index(groups: tuple[spec.GpuGroup, ...], found: Gpus, path: Path, findin
             elif index in layouts:
                 findings.refuse(at, f"GPU {index} is there twice", "name each GPU once")
             layouts[index] = dict(sorted(group.layout.items()))
-        if not group.index:
-            findings.refuse((*path, i, "index"), "is empty", "name the GPUs that the layout is for")
         _fits(found.gpu, group.layout, (*path, i, "layout"), findings)
     missing = [index for index in range(found.count) if index not in layouts]
-    if missing:
+    if missing and known:
         findings.refuse(
             path,
             f"does not say what becomes of GPU {listed(missing)}; mig-manager never finds such a layout applied",
             f"add {{index: [{listed(missing)}], layout: {{}}}} to leave them whole",
             "NVIDIA/mig-parted #157",
         )
-    if len(findings.problems) > before:
+    if missing or len(findings.problems) > before:
         return None
     ordered = tuple(layouts[index] for index in range(found.count))
     if not any(ordered):
@@ -241,14 +247,6 @@ def _by_index(groups: tuple[spec.GpuGroup, ...], found: Gpus, path: Path, findin
 
 
 def _strategy_allows(layouts: tuple[Layout, ...], strategy: Strategy, path: Path, findings: Findings) -> bool:
-    if strategy == "none":
-        findings.refuse(
-            path,
-            "with gpu_operator.mig_strategy: none partitions are never advertised",
-            "write mig_strategy: mixed or single",
-            "NVIDIA/k8s-device-plugin internal/rm",
-        )
-        return False
     if strategy == "mixed":
         return True
     if any(len(layout) > 1 for layout in layouts):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infra import spec
+from infra.plan.device_plugin import check_plugin
 from infra.plan.drivers import Driver, check_driver
 from infra.plan.findings import Findings
 from infra.plan.fleet import PoolPlan, SharedPlan
@@ -52,6 +53,7 @@ def pool_plan(
 
 
 def shared_plan(fleet: spec.Fleet, built: Sequence[PoolPlan], findings: Findings) -> SharedPlan:
+    check_plugin(fleet.gpu_operator or spec.GpuOperator(), built, findings)
     fractional = {p.name for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalShares)}
     return SharedPlan(
         image=fleet.image,

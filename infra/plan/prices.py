@@ -1,4 +1,4 @@
-"""What a fleet costs per hour at list prices. Unknown is said, never zero, and what is in no sum is named."""
+"""What a fleet costs per hour at public prices. Unknown is said, never zero, and what is in no sum is named."""
 
 from __future__ import annotations
 
@@ -28,19 +28,22 @@ class Quote:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Of all nodes, at their fewest and at their most."""
+    """Of all nodes, at their fewest and at their most; where nothing is priced the sums are of nothing, and not told."""
 
     fewest: float
     most: float
     priced: tuple[str, ...]
     """Pools that are in the sums."""
+    sampled: tuple[str, ...]
+    """Those of them that are there at a sample of spot prices, which move; the others are at list prices."""
     missing: tuple[tuple[str, str], ...]
-    """Pools whose price the catalog does not have, and why; they are not in the sums."""
+    """Pools and hosts whose price is not known, and why; they are not in the sums."""
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "min": round(self.fewest, 4),
-            "max": round(self.most, 4),
+            "min": round(self.fewest, 4) if self.priced else None,
+            "max": round(self.most, 4) if self.priced else None,
+            "spot_samples": list(self.sampled),
             "unknown": [name for name, _ in self.missing],
             "why_unknown": dict(self.missing),
             "not_in_it": list(NOT_IN_IT),
@@ -72,15 +75,17 @@ def system_quote(fleet: GkeFleetPlan | EksFleetPlan) -> Quote:
 def fleet_cost(fleet: FleetPlan) -> Cost:
     """The GPU pools and the system pool. A sample over zones counts at its dearest where all nodes are there."""
     fewest, most = 0.0, 0.0
-    priced, missing = [], []
+    priced, sampled, missing = [], [], []
     for name, nodes, known in _quotes(fleet):
         if known.price is None:
             missing.append((name, known.missing))
         else:
             priced.append(name)
+            if known.price.capacity == "spot":
+                sampled.append(name)
             fewest += known.price.usd_per_hour * nodes.min
             most += (known.price.up_to or known.price.usd_per_hour) * nodes.max
-    return Cost(fewest=fewest, most=most, priced=tuple(priced), missing=tuple(missing))
+    return Cost(fewest=fewest, most=most, priced=tuple(priced), sampled=tuple(sampled), missing=tuple(missing))
 
 
 def region_of(fleet: FleetPlan) -> str:
@@ -88,8 +93,11 @@ def region_of(fleet: FleetPlan) -> str:
 
 
 def _quotes(fleet: FleetPlan) -> Iterator[tuple[str, NodeCount, Quote]]:
+    if isinstance(fleet, ByoFleetPlan):
+        one = NodeCount(min=1, max=1, autoscaled=False)
+        for name, nodes in (*((p.name, p.nodes) for p in fleet.pools), *((host.name, one) for host in fleet.hosts)):
+            yield name, nodes, Quote(price=None, missing="not made by this stack")
+        return
     for pool in fleet.pools:
-        if isinstance(pool, CloudPoolPlan):
-            yield pool.name, pool.nodes, pool_quote(pool, fleet)
-    if not isinstance(fleet, ByoFleetPlan):
-        yield fleet.system.name, fleet.system.nodes, system_quote(fleet)
+        yield pool.name, pool.nodes, pool_quote(pool, fleet)
+    yield fleet.system.name, fleet.system.nodes, system_quote(fleet)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,10 @@ from infra.plan.findings import CATALOG, Findings
 _LEAST_MIB = 256
 """Per card. Source: volcano-sh/volcano, mgpu device package."""
 _VKE = "VKE docs 6460/182418"
+_VKE_SCHEDULER = "volcano-sh/volcano docs/design/mgpu_based_on_deviceAPI.md and mgpu device package"
+_SEVERAL_CARDS = "native-burst-share"
+_COMPUTE_POLICY = "vke.volcengine.com/mgpu-compute-policy"
+"""A label of nodes and an annotation of pods."""
 _HAMI = "Project-HAMi/HAMi docs"
 _DEFAULT_SHARES: Mapping[str, int] = {"hami": 10, "vke": 16}
 
@@ -41,6 +46,19 @@ def fractional_resources(asked: spec.Fractional, gpu: Gpu, count: int) -> Mappin
     return {"vke.volcengine.com/mgpu-core": 100 * count, "vke.volcengine.com/mgpu-memory": gpu.memory_mib * count}
 
 
+def fractional_labels(asked: spec.Fractional, workloads: Sequence[spec.Workload]) -> Mapping[str, str]:
+    """What tells the scheduler that a node shares its GPUs, and how."""
+    if asked.provider == "hami":
+        return {}
+    return {"vke.node.gpu.schedule": "mgpu", _COMPUTE_POLICY: _compute_policy(asked, workloads)}
+
+
+def _compute_policy(asked: spec.Fractional, workloads: Sequence[spec.Workload]) -> str:
+    """VKE's, one for the fleet: a pod runs only where the node has the pod's."""
+    several = any(workload.gpu_share.cards > 1 for workload in workloads)
+    return asked.compute_policy or (_SEVERAL_CARDS if several else "fixed-share")
+
+
 def check_fractional(fleet: spec.Fleet, findings: Findings) -> None:
     """The scheduler and the pools that it has go together."""
     pools = [i for i, p in enumerate(fleet.node_pools) if isinstance(p.sharing, spec.FractionalShares)]
@@ -60,6 +78,7 @@ def check_fractional(fleet: spec.Fleet, findings: Findings) -> None:
         findings.refuse(("fractional", "provider"), f"vke is Volcengine's own, the fleet is on {fleet.cloud}", "write hami", _VKE)
     if fleet.fractional.provider == "vke" and shares_per_gpu(fleet.fractional) > 16:
         findings.refuse(("fractional", "shares_per_gpu"), "VKE allows at most 16 containers on a card", "write 16 or less", _VKE)
+    _check_compute_policy(fleet, fleet.fractional, findings)
     others = [p.name for i, p in enumerate(fleet.node_pools) if i not in pools and findings.knows(("node_pools", i, "sharing"))]
     if fleet.cloud != "gke" and others and fleet.fractional.provider == "hami":
         findings.refuse(
@@ -72,14 +91,36 @@ def check_fractional(fleet: spec.Fleet, findings: Findings) -> None:
         )
 
 
+def _check_compute_policy(fleet: spec.Fleet, asked: spec.Fractional, findings: Findings) -> None:
+    at = ("fractional", "compute_policy")
+    if asked.compute_policy is None:
+        return
+    if asked.provider != "vke":
+        findings.refuse(at, f"it is VKE's, the provider is {asked.provider}", "leave it out", _VKE, in_key=True)
+        return
+    cards = [("workloads", i, "gpu_share", "cards") for i in range(len(fleet.workloads))]
+    several = [w.name for w, place in zip(fleet.workloads, cards, strict=True) if w.gpu_share.cards > 1 and findings.knows(place)]
+    if several and asked.compute_policy != _SEVERAL_CARDS:
+        findings.refuse(
+            at,
+            f"{asked.compute_policy} gives a container one card, and {', '.join(several)} asks for more",
+            f"write {_SEVERAL_CARDS}, or leave it out",
+            _VKE_SCHEDULER,
+        )
+
+
 def plan_shares(fleet: spec.Fleet, nodes: Sequence[tuple[Gpu, int]], findings: Findings) -> tuple[SharePlan, ...]:
     """nodes: GPU and count per node of each fractional pool that could be planned."""
     fractional = [p for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalShares)]
     if len(nodes) < len(fractional) or not all(findings.knows_all(fleet.node_pools, key) for key in ("sharing", "gpu")):
         nodes = ()  # a pool that is not known yet may have larger cards, and more of them
-    planned = []
+    planned, names = [], Counter(w.name for i, w in enumerate(fleet.workloads) if findings.knows(("workloads", i, "name")))
     for i, workload in enumerate(fleet.workloads):
         at: spec.Path = ("workloads", i, "gpu_share")
+        if names[workload.name] > 1:
+            findings.refuse(
+                ("workloads", i, "name"), f"{workload.name} is there {names[workload.name]} times", "name each workload once"
+            )
         if not findings.knows(("fractional",)):
             continue
         if fleet.fractional is None:
@@ -93,33 +134,47 @@ def plan_shares(fleet: spec.Fleet, nodes: Sequence[tuple[Gpu, int]], findings: F
                 f"write {most} or less",
                 "a pod runs on one node",
             )
-        share = _share(workload, fleet.fractional, at, max((gpu.memory_mib for gpu, _ in nodes), default=None), findings)
+        largest = max((gpu.memory_mib for gpu, _ in nodes), default=None)
+        policy = _compute_policy(fleet.fractional, fleet.workloads)
+        share = _share(workload, fleet.fractional, at, policy=policy, most_cards=most, card_mib=largest, findings=findings)
         if share is not None:
             planned.append(share)
     return tuple(planned)
 
 
 def _share(
-    workload: spec.Workload, fractional: spec.Fractional, at: spec.Path, card_mib: int | None, findings: Findings
+    workload: spec.Workload,
+    fractional: spec.Fractional,
+    at: spec.Path,
+    *,
+    policy: str,
+    most_cards: int,
+    card_mib: int | None,
+    findings: Findings,
 ) -> SharePlan | None:
+    """most_cards: of one node. card_mib: of the largest card, None where not known. What is proposed passes the other rules."""
     asked, source = workload.gpu_share, _VKE if fractional.provider == "vke" else _HAMI
     cards, mib, percent = asked.cards, spec.mebibytes(asked.memory), asked.compute_percent
     before = len(findings.problems)
     if not findings.knows((*at, "cards")):
         return None
     if percent % cards:
-        up = -(-percent // cards) * cards
+        up = min(-(-percent // cards), 100) * cards
         findings.refuse((*at, "compute_percent"), f"{percent} % cannot be shared evenly by {cards} cards", f"write {up}", source)
     elif percent // cards > 100:
+        enough = range(-(-percent // 100), most_cards + 1)
+        more = next((n for n in enough if not percent % n and not mib % n and mib // n >= _LEAST_MIB), None)
         findings.refuse(
             (*at, "compute_percent"),
             f"{percent} % on {cards} card{'s' if cards > 1 else ''} is {percent // cards} % of each; a card has 100",
-            f"write cards: {-(-percent // 100)}, or {100 * cards} or less",
+            f"write {f'cards: {more}, or ' if more else ''}{100 * cards} or less",
             source,
         )
+    per_card = max(-(-mib // cards), _LEAST_MIB)
+    per_card = per_card if card_mib is None else min(per_card, card_mib)
     if mib % cards:
         findings.refuse(
-            (*at, "memory"), f"{mib} MiB cannot be shared evenly by {cards} cards", f"write {-(-mib // cards) * cards}Mi", source
+            (*at, "memory"), f"{mib} MiB cannot be shared evenly by {cards} cards", f"write {per_card * cards}Mi", source
         )
     elif mib // cards < _LEAST_MIB:
         findings.refuse(
@@ -146,7 +201,7 @@ def _share(
         }
     else:
         requests = {"vke.volcengine.com/mgpu-core": percent, "vke.volcengine.com/mgpu-memory": mib}
-        annotations = {"vke.volcengine.com/container-multiple-gpu": str(cards)} if cards > 1 else {}
+        annotations = {_COMPUTE_POLICY: policy} | ({"vke.volcengine.com/container-multiple-gpu": str(cards)} if cards > 1 else {})
     return SharePlan(
         name=workload.name,
         cards=cards,

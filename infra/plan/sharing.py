@@ -62,8 +62,6 @@ def plugin_shares(
         if isinstance(sharing.replicas, int)
         else _by_full_name(sharing.replicas)
     )
-    if not each:
-        findings.refuse((*path, "replicas"), "is empty: nothing would be shared", "name a resource, or write one number", _PLUGIN)
     for written in () if isinstance(sharing.replicas, int) else sharing.replicas:
         if devices is not None and strategy_known and _full(written) not in devices:
             findings.refuse(

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaH
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
-from infra.spec.limits import Form, LabelKeyForm, Whole
+from infra.spec.limits import Filled, Form, LabelKeyForm, Whole
 
 
 class Spec(BaseModel):
@@ -63,16 +63,59 @@ Labels = Mapping[LabelKey, LabelValue]
 ProfileName = Annotated[
     str,
     Form(
-        pattern=r"(?:[1-9]c\.)?[1-9]g\.\d{1,4}gb(?:[+-][a-z][a-z0-9.]*)?",
+        pattern=r"(?:[1-9]c\.)?[1-9]g\.[0-9]{1,4}gb(?:[+-][a-z][a-z0-9.]*)?",
         wrong="is no MIG profile: slices, 'g.', memory, 'gb', as NVIDIA writes it",
         examples=("1g.5gb", "1g.10gb+me"),
         source="NVIDIA MIG user guide",
     ),
 ]
+_GCP_LABELS = "Compute Engine docs, labels: requirements"
+CloudLabels = Mapping[
+    Annotated[
+        str,
+        Form(
+            pattern=r"[a-z\u00df-\uffff][-_a-z0-9\u00df-\uffff]{0,62}",
+            wrong="is no key of Google's labels: at most 63 small letters, digits, '-' and '_', starting with a letter",
+            examples=("team", "cost-center"),
+            source=_GCP_LABELS,
+        ),
+    ],
+    Annotated[
+        str,
+        Form(
+            pattern=r"[-_a-z0-9\u00df-\uffff]{0,63}",
+            wrong="is no value of Google's labels: at most 63 small letters, digits, '-' and '_'",
+            examples=("research", "team-a"),
+            source=_GCP_LABELS,
+        ),
+    ],
+]
+"""Google's own labels, not Kubernetes'. International letters are allowed; of those that are capitals this says nothing."""
+_AWS_TAGS = "AWS docs, tag naming limits"
+Tags = Mapping[
+    Annotated[
+        str,
+        Form(
+            pattern=r"(?![aA][wW][sS]:).{1,128}",
+            wrong="is no key of an AWS tag: 1 to 128 characters, and not `aws:` before, which is Amazon's own",
+            examples=("team", "cost-center"),
+            source=_AWS_TAGS,
+        ),
+    ],
+    Annotated[
+        str,
+        Form(
+            pattern=r".{0,256}",
+            wrong="is no value of an AWS tag: at most 256 characters in one line",
+            examples=("research", "team-a"),
+            source=_AWS_TAGS,
+        ),
+    ],
+]
 ResourceName = Annotated[
     str,
     Form(
-        pattern=r"(?:nvidia\.com/)?(gpu|mig-[1-9]g\.\d{1,4}gb(?:[.-][a-z][a-z0-9.]*)?)",
+        pattern=r"(?:nvidia\.com/)?(gpu|mig-[1-9]g\.[0-9]{1,4}gb(?:[.-][a-z][a-z0-9.]*)?)",
         wrong="is no GPU resource: gpu, or mig- and the profile with '.' for '+'",
         examples=("gpu", "mig-1g.5gb", "mig-1g.5gb.me"),
         source="NVIDIA/k8s-device-plugin, internal/rm",
@@ -81,7 +124,7 @@ ResourceName = Annotated[
 Memory = Annotated[
     str,
     Form(
-        pattern=r"[1-9]\d{0,6}(?:Mi|Gi)",
+        pattern=r"[1-9][0-9]{0,6}(?:Mi|Gi)",
         wrong="is no amount of memory: a whole number of Mi or Gi",
         examples=("18Gi", "6144Mi"),
         source="Kubernetes docs, quantities",
@@ -96,7 +139,9 @@ Zone = Annotated[
         source="the clouds' lists of zones",
     ),
 ]
-ZoneNames = tuple[Zone, ...]
+ZoneNames = Annotated[
+    tuple[Zone, ...], Filled(empty="nodes are in at least one zone", instead="name one zone or more", source="GKE and EC2 APIs")
+]
 MOST_NODES = 65_000
 NodeCount = Annotated[
     int,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
 
 from infra.spec.base import Short, Spec
 from infra.spec.limits import Form, Named, Whole
@@ -78,3 +79,27 @@ Capacity = Annotated[
     Field(discriminator="mode"),
     Short("on-demand", "spot", "flex-start", "queued", "reservation"),
 ]
+
+
+class _Offered:
+    """The modes that a cloud has, for editors. The others are read all the same: `infra.plan` says what comes nearest."""
+
+    def __init__(self, *modes: str) -> None:
+        self.modes = modes
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        word, full = handler(core)["anyOf"]
+        by_mode = {mode: ref for mode, ref in full["discriminator"]["mapping"].items() if mode in self.modes}
+        return {
+            "anyOf": [
+                {**word, "enum": [mode for mode in word["enum"] if mode in self.modes]},
+                {
+                    "discriminator": {**full["discriminator"], "mapping": by_mode},
+                    "oneOf": [{"$ref": ref} for ref in by_mode.values()],
+                },
+            ]
+        }
+
+
+GkeCapacity = Annotated[Capacity, _Offered("on-demand", "spot", "flex-start", "queued", "reservation")]
+EksCapacity = Annotated[Capacity, _Offered("on-demand", "spot", "reservation", "capacity-block")]

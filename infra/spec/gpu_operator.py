@@ -43,7 +43,7 @@ class GpuOperator(Spec):
     chart_version: Annotated[
         str,
         Form(
-            pattern=r"v?\d+\.\d+\.\d+",
+            pattern=r"v?[0-9]+\.[0-9]+\.[0-9]+",
             wrong="is no version of the GPU operator's chart: one exact version, no range",
             examples=("v26.7.0",),
             source="NVIDIA's chart repository",

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from infra.spec.base import GpuCount, GpuIndex, ProfileName, Short, Spec
-from infra.spec.limits import OWN, Form, Named, Whole
+from infra.spec.limits import OWN, Filled, Form, Named, Whole
 
 
 class GpuChoice(Spec):
@@ -72,4 +72,4 @@ class Host(Spec):
     partition: Literal["bare"] = "bare"
     """The agent itself cuts the GPUs, there is nobody else."""
     in_use: Annotated[Refuse | Wait, Field(discriminator="mode"), Short("refuse")] = Refuse()
-    gpus: tuple[HostGpu, ...]
+    gpus: Annotated[tuple[HostGpu, ...], Filled(empty="nothing would be done", instead="name at least one GPU")]

@@ -9,6 +9,8 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import core_schema
 
+from infra.spec.problem import REFERENCE
+
 OWN = "slicewright's own limit"
 
 
@@ -92,6 +94,25 @@ class Form(_Checked):
 
     def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Any:
         return {**handler(core), "pattern": f"^(?:{self.pattern})$"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filled(_Checked):
+    """A list or mapping with something in it."""
+
+    empty: str
+    """What an empty one would do."""
+    instead: str
+    source: str = REFERENCE
+
+    def check(self, value: Any) -> Any:
+        if not value:
+            raise Wrong(f"is empty: {self.empty}", self.instead, self.source)
+        return value
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Any:
+        said = handler(core)
+        return {**said, "minItems" if said.get("type") == "array" else "minProperties": 1}
 
 
 @dataclass(frozen=True)

@@ -91,8 +91,10 @@ class _Draft:
 
     def mended(self, error: ValidationError) -> str:
         """The text after the slips have been told and mended."""
+        # As before this round: a key and its value can both be wrong.
+        unknown = frozenset(self.unknown)
         for slip in slips(error, self.source):
-            if not any(slip.problem.path[: len(known)] == known for known in self.unknown):
+            if not any(slip.problem.path[: len(known)] == known for known in unknown):
                 self._tell(slip.problem)
             self._mend(slip)
         return json.dumps(self.raw)

@@ -6,12 +6,12 @@ Shapes and syntax only: whether a machine exists or a layout fits is decided in 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from infra.spec.base import Spec, ZoneNames
 from infra.spec.gpu_operator import GpuOperator
 from infra.spec.hosts import Host
-from infra.spec.limits import OWN, DnsName, Form, Named, Whole
+from infra.spec.limits import OWN, DnsName, Filled, Form, Named, Whole
 from infra.spec.pools import ByoPool, EksPool, Fixed, GkePool, Nodes
 from infra.spec.shares import Fractional, Workload
 
@@ -31,7 +31,7 @@ class GkeCluster(Spec):
     location: Annotated[
         str,
         Form(
-            pattern=r"[a-z]+-[a-z]+\d+(-[a-z])?",
+            pattern=r"[a-z]+-[a-z]+[0-9]+(-[a-z])?",
             wrong="is no location of Google's: neither a region nor a zone",
             examples=("us-central1", "us-central1-c"),
             source="Compute Engine docs, regions and zones",
@@ -42,7 +42,7 @@ class GkeCluster(Spec):
         Annotated[
             str,
             Form(
-                pattern=r"latest|\d+\.\d+(\.\d+(-gke\.\d+)?)?",
+                pattern=r"latest|[0-9]+\.[0-9]+(\.[0-9]+(-gke\.[0-9]+)?)?",
                 wrong="is no version of GKE",
                 examples=('"1.34"', "1.34.1-gke.1431000"),
                 source="GKE API, minMasterVersion",
@@ -60,7 +60,7 @@ class EksCluster(Spec):
     region: Annotated[
         str,
         Form(
-            pattern=r"[a-z]{2}(-[a-z]+)+-\d",
+            pattern=r"[a-z]{2}(-[a-z]+)+-[0-9]",
             wrong="is no region of Amazon's",
             examples=("eu-west-1", "us-gov-west-1"),
             source="AWS docs, regions",
@@ -71,7 +71,9 @@ class EksCluster(Spec):
     version: (
         Annotated[
             str,
-            Form(pattern=r"\d+\.\d+", wrong="is no version of EKS", examples=('"1.34"',), source="EKS API, Cluster.version"),
+            Form(
+                pattern=r"[0-9]+\.[0-9]+", wrong="is no version of EKS", examples=('"1.34"',), source="EKS API, Cluster.version"
+            ),
         ]
         | None
     ) = None
@@ -122,6 +124,9 @@ class _Fleet(Spec):
     """What asks for fractions of GPUs."""
 
 
+_SOME_POOLS: Final = Filled(empty="nothing would be partitioned", instead="name at least one pool")
+
+
 class _CloudFleet(_Fleet):
     system_pool: SystemPool = SystemPool()
 
@@ -129,7 +134,7 @@ class _CloudFleet(_Fleet):
 class GkeFleet(_CloudFleet):
     cloud: Literal["gke"]
     cluster: GkeCluster
-    node_pools: tuple[GkePool, ...]
+    node_pools: Annotated[tuple[GkePool, ...], _SOME_POOLS]
     gpu_operator: GpuOperator | None = None
     """For pools with `partition: {mode: operator}`; other pools are GKE's own."""
 
@@ -137,7 +142,7 @@ class GkeFleet(_CloudFleet):
 class EksFleet(_CloudFleet):
     cloud: Literal["eks"]
     cluster: EksCluster
-    node_pools: tuple[EksPool, ...]
+    node_pools: Annotated[tuple[EksPool, ...], _SOME_POOLS]
     gpu_operator: GpuOperator = GpuOperator()
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from infra.spec.base import GpuIndex, ProfileName, ResourceName, Short, Spec
-from infra.spec.limits import Named, Whole
+from infra.spec.limits import Filled, Named, Whole
 
 
 class Unpartitioned(Spec):
@@ -32,7 +32,9 @@ _Instances = Annotated[
 class GpuGroup(Spec):
     """Some GPUs of a node, by NVML's index."""
 
-    index: tuple[GpuIndex, ...]
+    index: Annotated[
+        tuple[GpuIndex, ...], Filled(empty="the layout would be for no GPU", instead="name the GPUs that the layout is for")
+    ]
     layout: Mapping[ProfileName, _Instances]
     """MIG profile -> instances on each of these GPUs; `{}` leaves them whole."""
 
@@ -40,14 +42,36 @@ class GpuGroup(Spec):
 class Operator(Spec):
     """NVIDIA's mig-manager cuts the GPUs. One of `layout`, `config` and `gpus`."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            # With their types: a key that is null is not said.
+            "oneOf": [
+                {"required": [key], "properties": {key: {"type": kind}}}
+                for key, kind in (("layout", "object"), ("config", "string"), ("gpus", "array"))
+            ]
+        }
+    )
+
     mode: Literal["operator"]
-    layout: Mapping[ProfileName, _Instances] | None = None
+    layout: (
+        Annotated[
+            Mapping[ProfileName, _Instances],
+            Filled(empty="nothing would be cut", instead="name at least one profile, or write partition: none"),
+        ]
+        | None
+    ) = None
     """MIG profile -> instances on every GPU."""
     config: (
         Annotated[str, Named("a layout", "default-mig-parted-config of the GPU operator", "all-balanced", "all-1g.5gb")] | None
     ) = None
     """A layout by NVIDIA's name, on every GPU: `all-balanced`, `all-1g.5gb`."""
-    gpus: tuple[GpuGroup, ...] | None = None
+    gpus: (
+        Annotated[
+            tuple[GpuGroup, ...],
+            Filled(empty="no GPU would be cut", instead="name every GPU of the node, or write partition: none"),
+        ]
+        | None
+    ) = None
     """Different layouts on one node; every GPU must be named. Drivers may count the GPUs in another order after a reboot."""
 
 
@@ -73,7 +97,17 @@ def _replicas_tag(value: Any) -> str:
 
 
 AllOrEach = Annotated[
-    Annotated[Replicas, Tag("all")] | Annotated[Mapping[ResourceName, Replicas], Tag("each")], Discriminator(_replicas_tag)
+    Annotated[Replicas, Tag("all")]
+    | Annotated[
+        Mapping[ResourceName, Replicas],
+        Filled(
+            empty="nothing would be shared",
+            instead="name a resource, or write one number",
+            source="NVIDIA/k8s-device-plugin, internal/plugin and README",
+        ),
+        Tag("each"),
+    ],
+    Discriminator(_replicas_tag),
 ]
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from infra.spec.base import MOST_NODES, LabelKey, Labels, LabelValue, NodeCount, Spec, ZoneNames
-from infra.spec.capacity import Capacity, OnDemand
+from infra.spec.base import MOST_NODES, CloudLabels, LabelKey, Labels, LabelValue, NodeCount, Spec, Tags, ZoneNames
+from infra.spec.capacity import Capacity, EksCapacity, GkeCapacity, OnDemand
 from infra.spec.hosts import GpuChoice
 from infra.spec.limits import OWN, DnsName, Form, Named, Whole
 from infra.spec.partition import Exclusive, GkePartition, OperatorPartition, Sharing, Unpartitioned
@@ -164,7 +163,8 @@ class GkePool(_CloudPool):
     machine_type: Annotated[str, Named("a machine type", "Compute Engine docs, GPU machine types", "a3-highgpu-8g")]
     """The cloud's name; the catalog knows its GPUs."""
     zones: ZoneNames | None = None
-    """Where the nodes are; the cluster's own zone where the cluster has one."""
+    """Where the nodes are; the cluster's own zone where not said, and required where the cluster is in a region."""
+    capacity: GkeCapacity = OnDemand()
     gpu: GpuChoice | None = None
     """GPUs to attach to a machine type that has none of its own (N1)."""
     partition: GkePartition = Unpartitioned()
@@ -183,7 +183,7 @@ class GkePool(_CloudPool):
             source="GKE API, maxPodsConstraint",
         ),
     ] = 110
-    resource_labels: Mapping[str, str] = Field(default_factory=dict)
+    resource_labels: CloudLabels = Field(default_factory=dict)
     """Labels of the cloud's own resources, for billing."""
     features: GkeFeatures = GkeFeatures()
     management: Management = Management()
@@ -196,6 +196,7 @@ class EksPool(_CloudPool):
     """The cloud's name; the catalog knows its GPUs."""
     zones: ZoneNames | None = None
     """One or more of the cluster's zones; its first where not said: a node group over zones may split what belongs together."""
+    capacity: EksCapacity = OnDemand()
     partition: OperatorPartition = Unpartitioned()
     ami_type: Literal["AL2023_x86_64_NVIDIA", "AL2023_ARM_64_NVIDIA"] | None = None
     """EKS's machine image with NVIDIA's driver; the one for the machine's processors where not said."""
@@ -203,7 +204,7 @@ class EksPool(_CloudPool):
         Annotated[
             str,
             Form(
-                pattern=r"\d+\.\d+\.\d+-\d{8}",
+                pattern=r"[0-9]+\.[0-9]+\.[0-9]+-[0-9]{8}",
                 wrong="is no version of EKS's machine image",
                 examples=("1.34.0-20260714",),
                 source="EKS API, releaseVersion",
@@ -213,7 +214,7 @@ class EksPool(_CloudPool):
     ) = None
     """Version of the machine image, for example 1.34.0-20260714; EKS's newest where not said."""
     disk: EksDisk = EksDisk()
-    tags: Mapping[str, str] = Field(default_factory=dict)
+    tags: Tags = Field(default_factory=dict)
 
 
 class ByoPool(_Pool):

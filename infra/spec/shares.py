@@ -18,6 +18,9 @@ class Fractional(Spec):
     """Fill one node first, or spread over nodes."""
     gpu_policy: Policy = "spread"
     """The same among the GPUs of a node."""
+    compute_policy: Literal["fixed-share", "guaranteed-burst-share", "native-burst-share"] | None = None
+    """VKE's: who gets compute that others leave idle. Not said: `native-burst-share` where a workload has several cards, as only
+    that allows, else `fixed-share`. One for the fleet: VKE runs a pod only where the node has the pod's."""
     shares_per_gpu: (
         Annotated[
             int,

@@ -84,7 +84,7 @@ def _wrong_value(
         wrong = context["error"]
         assert isinstance(wrong, Wrong), f"rules of the spec raise Wrong: {wrong!r}"
         in_key = path[-1:] == (found,) and isinstance(found, str)
-        reason = f"{written(found)} {wrong}"
+        reason = str(wrong) if found in ([], {}) else f"{written(found)} {wrong}"
         return Problem(path=path, reason=reason, instead=wrong.instead, source=wrong.source, in_key=in_key), LeftOut()
     what = _NOT_A.get(kind)
     if what is None:
@@ -136,7 +136,7 @@ def _as_meant(what: str, found: Any, wanted: Any, as_written: str | None) -> tup
         return None, f"write one text, for example {sample}"
     if what == _NUMBER:
         # "3", 3.0, and 200GB where the key says GB.
-        digits = re.fullmatch(r"(\d{1,18})(?:\.0+)?(\s?[A-Za-z]+)?", str(found)) if not isinstance(found, bool) else None
+        digits = re.fullmatch(r"([0-9]{1,18})(?:\.0+)?(\s?[A-Za-z]+)?", str(found)) if not isinstance(found, bool) else None
         if digits and _may_be(int(digits[1]), wanted):
             how = " without quotes" if digits[0] == digits[1] else " without a unit" if digits[2] else ""
             return int(digits[1]), f"write it{how}: {int(digits[1])}" if how else f"write {int(digits[1])}"

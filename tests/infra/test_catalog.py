@@ -21,8 +21,10 @@ from infra.catalog import (
     Gpu,
     Image,
     Kind,
+    LeftOut,
     Machine,
     NamedConfig,
+    PluginFault,
     Price,
     Profile,
     driver_order,
@@ -32,7 +34,7 @@ from infra.catalog import (
 CATALOG = catalog.load()
 MIG_GPUS = [gpu for gpu in CATALOG.gpus.values() if gpu.family]
 MACHINES = list(CATALOG.machines.values())
-ROWS = (Accelerator, Chart, Family, Fault, Gpu, Image, Kind, Machine, NamedConfig, Price, Profile)
+ROWS = (Accelerator, Chart, Family, Fault, Gpu, Image, Kind, LeftOut, Machine, NamedConfig, PluginFault, Price, Profile)
 
 
 def rows(of: Any) -> Iterator[Any]:
@@ -135,6 +137,26 @@ def test_only_the_counted_media_engines_can_run_out_first() -> None:
             for engine in ("decoders", "encoders", "jpegs", "ofas"):
                 needed = sum(getattr(gpu.profiles[name].engines, engine) * count for name, count in layout.items())
                 assert needed <= getattr(whole, engine), (gpu, layout, engine)
+
+
+def test_memory_that_a_listing_is_the_source_of_is_what_it_prints() -> None:
+    """`nvidia-smi mig -lgip` of driver 460.91.03, walkthrough S2. Rows of other sources differ a little, and say so."""
+    printed = {"1g.5gb": 4.75, "2g.10gb": 9.75, "3g.20gb": 19.62, "4g.20gb": 19.62, "7g.40gb": 39.50}
+    profiles = CATALOG.gpus["A100-40"].profiles
+    listed = {name for name, p in profiles.items() if p.source == "nvidia-smi mig -lgip of driver 460.91.03"}
+    assert listed == {"1g.5gb"}
+    for name, gib in printed.items():
+        known = profiles[name].memory_gib
+        assert known is not None
+        if name in listed:
+            assert known == gib
+        else:
+            assert abs(known - gib) > 0.01
+            assert profiles[name].source.endswith(f"driver 460.91.03 has {gib:.2f} GiB")
+
+
+def test_where_a_gpus_oldest_driver_is_from_stands_in_its_source() -> None:
+    assert [gpu.name for gpu in CATALOG.gpus.values() if "driver" not in gpu.source] == []
 
 
 def test_compute_instances_share_an_instance_as_lcip_lists_them() -> None:
@@ -303,6 +325,9 @@ def test_a_machine_has_one_price_for_each_capacity_and_region() -> None:
         ("machines.toml", "vcpus = 12, memory_gib = 85", "vcpu = 12, memory_gib = 85", "vcpu"),
         ("prices.toml", "a2-highgpu-1g = 3.6734", "a2-highgpu-1g = 0", "no price"),
         ("prices.toml", "a2-highgpu-1g = 3.6734", "a2-highgpu-3g = 3.6734", "a2-highgpu-3g"),
+        ("machines.toml", 'instead = ["g4-standard-48"]', 'instead = ["g4-standard-42"]', "g4-standard-42"),
+        ("machines.toml", 'names = ["g5g.*"', 'names = ["g5.*"', "are in the catalog"),
+        ("gpus.toml", 'names = ["P4"', 'names = ["L4"', "are in the catalog"),
         ("gke.toml", '"1g.5gb", "2g.10gb", "3g.20gb", "7g.40gb"', '"2g.10gb", "3g.20gb", "7g.40gb"', "either a size or refused"),
         ("gke.toml", 'sizes = ["1g.5gb",', 'sizes = ["1g.6gb",', "1g.6gb"),
     ],

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from infra import catalog, geometry
 from infra.catalog import Gpu
-from infra.geometry import Fit, LayoutError, Misfit, Placement
+from infra.geometry import Fit, LayoutError, Misfit, Placement, fitting
 from infra.geometry.parts import instances_holding
 
 GPUS = catalog.load().gpus
@@ -96,6 +96,49 @@ def test_sums_alone_mislead() -> None:
     assert passing(media=0) == 77
     assert passing(media=0, memory=False) == 77 + 32
     assert passing(media=0, compute=False) == 77 + 9
+
+
+@pytest.mark.parametrize(
+    ("layout", "compute", "memory", "causes"),
+    [
+        ({"3g.20gb": 2, "1g.5gb": 1}, 7, 9, ("memory",)),
+        ({"4g.20gb": 2}, 8, 8, ("count", "compute")),
+        ({"4g.20gb": 1, "3g.20gb": 1}, 7, 8, None),
+        ({"1g.10gb": 4, "1g.5gb": 1}, 5, 9, ("memory",)),
+        ({"1g.5gb+me": 2}, 2, 2, ("count", "media")),
+    ],
+)
+def test_where_the_docstring_says_that_sums_mislead_they_do(
+    layout: dict[str, int], compute: int, memory: int, causes: tuple[str, ...] | None
+) -> None:
+    assert (needs(A100, layout, "compute"), needs(A100, layout, "size")) == (compute, memory)
+    assert compute <= 7 or memory <= 8  # one of the sums says that it fits
+    answer = geometry.check(A100, layout)
+    assert (answer.causes if isinstance(answer, Misfit) else None) == causes
+    written = " + ".join(f"{name} x{count}" if count > 1 else name for name, count in layout.items())
+    assert f"- {written}: " in (fitting.__doc__ or "")
+
+
+def test_four_and_three_slices_need_a_driver_and_a_place_that_no_sum_tells() -> None:
+    alone = [geometry.minimum_driver(A100, [name]) for name in ("4g.20gb", "3g.20gb")]
+    assert (alone, geometry.minimum_driver(A100, ["4g.20gb", "3g.20gb"])) == (["450.80.02"] * 2, "510.39.01")
+    beside_it = {
+        start: geometry.beside(A100, [Placement(profile="3g.20gb", start=start, size=4)], {"4g.20gb": 1}) for start in (0, 4)
+    }
+    assert isinstance(beside_it[4], Fit)
+    assert isinstance(beside_it[0], Misfit)
+    assert beside_it[0].causes == ("placement",)
+
+
+@pytest.mark.parametrize(("taken", "wanted"), [((1, 3, 5, 6), "1g.10gb"), ((1, 5), "3g.20gb")])
+def test_what_both_sums_allow_beside_small_instances_may_have_no_place(taken: tuple[int, ...], wanted: str) -> None:
+    there = [Placement(profile="1g.5gb", start=start, size=1) for start in taken]
+    both = {"1g.5gb": len(taken), wanted: 1}
+    assert needs(A100, both, "compute") <= 7
+    assert needs(A100, both, "size") <= 8
+    answer = geometry.beside(A100, there, {wanted: 1})
+    assert isinstance(answer, Misfit)
+    assert answer.causes == ("placement",)
 
 
 @pytest.mark.parametrize("gpu", SEVEN_SLICE, ids=lambda gpu: gpu.name)

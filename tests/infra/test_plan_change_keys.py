@@ -84,6 +84,8 @@ def common(cloud: str) -> Iterator[Row]:
     yield Row("node_agent.utilization", {"node_agent": {"utilization": True}}, IN_PLACE, **fleet)
     provider = IN_PLACE if cloud == "byo" else None
     yield Row("fractional.provider", {"fractional.provider": "vke"}, provider, fraction, **fleet)
+    policy, volcano = {"fractional.compute_policy": "native-burst-share"}, fraction | {"fractional": {"provider": "vke"}}
+    yield Row("fractional.compute_policy", policy, provider, volcano if cloud == "byo" else fraction, **fleet)
     yield Row("fractional.node_policy", {"fractional.node_policy": "spread"}, IN_PLACE, fraction, **fleet)
     yield Row("fractional.gpu_policy", {"fractional.gpu_policy": "binpack"}, IN_PLACE, fraction, **fleet)
     yield Row("fractional.shares_per_gpu", {"fractional.shares_per_gpu": 4}, IN_PLACE, fraction, **fleet)

@@ -90,6 +90,41 @@ def test_a_pool_named_anew_is_gone_and_new() -> None:
 
 
 @pytest.mark.parametrize(
+    ("stack", "part", "going", "coming"),
+    [
+        ("s0", "pools", Effect.REPLACE, Effect.IN_PLACE),
+        ("s1", "pools", Effect.REPLACE, Effect.IN_PLACE),
+        # Nodes and hosts that slicewright did not make stay; on them GPUs may be in use that are cut.
+        ("s2", "hosts", Effect.IN_PLACE, Effect.ROLL),
+        ("s3", "pools", Effect.IN_PLACE, Effect.IN_PLACE),
+        ("s4", "pools", Effect.IN_PLACE, Effect.ROLL),
+    ],
+)
+def test_what_goes_or_comes_is_never_unchanged(stack: str, part: str, going: Effect, coming: Effect) -> None:
+    after = written(stack)
+    after["hosts" if part == "hosts" else "node_pools"][0]["name"] = "other"
+    found = plan.compare(planned(written(stack)), planned(after))
+    told = {p.kind: p.effect for p in (*found.pools, *found.hosts) if p.kind in ("gone", "new")}
+    assert told == {"gone": going, "new": coming}
+
+
+@pytest.mark.parametrize(
+    ("stack", "key", "effects"),
+    [
+        ("s0", "name", [Effect.REPLACE]),
+        ("s1", "name", [Effect.REPLACE]),
+        ("s3", "context", [Effect.IN_PLACE]),
+        ("s4", "context", [Effect.ROLL, Effect.IN_PLACE]),
+    ],
+)
+def test_in_another_cluster_a_pool_that_reads_the_same_is_another(stack: str, key: str, effects: list[Effect]) -> None:
+    after = written(stack)
+    after["cluster"][key] = "other"
+    found = plan.compare(planned(written(stack)), planned(after))
+    assert [(p.kind, p.effect) for p in found.pools] == [("same", effect) for effect in effects]
+
+
+@pytest.mark.parametrize(
     ("key", "value", "effect"),
     [("name", "other", Effect.REPLACE), ("location", "us-central1-c", Effect.REPLACE), ("version", "1.34", Effect.IN_PLACE)],
 )

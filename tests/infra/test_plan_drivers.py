@@ -150,6 +150,54 @@ def test_some_drivers_are_refused_only_where_whole_gpus_are_beside_partitioned_o
         assert planned(raw).pools
 
 
+@pytest.mark.parametrize("profile", sorted(CATALOG.gpus["RTX-PRO-6000"].profiles))
+@pytest.mark.parametrize(
+    ("operator", "key", "instead"),
+    [
+        ({"chart_version": "v26.3.3"}, "chart_version", "v26.7.0"),
+        ({"chart_version": "26.3.9"}, "chart_version", "v26.7.0"),
+        ({"device_plugin": {"version": "v0.19.3"}}, "version", "v0.20.0"),
+        ({"chart_version": "v26.7.0"}, None, ""),
+        ({"chart_version": "v26.10.0"}, None, ""),
+        ({"chart_version": "v26.3.3", "device_plugin": {"version": "v0.20.0"}}, None, ""),
+        ({"chart_version": "v26.3.3", "device_plugin": {"version": "ours"}}, None, ""),
+        ({"chart_version": "v26.3.3", "mig_strategy": "single"}, None, ""),
+    ],
+)
+def test_a_device_plugin_too_old_for_a_profiles_ending_is_refused(
+    operator: dict[str, Any], key: str | None, instead: str, profile: str
+) -> None:
+    """It would be cut and never advertised as a resource of its own; with `single` no partition is."""
+    raw = eks("g7e.2xlarge", partition={"mode": "operator", "layout": {profile: 1}}) | {"gpu_operator": operator}
+    if key is None or not profile.endswith(("-me", "+me.all", "+gfx")):
+        assert planned(raw).pools
+    else:
+        (problem,) = refusals(raw)
+        assert problem.path[0] == "gpu_operator"
+        assert problem.path[-1] == key
+        assert f"advertises {profile} of pool a" in problem.reason
+        assert problem.instead == f"choose {instead} or newer"
+        assert "#1807" in problem.source
+
+
+def test_gkes_own_plugin_is_not_judged_by_nvidias() -> None:
+    pool = {"name": "a", "machine_type": "g4-standard-48", "nodes": {"count": 1}, "disk": {"type": "hyperdisk-balanced"}}
+    cuts: dict[str, dict[str, Any]] = {
+        "native": {"mode": "native", "profile": "1g.24gb-me"},
+        "operator": {"mode": "operator", "layout": {"1g.24gb": 4}},
+    }
+    raw = {
+        "cloud": "gke",
+        "cluster": {"name": "c", "location": "us-central1-a"},
+        "node_pools": [{**pool, "name": name, "partition": cut} for name, cut in cuts.items()],
+        "gpu_operator": {"chart_version": "v26.3.3"},
+    }
+    assert len(planned(raw).pools) == 2
+    raw["node_pools"][1]["partition"]["layout"] = {"1g.24gb-me": 4}
+    (problem,) = refusals(raw)
+    assert "of pool operator" in problem.reason
+
+
 @pytest.mark.parametrize("accelerator", [a for a in CATALOG.accelerators.values() if a.sizes], ids=lambda a: a.name)
 def test_what_gke_installs_is_not_known_and_the_agents_know_what_is_needed(accelerator: Accelerator) -> None:
     machine = next(m for m in CATALOG.machines.values() if m.accelerator == accelerator.name)

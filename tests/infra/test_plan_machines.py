@@ -54,6 +54,56 @@ def test_no_refusal_lists_the_whole_catalog(cloud: str, machine: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("cloud", "machine", "reason", "instead"),
+    [
+        ("gke", "g4-standard-12", "Google has cut itself: nobody else may cut it", "g4-standard-48"),
+        ("gke", "G4-standard-24", "Google has cut itself", "g4-standard-48"),
+        ("gke", "a4-highgpu-8g-lowmem", "no list at hand has its memory", "a4-highgpu-8g"),
+        ("gke", "a4x-maxgpu-4g-metal", "does not have its GB300", "a4x-highgpu-4g"),
+        ("eks", "g7.2xlarge", "RTX PRO 4500", "g7e.2xlarge, g6e.2xlarge"),
+        ("eks", "g6f.large", "AWS has cut itself", "g6.xlarge, gr6.4xlarge"),
+        ("eks", "gr6f.4xlarge", "AWS has cut itself", "g6.xlarge, gr6.4xlarge"),
+        ("eks", "p3dn.24xlarge", "V100", "p4d.24xlarge, g4dn.xlarge"),
+        ("eks", "g5g.xlarge", "T4g", "g4dn.xlarge"),
+        ("eks", "p6e-gb300.36xlarge", "EC2's own API model does not have it", "p6e-gb200.36xlarge, p6-b300.48xlarge"),
+    ],
+)
+def test_what_is_left_out_on_purpose_is_not_taken_for_a_slip(cloud: str, machine: str, reason: str, instead: str) -> None:
+    (problem,) = refusals(cloud, machine)
+    assert problem.reason.startswith(f"{machine} ")
+    assert reason in problem.reason
+    assert problem.instead.startswith(f"choose {instead}, or another")
+    assert "did you mean" not in problem.instead
+
+
+def test_a_system_pool_of_a_machine_that_is_left_out_is_sent_to_machines_without_gpus() -> None:
+    (problem,) = refusals("gke", "a2-highgpu-1g", system_pool={"machine_type": "g4-standard-12"})
+    assert problem.instead.startswith("choose one without GPUs")
+
+
+@pytest.mark.parametrize(
+    ("model", "instead"),
+    [
+        ("V100", "T4, A100-40"),
+        ("v100-32", "T4, A100-40"),
+        ("P100", "T4"),
+        ("T4G", "T4"),
+        ("RTX-PRO-4500", "RTX-PRO-6000"),
+        ("rtx pro 5000", "RTX-PRO-6000"),
+    ],
+)
+def test_a_gpu_that_is_left_out_on_purpose_is_not_taken_for_another(model: str, instead: str) -> None:
+    pool = {"name": "a", "gpu": {"model": model, "count": 1}, "nodes": {"count": 1}}
+    raw = {"cloud": "byo", "cluster": {"name": "c", "context": "c"}, "node_pools": [pool]}
+    with pytest.raises(spec.SpecError) as refused:
+        plan.read(json.dumps(raw), spec.Source("test", raw))
+    (problem,) = refused.value.problems
+    assert problem.path[-1] == "model"
+    assert problem.reason.startswith(f"{model} is left out of the catalog")
+    assert problem.instead == f"the catalog has {instead}"
+
+
+@pytest.mark.parametrize(
     ("cloud", "machine", "said"),
     [
         ("gke", "a2-highgpu-1g", "which the system pool would leave idle"),

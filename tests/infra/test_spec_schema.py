@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import TypeAdapter
 
+from infra import plan, spec
 from infra.spec import schema
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,6 +75,9 @@ def errors(node: dict[str, Any], value: Any, at: str = "") -> list[str]:
                 if isinstance(value, list):
                     for i, item in enumerate(value):
                         found += errors(said, item, f"{at}[{i}]")
+            case "minItems" | "minProperties":
+                sized = list if keyword == "minItems" else dict
+                found += [f"{at}: has less than {said}"] if isinstance(value, sized) and len(value) < said else []
             case "minimum":
                 found += [f"{at}: below {said}"] if isinstance(value, int) and value < said else []
             case "maximum":
@@ -117,6 +122,57 @@ def test_an_editor_sees_the_slip(old: str, new: str) -> None:
     text = (ROOT / "stacks" / "Pulumi.s0.yaml").read_text()
     assert old in text
     assert errors(SCHEMA, yaml.safe_load(text.replace(old, new, 1))) != []
+
+
+def _with(stack: str, **pool: Any) -> dict[str, Any]:
+    config: dict[str, Any] = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())
+    config["config"]["slicewright:fleet"]["node_pools"][0] |= pool
+    return config
+
+
+def _operator(**said: Any) -> dict[str, Any]:
+    return {"partition": {"mode": "operator", **said}}
+
+
+@pytest.mark.parametrize(
+    ("pool", "right"),
+    [
+        (_operator(layout={"1g.5gb": 7}), True),
+        (_operator(layout={}), False),
+        (_operator(gpus=[]), False),
+        (_operator(gpus=[{"index": [], "layout": {}}]), False),
+        (_operator(gpus=[{"index": [0], "layout": {}}]), True),
+        (_operator(), False),
+        (_operator(layout={"1g.5gb": 7}, config="all-balanced"), False),
+        (_operator(layout=None, config="all-balanced"), True),
+        ({"zones": []}, False),
+        ({"sharing": {"mode": "time-slicing", "replicas": {}}}, False),
+        ({"tags": {"aws:x": "y"}}, False),
+        ({"tags": {"Team": "A B"}}, True),
+    ],
+)
+def test_an_editor_sees_what_is_empty_or_said_twice(pool: dict[str, Any], right: bool) -> None:
+    assert (errors(SCHEMA, _with("s1", **pool)) == []) is right
+
+
+def test_an_editor_sees_that_there_is_no_pool() -> None:
+    for stack in ("s0", "s1"):
+        config = _with(stack)
+        config["config"]["slicewright:fleet"]["node_pools"] = []
+        assert errors(SCHEMA, config) != []
+
+
+@pytest.mark.parametrize("stack", ["s0", "s1"])
+@pytest.mark.parametrize("mode", ["on-demand", "spot", "flex-start", "queued", "reservation", "capacity-block"])
+def test_an_editor_offers_the_capacity_that_the_cloud_has(stack: str, mode: str) -> None:
+    block = {"reservation": "cr-0123456789abcdef0"} if mode == "capacity-block" else {}
+    config = _with(stack, capacity={"mode": mode, **block})
+    fleet = TypeAdapter(spec.shape.FLEET).validate_json(json.dumps(config["config"]["slicewright:fleet"]))
+    _, problems = plan.build(fleet)
+    there = not any(" only" in p.reason for p in problems if p.path == ("node_pools", 0, "capacity"))
+    assert (errors(SCHEMA, config) == []) is there
+    if not block:
+        assert (errors(SCHEMA, _with(stack, capacity=mode)) == []) is there
 
 
 def test_keys_that_need_a_word_have_one() -> None:

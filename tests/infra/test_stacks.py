@@ -129,7 +129,10 @@ def test_s3_shares_are_totals_over_cards() -> None:
 def test_s3_volcengine_reads_totals() -> None:
     (share,) = planned({**written("s3"), "fractional": {"provider": "vke"}}).workloads
     assert share.requests == {"vke.volcengine.com/mgpu-core": 240, "vke.volcengine.com/mgpu-memory": 18432}
-    assert share.annotations == {"vke.volcengine.com/container-multiple-gpu": "3"}
+    assert share.annotations == {
+        "vke.volcengine.com/container-multiple-gpu": "3",
+        "vke.volcengine.com/mgpu-compute-policy": "native-burst-share",
+    }
 
 
 @pytest.mark.parametrize(

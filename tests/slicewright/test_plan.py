@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,37 @@ def test_an_unknown_price_is_said_and_never_zero(run: Any, stack: str) -> None:
     assert "control plane" in cost["not_in_it"]
 
 
+@pytest.mark.parametrize(("stack", "unknown"), [("s2", ["rnd3"]), ("s3", ["shared"]), ("s4", ["a100-40gb", "tesla-t4"])])
+def test_what_exists_already_is_not_told_as_free(run: Any, stack: str, unknown: list[str]) -> None:
+    cost = json.loads(run("plan", "-s", stack, "--json")[1])["totals"]["usd_per_hour"]
+    assert (cost["min"], cost["max"], cost["unknown"]) == (None, None, unknown)
+    assert set(cost["why_unknown"].values()) == {"not made by this stack"}
+
+
+def test_where_no_price_is_known_the_sum_is_unknown_and_not_zero(run: Any, tmp_path: Path) -> None:
+    dear = tmp_path / "dear.yaml"
+    text = (ROOT / "stacks" / "Pulumi.s0.yaml").read_text()
+    dear.write_text(text.replace("us-central1", "us-nowhere1"))
+    cost = json.loads(run("plan", str(dear), "--json")[1])["totals"]["usd_per_hour"]
+    assert (cost["min"], cost["max"], cost["unknown"]) == (None, None, ["h100-partition-3g", "system"])
+    assert "cost: unknown" in run("plan", str(dear))[1]
+
+
+def test_a_spot_sample_is_not_called_a_list_price(run: Any, tmp_path: Path) -> None:
+    both = tmp_path / "both.yaml"
+    text = (ROOT / "stacks" / "Pulumi.s0.yaml").read_text()
+    both.write_text(
+        f"{text}      - {{ name: bought, machine_type: a2-highgpu-1g, zones: [us-central1-a], nodes: {{ count: 1 }} }}\n"
+    )
+    for stack, of in (
+        ("s0", "at a spot sample for pool h100-partition-3g;"),
+        (str(both), "at list prices for pool bought, at a spot sample for pool h100-partition-3g;"),
+    ):
+        sampled = json.loads(run("plan", stack, "--json")[1])["totals"]["usd_per_hour"]
+        assert (sampled["spot_samples"], sampled["unknown"]) == (["h100-partition-3g"], ["system"])
+        assert f" USD/h {of}" in run("plan", stack)[1]
+
+
 def test_what_changes_is_said_per_pool_with_the_reason(run: Any, tmp_path: Path) -> None:
     text = (ROOT / "stacks" / "Pulumi.s0.yaml").read_text()
     other = tmp_path / "Pulumi.other.yaml"
@@ -154,6 +186,7 @@ def test_what_changes_is_said_per_pool_with_the_reason(run: Any, tmp_path: Path)
         (("plan", "--diff", "s0"), 2, "expected 2 arguments"),
         (("plan", "stacks/Pulumi.s0.yaml"), 0, "nvidia.com/gpu 16"),
         (("plan", "s0"), 0, "nvidia.com/gpu 16"),
+        (("plan", "s" * 300), 2, "File name too long"),
         (("nonsense",), 2, "invalid choice"),
         (("--help",), 0, "plan"),
     ],
@@ -164,28 +197,78 @@ def test_exit_codes(run: Any, arguments: tuple[str, ...], code: int, said: str) 
     assert "Traceback" not in out + err
 
 
+def test_check_has_the_notes_that_plan_has(run: Any, tmp_path: Path) -> None:
+    """A zone that the catalog does not know for the machine is no reason to refuse: its list may be old."""
+    moved = tmp_path / "moved.yaml"
+    text = (ROOT / "stacks" / "Pulumi.s0.yaml").read_text()
+    moved.write_text(text.replace("zones: [us-central1-c]", "zones: [us-central1-z]"))
+    code, out, _ = run("check", str(moved), "stacks/Pulumi.s4.yaml")
+    assert code == 0
+    assert f"{moved}: ok, 1 pool(s)\nnote: " in out
+    assert "note: pool h100-partition-3g: the catalog does not know a3-highgpu-8g in us-central1-z" in out
+    for file in (str(moved), "s4"):
+        told = [line for line in run("plan", file)[1].splitlines() if line.startswith("note: ")]
+        assert told
+        assert set(told) <= set(out.splitlines())
+
+
 def test_problems_go_to_stderr_so_that_json_stays_json(run: Any) -> None:
     code, out, err = run("plan", "-s", "nowhere", "--json")
     assert (code, out) == (2, "")
     assert "cannot be read" in err
 
 
-def test_a_reader_that_had_enough_gets_no_traceback() -> None:
+@pytest.fixture
+def no_reader() -> Iterator[int]:
+    """A pipe that nobody reads any more, as after `| head -1`."""
     reader, writer = os.pipe()
     os.close(reader)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "slicewright.cli", "plan", "-s", "s0", "--json"],
-            stdout=writer,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            check=False,
-            timeout=60,
-        )
-    finally:
-        os.close(writer)
-    assert (done.returncode, done.stderr) == (cli.CLOSED_PIPE, "")
+    yield writer
+    os.close(writer)
+
+
+def called(arguments: list[str], stdout: int | None, *, how: str = "") -> tuple[int, str]:
+    """Exit code and stderr of the command in a process of its own. how: what the shell does with its stdout."""
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" "$@" {how}', sys.executable, "-m", "slicewright.cli", *arguments],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        # Where each write goes out at once, argparse swallows the error of its own.
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+        check=False,
+        timeout=60,
+    )
+    return done.returncode, done.stderr
+
+
+ANSWERS = [
+    ["plan", "-s", "s1"],
+    ["plan", "-s", "s0", "--json"],
+    ["plan", "--diff", "s0", "s1"],
+    ["check", "stacks/Pulumi.s1.yaml"],
+    ["check", "nowhere.yaml"],
+    ["--help"],
+]
+
+
+@pytest.mark.parametrize("arguments", ANSWERS, ids=" ".join)
+def test_a_reader_that_had_enough_gets_no_traceback(arguments: list[str], no_reader: int) -> None:
+    assert called(arguments, no_reader) == (cli.CLOSED_PIPE, "")
+
+
+@pytest.mark.parametrize("arguments", ANSWERS, ids=" ".join)
+def test_a_full_disk_is_said_in_one_line_and_is_not_taken_for_something_unproven(arguments: list[str]) -> None:
+    full = "slicewright: the output cannot be written: No space left on device\n"
+    assert called(arguments, None, how=">/dev/full") == (cli.CANNOT_RUN, full)
+
+
+def test_a_closed_stdout_is_said_in_one_line() -> None:
+    code, err = called(["plan", "-s", "s1"], None, how=">&-")
+    assert code == cli.CANNOT_RUN
+    assert err.startswith("slicewright: stdout is closed")
+    assert err.count("\n") == 1
 
 
 def test_every_exit_code_is_documented() -> None:

@@ -1,0 +1,265 @@
+"""All that is wrong is told in the first run, nothing that is not, and what is proposed instead is not refused in the next."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infra import plan, spec
+from infra.plan.nodes import GKE_LABELS
+from infra.spec import schema
+
+A100 = "{name: a, gpu: {model: A100-40, count: 2}, nodes: {count: 1}"
+BYO = f"cloud: byo\ncluster: {{name: c, context: c}}\nnode_pools:\n- {A100}}}\n"
+EKS = "cloud: eks\ncluster: {name: c, region: eu-west-1}\nnode_pools:\n- {name: a, machine_type: g6.xlarge, nodes: {count: 1}}\n"
+GKE = """\
+cloud: gke
+cluster: {name: c, location: us-central1-a}
+node_pools:
+- {name: a, machine_type: a2-highgpu-1g, nodes: {count: 1}}
+"""
+POOL = ("node_pools", 0)
+INDEX = (*POOL, "partition", "gpus", 0, "index")
+
+
+def problems(text: str, **pool: Any) -> dict[spec.Path, str]:
+    """Place -> what is wrong there and what to write."""
+    raw = yaml.safe_load(text)
+    if pool:
+        raw["node_pools"][0] |= pool
+    try:
+        plan.read(json.dumps(raw), spec.Source("x", raw))
+    except spec.SpecError as e:
+        return {p.path: f"{p.reason}; {p.instead}" for p in e.problems}
+    return {}
+
+
+def host(gpus: str, model: str = "A100-40") -> dict[spec.Path, str]:
+    found = problems(f"cloud: byo\nhosts: [{{name: h, gpu: {{model: {model}, count: 4}}, gpus: {gpus}}}]\n")
+    return {path[2:]: said for path, said in found.items()}
+
+
+def operator(**said: Any) -> dict[str, Any]:
+    return {"mode": "operator", **said}
+
+
+@pytest.mark.parametrize("index", [[-1, 0, 1], ["x", 0, 1], [0, 1, -1], [-1, 0], [-1, -2, 1]])
+def test_what_stands_for_a_wrong_index_is_no_index(index: list[Any]) -> None:
+    wrong = {(*INDEX, i) for i, said in enumerate(index) if said not in (0, 1)}
+    found = problems(BYO, partition=operator(gpus=[{"index": index, "layout": {"1g.5gb": 7}}]))
+    assert set(found) == wrong
+
+
+def test_what_stands_for_a_wrong_index_of_a_host_is_no_index() -> None:
+    assert set(host("[{index: -1}, {index: 0}]")) == {("gpus", 0, "index")}
+    assert set(host("[{index: 0}, {index: 0}]")) == {("gpus", 1, "index")}
+
+
+def test_what_stands_for_a_wrong_name_is_no_name() -> None:
+    example = spec.shape.example
+    pool, work, machine = example(spec.ByoPool)["name"], example(spec.Workload)["name"], example(spec.Host)["name"]
+    share = "gpu_share: {memory: 1Gi, compute_percent: 10}"
+    text = f"""\
+cloud: byo
+cluster: {{name: c, context: c}}
+fractional: {{provider: hami}}
+node_pools:
+- {{name: A, gpu: {{model: T4, count: 1}}, nodes: {{count: 1}}, sharing: fractional}}
+- {{name: {pool}, gpu: {{model: T4, count: 1}}, nodes: {{count: 1}}, sharing: fractional}}
+workloads: [{{name: A, {share}}}, {{name: {work}, {share}}}]
+hosts:
+- {{name: -, gpu: {{model: T4, count: 1}}, gpus: [{{index: 0, mig: false}}]}}
+- {{name: {machine}, gpu: {{model: T4, count: 1}}, gpus: [{{index: 0, mig: false}}]}}
+"""
+    assert set(problems(text)) == {(part, 0, "name") for part in ("node_pools", "workloads", "hosts")}
+
+
+@pytest.mark.parametrize(
+    ("said", "keys"),
+    [
+        ({"layout": {"3g.20gb": 2, "1g.5gb": 1}, "config": "all-balanced"}, {"layout"}),
+        ({"layout": {"3g.20gb": 2, "1g.5gb": 1}, "config": "all-balance"}, {"layout", "config"}),
+        ({"config": "all-balance", "gpus": [{"index": [0, 1], "layout": {"4g.20gb": 2}}]}, {"config", "gpus"}),
+        ({"layout": {"1g.5gb": 7}, "config": "all-balanced"}, set()),
+    ],
+)
+def test_of_a_layout_said_twice_both_are_judged(said: dict[str, Any], keys: set[str]) -> None:
+    found = problems(BYO, partition=operator(**said))
+    at = (*POOL, "partition")
+    assert "only one can be cut" in found.pop(at)
+    assert {path[len(at)] for path in found} == keys
+
+
+def test_partitions_that_are_never_advertised_are_judged_all_the_same() -> None:
+    found = problems(BYO + "gpu_operator: {mig_strategy: none}\n", partition=operator(layout={"4g.20gb": 2}))
+    assert set(found) == {(*POOL, "partition"), (*POOL, "partition", "layout")}
+
+
+def test_starts_are_judged_where_the_instances_are_too_many() -> None:
+    four = "{profile: 4g.20gb, start: %s}"
+    found = host(f"[{{index: 0, instances: [{four % 1}, {{profile: 4g.20gb}}, {four % 0}, {{profile: 9g.5gb, start: 0}}]}}]")
+    at = ("gpus", 0, "instances")
+    assert set(found) == {at, (*at, 0, "start"), (*at, 1)}
+    assert "cannot start at slot 1; it starts at 0" in found[*at, 0, "start"]
+    # Whether two of too many overlap depends on which of them goes.
+    assert set(host(f"[{{index: 0, instances: [{four % 0}, {four % 0}]}}]")) == {at}
+
+
+def test_what_is_wrong_on_every_gpu_is_told_beside_an_unknown_model() -> None:
+    assert set(host("[]", "A100-41")) == {("gpu", "model"), ("gpus",)}
+    instances = "instances: [{profile: 3g.20gb, start: 0}, {profile: 3g.20gb}]"
+    found = host(f"[{{index: 9}}, {{index: 0, mig: false, {instances}}}, {{index: 0}}]", "A100-41")
+    at = "gpus"
+    assert set(found) == {("gpu", "model"), (at, 0, "index"), (at, 1, "mig"), (at, 1, "instances", 1), (at, 2, "index")}
+
+
+@pytest.mark.parametrize("mig", ["true", "false"])
+def test_instances_of_a_gpu_without_mig_are_told_what_to_write(mig: str) -> None:
+    (said,) = host(f"[{{index: 0, mig: {mig}, instances: [{{profile: 1g.5gb}}]}}]", "T4").values()
+    wanted = "write mig: false and leave the instances out" if mig == "true" else "leave the instances out"
+    assert said == f"T4 has no MIG: it cannot be partitioned; {wanted}"
+
+
+def test_a_key_and_its_value_are_both_told() -> None:
+    raw = yaml.safe_load(GKE)
+    raw["node_pools"][0]["resource_labels"] = {"Team": "A B"}
+    with pytest.raises(spec.SpecError) as refused:
+        plan.read(json.dumps(raw), spec.Source("x", raw))
+    assert [p.reason.partition(" is no ")[0] for p in refused.value.problems] == ['"Team"', '"A B"']
+
+
+def test_instances_written_in_another_order_are_the_same_plan() -> None:
+    def planned(*starts: int) -> plan.FleetPlan:
+        instances = [{"profile": "3g.20gb", "start": start} for start in starts]
+        gpus = [{"index": 2, "instances": instances}]
+        raw = {"cloud": "byo", "hosts": [{"name": "h", "gpu": {"model": "A100-40", "count": 6}, "gpus": gpus}]}
+        return plan.read(json.dumps(raw), spec.Source("x", raw))
+
+    assert planned(0, 4) == planned(4, 0)
+
+
+FRACTIONS = """\
+cloud: byo
+cluster: {name: c, context: c}
+fractional: {provider: hami}
+node_pools: [{name: a, gpu: {model: T4, count: 8}, nodes: {count: 1}, sharing: fractional}]
+"""
+
+
+@given(st.integers(1, 40_000), st.integers(1, 1000), st.integers(1, 8))
+@settings(max_examples=200, deadline=None)
+def test_the_share_that_is_proposed_is_not_refused(mib: int, percent: int, cards: int) -> None:
+    share = {"memory": f"{mib}Mi", "compute_percent": percent, "cards": cards}
+
+    def refused(share: dict[str, Any]) -> dict[str, str]:
+        found = problems(f"{FRACTIONS}workloads: [{{name: w, gpu_share: {json.dumps(share)}}}]\n")
+        return {str(path[-1]): said.partition("; write ")[2] for path, said in found.items()}
+
+    for key, proposed in refused(share).items():
+        number = int(re.findall(r"\d+", proposed)[-1])
+        assert key not in refused({**share, key: f"{number}Mi" if key == "memory" else number}), (share, key, proposed)
+        if more := re.match(r"cards: (\d+)", proposed):
+            left = refused({**share, "cards": int(more[1])})
+            assert not left.keys() - {"memory"}, (share, proposed, left)
+
+
+@pytest.mark.parametrize(
+    ("text", "pool", "place", "said"),
+    [
+        (EKS, {"tags": {"aws:x": "y"}}, ("tags", "aws:x"), "Amazon's own"),
+        (EKS, {"tags": {"AWS:x": "y"}}, ("tags", "AWS:x"), "Amazon's own"),
+        (EKS, {"tags": {"k" * 129: "y"}}, ("tags", "k" * 129), "1 to 128 characters"),
+        (EKS, {"tags": {"k": "v" * 257}}, ("tags", "k"), "at most 256"),
+        (GKE, {"resource_labels": {"team": "A B"}}, ("resource_labels", "team"), "small letters"),
+        (GKE, {"resource_labels": {"1": "a"}}, ("resource_labels", "1"), "starting with a letter"),
+        (GKE, {"resource_labels": {"team": "a" * 64}}, ("resource_labels", "team"), "at most 63"),
+        (EKS, {"zones": []}, ("zones",), "is empty: nodes are in at least one zone"),
+        (GKE, {"zones": []}, ("zones",), "is empty: nodes are in at least one zone"),
+        (BYO, {"labels": {"nvidia.com/mig.config.state": "success"}}, ("labels", "nvidia.com/mig.config.state"), "mig-manager"),
+        *(
+            (text, {"labels": {key: "x"}}, ("labels", key), "GKE writes it")
+            for text in (EKS, GKE, BYO)
+            for key in sorted(GKE_LABELS)
+        ),
+    ],
+)
+def test_what_a_cloud_or_an_operator_would_refuse_or_overwrite(
+    text: str, pool: dict[str, Any], place: spec.Path, said: str
+) -> None:
+    found = problems(text, **pool)
+    assert set(found) == {(*POOL, *place)}
+    assert said in found[*POOL, *place]
+
+
+def test_what_the_clouds_allow_is_allowed() -> None:
+    assert not problems(EKS, tags={"k" * 128: "v" * 256, "Team": "A B", "awsome": ""})
+    assert not problems(GKE, resource_labels={"team": "", "équipe": "größe_1-a"}, labels={"cloud.google.com/mine": "x"})
+
+
+def test_two_workloads_of_one_name_are_refused() -> None:
+    share = "gpu_share: {memory: 1Gi, compute_percent: 10}"
+    found = problems(f"{FRACTIONS}workloads: [{{name: w, {share}}}, {{name: v, {share}}}, {{name: w, {share}}}]\n")
+    assert set(found) == {("workloads", 0, "name"), ("workloads", 2, "name")}
+
+
+@pytest.mark.parametrize(
+    ("selects", "refused"),
+    [
+        (({"x": "1"}, {"x": "1"}), {1}),
+        (({"x": "1"}, {"x": "1", "y": "2"}), {1}),
+        (({"x": "1", "y": "2"}, {"y": "2"}), {0}),
+        (({}, {"slicewright.io/pool": "p0"}), {1}),
+        (({"x": "1"}, {"x": "2"}), set()),
+        (({"x": "1"}, {"y": "1"}), set()),
+        (({}, {}), set()),
+    ],
+)
+def test_a_node_is_of_one_pool(selects: tuple[dict[str, str], ...], refused: set[int]) -> None:
+    raw = yaml.safe_load(BYO)
+    (pool,) = raw["node_pools"]
+    raw["node_pools"] = [{**pool, "name": f"p{i}", "select": select} for i, select in enumerate(selects)]
+    assert set(problems(json.dumps(raw))) == {("node_pools", i, "select") for i in refused}
+
+
+@pytest.mark.parametrize("text", [EKS, GKE])
+def test_digits_of_other_scripts_are_no_digits(text: str) -> None:
+    found = problems(text.replace("name: c,", 'name: c, version: "١.٣٤",'))
+    assert set(found) == {("cluster", "version")}
+    # \d and \w are of any script here, and of ASCII in an editor.
+    assert r"\\d" not in schema.text()
+    assert r"\\w" not in schema.text()
+
+
+VKE = FRACTIONS.replace("hami", "vke")
+CARDS = "workloads: [{name: w, gpu_share: {memory: 2Gi, compute_percent: 20, cards: %s}}]\n"
+
+
+@pytest.mark.parametrize(("cards", "policy"), [(1, "fixed-share"), (2, "native-burst-share")])
+def test_vke_nodes_and_pods_have_the_same_policy_and_several_cards_the_one_that_allows_them(cards: int, policy: str) -> None:
+    raw = yaml.safe_load(VKE + CARDS % cards)
+    fleet = plan.read(json.dumps(raw), spec.Source("x", raw))
+    (pool,), (share,) = fleet.pools, fleet.workloads
+    assert pool.labels["vke.node.gpu.schedule"] == "mgpu"
+    assert pool.labels["vke.volcengine.com/mgpu-compute-policy"] == policy
+    assert share.annotations["vke.volcengine.com/mgpu-compute-policy"] == policy
+
+
+@pytest.mark.parametrize(
+    ("provider", "policy", "cards", "refused"),
+    [
+        ("vke", "guaranteed-burst-share", 1, False),
+        ("vke", "guaranteed-burst-share", 2, True),
+        ("vke", "fixed-share", 2, True),
+        ("vke", "native-burst-share", 2, False),
+        ("hami", "native-burst-share", 1, True),
+    ],
+)
+def test_a_policy_that_cannot_give_the_cards_is_refused(provider: str, policy: str, cards: int, refused: bool) -> None:
+    text = FRACTIONS.replace("provider: hami", f"provider: {provider}, compute_policy: {policy}") + CARDS % cards
+    assert set(problems(text)) == ({("fractional", "compute_policy")} if refused else set())

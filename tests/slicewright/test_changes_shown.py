@@ -1,0 +1,146 @@
+"""`slicewright plan --diff` for people: what is said of what goes, comes, or lies in another cluster."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from infra import plan, spec
+from infra.geometry import Placement
+from slicewright import shown
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def written(stack: str) -> dict[str, Any]:
+    raw: dict[str, Any] = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())["config"]["slicewright:fleet"]
+    return raw
+
+
+def planned(raw: dict[str, Any]) -> plan.FleetPlan:
+    return plan.read(json.dumps(raw), spec.Source("test", raw))
+
+
+def told(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    console = Console(file=io.StringIO(), width=140)
+    shown.show_changes(plan.compare(planned(before), planned(after)), console)
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+
+
+def test_existing_nodes_stay_when_their_pool_goes() -> None:
+    after = written("s4")
+    del after["node_pools"][1]
+    assert told(written("s4"), after) == [
+        "pool a100-40gb: unchanged",
+        "pool tesla-t4: gone, its nodes and the pods on them stay",
+    ]
+
+
+def test_nodes_of_a_cloud_go_with_their_pool() -> None:
+    after = written("s0")
+    after["node_pools"][0]["name"] = "other"
+    assert told(written("s0"), after) == [
+        "pool h100-partition-3g: gone, with its nodes and the pods on them",
+        "pool other: new",
+    ]
+
+
+def test_another_existing_cluster_is_told_without_contradiction() -> None:
+    lines = told(written("s3"), written("s4"))
+    assert [line for line in lines if "replace:" in line] == ["fleet: replace: cluster.context shared -> gpu-sharing"]
+    assert [line for line in lines if line.startswith("pool")] == [
+        "pool shared: gone, its nodes and the pods on them stay",
+        "pool a100-40gb: new, its GPUs are cut",
+        "pool tesla-t4: new",
+    ]
+    assert not [line for line in lines if "no node is touched" in line or "every pool" in line]
+
+
+@pytest.mark.parametrize(
+    ("stack", "key", "last"),
+    [
+        ("s0", "name", "pool h100-partition-3g: replace, with its cluster"),
+        ("s3", "context", "pool shared: in place, its nodes are those of the other cluster"),
+    ],
+)
+def test_a_pool_that_reads_the_same_in_another_cluster_is_not_called_unchanged(stack: str, key: str, last: str) -> None:
+    after = written(stack)
+    after["cluster"][key] = "other"
+    assert told(written(stack), after)[-1] == last
+
+
+def test_of_a_workload_what_differs_is_told() -> None:
+    after = written("s3")
+    after["fractional"] |= {"node_policy": "spread", "gpu_policy": "binpack"}
+    (line,) = (line for line in told(written("s3"), after) if "workloads" in line)
+    assert line == (
+        "fleet: in place: workloads app-a annotations hami.io/node-scheduler-policy binpack -> spread; "
+        "hami.io/gpu-scheduler-policy spread -> binpack"
+    )
+
+
+def test_workloads_that_come_go_or_change_places_are_told() -> None:
+    two = written("s3")
+    two["workloads"].append(two["workloads"][0] | {"name": "app-b"})
+    turned = copy.deepcopy(two)
+    turned["workloads"].reverse()
+    assert any("workloads app-a (nvidia.com/gpu 3" in line and "-> app-a" in line for line in told(written("s3"), two))
+    assert "fleet: in place: workloads the same in another order" in told(two, turned)
+
+
+SHARE = plan.Share(
+    resource="nvidia.com/gpu", advertised="nvidia.com/gpu", strategy="mps", replicas=2, fail_requests_greater_than_one=False
+)
+HOST_GPU = plan.HostGpuPlan(index=0, mig=False, persistence=True, instances=())
+WORKLOAD = plan.SharePlan(
+    name="a", cards=1, memory_mib_per_card=256, compute_percent_per_card=10, requests={"gpu": 1}, annotations={"k": "v"}
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "others"),
+    [
+        (
+            SHARE,
+            {
+                "resource": "nvidia.com/mig-1g.5gb",
+                "advertised": "nvidia.com/gpu.shared",
+                "strategy": "time-slicing",
+                "replicas": 3,
+                "fail_requests_greater_than_one": True,
+            },
+        ),
+        (
+            HOST_GPU,
+            {"index": 1, "mig": True, "persistence": False, "instances": (Placement(profile="3g.20gb", start=0, size=4),)},
+        ),
+        (plan.NodeCount(min=2, max=2, autoscaled=True), {"min": 1, "max": 3, "autoscaled": False}),
+        (plan.Taint(key="a", value="b", effect="NoSchedule"), {"key": "c", "value": "c", "effect": "NoExecute"}),
+        (
+            WORKLOAD,
+            {
+                "cards": 2,
+                "memory_mib_per_card": 512,
+                "compute_percent_per_card": 20,
+                "requests": {"gpu": 2},
+                "annotations": {"k": "w"},
+            },
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_no_change_of_a_value_is_shown_as_from_one_thing_to_the_same(value: Any, others: dict[str, Any]) -> None:
+    for field, other in others.items():
+        step = shown._step((value,), (dataclasses.replace(value, **{field: other}),))
+        before, _, after = step.rpartition(" -> ")
+        if isinstance(value, plan.SharePlan):
+            before = before.split()[-1]  # only what differs is told, after its name
+        assert before != after
