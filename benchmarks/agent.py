@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pynvml
@@ -57,13 +58,37 @@ def main() -> None:
             state.recut(node.silicon, index, ["1g.10gb"] * 7)
         os.environ[state.VARIABLE] = str(node.silicon)
         print("8 GPUs x 7 instances, simulated silicon; median (p95) of", _LOOKS, "looks and", _PROCESSES, "processes")
-        look = _looks(tools)
-        _processes(directory, node, tools, look)
-        _first_verdict(directory, tools)
+        watched, here = _looks(tools)
+        _processes(directory, node, tools, watched)
+        running = _first_verdict(directory, tools)
+    print("goals, each for the median:")
+    _goal("probe of 8 GPUs x 7 instances, in its own process", here * 1e3, 5, "ms")
+    _goal("the same the whole way, asked for and read as watch does", watched * 1e3, 5, "ms")
+    _goal("start to first verdict", running.first_verdict_s, 0.5, "s")
+    _goal("CPU at the default interval, all processes", running.cpu * 100, 1, "% of a core")
+    _goal("memory, every page of the three processes once (PSS)", running.pss_mb, 40, "MB")
+    _goal("memory, the largest of the three alone (RSS)", running.rss_mb, 40, "MB")
 
 
-def _looks(tools: Toolchain) -> float:
-    """Seconds for a look as `watch` does it."""
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """What an agent that watches costs."""
+
+    first_verdict_s: float
+    cpu: float
+    """Part of a core, with ended children."""
+    pss_mb: float
+    """Sum over agent, lookout and waiting worker; a page that they share counts once."""
+    rss_mb: float
+    """Of the largest of the three."""
+
+
+def _goal(what: str, found: float, most: float, unit: str) -> None:
+    print(f"  {what:<58} {found:8.2f} {unit}, goal <= {most:g} {unit}: {'met' if found <= most else 'NOT met'}")
+
+
+def _looks(tools: Toolchain) -> tuple[float, float]:
+    """Seconds for a look as `watch` does it, and for what of it happens in the process that looks."""
 
     def look_here() -> None:
         assert nvml.probe().failure is None
@@ -77,8 +102,7 @@ def _looks(tools: Toolchain) -> float:
         finally:
             prober.close()
     _load(tools)
-    _row("one look, in process", look_here, _LOOKS)
-    return took[0]
+    return took[0], _row("one look, in process", look_here, _LOOKS)
 
 
 def _processes(directory: Path, node: root.NodeRoot, tools: Toolchain, look_s: float) -> None:
@@ -122,7 +146,7 @@ def _processes(directory: Path, node: root.NodeRoot, tools: Toolchain, look_s: f
     print(f"a look of the running agent / their command: {look_s / theirs:.2f}")
 
 
-def _first_verdict(directory: Path, tools: Toolchain) -> None:
+def _first_verdict(directory: Path, tools: Toolchain) -> Running:
     log = directory / "watch.log"
     argv = [sys.executable, "-m", "node_agent", "watch", "--port", "0", "all:1g.10gb*7"]
     environment = {**os.environ, "LD_LIBRARY_PATH": str(tools.fake_nvml.parent)}
@@ -144,6 +168,12 @@ def _first_verdict(directory: Path, tools: Toolchain) -> None:
     print(f"{'memory, agent + lookout + waiting worker':<55} {sum(pss for _, pss in all_three) / 1024:8.1f} MiB PSS "
           f"({' + '.join(f'{rss / 1024:.1f}' for rss, _ in all_three)} MiB RSS, of which most is shared)")  # fmt: skip
     print(f"{'CPU at the default interval':<55} {cpu * 100:8.2f} % of a core")
+    return Running(
+        first_verdict_s=statistics.median(took),
+        cpu=cpu,
+        pss_mb=sum(pss for _, pss in all_three) * 1024 / 1e6,
+        rss_mb=max(rss for rss, _ in all_three) * 1024 / 1e6,
+    )
 
 
 def _children(pid: int) -> list[int]:

@@ -208,16 +208,27 @@ _REPORT_SCHEMA: Manifest = _object(
                 "bootID": _string("Boot id of the node when it was looked at; partitions do not survive a boot.", maxLength=64),
                 "time": _string("When the GPUs were looked at.", format="date-time"),
                 "driver": _string("Version of the NVIDIA driver; absent where it did not answer.", maxLength=80),
+                "models": {
+                    "type": "array",
+                    "description": "Product names of the GPUs, each once, as NVML gives them; absent where none was told.",
+                    "maxItems": 64,
+                    "items": {"type": "string", "maxLength": 96},
+                },
                 "gpus": {
                     "type": "array",
-                    "description": "The GPUs as found, by NVML index; absent where the driver did not answer.",
+                    "description": "The GPUs as found, those alike in one entry; empty where the driver did not answer.",
                     "maxItems": 64,
                     "items": _object(
-                        "One GPU as found.",
+                        "GPUs about which the same is to be said. With indexes alone: there was no room for more.",
                         {
-                            "index": _count("NVML index."),
-                            "model": _string("Product name as NVML gives it.", maxLength=96),
-                            "uuid": _string("UUID as NVML gives it.", maxLength=96),
+                            "indexes": {
+                                "type": "array",
+                                "description": "NVML indexes.",
+                                "minItems": 1,
+                                "maxItems": 64,
+                                "items": {"type": "integer", "format": "int32", "minimum": 0},
+                            },
+                            "model": _string("Product name; absent where `models` has only one.", maxLength=96),
                             "mig": {**_MIG_MODE, "description": "MIG mode now."},
                             "pending": {
                                 **_MIG_MODE,
@@ -230,7 +241,7 @@ _REPORT_SCHEMA: Manifest = _object(
                             },
                             "error": _string("What the driver answered instead.", maxLength=256),
                         },
-                        required=("index",),
+                        required=("indexes",),
                     ),
                 },
             },

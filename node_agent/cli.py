@@ -45,7 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }  # fmt: skip
     run = commands[options.command]
     try:
-        return run(options)
+        code = run(options)
+        sys.stdout.flush()
+        return code
     except (_Problem, desired_file.DesiredError, LayoutError) as e:
         print("\n".join(f"slicewright-agent: {line}" for line in str(e).splitlines()), file=sys.stderr)
         return UNKNOWN
@@ -54,10 +56,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return START_ANEW
     except BrokenPipeError:
         # `show | head`: the reader has what it wanted. Python would complain once more when it flushes at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return 128 + signal.SIGPIPE
+    except OSError as e:
+        # A full disk behind `show > file`, above all.
+        print(f"slicewright-agent: {e.filename or options.command}: {e.strerror or e}", file=sys.stderr)
+        _forget_output()
+        return UNKNOWN
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+
+
+def _forget_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -86,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--desired", type=Path, metavar="FILE", help="the desired state of a pool's nodes")
     verify.add_argument("--silicon-only", action="store_true", help="leave out what the kubelet advertises (no Kubernetes here)")
 
-    change = argparse.ArgumentParser(add_help=False)
+    change = argparse.ArgumentParser(add_help=False, parents=[shared])
     change.add_argument("--dry-run", action="store_true", help="tell what would be done, and do nothing")
     change.add_argument(
         "--wait", type=_seconds, default=0.0, metavar="SECONDS", help="wait so long for a GPU in use (default: refuse at once)"
@@ -146,11 +157,11 @@ def _show(options: argparse.Namespace) -> int:
         if options.layout:
             raise _Problem("show: --layout is of the whole machine; leave out the address")
         if options.profiles:
-            print(_profiles(observation, [gpu]))
+            print(_profiles(observation, [gpu], options.deadline))
         else:
             print(observed.as_json(device or gpu) if options.json else show.device(gpu, device))
     elif options.profiles:
-        print(_profiles(observation, observation.gpus))
+        print(_profiles(observation, observation.gpus, options.deadline))
     elif options.layout and not observation.failure:
         print(show.layout(observation))
     else:
@@ -160,10 +171,14 @@ def _show(options: argparse.Namespace) -> int:
     return UNKNOWN if observation.failure else MATCH
 
 
-def _profiles(observation: Observation, gpus: Sequence[ObservedGpu]) -> str:
+def _profiles(observation: Observation, gpus: Sequence[ObservedGpu], deadline_s: float) -> str:
     from node_agent import host
+    from node_agent.transaction import Refusal
 
-    return host.profiles(observation, gpus)
+    try:
+        return host.profiles(observation, gpus, deadline_s=deadline_s)
+    except Refusal as e:
+        raise _Problem(f"show: {e}") from None
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -180,7 +195,7 @@ def _verify(options: argparse.Namespace) -> int:
         layout = _read_layout(options)
         observation = _look(options.deadline)
         wanted = {} if observation.failure else layout.of({gpu.index: gpu.uuid or "" for gpu in observation.gpus})
-        judged = verify.verify_layout(wanted, observation)
+        judged = verify.verify_layout(layout, wanted, observation)
     print(show.verdict(judged))
     return {"Match": MATCH, "Mismatch": MISMATCH, "Unknown": UNKNOWN}[judged.verdict]
 
@@ -188,7 +203,7 @@ def _verify(options: argparse.Namespace) -> int:
 def _apply(options: argparse.Namespace) -> int:
     from node_agent import host
 
-    return host.apply(_read_layout(options), dry_run=options.dry_run, wait_s=options.wait)
+    return host.apply(_read_layout(options), deadline_s=options.deadline, dry_run=options.dry_run, wait_s=options.wait)
 
 
 def _clear(options: argparse.Namespace) -> int:
@@ -196,7 +211,8 @@ def _clear(options: argparse.Namespace) -> int:
     from node_agent.layout import parse
 
     gpus = ",".join(options.gpus) or "all"
-    return host.apply(parse([f"{gpus}:off"], source="clear"), dry_run=options.dry_run, wait_s=options.wait)
+    layout = parse([f"{gpus}:off"], source="clear")
+    return host.apply(layout, deadline_s=options.deadline, dry_run=options.dry_run, wait_s=options.wait)
 
 
 def _read_layout(options: argparse.Namespace) -> Layout:

@@ -30,18 +30,20 @@ class Damper:
 
     def told(self, verdict: Verdict, now: float) -> Verdict:
         """What to say: the verdict itself, or the trouble that has not yet stayed away for long enough."""
+        while self._fallen_at and now - self._fallen_at[0] > self.window_s:
+            self._fallen_at.popleft()
         if verdict.verdict != "Match":
             if self._well_since is not None and verdict.reason not in _INTENDED:
                 self._fallen_at.append(now)
             self._well_since, self._trouble = None, verdict
-            return verdict
+            return self._flapping(verdict) if len(self._fallen_at) >= self.falls else verdict
         if self._well_since is None:
             self._well_since = now
-        while self._fallen_at and now - self._fallen_at[0] > self.window_s:
-            self._fallen_at.popleft()
-        flapping = len(self._fallen_at) >= self.falls
-        if not flapping or self._trouble is None or now - self._well_since >= self.hold_s:
+        if len(self._fallen_at) < self.falls or self._trouble is None or now - self._well_since >= self.hold_s:
             return verdict
-        # Without numbers or times: the same words at every look, so that no report is written for them.
+        return replace(self._flapping(self._trouble), instances=verdict.instances)
+
+    def _flapping(self, trouble: Verdict) -> Verdict:
+        """The same words while the trouble is there and while it is away, and without numbers or times: no news at any look."""
         until = f"It comes and goes; a match is told when it has stood for {self.hold_s:g} s."
-        return replace(self._trouble, message=f"{self._trouble.message} {until}", instances=verdict.instances)
+        return replace(trouble, message=f"{trouble.message} {until}")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from node_agent import occupants, placement, show, transaction
 from node_agent.cut import Gpu, Process
@@ -17,7 +18,7 @@ from node_agent.layout import GpuLayout, Layout, LayoutError
 from node_agent.observed import Observation, ObservedGpu
 from node_agent.profiles import name_of_profile
 from node_agent.steps import CreateCompute, CreateInstance, DestroyCompute, DestroyInstance, SetMode, Step
-from node_agent.transaction import Busy, NotUndone, Plan, Refusal, Undone
+from node_agent.transaction import Busy, NotUndone, Plan, Readable, Refusal, Stopped, Undone
 
 AS_WANTED, UNCHANGED, NO_ANSWER, RESET_NEEDED, IN_PIECES = 0, 1, 2, 4, 5
 _LOCKS = (Path("/run/lock"), Path("/run"), Path("/tmp"))  # noqa: S108 - the last resort, and a lock only
@@ -25,59 +26,65 @@ _NO_PERMISSION = 4
 _WAIT_BETWEEN_LOOKS_S = 1.0
 
 
-def apply(layout: Layout, *, dry_run: bool = False, wait_s: float = 0.0) -> int:
+def apply(layout: Layout, *, deadline_s: float, dry_run: bool = False, wait_s: float = 0.0) -> int:
     """Cuts GPUs as `layout` says and returns the command's exit code.
 
     0 as wanted; 1 refused or undone, everything is as it was; 2 the layout or the driver does not answer the question;
     4 a GPU waits for a reset or a reboot; 5 failed, and could not be put back. wait_s: how long to wait for a GPU in use.
+    deadline_s: how long the driver may take to say what is there, before anything is touched.
     """
+    from node_agent.reading import Reader
+
+    try:
+        with _locked(), _stop_between_steps() as stop:
+            return _apply(Reader(deadline_s=deadline_s, stop=stop), layout, dry_run, wait_s, stop)
+    except Refusal as e:
+        return _problem(_with_advice(str(e), e), NO_ANSWER)
+    except Stopped as e:
+        return _problem(f"{e}; nothing was changed", UNCHANGED)
+
+
+def _apply(reader: Readable, layout: Layout, dry_run: bool, wait_s: float, stop: Callable[[], bool]) -> int:
     from node_agent import partition
 
     try:
-        with _locked(), _stop_between_steps() as stop, partition.opened() as silicon:
-            return _apply(silicon, layout, dry_run, wait_s, stop)
-    except Refusal as e:
-        return _problem(_with_advice(e), NO_ANSWER)
-
-
-def _apply(silicon: transaction.Silicon, layout: Layout, dry_run: bool, wait_s: float, stop: Callable[[], bool]) -> int:
-    try:
-        planned = transaction.plan(silicon, lambda gpus: _chosen(layout, gpus))
+        planned = transaction.plan(reader, lambda gpus: _chosen(layout, gpus))
     except LayoutError as e:
         return _problem(str(e), NO_ANSWER)
     except placement.Impossible as e:
         return _problem(str(e), UNCHANGED)
     for gpu in planned.before:
         if gpu.index in planned.wanted and planned.wanted[gpu.index].mig and not gpu.persistent:
-            print(_FORGETFUL.format(gpu=gpu.index), file=sys.stderr)
+            _say(_FORGETFUL.format(gpu=gpu.index), sys.stderr)
     if not planned.changes:
-        print("nothing to do: " + "; ".join(f"GPU {index} {wanted}" for index, wanted in planned.wanted.items()))
+        _say("nothing to do: " + "; ".join(f"GPU {index} {wanted}" for index, wanted in planned.wanted.items()))
         return AS_WANTED
     names = {gpu.index: {p.id: p.name for p in gpu.offered} for gpu in planned.before}
     if dry_run:
         return _tell(planned, names)
-    planned = _when_free(silicon, layout, planned, wait_s, stop)
+    planned = _when_free(reader, layout, planned, wait_s, stop)
     try:
-        done = transaction.carry_out(silicon, planned, lambda step: print(shown(step, names), flush=True), stop)
+        with partition.opened() as silicon:
+            done = transaction.carry_out(silicon, planned, lambda step: _say(shown(step, names)), stop)
     except Busy as e:
         return _problem(_in_use(e.gpus), UNCHANGED)
     except Undone as e:
-        return _problem(f"{_with_advice(e.__cause__ or e)}\nevery GPU is as it was before", UNCHANGED)
+        return _problem(f"{_with_advice(str(e), e.__cause__)}\nevery GPU is as it was before", UNCHANGED)
     except NotUndone as e:
         return _problem(f"{e}\nlook with `slicewright-agent show`, then apply again", IN_PIECES)
     for index in done.waiting:
-        print(_WAITS.format(gpu=index, mode="on" if planned.wanted[index].mig else "off"))
+        _say(_WAITS.format(gpu=index, mode="on" if planned.wanted[index].mig else "off"))
     if done.waiting:
         return RESET_NEEDED
-    print("done, and checked: " + "; ".join(f"GPU {index} {planned.wanted[index]}" for index in done.changed))
+    _say("done, and checked: " + "; ".join(f"GPU {index} {planned.wanted[index]}" for index in done.changed))
     return AS_WANTED
 
 
-def profiles(observation: Observation, gpus: Sequence[ObservedGpu]) -> str:
-    """What the driver offers on each GPU: profile, number, how many, how large, and (to root) where."""
+def profiles(observation: Observation, gpus: Sequence[ObservedGpu], *, deadline_s: float) -> str:
+    """What the driver offers on each GPU: profile, number, how many, how large, and (to root) where. Raises Refusal."""
     if observation.failure:
         return show.gpus(observation)
-    starts = _starts()
+    starts = _starts(deadline_s)
     blocks = []
     for gpu in gpus:
         rows = [("profile", "ID", "max", "slices", "SMs", "MiB", "DEC/ENC/JPEG/OFA", "memory slices it can start at")]
@@ -91,19 +98,12 @@ def profiles(observation: Observation, gpus: Sequence[ObservedGpu]) -> str:
     return "\n\n".join(blocks)
 
 
-def _starts() -> Mapping[tuple[int, int], str]:
+def _starts(deadline_s: float) -> Mapping[tuple[int, int], str]:
     """GPU and profile -> where and how large; empty without the privilege to ask."""
-    from node_agent import partition
+    from node_agent.reading import Reader
 
-    try:
-        with partition.opened() as silicon:
-            return {
-                (gpu.index, p.id): f"{', '.join(map(str, p.starts))} (each {p.size})"
-                for gpu in silicon.read()
-                for p in gpu.offered
-            }
-    except Refusal:
-        return {}
+    gpus = Reader(deadline_s=deadline_s).read()
+    return {(gpu.index, p.id): f"{', '.join(map(str, p.starts))} (each {p.size})" for gpu in gpus for p in gpu.offered}
 
 
 def shown(step: Step, names: Mapping[int, Mapping[int, str]]) -> str:
@@ -137,16 +137,16 @@ def _chosen(layout: Layout, gpus: Sequence[Gpu]) -> Mapping[int, GpuLayout]:
     return {index: one for index, one in wanted.items() if one.mig or by_index[index].mig is not None}
 
 
-def _when_free(silicon: transaction.Silicon, layout: Layout, planned: Plan, wait_s: float, stop: Callable[[], bool]) -> Plan:
+def _when_free(reader: Readable, layout: Layout, planned: Plan, wait_s: float, stop: Callable[[], bool]) -> Plan:
     """The plan as soon as nobody is in the way, or as it stands when the waiting is over."""
     until = time.monotonic() + wait_s
     said = False
     while (busy := transaction.blockers(planned)) and time.monotonic() < until and not stop():
         if not said:
-            print(f"waiting up to {wait_s:g} s: {_in_use(busy)}", file=sys.stderr, flush=True)
+            _say(f"waiting up to {wait_s:g} s: {_in_use(busy)}", sys.stderr)
             said = True
         time.sleep(min(_WAIT_BETWEEN_LOOKS_S, wait_s))
-        planned = transaction.plan(silicon, lambda gpus: _chosen(layout, gpus))
+        planned = transaction.plan(reader, lambda gpus: _chosen(layout, gpus))
     return planned
 
 
@@ -156,6 +156,8 @@ def _tell(planned: Plan, names: Mapping[int, Mapping[int, str]]) -> int:
             print(f"GPU {index}: stays as it is")
         for step in todo:
             print(shown(step, names))
+            if isinstance(step, SetMode):
+                print(_MAY_WAIT.format(gpu=index, code=RESET_NEEDED))
         if index in planned.unplanned:
             print(f"GPU {index}: then search places for {planned.wanted[index]}; this driver tells them with MIG on only")
     print("dry run: nothing was changed")
@@ -173,6 +175,11 @@ _FORGETFUL = (
     "GPU {gpu}: persistence mode is off; the driver may forget partitions when the last program ends. "
     "Turn it on: nvidia-smi -i {gpu} -pm 1"
 )
+# NVML does not tell beforehand: A100 and A30 need a reset, H100 and later change at once.
+_MAY_WAIT = (
+    "GPU {gpu}: this may wait for a reset of the GPU or a reboot (A100 and A30 do): then apply ends here with exit code {code}, "
+    "and goes on when it is run again"
+)
 _WAITS = (
     "GPU {gpu}: MIG mode turns {mode} with the GPU's next reset. With nobody using it: nvidia-smi -i {gpu} --gpu-reset; "
     "in a virtual machine: reboot. Then apply again."
@@ -180,8 +187,8 @@ _WAITS = (
 _ROOT = "cutting GPUs, and listing where partitions can be, needs root: run it with sudo"
 
 
-def _with_advice(error: BaseException) -> str:
-    return f"{error}\n{_ROOT}" if isinstance(error, Refusal) and error.code == _NO_PERMISSION else str(error)
+def _with_advice(text: str, cause: BaseException | None) -> str:
+    return f"{text}\n{_ROOT}" if isinstance(cause, Refusal) and cause.code == _NO_PERMISSION else text
 
 
 def _counted(sizes: Sequence[int]) -> str:
@@ -192,24 +199,39 @@ def _counted(sizes: Sequence[int]) -> str:
 
 def _problem(text: str, code: int) -> int:
     for line in text.splitlines():
-        print(f"slicewright-agent: {line}", file=sys.stderr)
+        _say(f"slicewright-agent: {line}", sys.stderr)
     return code
+
+
+def _say(text: str, to: TextIO | None = None) -> None:
+    """Never fails: a reader that has gone (`| head`, a lost ssh, a full disk) is no reason to stop in the middle of a change."""
+    stream = to or sys.stdout
+    try:
+        print(text, file=stream, flush=True)
+    except OSError:
+        # What is left in the buffer would fail once more when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager
 def _locked() -> Iterator[None]:
     """Two changes at once would each see the other's half."""
-    directory = next((d for d in _LOCKS if os.access(d, os.W_OK)), _LOCKS[-1])
+    path = next((d for d in _LOCKS if os.access(d, os.W_OK)), _LOCKS[-1]) / "slicewright-agent.lock"
     # O_NOFOLLOW: in a directory that everybody may write to, the name could lead elsewhere.
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        descriptor = os.open(directory / "slicewright-agent.lock", flags, 0o600)
+        descriptor = os.open(path, flags, 0o600)
     except OSError:
         # Root's file, and this is not root: then nothing can be changed either, and the driver will say so.
         yield
         return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # A lock of this process and not of the open file: a child that hangs in the driver must not keep it.
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            _say(f"waiting: another apply or clear is at work on this machine (it holds {path})", sys.stderr)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
@@ -217,9 +239,13 @@ def _locked() -> Iterator[None]:
 
 @contextmanager
 def _stop_between_steps() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C and SIGTERM wait for the step at hand; then what was done is undone."""
+    """Ctrl-C, SIGTERM and a lost terminal wait for the step at hand; then what was done is undone."""
+    from node_agent.reading import STOPPING
+
     asked: list[int] = []
-    before = {number: signal.signal(number, lambda got, _: asked.append(got)) for number in (signal.SIGINT, signal.SIGTERM)}
+    # One that is ignored stays so: that is how `nohup` works.
+    heard = [number for number in STOPPING if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda got, _: asked.append(got)) for number in heard}
     try:
         yield lambda: bool(asked)
     finally:

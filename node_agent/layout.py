@@ -66,6 +66,9 @@ class Layout:
     clauses: tuple[tuple[tuple[str, ...], GpuLayout], ...]
     """GPU selectors as written (`all`, `2`, `GPU-…`; ranges written out), and what those GPUs must look like."""
 
+    def __str__(self) -> str:
+        return " ".join(f"{','.join(selectors)}:{wanted}" for selectors, wanted in self.clauses)
+
     def of(self, gpus: Mapping[int, str]) -> dict[int, GpuLayout]:
         """Per NVML index, for the GPUs of a machine (index -> UUID). Raises LayoutError for a GPU that it does not have."""
         by_uuid = {uuid.lower(): index for index, uuid in gpus.items()}
@@ -77,6 +80,8 @@ class Layout:
                 if selector == "all":
                     if others is not None:
                         problems.append("all: said twice")
+                    if not gpus:
+                        problems.append("all: no such GPU; this machine has none")
                     others = wanted
                     continue
                 index = int(selector) if selector.isdigit() else by_uuid.get(selector.lower(), -1)

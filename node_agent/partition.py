@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import pynvml
@@ -45,11 +44,8 @@ def opened() -> Iterator[NvmlSilicon]:
             pass  # the process ends anyway
 
 
-@dataclass
 class NvmlSilicon:
     """`transaction.Silicon` through NVML. Handles of instances are looked up anew for every call: they go stale on any change."""
-
-    _minors: dict[int, int | None] = field(default_factory=dict)
 
     def read(self) -> tuple[Gpu, ...]:
         return tuple(self._gpu(index) for index in range(_ask("nvmlDeviceGetCount")))
@@ -97,7 +93,7 @@ class NvmlSilicon:
             device = _device(index)
             found["uuid"] = text(_ask("nvmlDeviceGetUUID", device))
             found["model"] = text(_ask("nvmlDeviceGetName", device))
-            found["minor"] = self._minors[index] = _if_told("nvmlDeviceGetMinorNumber", device)
+            found["minor"] = _if_told("nvmlDeviceGetMinorNumber", device)
             found["persistent"] = _if_told("nvmlDeviceGetPersistenceMode", device) != 0
             mode = _if_told("nvmlDeviceGetMigMode", device)
             if mode is not None:
@@ -110,7 +106,10 @@ class NvmlSilicon:
         return Gpu(**{"offered": (), "instances": (), "processes": (), **found})
 
     def _holders(self, gpu: int) -> str:
-        minor = self._minors.get(gpu)
+        try:
+            minor = _if_told("nvmlDeviceGetMinorNumber", _device(gpu))
+        except Refusal:
+            return ""
         holders = [] if minor is None else occupants.of_file(f"/dev/nvidia{minor}")
         return f", held by {', '.join(map(occupants.shown, holders))}" if holders else ""
 

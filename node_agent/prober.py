@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import select
 import signal
 import sys
 import time
@@ -23,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from node_agent import observed
+from node_agent.children import ended, read, read_to_end, write
 from node_agent.observed import BROKEN, TIMED_OUT, Failure, Observation
 
 _HEAD = 8
@@ -81,8 +81,8 @@ class Prober:
         """One look; thorough: with health and memory in use. What went wrong is in `failure`; only ProberGone is raised."""
         try:
             os.write(self._to, _THOROUGH if thorough else _QUICK)
-            head = _read(self._from, _HEAD, time.monotonic() + self.deadline_s + _GRACE_S)
-            body = _read(self._from, int(head), time.monotonic() + _GRACE_S) if head else None
+            head = read(self._from, _HEAD, time.monotonic() + self.deadline_s + _GRACE_S)
+            body = read(self._from, int(head), time.monotonic() + _GRACE_S) if head else None
         except (OSError, ValueError) as e:
             raise ProberGone(f"the probe's process {self.pid} ended: {e}") from e
         if body is None:
@@ -111,7 +111,7 @@ def _keep_watch(ask: int, tell: int, deadline_s: float, ways: Mapping[bytes, Cal
     stuck: int | None = None
     worker: _Worker | None = _Worker.fork(ways, (ask, tell))
     while way := os.read(ask, 1):
-        if stuck is not None and _ended(stuck):
+        if stuck is not None and ended(stuck):
             stuck = None
         # Whatever ended it while it waited (the kernel, short of memory) says nothing about the driver.
         if stuck is None and (worker is None or worker.ended_early()):
@@ -121,7 +121,7 @@ def _keep_watch(ask: int, tell: int, deadline_s: float, ways: Mapping[bytes, Cal
         else:
             answer = _json(TIMED_OUT, f"an earlier look (process {stuck}) still hangs in the driver and cannot be killed")
         os.write(tell, b"%*d" % (_HEAD, len(answer)))
-        _write(tell, answer)
+        write(tell, answer)
         if worker:
             stuck = worker.end()
             worker = None if stuck else _Worker.fork(ways, (ask, tell), answer)
@@ -174,25 +174,25 @@ class _Worker:
         deadline = time.monotonic() + deadline_s
         with contextlib.suppress(BrokenPipeError):  # it has just died: the answer ends before it begins
             os.write(self._go, way)
-        answer = _read_to_end(self._answer, deadline)
+        answer = read_to_end(self._answer, deadline)
         if answer is None:
             os.kill(self.pid, signal.SIGKILL)
-            self._over = _ended(self.pid, wait_s=_KILL_WAIT_S)
+            self._over = ended(self.pid, wait_s=_KILL_WAIT_S)
             return _json(TIMED_OUT, f"no answer from the driver within {deadline_s:g} s")
         return answer if answer.endswith(_WHOLE) else self._epitaph()
 
     def ended_early(self) -> bool:
         """Whether it died before it was asked; then it is cleared away."""
-        self._over = _ended(self.pid)
+        self._over = ended(self.pid)
         return self._over and self.end() is None
 
     def end(self) -> int | None:
         """None, or the pid where it cannot be ended."""
         for descriptor in (self._go, self._answer):
             os.close(descriptor)
-        if not self._over and not _ended(self.pid, wait_s=_END_WAIT_S):
+        if not self._over and not ended(self.pid, wait_s=_END_WAIT_S):
             os.kill(self.pid, signal.SIGKILL)
-            self._over = _ended(self.pid, wait_s=_KILL_WAIT_S)
+            self._over = ended(self.pid, wait_s=_KILL_WAIT_S)
             return None if self._over else self.pid
         return None
 
@@ -215,58 +215,10 @@ def _work(go: int, answer: int, ways: Mapping[bytes, Callable[[], Observation]],
         text = observed.dump(ways[way]()).encode()
     except Exception as e:  # noqa: BLE001 - whatever it was must reach the agent as words
         text = _json(BROKEN, f"{type(e).__name__}: {e}")
-    _write(answer, text + _WHOLE)
+    write(answer, text + _WHOLE)
     # The answer ends here and not with the process, whose end takes as long as its memory is large.
     os.close(answer)
 
 
 def _json(code: int, text: str) -> bytes:
     return observed.dump(Observation(failure=Failure(call="probe", code=code, text=text))).encode()
-
-
-def _ended(pid: int, *, wait_s: float = 0.0) -> bool:
-    end = time.monotonic() + wait_s
-    pause = 0.0005
-    while os.waitpid(pid, os.WNOHANG) == (0, 0):
-        if time.monotonic() >= end:
-            return False
-        time.sleep(pause)
-        pause = min(2 * pause, 0.01)
-    return True
-
-
-def _read(fd: int, size: int, deadline: float) -> bytes | None:
-    """Exactly `size` bytes; None at the end of the stream or the deadline."""
-    data = b""
-    while len(data) < size:
-        if not _readable(fd, deadline):
-            return None
-        chunk = os.read(fd, size - len(data))
-        if not chunk:
-            return None
-        data += chunk
-    return data
-
-
-def _read_to_end(fd: int, deadline: float) -> bytes | None:
-    """All until the writer closes; None when the deadline comes first."""
-    data = b""
-    while _readable(fd, deadline):
-        chunk = os.read(fd, 65536)
-        if not chunk:
-            return data
-        data += chunk
-    return None
-
-
-def _readable(fd: int, deadline: float) -> bool:
-    left = deadline - time.monotonic()
-    # poll, not select: select fails above 1024 descriptors.
-    poller = select.poll()
-    poller.register(fd, select.POLLIN)
-    return bool(poller.poll(max(0.0, left) * 1000))
-
-
-def _write(fd: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(fd, data) :]

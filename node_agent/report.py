@@ -6,14 +6,16 @@ jitter, a restarted agent first reads what it wrote before, and after errors it 
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import path_of
+from node_agent.backoff import Backoff
 from node_agent.node import NodeState
 from node_agent.observed import Observation, ObservedGpu
 from node_agent.verify import Verdict
@@ -29,14 +31,22 @@ HEARTBEAT_S = 300.0
 _JITTER = 0.2
 _SETTLE_S = 5.0
 """Shortest time between two reports with the same reason: while a node is being partitioned only details change."""
-_BACKOFF_FIRST_S = 1.0
+_NEWS_AT_ONCE = 20
+"""So much news goes out without waiting; a node that is being set up has less. Then one per `_NEWS_EVERY_S`."""
+_NEWS_EVERY_S = 60.0
 _BACKOFF_MAX_S = 120.0
+MAX_BYTES = 2048
+"""Of the whole object as it is sent: etcd and every watcher hold one of each node."""
 
 
 def body(
     verdict: Verdict, observation: Observation, node: NodeState, *, pool: str, layout_hash: str, at: float
 ) -> dict[str, Any]:
-    """The whole object. at: seconds since the epoch when the GPUs were looked at."""
+    """The whole object, at most `MAX_BYTES` long. at: seconds since the epoch when the GPUs were looked at.
+
+    GPUs about which the same is to be said share an entry. Their UUIDs are in the metrics and in `show`.
+    """
+    models = sorted({gpu.model for gpu in observation.gpus if gpu.model})
     report: dict[str, Any] = {
         "verdict": verdict.verdict,
         "reason": verdict.reason,
@@ -45,11 +55,12 @@ def body(
         "observedHash": layout_hash,
         "bootID": node.boot_id,
         "time": stamp(at),
-        "gpus": [_gpu(gpu, instances) for gpu, instances in zip(observation.gpus, verdict.instances, strict=True)],
     }
     if observation.driver:
         report["driver"] = observation.driver
-    return {
+    if models:
+        report["models"] = models
+    whole = {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": {
@@ -58,6 +69,18 @@ def body(
         },
         "report": report,
     }
+    entries = _grouped(
+        [
+            (gpu.index, _entry(gpu, instances, several_models=len(models) > 1))
+            for gpu, instances in zip(observation.gpus, verdict.instances, strict=True)
+        ]
+    )
+    for told in range(len(entries), -1, -1):
+        rest = sorted(index for entry in entries[told:] for index in entry["indexes"])
+        report["gpus"] = entries[:told] + ([{"indexes": rest}] if rest else [])
+        if len(json.dumps(whole)) <= MAX_BYTES:
+            break
+    return whole
 
 
 def substance(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,12 +98,11 @@ def seconds(timestamp: str) -> float:
     return datetime.fromisoformat(timestamp).timestamp()
 
 
-def _gpu(gpu: ObservedGpu, instances: Mapping[str, int]) -> dict[str, Any]:
-    shown: dict[str, Any] = {"index": gpu.index, "mig": gpu.mig}
-    if gpu.model:
+def _entry(gpu: ObservedGpu, instances: Mapping[str, int], *, several_models: bool) -> dict[str, Any]:
+    """What is to be said about a GPU, but for its number."""
+    shown: dict[str, Any] = {"mig": gpu.mig}
+    if gpu.model and several_models:
         shown["model"] = gpu.model
-    if gpu.uuid:
-        shown["uuid"] = gpu.uuid
     if gpu.mig_pending != gpu.mig:
         shown["pending"] = gpu.mig_pending
     if instances:
@@ -88,6 +110,18 @@ def _gpu(gpu: ObservedGpu, instances: Mapping[str, int]) -> dict[str, Any]:
     if gpu.failure:
         shown["error"] = f"{gpu.failure.call}: {gpu.failure.text}"[:256]
     return shown
+
+
+def _grouped(entries: Sequence[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
+    groups: list[dict[str, Any]] = []
+    for index, entry in entries:
+        for group in groups:
+            if entry == {key: value for key, value in group.items() if key != "indexes"}:
+                group["indexes"].append(index)
+                break
+        else:
+            groups.append({"indexes": [index], **entry})
+    return groups
 
 
 @dataclass
@@ -102,17 +136,21 @@ class Reporter:
     random: Callable[[], float] = random.random
     _written: dict[str, Any] | None = None
     _written_at: float = float("-inf")
+    _allowance: float = _NEWS_AT_ONCE
+    """How much news may go out now."""
+    _counted_at: float = 0.0
     _next_heartbeat: float = 0.0
-    _not_before: float = 0.0
-    _failures: int = 0
     _known: bool = False
+    _backoff: Backoff = field(init=False)
     last_error: str | None = field(default=None)
     """Why the newest report is not in the cluster; None when it is."""
 
+    def __post_init__(self) -> None:
+        self._backoff = Backoff(longest_s=_BACKOFF_MAX_S, random=self.random)
+
     def write(self, new: dict[str, Any], *, now: float) -> bool:
         """True when a report was written. Errors of the API server are kept in `last_error` and retried by later calls."""
-        # A clock set back must not silence the agent for as long as it was wrong.
-        if now < self._not_before <= now + _BACKOFF_MAX_S:
+        if self._backoff.waits(now):
             return False
         try:
             if not self._known:
@@ -125,8 +163,9 @@ class Reporter:
         except (ApiError, Unreachable) as e:
             self._failed(e, now)
             return False
-        self._written, self._failures, self.last_error = substance(new), 0, None
-        self._not_before, self._written_at = 0.0, now
+        self._backoff.succeeded()
+        self._written, self._written_at, self.last_error = substance(new), now, None
+        self._allowance -= 1
         self._next_heartbeat = now + self._interval()
         return True
 
@@ -137,8 +176,17 @@ class Reporter:
         if new == old:
             self.last_error = None
             return not now < self._next_heartbeat <= now + HEARTBEAT_S * (1 + _JITTER)
+        if old.get("verdict") == "Match" and new["verdict"] != "Match":
+            return True  # Nobody may rely on it any longer. How often it comes is limited by how often a match may be told.
         same_reason = (old.get("verdict"), old.get("reason")) == (new["verdict"], new["reason"])
-        return not (same_reason and self._written_at <= now < self._written_at + _SETTLE_S)
+        settling = same_reason and self._written_at <= now < self._written_at + _SETTLE_S
+        return self._allowed(now) and not settling
+
+    def _allowed(self, now: float) -> bool:
+        """Whether there is allowance for news, which grows with time: what flaps must not write for ever."""
+        self._allowance = min(_NEWS_AT_ONCE, self._allowance + max(0.0, now - self._counted_at) / _NEWS_EVERY_S)
+        self._counted_at = now
+        return self._allowance >= 1
 
     def _recall(self, now: float) -> None:
         """What an agent before this one wrote: a restart is no reason to write again."""
@@ -159,8 +207,5 @@ class Reporter:
         return HEARTBEAT_S * (1 + _JITTER * self.random())
 
     def _failed(self, error: ApiError | Unreachable, now: float) -> None:
-        self._failures += 1
-        pause = min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2 ** min(self._failures, 16)) * self.random()
-        asked = error.retry_after_s if isinstance(error, ApiError) else None
-        self._not_before = now + max(pause, min(asked or 0.0, _BACKOFF_MAX_S))
+        self._backoff.failed(now, error.retry_after_s if isinstance(error, ApiError) else None)
         self.last_error = f"HTTP {error.status}: {error.message}" if isinstance(error, ApiError) else str(error)

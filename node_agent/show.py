@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from node_agent import picture, profiles
+from node_agent.layout import LayoutError
 from node_agent.observed import MigDevice, Observation, ObservedGpu, Vitals
 from node_agent.reasons import MATCH, REASONS
 from node_agent.verify import Verdict
@@ -41,16 +42,34 @@ def device(gpu: ObservedGpu, found: MigDevice | None) -> str:
 
 
 def layout(observation: Observation) -> str:
-    """Every GPU that can be cut, as it is now, in the words that `apply` takes. Places where the driver tells them."""
-    return "\n".join(f"{gpu.index}:{_parts(gpu)}" for gpu in observation.gpus if gpu.mig in ("enabled", "disabled"))
+    """Every GPU that can be cut, in the words that `apply` takes: by UUID, with places where the driver tells them.
+
+    A change of MIG mode that waits for a reset counts as done. Raises LayoutError where a GPU cannot be told, or none is there:
+    a file that leaves it out would look whole.
+    """
+    problems = [f"show --layout: GPU {gpu.index}: {why}" for gpu in observation.gpus if (why := _untold(gpu))]
+    cut = [f"{gpu.uuid}:{_parts(gpu)}" for gpu in observation.gpus if gpu.mig != "unsupported"]
+    if problems or not cut:
+        raise LayoutError("\n".join(problems) or "show --layout: no GPU here can be cut")
+    return "\n".join(cut)
+
+
+def _untold(gpu: ObservedGpu) -> str | None:
+    if gpu.failure:
+        return f"{gpu.failure.call}: {gpu.failure.text}"
+    if gpu.mig == "unknown" or not gpu.uuid:
+        return "the driver does not tell its MIG mode or its UUID"
+    if any(profiles.name_of(device, gpu) is None for device in gpu.devices):
+        return "the driver does not tell which profile a partition has"
+    return None
 
 
 def _parts(gpu: ObservedGpu) -> str:
-    if gpu.mig == "disabled":
+    if (gpu.mig if gpu.mig_pending == "unknown" else gpu.mig_pending) == "disabled":
         return "off"
     starts = {i.id: i.start for i in gpu.gpu_instances or ()}
     parts = Counter(
-        (d.gpu_instance, f"@{starts[d.gpu_instance]}" if d.gpu_instance in starts else "", profiles.name_of(d, gpu) or "unknown")
+        (d.gpu_instance, f"@{starts[d.gpu_instance]}" if d.gpu_instance in starts else "", profiles.name_of(d, gpu))
         for d in sorted(gpu.devices, key=lambda d: (starts.get(d.gpu_instance, 0), d.gpu_instance, d.compute_instance))
     )
     # Of one GPU instance only those of one size are one part: 1c.3g.20gb@0*3.

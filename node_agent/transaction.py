@@ -46,10 +46,15 @@ class NotUndone(Exception):
     """It did not work, and could not be put back either; the message says what is left."""
 
 
-class Silicon(Protocol):
-    """The GPUs of a machine, for one who may change them. Everything raises Refusal."""
+class Readable(Protocol):
+    """The GPUs of a machine, for one who asks. Raises Refusal."""
 
     def read(self) -> tuple[Gpu, ...]: ...
+
+
+class Silicon(Readable, Protocol):
+    """The GPUs of a machine, for one who may change them. Everything raises Refusal."""
+
     def set_mode(self, gpu: int, *, on: bool) -> str | None:
         """None where the mode has changed; else why it has not yet."""
 
@@ -83,7 +88,7 @@ class Done:
     """GPUs whose change of MIG mode takes effect with a reset, and the driver's word about it."""
 
 
-def plan(silicon: Silicon, wanted: Callable[[Sequence[Gpu]], Mapping[int, GpuLayout]]) -> Plan:
+def plan(silicon: Readable, wanted: Callable[[Sequence[Gpu]], Mapping[int, GpuLayout]]) -> Plan:
     """What leads from what is there to what is wanted. Raises Impossible (naming the GPU) and Refusal."""
     before = silicon.read()
     layouts = wanted(before)
@@ -129,11 +134,12 @@ def carry_out(silicon: Silicon, planned: Plan, say: Callable[[Step], None], stop
     try:
         waiting = _do_all(silicon, planned, say, stop)
         _confirm(silicon, planned, waiting)
-    except (Refusal, Impossible, Stopped) as e:
+    except BaseException as e:
+        # Whatever it was, and a fault of this program too: nobody else will put back what is half cut.
         left = _put_back(silicon, planned)
         if left:
-            raise NotUndone(f"{e}; and it could not be put back: {'; '.join(left)}") from e
-        raise Undone(str(e)) from e
+            raise NotUndone(f"{_said(e)}; and it could not be put back: {'; '.join(left)}") from e
+        raise Undone(_said(e)) from e
     return Done(changed=tuple(index for index, todo in planned.todo.items() if todo), waiting=waiting)
 
 
@@ -229,8 +235,8 @@ def _put_back_once(silicon: Silicon, planned: Plan) -> Iterator[str]:
     touched = {gpu.index: gpu for gpu in planned.before if planned.todo.get(gpu.index)}
     try:
         now = silicon.read()
-    except Refusal as e:
-        yield f"{_gpus(touched)}: what is there now cannot be read: {e}"
+    except Exception as e:  # noqa: BLE001 - as below
+        yield f"{_gpus(touched)}: what is there now cannot be read: {_said(e)}"
         return
     for gpu in now:
         was = touched.get(gpu.index)
@@ -246,15 +252,19 @@ def _put_back_once(silicon: Silicon, planned: Plan) -> Iterator[str]:
                     _do(silicon, step, waiting, lambda _: None, lambda: False)
             if waiting and bool(was.mig) == was.pending:
                 yield f"GPU {gpu.index}: MIG mode: {waiting[gpu.index]}"
-        except (Refusal, Impossible) as e:
-            yield f"GPU {gpu.index}: {e}"
+        except Exception as e:  # noqa: BLE001 - whatever it was, the next GPU and the next try must have their turn
+            yield f"GPU {gpu.index}: {_said(e)}"
     try:
         for gpu in silicon.read():
             was = touched.get(gpu.index)
             if was is not None and (gpu.failure or not alike(gpu, was)):
                 yield f"GPU {gpu.index} is not as it was"
-    except Refusal as e:
-        yield f"{_gpus(touched)}: what is there now cannot be read: {e}"
+    except Exception as e:  # noqa: BLE001 - as below
+        yield f"{_gpus(touched)}: what is there now cannot be read: {_said(e)}"
+
+
+def _said(error: BaseException) -> str:
+    return str(error) if isinstance(error, Refusal | Impossible | Stopped) else f"{type(error).__name__}: {error}"
 
 
 def _gpus(indexes: Mapping[int, Gpu]) -> str:

@@ -53,7 +53,7 @@ def _started(gpu: ObservedGpu) -> _Samples | Failure:
             samples[place] = _sample(device, place)
     except pynvml.NVMLError as e:
         for sample in samples.values():
-            pynvml.nvmlGpmSampleFree(sample)
+            _free(sample)
         return Failure(call=call, code=int(e.value), text=str(e))
     return samples
 
@@ -66,9 +66,16 @@ def _sample(device: Any, place: int | None) -> Any:
         else:
             pynvml.nvmlGpmMigSampleGet(device, place, sample)
     except pynvml.NVMLError:
-        pynvml.nvmlGpmSampleFree(sample)
+        _free(sample)
         raise
     return sample
+
+
+def _free(sample: Any) -> None:
+    try:
+        pynvml.nvmlGpmSampleFree(sample)
+    except pynvml.NVMLError:
+        pass  # a driver without it; the process that looked ends anyway
 
 
 def _finished(index: int, samples: _Samples) -> Iterator[Utilization]:
@@ -81,7 +88,7 @@ def _finished(index: int, samples: _Samples) -> Iterator[Utilization]:
             pass  # an instance that went away meanwhile
         finally:
             for sample in filter(None, (first, second)):
-                pynvml.nvmlGpmSampleFree(sample)
+                _free(sample)
 
 
 def _ratios(first: Any, second: Any) -> dict[str, float | None]:

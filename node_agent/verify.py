@@ -1,6 +1,7 @@
 """The judgement, pure: desired × observed × what the kubelet advertises -> verdict.
 
-Three-valued: a thing is as wanted, or it is not, or nobody could tell. Unknown never passes, and no checks at all is unknown.
+Three-valued: a thing is as wanted, or it is not, or nobody could tell. Unknown never passes, and neither does a judgement
+without a single check.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from node_agent import profiles
 from node_agent.desired import Desired, DesiredGpu
-from node_agent.layout import GpuLayout
+from node_agent.layout import GpuLayout, Layout
 from node_agent.node import NodeState
 from node_agent.nvml_errors import REASON_OF
 from node_agent.observed import Failure, Observation, ObservedGpu
@@ -21,6 +22,8 @@ from node_agent.xid_meanings import shown as xid_shown
 from node_agent.xids import consequence
 
 _MAX_MESSAGE = 700
+_MAX_WORDS = 120
+"""Of a layout in a message: sixteen GPUs by UUID would leave no room for the cause."""
 # Resources that stand for GPUs; others of the vendor (nvidia.com/hostdev and the like) are somebody else's.
 _GPU_RESOURCE = re.compile(r"nvidia\.com/(?:gpu|mig-.+)(?:\.shared)?")
 
@@ -65,17 +68,20 @@ def verify(desired: Desired, observation: Observation, node: NodeState | None, *
     return _judged(desired, checks, found, silicon_only)
 
 
-def verify_layout(wanted: Mapping[int, GpuLayout], observation: Observation) -> Verdict:
+def verify_layout(layout: Layout, wanted: Mapping[int, GpuLayout], observation: Observation) -> Verdict:
     """Whether the GPUs that a layout names are cut like that, at the places it gives; for hosts, where `apply` cuts.
 
-    wanted: by NVML index, from `Layout.of`. Others are not looked at.
+    wanted: by NVML index, from `layout.of`, as long as the driver tells which GPUs there are. Others are not looked at.
     """
     gpus = [gpu for gpu in observation.gpus if gpu.index in wanted]
     desired = desired_of(wanted, observation)
     found = tuple(found_instances(gpu, desired) for gpu in gpus)
     if observation.failure:
-        return _judged(desired, [_failed("node", _number(len(wanted), "GPU"), observation.failure)], found, True)
+        return _judged(desired, [_failed("node", _words(layout), observation.failure)], found, True)
     checks: list[Check] = []
+    if not wanted:
+        how_many = _number(len(observation.gpus), "GPU")
+        checks.append(Check(reason="WrongGpuCount", where="node", wanted=_words(layout), found=f"{how_many}, none of them named"))
     for index in sorted(wanted.keys() - {gpu.index for gpu in gpus}):
         checks.append(Check(reason="WrongGpuCount", where=f"GPU {index}", wanted=str(wanted[index]), found="no such GPU"))
     for entry, gpu, instances in zip(desired.gpus, gpus, found, strict=True):
@@ -97,7 +103,13 @@ def desired_of(wanted: Mapping[int, GpuLayout], observation: Observation) -> Des
     )
 
 
+def _words(layout: Layout) -> str:
+    text = str(layout)
+    return text if len(text) <= _MAX_WORDS else f"{text[: _MAX_WORDS - 1]}…"
+
+
 def _judged(desired: Desired, checks: Sequence[Check], found: tuple[Mapping[str, int], ...], silicon_only: bool) -> Verdict:
+    assert checks, "to have compared nothing is no match"
     worst = sorted((c for c in checks if c.reason != MATCH), key=lambda c: _importance(REASONS[c.reason]))
     if not worst:
         return Verdict(

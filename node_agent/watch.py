@@ -7,17 +7,18 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kubeapi import ApiError, Client, Unreachable, log
-from kubeapi.client import path_of
+from kubeapi import Client, log
 from node_agent import report
+from node_agent.backoff import Backoff
 from node_agent.damping import Damper
 from node_agent.desired import Desired, hash_of
 from node_agent.health import Health
 from node_agent.kernel_log import KMSG
 from node_agent.layout import GpuLayout, Layout, LayoutError
 from node_agent.metrics import Numbers
-from node_agent.node import NodeState, read
+from node_agent.node import NodeState
 from node_agent.observed import Observation
+from node_agent.own_node import OwnNode
 from node_agent.prober import Prober
 from node_agent.verify import Verdict, desired_of, under_way, verify, verify_layout
 from node_agent.xid_watch import XidWatch
@@ -36,7 +37,7 @@ class Pace:
     quick_for_s: float = 600.0
     """How long after the last change a node that does not match is still looked at quickly."""
     node_every_s: float = 60.0
-    """How often a matching node's own Node object is read: 2,000 agents share the API server."""
+    """How often a matching node's own Node object is read: 2,000 agents share the API server. Errors make no longer pause."""
     thorough_every_s: float = 60.0
     """How often health and memory in use are looked at, for the metrics."""
 
@@ -55,6 +56,7 @@ def watch(
 ) -> None:
     """Until `stop` is set. Raises ProberGone, after which the agent must be started anew."""
     reporter = report.Reporter(client, node_name)
+    own = OwnNode(client, node_name, Backoff(longest_s=pace.node_every_s))
     layout_hash = hash_of(desired)
     node: NodeState | None = None
     identity: NodeState | None = None
@@ -63,7 +65,6 @@ def watch(
     xids = XidWatch(kernel_log)
     unmeasured: set[str] = set()
     said: tuple[str, str] | None = None
-    node_error: str | None = None
     driver_silent_since: float | None = None
     while not stop.is_set():
         started = time.monotonic()
@@ -71,10 +72,7 @@ def watch(
         matched = said is not None and said[0] == "Match"
         # A match is given on a fresh answer only; one that stands outlives an API server that is being restarted.
         if not matched or started - node_read >= pace.node_every_s:
-            fresh, error = _own_node(client, node_name)
-            if error and error != node_error:
-                log.warning("own Node not read", node=node_name, error=error)
-            node_error = error
+            fresh = own.ask(started)
             if fresh is not None:
                 node = identity = fresh
                 node_read = started
@@ -102,8 +100,9 @@ def watch(
         took_s = None if waiting else looked - began
         numbers.update(observation, verdict, node, took_s=took_s, at=looked_at, thorough=thorough, xid_log_up=xids.up)
         if identity is None:
-            health.report_error = f"the own Node could not be read: {node_error}"
-        else:
+            health.report_error = f"the own Node could not be read: {own.error}"
+        elif verdict.reason != "NodeUnreadable" or own.asked_at == started:
+            # An outage is told only in a turn that has just met it: when it is over, the Node is read before anything is written.
             words = report.body(verdict, observation, identity, pool=desired.pool, layout_hash=layout_hash, at=looked_at)
             report_error = reporter.last_error
             if reporter.write(words, now=looked_at):
@@ -134,6 +133,7 @@ def watch_host(
     looked_thoroughly = float("-inf")
     said: tuple[str, str] | None = None
     wanted: dict[int, GpuLayout] = {}
+    problem: str | None = None
     while not stop.is_set():
         began = health.turned = time.monotonic()
         thorough = xids.news() or began - looked_thoroughly >= pace.thorough_every_s
@@ -144,11 +144,13 @@ def watch_host(
         health.report_error = None
         if not observation.failure:
             try:
-                wanted = layout.of({gpu.index: gpu.uuid or "" for gpu in observation.gpus})
+                wanted, problem = layout.of({gpu.index: gpu.uuid or "" for gpu in observation.gpus}), None
             except LayoutError as e:
                 # A GPU that was there may have gone: then the last known layout is judged, which finds it missing.
-                log.warning("layout", problem=str(e))
-        verdict = damper.told(verify_layout(wanted, observation), health.looked)
+                if str(e) != problem:
+                    problem = str(e)
+                    log.warning("layout", problem=problem)
+        verdict = damper.told(verify_layout(layout, wanted, observation), health.looked)
         if said != (verdict.verdict, verdict.message):
             said = (verdict.verdict, verdict.message)
             log.info("verdict", verdict=verdict.verdict, reason=verdict.reason, message=verdict.message)
@@ -167,19 +169,6 @@ def _tell_unmeasured(observation: Observation, told: set[str]) -> None:
         if (why := gpu.utilization_failure) and (words := f"{why.call}: {why.text}") not in told:
             told.add(words)
             log.warning("utilization not measured", gpu=gpu.index, why=words)
-
-
-def _own_node(client: Client, name: str) -> tuple[NodeState | None, str | None]:
-    """The Node, or why not."""
-    try:
-        # resourceVersion=0: out of the API server's cache, etcd is not asked.
-        return read(client.get(path_of("v1", "nodes", name), resourceVersion="0")), None
-    except ApiError as e:
-        return None, f"HTTP {e.status}: {e.message}"
-    except Unreachable as e:
-        return None, str(e)
-    except (KeyError, TypeError, ValueError) as e:
-        return None, f"not understood: {type(e).__name__}: {e}"
 
 
 def _since(verdict: Verdict, at: float) -> Verdict:

@@ -44,7 +44,7 @@ class ProvenNode:
     """`status (reason)` of the node's partition condition, or `none`."""
     allocatable: Mapping[str, int]
     gpus: tuple[Mapping[str, Any], ...]
-    """What the node's agent reported, GPU by GPU (GPUNodeReport)."""
+    """What the node's agent reported (GPUNodeReport), GPU by GPU: `index` and what its entry says."""
     wanted: Mapping[str, int]
     """Profile -> instances that the pool's desired state asks for, over all GPUs of the node."""
 
@@ -64,11 +64,18 @@ def read_fleet(client: Client) -> tuple[ProvenNode, ...]:
                 tainted=any(t["key"] == STARTUP_TAINT_KEY for t in node["spec"].get("taints", [])),
                 condition=f"{condition['status']} ({condition['reason']})" if condition else "none",
                 allocatable={k: int(v) for k, v in node["status"]["allocatable"].items() if k.startswith("nvidia.com/")},
-                gpus=tuple(reports.get(name, {}).get("gpus", ())),
+                gpus=_gpu_by_gpu(reports.get(name, {})),
                 wanted=wanted.get(pool, {}),
             )
         )
     return tuple(sorted(fleet, key=lambda n: (n.pool, n.name)))
+
+
+def _gpu_by_gpu(report: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """A report's entries, each of which may stand for several GPUs, taken apart."""
+    only = {"model": report["models"][0]} if len(report.get("models", ())) == 1 else {}
+    gpus = [{**only, **entry, "index": index} for entry in report.get("gpus", ()) for index in entry["indexes"]]
+    return tuple(sorted(gpus, key=lambda gpu: gpu["index"]))
 
 
 def of_run(stack: str, outcome: Outcome) -> Check:

@@ -34,7 +34,7 @@ def report(node: dict[str, Any], pool: str, **report: Any) -> dict[str, Any]:
         "observedHash": HASH,
         "bootID": f"boot-of-{name}",
         "time": stamp(time.time()),
-        "gpus": [{"index": 0, "mig": "enabled", "instances": {"3g.40gb": 2}}],
+        "gpus": [{"indexes": [0], "mig": "enabled", "instances": {"3g.40gb": 2}}],
         **report,
     }
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,8 +14,14 @@ from fleet_controller import api
 from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster
 from kubeapi import ApiError
+from node_agent.node import read
+from node_agent.observed import Failure, Observation, ObservedGpu
+from node_agent.report import body
+from node_agent.verify import Verdict
 from tests.fleet_controller import objects
 from tests.fleet_controller.objects import POOLS, REPORTS
+
+_ENTRY = api.crds()[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["report"]["properties"]["gpus"]["items"]
 
 
 class TestResources:
@@ -43,6 +50,18 @@ class TestResources:
     def test_no_mig_config_may_be_null_or_absent(self, api_server: Any) -> None:
         for spec in ({}, {"migConfig": None}):
             api_server.admin.create(POOLS, objects.pool("fine", **spec), fieldValidation="Strict", dryRun="All")
+
+    def test_what_the_agent_writes_is_taken_as_it_stands(self, api_server: Any) -> None:
+        node = read(api_server.make_node("as-it-stands"))
+        lost = ObservedGpu(index=1, failure=Failure(call="nvmlDeviceGetMigMode", code=15, text="GPU is lost"))
+        turning = ObservedGpu(index=0, model="NVIDIA H100 80GB HBM3", mig="disabled", mig_pending="enabled")
+        seen = Observation(driver="580.126.20", gpus=(turning, lost, replace(turning, index=2, model="NVIDIA L4")))
+        verdict = Verdict(verdict="Mismatch", reason="GpuLost", message="m.", checks=(), instances=({}, {}, {"1g.10gb": 7}))
+        sent = body(verdict, seen, node, pool="p", layout_hash=objects.HASH, at=time.time())
+        options = {"fieldManager": "agent", "force": "true", "fieldValidation": "Strict"}
+        stored = api_server.admin.patch(f"{REPORTS}/as-it-stands", sent, kind="apply", **options)
+        assert stored["report"] == sent["report"]
+        assert {key for entry in sent["report"]["gpus"] for key in entry} == set(_ENTRY["properties"])
 
     def test_a_report_stays_small_on_the_server(self, api_server: Any) -> None:
         """managedFields of a nested object are larger than the object itself; here they are a line."""

@@ -150,10 +150,17 @@ def test_the_kubeconfig_has_no_secret(record: Record, stack: str) -> None:
 def test_the_agent_is_unprivileged_but_where_gke_gives_no_other_way_to_the_devices(record: Record, stack: str) -> None:
     pod = pod_of(record(stack), ":DaemonSet", "node-agent")
     (container,) = pod["containers"]
-    assert pod["securityContext"]["runAsUser"] == 65532
+    assert pod["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "runAsGroup": 65532,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert not {"runAsUser", "runAsNonRoot", "seccompProfile"} & set(container["securityContext"]), "the pod's are in force"
     assert not pod.get("hostNetwork")
     assert not pod.get("hostPID")
+    assert not pod.get("hostIPC")
     if stack == "s0":
         assert container["securityContext"]["privileged"] is True
     else:

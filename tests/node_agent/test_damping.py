@@ -37,14 +37,22 @@ def test_a_match_after_four_falls_must_stand_for_a_minute() -> None:
     assert _told([WELL, BAD] * 4 + [WELL] * 8) == ["Match", "Mismatch"] * 4 + ["Mismatch"] * 6 + ["Match"] * 2
 
 
-def test_what_is_held_back_says_so_in_words_that_stay_the_same() -> None:
+def test_what_comes_and_goes_is_told_in_the_same_words_while_it_is_there_and_while_it_is_away() -> None:
+    damper = Damper()
+    for now, verdict in enumerate([WELL, BAD] * 3):
+        assert damper.told(verdict, now) is verdict
+    damper.told(WELL, 6)
+    there, away, there_again = damper.told(BAD, 7), damper.told(WELL, 9), damper.told(BAD, 30)
+    assert there == away == there_again
+    assert (there.verdict, there.reason) == ("Mismatch", "GpuLost")
+    assert there.message == "GpuLost. It comes and goes; a match is told when it has stood for 60 s."
+
+
+def test_trouble_that_stays_is_told_plainly_again() -> None:
     damper = Damper()
     for now, verdict in enumerate([WELL, BAD] * 4):
         damper.told(verdict, now)
-    first, second = damper.told(WELL, 9), damper.told(WELL, 30)
-    assert first == second
-    assert (first.verdict, first.reason) == ("Mismatch", "GpuLost")
-    assert first.message == "GpuLost. It comes and goes; a match is told when it has stood for 60 s."
+    assert damper.told(BAD, 700) is BAD
 
 
 def test_falls_of_long_ago_are_forgotten() -> None:

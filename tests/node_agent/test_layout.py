@@ -78,6 +78,12 @@ def test_a_gpu_is_there_and_is_named_once(text: str, complaint: str) -> None:
     assert complaint in str(refused.value)
 
 
+def test_all_of_no_gpu_is_no_wish_at_all() -> None:
+    with pytest.raises(LayoutError, match="all: no such GPU; this machine has none"):
+        parse(["all:off"]).of({})
+    assert parse(["0-2:off all:empty"]).of(GPUS).keys() == GPUS.keys(), "all others may be none"
+
+
 parts = st.builds(
     Part,
     profile=st.sampled_from(["3g.20gb", "1g.10gb+me", "1g.24gb+me.all", "1g.24gb-me", "9", "0"]),
@@ -95,6 +101,7 @@ layouts = st.one_of(
 def test_what_is_printed_is_read_again(clauses: dict[str, GpuLayout]) -> None:
     layout = Layout(clauses=tuple(((selector,), wanted) for selector, wanted in clauses.items()))
     assert parse([f"{selector}:{wanted}" for selector, wanted in clauses.items()]) == layout
+    assert parse([str(layout)]) == layout
 
 
 @given(st.text())

@@ -82,7 +82,8 @@ class Node:
 
         self.on(self.files.silicon)
         observation = nvml.probe()
-        return verify_layout(parse([layout]).of({g.index: g.uuid or "" for g in observation.gpus}), observation).verdict
+        wanted = parse([layout])
+        return verify_layout(wanted, wanted.of({g.index: g.uuid or "" for g in observation.gpus}), observation).verdict
 
     def cut(self) -> list[dict[str, int]]:
         return [dict(Counter(gpu.profiles)) for gpu in state.load(self.files.silicon).gpus]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
+import subprocess
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pynvml
 import pytest
 
-from node_agent import observed
+from node_agent import nvml, observed, utilization
 from node_agent.desired import Desired, DesiredGpu
 from node_agent.verify import found_instances, verify
 from rehearsal.silicon import models, state
@@ -160,3 +164,58 @@ def test_what_needs_privileges_is_unknown_to_others_and_not_empty(silicon: MakeS
     (gpu,) = node.look(user=NOBODY).gpus
     assert gpu.gpu_instances is None
     assert len(gpu.devices) == 2
+
+
+class _Older:
+    """The library of a driver that does not have one function yet."""
+
+    def __init__(self, library: ctypes.CDLL, missing: str) -> None:
+        self._library, self._missing = library, missing
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._missing:
+            raise AttributeError(f"undefined symbol: {name}")
+        return getattr(self._library, name)
+
+
+_VITAL = {
+    "nvmlInitWithFlags": "nvmlInit",
+    "nvmlSystemGetDriverVersion": "nvmlSystemGetDriverVersion",
+    "nvmlDeviceGetCount_v2": "nvmlDeviceGetCount",
+    "nvmlDeviceGetHandleByIndex_v2": "nvmlDeviceGetHandleByIndex",
+    "nvmlDeviceGetUUID": "nvmlDeviceGetUUID",
+    "nvmlDeviceGetName": "nvmlDeviceGetName",
+    "nvmlDeviceGetMaxMigDeviceCount": "nvmlDeviceGetMaxMigDeviceCount",
+    "nvmlDeviceGetMigDeviceHandleByIndex": "nvmlDeviceGetMigDeviceHandleByIndex",
+    "nvmlDeviceGetAttributes_v2": "nvmlDeviceGetAttributes",
+    "nvmlDeviceGetGpuInstanceId": "nvmlDeviceGetGpuInstanceId",
+    "nvmlDeviceGetComputeInstanceId": "nvmlDeviceGetComputeInstanceId",
+}
+"""Symbol -> the question that cannot be asked without it and that no verdict can do without; every driver with MIG has them."""
+
+
+def test_no_missing_symbol_is_a_crash_or_a_wrong_verdict(
+    silicon: MakeSilicon, in_this_process: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every function of the library, missing in turn: at a plain look, a thorough one, and one with utilization."""
+    node = silicon("H100-80", 1)
+    state.recut(node.path, 0, ["3g.40gb", "3g.40gb"])
+    in_this_process(node.path)
+    monkeypatch.setattr(utilization, "WINDOW_S", 0.001)
+    desired = _desired("H100-80", 1, {"3g.40gb": 2})
+    listed = subprocess.run(["nm", "-D", "--defined-only", node.library], capture_output=True, text=True, check=True).stdout
+    symbols = sorted(set(re.findall(r" T (nvml\w+)$", listed, re.MULTILINE)))
+    assert len(symbols) > 110
+    assert set(_VITAL) <= set(symbols)
+    real = pynvml.nvmlLib
+    for symbol in symbols:
+        monkeypatch.setattr(pynvml, "nvmlLib", _Older(real, symbol))
+        for options in ({}, {"thorough": True}, {"thorough": True, "busy": True}):
+            pynvml._nvmlGetFunctionPointer_cache.clear()
+            observation = nvml.probe(**options)
+            verdict = verify(desired, observation, None, silicon_only=True)
+            failure = observation.failure or observation.gpus[0].failure
+            missed = failure and (failure.call, failure.code)
+            assert missed == ((_VITAL[symbol], 13) if symbol in _VITAL else None), symbol
+            expected = "Unknown" if symbol in _VITAL else "Mismatch" if symbol == "nvmlDeviceGetMigMode" else "Match"
+            assert verdict.verdict == expected, (symbol, options, verdict.message)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import configparser
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +237,19 @@ def test_the_unit_calls_the_command_as_it_is() -> None:
     assert "SuccessExitStatus=4" in unit
 
 
+def test_the_unit_gives_up_however_long_a_try_takes() -> None:
+    """systemd counts starts within StartLimitIntervalSec: tries that take longer than it allows for go on for ever."""
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(Path(node_agent.__file__).parent / "systemd/slicewright-partitions.service")
+    service, limit = unit["Service"], unit["Unit"]
+    assert service["Restart"] == "on-failure"
+    one_try_s = sum(int(service[key]) for key in ("TimeoutStartSec", "TimeoutStopSec", "RestartSec"))
+    hours = limit["StartLimitIntervalSec"]
+    assert hours.endswith("h")
+    assert int(limit["StartLimitBurst"]) * one_try_s < int(hours.removesuffix("h")) * 3600
+
+
 def test_verify_names_the_place_that_is_wrong(command: Run, mig_on: Any) -> None:
     state.recut(mig_on.path, 2, ["3g.20gb"])
     (start,) = [i.start for i in state.load(mig_on.path).gpus[2].instances]
@@ -255,20 +269,52 @@ def test_what_show_writes_apply_reads(command: Run, mig_on: Any) -> None:
     assert command(mig_on, "show", "--layout").stdout == said
 
 
-def test_sigterm_half_way_undoes_what_was_done(mig_on: Any, fake_library: Path) -> None:
-    state.recut(mig_on.path, 2, ["3g.20gb", "3g.20gb"])
-    was = _places(mig_on)
-    state.inject(mig_on.path, state.Injection(call="nvmlDeviceCreateGpuInstanceWithPlacement", delay_ms=1000, times=3))
-    process = _start(mig_on, fake_library, "apply", "2:1g.5gb*7")
-    assert process.stdout is not None
-    while "create" not in process.stdout.readline():
-        pass
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "asked to stop" in said
-    assert "every GPU is as it was before" in said
-    assert _places(mig_on) == was
+def test_what_show_writes_follows_a_gpu_to_another_number(command: Run, mig_on: Any) -> None:
+    """Numbers may change with a reboot: the file for after it must not cut another GPU."""
+    state.recut(mig_on.path, 2, ["3g.20gb", "2g.10gb"])
+    uuid = state.load(mig_on.path).gpus[2].uuid
+    said = command(mig_on, "show", "--layout").stdout.split()
+
+    def swapped(node: state.NodeSilicon) -> state.NodeSilicon:
+        gpus = list(node.gpus)
+        gpus[2], gpus[5] = replace(gpus[5], index=2), replace(gpus[2], index=5)
+        return replace(node, gpus=tuple(gpus))
+
+    state.change(mig_on.path, swapped)
+    assert state.load(mig_on.path).gpus[5].uuid == uuid
+    assert command(mig_on, "apply", *said).stdout.startswith("nothing to do")
+
+
+def test_show_writes_no_layout_that_leaves_out_a_lost_gpu(command: Run, mig_on: Any) -> None:
+    state.lose(mig_on.path, 3)
+    refused = command(mig_on, "show", "--layout")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("slicewright-agent: show --layout: GPU 3: nvmlDevice")
+    assert refused.stderr.count("\n") == 1
+
+
+def test_a_mode_that_waits_for_a_reset_is_written_as_it_will_be(command: Run, mig_on: Any) -> None:
+    assert command(mig_on, "apply", "1:empty", "2:off").returncode == 4
+    said = command(mig_on, "show", "--layout").stdout
+    state.reboot(mig_on.path)
+    assert command(mig_on, "apply", *said.split()).stdout.startswith("nothing to do")
+    assert [line.partition(":")[2] for line in said.splitlines()] == ["off", "empty", "off", "off", "off", "off"]
+
+
+def test_a_machine_without_any_gpu_is_as_nobody_wants_it(command: Run, mig_on: Any) -> None:
+    state.change(mig_on.path, lambda node: replace(node, gpus=()))
+    for arguments in (["verify", "all:1g.5gb*7"], ["apply", "all:1g.5gb*7"], ["clear"]):
+        answer = command(mig_on, *arguments)
+        assert (answer.returncode, answer.stdout) == (2, "")
+        assert answer.stderr == "slicewright-agent: all: no such GPU; this machine has none\n"
+    assert command(mig_on, "show", "--layout").returncode == 2
+
+
+def test_verify_says_what_was_wanted_of_a_driver_that_is_silent(command: Run, mig_on: Any) -> None:
+    state.inject(mig_on.path, state.Injection(call="nvmlInit", code=9))
+    judged = command(mig_on, "verify", "0:off", "1-2:3g.20gb*2")
+    assert judged.returncode == 2
+    assert judged.stdout.startswith("Unknown: node wanted 0:off 1,2:3g.20gb*2, found nvmlInit: Driver Not Loaded:")
 
 
 def test_a_gpu_held_by_what_nvml_does_not_list_is_put_back(command: Run, silicon: Callable[..., Any]) -> None:

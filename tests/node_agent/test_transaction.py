@@ -36,16 +36,17 @@ class Faulty:
     after: bool
     calls: int = 0
     times: int = 1
+    trouble: Callable[[str, str], Exception] = lambda call, why: Refusal(call, 999, why)
 
     def __getattr__(self, name: str) -> Any:
         def call(*arguments: Any, **named: Any) -> Any:
             self.calls += 1
             fails = self.at <= self.calls < self.at + self.times
             if fails and not self.after:
-                raise Refusal(name, 999, "injected")
+                raise self.trouble(name, "injected")
             answer = getattr(self.real, name)(*arguments, **named)
             if fails:
-                raise Refusal(name, 999, "injected, though it was done")
+                raise self.trouble(name, "injected, though it was done")
             return answer
 
         return call
@@ -250,6 +251,53 @@ def test_to_stop_is_to_undo(in_this_process: OnSilicon, tmp_path: Path) -> None:
     asked = iter([False] * 4 + [True] * 100)
     with partition.opened() as silicon, pytest.raises(Undone, match="asked to stop"):
         apply(silicon, parse(["all:1g.10gb*7"]), stop=lambda: next(asked))
+    assert looks(path) == was
+
+
+@pytest.mark.parametrize("trouble", [BrokenPipeError, OSError, KeyboardInterrupt, AssertionError], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("step", [1, 2, 4, 5, 8, 11])
+def test_whatever_is_raised_at_whatever_step_all_is_put_back(
+    step: int, trouble: type[BaseException], in_this_process: OnSilicon, tmp_path: Path
+) -> None:
+    path = tmp_path / "state"
+    state.create(path, "H100-80", 1, "550.90.07", "t")
+    state.recut(path, 0, ["3g.40gb"] * 2)
+    was = looks(path)
+    in_this_process(path)
+    said = 0
+
+    def say(_: object) -> None:
+        nonlocal said
+        said += 1
+        if said == step:
+            raise trouble("it went wrong")
+
+    layout = parse(["0:1g.10gb*7"])
+    with partition.opened() as silicon:
+        planned = transaction.plan(silicon, lambda gpus: layout.of({g.index: g.uuid for g in gpus}))
+        with pytest.raises(Undone, match=f"{trouble.__name__}: it went wrong"):
+            transaction.carry_out(silicon, planned, say)
+    assert said == step
+    assert looks(path) == was
+
+
+@pytest.mark.parametrize("at", range(13, 26))
+def test_what_goes_wrong_while_putting_back_is_tried_again(at: int, in_this_process: OnSilicon, tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    state.create(path, "H100-80", 2, "550.90.07", "t")
+    for index in range(2):
+        state.recut(path, index, ["3g.40gb"] * 2)
+    was = looks(path)
+    in_this_process(path)
+    layout = parse(["all:1g.10gb*7"])
+    with partition.opened() as silicon:
+        planned = transaction.plan(silicon, lambda gpus: layout.of({g.index: g.uuid for g in gpus}))
+        # The twelfth call is in the middle of GPU 0; what comes after it is to put back.
+        first = Faulty(silicon, 12, after=False)
+        second = Faulty(first, at, after=False, trouble=lambda call, why: ValueError(f"{call}: {why}"))
+        with pytest.raises(Undone, match="injected"):
+            transaction.carry_out(second, planned, lambda _: None)
+    assert second.calls > at
     assert looks(path) == was
 
 

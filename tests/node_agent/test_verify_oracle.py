@@ -26,8 +26,36 @@ PROFILES = (
 NAMES = [row[0] for row in PROFILES]
 MODEL = "NVIDIA H100 80GB HBM3"
 
+REASON_OF_FAULT = {
+    2: "DriverError",
+    4: "NoPermission",
+    6: "DriverError",
+    9: "DriverNotLoaded",
+    13: "DriverError",
+    15: "GpuLost",
+    16: "GpuResetRequired",
+    18: "DriverVersionMismatch",
+    999: "DriverError",
+}
+"""NVML's codes."""
+STAYS_WRONG = ["GpuLost", "GpuResetRequired", "WrongGpuCount", "WrongLayout", "UnwantedMig"]
+ON_ITS_WAY = [
+    "MigModePending",
+    "NotPartitioned",
+    "LayoutIncomplete",
+    "ResourcesNotAdvertised",
+    "WrongResources",
+    "UnexpectedResources",
+    "ResourcesWithheld",
+]
+NOT_TOLD = ["DriverVersionMismatch", "NoPermission", "DriverError", "DriverNotLoaded"]
+MOST_IMPORTANT_FIRST = [*STAYS_WRONG, *ON_ITS_WAY, *NOT_TOLD]
+
 layouts = st.one_of(st.none(), st.lists(st.sampled_from(NAMES), max_size=7))
 """None: no MIG."""
+
+
+faults = st.one_of(st.none(), st.none(), st.none(), st.sampled_from(sorted(REASON_OF_FAULT)))
 
 
 @dataclass(frozen=True)
@@ -43,12 +71,23 @@ class Truth:
 def truths(draw: st.DrawFn, wanted: list[str] | None) -> Truth:
     layout = draw(st.one_of(st.just(wanted), layouts))
     pending = draw(st.sampled_from([False, False, False, True]))
-    fault = draw(st.sampled_from([None, None, None, None, 4, 15, 16, 999]))
+    fault = draw(faults)
     return Truth(None if layout is None else tuple(layout), pending, fault)
 
 
+@dataclass(frozen=True)
+class Scene:
+    wanted: list[list[str] | None]
+    truth: list[Truth]
+    resources: dict[str, int]
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+    fault: int | None
+    """Of the look as a whole."""
+
+
 @st.composite
-def scenes(draw: st.DrawFn) -> tuple[list[list[str] | None], list[Truth], dict[str, int], dict[str, int], dict[str, int]]:
+def scenes(draw: st.DrawFn) -> Scene:
     wanted = draw(st.lists(layouts, min_size=1, max_size=4))
     truth = [draw(truths(layout)) for layout in wanted]
     if draw(st.sampled_from([False, False, False, True])):
@@ -56,34 +95,59 @@ def scenes(draw: st.DrawFn) -> tuple[list[list[str] | None], list[Truth], dict[s
     resources = {"nvidia.com/gpu": sum(1 if w is None else len(w) for w in wanted)}
     capacity = draw(st.one_of(st.just(resources), st.just({}), st.just({**resources, "nvidia.com/mig-1g.10gb": 1})))
     allocatable = draw(st.one_of(st.just(capacity), st.just({"nvidia.com/gpu": 1})))
-    return wanted, truth, resources, capacity, allocatable
+    return Scene(wanted, truth, resources, capacity, allocatable, draw(faults) if draw(st.integers(0, 5)) == 0 else None)
 
 
-def oracle(
-    wanted: list[list[str] | None],
-    truth: list[Truth],
-    resources: dict[str, int],
-    capacity: dict[str, int],
-    allocatable: dict[str, int],
-) -> str:
-    wrong = len(wanted) != len(truth)
-    unknown = False
-    for want, is_ in zip(wanted, truth, strict=False):
-        if is_.fault is not None:
-            if is_.fault in (15, 16):
-                wrong = True
-            else:
-                unknown = True
-            continue
-        if is_.pending or (want is None) != (is_.layout is None) or Counter(want or ()) != Counter(is_.layout or ()):
-            wrong = True
-    for name in {*resources, *capacity, *allocatable}:
-        # What nobody asked for must not be on offer; the kubelet keeps the capacity of a resource whose plugin has gone.
-        if name in resources and capacity.get(name, 0) != resources[name]:
-            wrong = True
-        if allocatable.get(name, 0) != resources.get(name, 0):
-            wrong = True
-    return "Mismatch" if wrong else "Unknown" if unknown else "Match"
+def oracle(scene: Scene) -> tuple[str, str]:
+    """Verdict and reason."""
+    if scene.fault is not None:
+        found = {REASON_OF_FAULT[scene.fault]}
+    else:
+        found = {"WrongGpuCount"} if len(scene.wanted) != len(scene.truth) else set()
+        found |= {about_gpu(want, is_) for want, is_ in zip(scene.wanted, scene.truth, strict=False)} - {""}
+        found |= about_resources(scene)
+    if not found:
+        return "Match", "PartitionsMatch"
+    reason = min(found, key=MOST_IMPORTANT_FIRST.index)
+    return "Unknown" if reason in NOT_TOLD else "Mismatch", reason
+
+
+def about_gpu(want: list[str] | None, is_: Truth) -> str:
+    """Empty where all is well."""
+    if is_.fault is not None:
+        return REASON_OF_FAULT[is_.fault]
+    if want is None and is_.layout is not None:
+        return "UnwantedMig"
+    if is_.pending:
+        return "MigModePending"
+    if want is None:
+        return ""
+    if is_.layout is None:
+        return "NotPartitioned"
+    missing, there = list(want), 0
+    for name in is_.layout:
+        if name not in missing:
+            return "WrongLayout"
+        missing.remove(name)
+        there += 1
+    if not missing:
+        return ""
+    return "LayoutIncomplete" if there else "NotPartitioned"
+
+
+def about_resources(scene: Scene) -> set[str]:
+    found = set()
+    for name in {*scene.resources, *scene.capacity, *scene.allocatable}:
+        wanted = scene.resources.get(name, 0)
+        can, may = scene.capacity.get(name, 0), scene.allocatable.get(name, 0)
+        if name not in scene.resources:
+            # What nobody asked for must not be on offer; the kubelet keeps the capacity of a resource whose plugin has gone.
+            found |= {"UnexpectedResources"} if may else set()
+        elif can != wanted:
+            found.add("WrongResources" if can + may else "ResourcesNotAdvertised")
+        elif may != wanted:
+            found.add("ResourcesWithheld")
+    return found
 
 
 def _observed(index: int, truth: Truth, *, named: bool) -> ObservedGpu:
@@ -133,21 +197,24 @@ def _observed(index: int, truth: Truth, *, named: bool) -> ObservedGpu:
 
 
 @given(scenes(), st.booleans())
-def test_the_verdict_is_the_oracles(
-    scene: tuple[list[list[str] | None], list[Truth], dict[str, int], dict[str, int], dict[str, int]], named: bool
-) -> None:
-    wanted, truth, resources, capacity, allocatable = scene
+def test_verdict_and_reason_are_the_oracles(scene: Scene, named: bool) -> None:
     desired = Desired(
         pool="p",
         partitioner="none",
-        gpu_count=len(wanted),
+        gpu_count=len(scene.wanted),
         gpu_models=(MODEL,),
-        gpus=tuple(DesiredGpu(index=i, mig=want is not None, instances=Counter(want or ())) for i, want in enumerate(wanted)),
-        resources=resources,
+        gpus=tuple(
+            DesiredGpu(index=i, mig=want is not None, instances=Counter(want or ())) for i, want in enumerate(scene.wanted)
+        ),
+        resources=scene.resources,
     )
-    observation = Observation(driver="550.90.07", gpus=tuple(_observed(i, t, named=named) for i, t in enumerate(truth)))
-    node = NodeState(name="n", uid="u", boot_id="b", capacity=capacity, allocatable=allocatable)
+    if scene.fault is None:
+        gpus = tuple(_observed(i, t, named=named) for i, t in enumerate(scene.truth))
+        observation = Observation(driver="550.90.07", gpus=gpus)
+    else:
+        observation = Observation(failure=Failure(call="nvmlInit", code=scene.fault, text="no"))
+    node = NodeState(name="n", uid="u", boot_id="b", capacity=scene.capacity, allocatable=scene.allocatable)
     verdict = verify(desired, observation, node)
-    assert verdict.verdict == oracle(wanted, truth, resources, capacity, allocatable)
+    assert (verdict.verdict, verdict.reason) == oracle(scene)
     assert len(verdict.message) <= 700
     assert verdict.checks

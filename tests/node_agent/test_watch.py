@@ -34,9 +34,11 @@ class Api:
     error: ApiError | Unreachable | None = None
     report: dict[str, Any] | None = None
     node_reads: int = 0
+    asked: int = 0
     writes: int = 0
 
     def get(self, path: str, **query: str) -> dict[str, Any]:
+        self.asked += 1
         if self.error:
             raise self.error
         if path == "/api/v1/nodes/n1":
@@ -238,6 +240,38 @@ def test_an_api_server_that_is_away_is_told_once(run: Any, node: Any, capsys: py
         assert capsys.readouterr().err.count("own Node not read") == 1
     finally:
         log.logger.handlers.clear()
+
+
+def test_an_api_server_that_asks_to_be_left_alone_is(run: Any, node: Any, clocks: Clocks) -> None:
+    for index in range(2):
+        state.recut(node.path, index, ["3g.40gb", "3g.40gb"])
+    api = Api(resources={"nvidia.com/gpu": "4"}, error=ApiError(429, {"message": "slow down"}, retry_after_s=3000.0))
+    with run(node, api) as agent:
+        agent.until(lambda: agent.numbers._count >= 20, "twenty looks")
+        assert api.asked == 1
+        api.error = None
+        clocks.monotonic_s += 121  # the longest that is obeyed
+        agent.wait("Match", "PartitionsMatch")
+
+
+def test_when_an_outage_is_over_the_node_is_read_before_anything_is_written(run: Any, node: Any, clocks: Clocks) -> None:
+    """Else 2,000 agents would each write that they could not read it, and then that they can."""
+    for index in range(2):
+        state.recut(node.path, index, ["3g.40gb", "3g.40gb"])
+    api = Api(resources={"nvidia.com/gpu": "4"})
+    with run(node, api, pace=replace(PACE, node_every_s=HOUR_S)) as agent:
+        agent.wait("Match", "PartitionsMatch")
+        api.error = ApiError(503, {"message": "starting"}, retry_after_s=100.0)
+        clocks.monotonic_s += 6 * HOUR_S
+        agent.until(lambda: 'slicewright_verdict{verdict="Unknown"} 1' in agent.numbers.text, "unknown")
+        api.error = None
+        clocks.wall_s += HOUR_S  # reports go by this clock and may be written again; for the Node's sake it is too early
+        looks = agent.numbers._count
+        agent.until(lambda: agent.numbers._count >= looks + 8, "looks go on")
+        assert (api.said(), api.writes) == (("Match", "PartitionsMatch"), 1)
+        clocks.monotonic_s += 101
+        agent.until(lambda: api.writes == 2, "a heartbeat in the new time")
+        assert api.said() == ("Match", "PartitionsMatch")
 
 
 # --- clocks that jump ---

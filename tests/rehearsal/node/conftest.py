@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,6 +65,15 @@ class Node:
         process, log = self.start(*argv, uid=uid, binds=binds, sees_gpus=sees_gpus)
         code = process.wait(timeout=60)
         return code, log.read_text()
+
+    def sharing(self, replicas: Mapping[str, int], *, rename: bool = False) -> tuple[str, Bind]:
+        """The flag and the file that tell NVIDIA's programs to time-slice: resource -> pods per device."""
+        resources = [{"name": name, "replicas": count} for name, count in replicas.items()]
+        shared = {"timeSlicing": {"renameByDefault": rename, "failRequestsGreaterThanOne": True, "resources": resources}}
+        config = self.directory / "plugin"
+        config.mkdir()
+        (config / "config.json").write_text(json.dumps({"version": "v1", "sharing": shared}))
+        return "--config-file=/etc/plugin/config.json", Bind(source=config, target=Path("/etc/plugin"))
 
 
 MakeNode = Callable[..., Node]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -97,19 +96,57 @@ def test_half_a_node_in_mig_mode_offers_both_kinds(make_node: Any) -> None:
         kubelet.devices("nvidia.com/mig-1g.10gb", 4)
 
 
-def test_time_slicing_multiplies_partitions(make_node: Any) -> None:
-    node = make_node()
-    _cut_all(node, ["1g.10gb"] * 7)
-    config = node.directory / "plugin"
-    config.mkdir()
-    sharing = {"timeSlicing": {"failRequestsGreaterThanOne": True, "resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}
-    (config / "config.json").write_text(json.dumps({"version": "v1", "sharing": sharing}))
-    bind = Bind(source=config, target=Path("/etc/plugin"))
+_GPU, _1G, _2G = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-2g.20gb"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "cut", "replicas", "expected", "renamed"),
+    [
+        ("none", ([], []), {_GPU: 4}, {_GPU: 8}, {f"{_GPU}.shared": 8}),
+        # The strategy does not look at partitions: what it offers are whole GPUs that no pod can use as such.
+        ("none", (["1g.10gb"] * 7,) * 2, {_GPU: 4}, {_GPU: 8}, {f"{_GPU}.shared": 8}),
+        ("single", ([], []), {_GPU: 4}, {_GPU: 8}, {f"{_GPU}.shared": 8}),
+        ("single", (["1g.10gb"] * 7,) * 2, {_GPU: 4}, {_GPU: 56}, {f"{_GPU}.shared": 56}),
+        ("mixed", (["1g.10gb"] * 7,) * 2, {_1G: 2}, {_1G: 28}, {f"{_1G}.shared": 28}),
+        # What the config does not name stays exclusive.
+        ("mixed", (["1g.10gb", "2g.20gb"],) * 2, {_1G: 3}, {_1G: 6, _2G: 2}, {f"{_1G}.shared": 6, _2G: 2}),
+        ("mixed", ([], ["1g.10gb"] * 7), {_GPU: 4, _1G: 2}, {_GPU: 4, _1G: 14}, {f"{_GPU}.shared": 4, f"{_1G}.shared": 14}),
+    ],
+)
+@pytest.mark.parametrize("rename", [False, True], ids=["same name", "renamed"])
+def test_time_slicing_multiplies_what_each_strategy_offers(
+    make_node: Any,
+    strategy: str,
+    cut: tuple[list[str], list[str]],
+    replicas: dict[str, int],
+    expected: dict[str, int],
+    renamed: dict[str, int],
+    rename: bool,
+) -> None:
+    node = make_node(count=2)
+    for index, profiles in enumerate(cut):
+        if profiles:
+            state.recut(node.files.silicon, index, profiles)
+    flag, bind = node.sharing(replicas, rename=rename)
     with StubKubelet(node.files.device_plugins) as kubelet:
-        _start(node, "single", "--config-file=/etc/plugin/config.json", binds=(bind,))
-        ids = sorted(kubelet.devices("nvidia.com/gpu", 224))
+        _start(node, strategy, flag, binds=(bind,))
+        offered = {resource: kubelet.devices(resource, count) for resource, count in (renamed if rename else expected).items()}
+        assert sorted(kubelet.registrations) == sorted(offered)
+    for resource, ids in offered.items():
+        share = replicas.get(resource.removesuffix(".shared"), 1)
+        assert len({identity.split("::")[0] for identity in ids}) * share == len(ids)
+
+
+def test_a_pod_gets_one_share_of_a_partition_and_not_two(make_node: Any) -> None:
+    node = make_node(count=1)
+    _cut_all(node, ["1g.10gb"] * 7)
+    flag, bind = node.sharing({_GPU: 4})
+    with StubKubelet(node.files.device_plugins) as kubelet:
+        _start(node, "single", flag, binds=(bind,))
+        ids = sorted(kubelet.devices(_GPU, 28))
+        assert kubelet.allocate(_GPU, ids[0]).envs["NVIDIA_VISIBLE_DEVICES"] == ids[0].split("::")[0]
         with pytest.raises(grpc.RpcError, match="maximum request size for shared resources is 1; found 2"):
-            kubelet.allocate("nvidia.com/gpu", *ids[:2])
+            kubelet.allocate(_GPU, *ids[:2])
 
 
 def test_a_critical_xid_makes_its_gpu_unhealthy_and_others_are_skipped(make_node: Any) -> None:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
+import importlib
 import os
+import pkgutil
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pynvml
 import pytest
 
+import node_agent
+from node_agent import nvml as eyes
 from rehearsal.silicon import state
 from rehearsal.silicon.models import LIBRARY
 
+_CALLER = Path(__file__).parent / "caller.c"
 _HEADER = "github.com/!n!v!i!d!i!a/go-nvml@v0.13.0-1/pkg/nvml/nvml.h"
 
 
@@ -34,8 +42,9 @@ def nvidias_header() -> Path:
 
 
 def test_every_function_has_the_signature_of_nvidias_header(nvidias_header: Path) -> None:
-    sources = sorted(map(str, LIBRARY.glob("*.c")))
-    flags = ["-DSLICEWRIGHT_NVIDIA_HEADER", f"-I{nvidias_header.parent}", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"]
+    sources = [*sorted(map(str, LIBRARY.glob("*.c"))), str(_CALLER)]
+    places = [f"-I{nvidias_header.parent}", f"-I{LIBRARY}"]
+    flags = ["-DSLICEWRIGHT_NVIDIA_HEADER", *places, "-fsyntax-only", "-Wall", "-Wextra", "-Werror"]
     done = subprocess.run(["cc", *flags, *sources], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -108,56 +117,74 @@ def test_what_nvidias_programs_call_is_exported(library: Path) -> None:
     assert {f"nvml{name}" for name in called.split()} <= _exported(library)
 
 
-_CALLER = """
-#include <stdio.h>
-#include <string.h>
-#include "nvml_abi.h"
-
-#define MUST(expression) if ((expression) != NVML_SUCCESS) return printf("%s failed\\n", #expression), 1
-
-int main(void)
-{
-    unsigned count, current, pending;
-    nvmlDevice_t device, mig;
-    nvmlReturn_t activation;
-    nvmlGpuInstance_t instance;
-    nvmlComputeInstance_t compute;
-    nvmlGpuInstanceProfileInfo_t profile;
-    nvmlComputeInstanceProfileInfo_t part;
-    nvmlDeviceAttributes_t attributes;
-    char name[96];
-    MUST(nvmlInit_v2());
-    MUST(nvmlDeviceGetCount_v2(&count));
-    MUST(nvmlDeviceGetHandleByIndex_v2(count - 1, &device));
-    MUST(nvmlDeviceSetMigMode(device, 1, &activation));
-    MUST(activation);
-    MUST(nvmlDeviceGetMigMode(device, &current, &pending));
-    MUST(nvmlDeviceGetGpuInstanceProfileInfo(device, 2, &profile));
-    MUST(nvmlDeviceCreateGpuInstance(device, profile.id, &instance));
-    MUST(nvmlGpuInstanceGetComputeInstanceProfileInfo(instance, 2, 0, &part));
-    MUST(nvmlGpuInstanceCreateComputeInstance(instance, part.id, &compute));
-    MUST(nvmlDeviceGetMigDeviceHandleByIndex(device, 0, &mig));
-    MUST(nvmlDeviceGetName(mig, name, sizeof name));
-    MUST(nvmlDeviceGetAttributes_v2(mig, &attributes));
-    printf("%u %u %u [%s] %u %llu\\n", count, current, pending, name, attributes.multiprocessorCount, attributes.memorySizeMB);
-    MUST(nvmlComputeInstanceDestroy(compute));
-    MUST(nvmlGpuInstanceDestroy(instance));
-    MUST(nvmlShutdown());
-    return nvmlShutdown() == NVML_ERROR_UNINITIALIZED ? 0 : 1;
-}
-"""
+_OLDER = {"nvmlDeviceGetGraphicsRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses_v2"}
+"""Asked only of drivers that lack their successors, which the fake has."""
 
 
-def test_a_c_program_cuts_a_gpu_and_puts_it_back(library: Path, make_state: Any, tmp_path: Path) -> None:
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _strings(part)
+
+
+def _called_by_the_agent() -> set[str]:
+    """The symbols of the library that nvidia-ml-py asks for when the agent calls what its code names, by attribute or as text."""
+    named: set[str] = set()
+    for module in pkgutil.iter_modules(node_agent.__path__, "node_agent."):
+        if module.name == "node_agent.__main__":
+            continue
+        imported = importlib.import_module(module.name)
+        for node in ast.walk(ast.parse(Path(str(imported.__file__)).read_text())):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "pynvml":
+                named.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                named.add(node.value)
+        named.update(text for value in vars(imported).values() for text in _strings(value))
+    reached = eyes._reached(pynvml, {name for name in named if name.startswith("nvml")})
+    asked = (text for name in reached for code in eyes._code_of(vars(pynvml)[name]) for text in _strings(code.co_consts))
+    return {text for text in asked if re.fullmatch(r"nvml[A-Z]\w+", text)}
+
+
+def test_the_c_program_calls_every_function_that_the_agent_calls(library: Path) -> None:
+    walked = set(re.findall(r"\b(nvml[A-Z]\w+)\(", _CALLER.read_text()))
+    agents = _called_by_the_agent()
+    assert {"nvmlInitWithFlags", "nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlGpmMetricsGet", "nvmlDeviceSetMigMode"} <= agents
+    assert agents - walked == _OLDER
+    assert not _OLDER & _exported(library)
+
+
+def test_a_c_program_is_told_what_the_state_says_and_cuts_a_gpu_and_puts_it_back(
+    library: Path, make_state: Any, tmp_path: Path
+) -> None:
     if os.geteuid() != 0:
         pytest.skip("cutting GPUs is for root")
-    (tmp_path / "caller.c").write_text(_CALLER)
     link = [f"-L{library.parent}", f"-l:{library.name}", f"-Wl,-rpath,{library.parent}"]
-    subprocess.run(["cc", "-Wall", f"-I{LIBRARY}", "-o", str(tmp_path / "caller"), str(tmp_path / "caller.c"), *link], check=True)
+    flags = ["-Wall", "-Wextra", "-Werror", f"-I{LIBRARY}"]
+    subprocess.run(["cc", *flags, "-o", str(tmp_path / "caller"), str(_CALLER), *link], check=True)
     path = make_state()
+    state.run_process(path, state.Process(gpu=0, pid=4711, memory_mib=2048, name="train"))
+    state.set_load(path, state.Load(gpu=0, sm=42))
     ran = subprocess.run([tmp_path / "caller"], env={state.VARIABLE: str(path)}, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout) == (0, "2 1 1 [NVIDIA H100 80GB HBM3 MIG 3g.40gb] 60 40448\n")
-    assert state.load(path).gpus[1].instances == ()
+    assert ran.stdout.splitlines() == [
+        "driver 580.65.06, CUDA 13000, 2 GPUs",
+        "[NVIDIA H100 80GB HBM3] GPU- 233010de minor 0",
+        "memory 81559 MiB used 2048, of 81559",
+        "34 C, 71500 of 700000 mW, 345 MHz, 0 replays",
+        "persistence 1, ECC 1 1, busy 0, clocks 1 1",
+        "18 NVLinks, seventh 1, memory 41 C",
+        "MIG 0 0",
+        "1 process 4711 of 2048 MiB is [train], 0 graphics, 0 MPS",
+        "GPM 1, SMs 42 %",
+        "MIG 1 1, profile 9 [MIG 3g.40gb], 2 places, last 4+4",
+        "GPU instance of profile 9 at 4, 1 of them",
+        "compute profile 0 1, 3 places, last 2+1",
+        "compute instance at 2, 1 of them",
+        "[NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb] of 7, same 1, 16 SMs, 40448 MiB",
+    ]
+    assert ran.returncode == 0
+    assert (state.load(path).gpus[1].mig, state.load(path).gpus[1].instances) == (False, ())
 
 
 def test_nvidia_ml_py_reads_every_struct_version(nvml: Any, make_state: Any) -> None:
