@@ -7,8 +7,12 @@ import re
 # Pulumi prints a line when a step begins and another when it has ended; the second one, errors and warnings are enough. And it
 # warns of every plugin that it finds on PATH, where all of the rehearsal's are.
 _NOISE = re.compile(
-    r"from \$PATH at|^@ |^ +[-+~ ]+ +\S+ \S+ (creating|updating|deleting|reading|refreshing|running)\b(?!.*(error|warning))"
+    # A pool has no conditions in its first second; the environment is deleted with its stack.
+    r"from \$PATH at|Has no \.status\.conditions$|pulumi stack rm|history and configuration associated|"
+    r"^@ |^ +[-+~ ]+ +\S+ \S+ (creating|updating|deleting|reading|refreshing|running)\b(?!.*(error|warning))"
 )
+_COUNTED = re.compile(r" \d+ warnings?$")
+"""Of the stack: nearly all of them are those of plugins on PATH, which are not shown."""
 _SECTION = "Diagnostics:"
 _RESOURCE = re.compile(r"^  \S.*:$")
 
@@ -23,6 +27,7 @@ class Shown:
 
     def of(self, line: str) -> list[str]:
         """What to show now that this line has come: nothing, the line, or the headings that it was waited for with."""
+        line = _COUNTED.sub("", line)
         if not line.strip() or _NOISE.search(line):
             return []
         if line == _SECTION:

@@ -91,6 +91,8 @@ class Environment:
         shown["PATH"] = f"{self.root / 'bin'}:$PATH"
         if kubeconfigs := self.kubeconfigs():
             shown["KUBECONFIG"] = ":".join(map(str, kubeconfigs.values()))
+            # Else kubectl keeps what it learns of a server that is soon gone in the home directory.
+            shown["KUBECACHEDIR"] = str(self.root / "kubectl-cache")
         return "\n".join(f'export {name}="{value}"' for name, value in shown.items())
 
     def inventory(self) -> dict[str, Any]:

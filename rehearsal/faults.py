@@ -25,23 +25,29 @@ class WrongLayout:
     profile: str
 
 
+class NoSuchFault(RehearsalError):
+    """One that could never bite: wrong use, not this host's fault."""
+
+
 def aimed(fault: WrongLayout, fleet: FleetPlan) -> WrongLayout:
     """The fault, with its pool named: without a name it means the only one.
 
-    Raises RehearsalError where it could never bite: no such pool, node, GPU or profile.
+    Raises NoSuchFault where it could never bite: no such pool, node, GPU or profile.
     """
     pools = {pool.name: pool for pool in fleet.pools}
     pool = pools.get(fault.pool or next(iter(pools)))
     if pool is None:
-        raise RehearsalError(f"--pool {fault.pool}: the stack has no such pool; it has {', '.join(pools)}")
+        raise NoSuchFault(f"--pool {fault.pool}: the stack has no such pool; it has {', '.join(pools)}")
     if not fault.pool and len(pools) > 1:
-        raise RehearsalError(f"--pool is missing: the stack has {', '.join(pools)}")
+        raise NoSuchFault(f"--pool is missing: the stack has {', '.join(pools)}")
     if not 0 <= fault.node < pool.nodes.max:
-        raise RehearsalError(f"--node {fault.node}: pool {pool.name} has nodes 0 to {pool.nodes.max - 1}")
+        raise NoSuchFault(
+            f"--node {fault.node}: pool {pool.name} has nodes 0 to {pool.nodes.max - 1}; for more, change the stack file first"
+        )
     if not 0 <= fault.gpu < pool.gpu_count:
-        raise RehearsalError(f"--gpu {fault.gpu}: a node of {pool.name} has GPUs 0 to {pool.gpu_count - 1}")
+        raise NoSuchFault(f"--gpu {fault.gpu}: a node of {pool.name} has GPUs 0 to {pool.gpu_count - 1}")
     if fault.profile not in pool.gpu.profiles:
-        raise RehearsalError(f"--profile {fault.profile}: {pool.gpu.name} has {', '.join(pool.gpu.profiles)}")
+        raise NoSuchFault(f"--profile {fault.profile}: {pool.gpu.name} has {', '.join(pool.gpu.profiles)}")
     return replace(fault, pool=pool.name)
 
 

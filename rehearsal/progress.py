@@ -78,9 +78,7 @@ class Progress:
         if state := labels.get("nvidia.com/mig.config.state"):
             self._change(name, "mig", f"mig-manager: {labels.get('nvidia.com/mig.config')} {state}")
         resources = node.get("status", {}).get("allocatable", {})
-        gpus = ", ".join(
-            f"{k.removeprefix('nvidia.com/')} {v}" for k, v in sorted(resources.items()) if k.startswith("nvidia.com/")
-        )
+        gpus = ", ".join(f"{k} {v}" for k, v in sorted(resources.items()) if k.startswith("nvidia.com/"))
         if gpus:
             self._change(name, "allocatable", f"kubelet advertises {gpus}")
             self._mark("first GPU resource advertised")

@@ -187,7 +187,7 @@ def _wanted_by_pool(client: Client) -> dict[str, dict[str, int]]:
 
 def _insufficient(message: str) -> str:
     """The part of the scheduler's sentence that names the resource: `1 Insufficient nvidia.com/gpu`."""
-    parts = [p.strip(" .") for p in message.replace(":", ",").split(",")]
+    parts = [p.strip(" .") for p in message.replace(":", ",").replace(". ", ",").split(",")]
     return next((p for p in parts if "Insufficient nvidia" in p), message[:60])
 
 

@@ -28,7 +28,7 @@ REAL_AND_SIMULATED = """\
 [bold]real[/]       the pulumi engine and its program; etcd, kube-apiserver, controller-manager, scheduler;
            node agent, fleet controller, RBAC, tokens; NVIDIA's mig-manager, device plugin, feature discovery (S1)
 [bold]simulated[/]  the cloud; nodes and their kubelet; the GPUs (a fake libnvidia-ml.so.1); the GPU operator's controller;
-           the workload's pods
+           the workload's pods; and Pulumi's plugins for gcp, aws and kubernetes are stand-ins
 """
 
 

@@ -175,8 +175,12 @@ def _rehearse(parsed: argparse.Namespace, console: Console) -> int:
                 at = job.at(_one(stacks))
                 fault = faults.WrongLayout(pool=parsed.pool, node=parsed.node, gpu=parsed.gpu, profile=parsed.profile)
                 _ = at.toolchain
-                faults.inject(at, faults.aimed(fault, plan.read_file(at.stack_file(_one(stacks)))))
-                console.print(f"nodes made from now on: GPU {fault.gpu} is cut into {fault.profile}", highlight=False)
+                fault = faults.aimed(fault, plan.read_file(at.stack_file(_one(stacks))))
+                faults.inject(at, fault)
+                console.print(
+                    f"node {fault.node} of {fault.pool}, when it is made: GPU {fault.gpu} is cut into {fault.profile}",
+                    highlight=False,
+                )
                 return PROVEN
             case _:
                 at = job.at(_one(stacks))
@@ -186,7 +190,7 @@ def _rehearse(parsed: argparse.Namespace, console: Console) -> int:
     except spec.SpecError as e:
         console.print(str(e), markup=False, highlight=False, soft_wrap=True)
         return BAD_INPUT
-    except rehearse.NoSuchStack as e:
+    except (rehearse.NoSuchStack, faults.NoSuchFault) as e:
         console.print(f"slicewright rehearse: {e}", markup=False, highlight=False, soft_wrap=True)
         return BAD_INPUT
     except OSError as e:

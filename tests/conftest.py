@@ -28,9 +28,10 @@ settings.load_profile("any machine")
 
 @pytest.fixture(scope="session", autouse=True)
 def _interruptible() -> None:
-    """A shell starts its background jobs with SIGINT ignored, children inherit that, and a test would interrupt them in vain."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Background jobs start with SIGINT ignored, nohup's with SIGHUP; children inherit that, and tests would signal in vain."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 @pytest.fixture(scope="session")

@@ -38,5 +38,17 @@ def test_a_step_is_shown_when_it_has_ended_or_went_wrong() -> None:
     assert _shown("@ updating....", began, wrong, ended) == [wrong, ended]
 
 
+def test_a_count_of_warnings_that_are_not_shown_is_not_shown() -> None:
+    assert _shown(" +  pulumi:pulumi:Stack slicewright-s0 created (9s) 3 warnings") == [
+        " +  pulumi:pulumi:Stack slicewright-s0 created (9s)"
+    ]
+
+
+def test_a_pool_in_its_first_second_is_no_news_and_one_that_fails_is() -> None:
+    pool = " +  kubernetes:slicewright.io/v1alpha1:GPUPool gpu-pool-a creating (0s) warning:"
+    failing = f"{pool} WrongLayout: node n1: GPU 3 wanted 3g.40gb x2, found 1g.10gb x7"
+    assert _shown(f"{pool} Has no .status.conditions", failing) == [failing]
+
+
 def test_an_error_outside_of_diagnostics_is_shown() -> None:
     assert _shown("error: no stack named 'x' found") == ["error: no stack named 'x' found"]

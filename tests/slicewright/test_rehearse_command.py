@@ -10,7 +10,6 @@ import pytest
 
 from infra import plan
 from rehearsal import faults
-from rehearsal.environment import RehearsalError
 from slicewright import cli
 
 
@@ -101,7 +100,7 @@ class TestFault:
     )
     def test_one_that_could_never_bite_is_refused(self, wrong: dict[str, Any], told: str) -> None:
         fault = faults.WrongLayout(**{"pool": "h100-partition-3g", "node": 0, "gpu": 0, "profile": "1g.10gb", **wrong})
-        with pytest.raises(RehearsalError) as refused:
+        with pytest.raises(faults.NoSuchFault) as refused:
             faults.aimed(fault, self.FLEET)
         assert told in str(refused.value)
 
