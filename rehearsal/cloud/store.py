@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,9 +55,6 @@ class Store:
 
     def values(self, kind: str) -> list[JsonObject]:
         return [value for _, value in self.items(kind)]
-
-    def wipe(self) -> None:
-        shutil.rmtree(self.root, ignore_errors=True)
 
     def _file(self, kind: str, key: str) -> Path:
         return self.root / kind / f"{quote(key, safe='')}.json"
