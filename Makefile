@@ -29,17 +29,17 @@ lint: $(SETUP)  ## style, types, and the arrows between the rooms
 	@$(BIN)/lint-imports --no-logo
 
 bench: $(SETUP)  ## measures, compares within the run, and writes docs/figures.md
-	@$(BIN)/python -m rehearsal.bench
+	@$(BIN)/python -m rehearsal.scenario.bench
 	@set -e; for name in agent plan geometry; do \
 	  printf '\n## %s\n\n```\n' $$name >> docs/figures.md; \
 	  $(BIN)/python benchmarks/$$name.py >> docs/figures.md; \
 	  echo '```' >> docs/figures.md; done
 
 gpu-check: $(SETUP)  ## on a machine with an NVIDIA GPU: reads it, compares it with the fake, writes docs/gpu-check/
-	@$(BIN)/python -m rehearsal.gpu_check
+	@$(BIN)/python -m rehearsal.cluster.gpu_check
 
 toolchain: $(SETUP)  ## finds, downloads or builds what is not ours, once per machine (10 to 20 minutes)
-	@$(BIN)/python -m rehearsal.toolchain
+	@$(BIN)/python -m rehearsal.host.toolchain
 
 setup: $(SETUP)  ## the Python environment from requirements.lock, hashes checked
 

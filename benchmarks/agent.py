@@ -25,11 +25,11 @@ import pynvml
 from node_agent import nvml
 from node_agent.observed import Observation
 from node_agent.prober import Prober
-from rehearsal.node import launcher, root
-from rehearsal.node.launcher import Bind, LaunchSpec
-from rehearsal.node.machine import Machine
-from rehearsal.silicon import state
-from rehearsal.toolchain import Toolchain, ensure
+from rehearsal.cluster.node import launcher, root
+from rehearsal.cluster.node.launcher import Bind, LaunchSpec
+from rehearsal.cluster.node.machine import Machine
+from rehearsal.cluster.silicon import state
+from rehearsal.host.toolchain import Toolchain, ensure
 
 _LOOKS, _PROCESSES = 200, 15
 # Between looks. `watch` leaves a second at least; in the meantime the next look's worker is forked.

@@ -149,7 +149,9 @@ def _wrong_use(why: str) -> int:
 
 def _rehearse(parsed: argparse.Namespace, console: Console) -> int:
     # Imported here: `slicewright check` must not pay for, or depend on, the rehearsal's libraries.
-    from rehearsal import control_plane, environment, faults, processes, rehearse, toolchain
+    from rehearsal.cluster import control_plane
+    from rehearsal.host import processes, toolchain
+    from rehearsal.scenario import environment, faults, rehearse
 
     # Ended politely (a CI job that is cancelled), it cleans up as for Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

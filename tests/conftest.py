@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from rehearsal.toolchain import Toolchain, ensure, go_sdk
-from rehearsal.toolchain.acquisition import obtain
-from rehearsal.toolchain.cache import Cache
-from rehearsal.toolchain.go_sdk import Sdk
-from rehearsal.toolchain.settings import Settings, from_environment
-from rehearsal.toolchain.tools import TOOLS
-from rehearsal.toolchain.versions import Answers
+from rehearsal.host.toolchain import Toolchain, ensure, go_sdk
+from rehearsal.host.toolchain.acquisition import obtain
+from rehearsal.host.toolchain.cache import Cache
+from rehearsal.host.toolchain.go_sdk import Sdk
+from rehearsal.host.toolchain.settings import Settings, from_environment
+from rehearsal.host.toolchain.tools import TOOLS
+from rehearsal.host.toolchain.versions import Answers
 
 TOOLCHAIN_VARIABLE = "SLICEWRIGHT_TEST_TOOLCHAIN"
 

@@ -16,8 +16,8 @@ from fleet_controller import api
 from fleet_controller.state import Node, Pool, Report, read_node
 from kubeapi import ApiError, Client
 from kubeapi.client import Credentials, path_of
-from rehearsal import control_plane
-from rehearsal.toolchain import Toolchain
+from rehearsal.cluster import control_plane
+from rehearsal.host.toolchain import Toolchain
 
 NOW = 1_800_000_000.0
 HASH = "a" * 64

@@ -11,8 +11,8 @@ import pytest
 
 from infra import catalog
 from infra.catalog import Cloud, Gpu, Machine
-from rehearsal.cloud import machines as simulated
-from rehearsal.silicon.models import Model, models
+from rehearsal.clouds.core import machines as simulated
+from rehearsal.cluster.silicon.models import Model, models
 
 CATALOG = catalog.load()
 KEYS: Mapping[str, str] = {"H100-94": "H100-NVL"}

@@ -24,7 +24,7 @@ from node_agent.desired import Desired, DesiredGpu
 from node_agent.node import NodeState
 from node_agent.observed import Engines, MigDevice, Observation, ObservedGpu
 from node_agent.prober import Prober
-from rehearsal.silicon import models, state
+from rehearsal.cluster.silicon import models, state
 
 H100 = "NVIDIA H100 80GB HBM3"
 
@@ -99,7 +99,7 @@ def fake_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True)
 class Silicon:
-    """A node's fake GPUs: `path` for `rehearsal.silicon.state`, and looks at them through the real NVML binding."""
+    """A node's fake GPUs: `path` for `rehearsal.cluster.silicon.state`, and looks at them through the real NVML binding."""
 
     path: Path
     library: Path

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from node_agent.prober import Prober
-from rehearsal.silicon import state
+from rehearsal.cluster.silicon import state
 
 
 def main(silicon: Path, looks: int) -> None:

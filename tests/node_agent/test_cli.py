@@ -19,7 +19,7 @@ import urllib3
 import kubeapi
 import node_agent
 from node_agent.desired import Desired, dump
-from rehearsal.silicon import state
+from rehearsal.cluster.silicon import state
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

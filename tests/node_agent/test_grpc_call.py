@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from node_agent import grpc_call, pod_resources
 from node_agent.grpc_call import NoAnswer
-from rehearsal.kubelet.podresources import messages
+from rehearsal.cluster.kubelet.podresources import messages
 
 LIST = f"/{messages.LISTER}/List"
 

@@ -19,7 +19,7 @@ from node_agent.pod_resources import Holding
 from node_agent.prometheus import lines
 from node_agent.verify import verify
 from node_agent.xids import XidHistory
-from rehearsal.silicon import state
+from rehearsal.cluster.silicon import state
 
 PAGE = Path(node_agent.__file__).parents[1] / "docs" / "reference" / "metrics.md"
 _GPU = {"gpu", "minor", "uuid"}

@@ -17,11 +17,11 @@ from node_agent.layout import parse
 from node_agent.placement import Impossible
 from node_agent.transaction import Busy, Undone
 from node_agent.verify import verify_layout
-from rehearsal.node import launcher, root
-from rehearsal.node.launcher import Bind, LaunchSpec
-from rehearsal.node.machine import Machine
-from rehearsal.silicon import state
-from rehearsal.toolchain import Toolchain
+from rehearsal.cluster.node import launcher, root
+from rehearsal.cluster.node.launcher import Bind, LaunchSpec
+from rehearsal.cluster.node.machine import Machine
+from rehearsal.cluster.silicon import state
+from rehearsal.host.toolchain import Toolchain
 
 pytestmark = [
     # Not for its length (seconds), but because the program may have to be built first.

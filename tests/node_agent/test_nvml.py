@@ -16,7 +16,7 @@ import pytest
 from node_agent import nvml, observed, utilization
 from node_agent.desired import Desired, DesiredGpu
 from node_agent.verify import found_instances, verify
-from rehearsal.silicon import models, state
+from rehearsal.cluster.silicon import models, state
 
 MakeSilicon = Callable[..., Any]
 NOBODY = 65532

@@ -14,8 +14,8 @@ from node_agent.cut import Compute, ComputeProfile, Instance, Profile, agree
 from node_agent.layout import GpuLayout, parse
 from node_agent.observed import Engines
 from node_agent.placement import Impossible, place, place_computes
-from rehearsal.silicon import models
-from rehearsal.silicon import placement as silicon_rules
+from rehearsal.cluster.silicon import models
+from rehearsal.cluster.silicon import placement as silicon_rules
 
 MIG_MODELS = sorted(key for key, model in models.models().items() if model.slices)
 

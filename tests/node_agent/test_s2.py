@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import node_agent
-from rehearsal.silicon import state
+from rehearsal.cluster.silicon import state
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="S2-24: setup is for root, in reality and on the fake")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import node_agent
-from rehearsal.silicon import state
+from rehearsal.cluster.silicon import state
 
 LOOKS = 10_000
 PROJECT = Path(node_agent.__file__).parents[1]

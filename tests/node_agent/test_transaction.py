@@ -19,8 +19,8 @@ from node_agent.layout import Layout, parse
 from node_agent.placement import Impossible
 from node_agent.steps import DestroyInstance, SetMode
 from node_agent.transaction import Busy, Done, NotUndone, Refusal, Undone
-from rehearsal.silicon import models, state
-from rehearsal.silicon import placement as silicon_rules
+from rehearsal.cluster.silicon import models, state
+from rehearsal.cluster.silicon import placement as silicon_rules
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="cutting GPUs is for root, in reality and on the fake")
 OnSilicon = Callable[[Path], None]

@@ -10,7 +10,7 @@ import pytest
 from node_agent import gpu_metrics, observed
 from node_agent.observed import Failure, Observation, Utilization
 from node_agent.prometheus import lines
-from rehearsal.silicon import models, state
+from rehearsal.cluster.silicon import models, state
 
 MakeSilicon = Callable[..., Any]
 _NOT_SUPPORTED, _NO_PERMISSION, _FUNCTION_NOT_FOUND = 3, 4, 13

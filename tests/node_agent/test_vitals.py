@@ -14,7 +14,7 @@ from node_agent import observed, show
 from node_agent.desired import Desired, DesiredGpu
 from node_agent.observed import Observation, Vitals
 from node_agent.verify import verify
-from rehearsal.silicon import models, state
+from rehearsal.cluster.silicon import models, state
 
 MakeSilicon = Callable[..., Any]
 

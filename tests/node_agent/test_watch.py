@@ -19,7 +19,7 @@ from node_agent.health import Health
 from node_agent.metrics import Numbers
 from node_agent.report import seconds
 from node_agent.watch import Pace, watch
-from rehearsal.silicon import state
+from rehearsal.cluster.silicon import state
 
 PACE = Pace(interval_s=0.1, quick_s=0.05, quick_for_s=60, node_every_s=0.2)
 

@@ -19,7 +19,7 @@ from node_agent.metrics import Numbers
 from node_agent.observed import Observation
 from node_agent.verify import desired_of
 from node_agent.watch import Pace, watch_host
-from rehearsal.silicon import state
+from rehearsal.cluster.silicon import state
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from node_agent import pod_resources
 from node_agent.pod_resources import Holding
 from node_agent.wire import NotProtobuf, messages, text, texts
-from rehearsal.kubelet.message_tables import classes
+from rehearsal.cluster.kubelet.message_tables import classes
 
 # What the reader reads, and nothing else: all other fields are unknown ones to the runtime, too.
 READ = classes(

@@ -27,7 +27,7 @@ from node_agent.observed import Failure, Observation, ObservedGpu, Vitals, Xid
 from node_agent.verify import desired_of, verify
 from node_agent.watch import Pace, watch_host
 from node_agent.xids import Event, XidHistory, consequence, event, place
-from rehearsal.silicon import state
+from rehearsal.cluster.silicon import state
 
 _GONE = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 _UNCONTAINED = "NVRM: Xid (PCI:0000:3b:00): 95, pid=77, name=python, Uncontained: FBHUB. RST: Yes, D-RST: No"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from infra import plan
-from rehearsal import faults
+from rehearsal.scenario import faults
 from slicewright import cli
 
 

@@ -1,0 +1,1 @@
+"""The simulated AWS: EC2, EKS and IAM."""

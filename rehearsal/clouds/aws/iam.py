@@ -1,0 +1,176 @@
+"""The simulated AWS IAM: roles, whom they trust, and the managed policies attached to them."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+from urllib.parse import quote, unquote
+
+from rehearsal.clouds.core.context import Context, Methods, now
+from rehearsal.clouds.core.errors import CloudError, aws_error
+
+JsonObject = dict[str, Any]
+
+ACCOUNT = "123456789012"
+ROLES = "aws-iam/roles"
+# AWS-managed policies that clusters and nodes of a rehearsal may name. Source: AWS managed policy reference.
+_MANAGED = {
+    "AmazonEKSClusterPolicy", "AmazonEKSVPCResourceController", "AmazonEKSServicePolicy", "AmazonEKSWorkerNodePolicy",
+    "AmazonEKSWorkerNodeMinimalPolicy", "AmazonEC2ContainerRegistryPullOnly", "AmazonEC2ContainerRegistryReadOnly",
+    "AmazonEKS_CNI_Policy", "AmazonSSMManagedInstanceCore", "service-role/AmazonEBSCSIDriverPolicy",
+    "CloudWatchAgentServerPolicy",
+    "AmazonS3ReadOnlyAccess", "AmazonEKSComputePolicy", "AmazonEKSNetworkingPolicy", "AmazonEKSLoadBalancingPolicy",
+    "AmazonEKSBlockStoragePolicy",
+}  # fmt: skip
+
+
+class AwsIam:
+    def __init__(self, context: Context) -> None:
+        self._store = context.store
+
+    def methods(self) -> Methods:
+        return {
+            "CreateRole": self._create,
+            "GetRole": lambda _, body: {"Role": _shown(self._role(body))},
+            "UpdateAssumeRolePolicy": self._update_trust,
+            "UpdateRole": self._update,
+            "DeleteRole": self._delete,
+            "AttachRolePolicy": self._attach,
+            "DetachRolePolicy": self._detach,
+            "ListAttachedRolePolicies": lambda _, body: {"AttachedPolicies": _policies(self._role(body)), "IsTruncated": False},
+            "TagRole": self._tag,
+            "UntagRole": self._untag,
+        }
+
+    def inventory(self) -> list[JsonObject]:
+        roles = list(self._store.items(ROLES))
+        attached = [
+            {"kind": "iam.rolePolicyAttachment", "name": f"{key} {arn}"} for key, role in roles for arn in role["policies"]
+        ]
+        return [{"kind": "iam.role", "name": key} for key, _ in roles] + attached
+
+    def _role(self, body: JsonObject) -> JsonObject:
+        found = self._store.get(ROLES, body["RoleName"])
+        if found is None:
+            raise aws_error("NoSuchEntity", f"The role with name {body['RoleName']} cannot be found.", code=404)
+        return found
+
+    def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        name, path = body["RoleName"], body.get("Path", "/")
+        trust = _document(body["AssumeRolePolicyDocument"])
+        with self._store.lock:
+            if self._store.get(ROLES, name):
+                raise aws_error("EntityAlreadyExists", f"Role with name {name} already exists.", code=409)
+            role = {
+                "RoleName": name,
+                "Path": path,
+                "Arn": f"arn:aws:iam::{ACCOUNT}:role{path}{name}",
+                "RoleId": f"AROA{secrets.token_hex(8).upper()}",
+                "CreateDate": now(),
+                "MaxSessionDuration": body.get("MaxSessionDuration", 3600),
+                "Description": body.get("Description", ""),
+                "Tags": body.get("Tags", []),
+                "trust": trust,
+                "policies": [],
+            }
+            return {"Role": _shown(self._store.put(ROLES, name, role))}
+
+    def _update_trust(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        return self._change(body, trust=_document(body["PolicyDocument"]))
+
+    def _update(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        return self._change(body, **{k: body[k] for k in ("Description", "MaxSessionDuration") if k in body})
+
+    def _change(self, body: JsonObject, **fields: Any) -> JsonObject:
+        with self._store.lock:
+            self._store.put(ROLES, body["RoleName"], self._role(body) | fields)
+        return {}
+
+    def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            role = self._role(body)
+            if role["policies"]:
+                raise aws_error("DeleteConflict", "Cannot delete entity, must detach all policies first.", code=409)
+            self._store.delete(ROLES, body["RoleName"])
+        return {}
+
+    def _attach(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        arn = body["PolicyArn"]
+        if not arn.startswith("arn:aws:iam::aws:policy/") or arn.removeprefix("arn:aws:iam::aws:policy/") not in _MANAGED:
+            raise aws_error("NoSuchEntity", f"Policy {arn} does not exist or is not attachable.", code=404)
+        with self._store.lock:
+            role = self._role(body)
+            return self._change(body, policies=sorted({*role["policies"], arn}))
+
+    def _detach(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            role = self._role(body)
+            if body["PolicyArn"] not in role["policies"]:
+                raise aws_error("NoSuchEntity", f"Policy {body['PolicyArn']} was not found.", code=404)
+            return self._change(body, policies=[p for p in role["policies"] if p != body["PolicyArn"]])
+
+    def _tag(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            tags = {t["Key"]: t["Value"] for t in [*self._role(body)["Tags"], *body["Tags"]]}
+            return self._change(body, Tags=[{"Key": k, "Value": v} for k, v in sorted(tags.items())])
+
+    def _untag(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            return self._change(body, Tags=[t for t in self._role(body)["Tags"] if t["Key"] not in body["TagKeys"]])
+
+
+def find_role(context: Context, arn: str) -> JsonObject | None:
+    return next((r for r in context.store.values(ROLES) if r["Arn"] == arn), None)
+
+
+def trusts(role: JsonObject, service: str) -> bool:
+    """Whether the service may take the role."""
+    for statement in role["trust"].get("Statement", []):
+        actions, principal = statement.get("Action", []), statement.get("Principal", {})
+        services = principal.get("Service", []) if isinstance(principal, dict) else []
+        services = [services] if isinstance(services, str) else services
+        actions = [actions] if isinstance(actions, str) else actions
+        if statement.get("Effect") == "Allow" and "sts:AssumeRole" in actions and service in services:
+            return True
+    return False
+
+
+def attached(role: JsonObject) -> set[str]:
+    """The names of its managed policies."""
+    return {arn.rpartition("/")[2] for arn in role["policies"]}
+
+
+def _document(text: str) -> JsonObject:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        raise _malformed("This policy contains invalid Json") from None
+    if not isinstance(document, dict) or not document.get("Statement"):
+        raise _malformed("Syntax errors in policy: no Statement.")
+    statements = document["Statement"]
+    document["Statement"] = [statements] if isinstance(statements, dict) else statements
+    for statement in document["Statement"]:
+        missing = [k for k in ("Effect", "Principal", "Action") if k not in statement]
+        if missing:
+            raise _malformed(f"Syntax errors in policy: a Statement lacks {', '.join(missing)}.")
+    return document
+
+
+def _malformed(message: str) -> CloudError:
+    return aws_error("MalformedPolicyDocument", message)
+
+
+def _shown(role: JsonObject) -> JsonObject:
+    shown = {k: v for k, v in role.items() if k not in ("trust", "policies")}
+    # The API answers with the document URL-encoded.
+    return shown | {"AssumeRolePolicyDocument": quote(json.dumps(role["trust"]))}
+
+
+def trust_document(role: JsonObject) -> str:
+    """Back from the API's form to JSON text."""
+    return unquote(role["AssumeRolePolicyDocument"])
+
+
+def _policies(role: JsonObject) -> list[JsonObject]:
+    return [{"PolicyName": arn.rpartition("/")[2], "PolicyArn": arn} for arn in role["policies"]]

@@ -1,0 +1,1 @@
+"""What the simulated AWS and the simulated Google Cloud have in common."""

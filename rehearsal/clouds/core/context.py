@@ -1,0 +1,34 @@
+"""What every service of the simulated clouds works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from rehearsal.clouds.core.control_planes import ControlPlanes
+from rehearsal.clouds.core.faults import Faults
+from rehearsal.clouds.core.store import Store
+from rehearsal.clouds.core.tasks import Tasks
+
+JsonObject = dict[str, Any]
+Handler = Callable[[JsonObject, JsonObject], JsonObject]
+"""(params, body) -> the cloud's answer. Raises CloudError."""
+Methods = Mapping[str, Handler]
+
+CLUSTER_NAMES = "cluster-names"
+
+
+@dataclass(frozen=True)
+class Context:
+    store: Store
+    tasks: Tasks
+    planes: ControlPlanes
+    faults: Faults
+    ready_timeout_s: float = 120.0
+    """How long new nodes get to become Ready."""
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,74 @@
+"""The door from the simulated clouds to what runs for real: control planes and kubelet stand-ins, as processes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from rehearsal.clouds.core.node_api import ApiServerNodes, NodeApi
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """Where a cluster's API server listens, and the CA that signed its certificate."""
+
+    server: str
+    """https://127.0.0.1:PORT"""
+    ca_data: str
+    """base64 of PEM."""
+
+
+class ControlPlanes(Protocol):
+    """Clusters by name, one name per environment. `start` and `remove` may be repeated after a crash."""
+
+    def start(self, cluster: str) -> Address:
+        """Returns when the API server answers and the kubelet stand-in is started."""
+
+    def remove(self, cluster: str) -> None: ...
+
+    def nodes(self, cluster: str) -> NodeApi: ...
+
+
+@dataclass(frozen=True)
+class LocalControlPlanes:
+    """Real API servers on loopback, under E/clusters."""
+
+    environment: Path
+
+    def start(self, cluster: str) -> Address:
+        from rehearsal.cluster import control_plane
+        from rehearsal.host import processes
+        from rehearsal.host.toolchain import Toolchain
+
+        control_plane.start(self.environment, cluster, Toolchain.load(self.environment / "toolchain.json"))
+        if processes.find(self.environment, f"kubelet-{cluster}") is None:
+            argv = [
+                sys.executable,
+                "-m",
+                "rehearsal.cluster.kubelet",
+                "--environment",
+                str(self.environment),
+                "--cluster",
+                cluster,
+            ]
+            processes.start(self.environment, f"kubelet-{cluster}", argv)
+        return self._address(cluster)
+
+    def _address(self, cluster: str) -> Address:
+        stored = json.loads((self.environment / "clusters" / cluster / "endpoint.json").read_text())
+        return Address(server=stored["server"], ca_data=stored["ca_data"])
+
+    def remove(self, cluster: str) -> None:
+        from rehearsal.cluster import control_plane
+        from rehearsal.host import processes
+
+        kubelet = processes.find(self.environment, f"kubelet-{cluster}")
+        if kubelet is not None:
+            processes.stop(kubelet)
+        control_plane.remove(self.environment, cluster)
+
+    def nodes(self, cluster: str) -> NodeApi:
+        return ApiServerNodes(self.environment / "clusters" / cluster / "kubeconfig.json")

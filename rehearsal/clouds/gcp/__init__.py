@@ -1,0 +1,1 @@
+"""The simulated Google Cloud: Compute Engine, Kubernetes Engine and IAM."""

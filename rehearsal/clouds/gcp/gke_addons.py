@@ -1,0 +1,92 @@
+"""What GKE itself runs in a cluster and the rehearsal needs: the GPU device plugin, which also partitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rehearsal.clouds.core.node_api import NodeApi
+
+JsonObject = dict[str, Any]
+
+IMAGE = "gke.gcr.io/nvidia-gpu-device-plugin:1.36.0-gke.10"
+NAME = "nvidia-gpu-device-plugin"
+
+
+def install(api: NodeApi) -> None:
+    api.install("/apis/apps/v1/namespaces/kube-system/daemonsets", device_plugin())
+
+
+def device_plugin() -> JsonObject:
+    """Source of the shape: GoogleCloudPlatform/container-engine-accelerators, cmd/nvidia_gpu/device-plugin.yaml."""
+    labels = {"k8s-app": NAME}
+    volumes = {
+        "device-plugin": "/var/lib/kubelet/device-plugins",
+        "dev": "/dev",
+        "nvidia": "/home/kubernetes/bin/nvidia",
+        "pod-resources": "/var/lib/kubelet/pod-resources",
+        "proc": "/proc",
+        "nvidia-config": "/etc/nvidia",
+    }
+    mounts = {
+        "device-plugin": "/device-plugin",
+        "dev": "/dev",
+        "nvidia": "/usr/local/nvidia",
+        "pod-resources": "/var/lib/kubelet/pod-resources",
+        "proc": "/proc",
+        "nvidia-config": "/etc/nvidia",
+    }
+    requirements = [
+        {"key": "cloud.google.com/gke-accelerator", "operator": "Exists"},
+        {"key": "gke-no-default-nvidia-gpu-device-plugin", "operator": "DoesNotExist"},
+    ]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {
+            "name": NAME,
+            "namespace": "kube-system",
+            "labels": labels | {"addonmanager.kubernetes.io/mode": "Reconcile"},
+        },
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "updateStrategy": {"type": "RollingUpdate"},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "priorityClassName": "system-node-critical",
+                    "affinity": {
+                        "nodeAffinity": {
+                            "requiredDuringSchedulingIgnoredDuringExecution": {
+                                "nodeSelectorTerms": [{"matchExpressions": requirements}]
+                            }
+                        }
+                    },
+                    "tolerations": [{"operator": "Exists"}],
+                    "hostNetwork": True,
+                    "hostPID": True,
+                    "containers": [
+                        {
+                            "name": NAME,
+                            "image": IMAGE,
+                            "imagePullPolicy": "IfNotPresent",
+                            "command": [
+                                "/usr/bin/nvidia-gpu-device-plugin",
+                                "-logtostderr",
+                                "--enable-container-gpu-metrics",
+                                "--enable-health-monitoring",
+                                "--gpu-config=/etc/nvidia/gpu_config.json",
+                            ],
+                            "env": [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}],
+                            "resources": {
+                                "requests": {"cpu": "50m", "memory": "50Mi"},
+                                "limits": {"memory": "100Mi"},
+                            },
+                            "securityContext": {"privileged": True},
+                            "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts.items()],
+                        }
+                    ],
+                    "volumes": [{"name": name, "hostPath": {"path": path}} for name, path in volumes.items()],
+                },
+            },
+        },
+    }

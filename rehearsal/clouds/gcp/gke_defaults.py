@@ -1,0 +1,107 @@
+"""What GKE's server fills into a pool or cluster that leaves it open.
+
+Source: request logs of GoogleCloudPlatform/k8s-config-connector.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from typing import Any
+
+from rehearsal.clouds.core.node_object import KUBERNETES
+
+JsonObject = dict[str, Any]
+
+VERSION = f"{KUBERNETES}-gke.1038000"
+_SCOPES = [
+    "https://www.googleapis.com/auth/devstorage.read_only",
+    "https://www.googleapis.com/auth/logging.write",
+    "https://www.googleapis.com/auth/monitoring",
+    "https://www.googleapis.com/auth/service.management.readonly",
+    "https://www.googleapis.com/auth/servicecontrol",
+    "https://www.googleapis.com/auth/trace.append",
+]
+_THREE_ZONES = "abc"
+_ZONES = {"us-central1": "abcf", "us-east1": "bcd", "europe-west1": "bcd"}
+
+
+def etag() -> str:
+    return base64.b64encode(secrets.token_bytes(8)).decode()
+
+
+def zones_of(location: str) -> list[str]:
+    """All zones of a region; a zone is its own only one. Source: compute regions; the few that are not a, b, c are listed."""
+    if location.count("-") == 2:
+        return [location]
+    return [f"{location}-{letter}" for letter in _ZONES.get(location, _THREE_ZONES)]
+
+
+def region_of(location: str) -> str:
+    return location.rsplit("-", 1)[0] if location.count("-") == 2 else location
+
+
+def default_locations(location: str) -> list[str]:
+    return zones_of(location)[:3]
+
+
+def fill_node_config(config: JsonObject) -> JsonObject:
+    filled = {
+        "machineType": "e2-medium",
+        "diskType": "pd-balanced",
+        "diskSizeGb": 100,
+        "imageType": "COS_CONTAINERD",
+        "oauthScopes": list(_SCOPES),
+        "serviceAccount": "default",
+        "shieldedInstanceConfig": {"enableIntegrityMonitoring": True},
+        "windowsNodeConfig": {},
+        "loggingConfig": {"variantConfig": {"variant": "DEFAULT"}},
+        "kubeletConfig": {"insecureKubeletReadonlyPortEnabled": False},
+        "effectiveCgroupMode": "EFFECTIVE_CGROUP_MODE_V2",
+        **config,
+    }
+    filled["metadata"] = {"disable-legacy-endpoints": "true", **config.get("metadata", {})}
+    filled["diskSizeGb"] = int(filled["diskSizeGb"])
+    # Since 1.30.1-gke.1156000 an omitted driver config means DEFAULT.
+    filled["accelerators"] = [_fill_accelerator(a) for a in config.get("accelerators", [])]
+    if not filled["accelerators"]:
+        del filled["accelerators"]
+    filled["resourceLabels"] = {
+        **config.get("resourceLabels", {}),
+        "goog-gke-node-pool-provisioning-model": _provisioning(config),
+    }
+    return filled
+
+
+def _provisioning(config: JsonObject) -> str:
+    return "spot" if config.get("spot") else "preemptible" if config.get("preemptible") else "on-demand"
+
+
+def _fill_accelerator(accelerator: JsonObject) -> JsonObject:
+    filled = {**accelerator, "acceleratorCount": str(int(accelerator.get("acceleratorCount", 0)))}
+    driver = dict(accelerator.get("gpuDriverInstallationConfig") or {})
+    if driver.get("gpuDriverVersion") in (None, "GPU_DRIVER_VERSION_UNSPECIFIED"):
+        driver["gpuDriverVersion"] = "DEFAULT"
+    filled["gpuDriverInstallationConfig"] = driver
+    if "gpuSharingConfig" in filled:
+        sharing = dict(filled["gpuSharingConfig"])
+        sharing["maxSharedClientsPerGpu"] = str(int(sharing.get("maxSharedClientsPerGpu", 0)))
+        filled["gpuSharingConfig"] = sharing
+    return filled
+
+
+def fill_pool(pool: JsonObject, *, cluster_locations: list[str]) -> JsonObject:
+    """Without status and config, which need more than defaults."""
+    upgrade = pool.get("upgradeSettings") or {}
+    return {
+        **pool,
+        "initialNodeCount": int(pool.get("initialNodeCount", 0)),
+        "locations": list(pool.get("locations") or cluster_locations),
+        "version": pool.get("version") or VERSION,
+        "management": pool.get("management") or {"autoRepair": True, "autoUpgrade": True},
+        "maxPodsConstraint": {"maxPodsPerNode": str(int((pool.get("maxPodsConstraint") or {}).get("maxPodsPerNode", 110)))},
+        "upgradeSettings": {"strategy": "SURGE", "maxSurge": 1, **upgrade},
+        "config": fill_node_config(pool.get("config") or {}),
+        "podIpv4CidrSize": 24,
+        "etag": etag(),
+    }

@@ -1,0 +1,130 @@
+"""The simulated Google IAM: service accounts, and the policy of a project."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Any
+
+from rehearsal.clouds.core.context import Context, Methods
+from rehearsal.clouds.core.errors import google_error
+from rehearsal.clouds.gcp.gke_defaults import etag
+
+JsonObject = dict[str, Any]
+
+ACCOUNTS = "iam/serviceAccounts"
+POLICIES = "cloudresourcemanager/policies"
+_ACCOUNT_ID = re.compile(r"[a-z][-a-z0-9]{4,28}[a-z0-9]")
+_ROLE = re.compile(r"(projects/[^/]+/|organizations/[^/]+/)?roles/[A-Za-z0-9_.]+")
+_MEMBER = re.compile(r"(user|serviceAccount|group|domain|principal|principalSet|deleted):.+|allUsers|allAuthenticatedUsers")
+
+
+class GoogleIam:
+    def __init__(self, context: Context) -> None:
+        self._store = context.store
+
+    def methods(self) -> Methods:
+        return {
+            "projects.serviceAccounts.create": self._create,
+            "projects.serviceAccounts.get": lambda params, _: self._account(params["name"]),
+            "projects.serviceAccounts.patch": self._patch,
+            "projects.serviceAccounts.delete": self._delete,
+        }
+
+    def policy_methods(self) -> Methods:
+        return {
+            "projects.getIamPolicy": lambda params, _: self._policy(params["resource"]),
+            "projects.setIamPolicy": self._set_policy,
+        }
+
+    def inventory(self) -> list[JsonObject]:
+        accounts = [{"kind": "iam.serviceAccount", "name": key} for key, _ in self._store.items(ACCOUNTS)]
+        bindings = [
+            {"kind": "cloudresourcemanager.member", "name": f"{project} {binding['role']} {member}"}
+            for project, policy in self._store.items(POLICIES)
+            for binding in policy.get("bindings", [])
+            for member in binding["members"]
+        ]
+        return accounts + bindings
+
+    def _account(self, name: str) -> JsonObject:
+        email = name.rpartition("/")[2]
+        found = self._store.get(ACCOUNTS, email)
+        if found is None:
+            raise google_error(404, f"Unknown service account: {email}")
+        return found
+
+    def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        project, account_id = params["name"].removeprefix("projects/"), str(body.get("accountId", ""))
+        if not _ACCOUNT_ID.fullmatch(account_id):
+            raise google_error(
+                400,
+                f'Invalid account id "{account_id}": 6 to 30 lower case letters, digits and "-", starting with a letter.',
+            )
+        email = f"{account_id}@{project}.iam.gserviceaccount.com"
+        with self._store.lock:
+            if self._store.get(ACCOUNTS, email):
+                raise google_error(409, f"Service account {account_id} already exists within project projects/{project}.")
+            account = {
+                **(body.get("serviceAccount") or {}),
+                "name": f"projects/{project}/serviceAccounts/{email}",
+                "projectId": project,
+                "uniqueId": str(10**20 + secrets.randbits(64)),
+                "email": email,
+                "etag": etag(),
+                "oauth2ClientId": str(10**20 + secrets.randbits(64)),
+            }
+            return self._store.put(ACCOUNTS, email, account)
+
+    def _patch(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            account = self._account(params["name"])
+            fields = str(body.get("updateMask", "")).split(",")
+            account |= {k: v for k, v in (body.get("serviceAccount") or {}).items() if k in fields}
+            return self._store.put(ACCOUNTS, account["email"], account)
+
+    def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            account = self._account(params["name"])
+            self._store.delete(ACCOUNTS, account["email"])
+            # What the policy gave it stays, under a name that nobody can take again.
+            for project, policy in self._store.items(POLICIES):
+                member = f"serviceAccount:{account['email']}"
+                for binding in policy.get("bindings", []):
+                    binding["members"] = [
+                        f"deleted:{member}?uid={account['uniqueId']}" if m == member else m for m in binding["members"]
+                    ]
+                self._store.put(POLICIES, project, policy)
+        return {}
+
+    def _policy(self, project: str) -> JsonObject:
+        return self._store.get(POLICIES, project) or {"version": 1, "etag": "BwAAAAAAAAA=", "bindings": []}
+
+    def _set_policy(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        policy = body.get("policy") or {}
+        with self._store.lock:
+            current = self._policy(params["resource"])
+            if policy.get("etag") and policy["etag"] != current["etag"]:
+                raise google_error(
+                    409,
+                    "There were concurrent policy changes. Please retry the whole read-modify-write with exponential backoff.",
+                    status="ABORTED",
+                )
+            for binding in policy.get("bindings", []):
+                self._check_binding(binding)
+            bindings = [b for b in policy.get("bindings", []) if b.get("members")]
+            return self._store.put(POLICIES, params["resource"], {"version": 1, "etag": etag(), "bindings": bindings})
+
+    def _check_binding(self, binding: JsonObject) -> None:
+        if not _ROLE.fullmatch(str(binding.get("role", ""))):
+            raise google_error(400, f"Role {binding.get('role')} is not supported for this resource.")
+        for member in binding.get("members", []):
+            if not _MEMBER.fullmatch(member):
+                raise google_error(
+                    400,
+                    f"Invalid member {member}: it must have a type, as in serviceAccount:NAME@PROJECT.iam.gserviceaccount.com.",
+                )
+            kind, _, email = member.partition(":")
+            ours = kind == "serviceAccount" and email.endswith(".iam.gserviceaccount.com")
+            if ours and self._store.get(ACCOUNTS, email) is None:
+                raise google_error(400, f"Service account {email} does not exist.")

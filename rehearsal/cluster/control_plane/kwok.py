@@ -1,0 +1,34 @@
+"""kwok's part: nodes stay Ready, and pods that nobody runs look as if somebody did."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rehearsal.cluster.control_plane.process_images import PROCESS_IMAGES
+
+_STAGES = Path(__file__).parent / "stages"
+NODE_ANNOTATION = "kwok.x-k8s.io/node=fake"
+"""Nodes that kwok manages carry this annotation."""
+LEASE_S = 40
+"""Seconds that a node's lease lasts, as the kubelet's; renewed every quarter of it."""
+
+
+def stages() -> str:
+    """The stages as kwok reads them: YAML documents, those for pods restricted to images that do not run as processes."""
+    documents: list[dict[str, Any]] = []
+    for path in sorted(_STAGES.glob("*.yaml")):
+        documents += [document for document in yaml.safe_load_all(path.read_text()) if document]
+    for document in documents:
+        if document["spec"]["resourceRef"]["kind"] == "Pod":
+            document["spec"]["selector"]["matchExpressions"].append(_not_a_process())
+    return yaml.safe_dump_all(documents, sort_keys=False, width=10_000)
+
+
+def _not_a_process() -> dict[str, Any]:
+    # A jq string literal has JSON's escapes, and kwok compares the boolean's name. A pod without an image matches nothing.
+    pattern = json.dumps("|".join(PROCESS_IMAGES))
+    return {"jq": {"key": f".spec.containers[0].image | test({pattern})", "operator": "In", "values": ["false"]}}

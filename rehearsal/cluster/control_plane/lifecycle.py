@@ -1,0 +1,178 @@
+"""Start, stop and remove one cluster's control plane. Each may be repeated, and picks up what an interrupted one left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from kubeapi import ApiError, Client
+from rehearsal.cluster.control_plane import files, kubeconfig, kwok, parts, pki, ports, waiting
+from rehearsal.cluster.control_plane.errors import ControlPlaneError
+from rehearsal.cluster.control_plane.files import Endpoint
+from rehearsal.cluster.control_plane.parts import Part
+from rehearsal.host import processes
+from rehearsal.host.processes import Recorded
+from rehearsal.host.toolchain import Toolchain
+
+_USERS = ("admin", "controller-manager", "scheduler", "kwok", "kubelet")
+_PKI = pki.Pki(directory=Path("pki"))
+"""As the parts see it, from the cluster's directory: a path of a person's choice may hold what has a meaning in flags."""
+_STAGES = "kwok-stages.yaml"
+_READY_S = 90.0
+_STOP_S = 10.0
+
+
+def start(environment: Path, cluster: str, toolchain: Toolchain) -> Endpoint:
+    """The cluster's API server, ready, with all five processes running; at once if it is so already.
+
+    Starts what is missing, on the data, certificates and (if still free) the port of the time before. A start that fails or is
+    interrupted ends what it started. Raises ControlPlaneError.
+    """
+    directory = files.directory(environment, cluster)
+    with files.locked(directory):
+        known = files.endpoint(directory)
+        if known and _all_run(environment, cluster) and waiting.is_ready(_admin(directory)):
+            return known
+        starting = _Start(environment.resolve(), cluster, toolchain, directory)
+        try:
+            return starting.run(known)
+        except BaseException as e:
+            starting.undo()
+            if isinstance(e, (processes.ProcessError, OSError)):
+                raise ControlPlaneError(f"cluster {cluster}: {e}") from e
+            raise
+
+
+def stop(environment: Path, cluster: str) -> None:
+    """Ends the cluster's processes, users of the API server first and etcd last. Its data stays."""
+    directory = files.directory(environment, cluster)
+    if directory.exists():
+        with files.locked(directory):
+            _stop(environment, cluster)
+    else:
+        _stop(environment, cluster)
+
+
+def remove(environment: Path, cluster: str) -> None:
+    """Stops the cluster and deletes its directory with everything in it."""
+    directory = files.directory(environment, cluster)
+    if directory.exists():
+        with files.locked(directory):
+            _stop(environment, cluster)
+            shutil.rmtree(directory)
+    else:
+        _stop(environment, cluster)
+
+
+class _Start:
+    """One run of `start`, and what it has started so far."""
+
+    def __init__(self, environment: Path, cluster: str, tools: Toolchain, directory: Path) -> None:
+        self._environment = environment
+        self._cluster = cluster
+        self._tools = tools
+        self._directory = directory
+        self._started: list[Recorded] = []
+
+    def run(self, known: Endpoint | None) -> Endpoint:
+        if known is None:
+            # Nobody could tell on which port an API server of a cut-off start listens.
+            _stop(self._environment, self._cluster)
+        server = self._find("kube-apiserver")
+        held = None
+        if known and server:
+            port = known.port
+        else:
+            held = ports.hold(known.port if known else None)
+            port = held.number
+        try:
+            endpoint = self._write_files(port)
+            base = [self._ensure(parts.etcd(self._tools))]
+            # A tenth of a second; an API server that finds nobody there tries again after a whole one.
+            waiting.wait_for(
+                "etcd", lambda: waiting.listens(self._directory, parts.ETCD_SOCKET), running=base, timeout_s=_READY_S
+            )
+            base.append(self._ensure(parts.apiserver(self._tools, _PKI, port)))
+            client = _admin(self._directory)
+            waiting.wait_for("a ready API server", lambda: waiting.is_ready(client), running=base, timeout_s=_READY_S)
+        finally:
+            if held:
+                held.release()
+        # Not before the API server is ready: refused by rights that are not written yet, they would back off for seconds.
+        rest = [
+            self._ensure(parts.controller_manager(self._tools, _PKI, self._kubeconfig("controller-manager"))),
+            self._ensure(parts.scheduler(self._tools, self._kubeconfig("scheduler"))),
+        ]
+        if not self._find("kwok"):
+            _forget_node_leases(client)
+        rest.append(self._ensure(parts.kwok_controller(self._tools, self._kubeconfig("kwok"), Path(_STAGES))))
+        everything = base + rest
+        waiting.wait_for("ServiceAccounts", lambda: waiting.hands_out_accounts(client), running=everything, timeout_s=_READY_S)
+        return endpoint
+
+    def undo(self) -> None:
+        for record in sorted(self._started, key=lambda record: record.stop_rank):
+            processes.stop(record, grace_s=_STOP_S)
+
+    def _write_files(self, port: int) -> Endpoint:
+        made = pki.ensure(self._directory / _PKI.directory)
+        endpoint = Endpoint(
+            server=f"https://127.0.0.1:{port}",
+            ca_pem=made.ca.read_bytes(),
+            kubeconfig=files.kubeconfig(self._directory, "admin"),
+        )
+        for user in _USERS:
+            content = kubeconfig.render(cluster=self._cluster, server=endpoint.server, pki=made, user=user)
+            files.write(files.kubeconfig(self._directory, user), content)
+        files.write(self._directory / _STAGES, kwok.stages())
+        files.store_endpoint(self._directory, endpoint)
+        return endpoint
+
+    def _kubeconfig(self, user: str) -> Path:
+        return files.kubeconfig(Path(), user)
+
+    def _find(self, kind: str) -> Recorded | None:
+        return processes.find(self._environment, parts.process_name(kind, self._cluster))
+
+    def _ensure(self, part: Part) -> Recorded:
+        if running := self._find(part.kind):
+            return running
+        # Nothing of the caller's environment: a proxy, a KUBECONFIG or a home directory is none of their business.
+        env = {"PATH": os.defpath, "HOME": str(self._directory), **part.env}
+        name = parts.process_name(part.kind, self._cluster)
+        record = processes.start(self._environment, name, part.argv, env=env, cwd=self._directory, stop_rank=part.stop_rank)
+        self._started.append(record)
+        return record
+
+
+def _all_run(environment: Path, cluster: str) -> bool:
+    return all(processes.find(environment, parts.process_name(kind, cluster)) for kind in parts.KINDS)
+
+
+def _stop(environment: Path, cluster: str) -> None:
+    names = {parts.process_name(kind, cluster) for kind in parts.KINDS}
+    ours = [record for record in processes.recorded(environment) if record.name in names]
+    try:
+        for record in sorted(ours, key=lambda record: record.stop_rank):
+            processes.stop(record, grace_s=_STOP_S)
+    except processes.ProcessError as e:
+        raise ControlPlaneError(f"cluster {cluster}: {e}") from e
+
+
+def _admin(directory: Path) -> Client:
+    return Client.from_kubeconfig(files.kubeconfig(directory, "admin"), timeout_s=5.0)
+
+
+def _forget_node_leases(client: Client) -> None:
+    """Lets a new kwok take over the nodes at once.
+
+    It has a new identity, and would wait up to 40 s for the leases of the one before to run out.
+    """
+    leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+    try:
+        for lease in client.get(leases).get("items") or ():
+            client.delete(f"{leases}/{lease['metadata']['name']}")
+    except ApiError as e:
+        if e.status != 404:
+            raise ControlPlaneError(f"the API server does not let go of old node leases: {e}") from e

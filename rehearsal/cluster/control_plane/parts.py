@@ -1,0 +1,127 @@
+"""The five processes of a control plane: their command lines, and in which order they end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rehearsal.cluster.control_plane import kwok
+from rehearsal.cluster.control_plane.pki import SERVICE_NETWORK, Pki
+from rehearsal.host.toolchain import Toolchain
+
+# etcd answers on unix sockets in the cluster's own directory (mode 0700) and not on TCP: no other user of the machine can reach
+# it, and no certificate is needed. The names are relative to the directory, which is the working directory of both ends, because
+# a unix socket's address holds 107 bytes and a path may be longer. etcd insists on the form host:port.
+ETCD_SOCKET = "etcd.sock:0"
+_ETCD_PEER_SOCKET = "etcd-peer.sock:0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One process, to be started in the cluster's directory."""
+
+    kind: str
+    argv: tuple[str, ...]
+    stop_rank: int
+    """Those who use the API server end before it, and it before etcd: an API server without etcd hangs on SIGTERM."""
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+KINDS = ("kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")
+
+
+def process_name(kind: str, cluster: str) -> str:
+    return f"{kind}-{cluster}"
+
+
+def etcd(tools: Toolchain) -> Part:
+    argv = (
+        str(tools.control_plane),
+        "etcd",
+        "--data-dir=etcd",
+        f"--listen-client-url=unix://{ETCD_SOCKET}",
+        f"--listen-peer-url=unix://{_ETCD_PEER_SOCKET}",
+    )
+    return Part(kind="etcd", argv=argv, stop_rank=30, env={"GOMEMLIMIT": "300MiB"})
+
+
+def apiserver(tools: Toolchain, pki: Pki, port: int) -> Part:
+    argv = (
+        str(tools.control_plane),
+        "kube-apiserver",
+        f"--etcd-servers=unix://{ETCD_SOCKET}",
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",
+        f"--secure-port={port}",
+        # The port is held for it until it listens; see ports.py.
+        "--permit-port-sharing=true",
+        "--endpoint-reconciler-type=none",
+        f"--tls-cert-file={pki.cert('apiserver')}",
+        f"--tls-private-key-file={pki.key('apiserver')}",
+        f"--client-ca-file={pki.ca}",
+        "--anonymous-auth=false",
+        "--authorization-mode=Node,RBAC",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={pki.directory / 'service-accounts.pub'}",
+        f"--service-account-signing-key-file={pki.key('service-accounts')}",
+        f"--service-cluster-ip-range={SERVICE_NETWORK}",
+        "--allow-privileged=true",
+        f"--kubelet-certificate-authority={pki.ca}",
+        f"--kubelet-client-certificate={pki.cert('apiserver-kubelet-client')}",
+        f"--kubelet-client-key={pki.key('apiserver-kubelet-client')}",
+        "--kubelet-preferred-address-types=InternalIP",
+        # Ends the watches of those who stay; without it they hold up its end for a minute.
+        "--shutdown-watch-termination-grace-period=1s",
+        "--profiling=false",
+    )
+    return Part(kind="kube-apiserver", argv=argv, stop_rank=20, env={"GOMEMLIMIT": "800MiB"})
+
+
+def controller_manager(tools: Toolchain, pki: Pki, kubeconfig: Path) -> Part:
+    argv = (
+        str(tools.control_plane),
+        "kube-controller-manager",
+        f"--kubeconfig={kubeconfig}",
+        # Nothing asks it anything: no port, so no door to guard.
+        "--secure-port=0",
+        "--leader-elect=false",
+        # With false and RBAC, DaemonSets stay at 0 pods: the manager's own user may not create them.
+        "--use-service-account-credentials=true",
+        f"--service-account-private-key-file={pki.key('service-accounts')}",
+        f"--root-ca-file={pki.ca}",
+        f"--cluster-signing-cert-file={pki.ca}",
+        f"--cluster-signing-key-file={pki.key('ca')}",
+        # Those need a cloud.
+        "--controllers=*,-node-ipam-controller,-cloud-node-lifecycle-controller,-service-lb-controller,-node-route-controller",
+        # The default of 20 requests a second makes it take 5 s only to fetch its controllers' tokens.
+        "--kube-api-qps=500",
+        "--kube-api-burst=1000",
+    )
+    return Part(kind="kube-controller-manager", argv=argv, stop_rank=11, env={"GOMEMLIMIT": "300MiB"})
+
+
+def scheduler(tools: Toolchain, kubeconfig: Path) -> Part:
+    argv = (
+        str(tools.control_plane),
+        "kube-scheduler",
+        f"--kubeconfig={kubeconfig}",
+        "--secure-port=0",
+        "--leader-elect=false",
+        "--kube-api-qps=500",
+        "--kube-api-burst=1000",
+    )
+    return Part(kind="kube-scheduler", argv=argv, stop_rank=11, env={"GOMEMLIMIT": "300MiB"})
+
+
+def kwok_controller(tools: Toolchain, kubeconfig: Path, stages: Path) -> Part:
+    argv = (
+        str(tools.kwok),
+        f"--kubeconfig={kubeconfig}",
+        f"--config={stages}",
+        f"--manage-nodes-with-annotation-selector={kwok.NODE_ANNOTATION}",
+        f"--node-lease-duration-seconds={kwok.LEASE_S}",
+        # Addresses of pods that nobody runs; nothing listens there.
+        "--cidr=10.244.0.0/16",
+    )
+    return Part(kind="kwok", argv=argv, stop_rank=10, env={"GOMEMLIMIT": "300MiB"})

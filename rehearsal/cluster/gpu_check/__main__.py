@@ -1,0 +1,141 @@
+"""`python -m rehearsal.cluster.gpu_check`: reads this machine's GPUs, compares them with the fake's, writes a page per model.
+
+Exit codes: 0 read, and nothing differs; 1 read, and something differs or could not be compared; 3 there is no driver to ask, or
+the fake cannot be built here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import rehearsal
+from node_agent import profiles
+from node_agent.kernel_log import KernelLog
+from node_agent.observed import Observation, parse
+from rehearsal.cluster.gpu_check import page
+from rehearsal.cluster.gpu_check.comparing import Difference, differences
+from rehearsal.cluster.silicon import models, placement, state
+from rehearsal.host.toolchain import Found, ToolchainError
+from rehearsal.host.toolchain.acquisition import obtain
+from rehearsal.host.toolchain.settings import from_environment
+from rehearsal.host.toolchain.tools import TOOLS
+
+SAME, DIFFERENT, CANNOT_RUN = 0, 1, 3
+_ROOT = Path(rehearsal.__file__).parents[1]
+_TIMEOUT_S = 300.0
+
+
+class _CannotRun(Exception):
+    """One line for the person who called."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="gpu-check", description="Compares this machine's GPUs with the fake's. Reads only.")
+    parser.add_argument("--to", type=Path, default=_ROOT / "docs" / "gpu-check", metavar="DIRECTORY", help="for the pages")
+    options = parser.parse_args(arguments)
+    try:
+        real = _read(os.environ)
+        if "failure" in real:
+            raise _CannotRun(f"no NVIDIA driver answers on this machine: {real['failure']['text']} ({real['failure']['call']})")
+        return _check(real, options.to)
+    except (_CannotRun, ToolchainError) as e:
+        print(f"gpu-check: {e}", file=sys.stderr)
+        return CANNOT_RUN
+
+
+def _check(real: Mapping[str, Any], to: Path) -> int:
+    with KernelLog() as log:
+        log.read()
+        xid_log = f"no: {log.why_not}" if log.why_not else "yes"
+    first_of = {gpu["model"]: gpu for gpu in reversed(real["gpus"]) if not gpu["failure"]}
+    silent = [gpu for gpu in real["gpus"] if gpu["failure"]]
+    for gpu in silent:
+        print(f"GPU {gpu['index']}: not compared: {gpu['failure']['call']}: {gpu['failure']['text']}")
+    result = DIFFERENT if silent or not first_of else SAME
+    if not real["gpus"]:
+        print("the driver answers, and has no GPU")
+    to.mkdir(parents=True, exist_ok=True)
+    for gpu in first_of.values():
+        found = _compared(gpu, real["driver"])
+        result = SAME if not found and result == SAME else DIFFERENT
+        name = page.name(gpu, real["driver"])
+        text = page.page(real, gpu, found, day=datetime.now(UTC).strftime("%Y-%m-%d"), xid_log=xid_log)
+        (to / f"{name}.md").write_text(text, encoding="utf-8")
+        told = found if isinstance(found, str) else [vars(difference) for difference in found]
+        whole = {**real, "compared": gpu["index"], "differences": told}
+        (to / f"{name}.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        differ = f"not compared: {found}" if isinstance(found, str) else f"{len(found)} difference(s) from the fake"
+        print(f"{gpu['model']}: {differ}; {to / name}.md")
+        if not isinstance(found, str):
+            print("\n".join(f"  {d.what}: {d.real}, the fake says {d.fake}" for d in found), end="\n" if found else "")
+    return result
+
+
+def _compared(gpu: Mapping[str, Any], driver: str) -> tuple[Difference, ...] | str:
+    """The differences, or why there is nothing to compare with."""
+    models_ = models.models()
+    key = next((k for k, m in models_.items() if gpu["pci_device"] == f"{m.pci_id << 16 | 0x10DE:#010x}"), None)
+    key = key or next((k for k, m in models_.items() if m.name == gpu["model"]), None)
+    if key is None:
+        return f"the fake has no model like {gpu['model']} ({gpu['pci_device']}); it has {', '.join(models_)}"
+    (library,) = _library().paths.values()
+    with tempfile.TemporaryDirectory(prefix="gpu-check-") as directory:
+        path = Path(directory) / "state"
+        state.create(path, key, 1, driver, "gpu-check")
+        if gpu["mig"] == "enabled":
+            state.set_mig_mode(path, 0, True)
+            try:
+                state.recut(path, 0, _profiles_of(gpu))
+            except (KeyError, placement.NoRoom) as e:
+                return (Difference(what="how it is cut", real=", ".join(_profiles_of(gpu)), fake=f"cannot be: {e}"),)
+        fake = _read({**os.environ, "LD_LIBRARY_PATH": str(library.parent), state.VARIABLE: str(path)})
+    if "failure" in fake:
+        raise _CannotRun(f"the fake does not answer: {fake['failure']['text']}")
+    return differences(gpu, fake["gpus"][0])
+
+
+def _profiles_of(gpu: Mapping[str, Any]) -> list[str]:
+    observation = {"driver": None, "cuda": None, "gpus": [_as_observed(gpu)], "failure": None}
+    seen: Observation = parse(json.dumps(observation))
+    return [profiles.name_of(device, seen.gpus[0]) or "unknown" for device in seen.gpus[0].devices]
+
+
+def _as_observed(gpu: Mapping[str, Any]) -> dict[str, Any]:
+    added = ("places", "pci_device", "compute_capability", "answers")
+    return {key: value for key, value in gpu.items() if key not in added}
+
+
+def _library() -> Found:
+    """The fake, built if need be; nothing else of the tool chain."""
+    tools = [tool for tool in TOOLS if tool.name == "fake-nvml"]
+    (found,) = obtain(tools, from_environment(os.environ), lambda line: print(line, file=sys.stderr))
+    return found
+
+
+def _read(environment: Mapping[str, str]) -> dict[str, Any]:
+    argv = [sys.executable, "-m", "rehearsal.cluster.gpu_check.reading"]
+    try:
+        done = subprocess.run(
+            argv, env=dict(environment), cwd=_ROOT, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise _CannotRun(f"the driver did not answer all questions within {_TIMEOUT_S:g} s") from None
+    if done.returncode:
+        raise _CannotRun(
+            f"the driver cannot be read: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else 'no word'}"
+        )
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+if __name__ == "__main__":
+    sys.exit(main())

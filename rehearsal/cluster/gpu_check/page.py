@@ -1,0 +1,80 @@
+"""One checked GPU model as a page for people. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rehearsal.cluster.gpu_check.comparing import Difference
+
+
+def name(gpu: Mapping[str, Any], driver: str) -> str:
+    """Of the files: `nvidia-h100-80gb-hbm3-550.90.07`."""
+    return re.sub(r"[^a-z0-9.]+", "-", f"{gpu['model']} {driver}".lower()).strip("-")
+
+
+def page(reading: Mapping[str, Any], gpu: Mapping[str, Any], found: Sequence[Difference] | str, *, day: str, xid_log: str) -> str:
+    """found: the differences, or why nothing was compared. xid_log: whether Xids can be read here."""
+    return "\n".join(_lines(reading, gpu, found, day, xid_log)) + "\n"
+
+
+def _lines(
+    reading: Mapping[str, Any], gpu: Mapping[str, Any], found: Sequence[Difference] | str, day: str, xid_log: str
+) -> Iterator[str]:
+    source = "SIMULATED: read from the fake library" if reading["simulated"] else "Read from a real driver"
+    yield from (
+        f"# {gpu['model']}, driver {reading['driver']}",
+        "",
+        f"{source} by `make gpu-check` on {day}, {'as root' if reading['privileged'] else 'without privileges'}; nothing was"
+        " written to the GPU. Times are measured.",
+        "",
+        f"{len(reading['gpus'])} GPU(s); CUDA {reading['cuda']}; {gpu['memory_mib']} MiB; MIG {gpu['mig']}"
+        f" (after the next reset {gpu['mig_pending']}).",
+        "",
+        "## What differs from the fake",
+        "",
+    )
+    if isinstance(found, str):
+        yield f"Not compared: {found}"
+    elif found:
+        yield from _table(("what", "this driver", "fake"), [(d.what, d.real, d.fake) for d in found])
+    else:
+        yield "Nothing."
+    yield from ("", "## Profiles", "")
+    yield from _table(
+        ("profile", "ID", "most", "slices", "SMs", "MiB", "places"),
+        [
+            (p["name"], p["id"], p["most"], p["slices"], p["multiprocessors"], p["memory_mib"], _places(gpu, p["name"]))
+            for p in gpu["offered"]
+        ],
+    )
+    failure = gpu["utilization_failure"]
+    utilization = f"no: {failure['call']}: {failure['text']}" if failure else "yes"
+    yield from (
+        "",
+        "## What else the agent can have here",
+        "",
+        f"- Utilization (GPM): {utilization}",
+        f"- Xids from the kernel's log: {xid_log}",
+        "",
+        "## Milliseconds per look",
+        "",
+    )
+    yield from _table(("look", "median", "longest", "looks"), [(k, *v.values()) for k, v in reading["milliseconds"].items()])
+    yield from ("", "## Error codes", "")
+    yield from _table(("question", "code"), list(gpu["answers"].items()))
+
+
+def _places(gpu: Mapping[str, Any], profile: str | None) -> str:
+    told = gpu["places"].get(profile)
+    return f"{','.join(map(str, told['starts']))} : {told['size']}" if told else "not told"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    if not rows:
+        yield "None."
+        return
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    yield from (f"| {' | '.join(map(str, row))} |" for row in rows)

@@ -1,0 +1,38 @@
+"""`python -m rehearsal.cluster.gpu_operator`, in a pod with a service account; runs until SIGTERM."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+
+from kubeapi.client import SERVICE_ACCOUNT, Client, Unreachable
+from rehearsal.cluster.gpu_operator.controller import Operator
+from rehearsal.cluster.gpu_operator.health import serve
+
+
+def main() -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        client = Client.in_cluster(user_agent="slicewright-gpu-operator")
+    except (Unreachable, OSError) as e:
+        print(f"GPU operator stand-in: {e}", file=sys.stderr)
+        return 1
+    namespace_file = SERVICE_ACCOUNT / "namespace"
+    namespace = os.environ.get("OPERATOR_NAMESPACE") or (
+        namespace_file.read_text().strip() if namespace_file.exists() else "gpu-operator"
+    )
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    print(f"GPU operator stand-in (simulated v26.7.0) in namespace {namespace}", flush=True)
+    if address := os.environ.get("POD_IP"):
+        serve(address)
+    Operator(client, namespace, stop).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""Which labels a node should have: NFD's, the operator's, and those of NodeFeature objects. Pure functions.
+
+Source of the operator's rules: gpu-operator controllers/state_manager.go.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from kubeapi.client import JsonObject
+from rehearsal.cluster.gpu_operator.policy import Policy
+
+MACHINE = "rehearsal.slicewright.io/machine"
+PCI = "feature.node.kubernetes.io/pci-10de.present"
+PRESENT = "nvidia.com/gpu.present"
+OPERANDS = "nvidia.com/gpu.deploy.operands"
+MIG_CONFIG = "nvidia.com/mig.config"
+MIG_CAPABLE = "nvidia.com/mig.capable"
+MIG_MANAGER = "nvidia.com/gpu.deploy.mig-manager"
+NFD_OWNED = "nfd.node.kubernetes.io/feature-labels"
+"""Annotation in which nfd-master notes the labels that it wrote, so that it can take them away again."""
+DEPLOY: tuple[str, ...] = tuple(
+    f"nvidia.com/gpu.deploy.{operand}"
+    for operand in (
+        "driver",
+        "container-toolkit",
+        "device-plugin",
+        "gpu-feature-discovery",
+        "dcgm",
+        "dcgm-exporter",
+        "node-status-exporter",
+        "operator-validator",
+    )
+)
+
+Changes = dict[str, str | None]
+"""Label -> new value, None to remove it."""
+
+
+def nfd_labels(node: JsonObject) -> dict[str, str]:
+    """What NFD's worker would find. It would look at the PCI bus; the simulated node's machine annotation says the same."""
+    annotations = node["metadata"].get("annotations") or {}
+    if MACHINE not in annotations:
+        return {}
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    system, version = _os_release(info.get("osImage", ""))
+    kernel = info.get("kernelVersion", "")
+    found = {
+        PCI: "true",
+        "feature.node.kubernetes.io/system-os_release.ID": system,
+        "feature.node.kubernetes.io/system-os_release.VERSION_ID": version,
+        "feature.node.kubernetes.io/kernel-version.full": kernel,
+    }
+    return {k: v for k, v in found.items() if v}
+
+
+def feature_changes(node: JsonObject, features: Mapping[str, str]) -> tuple[Changes, str]:
+    """nfd-master's part: what to change so that the node has exactly these of its labels, and the new note of them."""
+    metadata = node["metadata"]
+    labels = metadata.get("labels") or {}
+    noted = (metadata.get("annotations") or {}).get(NFD_OWNED, "")
+    before = {name for name in noted.split(",") if name}
+    changes: Changes = {k: v for k, v in features.items() if labels.get(k) != v}
+    changes.update({k: None for k in before - set(features) if k in labels})
+    return changes, ",".join(sorted(features))
+
+
+def operator_changes(node: JsonObject, labels: Mapping[str, str], policy: Policy) -> Changes:
+    """labels: the node's, with NFD's and the features' changes already in them."""
+    if labels.get(PCI) != "true":
+        gone = [PRESENT, MIG_MANAGER, *DEPLOY] if labels.get(PRESENT) == "true" else []
+        return {k: ("false" if k == PRESENT else None) for k in gone if k in labels}
+    changes: Changes = {}
+    if labels.get(PRESENT) != "true":
+        changes[PRESENT] = "true"
+    if labels.get(OPERANDS) == "false":
+        return {**changes, **{k: None for k in (*DEPLOY, MIG_MANAGER) if k in labels}}
+    # A value that is there is honoured: `false` is a person's, `paused-for-mig-change` mig-manager's. It is never repaired.
+    changes.update({k: "true" for k in DEPLOY if not labels.get(k)})
+    if mig_capable(labels):
+        if not labels.get(MIG_MANAGER):
+            changes[MIG_MANAGER] = "true"
+        if policy.mig_manager.enabled and policy.mig_default and not labels.get(MIG_CONFIG):
+            changes[MIG_CONFIG] = policy.mig_default
+    elif MIG_MANAGER in labels:
+        changes[MIG_MANAGER] = None
+    return changes
+
+
+def mig_capable(labels: Mapping[str, str]) -> bool:
+    """By GFD's label, else by the product's name; H200 and newer are known only after GFD has run."""
+    if "nvidia.com/vgpu.host-driver-version" in labels:
+        return False
+    if MIG_CAPABLE in labels:
+        return labels[MIG_CAPABLE] == "true"
+    product = labels.get("nvidia.com/gpu.product", "").lower()
+    return any(name in product for name in ("h100", "a100", "a30"))
+
+
+def machine_of(node: JsonObject) -> JsonObject:
+    """The machine annotation; empty where there is none, or it is no JSON object."""
+    try:
+        machine = json.loads((node["metadata"].get("annotations") or {}).get(MACHINE, "{}"))
+    except ValueError:
+        return {}
+    return machine if isinstance(machine, dict) else {}
+
+
+def _os_release(image: str) -> tuple[str, str]:
+    """ID and VERSION_ID of /etc/os-release, from the node's osImage (which is its PRETTY_NAME)."""
+    words = image.split()
+    version = next((w for w in words if w[:1].isdigit()), "")
+    if image.startswith("Amazon Linux"):
+        return "amzn", version.split(".")[0]
+    if image.startswith("Container-Optimized OS"):
+        return "cos", version
+    if image.startswith("Ubuntu"):
+        return "ubuntu", ".".join(version.split(".")[:2])
+    return (words[0].lower() if words else ""), version

@@ -1,0 +1,92 @@
+"""The event loop's door to the API server: the same calls as kubeapi.Client, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
+from rehearsal.cluster.kubelet.status import timestamp
+
+_log = logging.getLogger(__name__)
+_SAME_EVENT_S = 60.0
+_T = TypeVar("_T")
+
+
+class Api:
+    """Calls run in a few threads of their own; `client` is for code that runs in a thread anyway."""
+
+    def __init__(self, client: Client, *, threads: int = 8) -> None:
+        self.client = client
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="api")
+        self._events: dict[tuple[str, str, str], float] = {}
+
+    async def run(self, call: Callable[..., _T], *args: object, **named: object) -> _T:
+        """Any blocking call, in one of the threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, functools.partial(call, *args, **named))
+
+    async def patch_status(self, path: str, body: JsonObject) -> JsonObject:
+        return await self.run(self.client.patch, f"{path}/status", body, kind="strategic")
+
+    async def remove_pod(self, pod: JsonObject) -> None:
+        """The kubelet's last word on a pod: gone from the API, if it still is this very pod."""
+        metadata = pod["metadata"]
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "gracePeriodSeconds": 0,
+            "preconditions": {"uid": metadata["uid"]},
+        }
+        try:
+            await self.run(self.client.delete, path_of("v1", "pods", metadata["name"], metadata["namespace"]), body)
+        except ApiError as e:
+            if e.status not in (404, 409):  # gone already, or another pod of the same name
+                raise
+
+    def warn(self, pod: JsonObject, container: str | None, reason: str, message: str) -> None:
+        """A Warning Event on the pod; the same one is not repeated within a minute. Sent in the background, lost if it fails."""
+        metadata = pod["metadata"]
+        key = (metadata["uid"], reason, message)
+        now = time.monotonic()
+        self._events = {k: until for k, until in self._events.items() if until > now}
+        if key in self._events:
+            return
+        self._events[key] = now + _SAME_EVENT_S
+        at = timestamp()
+        involved: JsonObject = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+        }
+        if container:
+            involved["fieldPath"] = f"spec.containers{{{container}}}"
+        event: JsonObject = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{metadata['name']}.", "namespace": metadata["namespace"]},
+            "involvedObject": involved,
+            "type": "Warning",
+            "reason": reason,
+            "message": message,
+            "source": {"component": "kubelet", "host": pod["spec"].get("nodeName", "")},
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+        }
+        self._threads.submit(self._send_event, event)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _send_event(self, event: JsonObject) -> None:
+        try:
+            self.client.create(path_of("v1", "events", None, event["metadata"]["namespace"]), event)
+        except (ApiError, Unreachable) as e:
+            _log.info("event %s on %s not sent: %s", event["reason"], event["involvedObject"]["name"], e)

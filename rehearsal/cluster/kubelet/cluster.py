@@ -1,0 +1,313 @@
+"""All simulated nodes of one cluster: what the API server tells, handed to the node or pod that it is about."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from kubeapi.client import ApiError, Client, JsonObject, Unreachable
+from kubeapi.watch import Event, list_and_watch
+from rehearsal.cluster.control_plane.files import kubeconfig
+from rehearsal.cluster.control_plane.process_images import runs_as_process
+from rehearsal.cluster.kubelet.addresses import AddressBlock
+from rehearsal.cluster.kubelet.api import Api
+from rehearsal.cluster.kubelet.deviceplugin.plugins import AllocationFailed
+from rehearsal.cluster.kubelet.faults import LayoutFault
+from rehearsal.cluster.kubelet.launching import Launching
+from rehearsal.cluster.kubelet.logserver import LogPlace, LogServer
+from rehearsal.cluster.kubelet.nodes import SimulatedNode, devices_asked, is_simulated
+from rehearsal.cluster.kubelet.pods import PodRun
+from rehearsal.cluster.kubelet.reboots import write_shims
+from rehearsal.cluster.kubelet.sources import ApiSources
+from rehearsal.cluster.kubelet.status import timestamp
+from rehearsal.cluster.node.fake_dbus import SystemBus
+from rehearsal.host.processes import marks
+from rehearsal.host.toolchain import Toolchain
+
+_log = logging.getLogger(__name__)
+
+
+class ClusterKubelet:
+    """Everything in one event loop; two threads only wait for the API server's watches."""
+
+    def __init__(self, environment: Path, cluster: str, toolchain: Toolchain) -> None:
+        self._directory = environment / "clusters" / cluster
+        client = Client.from_kubeconfig(kubeconfig(self._directory, "kubelet"), user_agent="slicewright-kubelet")
+        self._toolchain = toolchain
+        self._api = Api(client)
+        self._sources = ApiSources(client)
+        self._addresses = AddressBlock(f"{environment}/{cluster}")
+        address = urlsplit(client.server)
+        self._launching = Launching(
+            marks(environment, f"kubelet-{cluster}"),
+            write_shims(self._directory / "shims"),
+            toolchain,
+            self._sources,
+            host=address.hostname or "127.0.0.1",
+            port=str(address.port or 443),
+        )
+        self._bus = SystemBus()
+        self._nodes: dict[str, SimulatedNode] = {}
+        self._faults: dict[str, LayoutFault] = {}
+        self._pods: dict[str, PodRun] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._bound: dict[str, JsonObject] = {}
+        """Pods on nodes that are not known (yet), by uid."""
+        self._known: set[str] | None = None
+        """Uids of all bound pods; None before the first list."""
+        self._ending: dict[str, asyncio.Task[None]] = {}
+        """Nodes that are gone and whose processes are being ended, by name."""
+        self._held: dict[str, SimulatedNode] = {}
+        """Nodes that hold devices for pods that kwok runs, by the pod's uid."""
+        self._placed: dict[str, SimulatedNode] = {}
+        """Nodes of all pods, by the pod's uid."""
+        self._background: set[asyncio.Task[None]] = set()
+        self._stop = threading.Event()
+        self._logs: LogServer | None = None
+
+    async def run(self, stopping: asyncio.Event, started: Callable[[], None]) -> None:
+        """Until `stopping` is set; then every process is ended. `started` is called when the watches have begun."""
+        self._logs = LogServer(self._directory / "pki", self._find_log)
+        loop = asyncio.get_running_loop()
+
+        def feed(path: str, handle: Callable[[Event], None], fields: dict[str, str]) -> None:
+            # Any: the selector travels as a keyword argument, which mypy would match against the named ones.
+            query: Any = fields
+            watched = list_and_watch(
+                self._api.client, path, stop=self._stop, backoff_max_s=2.0, on_error=partial(_note, path), **query
+            )
+            for event in watched:
+                try:
+                    loop.call_soon_threadsafe(handle, event)
+                except RuntimeError:
+                    return  # the loop is closed: this process ends
+
+        watches: tuple[tuple[str, Callable[[Event], None], dict[str, str]], ...] = (
+            ("/api/v1/nodes", self._on_node, {}),
+            ("/api/v1/pods", self._on_pod, {"fieldSelector": "spec.nodeName!="}),
+        )
+        for watch in watches:
+            threading.Thread(target=feed, name=f"watch {watch[0]}", args=watch, daemon=True).start()
+        started()
+        await stopping.wait()
+        self._stop.set()
+        for run in self._pods.values():
+            run.kill()
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.wait(self._tasks.values(), timeout=5) if self._tasks else None
+        await asyncio.gather(*(node.stop(remove=False) for node in self._nodes.values()))
+        self._logs.close()
+        self._bus.close()
+        self._addresses.close()
+        self._api.close()
+
+    # -- nodes ----------------------------------------------------------------------------------------------------------
+
+    def _on_node(self, event: Event) -> None:
+        if event.type == "LISTED":
+            listed = {n["metadata"]["name"] for n in event.items}
+            for name in set(self._nodes) - listed:
+                self._drop_node(name)
+            for node in event.items:
+                self._see_node(node)
+        elif event.type == "DELETED":
+            self._drop_node(event.object["metadata"]["name"])
+        elif event.type in ("ADDED", "MODIFIED"):
+            self._see_node(event.object)
+
+    def _see_node(self, node: JsonObject) -> None:
+        if not is_simulated(node):
+            return
+        name, uid = node["metadata"]["name"], node["metadata"]["uid"]
+        known = self._nodes.get(name)
+        if known is not None and known.uid == uid:
+            known.update(node)
+            self._faults[name].look(node)
+            return
+        if known is not None:
+            self._drop_node(name)
+        assert self._logs is not None
+        fresh = SimulatedNode(
+            node, self._directory / "nodes" / name, self._toolchain, self._api, self._bus, self._logs.port, self._on_reboot
+        )
+        self._nodes[name] = fresh
+        self._faults[name] = LayoutFault(fresh, self._restart_pods)
+        fresh.start(self._ending.get(name))
+        self._spawn(self._settle(fresh))
+        self._faults[name].look(node)
+        for pod in [p for p in self._bound.values() if p["spec"]["nodeName"] == name]:
+            del self._bound[pod["metadata"]["uid"]]
+            self._see_pod(pod)
+
+    def _on_reboot(self, node: SimulatedNode) -> None:
+        self._spawn(self._reboot(node))
+
+    def _drop_node(self, name: str) -> None:
+        node = self._nodes.pop(name, None)
+        if node is None:
+            return
+        self._faults.pop(name).stop()
+        runs = [run for run in self._pods.values() if run.node is node]
+        _log.info("node %s is gone: %d pods end", name, len(runs))
+        for run in runs:
+            run.vanished()
+        self._ending[name] = self._spawn(self._end_node(node, runs))
+
+    async def _end_node(self, node: SimulatedNode, runs: list[PodRun]) -> None:
+        tasks = [t for run in runs if (t := self._tasks.get(run.pod["metadata"]["uid"]))]
+        if tasks:
+            await asyncio.wait(tasks)
+        for run in runs:
+            # Pods that were being deleted wait for their kubelet's last word; the others are the pod garbage collector's.
+            if "deletionTimestamp" in run.pod["metadata"]:
+                try:
+                    await self._api.remove_pod(run.pod)
+                except (ApiError, Unreachable) as e:
+                    _log.info("%s: not removed with its node: %s", run.name, e)
+        await node.stop(remove=True)
+        if self._ending.get(node.name) is asyncio.current_task():
+            del self._ending[node.name]
+
+    async def _settle(self, node: SimulatedNode) -> None:
+        """Gives back the devices of pods that ended while no kubelet was watching."""
+        await node.ready.wait()
+        if self._known is not None:
+            node.keep_only(self._known)
+
+    async def _reboot(self, node: SimulatedNode) -> None:
+        """All processes of the node end; its GPUs start anew, then the pods' containers do. kwok's pods notice nothing."""
+        runs = [run for run in self._pods.values() if run.node is node]
+        _log.info("node %s reboots with %d pods", node.name, len(runs))
+        await node.reboot(asyncio.gather(*(run.crash() for run in runs)))
+
+    async def _restart_pods(self, node: SimulatedNode, programs: frozenset[str]) -> None:
+        """Starts the containers of those images' repositories on one node again, at once."""
+        for run in list(self._pods.values()):
+            if run.node is node and any(p in run.pod["spec"]["containers"][0]["image"] for p in programs):
+                _log.info("%s: started again, its node's fault has changed", run.name)
+                await run.restart_containers()
+
+    # -- pods -----------------------------------------------------------------------------------------------------------
+
+    def _on_pod(self, event: Event) -> None:
+        if event.type == "LISTED":
+            listed = {p["metadata"]["uid"] for p in event.items}
+            for uid in (set(self._placed) | set(self._bound)) - listed:
+                self._drop_pod(uid)
+            self._known = listed
+            for node in self._nodes.values():
+                self._spawn(self._settle(node))
+            for pod in event.items:
+                self._see_pod(pod)
+        elif event.type == "DELETED":
+            self._drop_pod(event.object["metadata"]["uid"])
+        elif event.type in ("ADDED", "MODIFIED"):
+            self._see_pod(event.object)
+
+    def _see_pod(self, pod: JsonObject) -> None:
+        uid = pod["metadata"]["uid"]
+        if self._known is not None:
+            self._known.add(uid)
+        node = self._nodes.get(pod["spec"]["nodeName"])
+        if node is not None:
+            self._placed[uid] = node
+            node.see_pod(pod)
+        run = self._pods.get(uid)
+        if run is not None:
+            run.update(pod)
+            return
+        if node is None:
+            self._bound[uid] = pod
+            return
+        if not runs_as_process(pod["spec"]["containers"][0]["image"]):
+            self._account(pod, node)
+            return
+        run = PodRun(pod, node, self._api, self._sources, self._addresses, self._launching)
+        self._pods[uid] = run
+        task = asyncio.create_task(run.run(), name=f"run {run.name}")
+        self._tasks[uid] = task
+        task.add_done_callback(lambda _: self._forget(uid))
+
+    def _forget(self, uid: str) -> None:
+        self._pods.pop(uid, None)
+        task = self._tasks.pop(uid, None)
+        if task and not task.cancelled() and (error := task.exception()):
+            _log.error("a pod's task failed", exc_info=error)
+
+    def _drop_pod(self, uid: str) -> None:
+        if self._known is not None:
+            self._known.discard(uid)
+        self._bound.pop(uid, None)
+        if node := self._placed.pop(uid, None):
+            node.forget_pod(uid)
+        if node := self._held.pop(uid, None):
+            node.release(uid)
+        if run := self._pods.get(uid):
+            run.vanished()
+
+    def _account(self, pod: JsonObject, node: SimulatedNode) -> None:
+        """A pod that kwok runs: it gets devices like any other, and fails if there are none, but has no process."""
+        uid = pod["metadata"]["uid"]
+        over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        if over:
+            self._held.pop(uid, None)
+            node.release(uid)
+            return
+        if uid in self._held:
+            return
+        asked = {c["name"]: devices for c in pod["spec"]["containers"] if (devices := devices_asked(c))}
+        if asked:
+            self._held[uid] = node
+            self._spawn(self._admit(pod, node, asked))
+
+    async def _admit(self, pod: JsonObject, node: SimulatedNode, asked: dict[str, dict[str, int]]) -> None:
+        uid = pod["metadata"]["uid"]
+        await node.ready.wait()
+        if node.holds(uid):
+            return  # admitted before this kubelet process began
+        try:
+            for container, devices in asked.items():
+                await node.allocate(uid, container, devices)
+        except AllocationFailed as e:
+            node.release(uid)
+            self._api.warn(pod, None, "UnexpectedAdmissionError", str(e))
+            metadata = pod["metadata"]
+            status = {
+                "phase": "Failed",
+                "reason": "UnexpectedAdmissionError",
+                "message": f"Pod was rejected: {e}",
+                "startTime": timestamp(),
+            }
+            path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+            try:
+                await self._api.patch_status(path, {"metadata": {"uid": uid}, "status": status})
+            except (ApiError, Unreachable) as problem:
+                _log.warning("%s/%s: rejection not written: %s", metadata["namespace"], metadata["name"], problem)
+
+    # -- the rest -------------------------------------------------------------------------------------------------------
+
+    def _find_log(self, namespace: str, name: str) -> LogPlace | None:
+        """Called by the log server's threads; a dictionary's values are copied whole, so no lock is needed."""
+        run = next((r for r in list(self._pods.values()) if r.name == f"{namespace}/{name}"), None)
+        if run is None:
+            return None
+        spec = run.pod["spec"]
+        containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
+        return LogPlace(directory=run.directory, containers=frozenset(c["name"] for c in containers), running=run.is_running)
+
+    def _spawn(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+
+def _note(path: str, error: Exception) -> None:
+    _log.info("watch of %s: %s; trying again", path, error)

@@ -1,0 +1,284 @@
+"""One container's life: started, probed, ended, started again after a pause; stopped in time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kubeapi.client import ApiError, JsonObject, Unreachable
+from rehearsal.cluster.kubelet import probes
+from rehearsal.cluster.kubelet.backoff import RestartBackoff
+from rehearsal.cluster.kubelet.environment_variables import MissingReference
+from rehearsal.cluster.kubelet.status import ContainerState, Terminated, timestamp
+
+_log = logging.getLogger(__name__)
+_RETRY_S = (1.0, 2.0, 5.0, 10.0)
+"""Pauses between looks for a missing ConfigMap; the last one repeats."""
+
+
+class Host(Protocol):
+    """What a container needs of its pod."""
+
+    async def launch(self, container: JsonObject, attempt: int) -> subprocess.Popen[bytes]:
+        """Starts the process. Raises MissingReference or Unsupported, OSError, ApiError, Unreachable."""
+        ...
+
+    def changed(self) -> None:
+        """The container's state has changed; the pod's status is to be written."""
+        ...
+
+    def warn(self, container: str | None, reason: str, message: str) -> None:
+        """A Warning Event on the pod."""
+        ...
+
+
+class Process:
+    """A started process whose end can be awaited. Used in the event loop only."""
+
+    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+        self._popen = popen
+        self._loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[int] = self._loop.create_future()
+        self._fd = os.pidfd_open(popen.pid)
+        self._loop.add_reader(self._fd, self._on_exit)
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def send(self, number: signal.Signals) -> None:
+        if not self.exited.done():
+            self._popen.send_signal(number)
+
+    async def end(self, grace_s: float) -> int:
+        """SIGTERM, and SIGKILL when the grace is over; the exit status (negative: the signal)."""
+        self.send(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(grace_s):
+                return await asyncio.shield(self.exited)
+        except TimeoutError:
+            self.send(signal.SIGKILL)
+            return await asyncio.shield(self.exited)
+
+    def _on_exit(self) -> None:
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+        # What the container's first process left behind ends with it, as in a container. Before the wait, while the ended
+        # leader still keeps its number from becoming somebody else's.
+        try:
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # nothing was left
+        code = self._popen.wait()
+        if not self.exited.done():
+            self.exited.set_result(code)
+
+
+@dataclass(eq=False)
+class Container:
+    """Keeps one container of one pod as its restart policy says."""
+
+    spec: JsonObject
+    state: ContainerState
+    host: Host
+    pod_ip: str
+    policy: str
+    grace_s: float
+    """The pod's termination grace, for a container that fails its liveness probe."""
+    process: Process | None = None
+    _backoff: RestartBackoff = field(default_factory=RestartBackoff)
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _restart_now: bool = False
+
+    async def keep(self) -> None:
+        """Until the policy lets it rest, or until `stop`. Raises Unsupported."""
+        # Probes are read first: a pod that asks for an unknown one must not start.
+        asked = {w: probes.parse(self.spec, w, self.pod_ip) for w in ("startupProbe", "readinessProbe", "livenessProbe")}
+        if self.state.terminated is not None:  # an earlier kubelet process left it so
+            if not self._restarts(self.state.terminated.exit_code):
+                return
+            self.state.last, self.state.terminated = self.state.terminated, None
+            self.state.restarts += 1
+        while not self._stopping.is_set():
+            popen = await self._launched()
+            if popen is None:
+                return
+            began = time.monotonic()
+            ended = await self._run(popen, asked)
+            if self._stopping.is_set() or not (self._restart_now or self._restarts(ended.exit_code)):
+                return
+            self.state.last, self.state.terminated = ended, None
+            self.state.waiting_reason, self.state.waiting_message = "ContainerCreating", ""
+            pause = 0.0 if self._restart_now else self._backoff.next(time.monotonic() - began)
+            self._restart_now = False
+            if pause:
+                self.state.waiting_reason = "CrashLoopBackOff"
+                self.state.waiting_message = f"back-off {pause:g}s restarting failed container={self.spec['name']}"
+                restarting = f"Back-off restarting failed container {self.spec['name']} (exit {ended.exit_code})"
+                self.host.warn(self.spec["name"], "BackOff", restarting)
+                self.host.changed()
+                if await self._paused(pause):
+                    self.state.terminated = ended
+                    return
+            self.state.restarts += 1
+
+    async def stop(self, grace_s: float) -> None:
+        """Ends the process, if there is one, and lets `keep` return."""
+        self._stopping.set()
+        if self.process is not None:
+            await self.process.end(grace_s)
+
+    def kill(self) -> None:
+        """At once, without asking: the node, or this kubelet, ends."""
+        self._stopping.set()
+        if self.process is not None:
+            self.process.send(signal.SIGKILL)
+
+    async def restart(self, *, asked: bool = True) -> None:
+        """Ends the process so that it starts again without a pause. asked: by SIGTERM first."""
+        if self.process is not None:
+            self._restart_now = True
+            if asked:
+                await self.process.end(self.grace_s)
+            else:
+                self.process.send(signal.SIGKILL)
+                await asyncio.shield(self.process.exited)
+
+    def _restarts(self, exit_code: int) -> bool:
+        return self.policy == "Always" or (self.policy == "OnFailure" and exit_code != 0)
+
+    async def _launched(self) -> subprocess.Popen[bytes] | None:
+        """A started process, or None when the container is to stop first."""
+        tries = 0
+        while not self._stopping.is_set():
+            try:
+                return await self.host.launch(self.spec, self.state.restarts)
+            except MissingReference as e:
+                reason, message = "CreateContainerConfigError", str(e)
+            except (ApiError, Unreachable) as e:
+                reason, message = "CreateContainerConfigError", f"API server: {e}"
+            except OSError as e:
+                reason, message = "RunContainerError", str(e)
+            if (reason, message) != (self.state.waiting_reason, self.state.waiting_message):
+                self.state.waiting_reason, self.state.waiting_message = reason, message
+                self.host.warn(self.spec["name"], "Failed", f"Error: {message}")
+                self.host.changed()
+            await self._paused(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
+            tries += 1
+        return None
+
+    async def _paused(self, seconds: float) -> bool:
+        """Whether the pause was cut short because the container is to stop."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _run(self, popen: subprocess.Popen[bytes], asked: dict[str, probes.Probe | None]) -> Terminated:
+        process = self.process = Process(popen)
+        if self._stopping.is_set():
+            process.send(signal.SIGKILL)  # stop came while the process was being started
+        state = self.state
+        state.container_id = f"rehearsal://{uuid.uuid4().hex}"
+        state.running_since = timestamp()
+        state.started = asked["startupProbe"] is None
+        state.ready = state.started and asked["readinessProbe"] is None
+        self.host.changed()
+        watching = asyncio.create_task(self._probe(process, asked), name=f"probes {self.spec['name']}")
+        try:
+            code = await asyncio.shield(process.exited)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            self.process = None
+        ended = Terminated(
+            exit_code=code if code >= 0 else 128 - code,
+            signal=-code if code < 0 else 0,
+            reason="Completed" if code == 0 else "Error",
+            started_at=state.running_since,
+            finished_at=timestamp(),
+            container_id=state.container_id,
+        )
+        state.running_since, state.started, state.ready = None, False, False
+        state.terminated = ended
+        self.host.changed()
+        return ended
+
+    async def _probe(self, process: Process, asked: dict[str, probes.Probe | None]) -> None:
+        began = time.monotonic()
+        if startup := asked["startupProbe"]:
+            if not await self._until(startup, began, process, "Startup"):
+                return
+            self.state.started = True
+            self.state.ready = asked["readinessProbe"] is None
+            self.host.changed()
+        loops = []
+        if readiness := asked["readinessProbe"]:
+            loops.append(self._readiness(readiness, began))
+        if liveness := asked["livenessProbe"]:
+            loops.append(self._liveness(liveness, began, process))
+        await asyncio.gather(*loops)
+
+    async def _until(self, probe: probes.Probe, began: float, process: Process, kind: str) -> bool:
+        """Asks until it answers well (True) or has failed too often (False, and the process is being ended)."""
+        await _delay(probe, began)
+        failures = 0
+        while (wrong := await probe.once()) is not None:
+            failures += 1
+            self.host.warn(self.spec["name"], "Unhealthy", f"{kind} probe failed: {wrong}")
+            if failures >= probe.failures:
+                await self._unhealthy(process, kind)
+                return False
+            await asyncio.sleep(probe.period_s)
+        return True
+
+    async def _readiness(self, probe: probes.Probe, began: float) -> None:
+        await _delay(probe, began)
+        well = ill = 0
+        while True:
+            wrong = await probe.once()
+            well, ill = (well + 1, 0) if wrong is None else (0, ill + 1)
+            if wrong is not None:
+                self.host.warn(self.spec["name"], "Unhealthy", f"Readiness probe failed: {wrong}")
+            ready = self.state.ready
+            if well >= probe.successes:
+                ready = True
+            elif ill >= probe.failures:
+                ready = False
+            if ready != self.state.ready:
+                self.state.ready = ready
+                self.host.changed()
+            await asyncio.sleep(probe.period_s)
+
+    async def _liveness(self, probe: probes.Probe, began: float, process: Process) -> None:
+        await _delay(probe, began)
+        ill = 0
+        while ill < probe.failures:
+            wrong = await probe.once()
+            ill = 0 if wrong is None else ill + 1
+            if wrong is not None:
+                self.host.warn(self.spec["name"], "Unhealthy", f"Liveness probe failed: {wrong}")
+            if ill < probe.failures:
+                await asyncio.sleep(probe.period_s)
+        await self._unhealthy(process, "Liveness")
+
+    async def _unhealthy(self, process: Process, kind: str) -> None:
+        self.host.warn(
+            self.spec["name"], "Killing", f"Container {self.spec['name']} failed {kind.lower()} probe, will be restarted"
+        )
+        # The end of the process cancels this very task; the kill itself must go on.
+        ending = asyncio.create_task(process.end(self.grace_s))
+        await asyncio.shield(ending)
+
+
+async def _delay(probe: probes.Probe, began: float) -> None:
+    await asyncio.sleep(max(0.0, began + probe.initial_delay_s - time.monotonic()))

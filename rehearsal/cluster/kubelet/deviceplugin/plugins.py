@@ -1,0 +1,213 @@
+"""One node's registration socket and its conversations with the device plugins that register there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from rehearsal.cluster.kubelet.deviceplugin import messages
+from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger, Unavailable
+
+KUBELET_SOCKET = "kubelet.sock"
+STOPPED_TTL_S = 5.0
+"""How long a resource keeps its capacity (allocatable is 0 at once) after its plugin has gone.
+
+Shorter than the real kubelet's 300 s (endpointStoppedTTL, pkg/kubelet/cm/devicemanager/types.go), like every delay of the
+rehearsal: a node whose layout has changed would show the old resource's capacity for five minutes.
+"""
+_CALL_TIMEOUT_S = 10.0
+_log = logging.getLogger(__name__)
+
+
+class AllocationFailed(Exception):
+    """The plugin refused, or did not answer; the message is what the pod's status should say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allocation:
+    """What a plugin wants a container to get."""
+
+    env: Mapping[str, str]
+    mounts: tuple[tuple[str, str, bool], ...]
+    """(container path, host path, read-only)"""
+
+
+@dataclass(eq=False)
+class _Plugin:
+    """One registered endpoint. A newer registration of the same resource replaces it."""
+
+    resource: str
+    endpoint: str
+    channel: Any
+    preferred: bool = False
+    task: asyncio.Task[None] | None = None
+
+    async def call(self, method: str, request: Any, response: Any) -> Any:
+        rpc = self.channel.unary_unary(
+            f"/{messages.DEVICE_PLUGIN}/{method}",
+            request_serializer=lambda m: m.SerializeToString(),
+            response_deserializer=response.FromString,
+        )
+        return await rpc(request, timeout=_CALL_TIMEOUT_S)
+
+
+class DevicePlugins:
+    """Serves `<directory>/kubelet.sock` and keeps the ledger in step with what the plugins say.
+
+    changed: called in the event loop whenever capacity or allocatable may have changed.
+    """
+
+    def __init__(
+        self, directory: Path, ledger: Ledger, changed: Callable[[], None], *, stopped_ttl_s: float = STOPPED_TTL_S
+    ) -> None:
+        self._directory = directory
+        self._ledger = ledger
+        self._changed = changed
+        self._stopped_ttl_s = stopped_ttl_s
+        self._plugins: dict[str, _Plugin] = {}
+        self._forgetting: dict[str, asyncio.TimerHandle] = {}
+        self._server: Any = None
+        self._fd = -1
+
+    async def start(self) -> None:
+        """Opens the socket anew: plugins watch for its creation and register again, as after a restart of the real kubelet."""
+        # Paths of unix sockets are limited to 107 bytes; through the open directory the name is short wherever the node lies.
+        self._fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        (self._directory / KUBELET_SOCKET).unlink(missing_ok=True)
+        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        register = grpc.unary_unary_rpc_method_handler(
+            self._register,
+            request_deserializer=messages.RegisterRequest.FromString,
+            response_serializer=lambda m: m.SerializeToString(),
+        )
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(messages.REGISTRATION, {"Register": register}),)
+        )
+        self._server.add_insecure_port(f"unix:/proc/self/fd/{self._fd}/{KUBELET_SOCKET}")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        for timer in self._forgetting.values():
+            timer.cancel()
+        tasks = [p.task for p in self._plugins.values() if p.task]
+        self._plugins.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._server is not None:
+            await self._server.stop(grace=0)
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    async def allocate(self, pod_uid: str, container: str, asked: Mapping[str, int]) -> Allocation:
+        """Devices for one container, asked of the plugins and noted in the ledger.
+
+        Raises AllocationFailed; devices already held for this container are then still held, and the caller releases the pod.
+        Allocate is called again for a container that has its devices already (a restart): the answer is needed, the ids stay.
+        """
+        env: dict[str, str] = {}
+        mounts: list[tuple[str, str, bool]] = []
+        for resource, count in sorted(asked.items()):
+            held = self._ledger.allocations.get(pod_uid, {}).get(container, {}).get(resource)
+            plugin = self._plugins.get(resource)
+            if plugin is None:
+                if held:
+                    continue  # the plugin is away; the container keeps its devices, as with the real kubelet's checkpoint
+                raise AllocationFailed(f"Allocate failed due to no device plugin being registered for {resource}")
+            try:
+                ids = held or self._ledger.choose(resource, count, await self._preferred(plugin, count))
+                self._ledger.hold(pod_uid, container, resource, ids)
+                request = messages.AllocateRequest(container_requests=[messages.ContainerAllocateRequest(devices_ids=list(ids))])
+                answer = await plugin.call("Allocate", request, messages.AllocateResponse)
+            except Unavailable as e:
+                raise AllocationFailed(str(e)) from None
+            except grpc.aio.AioRpcError as e:
+                # The real kubelet's text, which users search for.
+                raise AllocationFailed(
+                    f"Allocate failed due to rpc error: code = {e.code().name.title()} desc = {e.details()}, which is unexpected"
+                ) from None
+            for response in answer.container_responses:
+                env.update(response.envs)
+                mounts.extend((m.container_path, m.host_path, m.read_only) for m in response.mounts)
+        return Allocation(env=env, mounts=tuple(mounts))
+
+    async def _preferred(self, plugin: _Plugin, count: int) -> tuple[str, ...]:
+        free = self._ledger.free(plugin.resource)
+        if not plugin.preferred or len(free) <= count:
+            return ()
+        request = messages.PreferredAllocationRequest(
+            container_requests=[
+                messages.ContainerPreferredAllocationRequest(available_deviceIDs=list(free), allocation_size=count)
+            ]
+        )
+        answer = await plugin.call("GetPreferredAllocation", request, messages.PreferredAllocationResponse)
+        return tuple(answer.container_responses[0].deviceIDs) if answer.container_responses else ()
+
+    async def _register(self, request: Any, context: Any) -> Any:
+        if request.version != messages.VERSION:
+            await context.abort(
+                grpc.StatusCode.UNKNOWN,
+                f"requested device plugin API version {request.version!r} is not supported; supported: [{messages.VERSION!r}]",
+            )
+        if "/" not in request.resource_name or "/" in request.endpoint or not request.endpoint:
+            await context.abort(
+                grpc.StatusCode.UNKNOWN,
+                f"invalid registration: resource {request.resource_name!r} must be domain/name and endpoint "
+                f"{request.endpoint!r} the name of a socket beside {KUBELET_SOCKET}",
+            )
+        old = self._plugins.pop(request.resource_name, None)
+        if old and old.task:
+            old.task.cancel()
+        channel = grpc.aio.insecure_channel(
+            f"unix:/proc/self/fd/{self._fd}/{request.endpoint}",
+            # Channels to one path share a connection otherwise, and a restarted plugin's socket has the old path.
+            options=[("grpc.use_local_subchannel_pool", 1)],
+        )
+        plugin = _Plugin(request.resource_name, request.endpoint, channel)
+        self._plugins[request.resource_name] = plugin
+        plugin.task = asyncio.create_task(self._follow(plugin), name=f"plugin {request.resource_name}")
+        return messages.Empty()
+
+    async def _follow(self, plugin: _Plugin) -> None:
+        """Mirrors one plugin's device list until its stream ends."""
+        try:
+            options = await plugin.call("GetDevicePluginOptions", messages.Empty(), messages.DevicePluginOptions)
+            plugin.preferred = options.get_preferred_allocation_available
+            stream = plugin.channel.unary_stream(
+                f"/{messages.DEVICE_PLUGIN}/ListAndWatch",
+                request_serializer=lambda m: m.SerializeToString(),
+                response_deserializer=messages.ListAndWatchResponse.FromString,
+            )(messages.Empty())
+            async for response in stream:
+                if timer := self._forgetting.pop(plugin.resource, None):
+                    timer.cancel()
+                self._ledger.devices[plugin.resource] = {d.ID: d.health == messages.HEALTHY for d in response.devices}
+                self._changed()
+        except grpc.aio.AioRpcError as e:
+            _log.info("%s: device plugin %s ended: %s %s", self._directory, plugin.resource, e.code().name, e.details())
+        finally:
+            if self._plugins.get(plugin.resource) is plugin:
+                del self._plugins[plugin.resource]
+                self._gone(plugin.resource)
+            await plugin.channel.close()
+
+    def _gone(self, resource: str) -> None:
+        known = self._ledger.devices.get(resource)
+        if known is None:
+            return
+        self._ledger.devices[resource] = dict.fromkeys(known, False)
+        self._forgetting[resource] = asyncio.get_running_loop().call_later(self._stopped_ttl_s, self._forget, resource)
+        self._changed()
+
+    def _forget(self, resource: str) -> None:
+        self._forgetting.pop(resource, None)
+        self._ledger.devices[resource] = {}
+        self._changed()

@@ -1,0 +1,124 @@
+"""The fault "wrong-layout" on one node: a GPU that is cut otherwise than everybody was told, until the fault is taken away.
+
+Form: the machine annotation's `fault` {"kind": "wrong-layout", "gpu": 3, "profile": "1g.10gb"}. On GKE nodes GKE's own
+partitioner makes the mistake (it is told through its environment); on EKS nodes the GPU is cut anew behind mig-manager's back,
+after mig-manager has reported success.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kubeapi.client import JsonObject
+from rehearsal.cluster.node.machine import ANNOTATION
+from rehearsal.cluster.silicon import state as silicon
+
+if TYPE_CHECKING:
+    from rehearsal.cluster.kubelet.nodes import SimulatedNode
+
+_log = logging.getLogger(__name__)
+_STATE = "nvidia.com/mig.config.state"
+_CONFIG = "nvidia.com/mig.config"
+_GKE_PLUGIN = frozenset({"gke.gcr.io/nvidia-gpu-device-plugin"})
+_PLUGIN = frozenset({"k8s-device-plugin"})
+_MIG_MANAGER = frozenset({"k8s-mig-manager"})
+
+Restart = Callable[["SimulatedNode", frozenset[str]], Awaitable[None]]
+"""Starts the pods of some images on the node again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrongLayout:
+    gpu: int
+    profile: str
+
+
+def fault_of(node: JsonObject) -> WrongLayout | None:
+    """The fault in the node's machine annotation; None where there is none, or none that is known."""
+    text = (node["metadata"].get("annotations") or {}).get(ANNOTATION)
+    try:
+        fault = json.loads(text)["fault"] if text else None
+        if fault and fault["kind"] == "wrong-layout":
+            return WrongLayout(gpu=int(fault["gpu"]), profile=str(fault["profile"]))
+    except (ValueError, TypeError, KeyError):
+        pass  # an annotation that is broken altogether is reported where the node is built
+    return None
+
+
+def environment_of(cloud: str, fault: WrongLayout | None) -> dict[str, str]:
+    """What GKE's partitioner is told about its fault."""
+    if cloud != "gke" or fault is None:
+        return {}
+    return {"GKE_FAULT_WRONG_LAYOUT": f"{fault.gpu}={fault.profile}"}
+
+
+class LayoutFault:
+    """Level-triggered: `look` may be called as often as the Node changes."""
+
+    def __init__(self, node: SimulatedNode, restart: Restart) -> None:
+        self._node = node
+        self._restart = restart
+        self._record = node.directory / "fault.json"
+        self._told = node.fault
+        """GKE: the fault that the running partitioner was started with."""
+        self._seen: JsonObject | None = None
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def look(self, node: JsonObject) -> None:
+        self._seen = node
+        if self._task is None and self._node.machine.gpu_model:
+            self._task = asyncio.create_task(self._work(), name=f"fault {self._node.name}")
+        self._wake.set()
+
+    def stop(self) -> None:
+        if self._task:
+            self._task.cancel()
+
+    async def _work(self) -> None:
+        await self._node.ready.wait()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                if self._node.machine.cloud == "gke":
+                    await self._gke()
+                else:
+                    await self._eks()
+            except Exception:  # noqa: BLE001 - a fault that cannot be played must not end the kubelet of 64 nodes
+                _log.exception("node %s: the fault could not be played", self._node.name)
+
+    async def _gke(self) -> None:
+        fault = self._node.fault
+        if fault != self._told:
+            self._told = fault
+            await self._restart(self._node, _GKE_PLUGIN)
+
+    async def _eks(self) -> None:
+        assert self._seen is not None
+        labels = self._seen["metadata"].get("labels") or {}
+        fault = self._node.fault
+        applied = json.loads(self._record.read_text()) if self._record.exists() else None
+        if fault is None:
+            if applied is not None:
+                self._record.unlink()
+                _log.info("node %s: fault gone, mig-manager is to apply its layout again", self._node.name)
+                await self._restart(self._node, _MIG_MANAGER)
+            return
+        if labels.get(_STATE) != "success":
+            if applied is not None:
+                self._record.unlink()  # a new run of mig-manager overwrites the wrong layout; it is played again after it
+            return
+        mark = {"gpu": fault.gpu, "profile": fault.profile, "config": labels.get(_CONFIG)}
+        # A GPU without MIG mode (mig-manager has run for all-disabled) has no layout to be wrong.
+        if applied == mark or not silicon.load(self._node.place.silicon).gpus[fault.gpu].mig:
+            return
+        silicon.recut(self._node.place.silicon, fault.gpu, [fault.profile])
+        self._record.write_text(json.dumps(mark))
+        _log.info("node %s: fault: GPU %d now holds one %s", self._node.name, fault.gpu, fault.profile)
+        await self._restart(self._node, _PLUGIN)

@@ -1,0 +1,175 @@
+"""From a container of a pod to a started process on its node."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubeapi.client import JsonObject
+from rehearsal.cluster.kubelet import faults, images, logfiles
+from rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation
+from rehearsal.cluster.kubelet.environment_variables import MissingReference, Unsupported, command_line, text_data, variables
+from rehearsal.cluster.kubelet.sources import ApiSources
+from rehearsal.cluster.kubelet.volumes import PodVolumes
+from rehearsal.cluster.node import launcher
+from rehearsal.host.toolchain import Toolchain
+
+if TYPE_CHECKING:
+    from rehearsal.cluster.kubelet.pods import PodRun
+
+_SCRATCH = Path("/tmp")  # noqa: S108 - the program's own
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_DRIVER_LIBRARIES = Path("/opt/nvidia/lib64")
+"""Where the container toolkit's stand-in puts the driver's library. The real one puts it into the system's own directory, which
+is this machine's here, so LD_LIBRARY_PATH has to lead to it."""
+
+
+class Launching:
+    """Starts processes, in two threads: each start takes tens of milliseconds of this machine."""
+
+    def __init__(
+        self, marks: Mapping[str, str], shims: Path, toolchain: Toolchain, sources: ApiSources, host: str, port: str
+    ) -> None:
+        """marks: of this process, by which strays are told; a pod cannot see the path in them."""
+        self._marks = marks
+        self._shims = shims
+        self._toolchain = toolchain
+        self._sources = sources
+        self._api_address = {
+            "KUBERNETES_SERVICE_HOST": host,
+            "KUBERNETES_SERVICE_PORT": port,
+            "KUBERNETES_SERVICE_PORT_HTTPS": port,
+        }
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="launch")
+
+    async def start(
+        self,
+        run: PodRun,
+        container: JsonObject,
+        attempt: int,
+        pod_ip: str,
+        volumes: PodVolumes,
+        devices: Allocation | None,
+    ) -> subprocess.Popen[bytes]:
+        """Raises MissingReference, Unsupported, ApiError, Unreachable, OSError."""
+
+        def launch() -> subprocess.Popen[bytes]:
+            spec = self.specify(run, container, attempt, pod_ip, volumes, devices)
+            logfiles.make_room(spec.log)
+            return launcher.start(spec)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, launch)
+
+    def specify(
+        self,
+        run: PodRun,
+        container: JsonObject,
+        attempt: int,
+        pod_ip: str,
+        volumes: PodVolumes,
+        devices: Allocation | None,
+    ) -> launcher.LaunchSpec:
+        pod = run.pod
+        uid, gid = _user(pod, container)
+        known = variables(
+            pod, container, self._lookup(pod["metadata"]["namespace"]), base=self._base(pod), pod_ip=pod_ip, host_ip="127.0.0.1"
+        )
+        if devices:
+            known = {**known, **devices.env}
+        command, args = command_line(container, known)
+        program = images.program(container["image"], command, args, self._toolchain, self._shims)
+        known.update(program.env)
+        if program.path:
+            known["PATH"] = ":".join([*map(str, program.path), known["PATH"]])
+        mounts = [m for m in container.get("volumeMounts") or () if not _is_kernels(pod, m)]
+        binds = [_bind(volumes, mount) for mount in mounts]
+        known.update(faults.environment_of(run.node.machine.cloud, run.node.fault))
+        if run.node.machine.gpu_model and _sees_gpus(pod, container, known):
+            binds.append(launcher.Bind(source=self._toolchain.fake_nvml.parent, target=_DRIVER_LIBRARIES))
+            others = known.get("LD_LIBRARY_PATH")
+            known["LD_LIBRARY_PATH"] = f"{_DRIVER_LIBRARIES}:{others}" if others else str(_DRIVER_LIBRARIES)
+        if _context(pod, container).get("readOnlyRootFilesystem") and not any(b.target == _SCRATCH for b in binds):
+            # The launcher gives every program an empty /tmp to write to; this one has asked for none.
+            nothing = run.directory / "nothing"
+            nothing.mkdir(parents=True, exist_ok=True)
+            binds.insert(0, launcher.Bind(source=nothing, target=_SCRATCH))
+        return launcher.LaunchSpec(
+            argv=program.argv,
+            env=known,
+            cwd=Path(container.get("workingDir") or "/"),
+            uid=uid,
+            gid=gid,
+            binds=tuple(binds),
+            host_paths=program.host_paths,
+            node_root=run.node.place.root,
+            log=logfiles.path(run.directory, container["name"], attempt),
+        )
+
+    def _base(self, pod: JsonObject) -> dict[str, str]:
+        return {
+            "PATH": _PATH,
+            "HOSTNAME": pod["spec"].get("hostname") or pod["metadata"]["name"],
+            "HOME": "/",
+            **self._marks,
+            **self._api_address,
+        }
+
+    def _lookup(self, namespace: str) -> _Lookup:
+        return _Lookup(self._sources, namespace)
+
+
+class _Lookup:
+    def __init__(self, sources: ApiSources, namespace: str) -> None:
+        self._sources = sources
+        self._namespace = namespace
+
+    def __call__(self, kind: str, name: str) -> Mapping[str, str] | None:
+        found = self._sources.find(kind, self._namespace, name)
+        return None if found is None else text_data(kind, found)
+
+
+def _is_kernels(pod: JsonObject, mount: JsonObject) -> bool:
+    """Whether it mounts the node's /proc, /sys or /dev at its own place, where the launcher puts it anyway, and more of it."""
+    host_paths = {v["name"]: v["hostPath"]["path"] for v in pod["spec"].get("volumes") or () if "hostPath" in v}
+    return mount["mountPath"] in ("/proc", "/sys", "/dev") and host_paths.get(mount["name"]) == mount["mountPath"]
+
+
+def _bind(volumes: PodVolumes, mount: JsonObject) -> launcher.Bind:
+    source = volumes.paths.get(mount["name"])
+    if source is None:
+        raise Unsupported(f"volumeMount {mount['name']!r} names no volume of the pod")
+    if mount.get("subPathExpr"):
+        raise Unsupported(f"volumeMount {mount['name']!r}: the kubelet stand-in knows no subPathExpr")
+    if below := mount.get("subPath"):
+        source = source / below
+        if not source.resolve().is_relative_to(volumes.paths[mount["name"]].resolve()):
+            raise Unsupported(f"volumeMount {mount['name']!r}: subPath {below!r} leads out of the volume")
+    return launcher.Bind(source=source, target=Path(mount["mountPath"]), read_only=bool(mount.get("readOnly")))
+
+
+def _context(pod: JsonObject, container: JsonObject) -> JsonObject:
+    return {**(pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
+
+
+def _sees_gpus(pod: JsonObject, container: JsonObject, known: Mapping[str, str]) -> bool:
+    """Whether the NVIDIA runtime would put the driver into this container.
+
+    It does so under its runtime class, or (as the default runtime of GPU images) for privileged containers, that ask through
+    NVIDIA_VISIBLE_DEVICES. A pod without either may still mount the driver's directory from its node, as GKE's do.
+    """
+    by_runtime = pod["spec"].get("runtimeClassName") == "nvidia" or _context(pod, container).get("privileged")
+    return bool(by_runtime) and known.get("NVIDIA_VISIBLE_DEVICES", "void") not in ("", "void", "none")
+
+
+def _user(pod: JsonObject, container: JsonObject) -> tuple[int, int]:
+    """(uid, gid). The images here all run as root unless the pod says otherwise."""
+    context = _context(pod, container)
+    uid = int(context.get("runAsUser", 0))
+    if context.get("runAsNonRoot") and uid == 0:
+        # The real kubelet's reason; it tries again for ever, too.
+        raise MissingReference("container has runAsNonRoot and image will run as root")
+    return uid, int(context.get("runAsGroup", 0))

@@ -1,0 +1,169 @@
+"""The kubelet's own HTTPS door, as far as `kubectl logs` needs it: GET /containerLogs/NAMESPACE/POD/CONTAINER.
+
+What else kubectl asks a kubelet for (exec, attach, port-forward) is refused in words that kubectl shows.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from rehearsal.cluster.kubelet import logfiles
+
+ALLOWED_CLIENT = "kube-apiserver-kubelet-client"
+SIMULATED = b"this pod is simulated by kwok: it has no process and no log\n"
+_STREAMS = {"exec": "exec", "attach": "attach", "portForward": "port-forward"}
+"""First part of the kubelet's path -> kubectl's word for it."""
+_FOLLOW_PAUSE_S = 0.25
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogPlace:
+    """Where a pod's logs are."""
+
+    directory: Path
+    containers: frozenset[str]
+    running: Callable[[str], bool]
+    """Whether the container of that name runs; asked while its log is followed."""
+
+
+Find = Callable[[str, str], LogPlace | None]
+"""(namespace, pod) -> its logs, or None where no process runs for it here."""
+
+
+class LogServer:
+    """Serves on 127.0.0.1 until `close`; only the API server's own certificate is let in."""
+
+    def __init__(self, pki: Path, find: Find) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pki / "kubelet-serving.crt", pki / "kubelet-serving.key")
+        context.load_verify_locations(pki / "ca.crt")
+        context.verify_mode = ssl.CERT_REQUIRED
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.find = find
+        # The handshake is done by the connection's own thread: a silent client must not hold up the others.
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, name="logs", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    find: Find
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    timeout = 30
+
+    def setup(self) -> None:
+        self.request.settimeout(self.timeout)
+        self.request.do_handshake()
+        super().setup()
+
+    def do_GET(self) -> None:
+        if not self._is_api_server():
+            self._answer(403, b"only the API server may ask\n")
+            return
+        url = urlsplit(self.path)
+        parts = [unquote(p) for p in url.path.split("/")[1:]]
+        if parts[0] in _STREAMS:
+            self._refuse(_STREAMS[parts[0]])
+            return
+        if len(parts) != 4 or parts[0] != "containerLogs":
+            self._answer(404, b"this kubelet stand-in answers GET /containerLogs/NAMESPACE/POD/CONTAINER only\n")
+            return
+        query = {k: v[-1] for k, v in parse_qs(url.query).items()}
+        _, namespace, pod, container = parts
+        place = self.server.find(namespace, pod)
+        if place is None:
+            self._answer(200, SIMULATED)
+            return
+        if container not in place.containers:
+            self._answer(404, f"container {container!r} not found in pod {pod!r}\n".encode())
+            return
+        if query.get("timestamps") == "true":
+            self._answer(400, b"the kubelet stand-in keeps what a process wrote as it is, without the time of each line\n")
+            return
+        self._send_log(place, container, query)
+
+    do_POST = do_GET  # noqa: N815 - the base class names it so; streams are asked for with either
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
+        _log.debug(format, *args)
+
+    def _send_log(self, place: LogPlace, container: str, query: dict[str, str]) -> None:
+        previous = query.get("previous") == "true"
+        log = logfiles.newest(place.directory, container, previous=previous)
+        if log is None:
+            which = "previous terminated container" if previous else "container"
+            self._answer(400, f"{which} {container!r} has written no log\n".encode())
+            return
+        tail = query.get("tailLines")
+        try:
+            data, end = logfiles.tail(log, int(tail) if tail else None)
+        except OSError as e:
+            self._answer(500, f"{log.name}: {e.strerror}\n".encode())
+            return
+        if limit := query.get("limitBytes"):
+            data = data[: int(limit)]
+        if query.get("follow") != "true":
+            self._answer(200, data)
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain")
+        self.send_header("Connection", "close")
+        self.close_connection = True
+        self.end_headers()
+        self.wfile.write(data)
+        self._follow(place, container, log, end)
+
+    def _follow(self, place: LogPlace, container: str, log: Path, end: int) -> None:
+        while True:
+            running = place.running(container)  # asked before reading, so that the last lines are not missed
+            try:
+                with log.open("rb") as file:
+                    file.seek(end)
+                    data = file.read()
+            except OSError:
+                return
+            if data:
+                end += len(data)
+                self.wfile.write(data)
+                self.wfile.flush()
+            if not running:
+                return
+            time.sleep(_FOLLOW_PAUSE_S)
+
+    def _is_api_server(self) -> bool:
+        certificate = self.request.getpeercert() or {}
+        names = {value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"}
+        return ALLOWED_CLIENT in names
+
+    def _refuse(self, what: str) -> None:
+        """As an object of the API, which the API server hands on as it is."""
+        message = f"simulated kubelet: kubectl {what} is not simulated; kubectl logs is, of pods that run as processes"
+        status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "code": 501}
+        self._answer(501, json.dumps(status).encode(), "application/json")
+
+    def _answer(self, status: int, body: bytes, kind: str = "text/plain") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)

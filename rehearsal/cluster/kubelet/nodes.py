@@ -1,0 +1,265 @@
+"""One simulated node: its directory and silicon, its device plugins, and what its Node object says about them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import shutil
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from kubeapi.client import ApiError, JsonObject, Unreachable, path_of
+from rehearsal.cluster.kubelet.api import Api
+from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger
+from rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation, AllocationFailed, DevicePlugins
+from rehearsal.cluster.kubelet.faults import WrongLayout, fault_of
+from rehearsal.cluster.kubelet.podresources.server import BoundPod, PodResources
+from rehearsal.cluster.kubelet.reboots import RebootListener
+from rehearsal.cluster.node import machine as machines
+from rehearsal.cluster.node import root
+from rehearsal.cluster.node.fake_dbus import SystemBus
+from rehearsal.cluster.node.machine import BadMachine, Machine
+from rehearsal.cluster.silicon import state as silicon
+from rehearsal.host.toolchain import Toolchain
+
+FAKE = "kwok.x-k8s.io/node"
+_log = logging.getLogger(__name__)
+_UNITS = {"kubelet.service": True, "containerd.service": True, "nvidia-persistenced.service": True}
+"""Of the host, as mig-manager may ask systemd about them."""
+_RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+def is_simulated(node: JsonObject) -> bool:
+    return bool((node["metadata"].get("annotations") or {}).get(FAKE) == "fake")
+
+
+def machine_of(node: JsonObject) -> Machine:
+    """The machine that the node stands for, from its annotation; one without GPUs where there is none, or a broken one."""
+    text = (node["metadata"].get("annotations") or {}).get(machines.ANNOTATION)
+    if text is not None:
+        try:
+            return machines.read(text)
+        except BadMachine as e:
+            _log.error("node %s: %s", node["metadata"]["name"], e)
+    provider = str((node.get("spec") or {}).get("providerID", ""))
+    return Machine(cloud="gke" if provider.startswith("gce:") else "eks")
+
+
+def devices_asked(container: JsonObject) -> dict[str, int]:
+    """Extended resources that a container asks for (their limit is their request)."""
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return {k: int(v) for k, v in limits.items() if "/" in k and "kubernetes.io/" not in k and str(v).isdigit() and int(v) > 0}
+
+
+class SimulatedNode:
+    """All methods in the event loop. `ready` is set when processes may be started on it."""
+
+    def __init__(
+        self,
+        node: JsonObject,
+        directory: Path,
+        toolchain: Toolchain,
+        api: Api,
+        bus: SystemBus,
+        log_port: int,
+        reboots: Callable[[SimulatedNode], None],
+    ) -> None:
+        self.object = node
+        self.name: str = node["metadata"]["name"]
+        self.uid: str = node["metadata"]["uid"]
+        self.directory = directory
+        self.fault: WrongLayout | None
+        self.place = root.NodeRoot(directory)
+        self.machine = machine_of(node)
+        self.fault = fault_of(node)
+        self.ready = asyncio.Event()
+        self._toolchain = toolchain
+        self._api = api
+        self._bus = bus
+        self._log_port = log_port
+        self._reboots = reboots
+        self._listener: RebootListener | None = None
+        self._boot_id: str | None = None
+        """Of the last reboot that was played; None: as the cloud wrote it."""
+        self._dirty = asyncio.Event()
+        self._ledger = Ledger(checkpoint=directory / "devices.json")
+        self._plugins: DevicePlugins | None = None
+        self._pods: dict[str, BoundPod] = {}
+        """Those that have not ended, by uid."""
+        self._pod_resources: PodResources | None = None
+        self._working: asyncio.Task[None] | None = None
+
+    def start(self, after: asyncio.Task[None] | None) -> None:
+        """after: the end of an earlier node of this name, whose directory this one needs."""
+        self._working = asyncio.create_task(self._work(after), name=f"node {self.name}")
+
+    def update(self, node: JsonObject) -> None:
+        self.object = node
+        self.fault = fault_of(node)
+        self._dirty.set()
+
+    async def stop(self, *, remove: bool) -> None:
+        """remove: the node is gone for good, and so are its GPUs and files; otherwise they wait for the next kubelet process."""
+        if self._working:
+            self._working.cancel()
+            await asyncio.gather(self._working, return_exceptions=True)
+        await self._stop_sockets()
+        if self._listener:
+            self._listener.close()
+        self._bus.forget(self.place.system_bus)
+        if remove:
+            await self._api.run(shutil.rmtree, self.directory, ignore_errors=True)
+
+    def see_pod(self, pod: JsonObject) -> None:
+        """A pod that is bound to this node, as it is now."""
+        if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            self.forget_pod(pod["metadata"]["uid"])
+        else:
+            self._pods[pod["metadata"]["uid"]] = BoundPod.of(pod)
+
+    def forget_pod(self, pod_uid: str) -> None:
+        self._pods.pop(pod_uid, None)
+
+    async def allocate(self, pod_uid: str, container: str, asked: Mapping[str, int]) -> Allocation:
+        """Raises AllocationFailed. Resources that no plugin ever registered here are none of the device manager's business."""
+        known = {r: n for r, n in asked.items() if r in self._ledger.devices or r.startswith("nvidia.com/")}
+        if self._plugins is None:
+            raise AllocationFailed("Allocate failed: the node has no device manager yet")
+        return await self._plugins.allocate(pod_uid, container, known)
+
+    def release(self, pod_uid: str) -> None:
+        self._ledger.release(pod_uid)
+
+    def holds(self, pod_uid: str) -> bool:
+        """Whether devices are held for the pod."""
+        return pod_uid in self._ledger.allocations
+
+    def keep_only(self, pod_uids: set[str]) -> None:
+        """Gives back what pods hold that ended while no kubelet was watching."""
+        for uid in set(self._ledger.allocations) - pod_uids:
+            self._ledger.release(uid)
+
+    async def _work(self, after: asyncio.Task[None] | None) -> None:
+        if after is not None:
+            await asyncio.wait({after})
+        tries = 0
+        while not self.ready.is_set():
+            try:
+                await self._api.run(self._build)
+                self._ledger.load()
+                self._bus.listen(self.place.system_bus, _UNITS)
+                self._listener = self._listener or RebootListener(self.place.root, lambda: self._reboots(self))
+                await self._start_sockets()
+                self.ready.set()
+            except Exception:  # noqa: BLE001 - without it this node would be dead in silence; the others must go on
+                _log.exception("node %s: cannot be built", self.name)
+                await asyncio.sleep(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
+                tries += 1
+        self._dirty.set()
+        await self._report()
+
+    async def reboot(self, ended: Awaitable[object]) -> None:
+        """ended: done when all processes of the node have ended. Nothing starts on the node until this is over."""
+        self.ready.clear()
+        try:
+            await ended
+            await self._stop_sockets()
+            self._ledger.devices = {resource: {} for resource in self._ledger.devices}
+            if self.machine.gpu_model:
+                await self._api.run(silicon.reboot, self.place.silicon)
+            await self._start_sockets()
+            self._boot_id = str(uuid.uuid4())
+        finally:
+            self.ready.set()
+            self._dirty.set()
+
+    async def _start_sockets(self) -> None:
+        plugins = DevicePlugins(self.place.device_plugins, self._ledger, self._dirty.set)
+        await plugins.start()
+        self._plugins = plugins
+        self._pod_resources = PodResources(self.place.pod_resources, self._pods, self._ledger)
+        await self._pod_resources.start()
+
+    async def _stop_sockets(self) -> None:
+        if self._plugins:
+            await self._plugins.stop()
+        if self._pod_resources:
+            await self._pod_resources.stop()
+
+    def _build(self) -> None:
+        """GPUs outlive a kubelet, so a directory that an earlier process left is kept if it is of this very node."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        identity = {"uid": self.uid, "machine": json.loads(json.dumps(asdict(self.machine)))}
+        record = self.directory / "node.json"
+        try:
+            same = json.loads(record.read_text()) == identity
+        except (OSError, ValueError):
+            same = False
+        if not same:
+            shutil.rmtree(self.directory)
+            self.directory.mkdir(parents=True)
+        root.build(self.directory, self.machine, self._toolchain)
+        temporary = record.with_suffix(".new")
+        temporary.write_text(json.dumps(identity))
+        temporary.replace(record)
+
+    async def _report(self) -> None:
+        """Writes the Node's status whenever it differs from what is so."""
+        path = path_of("v1", "nodes", self.name)
+        tries = 0
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            wanted = self._wanted_status()
+            if not wanted:
+                continue
+            try:
+                answer = await self._api.patch_status(path, {"metadata": {"uid": self.uid}, "status": wanted})
+                self.object = {**self.object, "status": answer["status"]}
+                tries = 0
+            except ApiError as e:
+                if e.status == 404 or e.status == 409:
+                    return  # gone; the watch will say so
+                _log.warning("node %s: status refused: %s", self.name, e)
+                await self._again(tries)
+                tries += 1
+            except Unreachable as e:
+                _log.info("node %s: status not written: %s", self.name, e)
+                await self._again(tries)
+                tries += 1
+
+    async def _again(self, tries: int) -> None:
+        await asyncio.sleep(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
+        self._dirty.set()
+
+    def _wanted_status(self) -> JsonObject:
+        """Only what differs from the Node object as last seen; empty if nothing does."""
+        status = self.object.get("status") or {}
+        wanted: JsonObject = {}
+        addresses = [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": self.name}]
+        if sorted(status.get("addresses") or (), key=_kind) != addresses[::-1]:
+            wanted["addresses"] = [*addresses, *({"$patch": "delete", "type": t} for t in _other_kinds(status))]
+        if (status.get("daemonEndpoints") or {}).get("kubeletEndpoint") != {"Port": self._log_port}:
+            wanted["daemonEndpoints"] = {"kubeletEndpoint": {"Port": self._log_port}}
+        if self._boot_id and (status.get("nodeInfo") or {}).get("bootID") != self._boot_id:
+            wanted["nodeInfo"] = {"bootID": self._boot_id}
+        for key, counts in (("capacity", self._ledger.capacity()), ("allocatable", self._ledger.allocatable())):
+            now = status.get(key) or {}
+            # What a plugin of an earlier time had announced and none announces now is 0, as after a restart of the real kubelet.
+            stale = {r: 0 for r in now if r.startswith("nvidia.com/")}
+            differing = {r: str(n) for r, n in {**stale, **counts}.items() if str(now.get(r)) != str(n)}
+            if differing:
+                wanted[key] = differing
+        return wanted
+
+
+def _kind(address: Any) -> str:
+    return str(address["type"])
+
+
+def _other_kinds(status: JsonObject) -> list[str]:
+    return [a["type"] for a in status.get("addresses") or () if a["type"] not in ("InternalIP", "Hostname")]

@@ -1,0 +1,89 @@
+"""One node's pod-resources socket: List, from the pods that are bound to the node and the ledger of its devices.
+
+Like the real kubelet (k8s.io/kubernetes v1.36.2, pkg/kubelet/apis/podresources/server_v1.go) it names every pod that has not
+ended, with all its containers, and has one entry for each device. It leaves out init containers, processors, memory and
+topology; Get and GetAllocatableResources answer UNIMPLEMENTED.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from kubeapi.client import JsonObject
+from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger
+from rehearsal.cluster.kubelet.podresources import messages
+
+SOCKET = "kubelet.sock"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundPod:
+    """What List says of a pod beside its devices."""
+
+    namespace: str
+    name: str
+    containers: tuple[str, ...]
+
+    @classmethod
+    def of(cls, pod: JsonObject) -> BoundPod:
+        metadata = pod["metadata"]
+        containers = tuple(c["name"] for c in pod["spec"]["containers"])
+        return cls(namespace=metadata["namespace"], name=metadata["name"], containers=containers)
+
+
+class PodResources:
+    """Serves `<directory>/kubelet.sock`.
+
+    pods: by uid, those that have not ended; read at every call, as is the ledger.
+    """
+
+    def __init__(self, directory: Path, pods: Mapping[str, BoundPod], ledger: Ledger) -> None:
+        self._directory = directory
+        self._pods = pods
+        self._ledger = ledger
+        self._server: Any = None
+
+    async def start(self) -> None:
+        # Paths of unix sockets are limited to 107 bytes; through the open directory the name is short wherever the node lies.
+        fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            (self._directory / SOCKET).unlink(missing_ok=True)
+            self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+            answer = grpc.unary_unary_rpc_method_handler(
+                self._list,
+                request_deserializer=messages.ListPodResourcesRequest.FromString,
+                response_serializer=lambda m: m.SerializeToString(),
+            )
+            self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(messages.LISTER, {"List": answer}),))
+            self._server.add_insecure_port(f"unix:/proc/self/fd/{fd}/{SOCKET}")
+            await self._server.start()
+        finally:
+            os.close(fd)
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop(grace=0)
+
+    async def _list(self, request: Any, context: Any) -> Any:
+        return messages.ListPodResourcesResponse(pod_resources=[self._pod(uid, pod) for uid, pod in self._pods.items()])
+
+    def _pod(self, uid: str, pod: BoundPod) -> Any:
+        held = self._ledger.allocations.get(uid, {})
+        containers = [
+            messages.ContainerResources(
+                name=name,
+                devices=[
+                    messages.ContainerDevices(resource_name=resource, device_ids=[device])
+                    for resource, devices in held.get(name, {}).items()
+                    for device in devices
+                ],
+            )
+            for name in pod.containers
+        ]
+        return messages.PodResources(name=pod.name, namespace=pod.namespace, containers=containers)

@@ -1,0 +1,331 @@
+"""One pod that runs as real processes, from its binding to a simulated node until it is gone from the API."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import subprocess
+from pathlib import Path
+
+from kubeapi.client import ApiError, JsonObject, Unreachable, path_of
+from rehearsal.cluster.kubelet import volumes
+from rehearsal.cluster.kubelet.addresses import AddressBlock
+from rehearsal.cluster.kubelet.api import Api
+from rehearsal.cluster.kubelet.containers import Container
+from rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation, AllocationFailed
+from rehearsal.cluster.kubelet.environment_variables import MissingReference, Unsupported
+from rehearsal.cluster.kubelet.launching import Launching
+from rehearsal.cluster.kubelet.nodes import SimulatedNode, devices_asked
+from rehearsal.cluster.kubelet.sources import ApiSources
+from rehearsal.cluster.kubelet.status import ContainerState, PodFacts, pod_status, timestamp
+
+HOST_IP = "127.0.0.1"
+_log = logging.getLogger(__name__)
+_RETRY_S = (1.0, 2.0, 5.0, 10.0)
+_WRITE_RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+_REFRESH_AT = 0.8
+"""Part of a token's life after which it is replaced; as the real kubelet."""
+
+
+class PodRun:
+    """Start `run` as a task; feed it with `update`, `vanished` and `kill`. All in the event loop."""
+
+    def __init__(
+        self, pod: JsonObject, node: SimulatedNode, api: Api, sources: ApiSources, addresses: AddressBlock, launching: Launching
+    ) -> None:
+        self.pod = pod
+        self.node = node
+        self._api = api
+        self._sources = sources
+        self._addresses = addresses
+        self._launching = launching
+        metadata = pod["metadata"]
+        self.name = f"{metadata['namespace']}/{metadata['name']}"
+        self.directory: Path = node.directory / "pods" / metadata["uid"]
+        self._path = path_of("v1", "pods", metadata["name"], metadata["namespace"])
+        earlier = pod.get("status") or {}
+        self._init = _states(pod["spec"].get("initContainers") or (), earlier.get("initContainerStatuses") or ())
+        self._main = _states(pod["spec"]["containers"], earlier.get("containerStatuses") or ())
+        self._initialized = not self._init
+        self._refusal: tuple[str, str] | None = None
+        self._start_time = earlier.get("startTime") or timestamp()
+        self._pod_ip: str | None = None
+        self._volumes: volumes.PodVolumes | None = None
+        self._devices: dict[str, Allocation] = {}
+        self.containers: list[Container] = []
+        self._leaving = asyncio.Event()
+        self._gone = False
+        self._dirty = asyncio.Event()
+        self._written: JsonObject | None = None
+        if "deletionTimestamp" in metadata:
+            self._leaving.set()
+
+    # -- what the watch tells -------------------------------------------------------------------------------------------
+
+    def update(self, pod: JsonObject) -> None:
+        self.pod = pod
+        if "deletionTimestamp" in pod["metadata"]:
+            self._leaving.set()
+        # Another writer (a readiness gate) may have changed what the Ready condition depends on.
+        self._dirty.set()
+
+    def vanished(self) -> None:
+        """The pod is gone from the API, or its node is: the processes end now, and nobody is told."""
+        self._gone = True
+        self._leaving.set()
+
+    def kill(self) -> None:
+        """This kubelet ends."""
+        self._gone = True
+        for container in self.containers:
+            container.kill()
+
+    async def crash(self) -> None:
+        """The node reboots: the processes end without being asked, and start again when it is ready."""
+        await asyncio.gather(*(c.restart(asked=False) for c in self.containers))
+
+    async def restart_containers(self) -> None:
+        await asyncio.gather(*(c.restart() for c in self.containers))
+
+    # -- what containers need (containers.Host) -------------------------------------------------------------------------
+
+    async def launch(self, container: JsonObject, attempt: int) -> subprocess.Popen[bytes]:
+        await self.node.ready.wait()  # it may be rebooting
+        assert self._pod_ip is not None
+        assert self._volumes is not None
+        devices = self._devices.get(container["name"])
+        return await self._launching.start(self, container, attempt, self._pod_ip, self._volumes, devices)
+
+    def is_running(self, container: str) -> bool:
+        return any(c.spec["name"] == container and c.process is not None for c in self.containers)
+
+    def changed(self) -> None:
+        self._dirty.set()
+
+    def warn(self, container: str | None, reason: str, message: str) -> None:
+        _log.info("%s: %s: %s", self.name, reason, message)
+        self._api.warn(self.pod, container, reason, message)
+
+    # -- the life -------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        writing = asyncio.create_task(self._write_status(), name=f"status {self.name}")
+        try:
+            if (self.pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+                await self._live_until_leaving()
+            else:
+                self._adopt_ended()
+            await self._leaving.wait()
+            if not self._gone:
+                await self._remove()
+        finally:
+            writing.cancel()
+            self.node.release(self.pod["metadata"]["uid"])
+            if self._pod_ip:
+                self._addresses.give_back(self._pod_ip)
+            await self._api.run(shutil.rmtree, self.directory, ignore_errors=True)
+
+    async def _live_until_leaving(self) -> None:
+        living = asyncio.create_task(self._live(), name=f"pod {self.name}")
+        leaving = asyncio.create_task(self._leaving.wait())
+        await asyncio.wait({living, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        leaving.cancel()
+        if not living.done():
+            grace_s = 1.0 if self._gone else float(self.pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+            if self.containers:
+                # It then returns by itself. It must not be cancelled: a process that is just being started would be lost.
+                await asyncio.gather(*(c.stop(grace_s) for c in self.containers))
+            else:
+                living.cancel()
+        try:
+            await living
+        except asyncio.CancelledError:
+            pass
+        except Unsupported as e:
+            self._refuse_to_start(str(e))
+        except Exception:  # noqa: BLE001 - one pod's trouble must not take the others' kubelet down
+            _log.exception("%s: the kubelet stand-in failed on this pod", self.name)
+            self._refuse_to_start("the kubelet stand-in failed on this pod; its log has the reason")
+        for container in self.containers:
+            container.kill()
+        self.node.release(self.pod["metadata"]["uid"])
+
+    async def _live(self) -> None:
+        spec = self.pod["spec"]
+        _refuse_unsupported(spec)
+        await self.node.ready.wait()
+        self._pod_ip = self._addresses.take((self.pod.get("status") or {}).get("podIP"))
+        self.changed()
+        try:
+            for container in spec["containers"]:
+                if asked := devices_asked(container):
+                    uid = self.pod["metadata"]["uid"]
+                    self._devices[container["name"]] = await self.node.allocate(uid, container["name"], asked)
+        except AllocationFailed as e:
+            self._refusal = ("UnexpectedAdmissionError", f"Pod was rejected: {e}")
+            self.warn(None, "UnexpectedAdmissionError", str(e))
+            self.changed()
+            return
+        self._volumes = await self._mounted()
+        refreshing = asyncio.create_task(self._refresh_tokens(self._volumes), name=f"tokens {self.name}")
+        try:
+            policy = spec.get("restartPolicy", "Always")
+            for init, state in zip(spec.get("initContainers") or (), self._init, strict=True):
+                # An init container runs until it succeeds, whatever the pod's policy, unless that is Never.
+                container = self._container(init, state, "Never" if policy == "Never" else "OnFailure")
+                self.containers = [container]
+                await container.keep()
+                if state.terminated is None or state.terminated.exit_code != 0:
+                    return
+            self._initialized = True
+            self.changed()
+            self.containers = [
+                self._container(main, state, policy) for main, state in zip(spec["containers"], self._main, strict=True)
+            ]
+            if not self._leaving.is_set():
+                await asyncio.gather(*(c.keep() for c in self.containers))
+        finally:
+            refreshing.cancel()
+
+    def _container(self, spec: JsonObject, state: ContainerState, policy: str) -> Container:
+        assert self._pod_ip is not None
+        grace_s = float(self.pod["spec"].get("terminationGracePeriodSeconds", 30))
+        return Container(spec=spec, state=state, host=self, pod_ip=self._pod_ip, policy=policy, grace_s=grace_s)
+
+    def place(self) -> volumes.PodPlace:
+        assert self._pod_ip is not None
+        context = self.pod["spec"].get("securityContext") or {}
+        default = context.get("runAsUser")
+        users = {(c.get("securityContext") or {}).get("runAsUser", default) for c in self.pod["spec"]["containers"]}
+        return volumes.PodPlace(
+            pod=self.pod,
+            directory=self.directory,
+            node_root=self.node.place.root,
+            pod_ip=self._pod_ip,
+            host_ip=HOST_IP,
+            owner=next(iter(users)) if len(users) == 1 else None,
+        )
+
+    async def _mounted(self) -> volumes.PodVolumes:
+        """Tries until everything that the volumes need is there; the containers stay in ContainerCreating meanwhile."""
+        tries = 0
+        while True:
+            try:
+                return await self._api.run(volumes.prepare, self.place(), self._sources)
+            except (MissingReference, ApiError, Unreachable, OSError) as e:
+                self.warn(None, "FailedMount", f"MountVolume.SetUp failed: {e}")
+                for state in self._main:
+                    state.waiting_message = f"waiting for volumes: {e}"
+                self.changed()
+            await asyncio.sleep(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
+            tries += 1
+
+    async def _refresh_tokens(self, mounted: volumes.PodVolumes) -> None:
+        loop = asyncio.get_running_loop()
+        due = {t.path: loop.time() + _REFRESH_AT * t.expiration_s for t in mounted.tokens}
+        while due:
+            await asyncio.sleep(max(0.0, min(due.values()) - loop.time()))
+            for token in mounted.tokens:
+                if due[token.path] > loop.time():
+                    continue
+                try:
+                    lives_s = await self._api.run(volumes.refresh, self.place(), self._sources, token)
+                    due[token.path] = loop.time() + _REFRESH_AT * min(lives_s, token.expiration_s)
+                except (ApiError, Unreachable, OSError) as e:
+                    _log.warning("%s: token not refreshed: %s", self.name, e)
+                    due[token.path] = loop.time() + 10.0
+
+    async def _remove(self) -> None:
+        """Writes the last status and takes the pod out of the API."""
+        tries = 0
+        while not self._gone:
+            try:
+                await self._write_once()
+                await self._api.remove_pod(self.pod)
+                return
+            except (ApiError, Unreachable) as e:
+                _log.info("%s: not removed yet: %s", self.name, e)
+                await asyncio.sleep(_WRITE_RETRY_S[min(tries, len(_WRITE_RETRY_S) - 1)])
+                tries += 1
+
+    # -- status ---------------------------------------------------------------------------------------------------------
+
+    async def _write_status(self) -> None:
+        tries = 0
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            try:
+                await self._write_once()
+                tries = 0
+            except (ApiError, Unreachable) as e:
+                _log.info("%s: status not written: %s", self.name, e)
+                self._dirty.set()
+                await asyncio.sleep(_WRITE_RETRY_S[min(tries, len(_WRITE_RETRY_S) - 1)])
+                tries += 1
+
+    async def _write_once(self) -> None:
+        if self._gone:
+            return
+        facts = PodFacts(
+            pod=self.pod,
+            init=self._init,
+            main=self._main,
+            initialized=self._initialized,
+            pod_ip=self._pod_ip,
+            host_ip=HOST_IP,
+            start_time=self._start_time,
+            refusal=self._refusal,
+        )
+        status = pod_status(facts)
+        if _meaning(status) == self._written:
+            return
+        # The uid is a precondition: another pod of this name must not get this one's status.
+        body = {"metadata": {"uid": self.pod["metadata"]["uid"]}, "status": status}
+        try:
+            answer = await self._api.patch_status(self._path, body)
+        except ApiError as e:
+            if e.status in (404, 409):
+                return  # the watch will say that it is gone
+            raise
+        self._written = _meaning(status)
+        # Its conditions decide whether the next write is a transition; the watch may bring them later than the next change.
+        self.pod = {**self.pod, "status": answer["status"]}
+
+    def _adopt_ended(self) -> None:
+        """A pod that had ended before this kubelet process began: nothing to write, only to remove when it is deleted."""
+        status = self.pod["status"]
+        self._initialized = True
+        self._pod_ip = None
+        if status.get("reason"):
+            self._refusal = (status["reason"], status.get("message", ""))
+
+    def _refuse_to_start(self, why: str) -> None:
+        for state in self._main:
+            if state.running_since is None and state.terminated is None:
+                state.waiting_reason, state.waiting_message = "RehearsalUnsupported", why
+        self.warn(None, "RehearsalUnsupported", why)
+        self.changed()
+
+
+def _states(specs: list[JsonObject] | tuple[()], statuses: list[JsonObject] | tuple[()]) -> list[ContainerState]:
+    by_name = {s["name"]: s for s in statuses}
+    return [ContainerState.from_api(spec, by_name.get(spec["name"])) for spec in specs]
+
+
+def _refuse_unsupported(spec: JsonObject) -> None:
+    for container in [*(spec.get("initContainers") or ()), *spec["containers"]]:
+        name = container["name"]
+        if container.get("lifecycle"):
+            raise Unsupported(f"container {name!r}: the kubelet stand-in runs no lifecycle hooks")
+        if container.get("restartPolicy"):
+            raise Unsupported(f"init container {name!r}: the kubelet stand-in runs no sidecars (restartPolicy of a container)")
+        if container.get("volumeDevices"):
+            raise Unsupported(f"container {name!r}: the kubelet stand-in knows no block devices")
+
+
+def _meaning(status: JsonObject) -> JsonObject:
+    """The status without the moments of transitions, which alone are no reason to write."""
+    conditions = [{k: v for k, v in c.items() if k != "lastTransitionTime"} for c in status["conditions"]]
+    return {**status, "conditions": conditions}

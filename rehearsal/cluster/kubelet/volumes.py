@@ -1,0 +1,199 @@
+"""A pod's volumes as directories and files on this machine, ready to be bound into the pod's view of its node."""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubeapi.client import JsonObject
+from rehearsal.cluster.kubelet.environment_variables import MissingReference, Unsupported, field_value
+from rehearsal.cluster.kubelet.sources import Sources
+
+_DEFAULT_MODE = 0o644
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenFile:
+    """One projected service-account token, to be refreshed while the pod lives."""
+
+    path: Path
+    audience: str | None
+    expiration_s: int
+    owner: int | None
+    mode: int
+    """Where it has no owner of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodVolumes:
+    paths: Mapping[str, Path]
+    """Volume name -> its directory or file on this machine."""
+    tokens: tuple[TokenFile, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodPlace:
+    """What the volumes of one pod depend on."""
+
+    pod: JsonObject
+    directory: Path
+    """Of this pod alone, on this machine."""
+    node_root: Path
+    pod_ip: str
+    host_ip: str
+    owner: int | None
+    """The pod's runAsUser, if it has one: files of volumes are its own then."""
+
+
+def prepare(place: PodPlace, sources: Sources) -> PodVolumes:
+    """Writes every volume of the pod. Safe to repeat. Raises MissingReference, Unsupported, ApiError, Unreachable.
+
+    ConfigMaps and Secrets are written once: a later edit of a mutable one is not seen by a running pod (the product's are
+    immutable).
+    """
+    paths: dict[str, Path] = {}
+    tokens: list[TokenFile] = []
+    for volume in place.pod["spec"].get("volumes") or ():
+        paths[volume["name"]] = _prepare_one(place, sources, volume, tokens)
+    return PodVolumes(paths=paths, tokens=tuple(tokens))
+
+
+def refresh(place: PodPlace, sources: Sources, token: TokenFile) -> float:
+    """Writes a new token of the API server and says how many seconds it lives. Raises ApiError or Unreachable."""
+    text, lives_s = sources.token(place.pod, token.audience, token.expiration_s)
+    # With one user for all containers the file is its alone; otherwise it is root's with the volume's mode, so that every user of
+    # the pod can read it where it is mounted. Source: collectData, k8s.io/kubernetes v1.36.2, pkg/volume/projected/projected.go.
+    _write(token.path, text.encode(), token.mode if token.owner is None else 0o600, token.owner)
+    return lives_s
+
+
+def _prepare_one(place: PodPlace, sources: Sources, volume: JsonObject, tokens: list[TokenFile]) -> Path:
+    name = volume["name"]
+    if "hostPath" in volume:
+        return _host_path(place.node_root, volume["hostPath"], name)
+    directory: Path = place.directory / "volumes" / name
+    directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+    directory.chmod(0o755)
+    if "emptyDir" in volume:
+        directory.chmod(0o777)  # as the real kubelet: any user of the pod may write
+    elif "configMap" in volume:
+        _write_object(place, sources, directory, "configmaps", volume["configMap"], volume["configMap"].get("name", ""))
+    elif "secret" in volume:
+        _write_object(place, sources, directory, "secrets", volume["secret"], volume["secret"].get("secretName", ""))
+    elif "downwardAPI" in volume:
+        _write_fields(place, directory, volume["downwardAPI"])
+    elif "projected" in volume:
+        mode = volume["projected"].get("defaultMode", _DEFAULT_MODE)
+        for source in volume["projected"].get("sources") or ():
+            _write_projected(place, sources, directory, source, mode, tokens)
+    else:
+        kind = ", ".join(sorted(set(volume) - {"name"}))
+        raise Unsupported(f"volume {name!r}: the kubelet stand-in knows no {kind} volumes")
+    return directory
+
+
+def _write_projected(
+    place: PodPlace, sources: Sources, directory: Path, source: JsonObject, mode: int, tokens: list[TokenFile]
+) -> None:
+    if "serviceAccountToken" in source:
+        asked = source["serviceAccountToken"]
+        token = TokenFile(
+            path=directory / asked["path"],
+            audience=asked.get("audience") or None,
+            expiration_s=int(asked.get("expirationSeconds", 3600)),
+            owner=place.owner,
+            mode=mode,
+        )
+        tokens.append(token)
+        refresh(place, sources, token)
+    elif "configMap" in source:
+        _write_object(
+            place, sources, directory, "configmaps", {"defaultMode": mode, **source["configMap"]}, source["configMap"]["name"]
+        )
+    elif "secret" in source:
+        _write_object(place, sources, directory, "secrets", {"defaultMode": mode, **source["secret"]}, source["secret"]["name"])
+    elif "downwardAPI" in source:
+        _write_fields(place, directory, {"defaultMode": mode, **source["downwardAPI"]})
+    else:
+        raise Unsupported(f"the kubelet stand-in projects no {', '.join(sorted(source))}")
+
+
+def _write_object(place: PodPlace, sources: Sources, directory: Path, kind: str, reference: JsonObject, name: str) -> None:
+    found = sources.find(kind, place.pod["metadata"]["namespace"], name)
+    optional = bool(reference.get("optional"))
+    if found is None:
+        if optional:
+            return
+        raise MissingReference(f'{kind.removesuffix("s")} "{name}" not found')
+    data = {k: base64.b64decode(v) for k, v in (found.get("binaryData") or {}).items()}
+    if kind == "secrets":
+        data.update({k: base64.b64decode(v) for k, v in (found.get("data") or {}).items()})
+    else:
+        data.update({k: v.encode() for k, v in (found.get("data") or {}).items()})
+    mode = int(reference.get("defaultMode", _DEFAULT_MODE))
+    items = reference.get("items") or [{"key": key, "path": key} for key in data]
+    for item in items:
+        if item["key"] not in data:
+            if optional:
+                continue
+            raise MissingReference(f"references non-existent config key: {item['key']} (in {kind.removesuffix('s')} {name!r})")
+        _write(directory / item["path"], data[item["key"]], int(item.get("mode", mode)), place.owner)
+
+
+def _write_fields(place: PodPlace, directory: Path, reference: JsonObject) -> None:
+    mode = int(reference.get("defaultMode", _DEFAULT_MODE))
+    for item in reference.get("items") or ():
+        if "fieldRef" not in item:
+            raise Unsupported(f"downwardAPI {item['path']!r}: the kubelet stand-in knows no resourceFieldRef")
+        value = field_value(place.pod, item["fieldRef"]["fieldPath"], pod_ip=place.pod_ip, host_ip=place.host_ip)
+        _write(directory / item["path"], value.encode(), int(item.get("mode", mode)), place.owner)
+
+
+def _write(path: Path, data: bytes, mode: int, owner: int | None) -> None:
+    """Whole or not at all: a token is replaced while the pod reads it. Never readable to others for a moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            file.write(data)
+        os.fchmod(descriptor, mode)
+        if owner is not None and os.geteuid() == 0:
+            os.fchown(descriptor, owner, -1)
+    finally:
+        os.close(descriptor)
+    temporary.replace(path)
+
+
+def _host_path(node_root: Path, reference: JsonObject, name: str) -> Path:
+    """A path of the simulated node, never of this machine. Source of the type checks: pkg/volume/hostpath."""
+    wanted = str(reference["path"])
+    kind = reference.get("type") or ""
+    path = (node_root / wanted.lstrip("/")).resolve()
+    if not path.is_relative_to(node_root.resolve()):
+        raise Unsupported(f"volume {name!r}: hostPath {wanted!r} leads out of the simulated node")
+    if kind == "DirectoryOrCreate" or (kind == "" and not path.exists()):
+        # With an empty type the container runtime makes a missing directory.
+        path.mkdir(parents=True, exist_ok=True)
+    elif kind == "FileOrCreate" and not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o644)
+    matches = {
+        "": lambda mode: True,
+        "Directory": stat.S_ISDIR,
+        "DirectoryOrCreate": stat.S_ISDIR,
+        "File": stat.S_ISREG,
+        "FileOrCreate": stat.S_ISREG,
+        "Socket": stat.S_ISSOCK,
+        "CharDevice": stat.S_ISCHR,
+        "BlockDevice": stat.S_ISBLK,
+    }
+    if kind not in matches:
+        raise Unsupported(f"volume {name!r}: hostPath type {kind!r} is none of {', '.join(sorted(filter(None, matches)))}")
+    if not path.exists() or not matches[kind](path.stat().st_mode):
+        raise MissingReference(f"hostPath type check failed: {wanted} is not a {kind or 'path'}")
+    return path

@@ -1,0 +1,209 @@
+"""Starts programs on a simulated node: real processes, each in a mount namespace where the node's files are the machine's."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from rehearsal.cluster.silicon.state import VARIABLE
+
+_STAGE = Path(__file__).with_name("stage.py")
+_SILICON_INSIDE = "/dev/simulated-silicon"
+
+
+class NoNamespaces(Exception):
+    """This host does not let us build private file systems; the message says why and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bind:
+    """What is at `source` on the host is at `target` for the program."""
+
+    source: Path
+    target: Path
+    read_only: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchSpec:
+    """One program on one node.
+
+    It sees: the host's /usr, /bin, /lib…, parts of /etc, and `host_paths`, all read-only at their own places; the node's
+    /proc/modules, /proc/driver, /sys, /etc/*, /home/* (read-only) and /run/*, /var/lib/kubelet (writable) from `node_root`; an
+    empty /tmp; the `binds`. Nothing else of the host, and nothing of the host is writable.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    """The whole environment; the path of the node's silicon is added."""
+    node_root: Path
+    """rehearsal.cluster.node.root.NodeRoot.root"""
+    log: Path
+    """stdout and stderr are appended here."""
+    cwd: Path = Path("/")
+    uid: int = 0
+    gid: int = 0
+    binds: tuple[Bind, ...] = ()
+    host_paths: tuple[Path, ...] = ()
+    """More of the host to see, beside the directory of argv[0]."""
+
+
+def start(spec: LaunchSpec) -> subprocess.Popen[bytes]:
+    """The program, running in a session and process group of its own. It is killed when this process ends, however it ends.
+
+    Its exit code is 126 if its file system could not be built, 127 if it could not be executed; the log says why. Raises OSError.
+    """
+    return _starter().start(spec)
+
+
+def stop(process: subprocess.Popen[bytes], *, grace_s: float) -> int:
+    """SIGTERM to the program's whole group, SIGKILL to what is left after `grace_s` seconds. The program's exit code.
+
+    Also for a program that has ended by itself: what it started and left behind is killed.
+    """
+    if process.poll() is None:
+        _signal_group(process, signal.SIGTERM)
+        _await_end(process, grace_s)
+    # Not yet waited for, the dead program keeps its number from being given to somebody else, whom the signal would hit.
+    _signal_group(process, signal.SIGKILL)
+    return process.wait()
+
+
+def _await_end(process: subprocess.Popen[bytes], timeout_s: float) -> None:
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return
+    try:
+        ended = select.poll()  # select() refuses descriptors above 1023
+        ended.register(descriptor, select.POLLIN)
+        ended.poll(timeout_s * 1000)
+    finally:
+        os.close(descriptor)
+
+
+@cache
+def why_not() -> str | None:
+    """None where programs can be started like this; else the reason, and what a person can do."""
+    if sys.platform != "linux":
+        return f"simulated nodes need Linux mount namespaces; this is {sys.platform}. Use a Linux machine, or a container on it."
+    with tempfile.TemporaryDirectory() as directory:
+        tried = subprocess.run(
+            [*_interpreter(), str(_STAGE), "--probe", directory], capture_output=True, text=True, timeout=30, check=False
+        )
+    if tried.returncode == 0:
+        return None
+    reason = (tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"])[-1].removeprefix("rehearsal: ")
+    return (
+        f"simulated nodes run programs in mount namespaces, which this host does not allow ({reason}). "
+        "Run as root, or allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
+        "kernel.apparmor_restrict_unprivileged_userns=0); in a container add "
+        "--cap-add SYS_ADMIN --security-opt seccomp=unconfined."
+    )
+
+
+def require() -> None:
+    """Raises NoNamespaces where `start` could not work."""
+    if (reason := why_not()) is not None:
+        raise NoNamespaces(reason)
+
+
+class _Starter:
+    """One thread that starts everything: the kernel ties "dies with its parent" to the thread that forked, so it must stay."""
+
+    def __init__(self) -> None:
+        self._wanted: queue.SimpleQueue[tuple[LaunchSpec, Future[subprocess.Popen[bytes]]]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="rehearsal-launcher", daemon=True).start()
+
+    def start(self, spec: LaunchSpec) -> subprocess.Popen[bytes]:
+        future: Future[subprocess.Popen[bytes]] = Future()
+        self._wanted.put((spec, future))
+        return future.result()
+
+    def _run(self) -> None:
+        while True:
+            spec, future = self._wanted.get()
+            try:
+                future.set_result(_popen(spec))
+            except Exception as e:  # noqa: BLE001 - handed to the caller, who waits for it
+                future.set_exception(e)
+
+
+@cache
+def _starter() -> _Starter:
+    return _Starter()
+
+
+os.register_at_fork(after_in_child=_starter.cache_clear)
+
+
+def _popen(spec: LaunchSpec) -> subprocess.Popen[bytes]:
+    descriptor = os.memfd_create("launch")
+    try:
+        os.write(descriptor, json.dumps(_described(spec)).encode())
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        spec.log.parent.mkdir(parents=True, exist_ok=True)
+        with spec.log.open("ab") as log:
+            return subprocess.Popen(
+                [*_interpreter(), str(_STAGE), str(descriptor)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(descriptor,),
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
+    finally:
+        os.close(descriptor)
+
+
+def _described(spec: LaunchSpec) -> dict[str, object]:
+    # Through a descriptor, not the command line: the environment may hold secrets.
+    silicon = spec.node_root.parent / "silicon"
+    program = Path(spec.argv[0])
+    host_paths = set(spec.host_paths)
+    if program.is_absolute():
+        host_paths |= {program.parent, program.resolve().parent} - {Path("/")}
+    env = dict(spec.env)
+    if silicon.is_dir():
+        env[VARIABLE] = f"{_SILICON_INSIDE}/state"
+    return {
+        "argv": list(spec.argv),
+        "env": env,
+        "cwd": str(spec.cwd),
+        "uid": spec.uid,
+        "gid": spec.gid,
+        "binds": [{"source": str(b.source.absolute()), "target": str(b.target), "read_only": b.read_only} for b in spec.binds],
+        "host_paths": [str(path) for path in host_paths],
+        "node_root": str(spec.node_root.absolute()),
+        "mount_point": str(spec.node_root.absolute().parent / "mnt"),
+        "silicon": str(silicon.absolute()) if silicon.is_dir() else None,
+        "parent": os.getpid(),
+    }
+
+
+def _interpreter() -> list[str]:
+    # -S: no site-packages, -I: nothing from the environment. The base interpreter starts faster than the virtual environment's.
+    return [os.path.realpath(sys.executable), "-I", "-S"]
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    if process.returncode is not None and Path(f"/proc/{process.pid}").exists():
+        return  # its number is somebody else's by now, so nothing of its group is left
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        pass

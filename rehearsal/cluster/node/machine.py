@@ -1,0 +1,44 @@
+"""What a simulated node's hardware is: the annotation that the simulated cloud puts on GPU nodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+ANNOTATION = "rehearsal.slicewright.io/machine"
+
+
+class BadMachine(Exception):
+    """The annotation cannot be understood; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """The hardware of one node."""
+
+    cloud: Literal["gke", "eks"]
+    gpu_model: str | None = None
+    """A key of rehearsal.cluster.silicon.models; None: no GPUs."""
+    gpu_count: int = 0
+    driver_version: str = ""
+    machine_type: str | None = None
+    gke_gpu_config: Mapping[str, Any] | None = None
+    """What GKE writes to /etc/nvidia/gpu_config.json."""
+
+
+def read(annotation: str | Mapping[str, Any]) -> Machine:
+    """The machine that the annotation, as text or as its parsed JSON, describes. Raises BadMachine."""
+    try:
+        given = json.loads(annotation) if isinstance(annotation, str) else annotation
+        return Machine(
+            cloud=given["cloud"],
+            gpu_model=given.get("gpu_model"),
+            gpu_count=int(given.get("gpu_count") or 0),
+            driver_version=str(given.get("driver_version") or ""),
+            machine_type=given.get("machine_type"),
+            gke_gpu_config=given.get("gke_gpu_config"),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise BadMachine(f"annotation {ANNOTATION} is not understood ({type(e).__name__}: {e}): {str(annotation)[:200]}") from e

@@ -1,0 +1,171 @@
+"""The file system of one simulated node: what its kernel, its driver and its cloud would have put there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from rehearsal.cluster.node.machine import Machine, read
+from rehearsal.cluster.silicon import state
+from rehearsal.cluster.silicon.models import Model
+from rehearsal.cluster.silicon.node_silicon import NodeSilicon
+
+_GI_IDS, _CI_IDS = range(15), range(8)
+"""Ids that the driver can give to instances; the kernel lists a device node for each, whether it exists or not."""
+
+
+class _Tools(Protocol):
+    @property
+    def fake_nvml(self) -> Path: ...
+
+
+@dataclass(frozen=True)
+class NodeRoot:
+    """`directory` holds everything of one node: `root/`, its file system, and `silicon/`, its GPUs."""
+
+    directory: Path
+
+    @property
+    def root(self) -> Path:
+        return self.directory / "root"
+
+    @property
+    def silicon(self) -> Path:
+        """The silicon state file, rehearsal.cluster.silicon.state; absent on nodes without GPUs."""
+        return self.directory / "silicon" / "state"
+
+    @property
+    def device_plugins(self) -> Path:
+        """The kubelet's directory of device plugin sockets, writable from inside and outside."""
+        return self.root / "var/lib/kubelet/device-plugins"
+
+    @property
+    def pod_resources(self) -> Path:
+        """The kubelet's directory of the pod-resources socket."""
+        return self.root / "var/lib/kubelet/pod-resources"
+
+    @property
+    def system_bus(self) -> Path:
+        """Where the node's system D-Bus listens (rehearsal.cluster.node.fake_dbus)."""
+        return self.root / "run/dbus/system_bus_socket"
+
+
+def build(node_dir: Path, machine: Mapping[str, Any] | Machine, toolchain: _Tools) -> NodeRoot:
+    """The files of a GPU node below `node_dir`, made or made again; GPUs that exist already stay as they are.
+
+    machine: the annotation's JSON, or what was read from it. toolchain: for its simulated libnvidia-ml.so.1 (`fake_nvml`).
+    Raises BadMachine, UnknownModel, ValueError for hardware that the fake does not have.
+    """
+    known = machine if isinstance(machine, Machine) else read(machine)
+    node = _bare(node_dir, _product_name(known))
+    if known.gpu_model is None:
+        return node
+    silicon = state.load(node.silicon) if node.silicon.exists() else _new_silicon(node, known)
+    _write_driver(node.root, silicon)
+    _write_pci(node.root, silicon)
+    for directory in ("home/kubernetes/bin/nvidia/lib64", "usr/lib64"):
+        _link(toolchain.fake_nvml, node.root / directory / "libnvidia-ml.so.1")
+    if known.gke_gpu_config is not None:
+        _write(node.root / "etc/nvidia/gpu_config.json", json.dumps(known.gke_gpu_config))
+    return node
+
+
+def build_without_gpus(node_dir: Path) -> NodeRoot:
+    """The files of a node that has no GPUs."""
+    return _bare(node_dir, "Simulated machine\n")
+
+
+def _bare(node_dir: Path, product_name: str) -> NodeRoot:
+    node = NodeRoot(node_dir)
+    for directory in ("proc", "sys/bus/pci/devices", "etc", "home", "run/nvidia/validations", "run/dbus"):
+        (node.root / directory).mkdir(parents=True, exist_ok=True)
+    node.device_plugins.mkdir(parents=True, exist_ok=True)
+    node.pod_resources.mkdir(parents=True, exist_ok=True)
+    _write(node.root / "sys/class/dmi/id/product_name", product_name)
+    # Never empty: a program that reads an empty list of modules may crash.
+    _write(node.root / "proc/modules", "overlay 151552 12 - Live 0x0000000000000000\n")
+    return node
+
+
+def _product_name(machine: Machine) -> str:
+    # What the firmware of the cloud's machines says: AWS its instance type, Google its own name.
+    return "Google Compute Engine\n" if machine.cloud == "gke" else f"{machine.machine_type or 'Amazon EC2'}\n"
+
+
+def _new_silicon(node: NodeRoot, machine: Machine) -> NodeSilicon:
+    assert machine.gpu_model is not None
+    seed = "-".join(node.directory.parts[-3:]).replace(" ", "_")
+    return state.create(node.silicon, machine.gpu_model, machine.gpu_count, machine.driver_version, seed)
+
+
+def _write_driver(root: Path, silicon: NodeSilicon) -> None:
+    _write(
+        root / "proc/modules",
+        "nvidia_uvm 1445888 0 - Live 0x0000000000000000\nnvidia 56717312 1 nvidia_uvm, Live 0x0000000000000000\n",
+    )
+    _write(
+        root / "proc/driver/nvidia/version",
+        f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {silicon.driver_version}  (simulated)\n",
+    )
+    minors = ["config 1", "monitor 2"]
+    for gpu in silicon.gpus:
+        if gpu.model.mig == "none":
+            continue
+        for gi in _GI_IDS:
+            minors.append(f"gpu{gpu.minor}/gi{gi}/access {len(minors) + 1}")
+            minors += [f"gpu{gpu.minor}/gi{gi}/ci{ci}/access {len(minors) + 1 + ci}" for ci in _CI_IDS]
+    _write(root / "proc/driver/nvidia-caps/mig-minors", "\n".join(minors) + "\n")
+
+
+def _write_pci(root: Path, silicon: NodeSilicon) -> None:
+    for gpu in silicon.gpus:
+        device = root / "sys/bus/pci/devices" / gpu.pci
+        numa = gpu.index * 2 // max(len(silicon.gpus), 2)
+        _write(device / "vendor", "0x10de\n")
+        _write(device / "device", f"0x{gpu.model.pci_id:04x}\n")
+        _write(device / "class", "0x030200\n")
+        _write(device / "numa_node", f"{numa}\n")
+        _write(device / "resource", _regions(gpu.index))
+        (device / "config").write_bytes(_config_space(gpu.model))
+        (device / "vfio-dev").mkdir(exist_ok=True)
+    # NVIDIA's programs look names up here; without a file they parse a database of their own at every device read.
+    kind = silicon.gpus[0].model
+    _write(
+        root / "usr/share/misc/pci.ids",
+        f"10de  NVIDIA Corporation\n\t{kind.pci_id:04x}  {kind.name}\nC 03  Display controller\n\t02  3D controller\n",
+    )
+
+
+def _regions(index: int) -> str:
+    """The thirteen regions of sysfs' `resource`: first address, last, flags. BAR 0 is where the driver's registers are."""
+    bar0 = 0xA0000000 + index * 0x01000000
+    lines = [f"0x{bar0:016x} 0x{bar0 + 0xFFFFFF:016x} 0x0000000000040200"]
+    return "\n".join(lines + ["0x0000000000000000 0x0000000000000000 0x0000000000000000"] * 12) + "\n"
+
+
+def _config_space(kind: Model) -> bytes:
+    space = bytearray(256)
+    space[0:2] = (0x10DE).to_bytes(2, "little")
+    space[2:4] = kind.pci_id.to_bytes(2, "little")
+    space[9:12] = bytes((0x00, 0x02, 0x03))
+    return bytes(space)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _link(source: Path, target: Path) -> None:
+    """A hard link where both are on one file system, else a copy: a symbolic link would lead out of the node."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy(source, target)

@@ -1,0 +1,321 @@
+"""One node's silicon as a file: made, read, and changed from outside as hardware, faults and reboots would change it.
+
+Every change takes the lock that the C library takes (`<file>.lock`) and renames a new file into place, so programs that have the
+library loaded see either the old state or the new, and see the new at their next call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from types import MappingProxyType
+
+from rehearsal.cluster.silicon import node_silicon, placement
+from rehearsal.cluster.silicon.models import Model, model
+from rehearsal.cluster.silicon.node_silicon import (
+    BadState,
+    ComputeInstance,
+    Event,
+    Gpu,
+    GpuInstance,
+    Injection,
+    Load,
+    NodeSilicon,
+    Process,
+    health_when_well,
+)
+
+__all__ = [
+    "BadState",
+    "ComputeInstance",
+    "Event",
+    "Gpu",
+    "GpuInstance",
+    "Injection",
+    "Load",
+    "NodeSilicon",
+    "Process",
+    "change",
+    "create",
+    "end_processes",
+    "heal",
+    "inject",
+    "load",
+    "lose",
+    "reboot",
+    "reboot_pending",
+    "record_event",
+    "record_xid",
+    "recut",
+    "run_process",
+    "set_health",
+    "set_load",
+    "set_mig_mode",
+]
+
+VARIABLE = "SLICEWRIGHT_FAKE_NVML_STATE"
+"""The environment variable that tells the library its node's file."""
+
+_EVENTS_KEPT = 64
+_XID = 8
+"""nvmlEventTypeXidCriticalError"""
+_MAX_GPUS = 16
+# The newest CUDA that each driver branch brought, as NVML encodes it.
+_CUDA = {
+    450: 11000, 470: 11040, 510: 11060, 515: 11070, 520: 11080, 525: 12000, 530: 12010, 535: 12020, 545: 12030, 550: 12040,
+    555: 12050, 560: 12060, 565: 12070, 570: 12080, 575: 12090, 580: 13000, 590: 13010,
+}  # fmt: skip
+_CURED_BY_RESET = frozenset({"remap_pending", "retired_pending", "recovery_action", "throttle_reasons"})
+# Buses of the GPUs of an eight-GPU board as NVIDIA's own machines have them.
+_BUSES = (0x1B, 0x43, 0x52, 0x61, 0x9D, 0xC3, 0xD1, 0xDF)
+_COMPUTE_STARTS = {1: range(7), 2: range(0, 7, 2), 3: range(0, 7, 4)}
+_COMPUTE_IDS = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
+
+
+def create(path: Path, model_key: str, count: int, driver_version: str, seed: str) -> NodeSilicon:
+    """A new state file of `count` GPUs of one model, MIG off, well and idle. UUIDs follow from `seed` (no spaces).
+
+    Raises UnknownModel, ValueError.
+    """
+    kind = model(model_key)
+    if not 1 <= count <= _MAX_GPUS:
+        raise ValueError(f"a simulated node has 1 to {_MAX_GPUS} GPUs, not {count}")
+    if not seed or any(c.isspace() for c in seed):
+        raise ValueError(f"the seed of a node's silicon must be a word, not {seed!r}")
+    branch = int(driver_version.split(".")[0])
+    node = NodeSilicon(
+        driver_version=driver_version,
+        cuda=_CUDA[max((known for known in _CUDA if known <= branch), default=450)],
+        seed=seed,
+        serial=0,
+        gpus=tuple(_new_gpu(kind, index, count, seed) for index in range(count)),
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(path):
+        _write(path, node)
+    return node
+
+
+def load(path: Path) -> NodeSilicon:
+    """Raises BadState, FileNotFoundError."""
+    return node_silicon.parse(path.read_text(encoding="utf-8"), source=str(path))
+
+
+def change(path: Path, edit: Callable[[NodeSilicon], NodeSilicon]) -> NodeSilicon:
+    """Replaces the state by `edit(state)` with everybody else locked out, and returns it."""
+    with _locked(path):
+        node = edit(load(path))
+        _write(path, node)
+    return node
+
+
+def recut(path: Path, gpu_index: int, profiles: Sequence[str]) -> NodeSilicon:
+    """Cuts one GPU anew, whatever it was, with MIG mode on: one MIG device per name (`1g.10gb`, `1c.3g.40gb`); UUIDs are new.
+
+    Raises KeyError for a profile that the GPU does not have, placement.NoRoom where they do not fit together.
+    """
+
+    def edit(node: NodeSilicon) -> NodeSilicon:
+        instances, serial = _cut(node, node.gpus[gpu_index].model, profiles)
+        gpu = replace(node.gpus[gpu_index], mig=True, mig_pending=True, instances=instances)
+        return replace(_with_gpu(node, gpu), serial=serial)
+
+    return change(path, edit)
+
+
+def set_mig_mode(path: Path, gpu_index: int, enabled: bool) -> NodeSilicon:
+    """MIG mode on or off as if it had been so since boot; no instances."""
+    return change(
+        path, lambda node: _with_gpu(node, replace(node.gpus[gpu_index], mig=enabled, mig_pending=enabled, instances=()))
+    )
+
+
+def reboot(path: Path) -> NodeSilicon:
+    """The node restarts: no instances, no processes; Ampere's pending MIG mode becomes its mode, later GPUs forget theirs."""
+
+    def started(gpu: Gpu) -> Gpu:
+        mode = gpu.mig_pending if gpu.model.mig == "after reset" else False
+        kept = {
+            key: value
+            for key, value in gpu.health.items()
+            if not key.endswith("_volatile") and key not in ("remap_pending", "recovery_action")
+        }
+        return replace(gpu, mig=mode, mig_pending=mode, lost=False, instances=(), health=MappingProxyType(kept))
+
+    return change(path, lambda node: replace(node, gpus=tuple(started(g) for g in node.gpus), processes=(), events=(), loads=()))
+
+
+def reboot_pending(path: Path) -> bool:
+    """Whether a change of MIG mode waits for the node to restart."""
+    return any(gpu.mig != gpu.mig_pending for gpu in load(path).gpus)
+
+
+def inject(path: Path, *faults: Injection) -> NodeSilicon:
+    """Adds faults of NVML calls. The first that matches a call is the one that happens."""
+    return change(path, lambda node: replace(node, injections=(*node.injections, *faults)))
+
+
+def heal(path: Path) -> NodeSilicon:
+    """No injected faults, no lost GPU, every health value that of a well GPU."""
+    return change(
+        path,
+        lambda node: replace(
+            node, injections=(), gpus=tuple(replace(gpu, lost=False, health=MappingProxyType({})) for gpu in node.gpus)
+        ),
+    )
+
+
+def lose(path: Path, gpu_index: int) -> NodeSilicon:
+    """The GPU falls off the bus: every call on it returns GPU_IS_LOST."""
+    return change(path, lambda node: _with_gpu(node, replace(node.gpus[gpu_index], lost=True)))
+
+
+def set_health(path: Path, gpu_index: int, **values: int) -> NodeSilicon:
+    """Sets health values by the names of library/health.def. Raises ValueError for another name."""
+    if unknown := values.keys() - health_when_well().keys():
+        raise ValueError(f"no health value {', '.join(sorted(unknown))}; there are {', '.join(health_when_well())}")
+
+    def edit(node: NodeSilicon) -> NodeSilicon:
+        gpu = node.gpus[gpu_index]
+        merged = {key: value for key, value in {**gpu.health, **values}.items() if value != health_when_well()[key]}
+        return _with_gpu(node, replace(gpu, health=MappingProxyType(merged)))
+
+    return change(path, edit)
+
+
+def set_load(path: Path, load: Load) -> NodeSilicon:
+    """A GPU instance, or a whole GPU, is so busy from now on."""
+
+    def edit(node: NodeSilicon) -> NodeSilicon:
+        others = tuple(old for old in node.loads if (old.gpu, old.gi) != (load.gpu, load.gi))
+        return replace(node, loads=(*others, load))
+
+    return change(path, edit)
+
+
+def run_process(path: Path, process: Process) -> NodeSilicon:
+    """A program uses a GPU or one of its MIG devices from now on."""
+    return change(path, lambda node: replace(node, processes=(*node.processes, process)))
+
+
+def end_processes(path: Path) -> NodeSilicon:
+    return change(path, lambda node: replace(node, processes=()))
+
+
+def record_event(path: Path, event: Event) -> NodeSilicon:
+    """Event sets that exist hand it out once; its sequence number is given here."""
+
+    def edit(node: NodeSilicon) -> NodeSilicon:
+        sequence = max((e.sequence for e in node.events), default=0) + 1
+        return replace(node, events=(*node.events, replace(event, sequence=sequence))[-_EVENTS_KEPT:])
+
+    return change(path, edit)
+
+
+def record_xid(
+    path: Path, gpu_index: int, xid: int, *, gi: int = node_silicon.NO_INSTANCE, ci: int = node_silicon.NO_INSTANCE
+) -> NodeSilicon:
+    """The driver reports XID `xid` for a GPU, or for one of its MIG devices."""
+    return record_event(path, Event(sequence=0, gpu=gpu_index, type=_XID, data=xid, gi=gi, ci=ci))
+
+
+def _with_gpu(node: NodeSilicon, gpu: Gpu) -> NodeSilicon:
+    return replace(node, gpus=tuple(gpu if g.index == gpu.index else g for g in node.gpus))
+
+
+def _new_gpu(kind: Model, index: int, count: int, seed: str) -> Gpu:
+    bus = _BUSES[index] if count <= len(_BUSES) else 0x10 + 8 * index
+    return Gpu(
+        index=index,
+        model=kind,
+        uuid=_uuid("GPU", seed, f"gpu {index}"),
+        board=str(1650000000000 + int.from_bytes(blake2b(f"{seed} {index}".encode(), digest_size=4).digest(), "big")),
+        pci=f"0000:{bus:02x}:00.0",
+        minor=index,
+        mig=False,
+        mig_pending=False,
+        lost=False,
+        health=MappingProxyType({}),
+        instances=(),
+    )
+
+
+def _cut(node: NodeSilicon, kind: Model, profiles: Sequence[str]) -> tuple[tuple[GpuInstance, ...], int]:
+    """GPU instances for the MIG devices `profiles`, and the serial last given. Devices smaller than their instance share one."""
+    wanted: list[tuple[str, list[int]]] = []
+    for name, count in Counter(profiles).items():
+        part, dot, rest = name.partition(".")
+        smaller = part.removesuffix("c")
+        if dot and part != smaller and smaller.isdigit():
+            size = int(smaller)
+            room = len(_compute_starts(kind.slice(rest).compute_slices, size))
+            wanted += [(rest, [size] * min(room, count - done)) for done in range(0, count, room)]
+        else:
+            wanted += [(name, [kind.slice(name).compute_slices])] * count
+    placed = placement.place(kind, [kind.slice(name) for name, _ in wanted])
+    serial, index = node.serial, 0
+    instances = []
+    parts = {name: [sizes for other, sizes in wanted if other == name] for name, _ in wanted}
+    for slice_, start in placed:
+        serial += 1
+        own, computes = serial, []
+        for id_, size in enumerate(parts[slice_.name].pop()):
+            serial += 1
+            computes.append(
+                ComputeInstance(
+                    id=id_,
+                    profile_id=_COMPUTE_IDS[size],
+                    start=_compute_starts(slice_.compute_slices, size)[id_],
+                    slices=size,
+                    index=index,
+                    serial=serial,
+                    uuid=_uuid("MIG", node.seed, f"recut {serial}"),
+                )
+            )
+            index += 1
+        instances.append(
+            GpuInstance(
+                id=placement.tree_id(kind, slice_, start),
+                slice=slice_,
+                start=start,
+                serial=own,
+                compute_instances=tuple(computes),
+            )
+        )
+    return tuple(instances), serial
+
+
+def _compute_starts(slices: int, size: int) -> list[int]:
+    starts = [start for start in _COMPUTE_STARTS.get(size, range(1)) if start + size <= slices]
+    if not starts or size not in _COMPUTE_IDS:
+        raise KeyError(f"no compute instance of {size} slices in a GPU instance of {slices}")
+    return starts
+
+
+def _uuid(prefix: str, *of: str) -> str:
+    digest = blake2b("\0".join(of).encode(), digest_size=16).hexdigest()
+    return f"{prefix}-{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-8{digest[17:20]}-{digest[20:]}"
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: Path, node: NodeSilicon) -> None:
+    new = Path(f"{path}.{threading.get_native_id()}.new")
+    new.write_text(node_silicon.dump(node), encoding="utf-8")
+    new.chmod(0o644)
+    new.replace(path)

@@ -1,7 +1,0 @@
-"""One cluster's control plane on loopback: real etcd, kube-apiserver, kube-controller-manager and kube-scheduler, and kwok."""
-
-from rehearsal.control_plane.errors import ControlPlaneError
-from rehearsal.control_plane.files import Endpoint
-from rehearsal.control_plane.lifecycle import remove, start, stop
-
-__all__ = ["ControlPlaneError", "Endpoint", "remove", "start", "stop"]

@@ -1,0 +1,76 @@
+"""`python -m rehearsal.host.toolchain`: gets every tool and prints where each is.
+
+Exit codes: 0 everything is there; 1 a tool could not be had; 2 wrong usage; 3 the machine lacks something that this cannot
+bring (C compiler, Go and every way to get it, room on disk); 130 interrupted. Progress goes to stderr, the table to stdout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rehearsal.host.toolchain.acquisition import obtain
+from rehearsal.host.toolchain.errors import ToolchainError
+from rehearsal.host.toolchain.found import Found
+from rehearsal.host.toolchain.settings import CLEAR, DOWNLOAD, MIRROR, from_environment
+from rehearsal.host.toolchain.tools import TOOLS
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m rehearsal.host.toolchain",
+        description="Gets the tools of the rehearsal: from PATH, from the cache, from the publisher, or by building them.",
+        epilog=f"Environment: {DOWNLOAD}=never, {MIRROR}=URL in place of https://github.com, {CLEAR}=1, XDG_CACHE_HOME.",
+    )
+    parser.add_argument("--json", action="store_true", help="the table as JSON")
+    parser.add_argument("--no-download", action="store_true", help="build what is not installed, download no release")
+    parser.add_argument("--clear-go-cache", action="store_true", help="keep nothing of Go's caches after building")
+    parsed = parser.parse_args(arguments)
+    try:
+        settings = from_environment(os.environ)
+        if parsed.no_download:
+            settings = replace(settings, download=False)
+        if parsed.clear_go_cache:
+            settings = replace(settings, clear_go_cache=True)
+        found = obtain(TOOLS, settings, lambda line: print(line, file=sys.stderr, flush=True))
+    except ToolchainError as e:
+        print(f"toolchain: {e}", file=sys.stderr)
+        return e.exit_code
+    except KeyboardInterrupt:
+        print("toolchain: interrupted; what was complete is kept, what was half done is gone", file=sys.stderr)
+        return 130
+    print(json.dumps(_rows(found), indent=2) if parsed.json else _table(found))
+    return 0
+
+
+def _rows(found: Sequence[Found]) -> list[dict[str, str | float]]:
+    return [
+        {
+            "tool": path.name,
+            "version": one.tool.version,
+            "from": one.origin if one.fresh or one.origin == "PATH" else f"cache ({one.origin})",
+            "seconds": one.seconds,
+            "path": str(path),
+        }
+        for one in found
+        for path in one.paths.values()
+    ]
+
+
+def _table(found: Sequence[Found]) -> str:
+    head = ("TOOL", "VERSION", "FROM", "TOOK", "PATH")
+    rows = [(str(r["tool"]), str(r["version"]), str(r["from"]), _took(r["seconds"]), str(r["path"])) for r in _rows(found)]
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(4)]
+    return "\n".join("  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[4]]) for row in (head, *rows))
+
+
+def _took(seconds: str | float) -> str:
+    return f"{seconds:g} s" if seconds else "-"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,52 @@
+"""Getting the tools: PATH first, then the cache, then whatever it takes."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+from rehearsal.host.toolchain import builders, disk, on_path
+from rehearsal.host.toolchain.cache import Cache, Report
+from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
+from rehearsal.host.toolchain.found import Found, Missing, cached, of
+from rehearsal.host.toolchain.settings import Settings
+from rehearsal.host.toolchain.tools import Tool, machine
+from rehearsal.host.toolchain.versions import Answers
+
+
+def obtain(tools: Sequence[Tool], settings: Settings, report: Report) -> tuple[Found, ...]:
+    """Every tool, in the order of `tools`. Raises ToolchainError; what was complete by then stays in the cache."""
+    try:
+        return _obtain(tools, settings, report)
+    except OSError as e:
+        if e.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise MissingPrerequisite(f"the disk is full ({e.filename or settings.cache}): {disk.room(settings.cache)}") from e
+        where = e.filename or settings.cache
+        raise ToolchainError(f"{where}: {e.strerror or e}; set XDG_CACHE_HOME to a directory that you can write to") from e
+
+
+def _obtain(tools: Sequence[Tool], settings: Settings, report: Report) -> tuple[Found, ...]:
+    if not machine().startswith("linux-"):
+        raise MissingPrerequisite(f"the rehearsal needs Linux (mount namespaces, NVML's ABI); this is {machine()}")
+    cache = Cache(settings.cache)
+    answers = Answers(settings.cache / "answers.json")
+    cache.sweep()
+    found: dict[str, Found] = {}
+    missing: list[Missing] = []
+    for tool in tools:
+        installed = on_path.find(tool, settings, answers)
+        if isinstance(installed, dict):
+            found[tool.name] = Found(tool, "PATH", False, 0, installed)
+            continue
+        key = builders.key(tool, settings, answers)
+        entry = cached(tool, key, cache, settings)
+        if entry is not None:
+            found[tool.name] = of(tool, entry, fresh=False)
+        else:
+            missing.append(Missing(tool, key, installed.reason))
+    if missing:
+        # Imported late: a run that finds everything pays nothing for HTTP and TLS.
+        from rehearsal.host.toolchain.making import Making
+
+        found |= {one.tool.name: one for one in Making(settings, cache, answers, report).make(missing)}
+    return tuple(found[tool.name] for tool in tools)

@@ -1,0 +1,45 @@
+"""Where the tools of one rehearsal lie: what `ensure` answers and every environment keeps as toolchain.json."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from rehearsal.host.toolchain.errors import ToolchainError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toolchain:
+    """Absolute paths of everything that a rehearsal runs and did not write itself."""
+
+    pulumi: Path
+    control_plane: Path
+    """One binary for etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl; the first argument chooses."""
+    kwok: Path
+    mig_parted: Path
+    mig_manager: Path
+    device_plugin: Path
+    gpu_feature_discovery: Path
+    gke_device_plugin: Path
+    fake_nvml: Path
+    """The simulated libnvidia-ml.so.1, in a directory of its own."""
+
+    def dump(self, path: Path) -> None:
+        """Writes `path` whole or not at all."""
+        beside = path.with_name(path.name + ".new")
+        beside.write_text(json.dumps({name: str(value) for name, value in asdict(self).items()}, indent=2) + "\n")
+        beside.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Toolchain:
+        """Raises ToolchainError when `path` is no toolchain.json."""
+        try:
+            read = json.loads(path.read_text())
+            return cls(**{field.name: Path(read[field.name]) for field in fields(cls)})
+        except OSError as e:
+            raise ToolchainError(f"{path}: {e.strerror}") from e
+        except (ValueError, KeyError, TypeError) as e:
+            raise ToolchainError(
+                f"{path}: not the paths of a toolchain ({type(e).__name__}: {e}); set the environment up again"
+            ) from e

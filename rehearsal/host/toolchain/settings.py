@@ -1,0 +1,75 @@
+"""What a person may choose about getting tools, read from the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rehearsal.host.toolchain.errors import ToolchainError
+
+DOWNLOAD = "SLICEWRIGHT_TOOLCHAIN_DOWNLOAD"
+MIRROR = "SLICEWRIGHT_TOOLCHAIN_MIRROR"
+CLEAR = "SLICEWRIGHT_TOOLCHAIN_CLEAR_GO_CACHE"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Nothing in this package looks at the process environment but through here (proxies excepted: the standard library does)."""
+
+    cache: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What builders and programs inherit; PATH is where installed tools are looked for."""
+    download: bool = True
+    mirror: str | None = None
+    """Base URL that takes the place of `https://github.com` in every download."""
+    clear_go_cache: bool = False
+    """Go builds use caches of their own that are removed afterwards (several GB), instead of the user's."""
+    connect_s: float = 1.5
+    """Seconds after which a server that does not answer counts as out of reach."""
+    stall_s: float = 15.0
+    """Seconds without a byte after which a download is given up."""
+    progress_s: float = 10.0
+    """Seconds between two lines of progress."""
+
+    @property
+    def path(self) -> str:
+        return self.environment.get("PATH", os.defpath)
+
+
+def from_environment(environment: Mapping[str, str]) -> Settings:
+    """Raises ToolchainError for a value that says nothing, so that a typing error is not taken for a choice."""
+    return Settings(
+        cache=_cache_home(environment) / "slicewright" / "toolchain",
+        environment=dict(environment),
+        download=_chosen(environment, DOWNLOAD, {"auto": True, "never": False}, "auto"),
+        mirror=_mirror(environment),
+        clear_go_cache=_chosen(environment, CLEAR, {"1": True, "0": False}, "0"),
+    )
+
+
+def _cache_home(environment: Mapping[str, str]) -> Path:
+    chosen = environment.get("XDG_CACHE_HOME", "")
+    if chosen.startswith("/"):  # the XDG specification: a relative path is to be ignored
+        return Path(chosen)
+    try:
+        return Path(environment["HOME"] if environment.get("HOME") else Path.home()) / ".cache"
+    except RuntimeError as e:
+        raise ToolchainError(f"no place for the cache of built tools: HOME and XDG_CACHE_HOME are not set ({e})") from e
+
+
+def _mirror(environment: Mapping[str, str]) -> str | None:
+    value = environment.get(MIRROR, "").rstrip("/")
+    if value and not value.startswith(("https://", "http://")):
+        raise ToolchainError(
+            f"{MIRROR}={value!r} is no base URL; write https://HOST/… (it takes the place of https://github.com)"
+        )
+    return value or None
+
+
+def _chosen(environment: Mapping[str, str], name: str, meanings: Mapping[str, bool], default: str) -> bool:
+    value = environment.get(name, "") or default
+    if value not in meanings:
+        raise ToolchainError(f"{name}={value!r} means nothing here; write one of {', '.join(meanings)}")
+    return meanings[value]

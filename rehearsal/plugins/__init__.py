@@ -1,0 +1,1 @@
+"""What the Pulumi engine starts: the language host and the provider plugins."""

@@ -1,0 +1,127 @@
+"""What changed between two sets of inputs, and whether that replaces the resource."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rehearsal.plugins.engine.plugin import UNKNOWN, Difference, Kind, has_unknown, unwrap
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def difference(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    *,
+    force_new: Sequence[str],
+    sets: Sequence[str] = (),
+    keeps: Sequence[str] = (),
+    named_by: str | None = None,
+) -> Difference:
+    """force_new, sets, keeps: property paths without indices; each stands for everything below it too.
+
+    sets: order does not count. keeps: leaving the property out keeps what is there (optional and computed).
+    named_by: the automatic-name property. If it was given by hand and stays, old and new cannot live side by side: delete first.
+    """
+    detailed: dict[str, Kind] = {}
+    for path, kind, value in _changes(unwrap(dict(old)), unwrap(dict(new)), "", "", sets):
+        plain = _without_indices(path)
+        if kind == "delete" and _covers(keeps, plain):
+            continue
+        # A whole object that comes or goes is a change of everything in it.
+        replaces = any(_covers(force_new, leaf) for leaf in _leaves(value, plain))
+        detailed[path] = f"{kind}-replace" if replaces else kind  # type: ignore[assignment]
+    replaces = any(k.endswith("-replace") for k in detailed.values())
+    return Difference(
+        changes=bool(detailed),
+        detailed=detailed,
+        delete_before_replace=replaces and _keeps_its_name(named_by, old, new),
+    )
+
+
+def _keeps_its_name(named_by: str | None, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    if named_by is None or named_by in new.get("__defaults", ()):
+        return False
+    name = unwrap(new.get(named_by))
+    return name is not None and name is not UNKNOWN and name == unwrap(old.get(named_by))
+
+
+def _changes(old: Any, new: Any, path: str, plain: str, sets: Sequence[str]) -> Iterator[tuple[str, Kind, Any]]:
+    if old is None and new is None:
+        return
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            if not key.startswith("__"):
+                at = _member(path, key)
+                yield from _changes(old.get(key), new.get(key), at, f"{plain}.{key}" if plain else key, sets)
+    elif isinstance(old, list) and isinstance(new, list):
+        if plain in sets and not has_unknown(new):
+            old, new = _paired(old, new)
+        for index in range(max(len(old), len(new))):
+            yield from _changes(
+                old[index] if index < len(old) else None,
+                new[index] if index < len(new) else None,
+                f"{path}[{index}]",
+                plain,
+                sets,
+            )
+    elif old is None:
+        # An empty list or object that is new asks for nothing.
+        if new not in ({}, []):
+            yield path, "add", new
+    elif new is None:
+        if old not in ({}, []):
+            yield path, "delete", old
+    elif not _equal(old, new):
+        yield path, "update", new
+
+
+def _leaves(value: Any, plain: str) -> Iterator[str]:
+    yield plain
+    for item in value if isinstance(value, list) else [value]:
+        for key, member in item.items() if isinstance(item, dict) else ():
+            yield from _leaves(member, f"{plain}.{key}")
+
+
+def _equal(old: Any, new: Any) -> bool:
+    """The engine may carry 3 as "3": scalars are compared as the schema reads them."""
+    if old is UNKNOWN or new is UNKNOWN:
+        return False
+    if old == new and isinstance(old, bool) == isinstance(new, bool):
+        return True
+    scalar = isinstance(old, str | int | float) and isinstance(new, str | int | float)
+    return scalar and _text(old) == _text(new)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, bool) else str(value)
+
+
+def _paired(old: list[Any], new: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Both in an order in which equal members meet."""
+
+    def key(value: Any) -> str:
+        return json.dumps(value, sort_keys=True)
+
+    common = [v for v in old if v in new]
+    return (
+        sorted(common, key=key) + sorted((v for v in old if v not in new), key=key),
+        sorted(common, key=key) + sorted((v for v in new if v not in old), key=key),
+    )
+
+
+def _member(path: str, key: str) -> str:
+    if _PLAIN.fullmatch(key):
+        return f"{path}.{key}" if path else key
+    return f"{path}[{json.dumps(key)}]"
+
+
+def _without_indices(path: str) -> str:
+    return re.sub(r"\[[^\]]*\]", "", path)
+
+
+def _covers(patterns: Sequence[str], plain: str) -> bool:
+    return any(plain == p or plain.startswith(f"{p}.") for p in patterns)

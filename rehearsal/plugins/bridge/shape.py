@@ -1,0 +1,131 @@
+"""Shapes: how a resource's inputs become the cloud's request, and the cloud's answer becomes inputs again.
+
+A shape is declared once and read both ways, so that what was asked for and what is seen later can be compared word for word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rehearsal.plugins.engine.plugin import ProviderError
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """One property. `api` is its name in the cloud's API where it differs."""
+
+    api: str | None = None
+    """With dots where the API nests it deeper: loggingConfig.variantConfig.variant."""
+    of: Mapping[str, Field] | None = None
+    """Fields of the nested object."""
+    many: bool = False
+    """A list of such objects."""
+    text: bool = False
+    """A number here, a string of digits in the API (64-bit numbers)."""
+    default: Any = None
+    """What the API shows where nothing was asked for; then it is no input."""
+    computed: bool = False
+    """The cloud chooses where nothing was asked for, so its choice is no input."""
+    unordered: bool = False
+    """A set: the API may answer in another order."""
+
+
+Shape = Mapping[str, Field]
+
+
+def same(*names: str, computed: bool = False) -> dict[str, Field]:
+    """Properties of one name and form on both sides."""
+    return {name: Field(computed=computed) for name in names}
+
+
+def to_api(shape: Shape, inputs: Mapping[str, Any], path: str = "") -> JsonObject:
+    """Raises ProviderError, naming the path, for a property that the real provider knows and the stand-in does not."""
+    request: JsonObject = {}
+    for name, value in inputs.items():
+        if name.startswith("__") or value is None:
+            continue
+        at = f"{path}.{name}" if path else name
+        field = shape.get(name)
+        if field is None:
+            known = ", ".join(sorted(shape))
+            raise ProviderError(f"{at}: the rehearsal's stand-in does not simulate this property; here it knows {known}")
+        _put(request, field.api or name, _to_api(field, value, at))
+    return request
+
+
+def _put(request: JsonObject, path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for parent in parents:
+        request = request.setdefault(parent, {})
+    request[last] = value
+
+
+def _get(answer: Mapping[str, Any], path: str) -> Any:
+    value: Any = answer
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _to_api(field: Field, value: Any, at: str) -> Any:
+    if field.of is None:
+        return str(int(value)) if field.text else value
+    if field.many:
+        return [to_api(field.of, item, f"{at}[{index}]") for index, item in enumerate(value)]
+    return to_api(field.of, value, at)
+
+
+def from_api(shape: Shape, answer: Mapping[str, Any], prior: Mapping[str, Any] | None) -> JsonObject:
+    """The inputs that the answer amounts to.
+
+    prior: what was asked for. What the cloud added of its own accord is left out, so that a clean refresh shows nothing; what it
+    no longer has, or has otherwise, shows. None: everything, as outputs show it.
+    """
+    found: JsonObject = {}
+    for name, field in shape.items():
+        asked = None if prior is None else prior.get(name)
+        value = _from_api(field, _get(answer, field.api or name), asked, everything=prior is None)
+        if prior is None:
+            if value not in (None, {}, []):
+                found[name] = value
+        elif asked is None:
+            if not field.computed and value != field.default and value not in (None, {}, [], "", False):
+                found[name] = value
+        elif value is not None or not _is_empty(field, asked):
+            if value is not None:
+                found[name] = value
+        else:
+            found[name] = asked
+    return found
+
+
+def _from_api(field: Field, value: Any, asked: Any, *, everything: bool) -> Any:
+    if value is None:
+        return None
+    if field.text and not isinstance(value, list):
+        return int(value)
+    if field.unordered and isinstance(value, list):
+        return _in_order(value, asked if isinstance(asked, list) else [])
+    if field.of is None:
+        return value
+    if field.many:
+        priors = asked if isinstance(asked, list) else []
+        fill: JsonObject | None = None if everything else {}
+        return [from_api(field.of, v, priors[i] if i < len(priors) and not everything else fill) for i, v in enumerate(value)]
+    return from_api(field.of, value, None if everything else (asked if isinstance(asked, dict) else {}))
+
+
+def _in_order(value: list[Any], asked: list[Any]) -> list[Any]:
+    """First what was asked for, in that order, then the rest."""
+    return [a for a in asked if a in value] + [v for v in value if v not in asked]
+
+
+def _is_empty(field: Field, asked: Any) -> bool:
+    """Asking for the default, or for nothing, is the same as not asking."""
+    if isinstance(asked, dict) and field.of is not None:
+        return all(_is_empty(field.of.get(k, Field()), v) for k, v in asked.items())
+    return asked in (None, {}, [], "", False, 0) or asked == field.default

@@ -1,0 +1,215 @@
+"""What the chart installs: the operator with its rights, the ClusterPolicy, and ConfigMaps where the values ask for them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rehearsal.plugins.charts.gpu_operator.values import VERSION, merged
+
+Json = dict[str, Any]
+
+_OPERATOR: Final = "gpu-operator"
+_CHART_LABELS: Final = {"app.kubernetes.io/managed-by": "gpu-operator", "helm.sh/chart": f"gpu-operator-{VERSION}"}
+_OPERANDS: Final = [
+    "ccManager",
+    "dcgm",
+    "dcgmExporter",
+    "devicePlugin",
+    "driver",
+    "gdrcopy",
+    "gds",
+    "gfd",
+    "kataManager",
+    "kataSandboxDevicePlugin",
+    "migManager",
+    "nodeStatusExporter",
+    "sandboxDevicePlugin",
+    "toolkit",
+    "validator",
+    "vfioManager",
+    "vgpuDeviceManager",
+    "vgpuManager",
+]
+_SHIPPED_AS_OPERATOR: Final = ("validator", "nodeStatusExporter")
+"""Operands whose image is the operator's own, at the chart's version."""
+
+
+def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json]:
+    """Manifests in no particular order. Raises nothing for values that passed `check`."""
+    full = merged(values)
+    labels = {
+        "app.kubernetes.io/name": "gpu-operator",
+        "app.kubernetes.io/instance": release,
+        "app.kubernetes.io/version": VERSION,
+        "app.kubernetes.io/managed-by": "Helm",
+        "app.kubernetes.io/component": "gpu-operator",
+        "helm.sh/chart": f"gpu-operator-{VERSION}",
+    }
+    made = [
+        _object("v1", "ServiceAccount", _OPERATOR, labels, namespace),
+        _object("rbac.authorization.k8s.io/v1", "ClusterRole", _OPERATOR, labels, rules=_cluster_rules()),
+        _object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", _OPERATOR, labels, **_binding("ClusterRole", namespace)),
+        _object("rbac.authorization.k8s.io/v1", "Role", _OPERATOR, labels, namespace, rules=_namespace_rules()),
+        _object("rbac.authorization.k8s.io/v1", "RoleBinding", _OPERATOR, labels, namespace, **_binding("Role", namespace)),
+        _object("apps/v1", "Deployment", _OPERATOR, labels, namespace, spec=_deployment(full, release)),
+    ]
+    for section, key in (("migManager", None), ("devicePlugin", None), ("dcgmExporter", "dcgm-metrics.csv")):
+        config = full[section]["config"]
+        if config["create"] and config["data"]:
+            data = config["data"] if key is None else {key: config["data"]}
+            made.append(_object("v1", "ConfigMap", str(config["name"]), labels, namespace, data=data))
+    if full["clusterPolicy"]["deployCR"]:
+        policy = _object("nvidia.com/v1", "ClusterPolicy", "cluster-policy", labels, spec=cluster_policy_spec(full))
+        if full["operator"]["cleanupCRD"]:
+            policy["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
+        made.append(policy)
+    made.extend(copy.deepcopy(item) for item in full["extraObjects"])
+    return made
+
+
+def removes_crds(values: Mapping[str, Any]) -> bool:
+    """The chart's pre-delete hook, which takes the ClusterPolicy with its CRD."""
+    return bool(merged(values)["operator"]["cleanupCRD"])
+
+
+def cluster_policy_spec(full: Mapping[str, Any]) -> Json:
+    """The values (merged with the defaults) at their places in the ClusterPolicy."""
+    spec: Json = {
+        "operator": {"runtimeClass": full["operator"]["runtimeClass"]},
+        "daemonsets": {**_filled(full["daemonsets"]), "labels": {**_CHART_LABELS, **full["daemonsets"]["labels"]}},
+        "mig": {"strategy": full["mig"]["strategy"]},
+        "psa": {"enabled": full["psa"]["enabled"]},
+        "cdi": {"enabled": full["cdi"]["enabled"]},
+        "hostPaths": _filled(full["hostPaths"]),
+        "sandboxWorkloads": _filled(full["sandboxWorkloads"]),
+        **{name: _operand(name, full[name]) for name in _OPERANDS},
+    }
+    if full["cdi"]["nriPluginEnabled"]:
+        spec["cdi"]["nriPluginEnabled"] = True
+    return spec
+
+
+def _operand(name: str, section: Mapping[str, Any]) -> Json:
+    written = {key: value for key, value in section.items() if key not in ("config", "nvidiaDriverCRD", "podLabelAllowlistRegex")}
+    written = _filled(written)
+    if name in _SHIPPED_AS_OPERATOR and not section.get("version"):
+        written["version"] = VERSION
+    config = {key: section.get("config", {}).get(key) for key in ("name", "default")}
+    if config := {key: value for key, value in config.items() if value}:
+        written["config"] = config
+    if name == "driver":
+        written["useNvidiaDriverCRD"] = section["nvidiaDriverCRD"]["enabled"]
+        policy = dict(written["upgradePolicy"])
+        # The CR calls it otherwise than the values do.
+        policy["podDeletion"] = policy.pop("gpuPodDeletion")
+        written["upgradePolicy"] = policy
+    if name == "validator":
+        written["plugin"] = {"env": (section.get("plugin") or {}).get("env") or []}
+    if name == "dcgmExporter" and section.get("podLabelAllowlistRegex"):
+        written["podLabelAllowlistRegex"] = section["podLabelAllowlistRegex"]
+    return written
+
+
+def _filled(section: Mapping[str, Any]) -> Json:
+    """Without what is unset, and without empty lists and maps, which the template leaves out."""
+    return {
+        key: _set(value)
+        for key, value in section.items()
+        if value is not None and value not in ({}, []) and not (key == "hostNetwork" and value is False)
+    }
+
+
+def _set(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _set(item) for key, item in value.items() if item is not None}
+    return copy.deepcopy(value)
+
+
+def _deployment(full: Mapping[str, Any], release: str) -> Json:
+    operator = full["operator"]
+    selector = {"app.kubernetes.io/component": "gpu-operator", "app": "gpu-operator"}
+    probe = {"initialDelaySeconds": 1, "periodSeconds": 2, "failureThreshold": 15}
+    container = {
+        "name": "gpu-operator",
+        "image": f"{operator['repository']}/{operator['image']}:{operator['version'] or VERSION}",
+        "imagePullPolicy": operator["imagePullPolicy"],
+        "command": ["gpu-operator"],
+        "args": ["--leader-elect", f"--zap-log-level={operator['logging']['level']}"],
+        "env": [
+            {"name": "WATCH_NAMESPACE", "value": ""},
+            {"name": "OPERATOR_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+            # Not NVIDIA's: the rehearsal's pods share the host's loopback, each binds to its own address.
+            {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            *operator["env"],
+        ],
+        "ports": [{"name": "metrics", "containerPort": 8080}],
+        "livenessProbe": {"httpGet": {"path": "/healthz", "port": 8081}, **probe},
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8081}, **probe},
+        "resources": operator["resources"],
+    }
+    pod: Json = {
+        "serviceAccountName": _OPERATOR,
+        "priorityClassName": operator["priorityClassName"],
+        "containers": [container],
+        "nodeSelector": {"kubernetes.io/os": "linux", **operator["nodeSelector"]},
+        "tolerations": operator["tolerations"],
+        "affinity": operator["affinity"],
+    }
+    if operator["imagePullSecrets"]:
+        pod["imagePullSecrets"] = [{"name": name} for name in operator["imagePullSecrets"]]
+    labels = {**selector, "app.kubernetes.io/instance": release, "app.kubernetes.io/name": "gpu-operator"}
+    metadata: Json = {"labels": labels}
+    if operator["annotations"]:
+        metadata["annotations"] = operator["annotations"]
+    return {"replicas": 1, "selector": {"matchLabels": selector}, "template": {"metadata": metadata, "spec": pod}}
+
+
+def _object(api_version: str, kind: str, name: str, labels: Mapping[str, str], namespace: str | None = None, **body: Any) -> Json:
+    metadata: Json = {"name": name, "labels": dict(labels)}
+    if namespace is not None:
+        metadata["namespace"] = namespace
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
+
+
+def _binding(kind: str, namespace: str) -> Json:
+    return {
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": _OPERATOR},
+        "subjects": [{"kind": "ServiceAccount", "name": _OPERATOR, "namespace": namespace}],
+    }
+
+
+_READ: Final = ("get", "list", "watch")
+_WRITE: Final = (*_READ, "create", "update", "patch", "delete")
+
+
+def _cluster_rules() -> list[Json]:
+    """The operator's rights beyond its namespace; they include what it hands on to its operands, or it might not hand it on."""
+    return [
+        _rule("", ["nodes"], *_READ, "update", "patch"),
+        _rule("", ["pods"], *_READ, "delete"),
+        _rule("", ["namespaces"], *_READ),
+        _rule("apps", ["daemonsets"], *_READ),
+        _rule(
+            "nvidia.com", ["clusterpolicies", "clusterpolicies/status", "clusterpolicies/finalizers"], *_READ, "update", "patch"
+        ),
+        _rule("nfd.k8s-sigs.io", ["nodefeatures"], *_WRITE),
+        _rule("node.k8s.io", ["runtimeclasses"], *_WRITE),
+        _rule("rbac.authorization.k8s.io", ["clusterroles", "clusterrolebindings"], *_WRITE),
+    ]
+
+
+def _namespace_rules() -> list[Json]:
+    return [
+        _rule("", ["configmaps", "serviceaccounts", "services", "secrets"], *_WRITE),
+        _rule("", ["events"], "create", "patch"),
+        _rule("apps", ["daemonsets", "deployments", "controllerrevisions"], *_WRITE),
+        _rule("rbac.authorization.k8s.io", ["roles", "rolebindings"], *_WRITE),
+        _rule("coordination.k8s.io", ["leases"], *_WRITE),
+        _rule("monitoring.coreos.com", ["servicemonitors", "prometheusrules"], *_WRITE),
+    ]
+
+
+def _rule(group: str, resources: list[str], *verbs: str) -> Json:
+    return {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}

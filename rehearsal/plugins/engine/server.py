@@ -1,0 +1,291 @@
+"""The gRPC side of a provider plugin: one servicer, launched by the engine or attached to by it."""
+
+# ruff: noqa: N802 - the methods' names are the protocol's
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import grpc
+from google.protobuf import any_pb2, empty_pb2
+
+from rehearsal.plugins.engine.plugin import Autonaming, Checked, Difference, InitFailed, ProviderError, ProviderPlugin, Severity
+from rehearsal.plugins.engine.protocol import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc
+from rehearsal.plugins.engine.serving import CHANNEL_OPTIONS, new_server, run_until_told
+from rehearsal.plugins.engine.values import decode, encode
+
+
+def run(make: Callable[[], ProviderPlugin]) -> NoReturn:
+    """Runs a launched plugin: prints the port, serves, and leaves at once on SIGINT, SIGTERM or when the engine is gone.
+
+    make: the plugin class, or anything that makes a new plugin object.
+    """
+    if len(sys.argv) < 2:
+        sys.exit("this is a plugin of the Pulumi engine: `pulumi` starts it, with its own address as the last argument")
+    run_until_told(lambda server: provider_pb2_grpc.add_ResourceProviderServicer_to_server(_Servicer(make, sys.argv[-1]), server))
+
+
+class AttachedServer:
+    """A plugin inside this process, for PULUMI_DEBUG_PROVIDERS=name:port. Use as a context manager, or call `stop`."""
+
+    def __init__(self, make: Callable[[], ProviderPlugin]) -> None:
+        self._server = new_server()
+        provider_pb2_grpc.add_ResourceProviderServicer_to_server(_Servicer(make, ""), self._server)
+        self.port: int = self._server.add_insecure_port("127.0.0.1:0")
+        self._server.start()
+
+    def stop(self) -> None:
+        """Ends all calls and closes the port."""
+        self._server.stop(grace=None).wait()
+
+    def __enter__(self) -> AttachedServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class _Connection:
+    """One plugin object and its way back to the engine."""
+
+    def __init__(self, plugin: ProviderPlugin, engine_address: str) -> None:
+        self.plugin = plugin
+        self._stub: Any = None
+        self._lock = threading.Lock()
+        self.attach(engine_address)
+        plugin._sink = self._log
+
+    def attach(self, engine_address: str) -> None:
+        with self._lock:
+            if engine_address and engine_address != self.plugin.engine_address:
+                self.plugin.engine_address = engine_address
+                self._stub = engine_pb2_grpc.EngineStub(grpc.insecure_channel(engine_address, options=CHANNEL_OPTIONS))
+
+    def _log(self, severity: Severity, message: str, urn: str, ephemeral: bool) -> None:
+        if self._stub is None:
+            return
+        request = engine_pb2.LogRequest(severity=int(severity), message=message, urn=urn, ephemeral=ephemeral)
+        try:
+            self._stub.Log(request, timeout=5)
+        except grpc.RpcError:
+            pass  # the engine is going away; the operation's own answer will show it
+
+
+class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc]  # generated base class
+    def __init__(self, make: Callable[[], ProviderPlugin], engine_address: str) -> None:
+        self._make = make
+        self._engine_address = engine_address
+        self._connections: dict[str, _Connection] = {}
+        self._lock = threading.Lock()
+
+    def _connection(self, context: Any) -> _Connection:
+        # Launched, there is one provider however often the engine reconnects; attached, the peer tells providers apart.
+        peer = "" if self._engine_address else context.peer()
+        with self._lock:
+            if peer not in self._connections:
+                self._connections[peer] = _Connection(self._make(), self._engine_address)
+            return self._connections[peer]
+
+    @contextmanager
+    def _answering(self, context: Any) -> Iterator[ProviderPlugin]:
+        plugin = self._connection(context).plugin
+        try:
+            yield plugin
+        except ProviderError as e:
+            # Any code but UNKNOWN, INTERNAL and DATA_LOSS: those tell the engine that the resource's state is unknown.
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(e))
+        except InitFailed as e:
+            detail = provider_pb2.ErrorResourceInitFailed(id=e.id, properties=encode(e.outputs), reasons=e.reasons)
+            if e.inputs is not None:
+                detail.inputs.CopyFrom(encode(e.inputs))
+            context.set_trailing_metadata((("grpc-status-details-bin", _status(str(e), detail)),))
+            context.abort(grpc.StatusCode.UNKNOWN, str(e))
+        except Exception as e:  # noqa: BLE001 - the border: whatever it is, the user gets one line and the log the rest
+            plugin.log(Severity.DEBUG, traceback.format_exc())
+            traceback.print_exc()
+            name = type(plugin).__module__
+            context.abort(grpc.StatusCode.INTERNAL, f"a bug in {name}: {type(e).__name__}: {e} (traceback: `pulumi … --debug`)")
+
+    # Handshake and its kin.
+
+    def Handshake(self, request: Any, context: Any) -> Any:
+        self._connection(context).attach(request.engine_address)
+        return provider_pb2.ProviderHandshakeResponse(
+            accept_secrets=True, accept_resources=True, accept_outputs=False, supports_autonaming_configuration=True
+        )
+
+    def Attach(self, request: Any, context: Any) -> Any:
+        self._connection(context).attach(request.address)
+        return empty_pb2.Empty()
+
+    def GetPluginInfo(self, request: Any, context: Any) -> Any:
+        return plugin_pb2.PluginInfo(version=self._connection(context).plugin.version)
+
+    def GetSchema(self, request: Any, context: Any) -> Any:
+        return provider_pb2.GetSchemaResponse(schema="{}")
+
+    def Cancel(self, request: Any, context: Any) -> Any:
+        plugin = self._connection(context).plugin
+        # Every ordinary operation ends with a Cancel too: it must not spoil what may come after.
+        in_flight, plugin.cancelled = plugin.cancelled, threading.Event()
+        in_flight.set()
+        return empty_pb2.Empty()
+
+    # The provider's own configuration.
+
+    def CheckConfig(self, request: Any, context: Any) -> Any:
+        with self._answering(context) as plugin:
+            return _checked(plugin.check_config(request.urn, decode(request.olds), decode(request.news)))
+
+    def DiffConfig(self, request: Any, context: Any) -> Any:
+        with self._answering(context) as plugin:
+            return _difference(
+                plugin.diff_config(
+                    request.urn,
+                    decode(request.olds),
+                    decode(request.old_inputs),
+                    decode(request.news),
+                    tuple(request.ignoreChanges),
+                )
+            )
+
+    def Configure(self, request: Any, context: Any) -> Any:
+        with self._answering(context) as plugin:
+            plugin.urn = request.urn
+            plugin.configure(dict(request.variables), decode(request.args))
+            return provider_pb2.ConfigureResponse(
+                acceptSecrets=True,
+                supportsPreview=True,
+                acceptResources=True,
+                acceptOutputs=False,
+                supports_autonaming_configuration=True,
+            )
+
+    # Resources.
+
+    def Check(self, request: Any, context: Any) -> Any:
+        with self._answering(context) as plugin:
+            return _checked(
+                plugin.check(
+                    request.urn,
+                    request.type,
+                    request.name,
+                    decode(request.olds),
+                    decode(request.news),
+                    request.randomSeed,
+                    _autonaming(request),
+                )
+            )
+
+    def Diff(self, request: Any, context: Any) -> Any:
+        with self._answering(context) as plugin:
+            return _difference(
+                plugin.diff(
+                    request.urn,
+                    request.type,
+                    request.id,
+                    decode(request.olds),
+                    decode(request.old_inputs),
+                    decode(request.news),
+                    tuple(request.ignoreChanges),
+                )
+            )
+
+    def Create(self, request: Any, context: Any) -> Any:
+        with self._answering(context) as plugin:
+            made = plugin.create(
+                request.urn, request.type, request.name, decode(request.properties), request.timeout, request.preview
+            )
+            return provider_pb2.CreateResponse(id=made.id, properties=encode(made.outputs))
+
+    def Read(self, request: Any, context: Any) -> Any:
+        with self._answering(context) as plugin:
+            found = plugin.read(
+                request.urn, request.type, request.id, decode(request.properties), decode(request.inputs), request.timeout
+            )
+            if found is None:
+                return provider_pb2.ReadResponse(id="")
+            return provider_pb2.ReadResponse(id=found.id, properties=encode(found.outputs), inputs=encode(found.inputs))
+
+    def Update(self, request: Any, context: Any) -> Any:
+        with self._answering(context) as plugin:
+            outputs = plugin.update(
+                request.urn,
+                request.type,
+                request.id,
+                decode(request.olds),
+                decode(request.old_inputs),
+                decode(request.news),
+                request.timeout,
+                tuple(request.ignoreChanges),
+                request.preview,
+            )
+            return provider_pb2.UpdateResponse(properties=encode(outputs))
+
+    def Delete(self, request: Any, context: Any) -> Any:
+        with self._answering(context) as plugin:
+            plugin.delete(
+                request.urn, request.type, request.id, decode(request.properties), decode(request.old_inputs), request.timeout
+            )
+            return empty_pb2.Empty()
+
+    def Construct(self, request: Any, context: Any) -> Any:
+        context.abort(
+            grpc.StatusCode.UNIMPLEMENTED,
+            f"the rehearsal's provider knows plain resources only, not the component {request.type}",
+        )
+
+    def Invoke(self, request: Any, context: Any) -> Any:
+        with self._answering(context) as plugin:
+            answer = plugin.invoke(request.tok, decode(request.args), request.preview)
+            return provider_pb2.InvokeResponse(**{"return": encode(answer)})
+
+
+def _checked(checked: Checked) -> Any:
+    failures = [provider_pb2.CheckFailure(property=f.property, reason=f.reason) for f in checked.failures]
+    return provider_pb2.CheckResponse(inputs=encode(checked.inputs), failures=failures)
+
+
+def _difference(found: Difference) -> Any:
+    response = provider_pb2.DiffResponse
+    changes = {None: response.DIFF_UNKNOWN, False: response.DIFF_NONE, True: response.DIFF_SOME}[found.changes]
+    answer = response(
+        changes=changes, replaces=found.replaces, deleteBeforeReplace=found.delete_before_replace, diffs=found.diffs
+    )
+    if found.detailed is not None:
+        answer.hasDetailedDiff = True
+        for path, kind in found.detailed.items():
+            number = provider_pb2.PropertyDiff.Kind.Value(kind.upper().replace("-", "_"))
+            of_inputs = found.input_paths is None or path in found.input_paths
+            answer.detailedDiff[path].CopyFrom(provider_pb2.PropertyDiff(kind=number, inputDiff=of_inputs))
+    return answer
+
+
+def _autonaming(request: Any) -> Autonaming | None:
+    if not request.HasField("autonaming"):
+        return None
+    mode = provider_pb2.CheckRequest.AutonamingOptions.Mode.Name(request.autonaming.mode).lower()
+    return Autonaming(request.autonaming.proposed_name, mode)
+
+
+def _status(message: str, detail: Any) -> bytes:
+    """A serialised google.rpc.Status. By hand: pulumi and googleapis both define that message and refuse to share a process."""
+    packed = any_pb2.Any()
+    packed.Pack(detail)
+    text, raw = message.encode(), packed.SerializeToString()
+    unknown = grpc.StatusCode.UNKNOWN.value[0]
+    return b"\x08" + _varint(unknown) + b"\x12" + _varint(len(text)) + text + b"\x1a" + _varint(len(raw)) + raw
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)

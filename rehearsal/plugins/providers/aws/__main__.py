@@ -1,0 +1,7 @@
+"""`pulumi-resource-aws` of a rehearsal."""
+
+from rehearsal.plugins.engine.plugin import serve
+from rehearsal.plugins.providers.aws.provider import AwsProvider
+
+if __name__ == "__main__":
+    serve(AwsProvider)

@@ -1,0 +1,84 @@
+"""What the resources of this provider have in common: the region, calls that may find nothing, tags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rehearsal.clouds.core.errors import CloudError
+from rehearsal.plugins.bridge.kinds import Session
+from rehearsal.plugins.bridge.shape import Field
+from rehearsal.plugins.engine.plugin import ProviderError
+
+JsonObject = dict[str, Any]
+
+
+def region_of(session: Session, inputs: Mapping[str, Any]) -> str:
+    """The resource's region, else the provider's."""
+    found = inputs.get("region") or session.settings.get("region")
+    if not found:
+        raise ProviderError("region: Missing region configuration; set aws:region, the provider's region, or the resource's")
+    return str(found)
+
+
+def call(session: Session, inputs: Mapping[str, Any], service: str, operation: str, **body: Any) -> JsonObject:
+    """None values are left out of the request."""
+    asked = {k: v for k, v in body.items() if v is not None}
+    return session.cloud.call(service, operation, {"region": region_of(session, inputs)}, asked)
+
+
+def or_none(session: Session, inputs: Mapping[str, Any], service: str, operation: str, **body: Any) -> JsonObject | None:
+    """The answer; None where the thing does not exist."""
+    try:
+        return call(session, inputs, service, operation, **body)
+    except CloudError as e:
+        if "NotFound" in e.reason or e.reason == "NoSuchEntity":
+            return None
+        raise
+
+
+def capital(*names: str, computed: bool = False) -> dict[str, Field]:
+    """Properties that EC2 writes with a capital: imageId, ImageId."""
+    return {n: Field(api=n[:1].upper() + n[1:], computed=computed) for n in names}
+
+
+def tag_list(tags: Mapping[str, str] | None) -> list[JsonObject]:
+    return [{"Key": k, "Value": v} for k, v in sorted((tags or {}).items())]
+
+
+def tag_map(tags: list[JsonObject] | None) -> dict[str, str]:
+    return {t["Key"]: t["Value"] for t in tags or []}
+
+
+def specified(resource_type: str, inputs: Mapping[str, Any]) -> list[JsonObject] | None:
+    """Tags as EC2's create calls take them."""
+    return [{"ResourceType": resource_type, "Tags": tag_list(inputs["tags"])}] if inputs.get("tags") else None
+
+
+def retag_ec2(session: Session, identity: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    before, after = old.get("tags") or {}, new.get("tags") or {}
+    gone = [{"Key": k} for k in before if k not in after]
+    if gone:
+        call(session, new, "ec2", "DeleteTags", Resources=[identity], Tags=gone)
+    fresh = {k: v for k, v in after.items() if before.get(k) != v}
+    if fresh:
+        call(session, new, "ec2", "CreateTags", Resources=[identity], Tags=tag_list(fresh))
+
+
+def retag_eks(session: Session, arn: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    before, after = old.get("tags") or {}, new.get("tags") or {}
+    gone = [k for k in before if k not in after]
+    if gone:
+        call(session, new, "eks", "UntagResource", resourceArn=arn, tagKeys=gone)
+    fresh = {k: v for k, v in after.items() if before.get(k) != v}
+    if fresh:
+        call(session, new, "eks", "TagResource", resourceArn=arn, tags=fresh)
+
+
+def seen_tags(tags: Mapping[str, str], inputs: Mapping[str, Any]) -> JsonObject:
+    """As inputs: absent where there are none and none were asked for."""
+    return {"tags": dict(tags)} if tags or "tags" in inputs else {}
+
+
+def kept(inputs: Mapping[str, Any], *names: str) -> JsonObject:
+    return {n: inputs[n] for n in names if n in inputs}

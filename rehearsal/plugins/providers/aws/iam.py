@@ -1,0 +1,176 @@
+"""aws:iam Role and RolePolicyAttachment."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rehearsal.clouds.aws.iam import trust_document
+from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State
+from rehearsal.plugins.engine.plugin import CheckFailure, Properties
+from rehearsal.plugins.providers.aws.calls import call, kept, or_none, seen_tags, tag_list, tag_map
+
+JsonObject = dict[str, Any]
+
+_SIMULATED = (
+    "name",
+    "namePrefix",
+    "assumeRolePolicy",
+    "description",
+    "path",
+    "maxSessionDuration",
+    "forceDetachPolicies",
+    "tags",
+)
+
+
+class Role(Resource):
+    kind = "aws:iam/role:Role"
+    force_new = ("name", "namePrefix", "path")
+    keeps = ("name",)
+    autoname = Autoname("name", 64, prefix_property="namePrefix")
+
+    def defaults(self, inputs: Properties, settings: Mapping[str, str]) -> Properties:
+        return {"path": "/", "maxSessionDuration": 3600, "forceDetachPolicies": False}
+
+    def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
+        failures = [
+            CheckFailure(
+                name, "the rehearsal's stand-in does not simulate this property; attach policies with RolePolicyAttachment"
+            )
+            for name in inputs
+            if name not in _SIMULATED and not name.startswith("__")
+        ]
+        policy = inputs.get("assumeRolePolicy")
+        if isinstance(policy, str):
+            try:
+                json.loads(policy)
+            except ValueError as e:
+                failures.append(CheckFailure("assumeRolePolicy", f"contains an invalid JSON policy: {e}"))
+        return failures
+
+    def create(self, session: Session, inputs: Properties) -> Made:
+        name = inputs.get("name") or f"{inputs['namePrefix']}{secrets.token_hex(8)}"
+        call(
+            session,
+            inputs,
+            "aws-iam",
+            "CreateRole",
+            RoleName=name,
+            AssumeRolePolicyDocument=_text(inputs["assumeRolePolicy"]),
+            Path=inputs.get("path"),
+            Description=inputs.get("description"),
+            MaxSessionDuration=inputs.get("maxSessionDuration"),
+            Tags=tag_list(inputs.get("tags")) or None,
+        )
+        return Made(str(name))
+
+    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
+        found = or_none(session, inputs, "aws-iam", "GetRole", RoleName=id)
+        if found is None:
+            return None
+        role = found["Role"]
+        tags = tag_map(role["Tags"])
+        trust, asked = trust_document(role), inputs.get("assumeRolePolicy")
+        # Two texts of one policy say the same.
+        if asked is not None and _normal(asked) == _normal(trust):
+            trust = asked
+        seen = {"assumeRolePolicy": trust, "path": role["Path"], "maxSessionDuration": role["MaxSessionDuration"]}
+        if role.get("Description") or "description" in inputs:
+            seen["description"] = role.get("Description", "")
+        if "namePrefix" not in inputs:
+            seen["name"] = role["RoleName"]
+        outputs = {
+            **seen,
+            "name": role["RoleName"],
+            "arn": role["Arn"],
+            "uniqueId": role["RoleId"],
+            "createDate": role["CreateDate"],
+            "tags": tags,
+            "tagsAll": tags,
+            "forceDetachPolicies": False,
+        }
+        return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "namePrefix", "forceDetachPolicies")}, outputs)
+
+    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
+        if _normal(old.get("assumeRolePolicy")) != _normal(new["assumeRolePolicy"]):
+            document = _text(new["assumeRolePolicy"])
+            call(session, new, "aws-iam", "UpdateAssumeRolePolicy", RoleName=id, PolicyDocument=document)
+        if any(old.get(k) != new.get(k) for k in ("description", "maxSessionDuration")):
+            duration = new.get("maxSessionDuration")
+            call(
+                session,
+                new,
+                "aws-iam",
+                "UpdateRole",
+                RoleName=id,
+                Description=new.get("description"),
+                MaxSessionDuration=duration,
+            )
+        before, after = old.get("tags") or {}, new.get("tags") or {}
+        if gone := [k for k in before if k not in after]:
+            call(session, new, "aws-iam", "UntagRole", RoleName=id, TagKeys=gone)
+        if fresh := {k: v for k, v in after.items() if before.get(k) != v}:
+            call(session, new, "aws-iam", "TagRole", RoleName=id, Tags=tag_list(fresh))
+        return []
+
+    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
+        if inputs.get("forceDetachPolicies"):
+            found = or_none(session, inputs, "aws-iam", "ListAttachedRolePolicies", RoleName=id) or {"AttachedPolicies": []}
+            for policy in found["AttachedPolicies"]:
+                call(session, inputs, "aws-iam", "DetachRolePolicy", RoleName=id, PolicyArn=policy["PolicyArn"])
+        or_none(session, inputs, "aws-iam", "DeleteRole", RoleName=id)
+
+
+def _text(policy: Any) -> str:
+    """The SDK takes a document too, and sends it as an object."""
+    return policy if isinstance(policy, str) else json.dumps(policy)
+
+
+def _normal(policy: Any) -> Any:
+    """With single members for lists of one, as IAM itself reads them."""
+    if isinstance(policy, str):
+        try:
+            policy = json.loads(policy)
+        except ValueError:
+            return policy
+    if isinstance(policy, dict):
+        return {k: _normal_member(v) for k, v in policy.items()}
+    return policy
+
+
+def _normal_member(value: Any) -> Any:
+    if isinstance(value, list) and len(value) == 1:
+        return _normal_member(value[0])
+    if isinstance(value, dict):
+        return {k: _normal_member(v) for k, v in value.items()}
+    return [_normal_member(v) for v in value] if isinstance(value, list) else value
+
+
+class RolePolicyAttachment(Resource):
+    kind = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
+    force_new = ("role", "policyArn")
+
+    def create(self, session: Session, inputs: Properties) -> Made:
+        role, policy = _role_name(inputs["role"]), str(inputs["policyArn"])
+        call(session, inputs, "aws-iam", "AttachRolePolicy", RoleName=role, PolicyArn=policy)
+        return Made(f"{role}/{policy}")
+
+    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
+        role, _, policy = id.partition("/")
+        found = or_none(session, inputs, "aws-iam", "ListAttachedRolePolicies", RoleName=role)
+        if found is None or not any(p["PolicyArn"] == policy for p in found["AttachedPolicies"]):
+            return None
+        seen = {"role": inputs.get("role", role), "policyArn": policy}
+        return State(seen, dict(seen))
+
+    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
+        role, _, policy = id.partition("/")
+        or_none(session, inputs, "aws-iam", "DetachRolePolicy", RoleName=role, PolicyArn=policy)
+
+
+def _role_name(role: Any) -> str:
+    """The SDK passes a Role's id, which is its name; an ARN is taken too."""
+    return str(role).rpartition("/")[2]

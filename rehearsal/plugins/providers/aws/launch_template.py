@@ -1,0 +1,173 @@
+"""aws:ec2/launchTemplate:LaunchTemplate. A change of its data makes a new version; only its name replaces it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from rehearsal.clouds.aws.iam import ACCOUNT
+from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State
+from rehearsal.plugins.bridge.shape import Field, Shape, from_api, to_api
+from rehearsal.plugins.engine.plugin import CheckFailure, Properties
+from rehearsal.plugins.providers.aws.calls import call, capital, kept, or_none, region_of, retag_ec2, seen_tags, tag_list, tag_map
+
+JsonObject = dict[str, Any]
+
+_EBS = capital("volumeSize", "volumeType", "iops", "throughput", "kmsKeyId", "snapshotId", "deleteOnTermination", "encrypted")
+_TARGET = capital("capacityReservationId", "capacityReservationResourceGroupArn")
+_INTERFACE = capital(
+    "deviceIndex", "networkCardIndex", "interfaceType", "deleteOnTermination", "associatePublicIpAddress", "subnetId"
+)
+_DATA: Shape = {
+    **capital("imageId", "instanceType", "keyName", "userData", "ebsOptimized", "instanceInitiatedShutdownBehavior"),
+    "vpcSecurityGroupIds": Field(api="SecurityGroupIds", unordered=True),
+    "blockDeviceMappings": Field(
+        api="BlockDeviceMappings",
+        many=True,
+        of={**capital("deviceName", "noDevice", "virtualName"), "ebs": Field(api="Ebs", of=_EBS)},
+    ),
+    "metadataOptions": Field(
+        api="MetadataOptions",
+        of=capital("httpEndpoint", "httpTokens", "httpPutResponseHopLimit", "httpProtocolIpv6", "instanceMetadataTags"),
+    ),
+    "monitoring": Field(api="Monitoring", of=capital("enabled")),
+    "placement": Field(api="Placement", of=capital("groupName", "availabilityZone", "tenancy", "partitionNumber")),
+    "instanceMarketOptions": Field(api="InstanceMarketOptions", of=capital("marketType")),
+    "capacityReservationSpecification": Field(
+        api="CapacityReservationSpecification",
+        of={
+            **capital("capacityReservationPreference"),
+            "capacityReservationTarget": Field(api="CapacityReservationTarget", of=_TARGET),
+        },
+    ),
+    "networkInterfaces": Field(
+        api="NetworkInterfaces",
+        many=True,
+        of={**_INTERFACE, "securityGroups": Field(api="Groups"), "description": Field(api="Description")},
+    ),
+}
+# Text in Pulumi ("true"), booleans in the API.
+_TEXT_BOOLEANS = ("deleteOnTermination", "encrypted", "associatePublicIpAddress", "ebsOptimized")
+_OWN = ("name", "namePrefix", "description", "tags", "tagSpecifications", "updateDefaultVersion", "defaultVersion", "region")
+
+
+class LaunchTemplate(Resource):
+    kind = "aws:ec2/launchTemplate:LaunchTemplate"
+    force_new = ("name", "namePrefix", "region")
+    sets = ("vpcSecurityGroupIds",)
+    keeps = ("name", "defaultVersion", "region")
+    autoname = Autoname("name", 125, prefix_property="namePrefix")
+    update_unknowns = {  # noqa: RUF012
+        "latestVersion": (*_DATA, "tagSpecifications", "description"),
+        "defaultVersion": (*_DATA, "tagSpecifications", "description"),
+    }
+
+    def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
+        failures = []
+        if "defaultVersion" in inputs and "updateDefaultVersion" in inputs:
+            failures.append(CheckFailure("updateDefaultVersion", "conflicts with defaultVersion"))
+        for name in inputs:
+            if name not in _DATA and name not in _OWN and not name.startswith("__"):
+                failures.append(
+                    CheckFailure(name, "the rehearsal's stand-in does not simulate this property of a launch template")
+                )
+        return failures
+
+    def create(self, session: Session, inputs: Properties) -> Made:
+        made = call(
+            session,
+            inputs,
+            "ec2",
+            "CreateLaunchTemplate",
+            LaunchTemplateName=inputs.get("name") or f"{inputs['namePrefix']}{secrets.token_hex(8)}",
+            VersionDescription=inputs.get("description"),
+            LaunchTemplateData=_data(inputs),
+            TagSpecifications=[{"ResourceType": "launch-template", "Tags": tag_list(inputs["tags"])}]
+            if inputs.get("tags")
+            else None,
+        )
+        return Made(made["LaunchTemplate"]["LaunchTemplateId"])
+
+    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
+        found = or_none(session, inputs, "ec2", "DescribeLaunchTemplates", LaunchTemplateIds=[id])
+        if found is None:
+            return None
+        template = found["LaunchTemplates"][0]
+        versions = call(session, inputs, "ec2", "DescribeLaunchTemplateVersions", LaunchTemplateId=id, Versions=["$Latest"])
+        latest = versions["LaunchTemplateVersions"][0]
+        data = _texts(latest["LaunchTemplateData"])
+        tags = tag_map(template["Tags"])
+        seen = from_api(_DATA, data, inputs or None)
+        specifications = [
+            {"resourceType": s["ResourceType"], "tags": tag_map(s.get("Tags"))} for s in data.get("TagSpecifications", [])
+        ]
+        if specifications:
+            seen["tagSpecifications"] = specifications
+        if latest["VersionDescription"]:
+            seen["description"] = latest["VersionDescription"]
+        if "namePrefix" not in inputs:
+            seen["name"] = template["LaunchTemplateName"]
+        if "defaultVersion" in inputs:
+            seen["defaultVersion"] = template["DefaultVersionNumber"]
+        region = region_of(session, inputs)
+        outputs = {
+            **seen,
+            **from_api(_DATA, data, None),
+            "name": template["LaunchTemplateName"],
+            "latestVersion": template["LatestVersionNumber"],
+            "defaultVersion": template["DefaultVersionNumber"],
+            "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:launch-template/{id}",
+            "tags": tags,
+            "tagsAll": tags,
+            "region": region,
+        }
+        return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "namePrefix", "updateDefaultVersion", "region")}, outputs)
+
+    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
+        version = None
+        if _data(old) != _data(new) or old.get("description") != new.get("description"):
+            made = call(
+                session,
+                new,
+                "ec2",
+                "CreateLaunchTemplateVersion",
+                LaunchTemplateId=id,
+                LaunchTemplateData=_data(new),
+                VersionDescription=new.get("description"),
+            )
+            version = made["LaunchTemplateVersion"]["VersionNumber"]
+        default = new.get("defaultVersion") or (version if new.get("updateDefaultVersion") else None)
+        if default:
+            call(session, new, "ec2", "ModifyLaunchTemplate", LaunchTemplateId=id, DefaultVersion=str(default))
+        retag_ec2(session, id, old, new)
+        return []
+
+    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
+        or_none(session, inputs, "ec2", "DeleteLaunchTemplate", LaunchTemplateId=id)
+
+
+def _data(inputs: Properties) -> JsonObject:
+    data = _booleans(to_api(_DATA, {k: v for k, v in inputs.items() if k in _DATA}))
+    specifications = inputs.get("tagSpecifications")
+    if specifications:
+        data["TagSpecifications"] = [{"ResourceType": s["resourceType"], "Tags": tag_list(s.get("tags"))} for s in specifications]
+    return dict(data)
+
+
+def _booleans(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {k: _booleans(v, k) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_booleans(v) for v in value]
+    lower = name[:1].lower() + name[1:]
+    return value == "true" if lower in _TEXT_BOOLEANS and isinstance(value, str) else value
+
+
+def _texts(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {k: _texts(v, k) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_texts(v) for v in value]
+    lower = name[:1].lower() + name[1:]
+    return str(value).lower() if lower in _TEXT_BOOLEANS and isinstance(value, bool) else value

@@ -1,0 +1,36 @@
+"""The provider's table of resources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rehearsal.plugins.bridge.provider import BridgedProvider
+from rehearsal.plugins.bridge.schema import load
+from rehearsal.plugins.providers.aws.eks_cluster import Addon, Cluster
+from rehearsal.plugins.providers.aws.iam import Role, RolePolicyAttachment
+from rehearsal.plugins.providers.aws.launch_template import LaunchTemplate
+from rehearsal.plugins.providers.aws.node_group import NodeGroup
+from rehearsal.plugins.providers.aws.routing import InternetGateway, RouteTable, RouteTableAssociation
+from rehearsal.plugins.providers.aws.vpc import Subnet, Vpc
+
+
+class AwsProvider(BridgedProvider):
+    version = "7.51.1"
+    package = "aws"
+    schema = load(Path(__file__).parent / "schema.json")
+    resources = {  # noqa: RUF012
+        r.kind: r
+        for r in (
+            Vpc(),
+            Subnet(),
+            InternetGateway(),
+            RouteTable(),
+            RouteTableAssociation(),
+            LaunchTemplate(),
+            Role(),
+            RolePolicyAttachment(),
+            Cluster(),
+            NodeGroup(),
+            Addon(),
+        )
+    }

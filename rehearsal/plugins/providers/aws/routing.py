@@ -1,0 +1,180 @@
+"""aws:ec2 InternetGateway, RouteTable and RouteTableAssociation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rehearsal.clouds.aws.iam import ACCOUNT
+from rehearsal.plugins.bridge.kinds import Made, Resource, Session, State, members
+from rehearsal.plugins.engine.plugin import CheckFailure, Properties
+from rehearsal.plugins.providers.aws.calls import call, kept, or_none, region_of, retag_ec2, seen_tags, specified, tag_map
+
+JsonObject = dict[str, Any]
+
+
+class InternetGateway(Resource):
+    kind = "aws:ec2/internetGateway:InternetGateway"
+    force_new = ("region",)
+    keeps = ("vpcId", "region")
+
+    def create(self, session: Session, inputs: Properties) -> Made:
+        made = call(session, inputs, "ec2", "CreateInternetGateway", TagSpecifications=specified("internet-gateway", inputs))
+        identity = made["InternetGateway"]["InternetGatewayId"]
+        if inputs.get("vpcId"):
+            call(session, inputs, "ec2", "AttachInternetGateway", InternetGatewayId=identity, VpcId=inputs["vpcId"])
+        return Made(identity)
+
+    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
+        gateway = _gateway(session, id, inputs)
+        if gateway is None:
+            return None
+        tags = tag_map(gateway["Tags"])
+        attached = [a["VpcId"] for a in gateway["Attachments"]]
+        seen = {"vpcId": attached[0]} if attached else {}
+        region = region_of(session, inputs)
+        outputs = {
+            "vpcId": "",
+            **seen,
+            "tags": tags,
+            "tagsAll": tags,
+            "region": region,
+            "ownerId": ACCOUNT,
+            "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:internet-gateway/{id}",
+        }
+        return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
+
+    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
+        if old.get("vpcId") != new.get("vpcId"):
+            _detach(session, id, new)
+            if new.get("vpcId"):
+                call(session, new, "ec2", "AttachInternetGateway", InternetGatewayId=id, VpcId=new["vpcId"])
+        retag_ec2(session, id, old, new)
+        return []
+
+    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
+        if _gateway(session, id, inputs) is not None:
+            _detach(session, id, inputs)
+            call(session, inputs, "ec2", "DeleteInternetGateway", InternetGatewayId=id)
+
+
+def _gateway(session: Session, identity: str, inputs: Properties) -> JsonObject | None:
+    found = or_none(session, inputs, "ec2", "DescribeInternetGateways", InternetGatewayIds=[identity])
+    return found["InternetGateways"][0] if found else None
+
+
+def _detach(session: Session, identity: str, inputs: Properties) -> None:
+    gateway = _gateway(session, identity, inputs) or {"Attachments": []}
+    for attachment in gateway["Attachments"]:
+        call(session, inputs, "ec2", "DetachInternetGateway", InternetGatewayId=identity, VpcId=attachment["VpcId"])
+
+
+class RouteTable(Resource):
+    """Routes inline, as the property `routes`; only those to internet gateways are simulated."""
+
+    kind = "aws:ec2/routeTable:RouteTable"
+    force_new = ("vpcId", "region")
+    sets = ("routes",)
+    keeps = ("routes", "region")
+
+    def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
+        failures = []
+        for index, route in enumerate(members(inputs.get("routes"))):
+            if isinstance(route, dict):
+                failures += [
+                    CheckFailure(
+                        f"routes[{index}].{name}", "the rehearsal's stand-in simulates cidrBlock and gatewayId of a route only"
+                    )
+                    for name in route
+                    if name not in ("cidrBlock", "gatewayId")
+                ]
+        if inputs.get("propagatingVgws"):
+            failures.append(CheckFailure("propagatingVgws", "the rehearsal's stand-in does not simulate this property"))
+        return failures
+
+    def create(self, session: Session, inputs: Properties) -> Made:
+        made = call(
+            session, inputs, "ec2", "CreateRouteTable", VpcId=inputs["vpcId"], TagSpecifications=specified("route-table", inputs)
+        )
+        identity = made["RouteTable"]["RouteTableId"]
+        _set_routes(session, identity, {}, inputs)
+        return Made(identity)
+
+    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
+        found = or_none(session, inputs, "ec2", "DescribeRouteTables", RouteTableIds=[id])
+        if found is None:
+            return None
+        table = found["RouteTables"][0]
+        tags = tag_map(table["Tags"])
+        routes = [
+            {"cidrBlock": r["DestinationCidrBlock"], "gatewayId": r["GatewayId"]}
+            for r in table["Routes"]
+            if r["GatewayId"] != "local"
+        ]
+        seen: JsonObject = {"vpcId": table["VpcId"]}
+        if routes or "routes" in inputs:
+            asked = inputs.get("routes") or []
+            seen["routes"] = [r for r in asked if r in routes] + [r for r in routes if r not in asked]
+        region = region_of(session, inputs)
+        outputs = {
+            **seen,
+            "routes": routes,
+            "tags": tags,
+            "tagsAll": tags,
+            "region": region,
+            "ownerId": ACCOUNT,
+            "propagatingVgws": [],
+            "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:route-table/{id}",
+        }
+        return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
+
+    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
+        _set_routes(session, id, old, new)
+        retag_ec2(session, id, old, new)
+        return []
+
+    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
+        or_none(session, inputs, "ec2", "DeleteRouteTable", RouteTableId=id)
+
+
+def _set_routes(session: Session, identity: str, old: Properties, new: Properties) -> None:
+    before, after = old.get("routes") or [], new.get("routes") or []
+    for route in before:
+        if route not in after:
+            call(session, new, "ec2", "DeleteRoute", RouteTableId=identity, DestinationCidrBlock=route["cidrBlock"])
+    for route in after:
+        if route not in before:
+            where = {"DestinationCidrBlock": route["cidrBlock"], "GatewayId": route.get("gatewayId")}
+            call(session, new, "ec2", "CreateRoute", RouteTableId=identity, **where)
+
+
+class RouteTableAssociation(Resource):
+    kind = "aws:ec2/routeTableAssociation:RouteTableAssociation"
+    # The real provider changes routeTableId in place, under a new id; the effect on the network is the same.
+    force_new = ("subnetId", "gatewayId", "routeTableId", "region")
+
+    def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
+        if "subnetId" not in inputs:
+            return [
+                CheckFailure(
+                    "subnetId", "the rehearsal's stand-in associates route tables with subnets only, so it needs subnetId"
+                )
+            ]
+        return []
+
+    def create(self, session: Session, inputs: Properties) -> Made:
+        made = call(
+            session, inputs, "ec2", "AssociateRouteTable", RouteTableId=inputs["routeTableId"], SubnetId=inputs["subnetId"]
+        )
+        return Made(made["AssociationId"])
+
+    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
+        tables = call(session, inputs, "ec2", "DescribeRouteTables")["RouteTables"]
+        for association in (a for t in tables for a in t["Associations"]):
+            if association["RouteTableAssociationId"] == id:
+                seen = {"routeTableId": association["RouteTableId"], "subnetId": association["SubnetId"]}
+                return State({**seen, **kept(inputs, "region")}, {**seen, "region": region_of(session, inputs)})
+        return None
+
+    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
+        or_none(session, inputs, "ec2", "DisassociateRouteTable", AssociationId=id)

@@ -1,0 +1,158 @@
+"""aws:ec2 Vpc and Subnet. Force-new: hashicorp/terraform-provider-aws, internal/service/ec2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rehearsal.clouds.aws.iam import ACCOUNT
+from rehearsal.plugins.bridge.kinds import Made, Resource, Session, State
+from rehearsal.plugins.engine.plugin import CheckFailure, Properties, ProviderError
+from rehearsal.plugins.providers.aws.calls import call, kept, or_none, region_of, retag_ec2, seen_tags, specified, tag_map
+
+JsonObject = dict[str, Any]
+
+_DNS = {"enableDnsSupport": "EnableDnsSupport", "enableDnsHostnames": "EnableDnsHostnames"}
+
+
+class Vpc(Resource):
+    kind = "aws:ec2/vpc:Vpc"
+    force_new = ("cidrBlock", "region", "ipv4IpamPoolId")
+    keeps = ("region", "enableDnsHostnames")
+
+    def defaults(self, inputs: Properties, settings: Mapping[str, str]) -> Properties:
+        return {"enableDnsSupport": True, "instanceTenancy": "default"}
+
+    def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
+        if "cidrBlock" not in inputs:
+            return [CheckFailure("cidrBlock", "the rehearsal's stand-in needs cidrBlock: it does not simulate IPAM pools")]
+        return _not_simulated(inputs, "cidrBlock", "enableDnsSupport", "enableDnsHostnames", "instanceTenancy", "tags", "region")
+
+    def create(self, session: Session, inputs: Properties) -> Made:
+        made = call(
+            session,
+            inputs,
+            "ec2",
+            "CreateVpc",
+            CidrBlock=inputs["cidrBlock"],
+            InstanceTenancy=inputs.get("instanceTenancy"),
+            TagSpecifications=specified("vpc", inputs),
+        )
+        identity = made["Vpc"]["VpcId"]
+        self._set_dns(session, identity, {}, inputs)
+        return Made(identity)
+
+    def _set_dns(self, session: Session, identity: str, old: Properties, new: Properties) -> None:
+        for name, attribute in _DNS.items():
+            if name in new and old.get(name) != new[name]:
+                call(session, new, "ec2", "ModifyVpcAttribute", VpcId=identity, **{attribute: {"Value": bool(new[name])}})
+
+    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
+        found = or_none(session, inputs, "ec2", "DescribeVpcs", VpcIds=[id])
+        if found is None:
+            return None
+        vpc = found["Vpcs"][0]
+        dns = {}
+        for name, attribute in _DNS.items():
+            answer = call(session, inputs, "ec2", "DescribeVpcAttribute", VpcId=id, Attribute=name)
+            dns[name] = answer[attribute]["Value"]
+        tags = tag_map(vpc["Tags"])
+        seen = {"cidrBlock": vpc["CidrBlock"], "instanceTenancy": vpc["InstanceTenancy"], **dns}
+        region = region_of(session, inputs)
+        outputs = {
+            **seen,
+            "tags": tags,
+            "tagsAll": tags,
+            "region": region,
+            "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:vpc/{id}",
+            "ownerId": ACCOUNT,
+            "dhcpOptionsId": vpc["DhcpOptionsId"],
+        }
+        if inputs and "enableDnsHostnames" not in inputs and not seen["enableDnsHostnames"]:
+            del seen["enableDnsHostnames"]
+        return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
+
+    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
+        if old.get("instanceTenancy") != new.get("instanceTenancy"):
+            raise ProviderError("instanceTenancy: the rehearsal's stand-in does not change it")
+        self._set_dns(session, id, old, new)
+        retag_ec2(session, id, old, new)
+        return []
+
+    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
+        or_none(session, inputs, "ec2", "DeleteVpc", VpcId=id)
+
+
+class Subnet(Resource):
+    kind = "aws:ec2/subnet:Subnet"
+    force_new = ("vpcId", "cidrBlock", "availabilityZone", "availabilityZoneId", "region")
+    keeps = ("availabilityZone", "region")
+
+    def defaults(self, inputs: Properties, settings: Mapping[str, str]) -> Properties:
+        return {"mapPublicIpOnLaunch": False}
+
+    def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
+        return _not_simulated(inputs, "vpcId", "cidrBlock", "availabilityZone", "mapPublicIpOnLaunch", "tags", "region")
+
+    def create(self, session: Session, inputs: Properties) -> Made:
+        made = call(
+            session,
+            inputs,
+            "ec2",
+            "CreateSubnet",
+            VpcId=inputs["vpcId"],
+            CidrBlock=inputs.get("cidrBlock"),
+            AvailabilityZone=inputs.get("availabilityZone"),
+            TagSpecifications=specified("subnet", inputs),
+        )
+        identity = made["Subnet"]["SubnetId"]
+        self._set_public(session, identity, {}, inputs)
+        return Made(identity)
+
+    def _set_public(self, session: Session, identity: str, old: Properties, new: Properties) -> None:
+        wanted = bool(new.get("mapPublicIpOnLaunch"))
+        if bool(old.get("mapPublicIpOnLaunch")) != wanted:
+            call(session, new, "ec2", "ModifySubnetAttribute", SubnetId=identity, MapPublicIpOnLaunch={"Value": wanted})
+
+    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
+        found = or_none(session, inputs, "ec2", "DescribeSubnets", SubnetIds=[id])
+        if found is None:
+            return None
+        subnet = found["Subnets"][0]
+        tags = tag_map(subnet["Tags"])
+        seen = {
+            "vpcId": subnet["VpcId"],
+            "cidrBlock": subnet["CidrBlock"],
+            "availabilityZone": subnet["AvailabilityZone"],
+            "mapPublicIpOnLaunch": subnet["MapPublicIpOnLaunch"],
+        }
+        outputs = {
+            **seen,
+            "tags": tags,
+            "tagsAll": tags,
+            "region": region_of(session, inputs),
+            "arn": subnet["SubnetArn"],
+            "ownerId": ACCOUNT,
+            "availabilityZoneId": subnet["AvailabilityZoneId"],
+        }
+        if inputs and "availabilityZone" not in inputs:
+            del seen["availabilityZone"]
+        return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
+
+    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
+        self._set_public(session, id, old, new)
+        retag_ec2(session, id, old, new)
+        return []
+
+    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
+        or_none(session, inputs, "ec2", "DeleteSubnet", SubnetId=id)
+
+
+def _not_simulated(inputs: Properties, *simulated: str) -> list[CheckFailure]:
+    return [
+        CheckFailure(
+            name, f"the rehearsal's stand-in does not simulate this property; here it knows {', '.join(sorted(simulated))}"
+        )
+        for name in inputs
+        if name not in simulated and not name.startswith("__")
+    ]

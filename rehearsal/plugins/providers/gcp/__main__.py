@@ -1,0 +1,7 @@
+"""`pulumi-resource-gcp` of a rehearsal."""
+
+from rehearsal.plugins.engine.plugin import serve
+from rehearsal.plugins.providers.gcp.provider import GcpProvider
+
+if __name__ == "__main__":
+    serve(GcpProvider)

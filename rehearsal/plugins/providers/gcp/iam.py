@@ -1,0 +1,133 @@
+"""gcp:serviceaccount Account and gcp:projects IAMMember."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rehearsal.clouds.core.errors import CloudError
+from rehearsal.plugins.bridge.kinds import Made, Resource, Session, State, known
+from rehearsal.plugins.engine.plugin import CheckFailure, Properties
+from rehearsal.plugins.providers.gcp.calls import last, or_none, project_of
+
+JsonObject = dict[str, Any]
+
+_ACCOUNT_ID = re.compile(r"[a-z](?:[-a-z0-9]{4,28}[a-z0-9])")
+
+
+class Account(Resource):
+    kind = "gcp:serviceaccount/account:Account"
+    force_new = ("accountId", "project")
+    keeps = ("project",)
+
+    def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
+        name = inputs.get("accountId")
+        if name is None:
+            return [CheckFailure("accountId", "missing required property 'accountId'")]
+        if known(name) and not _ACCOUNT_ID.fullmatch(name):
+            return [
+                CheckFailure(
+                    "accountId", f"{name!r} must be 6 to 30 lower case letters, digits and dashes, starting with a letter"
+                )
+            ]
+        return []
+
+    def create(self, session: Session, inputs: Properties) -> Made:
+        project = project_of(session, inputs)
+        described = {k: inputs[k] for k in ("displayName", "description") if k in inputs}
+        body = {"accountId": inputs["accountId"], "serviceAccount": described}
+        try:
+            made = session.cloud.call("iam", "projects.serviceAccounts.create", {"name": f"projects/{project}"}, body)
+        except CloudError as e:
+            if e.code != 409 or not inputs.get("createIgnoreAlreadyExists"):
+                raise
+            email = f"{inputs['accountId']}@{project}.iam.gserviceaccount.com"
+            return Made(f"projects/{project}/serviceAccounts/{email}")
+        return Made(str(made["name"]))
+
+    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
+        found = or_none(session, "iam", "projects.serviceAccounts.get", {"name": id})
+        if found is None:
+            return None
+        seen = {
+            "accountId": found["email"].partition("@")[0],
+            **{k: found[k] for k in ("displayName", "description") if found.get(k)},
+        }
+        kept: Properties = {k: inputs[k] for k in ("project", "createIgnoreAlreadyExists", "disabled") if k in inputs}
+        outputs = {
+            **seen,
+            "project": found["projectId"],
+            "email": found["email"],
+            "name": found["name"],
+            "member": f"serviceAccount:{found['email']}",
+            "uniqueId": found["uniqueId"],
+            "disabled": False,
+        }
+        return State({**seen, **kept}, outputs)
+
+    def update(self, session: Session, id: str, old: Properties, new: Properties) -> list[str]:  # noqa: A002
+        changed = [k for k in ("displayName", "description") if old.get(k) != new.get(k)]
+        if changed:
+            body = {"serviceAccount": {k: new.get(k, "") for k in changed}, "updateMask": ",".join(changed)}
+            session.cloud.call("iam", "projects.serviceAccounts.patch", {"name": id}, body)
+        return []
+
+    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
+        if or_none(session, "iam", "projects.serviceAccounts.get", {"name": id}) is not None:
+            session.cloud.call("iam", "projects.serviceAccounts.delete", {"name": id})
+
+
+class IamMember(Resource):
+    """One member of one role: read, modify, write of the project's whole policy, again when someone else wrote in between."""
+
+    kind = "gcp:projects/iAMMember:IAMMember"
+    force_new = ("project", "role", "member", "condition")
+
+    def create(self, session: Session, inputs: Properties) -> Made:
+        project, role, member = last(str(inputs["project"])), str(inputs["role"]), str(inputs["member"])
+
+        def add(members: list[str]) -> list[str]:
+            return sorted({*members, member})
+
+        _rewrite(session, project, role, add)
+        return Made(f"{project}/{role}/{member}")
+
+    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
+        project, _, rest = id.partition("/")
+        # The member is what follows the last "/" before its type: roles may be projects/P/roles/R.
+        role, _, member = rest.rpartition("/")
+        policy = _policy(session, project)
+        if not any(b["role"] == role and member in b["members"] for b in policy["bindings"]):
+            return None
+        asked = inputs.get("project")
+        seen = {"project": asked if last(str(asked or "")) == project else project, "role": role, "member": member}
+        return State(seen, {**seen, "etag": policy["etag"]})
+
+    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
+        project, _, rest = id.partition("/")
+        role, _, member = rest.rpartition("/")
+
+        def drop(members: list[str]) -> list[str]:
+            return [m for m in members if m != member]
+
+        _rewrite(session, project, role, drop)
+
+
+def _policy(session: Session, project: str) -> JsonObject:
+    return session.cloud.call("cloudresourcemanager", "projects.getIamPolicy", {"resource": project}, {})
+
+
+def _rewrite(session: Session, project: str, role: str, change: Callable[[list[str]], list[str]]) -> None:
+    for attempt in range(10):
+        policy = _policy(session, project)
+        bindings = {b["role"]: list(b["members"]) for b in policy["bindings"]}
+        bindings[role] = change(bindings.get(role, []))
+        new = [{"role": r, "members": m} for r, m in sorted(bindings.items()) if m]
+        body = {"policy": {"etag": policy["etag"], "version": 1, "bindings": new}}
+        try:
+            session.cloud.call("cloudresourcemanager", "projects.setIamPolicy", {"resource": project}, body)
+            return
+        except CloudError as e:
+            if e.reason != "ABORTED" or attempt == 9:
+                raise

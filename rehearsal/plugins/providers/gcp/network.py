@@ -1,0 +1,126 @@
+"""gcp:compute Network and Subnetwork. Force-new: hashicorp/terraform-provider-google-beta, services/compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State
+from rehearsal.plugins.bridge.shape import Field, from_api, same, to_api
+from rehearsal.plugins.engine.plugin import Properties
+from rehearsal.plugins.providers.gcp.calls import last, or_none, project_of, region_of
+
+JsonObject = dict[str, Any]
+
+_NETWORK = {
+    **same("name", "description", "autoCreateSubnetworks", "mtu"),
+    "routingMode": Field(api="routingConfig.routingMode", computed=True),
+}
+_SUBNETWORK = {
+    **same("name", "description", "ipCidrRange", "purpose", "stackType", "privateIpGoogleAccess", computed=True),
+    "network": Field(),
+    "secondaryIpRanges": Field(many=True, of=same("rangeName", "ipCidrRange")),
+}
+
+
+class Network(Resource):
+    kind = "gcp:compute/network:Network"
+    force_new = ("name", "description", "autoCreateSubnetworks", "project", "mtu")
+    keeps = ("mtu", "routingMode", "project", "description")
+    autoname = Autoname("name", 63, lower=True)
+
+    def defaults(self, inputs: Properties, settings: Mapping[str, str]) -> Properties:
+        return {"autoCreateSubnetworks": True}
+
+    def create(self, session: Session, inputs: Properties) -> Made:
+        project = project_of(session, inputs)
+        body = to_api(_NETWORK, _without(inputs, "project", "deleteDefaultRoutesOnCreate"))
+        session.cloud.call("compute", "networks.insert", {"project": project}, body)
+        return Made(f"projects/{project}/global/networks/{inputs['name']}")
+
+    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
+        project = id.split("/")[1]
+        found = or_none(session, "compute", "networks.get", {"project": project, "network": last(id)})
+        if found is None:
+            return None
+        known = from_api(_NETWORK, found, inputs or None)
+        kept: Properties = {k: inputs[k] for k in ("project", "deleteDefaultRoutesOnCreate") if k in inputs}
+        outputs = {
+            **from_api(_NETWORK, found, None),
+            "project": project,
+            "selfLink": found["selfLink"],
+            "networkId": found["id"],
+            "numericId": found["id"],
+            "gatewayIpv4": "",
+        }
+        return State({**known, **kept}, outputs)
+
+    def update(self, session: Session, id: str, old: Properties, new: Properties) -> list[str]:  # noqa: A002
+        if old.get("routingMode") != new.get("routingMode"):
+            body = {"routingConfig": {"routingMode": new.get("routingMode", "REGIONAL")}}
+            session.cloud.call("compute", "networks.patch", {"project": id.split("/")[1], "network": last(id)}, body)
+        return []
+
+    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
+        where = {"project": id.split("/")[1], "network": last(id)}
+        if or_none(session, "compute", "networks.get", where) is not None:
+            session.cloud.call("compute", "networks.delete", where)
+
+
+class Subnetwork(Resource):
+    kind = "gcp:compute/subnetwork:Subnetwork"
+    force_new = ("name", "network", "region", "project", "description", "purpose")
+    keeps = ("region", "project", "purpose", "stackType", "privateIpGoogleAccess", "description")
+    autoname = Autoname("name", 63, lower=True)
+
+    def create(self, session: Session, inputs: Properties) -> Made:
+        project, region = project_of(session, inputs), region_of(session, inputs)
+        body = to_api(_SUBNETWORK, _without(inputs, "project", "region"))
+        body["network"] = _network_link(project, str(inputs["network"]))
+        session.cloud.call("compute", "subnetworks.insert", {"project": project, "region": region}, body)
+        return Made(f"projects/{project}/regions/{region}/subnetworks/{inputs['name']}")
+
+    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
+        found = or_none(session, "compute", "subnetworks.get", _subnetwork(id))
+        if found is None:
+            return None
+        known = from_api(_SUBNETWORK, found, inputs or None)
+        if last(str(inputs.get("network", ""))) == last(found["network"]):
+            # A name, a partial and a full link say the same.
+            known["network"] = inputs["network"]
+        kept: Properties = {k: inputs[k] for k in ("project", "region") if k in inputs}
+        outputs = {
+            **from_api(_SUBNETWORK, found, None),
+            "project": id.split("/")[1],
+            "region": id.split("/")[3],
+            "selfLink": found["selfLink"],
+            "creationTimestamp": found["creationTimestamp"],
+            "fingerprint": found["fingerprint"],
+            "gatewayAddress": found["gatewayAddress"],
+        }
+        return State({**known, **kept}, outputs)
+
+    def update(self, session: Session, id: str, old: Properties, new: Properties) -> list[str]:  # noqa: A002
+        changed = {k: v for k, v in new.items() if old.get(k) != v and k in _SUBNETWORK}
+        dropped = [k for k in old if k not in new and k == "secondaryIpRanges"]
+        body = to_api(_SUBNETWORK, changed) | {k: [] for k in dropped}
+        if body:
+            session.cloud.call("compute", "subnetworks.patch", _subnetwork(id), body)
+        return []
+
+    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
+        if or_none(session, "compute", "subnetworks.get", _subnetwork(id)) is not None:
+            session.cloud.call("compute", "subnetworks.delete", _subnetwork(id))
+
+
+def _subnetwork(identity: str) -> JsonObject:
+    parts = identity.split("/")
+    return {"project": parts[1], "region": parts[3], "subnetwork": parts[5]}
+
+
+def _network_link(project: str, network: str) -> str:
+    return network if "/" in network else f"projects/{project}/global/networks/{network}"
+
+
+def _without(inputs: Properties, *names: str) -> Properties:
+    return {k: v for k, v in inputs.items() if k not in names}

@@ -1,0 +1,267 @@
+"""gcp:container/nodePool:NodePool. Calls and their order: google-beta resource_container_node_pool.go."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State, known, members
+from rehearsal.plugins.bridge.shape import Field, Shape, from_api, same, to_api
+from rehearsal.plugins.engine.plugin import CheckFailure, Properties, ProviderError
+from rehearsal.plugins.providers.gcp.calls import finish, last, location_of, or_none, project_of
+from rehearsal.plugins.providers.gcp.node_shape import KEEPS, NODE_CONFIG, REPLACES, seen_node_config
+
+JsonObject = dict[str, Any]
+
+_PREFIX = "projects.locations.clusters.nodePools"
+_AUTOSCALING = {
+    "minNodeCount": Field(),
+    "maxNodeCount": Field(),
+    "totalMinNodeCount": Field(),
+    "totalMaxNodeCount": Field(),
+    "locationPolicy": Field(computed=True),
+}
+_POOL: Shape = {
+    "management": Field(of=same("autoRepair", "autoUpgrade", computed=True), computed=True),
+    "maxPodsPerNode": Field(api="maxPodsConstraint.maxPodsPerNode", text=True, computed=True),
+    "nodeLocations": Field(api="locations", unordered=True, computed=True),
+    "version": Field(computed=True),
+    "upgradeSettings": Field(of=same("strategy", "maxSurge", "maxUnavailable", computed=True), computed=True),
+    "placementPolicy": Field(of=same("type", "policyName")),
+    "queuedProvisioning": Field(of=same("enabled")),
+    "bestEffortProvisioning": Field(of={"enabled": Field(), "minProvisionNodes": Field(text=True)}),
+}
+# Pulumi's property -> the request's, for everything that UpdateNodePool changes one at a time.
+_CONFIG_UPDATES = {
+    "machineType": "machineType",
+    "diskType": "diskType",
+    "diskSizeGb": "diskSizeGb",
+    "bootDisk": "bootDisk",
+    "imageType": "imageType",
+    "gvnic": "gvnic",
+    "gcfsConfig": "gcfsConfig",
+    "fastSocket": "fastSocket",
+    "kubeletConfig": "kubeletConfig",
+    "linuxNodeConfig": "linuxNodeConfig",
+    "workloadMetadataConfig": "workloadMetadataConfig",
+    "loggingVariant": "loggingConfig",
+    "confidentialNodes": "confidentialNodes",
+}
+
+
+class NodePool(Resource):
+    kind = "gcp:container/nodePool:NodePool"
+    force_new = (
+        "cluster", "location", "project", "name", "namePrefix", "initialNodeCount", "maxPodsPerNode", "placementPolicy",
+        "queuedProvisioning",         "bestEffortProvisioning", "networkConfig.podRange", "networkConfig.createPodRange",
+        "networkConfig.podIpv4CidrBlock",
+        "networkConfig.additionalNodeNetworkConfigs", "networkConfig.additionalPodNetworkConfigs", "networkConfig.subnetwork",
+        "networkConfig.acceleratorNetworkProfile", *REPLACES,
+    )  # fmt: skip
+    sets = ("nodeLocations", "nodeConfig.oauthScopes")
+    keeps = ("nodeLocations", "version", "maxPodsPerNode", "location", "project", "management", "upgradeSettings",
+    "nodeCount",
+             "initialNodeCount", *KEEPS)  # fmt: skip
+    autoname = Autoname("name", 40, lower=True, prefix_property="namePrefix")
+
+    def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
+        failures = []
+        if inputs.get("name") and inputs.get("namePrefix"):
+            failures.append(CheckFailure("namePrefix", "conflicts with name"))
+        scaling = inputs.get("autoscaling")
+        if isinstance(scaling, dict):
+            total = [k for k in ("totalMinNodeCount", "totalMaxNodeCount") if known(scaling.get(k))]
+            each = [k for k in ("minNodeCount", "maxNodeCount") if known(scaling.get(k))]
+            if total and each:
+                failures.append(
+                    CheckFailure(f"autoscaling.{each[0]}", f"conflicts with {total[0]}: per zone or in total, not both")
+                )
+        config = inputs.get("nodeConfig")
+        if isinstance(config, dict):
+            failures += _config_failures(config)
+        return failures
+
+    def create(self, session: Session, inputs: Properties) -> Made:
+        parent = _cluster_path(session, inputs)
+        name = inputs.get("name") or f"{inputs['namePrefix']}{secrets.token_hex(4)}"
+        operation = session.cloud.call(
+            "container", f"{_PREFIX}.create", {"parent": parent}, {"nodePool": _request(inputs, str(name))}
+        )
+        key = f"{parent}/nodePools/{name}"
+        session.note(f"waiting for operation {operation['name']}")
+        error = finish(session, operation)
+        if error is None:
+            return Made(key)
+        if or_none(session, "container", f"{_PREFIX}.get", {"name": key}) is None:
+            raise ProviderError(f"error creating NodePool {name}: {error}")
+        return Made(key, [f"error creating NodePool {name}: {error}"])
+
+    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
+        pool = or_none(session, "container", f"{_PREFIX}.get", {"name": id})
+        if pool is None:
+            return None
+        parts = id.split("/")
+        imported = not inputs
+        seen = from_api(_POOL, pool, None if imported else inputs)
+        config = seen_node_config(pool["config"], None if imported else (inputs.get("nodeConfig") or {}))
+        if config and (imported or inputs.get("nodeConfig") is not None or set(config) - {"effectiveTaints"}):
+            seen["nodeConfig"] = config
+        scaling = pool.get("autoscaling") or {}
+        if scaling.get("enabled"):
+            seen["autoscaling"] = from_api(_AUTOSCALING, scaling, None if imported else (inputs.get("autoscaling") or {}))
+        if "nodeCount" in inputs:
+            seen["nodeCount"] = inputs["nodeCount"] if inputs.get("ignoreNodeCountChanges") else pool["initialNodeCount"]
+        kept = {k: inputs[k] for k in _CLIENT_SIDE if k in inputs}
+        name = {"name": pool["name"]} if "namePrefix" not in inputs else {}
+        return State({**seen, **kept, **name}, _outputs(pool, parts))
+
+    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
+        trouble = []
+        for method, body in _calls(old, new):
+            operation = session.cloud.call("container", f"{_PREFIX}.{method}", {"name": id}, body)
+            error = finish(session, operation)
+            if error is not None:
+                trouble.append(f"error updating NodePool {last(id)}: {error}")
+        if not trouble:
+            pool = session.cloud.call("container", f"{_PREFIX}.get", {"name": id})
+            if pool["status"] in ("ERROR", "RUNNING_WITH_ERROR") and old == new:
+                # Asked again after a partial failure: nothing is left to change, so all that can be done is to say that it lasts.
+                trouble.append(f"NodePool {last(id)} is {pool['status']}: {pool.get('statusMessage', 'no message')}")
+        return trouble
+
+    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
+        policy = inputs.get("deletionPolicy", "DELETE")
+        if policy == "PREVENT":
+            raise ProviderError(f"cannot destroy NodePool {last(id)}: its deletionPolicy is PREVENT")
+        if policy == "ABANDON" or or_none(session, "container", f"{_PREFIX}.get", {"name": id}) is None:
+            return
+        operation = session.cloud.call("container", f"{_PREFIX}.delete", {"name": id})
+        error = finish(session, operation)
+        if error is not None:
+            raise ProviderError(f"error deleting NodePool {last(id)}: {error}")
+
+
+_CLIENT_SIDE = (
+    "cluster",
+    "location",
+    "project",
+    "namePrefix",
+    "initialNodeCount",
+    "ignoreNodeCountChanges",
+    "deletionPolicy",
+    "nodeDrainConfigs",
+)
+
+
+def _config_failures(config: JsonObject) -> list[CheckFailure]:
+    failures = []
+    effects = ("NO_SCHEDULE", "PREFER_NO_SCHEDULE", "NO_EXECUTE")
+    for index, taint in enumerate(members(config.get("taints"))):
+        effect = taint.get("effect") if isinstance(taint, dict) else None
+        if known(effect) and effect not in effects:
+            failures.append(
+                CheckFailure(f"nodeConfig.taints[{index}].effect", f"expected one of {', '.join(effects)}, got {effect!r}")
+            )
+    if known(config.get("diskSizeGb")) and int(config["diskSizeGb"]) < 10:
+        failures.append(CheckFailure("nodeConfig.diskSizeGb", f"expected to be at least 10, got {config['diskSizeGb']}"))
+    drivers = ("GPU_DRIVER_VERSION_UNSPECIFIED", "INSTALLATION_DISABLED", "DEFAULT", "LATEST")
+    for index, gpu in enumerate(members(config.get("guestAccelerators"))):
+        driver = (gpu.get("gpuDriverInstallationConfig") or {}).get("gpuDriverVersion") if isinstance(gpu, dict) else None
+        if known(driver) and driver not in drivers:
+            at = f"nodeConfig.guestAccelerators[{index}].gpuDriverInstallationConfig.gpuDriverVersion"
+            failures.append(CheckFailure(at, f"expected one of {', '.join(drivers)}, got {driver!r}"))
+    return failures
+
+
+def _cluster_path(session: Session, inputs: Mapping[str, Any]) -> str:
+    """`cluster` is a name, or a path that says project and location too."""
+    cluster = str(inputs["cluster"])
+    if cluster.startswith("projects/"):
+        return cluster
+    return f"projects/{project_of(session, inputs)}/locations/{location_of(session, inputs)}/clusters/{cluster}"
+
+
+def _request(inputs: Properties, name: str) -> JsonObject:
+    handled = {*_CLIENT_SIDE, "name", "nodeCount", "autoscaling", "nodeConfig"}
+    pool = to_api(_POOL, {k: v for k, v in inputs.items() if k not in handled})
+    scaling = inputs.get("autoscaling")
+    count = inputs.get("nodeCount", inputs.get("initialNodeCount"))
+    if count is None:
+        count = (scaling or {}).get("minNodeCount", 0)
+    pool |= {"name": name, "initialNodeCount": int(count)}
+    if inputs.get("nodeConfig") is not None:
+        pool["config"] = to_api(NODE_CONFIG, inputs["nodeConfig"], "nodeConfig")
+    if scaling is not None:
+        pool["autoscaling"] = {"enabled": True, **to_api(_AUTOSCALING, scaling, "autoscaling")}
+    drains = inputs.get("nodeDrainConfigs")
+    if drains:
+        pool["nodeDrainConfig"] = to_api(_DRAIN, drains[0], "nodeDrainConfigs[0]")
+    return pool
+
+
+_DRAIN: Shape = same("respectPdbDuringNodePoolDeletion")
+
+
+def _calls(old: Properties, new: Properties) -> list[tuple[str, JsonObject]]:
+    """Method and body of every call that brings the pool from old to new: a call for each property, as the provider does it."""
+    calls: list[tuple[str, JsonObject]] = []
+
+    def changed(name: str) -> bool:
+        return bool(old.get(name) != new.get(name))
+
+    if changed("autoscaling"):
+        scaling = new.get("autoscaling")
+        body = {"enabled": True, **to_api(_AUTOSCALING, scaling, "autoscaling")} if scaling is not None else {"enabled": False}
+        calls.append(("setAutoscaling", {"autoscaling": body}))
+    calls += [("update", body) for body in _config_bodies(old.get("nodeConfig") or {}, new.get("nodeConfig") or {})]
+    if changed("nodeCount") and new.get("nodeCount") is not None:
+        calls.append(("setSize", {"nodeCount": int(new["nodeCount"])}))
+    if changed("management") and new.get("management") is not None:
+        calls.append(("setManagement", {"management": new["management"]}))
+    if changed("version") and new.get("version") is not None:
+        calls.append(("update", {"nodeVersion": new["version"]}))
+    if changed("nodeLocations") and new.get("nodeLocations") is not None:
+        calls.append(("update", {"locations": new["nodeLocations"]}))
+    if changed("upgradeSettings") and new.get("upgradeSettings") is not None:
+        calls.append(("update", {"upgradeSettings": {"strategy": "SURGE", **new["upgradeSettings"]}}))
+    if changed("nodeDrainConfigs"):
+        drains = new.get("nodeDrainConfigs") or [{}]
+        calls.append(("update", {"nodeDrainConfig": to_api(_DRAIN, drains[0], "nodeDrainConfigs[0]")}))
+    return calls
+
+
+def _config_bodies(old: JsonObject, new: JsonObject) -> list[JsonObject]:
+    bodies: list[JsonObject] = []
+    for name, api in _CONFIG_UPDATES.items():
+        if old.get(name) != new.get(name) and new.get(name) is not None:
+            value = to_api({name: NODE_CONFIG[name]}, {name: new[name]}, "nodeConfig")
+            bodies.append({api: value[api]})
+    if old.get("labels") != new.get("labels"):
+        bodies.append({"labels": {"labels": new.get("labels") or {}}})
+    if old.get("taints") != new.get("taints"):
+        bodies.append({"taints": {"taints": new.get("taints") or []}})
+    if old.get("resourceLabels") != new.get("resourceLabels"):
+        bodies.append({"resourceLabels": {"labels": new.get("resourceLabels") or {}}})
+    if old.get("tags") != new.get("tags"):
+        bodies.append({"tags": {"tags": new.get("tags") or []}})
+    return bodies
+
+
+def _outputs(pool: JsonObject, parts: list[str]) -> Properties:
+    shown = from_api(_POOL, pool, None)
+    scaling = pool.get("autoscaling") or {}
+    if scaling.get("enabled"):
+        shown["autoscaling"] = from_api(_AUTOSCALING, scaling, None)
+    return {
+        **shown,
+        "nodeConfig": seen_node_config(pool["config"], None),
+        "name": pool["name"],
+        "nodeCount": pool["initialNodeCount"],
+        "initialNodeCount": pool["initialNodeCount"],
+        "project": parts[1],
+        "location": parts[3],
+        "cluster": parts[5],
+        "instanceGroupUrls": pool["instanceGroupUrls"],
+        "managedInstanceGroupUrls": [u.replace("instanceGroupManagers", "instanceGroups") for u in pool["instanceGroupUrls"]],
+    }

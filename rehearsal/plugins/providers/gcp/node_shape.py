@@ -1,0 +1,100 @@
+"""nodeConfig as Pulumi has it, and as GKE's API has it.
+
+Source of names: hashicorp/terraform-provider-google-beta, services/container/node_config.go.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rehearsal.plugins.bridge.shape import Field, from_api, same
+
+JsonObject = dict[str, Any]
+
+TAINT = same("key", "value", "effect")
+_ACCELERATOR = {
+    "type": Field(api="acceleratorType"),
+    "count": Field(api="acceleratorCount", text=True),
+    "gpuPartitionSize": Field(),
+    "gpuDriverInstallationConfig": Field(of={"gpuDriverVersion": Field(computed=True)}, computed=True),
+    "gpuSharingConfig": Field(
+        of={"gpuSharingStrategy": Field(), "maxSharedClientsPerGpu": Field(api="maxSharedClientsPerGpu", text=True)}
+    ),
+}
+_BOOT_DISK = {
+    "diskType": Field(),
+    "sizeGb": Field(text=True),
+    "provisionedIops": Field(text=True),
+    "provisionedThroughput": Field(text=True),
+}
+_KUBELET = {
+    **same("cpuManagerPolicy", "cpuCfsQuota", "cpuCfsQuotaPeriod", "imageGcHighThresholdPercent", "imageGcLowThresholdPercent"),
+    **same("containerLogMaxSize", "containerLogMaxFiles", "allowedUnsafeSysctls", "maxParallelImagePulls", "imageMinimumGcAge"),
+    "podPidsLimit": Field(text=True),
+    "topologyManager": Field(of=same("policy", "scope")),
+    "memoryManager": Field(of=same("policy")),
+}
+NODE_CONFIG = {
+    **same("machineType", "diskSizeGb", "diskType", "imageType", "oauthScopes", "serviceAccount", computed=True),
+    **same(
+        "labels", "spot", "preemptible", "flexStart", "maxRunDuration", "minCpuPlatform", "tags", "localSsdCount", "storagePools"
+    ),
+    "metadata": Field(computed=True),
+    "resourceLabels": Field(),
+    "taints": Field(many=True, of=TAINT),
+    "guestAccelerators": Field(api="accelerators", many=True, of=_ACCELERATOR),
+    "ephemeralStorageLocalSsdConfig": Field(of=same("localSsdCount", "dataCacheCount")),
+    "localNvmeSsdBlockConfig": Field(of=same("localSsdCount")),
+    "gvnic": Field(of=same("enabled")),
+    "gcfsConfig": Field(of=same("enabled")),
+    "fastSocket": Field(of=same("enabled")),
+    "workloadMetadataConfig": Field(of=same("mode"), computed=True),
+    "shieldedInstanceConfig": Field(of=same("enableSecureBoot", "enableIntegrityMonitoring", computed=True), computed=True),
+    "loggingVariant": Field(api="loggingConfig.variantConfig.variant", computed=True),
+    "reservationAffinity": Field(of=same("consumeReservationType", "key", "values")),
+    "kubeletConfig": Field(of=_KUBELET, computed=True),
+    "linuxNodeConfig": Field(of=same("sysctls", "cgroupMode", "transparentHugepageEnabled", "transparentHugepageDefrag")),
+    "bootDisk": Field(of=_BOOT_DISK, computed=True),
+    "advancedMachineFeatures": Field(of=same("threadsPerCore", "enableNestedVirtualization")),
+    "confidentialNodes": Field(of=same("enabled")),
+}
+GKE_LABEL_PREFIX = "goog-gke-"
+
+
+def seen_node_config(config: JsonObject, asked: JsonObject | None) -> JsonObject:
+    """nodeConfig as inputs. Taints whose key was not asked for are GKE's own, or somebody's: the provider ignores them."""
+    shown = dict(config)
+    labels = {k: v for k, v in config.get("resourceLabels", {}).items() if not k.startswith(GKE_LABEL_PREFIX)}
+    shown["resourceLabels"] = labels
+    if asked is not None:
+        keys = {t.get("key") for t in asked.get("taints") or []}
+        shown["taints"] = [t for t in config.get("taints", []) if t["key"] in keys]
+    found = from_api(NODE_CONFIG, shown, asked)
+    if asked is None:
+        found["effectiveTaints"] = config.get("taints", [])
+        own = [t for t in config.get("taints", []) if t["key"] != "nvidia.com/gpu"]
+        if own:
+            found["taints"] = own
+    return found
+
+
+# Every path below nodeConfig whose change makes a new pool. Source: clouds' docs; google-beta node_config.go (ForceNew).
+REPLACES = tuple(
+    f"nodeConfig.{name}"
+    for name in (
+        "guestAccelerators", "spot", "preemptible", "flexStart", "maxRunDuration", "reservationAffinity", "localSsdCount",
+        "ephemeralStorageConfig", "ephemeralStorageLocalSsdConfig", "localNvmeSsdBlockConfig", "secondaryBootDisks",
+        "serviceAccount", "oauthScopes", "metadata", "minCpuPlatform", "shieldedInstanceConfig", "bootDiskKmsKey",
+        "hostMaintenancePolicy",
+        "advancedMachineFeatures", "nodeGroup", "soleTenantConfig", "sandboxConfig", "enableConfidentialStorage",
+        "localSsdEncryptionMode",
+    )
+)  # fmt: skip
+KEEPS = tuple(
+    f"nodeConfig.{name}"
+    for name in (
+        "machineType", "diskSizeGb", "diskType", "imageType", "oauthScopes", "serviceAccount", "metadata",
+        "shieldedInstanceConfig", "loggingVariant", "workloadMetadataConfig", "kubeletConfig", "bootDisk",
+        "guestAccelerators.gpuDriverInstallationConfig",
+    )
+)  # fmt: skip

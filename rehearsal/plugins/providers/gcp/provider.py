@@ -1,0 +1,19 @@
+"""The provider's table of resources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rehearsal.plugins.bridge.provider import BridgedProvider
+from rehearsal.plugins.bridge.schema import load
+from rehearsal.plugins.providers.gcp.cluster import Cluster
+from rehearsal.plugins.providers.gcp.iam import Account, IamMember
+from rehearsal.plugins.providers.gcp.network import Network, Subnetwork
+from rehearsal.plugins.providers.gcp.node_pool import NodePool
+
+
+class GcpProvider(BridgedProvider):
+    version = "10.2.0"
+    package = "gcp"
+    schema = load(Path(__file__).parent / "schema.json")
+    resources = {r.kind: r for r in (Network(), Subnetwork(), Account(), IamMember(), Cluster(), NodePool())}  # noqa: RUF012

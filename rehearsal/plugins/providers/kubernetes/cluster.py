@@ -1,0 +1,130 @@
+"""One cluster as the provider sees it: requests with renewed credentials, which kinds there are, and where their paths lie."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kubeapi import ApiError, Client, Unreachable
+from kubeapi.client import Credentials, PatchKind, path_of
+from rehearsal.plugins.providers.kubernetes.credentials import CredentialSource, NoCredentials
+from rehearsal.plugins.providers.kubernetes.kubeconfig import BadKubeconfig, Context
+
+JsonObject = dict[str, Any]
+T = TypeVar("T")
+
+
+class NoSuchKind(Exception):
+    """The server does not serve the kind, now."""
+
+    def __init__(self, api_version: str, kind: str) -> None:
+        super().__init__(f'no matches for kind "{kind}" in version "{api_version}"')
+
+
+@dataclass(frozen=True)
+class Served:
+    """One kind that the server serves."""
+
+    api_version: str
+    plural: str
+    namespaced: bool
+
+
+class Cluster:
+    """Thread-safe. Methods raise ApiError, or Unreachable where no answer or no credentials came."""
+
+    def __init__(self, context: Context) -> None:
+        self._source = CredentialSource(context)
+        self._lock = threading.Lock()
+        self._client: tuple[Credentials, Client] | None = None
+        self._kinds: dict[tuple[str, str], Served] = {}
+
+    def probe(self) -> None:
+        """One small request that needs valid credentials. Raises Unreachable, also for a refused credential."""
+        try:
+            self.get("/openapi/v3")
+        except ApiError as e:
+            raise Unreachable(e.message) from e
+
+    def get(self, path: str, **query: str) -> JsonObject:
+        return self._call(lambda client: client.get(path, **query))
+
+    def create(self, path: str, body: JsonObject, **query: str) -> JsonObject:
+        return self._call(lambda client: client.create(path, body, **query))
+
+    def replace(self, path: str, body: JsonObject, **query: str) -> JsonObject:
+        return self._call(lambda client: client.replace(path, body, **query))
+
+    def patch(self, path: str, body: Any, *, kind: PatchKind, **query: str) -> JsonObject:
+        return self._call(lambda client: client.patch(path, body, kind=kind, **query))
+
+    def delete(self, path: str, body: JsonObject) -> JsonObject:
+        return self._call(lambda client: client.delete(path, body))
+
+    def stream(self, path: str, *, timeout_s: float, **query: str) -> Iterator[bytes]:
+        """Lines of a watch."""
+        yield from self._current().stream(path, timeout_s=timeout_s, **query)
+
+    def served(self, api_version: str, kind: str) -> Served:
+        """Raises NoSuchKind. What was found once is kept, what was missing is looked up again: CRDs come later."""
+        with self._lock:
+            known = self._kinds.get((api_version, kind))
+        if known is not None:
+            return known
+        try:
+            listed = self.get(path_of(api_version, "").rstrip("/"))
+        except ApiError as e:
+            if e.status == 404:
+                raise NoSuchKind(api_version, kind) from e
+            raise
+        found = {
+            (api_version, entry["kind"]): Served(api_version, entry["name"], entry["namespaced"])
+            for entry in listed.get("resources") or []
+            if "/" not in entry["name"]
+        }
+        with self._lock:
+            self._kinds.update(found)
+        if (api_version, kind) not in found:
+            raise NoSuchKind(api_version, kind)
+        return found[(api_version, kind)]
+
+    def collection(self, manifest: JsonObject) -> str:
+        """The path to POST the object to. Raises NoSuchKind."""
+        served = self.served(str(manifest["apiVersion"]), str(manifest["kind"]))
+        return path_of(served.api_version, served.plural, namespace=self._namespace(served, manifest))
+
+    def path(self, manifest: JsonObject) -> str:
+        """The object's own path. Raises NoSuchKind."""
+        served = self.served(str(manifest["apiVersion"]), str(manifest["kind"]))
+        return path_of(served.api_version, served.plural, manifest["metadata"]["name"], self._namespace(served, manifest))
+
+    def _namespace(self, served: Served, manifest: JsonObject) -> str | None:
+        return manifest["metadata"].get("namespace") or "default" if served.namespaced else None
+
+    def _current(self) -> Client:
+        try:
+            credentials = self._source.current()
+        except (NoCredentials, BadKubeconfig) as e:
+            raise Unreachable(str(e)) from e
+        with self._lock:
+            if self._client is None or self._client[0] is not credentials:
+                try:
+                    self._client = (credentials, Client(credentials, user_agent="pulumi-kubernetes (slicewright rehearsal)"))
+                except (ValueError, OSError) as e:
+                    raise Unreachable(f"the kubeconfig's certificates are not usable: {e}") from e
+            return self._client[1]
+
+    def _call(self, request: Callable[[Client], T]) -> T:
+        client = self._current()
+        try:
+            return request(client)
+        except ApiError as e:
+            if e.status != 401 or not self._source.renewable:
+                raise
+        # An exec plugin's token may end before its time (a clock, a rotated key): ask it once more.
+        with self._lock:
+            if self._client is not None and self._client[1] is client:
+                self._source.reject(self._client[0])
+        return request(self._current())

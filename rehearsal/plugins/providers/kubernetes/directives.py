@@ -1,0 +1,49 @@
+"""What the `pulumi.com/…` annotations of a manifest ask of the provider."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rehearsal.plugins.providers.kubernetes.wait_for import ANNOTATION as WAIT_FOR
+
+SKIP_AWAIT: Final = "pulumi.com/skipAwait"
+TIMEOUT: Final = "pulumi.com/timeoutSeconds"
+PATCH_FORCE: Final = "pulumi.com/patchForce"
+DELETION_POLICY: Final = "pulumi.com/deletionPropagationPolicy"
+DEFAULT_TIMEOUT_S: Final = 600.0
+
+
+def annotation(manifest: dict[str, Any], key: str) -> str | None:
+    """The annotation's text; None where it is absent or not known yet."""
+    metadata = manifest.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    value = annotations.get(key) if isinstance(annotations, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def skips_await(manifest: dict[str, Any]) -> bool:
+    """Whether to not wait for the object; beats waitFor."""
+    return annotation(manifest, SKIP_AWAIT) == "true"
+
+
+def wait_for(manifest: dict[str, Any]) -> str | None:
+    """The program's own rule of readiness."""
+    return annotation(manifest, WAIT_FOR)
+
+
+def timeout_s(manifest: dict[str, Any], custom_s: float) -> float:
+    """The resource's custom timeout, else the annotation's, else ten minutes."""
+    if custom_s > 0:
+        return custom_s
+    text = annotation(manifest, TIMEOUT)
+    try:
+        return float(text) if text else DEFAULT_TIMEOUT_S
+    except ValueError:
+        return DEFAULT_TIMEOUT_S
+
+
+def propagation_policy(manifest: dict[str, Any]) -> str:
+    """How deletion spreads to dependents, in the API's spelling."""
+    return {"background": "Background", "orphan": "Orphan"}.get(
+        (annotation(manifest, DELETION_POLICY) or "").lower(), "Foreground"
+    )

@@ -1,0 +1,123 @@
+"""Built-in kinds as Kubernetes' own Go types read and write them; the table is made by `types_table/`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+from rehearsal.plugins.providers.kubernetes.quantities import canonical
+
+Scope = Literal["namespaced", "cluster"]
+
+
+class Unconvertible(Exception):
+    """The value does not fit the type: a word where a number belongs."""
+
+
+@cache
+def _table() -> dict[str, Any]:
+    text = resources.files("rehearsal.plugins.providers.kubernetes").joinpath("types.json").read_text()
+    table: dict[str, Any] = json.loads(text)
+    return table
+
+
+def scope_of(api_version: str, kind: str) -> Scope | None:
+    """None for a kind that the table does not hold."""
+    entry = _table()["kinds"].get(f"{api_version}/{kind}")
+    return entry[1] if entry else None
+
+
+def is_known(api_version: str, kind: str) -> bool:
+    """Whether the table holds the kind."""
+    return f"{api_version}/{kind}" in _table()["kinds"]
+
+
+def round_trip(api_version: str, kind: str, value: dict[str, Any]) -> dict[str, Any]:
+    """The object after being read into its Go type and written again, with no key added.
+
+    Unknown fields are gone, empty fields marked omitempty too (pointers to empty values stay), quantities are canonical.
+    Raises Unconvertible.
+    """
+    written: dict[str, Any] = _write(_table()["kinds"][f"{api_version}/{kind}"][0], value)
+    return written
+
+
+def _write(type_name: str, value: Any) -> Any:
+    if type_name == "any":
+        return value
+    if type_name.startswith("[]"):
+        return [_write(type_name[2:], item) for item in _expect(list, value, type_name)]
+    if type_name.startswith("{}"):
+        return {key: _write(type_name[2:], item) for key, item in _expect(dict, value, type_name).items()}
+    if type_name in _SCALARS:
+        return _scalar(type_name, value)
+    if type_name == "schema-or-other":
+        if isinstance(value, list):
+            return [_write(type_name, item) for item in value]
+        return _write("apiextensions.JSONSchemaProps", value) if isinstance(value, dict) else value
+    return _write_struct(type_name, _expect(dict, value, type_name))
+
+
+def _write_struct(type_name: str, value: dict[str, Any]) -> dict[str, Any]:
+    fields: dict[str, tuple[str, str]] = _table()["types"][type_name]
+    written = {}
+    for key, item in value.items():
+        if key not in fields or item is None:
+            continue
+        field_type, flags = fields[key]
+        kept = _write(field_type, item)
+        if "p" not in flags and _vanishes(kept, field_type, flags):
+            continue
+        written[key] = kept
+    return written
+
+
+def _vanishes(value: Any, type_name: str, flags: str) -> bool:
+    # encoding/json's omitempty never drops a struct, its omitzero does.
+    if isinstance(value, dict) and not type_name.startswith("{}") and type_name != "any":
+        return "z" in flags and not value
+    if type_name in ("quantity", "int-or-string"):
+        return False
+    return "o" in flags and not value
+
+
+_SCALARS = frozenset({"string", "bool", "int", "float", "bytes", "quantity", "int-or-string", "time"})
+
+
+def _scalar(type_name: str, value: Any) -> Any:
+    match type_name:
+        case "string" | "time":
+            return _expect(str, value, type_name)
+        case "bool":
+            return _expect(bool, value, type_name)
+        case "int":
+            if isinstance(value, float) and value.is_integer():
+                return int(value)
+            return _expect(int, value, type_name)
+        case "float":
+            return value if isinstance(value, float) else _expect(int, value, type_name)
+        case "bytes":
+            try:
+                return base64.b64encode(base64.b64decode(_expect(str, value, type_name), validate=True)).decode()
+            except binascii.Error as e:
+                raise Unconvertible(str(e)) from e
+        case "quantity":
+            if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+                raise Unconvertible(f"{value!r} is no quantity")
+            try:
+                return canonical(value)
+            except ValueError as e:
+                raise Unconvertible(str(e)) from e
+        case _:
+            return value if isinstance(value, str) else _expect(int, value, type_name)
+
+
+def _expect(wanted: type, value: Any, type_name: str) -> Any:
+    # In Python a bool is an int; in Go it is not.
+    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+        raise Unconvertible(f"{value!r} is no {type_name}")
+    return value

@@ -1,0 +1,38 @@
+"""When a changed provider means another cluster, so that everything under it must be made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rehearsal.plugins.engine.plugin import UNKNOWN, Difference
+from rehearsal.plugins.providers.kubernetes import kubeconfig
+
+_CLUSTER_KEYS = ("kubeconfig", "context", "cluster")
+
+
+def config_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Difference:
+    """Old and new inputs of the provider, plain."""
+    changed = sorted(key for key in {*old, *new} - {"version"} if old.get(key) != new.get(key))
+    if not changed:
+        return Difference(changes=False)
+    before, after = old.get("clusterIdentifier"), new.get("clusterIdentifier")
+    if before is not None or after is not None:
+        # The identifier alone says which cluster it is; to begin or to cease naming it is no change of cluster.
+        replaces = ["clusterIdentifier"] if before is not None and after is not None and before != after else []
+    elif any(new.get(key) is UNKNOWN for key in _CLUSTER_KEYS):
+        replaces = ["kubeconfig"]
+    else:
+        replaces = ["kubeconfig"] if _cluster_of(old) != _cluster_of(new) else []
+    return Difference(changes=True, replaces=replaces, diffs=changed)
+
+
+def _cluster_of(inputs: Mapping[str, Any]) -> Any:
+    """What tells clusters apart: the active cluster entry; of a kubeconfig given as a path only the path."""
+    text = inputs.get("kubeconfig")
+    if isinstance(text, str) and kubeconfig.path_of(text) is not None:
+        return text, inputs.get("context"), inputs.get("cluster")
+    try:
+        return kubeconfig.read(text, context=inputs.get("context"), cluster=inputs.get("cluster")).cluster
+    except kubeconfig.BadKubeconfig:
+        return text, inputs.get("context"), inputs.get("cluster")

@@ -1,0 +1,249 @@
+"""When objects of the built-in kinds count as ready, and what is said meanwhile. Source: pulumi-kubernetes `await`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kubeapi.client import path_of
+from rehearsal.plugins.providers.kubernetes.following import Collection, World
+from rehearsal.plugins.providers.kubernetes.waiting import TIMED_OUT, Rule, Verdict
+
+JsonObject = dict[str, Any]
+
+DEFAULT_TIMEOUT_S: Final = 600.0
+
+
+class _Alone:
+    """A rule that looks at nothing but the object."""
+
+    def needs(self, live: JsonObject) -> Mapping[str, Collection]:
+        return {}
+
+    def on_timeout(self, live: JsonObject) -> tuple[str, ...]:
+        return (TIMED_OUT,)
+
+
+class DaemonSet(_Alone):
+    """Every node that should run the current pod runs it, ready and available; with no such node, at once."""
+
+    def judge(self, live: JsonObject, world: World) -> Verdict:
+        status = live.get("status") or {}
+        generation, observed = live["metadata"].get("generation", 0), status.get("observedGeneration", 0)
+        if observed < generation:
+            return Verdict(False, f"DaemonSet generation is {generation}, but latest observed generation is {observed}")
+        desired = status.get("desiredNumberScheduled", 0)
+        for label, key in (
+            ("Current", "currentNumberScheduled"),
+            ("Updated", "updatedNumberScheduled"),
+            ("Available", "numberAvailable"),
+            ("Ready", "numberReady"),
+        ):
+            if status.get(key, 0) < desired:
+                return Verdict(False, f"{label}: {status.get(key, 0)}/{desired}")
+        return Verdict(True, f"All replicas scheduled as expected. Replicas: {desired}")
+
+
+class Deployment:
+    """The present ReplicaSet is ready, the Deployment available and, after a roll-out, progressed; volume claims are bound."""
+
+    def needs(self, live: JsonObject) -> Mapping[str, Collection]:
+        namespace = live["metadata"]["namespace"]
+        needed = {"replicasets": Collection(path_of("apps/v1", "replicasets", namespace=namespace))}
+        if _claims(live):
+            needed["claims"] = Collection(path_of("v1", "persistentvolumeclaims", namespace=namespace))
+        return needed
+
+    def judge(self, live: JsonObject, world: World) -> Verdict:
+        status = live.get("status") or {}
+        if status.get("observedGeneration") != live["metadata"].get("generation"):
+            return Verdict(False)
+        revision = _revision(live)
+        wanted = (live.get("spec") or {}).get("replicas", 1)
+        owned = [item for item in world.items("replicasets") if _is_owned(item, live) and _revision(item) == revision]
+        ready = sum((item.get("status") or {}).get("readyReplicas", 0) for item in owned)
+        if revision is None or not owned or ready < wanted:
+            return Verdict(False, f"Waiting for app ReplicaSet to be available ({ready}/{wanted} Pods available)")
+        if _condition(live, "Available").get("status") != "True":
+            return Verdict(False, "Waiting for the Deployment to become available")
+        if revision != "1" and _condition(live, "Progressing").get("reason") != "NewReplicaSetAvailable":
+            return Verdict(False, "Waiting for the roll-out to complete")
+        bound = {item["metadata"]["name"] for item in world.items("claims") if (item.get("status") or {}).get("phase") == "Bound"}
+        if unbound := sorted(_claims(live) - bound):
+            return Verdict(False, f"PersistentVolumeClaim {unbound[0]} is not ready")
+        return Verdict(True, "Deployment initialization complete")
+
+    def on_timeout(self, live: JsonObject) -> tuple[str, ...]:
+        reasons = [_not_ready(live)]
+        for condition in (live.get("status") or {}).get("conditions") or []:
+            if condition.get("status") == "False" and condition.get("message"):
+                reasons.append(f"[{condition.get('reason')}] {condition['message']}")
+        reasons.append("Minimum number of live Pods was not attained")
+        return tuple(reasons)
+
+
+class Service:
+    """Its endpoints have been quiet for ten seconds with none that is not ready; a load balancer has its address."""
+
+    def __init__(self, settle_s: float = 10.0) -> None:
+        self._settle_s = settle_s
+
+    def needs(self, live: JsonObject) -> Mapping[str, Collection]:
+        if not self._has_endpoints(live):
+            return {}
+        metadata = live["metadata"]
+        endpoints = path_of("v1", "endpoints", namespace=metadata["namespace"])
+        return {"endpoints": Collection(endpoints, f"metadata.name={metadata['name']}")}
+
+    def judge(self, live: JsonObject, world: World) -> Verdict:
+        spec, status = live.get("spec") or {}, live.get("status") or {}
+        if spec.get("type") == "LoadBalancer" and not (status.get("loadBalancer") or {}).get("ingress"):
+            return Verdict(False, "Waiting for the Service to get an IP address")
+        if not self._has_endpoints(live):
+            return Verdict(True)
+        subsets = [subset for item in world.items("endpoints") for subset in item.get("subsets") or []]
+        if any(subset.get("notReadyAddresses") for subset in subsets):
+            return Verdict(False, "Waiting for Pods to become ready to receive traffic")
+        settled = world.is_listed("endpoints") and world.idle_s("endpoints") >= self._settle_s
+        return Verdict(settled, "" if settled else "Waiting for the Service's endpoints to settle", recheck=True)
+
+    def on_timeout(self, live: JsonObject) -> tuple[str, ...]:
+        if (live.get("spec") or {}).get("type") == "LoadBalancer":
+            hint = "Service was not allocated an IP address; does your cloud provider support this?"
+        else:
+            hint = (
+                "Service does not target any Pods. Selected Pods may not be ready, or field '.spec.selector' may not match any."
+            )
+        return (_not_ready(live), hint)
+
+    def _has_endpoints(self, live: JsonObject) -> bool:
+        spec = live.get("spec") or {}
+        return bool(spec.get("selector")) and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName"
+
+
+class Job:
+    """It completed; a failed one fails the wait at once."""
+
+    def needs(self, live: JsonObject) -> Mapping[str, Collection]:
+        return {}
+
+    def judge(self, live: JsonObject, world: World) -> Verdict:
+        failed = _condition(live, "Failed")
+        if failed.get("status") == "True":
+            return Verdict(False, failed=(f"[{failed.get('reason')}] {failed.get('message')}",))
+        if _condition(live, "Complete").get("status") == "True":
+            return Verdict(True)
+        active = (live.get("status") or {}).get("active", 0)
+        return Verdict(False, f"Waiting for Job to complete (active pods: {active})")
+
+    def on_timeout(self, live: JsonObject) -> tuple[str, ...]:
+        return (_not_ready(live),)
+
+
+class _Polled(_Alone):
+    """Kinds with a fixed limit of their own, whatever the resource's timeout says."""
+
+    def on_timeout(self, live: JsonObject) -> tuple[str, ...]:
+        return (f"Timeout occurred polling for '{live['metadata']['name']}'",)
+
+
+class PersistentVolumeClaim(_Polled):
+    """Bound; or Pending, where its class binds at the first consumer."""
+
+    def needs(self, live: JsonObject) -> Mapping[str, Collection]:
+        return {"classes": Collection(path_of("storage.k8s.io/v1", "storageclasses"))}
+
+    def judge(self, live: JsonObject, world: World) -> Verdict:
+        phase = (live.get("status") or {}).get("phase")
+        if phase == "Pending":
+            name = (live.get("spec") or {}).get("storageClassName")
+            waits = any(
+                item["metadata"]["name"] == name and item.get("volumeBindingMode") == "WaitForFirstConsumer"
+                for item in world.items("classes")
+            )
+            return Verdict(waits, "" if waits else "Waiting for the claim to be bound")
+        return Verdict(phase == "Bound")
+
+
+class PersistentVolume(_Polled):
+    """Available or Bound."""
+
+    def judge(self, live: JsonObject, world: World) -> Verdict:
+        return Verdict((live.get("status") or {}).get("phase") in ("Available", "Bound"))
+
+
+class ResourceQuota(_Polled):
+    """The quota controller has taken the limits over."""
+
+    def judge(self, live: JsonObject, world: World) -> Verdict:
+        wanted = (live.get("spec") or {}).get("hard") or {}
+        return Verdict(((live.get("status") or {}).get("hard") or {}) == wanted)
+
+
+class AnyKind(_Alone):
+    """The conventions of kstatus, for kinds without a rule (PULUMI_K8S_AWAIT_ALL)."""
+
+    def judge(self, live: JsonObject, world: World) -> Verdict:
+        status = live.get("status") or {}
+        observed = status.get("observedGeneration")
+        if observed is not None and observed != live["metadata"].get("generation"):
+            return Verdict(False, "Waiting for the object's controller")
+        for name, wanted in (("Stalled", "False"), ("Reconciling", "False"), ("Ready", "True")):
+            condition = _condition(live, name)
+            if condition and condition.get("status") != wanted:
+                return Verdict(False, str(condition.get("message") or f"{name} is {condition.get('status')}"))
+        return Verdict(True)
+
+
+_RULES: Final[Mapping[tuple[str, str], Callable[[], Rule]]] = {
+    ("apps/v1", "DaemonSet"): DaemonSet,
+    ("apps/v1", "Deployment"): Deployment,
+    ("v1", "Service"): Service,
+    ("batch/v1", "Job"): Job,
+    ("v1", "PersistentVolumeClaim"): PersistentVolumeClaim,
+    ("v1", "PersistentVolume"): PersistentVolume,
+    ("v1", "ResourceQuota"): ResourceQuota,
+}
+_FIXED_LIMITS_S: Final = {"PersistentVolumeClaim": 300.0, "PersistentVolume": 300.0, "ResourceQuota": 60.0}
+_CHECKED_ON_READ: Final = ("DaemonSet", "Deployment", "Job", "Service")
+
+
+def rule_for(live: JsonObject, *, await_all: bool = False) -> Rule | None:
+    """None for a kind that is ready as soon as it is stored."""
+    make = _RULES.get((str(live.get("apiVersion")), str(live.get("kind"))))
+    if make is None:
+        return AnyKind() if await_all else None
+    return make()
+
+
+def limit_s(live: JsonObject, asked_s: float) -> float:
+    """How long to wait for this kind at most, in seconds."""
+    return _FIXED_LIMITS_S.get(str(live.get("kind")), asked_s)
+
+
+def is_checked_on_read(live: JsonObject) -> bool:
+    """Whether a refresh looks at the object's health."""
+    return live.get("kind") in _CHECKED_ON_READ and rule_for(live) is not None
+
+
+def _condition(live: JsonObject, name: str) -> JsonObject:
+    conditions = (live.get("status") or {}).get("conditions") or []
+    return next((condition for condition in conditions if condition.get("type") == name), {})
+
+
+def _revision(item: JsonObject) -> str | None:
+    revision = (item["metadata"].get("annotations") or {}).get("deployment.kubernetes.io/revision")
+    return str(revision) if revision is not None else None
+
+
+def _is_owned(item: JsonObject, owner: JsonObject) -> bool:
+    return any(reference.get("uid") == owner["metadata"]["uid"] for reference in item["metadata"].get("ownerReferences") or [])
+
+
+def _claims(live: JsonObject) -> set[str]:
+    volumes = live["spec"]["template"].get("spec", {}).get("volumes") or []
+    return {volume["persistentVolumeClaim"]["claimName"] for volume in volumes if volume.get("persistentVolumeClaim")}
+
+
+def _not_ready(live: JsonObject) -> str:
+    return f"'{live['metadata']['name']}' timed out waiting to be Ready"

@@ -1,0 +1,93 @@
+"""The inputs of a `helm.v3.Release`: which chart, what is filled in, what a change means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rehearsal.plugins.charts import Chart, NoSuchChart, find
+from rehearsal.plugins.engine.plugin import UNKNOWN, Checked, CheckFailure, Difference, Kind, Properties, unwrap
+from rehearsal.plugins.providers.kubernetes.normalise import copy_marks
+from rehearsal.plugins.providers.kubernetes.shape import compare, show
+
+_OPTIONS_OFF: Final = [
+    "allowNullValues",
+    "atomic",
+    "cleanupOnFail",
+    "createNamespace",
+    "dependencyUpdate",
+    "devel",
+    "disableCRDHooks",
+    "disableOpenapiValidation",
+    "disableWebhooks",
+    "forceUpdate",
+    "lint",
+    "recreatePods",
+    "renderSubchartNotes",
+    "replace",
+    "resetValues",
+    "reuseValues",
+    "skipAwait",
+    "skipCrds",
+    "takeOwnership",
+    "verify",
+    "waitForJobs",
+]
+_TEXTS: Final = ("description", "keyring", "postrender")
+_TIMEOUT_S: Final = 300
+
+
+def check_inputs(news: Properties, olds: Properties, name: str | None, default_namespace: str) -> Checked:
+    """The inputs with all that the provider fills in. name: the automatic name, used where none is given."""
+    inputs = {key: value for key, value in unwrap(news).items() if key != "compat"}
+    inputs["name"] = inputs.get("name") or unwrap(olds).get("name") or name
+    inputs["namespace"] = inputs.get("namespace") or default_namespace
+    inputs["timeout"] = inputs.get("timeout") or _TIMEOUT_S
+    inputs |= {option: inputs.get(option) or False for option in _OPTIONS_OFF}
+    inputs |= {option: inputs.get(option) or "" for option in _TEXTS}
+    inputs["values"] = inputs.get("values") or {}
+    failures = []
+    if inputs.get("valueYamlFiles"):
+        failures.append(CheckFailure("valueYamlFiles", "the rehearsal does not read value files; put the values into `values`"))
+    if not any(inputs.get(key) is UNKNOWN for key in ("chart", "version", "repositoryOpts")):
+        try:
+            chart = chart_of(inputs)
+            inputs["version"] = chart.version
+            if isinstance(inputs["values"], dict):
+                failures += [CheckFailure(f"values.{path}", why) for path, why in chart.check(_known(inputs["values"]))]
+        except NoSuchChart as e:
+            failures.append(CheckFailure("chart", str(e)))
+    return Checked(copy_marks(inputs, news), failures)
+
+
+def chart_of(inputs: Mapping[str, Any]) -> Chart:
+    """Raises NoSuchChart."""
+    options = inputs.get("repositoryOpts") or {}
+    return find(str(inputs.get("chart")), repository=options.get("repo"), version=inputs.get("version") or None)
+
+
+def difference_of(old_inputs: Properties, new_inputs: Properties) -> Difference:
+    """Of the inputs only: a chart's templates and the objects in the cluster may have changed unseen."""
+    changes = compare(unwrap(old_inputs), unwrap(new_inputs))
+    detailed: dict[str, Kind] = {}
+    replaces = []
+    for path, change in changes.items():
+        if path[0] in ("name", "namespace"):
+            detailed[show(path)] = f"{change}-replace"  # type: ignore[assignment]  # the six kinds are these three, twice
+            replaces.append(show(path))
+        else:
+            detailed[show(path)] = change
+    return Difference(
+        changes=bool(changes),
+        detailed=detailed,
+        replaces=replaces,
+        diffs=sorted({str(path[0]) for path in changes}),
+        input_paths=None,
+    )
+
+
+def _known(value: Any) -> Any:
+    """Values with what a preview does not know yet left out: the rest can still be checked."""
+    if isinstance(value, dict):
+        return {key: _known(item) for key, item in value.items() if item is not UNKNOWN}
+    return value

@@ -1,0 +1,76 @@
+"""What the engine keeps of an object: the live object, beside the inputs it was made from."""
+
+# ruff: noqa: A002 - `id` and `type` are the protocol's words
+
+from __future__ import annotations
+
+from typing import Any
+
+from rehearsal.plugins.engine.values import UNKNOWN, Properties, unwrap, unwrap_here
+from rehearsal.plugins.providers.kubernetes.normalise import (
+    READ_ONLY_METADATA,
+    copy_marks,
+    mark_secret_kind,
+    with_dashes,
+    with_underscores,
+)
+
+JsonObject = dict[str, Any]
+
+_INPUTS, _INITIAL_API_VERSION, _FIELD_MANAGER = "__inputs", "__initialApiVersion", "__fieldManager"
+
+
+def outputs_of(live: JsonObject, inputs: JsonObject, marked: Properties, *, initial_api_version: str, manager: str) -> Properties:
+    """live and inputs plain; `marked`: the inputs with their Secret marks, which are copied to both."""
+    shown = with_underscores(live) if live.get("kind") == "CustomResourceDefinition" else live
+    return {
+        **mark_secret_kind(copy_marks(shown, marked)),
+        _INPUTS: mark_secret_kind(copy_marks(inputs, marked)),
+        _INITIAL_API_VERSION: initial_api_version,
+        _FIELD_MANAGER: manager,
+    }
+
+
+def live_of(outputs: Properties) -> JsonObject:
+    """The live object in stored outputs, plain, as the API spells it."""
+    plain = {key: value for key, value in unwrap(outputs).items() if not key.startswith("__")}
+    return dict(with_dashes(plain)) if plain.get("kind") == "CustomResourceDefinition" else plain
+
+
+def inputs_of(outputs: Properties, fallback: Properties) -> JsonObject:
+    """The inputs in stored outputs, plain; those that the engine sent where there are none."""
+    stored = unwrap_here(outputs.get(_INPUTS))
+    plain: JsonObject = unwrap(stored if isinstance(stored, dict) and stored else fallback)
+    return plain
+
+
+def initial_api_version_of(outputs: Properties) -> str:
+    """The version that the object was created with."""
+    return str(unwrap(outputs.get(_INITIAL_API_VERSION)) or unwrap(outputs.get("apiVersion")) or "")
+
+
+def inputs_from_live(live: JsonObject) -> JsonObject:
+    """Inputs for an object that the program did not make (get, import): all but what only the server writes."""
+    metadata = {key: value for key, value in live["metadata"].items() if key not in READ_ONLY_METADATA}
+    return {key: value for key, value in live.items() if key != "status"} | {"metadata": metadata}
+
+
+def id_of(manifest: JsonObject) -> str:
+    """`namespace/name`, or `name`."""
+    metadata = manifest["metadata"]
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{metadata['name']}" if namespace and namespace is not UNKNOWN else str(metadata["name"])
+
+
+def identity(type_token: str, id: str, outputs: Properties) -> JsonObject:
+    """apiVersion, kind, name and namespace of a stored object; from its type and id where there are no outputs (get, import)."""
+    namespace, _, name = id.rpartition("/")
+    api_version, kind = unwrap(outputs.get("apiVersion")), unwrap(outputs.get("kind"))
+    if not api_version or not kind:
+        _, module, kind = type_token.split(":")
+        api_version = module.removeprefix("core/")
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
+    }

@@ -1,0 +1,60 @@
+"""In which words an operation fails: the official provider's, so that people find them where they look them up."""
+
+# ruff: noqa: A002 - `id` is the protocol's word
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kubeapi import ApiError
+from rehearsal.plugins.providers.kubernetes.objects import Conflict, Refused
+
+_CONFLICT_HELP: Final = (
+    "https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/managing-resources-with-server-side-apply/"
+    "#handle-field-conflicts-on-existing-resources"
+)
+
+
+def created_but(urn: str) -> str:
+    """Before the reason why a new object is not ready."""
+    return (
+        f'resource "{urn}" was successfully created, but the Kubernetes API server reported that it failed to fully initialize '
+        "or become live: "
+    )
+
+
+def not_live(id: str, why: str) -> str:
+    """Why an object that exists is not what it should be."""
+    return f'the Kubernetes API server reported that "{id}" failed to fully initialize or become live: {why}'
+
+
+def gone(urn: str, why: Exception) -> str:
+    """The object to update is not there."""
+    return f'update of resource "{urn}" failed: {why}\nunable to get cluster state: {why}'
+
+
+def reasons_with(prefix: str, reasons: Sequence[str]) -> list[str]:
+    """The reasons of a partial failure; only the first carries the prefix."""
+    return [prefix + reasons[0], *reasons[1:]]
+
+
+def refusal(refused: Refused, manager: str) -> str:
+    """What the server said to an update; with help where another manager owns a field."""
+    if not isinstance(refused, Conflict):
+        return str(refused)
+    return (
+        f"server-side apply field conflict detected, see {_CONFLICT_HELP} for troubleshooting help\n"
+        f'The resource managed by field manager "{manager}" had an apply conflict: {refused}'
+    )
+
+
+def not_created(urn: str, error: Exception) -> str:
+    """The server refused a new object."""
+    text = f'resource "{urn}" was not successfully created by the Kubernetes API server: {error}'
+    if isinstance(error, ApiError) and error.status == 409 and error.reason == "AlreadyExists":
+        text += (
+            "\nHints: take the object over with `pulumi import` (or the resource option `import_`), delete it, give the resource "
+            "another name, or set the provider's `upsert_existing_objects`"
+        )
+    return text

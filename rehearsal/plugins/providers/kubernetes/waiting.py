@@ -1,0 +1,140 @@
+"""Waiting until a rule is satisfied, with live status from the rule and from Warning Events."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from kubeapi import ApiError, Unreachable
+from kubeapi.client import path_of
+from rehearsal.plugins.engine.plugin import Severity
+from rehearsal.plugins.providers.kubernetes.cluster import Cluster
+from rehearsal.plugins.providers.kubernetes.following import Collection, Following, World
+
+JsonObject = dict[str, Any]
+Say = Callable[[Severity, str], None]
+"""Shows one line of live status; an empty one clears it."""
+
+_TICK_S: Final = 0.25
+"""How late a wait may notice an interrupt or its own timeout."""
+TIMED_OUT: Final = "timed out waiting for the condition"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a rule thinks of an object now. `failed` ends the wait; `recheck` asks again without any change (a quiet period)."""
+
+    done: bool
+    status: str = ""
+    severity: Severity = Severity.INFO
+    failed: tuple[str, ...] = ()
+    recheck: bool = False
+
+
+class Rule(Protocol):
+    """When an object counts as ready."""
+
+    def needs(self, live: JsonObject) -> Mapping[str, Collection]:
+        """Further collections that `judge` reads."""
+
+    def judge(self, live: JsonObject, world: World) -> Verdict:
+        """Of the object as it is now."""
+
+    def on_timeout(self, live: JsonObject) -> tuple[str, ...]:
+        """The reasons: the first is the error, the others are added to it."""
+
+
+@dataclass
+class NotReady(Exception):
+    """The object was stored but did not become ready. `reasons`: the first is the error, the others are added to it."""
+
+    reasons: tuple[str, ...]
+    live: JsonObject = field(default_factory=dict)
+
+
+def await_ready(
+    cluster: Cluster, path: str, live: JsonObject, rule: Rule, *, timeout_s: float, cancelled: threading.Event, say: Say
+) -> JsonObject:
+    """The live object once the rule is satisfied. Raises NotReady."""
+    metadata = live["metadata"]
+    collection = path.rsplit("/", 1)[0]
+    events = path_of("v1", "events", namespace=metadata.get("namespace"))
+    collections = {
+        "self": Collection(collection, f"metadata.name={metadata['name']}"),
+        "events": Collection(events, f"involvedObject.uid={metadata['uid']}"),
+        **rule.needs(live),
+    }
+    deadline = time.monotonic() + timeout_s
+    shown: set[str] = set()
+
+    def show(severity: Severity, text: str) -> None:
+        if text and text not in shown:
+            shown.add(text)
+            say(severity, text)
+
+    seen, fresh = 0, True
+    with Following(cluster, collections) as world:
+        try:
+            while True:
+                for item in world.items("self"):
+                    live = item
+                for event in world.items("events"):
+                    if event.get("type") == "Warning":
+                        show(Severity.WARNING, f"{event.get('reason', '')}: {event.get('message', '')}")
+                if fresh:
+                    verdict = rule.judge(live, world)
+                    show(verdict.severity, verdict.status)
+                    if verdict.failed:
+                        raise NotReady(verdict.failed, live)
+                    if verdict.done:
+                        return live
+                if cancelled.is_set():
+                    raise NotReady((_interrupted(live),), live)
+                if time.monotonic() >= deadline:
+                    raise NotReady(rule.on_timeout(live), live)
+                reached = world.wait(seen, _TICK_S)
+                fresh = reached != seen or verdict.recheck
+                seen = reached
+        finally:
+            if shown:
+                say(Severity.INFO, "")
+
+
+def await_gone(cluster: Cluster, path: str, uid: str, *, timeout_s: float, cancelled: threading.Event, say: Say) -> None:
+    """Returns when the object (this one, not a later one of its name) is gone. Raises NotReady."""
+    deadline = time.monotonic() + timeout_s
+    pause = 0.05
+    live: JsonObject = {}
+    said = False
+    try:
+        while True:
+            try:
+                live = cluster.get(path)
+                if live["metadata"]["uid"] != uid:
+                    return
+            except ApiError as e:
+                if e.status == 404:
+                    return
+                raise
+            except Unreachable:
+                pass  # a moment's absence; the deadline bounds it
+            if cancelled.wait(pause):
+                raise NotReady(("context canceled",), live)
+            if time.monotonic() >= deadline:
+                raise NotReady((TIMED_OUT,), live)
+            if pause > 0.2 and not said:
+                say(Severity.INFO, "Resource scheduled for deletion")
+                said = True
+            pause = min(pause * 1.5, 1.0)
+    finally:
+        if said:
+            say(Severity.INFO, "")
+
+
+def _interrupted(live: JsonObject) -> str:
+    if live.get("kind") == "Job":
+        return f'Resource operation was cancelled for "{live["metadata"]["name"]}"'
+    return "context canceled"

@@ -1,0 +1,176 @@
+"""`make bench`: what a rehearsal costs here, compared within one run and written to docs/figures.md.
+
+Clouds and GPUs are simulated; times and memory are measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import shutil
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rehearsal.host import toolchain
+from rehearsal.host.processes import ENVIRONMENT_VARIABLE, kernel
+from rehearsal.scenario import environment as environments
+from rehearsal.scenario.engine_runs import Engine
+from rehearsal.scenario.environment import PROJECT, Environment
+from rehearsal.scenario.progress import Progress
+
+FIGURES = PROJECT / "docs" / "figures.md"
+_STAGES = ("control plane ready", "first node joined", "first GPU resource advertised", "first report", "first node released")
+
+
+@dataclass
+class Memory:
+    """Peak of the memory that the environment's processes hold together (PSS: shared pages counted once), in MiB."""
+
+    environment: Environment
+    peak_mib: float = 0.0
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Memory:
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        # The engine and its plugins carry this variable too, so they count.
+        mark = f"{ENVIRONMENT_VARIABLE}={self.environment.root}".encode()
+        while not self._stop.wait(1.0):
+            pids = [seen.pid for seen in kernel.see_all() if mark in kernel.initial_environment(seen.pid)]
+            total_kib = sum(_pss_kib(pid) for pid in pids if pid != os.getpid())
+            self.peak_mib = max(self.peak_mib, total_kib / 1024)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One warm run of S0 with that many GPU nodes; seconds after `pulumi up` was typed."""
+
+    nodes: int
+    ok: bool
+    up_s: float
+    again_s: float
+    destroy_s: float
+    marks: dict[str, float]
+    peak_mib: float
+
+
+def main() -> int:
+    """Measures and writes; 0 when every run ended well."""
+    parser = argparse.ArgumentParser(prog="python -m rehearsal.scenario.bench", description=__doc__)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 8, 64], help="GPU nodes of S0's pool (default: 1 8 64)")
+    parser.add_argument(
+        "--cold", action="store_true", help="also build the whole toolchain anew, in an empty cache (10 to 20 minutes)"
+    )
+    parsed = parser.parse_args()
+    began = time.monotonic()
+    tools = toolchain.ensure(print)
+    toolchain.ensure(print)
+    began = time.monotonic()
+    toolchain.ensure(print)
+    warm_s = time.monotonic() - began
+    cold_s = _cold_set_up() if parsed.cold else None
+    runs = [_measure(tools, nodes) for nodes in parsed.nodes]
+    text = _page(warm_s, cold_s, runs)
+    print(text)
+    FIGURES.write_text(text)
+    return 0 if all(run.ok for run in runs) else 1
+
+
+def _measure(tools: toolchain.Toolchain, nodes: int) -> Measured:
+    base = Path(tempfile.mkdtemp(prefix="sw-bench-", dir="/tmp"))
+    environment = environments.create(base / "s0", tools)
+    try:
+        stack_file = environment.stack_file("s0")
+        text, changed = re.subn(r"nodes: \{ ?count: 1 ?\}", f"nodes: {{ count: {nodes} }}", stack_file.read_text())
+        if changed != 1:
+            raise SystemExit(f"{stack_file}: no `nodes: {{ count: 1 }}` to change; the benchmark needs one")
+        stack_file.write_text(text)
+        environments.start(environment)
+        engine = Engine(environment, "s0")
+        engine.init()
+        print(f"S0 with {nodes} GPU node(s) …", flush=True)
+        with Memory(environment) as memory, Progress(environment, lambda line: None) as progress:
+            up = engine.up()
+            again = engine.up("--expect-no-changes")
+        destroy = engine.destroy()
+        ok = up.code == again.code == destroy.code == 0 and not environment.inventory()
+        if not ok:
+            print(up.output, again.output, destroy.output)
+        return Measured(nodes, ok, up.seconds, again.seconds, destroy.seconds, dict(progress.marks), memory.peak_mib)
+    finally:
+        environments.remove(environment)
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def _cold_set_up() -> float:
+    with tempfile.TemporaryDirectory(prefix="sw-cold-") as cache:
+        before = {name: os.environ.get(name) for name in ("XDG_CACHE_HOME", "GOCACHE")}
+        os.environ |= {"XDG_CACHE_HOME": cache, "GOCACHE": f"{cache}/go-build"}
+        try:
+            began = time.monotonic()
+            toolchain.ensure(print)
+            return time.monotonic() - began
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
+
+
+def _page(warm_s: float, cold_s: float | None, runs: list[Measured]) -> str:
+    cpu = next(
+        (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), ""
+    )
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    first = runs[0]
+    lines = [
+        "# Figures",
+        "",
+        f"Written by `make bench` on {datetime.now(UTC):%Y-%m-%d}; "
+        f"{os.cpu_count()} × {cpu or platform.machine()}, {memory_gib:.0f} GiB.",
+        "Clouds and GPUs are simulated, with the cloud's own delays set to zero; times and memory are measured.",
+        "Ratios are to the first row.",
+        "",
+        f"Toolchain: warm {warm_s:.2f} s"
+        + (f", cold {cold_s:.0f} s (ratio {cold_s / warm_s:.0f})" if cold_s else "; cold not measured (`--cold`)"),
+        "",
+        "S0, warm, seconds after `pulumi up` was started:",
+        "",
+        "| GPU nodes | " + " | ".join(_STAGES) + " | `up` ends | ratio | second `up` | destroy | peak memory |",
+        "|" + "---|" * (len(_STAGES) + 6),
+    ]
+    for run in runs:
+        stages = " | ".join(f"{run.marks[s]:.1f}" if s in run.marks else "not seen" for s in _STAGES)
+        failed = "" if run.ok else " (failed)"
+        lines.append(
+            f"| {run.nodes} | {stages} | {run.up_s:.1f}{failed} | {run.up_s / first.up_s:.2f} | {run.again_s:.1f} "
+            f"| {run.destroy_s:.1f} | {run.peak_mib:.0f} MiB |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _pss_kib(pid: int) -> int:
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1])
+    except OSError:
+        pass  # gone meanwhile
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

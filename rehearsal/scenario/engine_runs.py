@@ -1,0 +1,97 @@
+"""Runs of the real `pulumi` against one environment: the same commands that a person types."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rehearsal.host import processes
+from rehearsal.scenario.environment import Environment
+
+LineSink = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one `pulumi` command ended. `output` is stdout and stderr together, as a person would have seen it."""
+
+    command: str
+    code: int
+    output: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Engine:
+    """`pulumi` for one stack of one environment. Lines of output go to `sink` as they come."""
+
+    environment: Environment
+    stack: str
+    sink: LineSink = lambda line: None
+
+    def init(self) -> Outcome:
+        """The stack, made if it is not there."""
+        return self._run("stack", "select", "--create", self.stack)
+
+    def preview(self, *flags: str) -> Outcome:
+        return self._run("preview", "--suppress-outputs", *self._common(), *flags)
+
+    def up(self, *flags: str) -> Outcome:
+        return self._run("up", "--yes", "--skip-preview", "--suppress-outputs", *self._common(), *flags)
+
+    def refresh(self, *flags: str) -> Outcome:
+        return self._run("refresh", "--yes", "--skip-preview", *self._common(), *flags)
+
+    def destroy(self, *flags: str) -> Outcome:
+        return self._run("destroy", "--yes", "--skip-preview", *self._common(), *flags)
+
+    def _common(self) -> tuple[str, ...]:
+        return ("--stack", self.stack, "--non-interactive", "--color", "never", "--suppress-permalink=true")
+
+    def _run(self, *arguments: str) -> Outcome:
+        pulumi = str(self.environment.root / "bin" / "pulumi")
+        # Without bytecode every plugin would compile the SDK's modules anew at each start: seconds per operation.
+        dropped = ("KUBECONFIG", "PYTHONDONTWRITEBYTECODE")
+        environment = {k: v for k, v in os.environ.items() if k not in dropped and not k.startswith("PULUMI_")}
+        environment |= self.environment.variables()
+        # Marked as part of this environment: should this process be killed, a later run finds and ends the engine.
+        environment |= processes.marks(self.environment.root, "pulumi")
+        # An Output inside an f-string is a programming error that would otherwise end up in a resource's name.
+        environment["PULUMI_ERROR_OUTPUT_STRING"] = "1"
+        began = time.monotonic()
+        process = subprocess.Popen(
+            [pulumi, *arguments],
+            cwd=self.environment.project,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        lines: list[str] = []
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                lines.append(line)
+                self.sink(line.rstrip("\n"))
+            code = process.wait()
+        except BaseException:
+            # Ctrl-C here: pulumi gets the one interrupt that lets it finish the step it is in and save its state.
+            _interrupt(process)
+            raise
+        return Outcome(" ".join(["pulumi", *arguments]), code, "".join(lines), time.monotonic() - began)
+
+
+def _interrupt(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

@@ -1,0 +1,85 @@
+"""Faults on demand, and their repair."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from fleet_controller.api import POOL_LABEL
+from infra.plan import FleetPlan
+from kubeapi import Client
+from rehearsal.scenario.environment import Environment, RehearsalError
+
+MACHINE = "rehearsal.slicewright.io/machine"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrongLayout:
+    """One GPU of one node is cut into as many `profile` as fit, whatever the stack file says. For nodes made after it is set."""
+
+    pool: str
+    node: int
+    """Which node of the pool, by order of creation, from 0."""
+    gpu: int
+    profile: str
+
+
+class NoSuchFault(RehearsalError):
+    """One that could never bite: wrong use, not this host's fault."""
+
+
+def aimed(fault: WrongLayout, fleet: FleetPlan) -> WrongLayout:
+    """The fault, with its pool named: without a name it means the only one.
+
+    Raises NoSuchFault where it could never bite: no such pool, node, GPU or profile.
+    """
+    pools = {pool.name: pool for pool in fleet.pools}
+    pool = pools.get(fault.pool or next(iter(pools)))
+    if pool is None:
+        raise NoSuchFault(f"--pool {fault.pool}: the stack has no such pool; it has {', '.join(pools)}")
+    if not fault.pool and len(pools) > 1:
+        raise NoSuchFault(f"--pool is missing: the stack has {', '.join(pools)}")
+    if not 0 <= fault.node < pool.nodes.max:
+        raise NoSuchFault(
+            f"--node {fault.node}: pool {pool.name} has nodes 0 to {pool.nodes.max - 1}; for more, change the stack file first"
+        )
+    if not 0 <= fault.gpu < pool.gpu_count:
+        raise NoSuchFault(f"--gpu {fault.gpu}: a node of {pool.name} has GPUs 0 to {pool.gpu_count - 1}")
+    if fault.profile not in pool.gpu.profiles:
+        raise NoSuchFault(f"--profile {fault.profile}: {pool.gpu.name} has {', '.join(pool.gpu.profiles)}")
+    return replace(fault, pool=pool.name)
+
+
+def inject(environment: Environment, fault: WrongLayout) -> None:
+    """Adds the fault to those that the simulated cloud reads when it makes a node."""
+    faults = [*_read(environment), {"fault": "wrong-layout", **asdict(fault)}]
+    _write(environment, faults)
+
+
+def repair(environment: Environment) -> list[str]:
+    """Takes every fault away and lets the nodes that have one be cut anew; returns their names."""
+    _write(environment, [])
+    repaired = []
+    for kubeconfig in environment.kubeconfigs().values():
+        client = Client.from_kubeconfig(kubeconfig)
+        for node in client.get("/api/v1/nodes", labelSelector=POOL_LABEL)["items"]:
+            machine = json.loads(node["metadata"].get("annotations", {}).get(MACHINE, "{}"))
+            if machine.pop("fault", None):
+                name = node["metadata"]["name"]
+                client.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": {MACHINE: json.dumps(machine)}}})
+                repaired.append(name)
+    return repaired
+
+
+def _read(environment: Environment) -> list[dict[str, Any]]:
+    path = environment.root / "faults.json"
+    faults: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    return faults
+
+
+def _write(environment: Environment, faults: list[dict[str, Any]]) -> None:
+    path = environment.root / "faults.json"
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(faults, indent=1))
+    new.replace(path)

@@ -1,0 +1,389 @@
+"""The simulated Kubernetes Engine: clusters, pools, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rehearsal.clouds.core.errors import CloudError
+
+A100 = {"acceleratorType": "nvidia-tesla-a100", "acceleratorCount": "1"}
+
+
+def test_a_new_cluster_is_running_with_its_default_pool(gcp) -> None:
+    cluster = gcp.make_cluster()
+    assert cluster["status"] == "RUNNING"
+    assert cluster["endpoint"] == "127.0.0.1:6443"
+    assert [p["name"] for p in cluster["nodePools"]] == ["default-pool"]
+    # One node per zone of a region.
+    assert len(gcp.nodes()) == 3
+
+
+def test_an_operation_is_running_before_it_is_done(gcp) -> None:
+    gcp.network()
+    asked = {"name": "main", "initialNodeCount": 1, "network": "net"}
+    operation = gcp.call("container", "projects.locations.clusters.create", {"parent": gcp.parent}, cluster=asked)
+    assert operation["status"] == "RUNNING"
+    assert gcp.wait(operation)["endTime"]
+
+
+def test_the_server_fills_in_what_was_left_open(gcp) -> None:
+    config = gcp.make_cluster()["nodePools"][0]["config"]
+    assert config["diskType"] == "pd-balanced"
+    assert config["diskSizeGb"] == 100
+    assert config["imageType"] == "COS_CONTAINERD"
+    assert config["metadata"] == {"disable-legacy-endpoints": "true"}
+
+
+def test_a_missing_driver_config_means_default(gcp) -> None:
+    gcp.make_cluster()
+    pool = gcp.make_pool(config={"machineType": "a2-highgpu-1g", "accelerators": [dict(A100)]})
+    assert pool["config"]["accelerators"][0]["gpuDriverInstallationConfig"] == {"gpuDriverVersion": "DEFAULT"}
+    assert gcp.nodes("pool")[0]["metadata"]["labels"]["cloud.google.com/gke-gpu-driver-version"] == "default"
+
+
+def test_a_gpu_pool_beside_a_pool_without_gpus_gets_gkes_taint(gcp, h100) -> None:
+    gcp.make_cluster()
+    gcp.make_pool(config=h100)
+    assert {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"} in gcp.nodes("pool")[0]["spec"]["taints"]
+
+
+def test_a_gpu_pool_alone_gets_no_taint_and_never_will(gcp, h100) -> None:
+    gcp.make_cluster()
+    gcp.wait(gcp.on_pool("delete", "default-pool"))
+    gcp.make_pool(config=h100)
+    gcp.make_pool(name="system", config={"machineType": "e2-standard-4"})
+    gcp.wait(gcp.on_pool("setSize", nodeCount=2))
+    assert [n["spec"]["taints"] for n in gcp.nodes("pool")] == [[], []]
+
+
+def test_the_gpu_taint_with_another_value_is_refused(gcp, h100) -> None:
+    gcp.make_cluster()
+    h100["taints"] = [{"key": "nvidia.com/gpu", "value": "true", "effect": "NO_SCHEDULE"}]
+    with pytest.raises(CloudError, match=r"Found more than one taint with key nvidia\.com/gpu and effect NO_SCHEDULE"):
+        gcp.make_pool(config=h100)
+
+
+def test_the_gpu_taint_declared_exactly_is_accepted_once(gcp, h100) -> None:
+    gcp.make_cluster()
+    h100["taints"] = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}]
+    pool = gcp.make_pool(config=h100)
+    assert len(pool["config"]["taints"]) == 1
+    assert len(gcp.nodes("pool")[0]["spec"]["taints"]) == 1
+
+
+def test_a_node_carries_what_gke_says_of_it(gcp, h100) -> None:
+    gcp.make_cluster()
+    h100 |= {
+        "labels": {"role": "h100-standard"},
+        "taints": [{"key": "nvidia/share", "value": "nvidia-mig", "effect": "NO_SCHEDULE"}],
+    }
+    gcp.make_pool(config=h100, maxPodsConstraint={"maxPodsPerNode": "64"})
+    node = gcp.nodes("pool")[0]
+    labels = node["metadata"]["labels"]
+    expected = {
+        "cloud.google.com/gke-accelerator": "nvidia-h100-80gb",
+        "cloud.google.com/gke-accelerator-count": "8",
+        "cloud.google.com/gke-gpu-partition-size": "3g.40gb",
+        "cloud.google.com/gke-gpu-driver-version": "latest",
+        "cloud.google.com/gke-nodepool": "pool",
+        "cloud.google.com/gke-os-distribution": "cos",
+        "cloud.google.com/gke-spot": "true",
+        "kubernetes.io/hostname": node["metadata"]["name"],
+        "topology.kubernetes.io/zone": "us-central1-c",
+        "role": "h100-standard",
+    }
+    assert expected.items() <= labels.items()
+    assert node["metadata"]["name"].startswith("gke-main-pool-")
+    assert node["spec"]["providerID"] == f"gce://acme/us-central1-c/{node['metadata']['name']}"
+    assert {t["key"] for t in node["spec"]["taints"]} == {"nvidia/share", "nvidia.com/gpu"}
+    assert node["status"]["capacity"]["pods"] == "64"
+    assert "nvidia.com/gpu" not in node["status"]["capacity"]
+    machine = json.loads(node["metadata"]["annotations"]["rehearsal.slicewright.io/machine"])
+    assert machine == {
+        "cloud": "gke",
+        "gpu_model": "H100-80",
+        "gpu_count": 8,
+        "driver_version": "550.90.07",
+        "gke_gpu_config": {"GPUPartitionSize": "3g.40gb", "GPUSharingConfig": None},
+    }
+
+
+def test_sharing_shows_on_the_node(gcp) -> None:
+    gcp.make_cluster()
+    gpu = {**A100, "gpuSharingConfig": {"gpuSharingStrategy": "TIME_SHARING", "maxSharedClientsPerGpu": "4"}}
+    gcp.make_pool(config={"machineType": "a2-highgpu-1g", "accelerators": [gpu]})
+    node = gcp.nodes("pool")[0]
+    assert node["metadata"]["labels"]["cloud.google.com/gke-gpu-sharing-strategy"] == "time-sharing"
+    machine = json.loads(node["metadata"]["annotations"]["rehearsal.slicewright.io/machine"])
+    assert machine["gke_gpu_config"]["GPUSharingConfig"] == {"GPUSharingStrategy": "time-sharing", "MaxSharedClientsPerGPU": 4}
+
+
+@pytest.mark.parametrize("size", ["4g.40gb", "1g.5gb"])
+def test_a_size_that_does_not_work_is_accepted_all_the_same(gcp, h100, size: str) -> None:
+    """As the real API does: what the size comes to is found out on the node."""
+    gcp.make_cluster()
+    h100["accelerators"][0]["gpuPartitionSize"] = size
+    assert gcp.make_pool(config=h100)["status"] == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"machineType": "a9-hypergpu"}, "does not exist"),
+        ({"machineType": "a3-highgpu-8g"}, "accelerators must be specified"),
+        ({"machineType": "a2-highgpu-1g", "accelerators": [{**A100, "acceleratorCount": "2"}]}, "exactly 1 x nvidia-tesla-a100"),
+        ({"machineType": "a2-highgpu-1g", "accelerators": [{**A100, "acceleratorType": "nvidia-l4"}]}, "cannot be attached"),
+        ({"machineType": "e2-standard-4", "accelerators": [dict(A100)]}, "possible: none"),
+        (
+            {
+                "machineType": "n1-standard-4",
+                "accelerators": [{**A100, "acceleratorType": "nvidia-tesla-t4", "acceleratorCount": "3"}],
+            },
+            "1/2/4",
+        ),
+        ({"machineType": "a2-highgpu-1g", "accelerators": [{**A100, "gpuPartitionSize": "small"}]}, "Invalid GPU partition size"),
+        (
+            {
+                "machineType": "g2-standard-4",
+                "accelerators": [{"acceleratorType": "nvidia-l4", "acceleratorCount": "1", "gpuPartitionSize": "1g.5gb"}],
+            },
+            "not supported on accelerator type nvidia-l4",
+        ),
+        (
+            {
+                "machineType": "a2-highgpu-1g",
+                "accelerators": [{**A100, "gpuSharingConfig": {"gpuSharingStrategy": "MPS", "maxSharedClientsPerGpu": "1"}}],
+            },
+            "2 to 48",
+        ),
+        (
+            {"ephemeralStorageLocalSsdConfig": {"localSsdCount": 1}, "localNvmeSsdBlockConfig": {"localSsdCount": 1}},
+            "Only one of",
+        ),
+        ({"spot": True, "preemptible": True}, "Only one of spot and preemptible"),
+        ({"labels": {"kubernetes.io/x": "y"}}, "reserved prefix"),
+        ({"labels": {"bad key": "y"}}, "Invalid label key"),
+        ({"labels": {"a": "v" * 64}}, "Invalid label value"),
+        ({"labels": {f"k{i}": "v" * 60 for i in range(20)}}, "1024"),
+        (
+            {
+                "taints": [
+                    {"key": "a", "value": "1", "effect": "NO_SCHEDULE"},
+                    {"key": "a", "value": "2", "effect": "NO_SCHEDULE"},
+                ]
+            },
+            "more than one taint",
+        ),
+        ({"serviceAccount": "nobody@acme.iam.gserviceaccount.com"}, "does not exist"),
+    ],
+)
+def test_a_pool_that_cannot_be_is_refused(gcp, config: dict, words: str) -> None:
+    gcp.make_cluster()
+    with pytest.raises(CloudError) as caught:
+        gcp.make_pool(config=config)
+    assert words in caught.value.message
+    assert caught.value.code == 400
+    assert gcp.cloud.inventory()["container.nodePool"] == [f"{gcp.cluster}/nodePools/default-pool"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"name": "Pool"}, "lower case"),
+        ({"name": "p" * 41}, "at most 40"),
+        ({"locations": ["europe-west4-a"]}, "not in the region"),
+        ({"locations": ["us-central1-f"], "config": "h100"}, "does not exist in zone 'us-central1-f'"),
+        ({"maxPodsConstraint": {"maxPodsPerNode": "300"}}, "8 to 256"),
+        ({"upgradeSettings": {"maxSurge": 0, "maxUnavailable": 0}}, "1 to 20"),
+        ({"initialNodeCount": 1001}, "0 to 1000"),
+    ],
+)
+def test_pool_settings_out_of_range_are_refused(gcp, h100, fields: dict, words: str) -> None:
+    gcp.make_cluster()
+    if fields.get("config") == "h100":
+        fields = {**fields, "config": h100}
+    with pytest.raises(CloudError) as caught:
+        gcp.make_pool(**fields)
+    assert words in caught.value.message
+
+
+def test_the_ssds_of_a3_cannot_be_chosen(gcp, h100) -> None:
+    gcp.make_cluster()
+    h100["ephemeralStorageLocalSsdConfig"] = {"localSsdCount": 4}
+    with pytest.raises(CloudError, match="exactly 16 local SSDs"):
+        gcp.make_pool(config=h100)
+
+
+def test_a_name_is_taken_once(gcp) -> None:
+    gcp.make_cluster()
+    gcp.make_pool()
+    with pytest.raises(CloudError) as caught:
+        gcp.make_pool()
+    assert (caught.value.code, caught.value.reason) == (409, "ALREADY_EXISTS")
+
+
+def test_size_counts_per_zone_and_the_newest_nodes_go_first(gcp) -> None:
+    gcp.make_cluster()
+    gcp.make_pool(locations=["us-central1-a", "us-central1-b"])
+    first = {n["metadata"]["name"] for n in gcp.nodes("pool")}
+    gcp.wait(gcp.on_pool("setSize", nodeCount=3))
+    assert len(gcp.nodes("pool")) == 6
+    gcp.wait(gcp.on_pool("setSize", nodeCount=1))
+    assert {n["metadata"]["name"] for n in gcp.nodes("pool")} == first
+
+
+def test_zones_can_be_taken_away(gcp) -> None:
+    gcp.make_cluster()
+    gcp.make_pool(locations=["us-central1-a", "us-central1-b"])
+    gcp.wait(gcp.on_pool("update", locations=["us-central1-b"]))
+    zones = [n["metadata"]["labels"]["topology.kubernetes.io/zone"] for n in gcp.nodes("pool")]
+    assert zones == ["us-central1-b"]
+
+
+def test_labels_and_taints_change_on_living_nodes(gcp) -> None:
+    gcp.make_cluster()
+    gcp.make_pool(config={"labels": {"a": "1", "b": "1"}, "taints": [{"key": "t", "value": "1", "effect": "NO_SCHEDULE"}]})
+    before = gcp.nodes("pool")[0]["metadata"]["name"]
+    gcp.wait(gcp.on_pool("update", labels={"labels": {"a": "2"}}))
+    gcp.wait(gcp.on_pool("update", taints={"taints": [{"key": "t", "value": "2", "effect": "NO_SCHEDULE"}]}))
+    node = gcp.nodes("pool")[0]
+    assert node["metadata"]["name"] == before
+    assert node["metadata"]["labels"]["a"] == "2"
+    assert "b" not in node["metadata"]["labels"]
+    assert [t["value"] for t in node["spec"]["taints"]] == ["2"]
+
+
+def test_a_taint_lifted_by_hand_is_not_put_back_by_an_update(gcp) -> None:
+    gcp.make_cluster()
+    startup = {"key": "startup", "value": "true", "effect": "NO_SCHEDULE"}
+    gcp.make_pool(config={"taints": [startup]})
+    node = gcp.nodes("pool")[0]
+    gone = [{"key": "startup", "effect": "NoSchedule"}]
+    from rehearsal.clouds.core.fake_control_planes import PaperPlanes
+
+    PaperPlanes(gcp.environment).nodes("main").reshape(node["metadata"]["name"], labels={}, add_taints=[], drop_taints=gone)
+    gcp.wait(gcp.on_pool("update", taints={"taints": [startup, {"key": "new", "value": "", "effect": "NO_EXECUTE"}]}))
+    assert [t["key"] for t in gcp.nodes("pool")[0]["spec"]["taints"]] == ["new"]
+
+
+def test_another_machine_type_means_other_nodes(gcp) -> None:
+    gcp.make_cluster()
+    gcp.make_pool(config={"machineType": "e2-standard-4"})
+    before = gcp.nodes("pool")[0]["metadata"]["name"]
+    gcp.wait(gcp.on_pool("update", machineType="e2-standard-8"))
+    (node,) = gcp.nodes("pool")
+    assert node["metadata"]["name"] != before
+    assert node["metadata"]["labels"]["node.kubernetes.io/instance-type"] == "e2-standard-8"
+
+
+def test_accelerators_cannot_be_updated(gcp, h100) -> None:
+    gcp.make_cluster()
+    gcp.make_pool(config=h100)
+    with pytest.raises(CloudError, match="not supported"):
+        gcp.on_pool("update", accelerators=h100["accelerators"])
+
+
+def test_nodes_that_do_not_come_up_leave_a_pool_with_an_error(gcp) -> None:
+    gcp.make_cluster()
+    (gcp.environment / "clusters" / "main" / "nodes-on-paper" / "never-ready").touch()
+    asked = {"name": "pool", "initialNodeCount": 1, "locations": ["us-central1-c"]}
+    operation = gcp.call("container", "projects.locations.clusters.nodePools.create", {"parent": gcp.cluster}, nodePool=asked)
+    assert "only some nodes have registered" in gcp.settle(operation)["error"]["message"]
+    assert gcp.pool()["status"] == "RUNNING_WITH_ERROR"
+
+
+def test_a_node_deleted_by_hand_is_made_again_by_the_next_change(gcp) -> None:
+    gcp.make_cluster()
+    gcp.make_pool()
+    name = gcp.nodes("pool")[0]["metadata"]["name"]
+    (gcp.environment / "clusters" / "main" / "nodes-on-paper" / f"{name}.json").unlink()
+    gcp.wait(gcp.on_pool("setSize", nodeCount=1))
+    assert [n["metadata"]["name"] for n in gcp.nodes("pool")] == [name]
+
+
+def test_one_cluster_name_per_environment(gcp) -> None:
+    gcp.make_cluster()
+    asked = {"name": "main", "initialNodeCount": 1, "network": "net"}
+    gcp.call(
+        "compute",
+        "subnetworks.insert",
+        {"project": "acme", "region": "us-east4"},
+        name="e",
+        network="projects/acme/global/networks/net",
+        ipCidrRange="10.20.0.0/20",
+    )
+    with pytest.raises(CloudError, match="one name per environment"):
+        gcp.call("container", "projects.locations.clusters.create", {"parent": "projects/acme/locations/us-east4"}, cluster=asked)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"initialNodeCount": 0}, "initial_node_count"),
+        ({"network": "nowhere"}, 'Network "nowhere" does not exist'),
+        ({"subnetwork": "nowhere"}, 'Subnetwork "nowhere"'),
+        ({"locations": ["us-east1-b"]}, "not in us-central1"),
+        ({"ipAllocationPolicy": {"clusterSecondaryRangeName": "pods"}}, 'Secondary range "pods" does not exist'),
+        ({"name": "9main"}, "lower case"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused_and_leaves_nothing(gcp, fields: dict, words: str) -> None:
+    with pytest.raises(CloudError) as caught:
+        gcp.make_cluster(**fields)
+    assert words in caught.value.message
+    assert "container.cluster" not in gcp.cloud.inventory()
+
+
+def test_deleting_a_cluster_deletes_its_pools_and_frees_its_name_and_network(gcp, h100) -> None:
+    gcp.make_cluster()
+    gcp.make_pool(config=h100)
+    with pytest.raises(CloudError, match="already being used by"):
+        gcp.call("compute", "subnetworks.delete", {"project": "acme", "region": "us-central1", "subnetwork": "sub"})
+    gcp.wait(gcp.call("container", "projects.locations.clusters.delete", {"name": gcp.cluster}))
+    assert not (gcp.environment / "clusters" / "main").exists()
+    with pytest.raises(CloudError, match="already being used by"):
+        gcp.call("compute", "networks.delete", {"project": "acme", "network": "net"})
+    gcp.call("compute", "subnetworks.delete", {"project": "acme", "region": "us-central1", "subnetwork": "sub"})
+    gcp.call("compute", "networks.delete", {"project": "acme", "network": "net"})
+    assert gcp.cloud.inventory() == {}
+
+
+def test_a_fault_is_put_on_the_node_it_names(gcp, h100) -> None:
+    fault = {"fault": "wrong-layout", "pool": "h100", "node": 1, "gpu": 3, "profile": "1g.10gb"}
+    (gcp.environment / "faults.json").write_text(json.dumps([fault]))
+    gcp.make_cluster()
+    gcp.make_pool(config=h100 | {"labels": {"slicewright.io/pool": "h100"}}, initialNodeCount=2)
+    machines = [json.loads(n["metadata"]["annotations"]["rehearsal.slicewright.io/machine"]) for n in gcp.nodes("pool")]
+    assert [m["fault"] for m in machines if "fault" in m] == [{"kind": "wrong-layout", "gpu": 3, "profile": "1g.10gb"}]
+
+
+def test_overlapping_subnetworks_are_refused(gcp) -> None:
+    gcp.network()
+    with pytest.raises(CloudError, match="conflicts with existing subnetwork 'sub'"):
+        gcp.call(
+            "compute",
+            "subnetworks.insert",
+            {"project": "acme", "region": "us-central1"},
+            name="two",
+            network="projects/acme/global/networks/net",
+            ipCidrRange="10.10.8.0/24",
+        )
+
+
+def test_a_policy_written_from_an_old_reading_is_refused(gcp) -> None:
+    gcp.call("iam", "projects.serviceAccounts.create", {"name": "projects/acme"}, accountId="nodes-1")
+    old = gcp.call("cloudresourcemanager", "projects.getIamPolicy", {"resource": "acme"})
+    binding = {"role": "roles/viewer", "members": ["serviceAccount:nodes-1@acme.iam.gserviceaccount.com"]}
+    policy = {"etag": old["etag"], "bindings": [binding]}
+    gcp.call("cloudresourcemanager", "projects.setIamPolicy", {"resource": "acme"}, policy=policy)
+    with pytest.raises(CloudError) as caught:
+        gcp.call("cloudresourcemanager", "projects.setIamPolicy", {"resource": "acme"}, policy=policy)
+    assert caught.value.reason == "ABORTED"
+
+
+def test_a_member_must_exist(gcp) -> None:
+    binding = {"role": "roles/viewer", "members": ["serviceAccount:ghost@acme.iam.gserviceaccount.com"]}
+    with pytest.raises(CloudError, match="does not exist"):
+        gcp.call("cloudresourcemanager", "projects.setIamPolicy", {"resource": "acme"}, policy={"bindings": [binding]})

@@ -1,0 +1,107 @@
+"""The simulated GKE over a real API server: nodes come, change and go, and nothing is left running. No kubelet stand-in."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kubeapi import ApiError, Client
+from rehearsal.clouds.core.control_planes import Address, LocalControlPlanes
+from rehearsal.clouds.service import Cloud
+from rehearsal.cluster import control_plane
+from rehearsal.host import processes
+from rehearsal.host.toolchain import Toolchain
+
+
+@dataclasses.dataclass(frozen=True)
+class WithoutKubelet(LocalControlPlanes):
+    """The control plane is real; the kubelet stand-in has tests of its own."""
+
+    def start(self, cluster: str) -> Address:
+        control_plane.start(self.environment, cluster, Toolchain.load(self.environment / "toolchain.json"))
+        return self._address(cluster)
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Path]:
+    path = tmp_path_factory.mktemp("cloud")
+    toolchain.dump(path / "toolchain.json")
+    yield path
+    processes.end_leftovers(path)
+
+
+@pytest.fixture
+def cloud(environment: Path) -> Cloud:
+    return Cloud(environment, WithoutKubelet(environment), ready_timeout_s=120)
+
+
+def until(condition, timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_nodes_of_a_real_cluster_come_change_and_go(gcp, environment: Path, h100) -> None:
+    cluster = gcp.make_cluster(locations=["us-central1-c"])
+    assert cluster["endpoint"].startswith("127.0.0.1:")
+    admin = Client.from_kubeconfig(environment / "clusters" / "main" / "kubeconfig.json")
+
+    def nodes(pool: str) -> list[dict]:
+        return admin.get("/api/v1/nodes", labelSelector=f"cloud.google.com/gke-nodepool={pool}")["items"]
+
+    # Its default pool's node is Ready, for the operation waited for it.
+    (node,) = nodes("default-pool")
+    assert any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
+
+    startup = {"key": "startup", "value": "true", "effect": "NO_SCHEDULE"}
+    gcp.make_pool(config={**h100, "taints": [startup], "labels": {"role": "a"}})
+    (node,) = nodes("pool")
+    assert {t["key"] for t in node["spec"]["taints"]} >= {"startup", "nvidia.com/gpu"}
+    assert node["status"]["capacity"]["cpu"] == "208"
+    assert node["spec"]["providerID"].startswith("gce://acme/us-central1-c/")
+
+    # GKE's own plugin is scheduled to GPU nodes, and only there.
+    plugins = {"labelSelector": "k8s-app=nvidia-gpu-device-plugin"}
+    until(lambda: admin.get("/api/v1/namespaces/kube-system/pods", **plugins)["items"])
+    pods = admin.get("/api/v1/namespaces/kube-system/pods", **plugins)["items"]
+    until(lambda: admin.get("/api/v1/namespaces/kube-system/pods", **plugins)["items"][0]["spec"].get("nodeName"))
+    assert len(pods) == 1
+
+    # A startup taint lifted by the controller stays lifted when the user changes a label.
+    name = node["metadata"]["name"]
+    kept = [t for t in node["spec"]["taints"] if t["key"] != "startup"]
+    admin.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": kept}})
+    gcp.wait(gcp.on_pool("update", labels={"labels": {"role": "b"}}))
+    (node,) = nodes("pool")
+    assert node["metadata"]["labels"]["role"] == "b"
+    assert "startup" not in {t["key"] for t in node["spec"]["taints"]}
+
+    # A node that goes takes its pods with it.
+    pod = {
+        "metadata": {"name": "bound", "namespace": "default"},
+        "spec": {"nodeName": name, "containers": [{"name": "c", "image": "example.com/x"}]},
+    }
+    until(lambda: _exists(admin, "/api/v1/namespaces/default/serviceaccounts/default"))
+    admin.create("/api/v1/namespaces/default/pods", pod)
+    gcp.wait(gcp.on_pool("setSize", nodeCount=0))
+    assert nodes("pool") == []
+    until(lambda: not _exists(admin, "/api/v1/namespaces/default/pods/bound"))
+
+    gcp.wait(gcp.call("container", "projects.locations.clusters.delete", {"name": gcp.cluster}))
+    assert not (environment / "clusters" / "main").exists()
+    assert [r.name for r in processes.recorded(environment)] == []
+
+
+def _exists(admin: Client, path: str) -> bool:
+    try:
+        admin.get(path)
+    except ApiError as e:
+        if e.status != 404:
+            raise
+        return False
+    return True

@@ -1,0 +1,181 @@
+"""The service as a process: its socket, its faults, and what a kill leaves behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rehearsal.clouds.core.client import CloudClient, CloudUnreachable
+from rehearsal.clouds.core.errors import CloudError
+from rehearsal.clouds.core.fake_control_planes import PaperPlanes
+from rehearsal.clouds.core.store import Store
+from rehearsal.clouds.server import AlreadyServed, Server
+from rehearsal.clouds.service import Cloud
+from tests.rehearsal.clouds.services import Start, services
+
+NETWORK = {"name": "net", "autoCreateSubnetworks": False}
+
+
+@pytest.fixture
+def start(environment: Path) -> Iterator[Start]:
+    with services(environment) as start:
+        yield start
+
+
+def test_calls_and_refusals_travel_over_the_socket(start: Start, environment: Path) -> None:
+    start()
+    client = CloudClient(environment)
+    client.call("compute", "networks.insert", {"project": "acme"}, NETWORK)
+    assert client.inventory() == {"compute.network": ["acme/net"]}
+    with pytest.raises(CloudError) as caught:
+        client.call("compute", "networks.insert", {"project": "acme"}, NETWORK)
+    assert (caught.value.code, caught.value.reason) == (409, "ALREADY_EXISTS")
+
+
+def test_the_socket_is_this_users_alone(start: Start, environment: Path) -> None:
+    start()
+    assert stat.S_IMODE((environment / "cloud.sock").stat().st_mode) == 0o600
+
+
+def test_it_ends_at_once_when_told_and_takes_its_socket_away(start: Start, environment: Path) -> None:
+    process = start()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    assert not (environment / "cloud.sock").exists()
+
+
+def test_a_second_service_for_one_environment_says_so(start: Start, environment: Path) -> None:
+    start()
+    argv = [sys.executable, "-m", "rehearsal.clouds", "--environment", str(environment), "--paper"]
+    second = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert second.returncode == 1
+    assert "already serves this environment" in second.stderr
+    assert CloudClient(environment).is_up()
+
+
+def test_a_missing_environment_is_one_line(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "rehearsal.clouds", "--environment", str(tmp_path / "no")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+
+
+def test_killed_in_the_middle_it_finishes_after_its_restart(start: Start, environment: Path) -> None:
+    (environment / "cloud").mkdir()
+    (environment / "cloud" / "delays.json").write_text(json.dumps({"container.clusters.create": 600}))
+    process = start()
+    client = CloudClient(environment)
+    client.call("compute", "networks.insert", {"project": "acme"}, NETWORK)
+    where = {"project": "acme", "region": "us-central1"}
+    subnetwork = {"name": "sub", "network": "projects/acme/global/networks/net", "ipCidrRange": "10.0.0.0/20"}
+    client.call("compute", "subnetworks.insert", where, subnetwork)
+    parent = "projects/acme/locations/us-central1"
+    cluster = {"name": "main", "initialNodeCount": 1, "network": "net"}
+    operation = client.call("container", "projects.locations.clusters.create", {"parent": parent}, {"cluster": cluster})
+    process.kill()
+    process.wait()
+    assert not client.is_up()
+    (environment / "cloud" / "delays.json").unlink()
+    start()
+    deadline = time.monotonic() + 60
+    name = {"name": f"{parent}/operations/{operation['name']}"}
+    while client.call("container", "projects.locations.operations.get", name)["status"] != "DONE":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    found = client.call("container", "projects.locations.clusters.get", {"name": f"{parent}/clusters/main"})
+    assert found["status"] == "RUNNING"
+    assert found["currentNodeCount"] == 3
+
+
+def test_without_a_service_the_client_says_what_to_do(environment: Path) -> None:
+    with pytest.raises(CloudUnreachable, match="is the rehearsal running"):
+        CloudClient(environment).inventory()
+
+
+def test_outside_a_rehearsal_the_client_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLICEWRIGHT_REHEARSAL", raising=False)
+    with pytest.raises(CloudUnreachable, match="SLICEWRIGHT_REHEARSAL is not set"):
+        CloudClient.from_environment()
+
+
+def test_a_socket_deep_in_the_file_system_works(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    server = Server(deep / "cloud.sock", Cloud(deep, PaperPlanes(deep)))
+    try:
+        import threading
+
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        assert CloudClient(deep).inventory() == {}
+        with pytest.raises(AlreadyServed):
+            Server(deep / "cloud.sock", Cloud(deep, PaperPlanes(deep)))
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_an_injected_error_strikes_as_often_as_it_says(cloud: Cloud, environment: Path) -> None:
+    fault = {"fault": "api-error", "method": "compute.networks.insert", "code": 429, "message": "slow down", "times": 2}
+    (environment / "faults.json").write_text(json.dumps([fault]))
+    for _ in range(2):
+        with pytest.raises(CloudError) as caught:
+            cloud.call("compute", "networks.insert", {"project": "acme"}, dict(NETWORK))
+        assert (caught.value.code, caught.value.reason, caught.value.message) == (429, "RESOURCE_EXHAUSTED", "slow down")
+    cloud.call("compute", "networks.insert", {"project": "acme"}, dict(NETWORK))
+
+
+def test_an_injected_error_of_aws_has_awss_name(cloud: Cloud, environment: Path) -> None:
+    fault = {"fault": "api-error", "method": "CreateVpc", "code": 429, "message": "Rate exceeded", "times": 1}
+    (environment / "faults.json").write_text(json.dumps([fault]))
+    with pytest.raises(CloudError) as caught:
+        cloud.call("ec2", "CreateVpc", {"region": "eu-west-1"}, {"CidrBlock": "10.0.0.0/16"})
+    assert caught.value.reason == "ThrottlingException"
+
+
+@pytest.mark.parametrize("text", ["not json", '{"fault": "api-error"}', "[1, 2]"])
+def test_a_broken_fault_file_injects_nothing(cloud: Cloud, environment: Path, text: str) -> None:
+    (environment / "faults.json").write_text(text)
+    cloud.call("compute", "networks.insert", {"project": "acme"}, dict(NETWORK))
+
+
+def test_what_is_not_simulated_is_said(cloud: Cloud) -> None:
+    with pytest.raises(
+        CloudError, match=r"does not simulate container projects\.locations\.clusters\.completeIpRotation"
+    ) as caught:
+        cloud.call(
+            "container", "projects.locations.clusters.completeIpRotation", {"name": "projects/p/locations/l/clusters/c"}, {}
+        )
+    assert caught.value.code == 501
+
+
+def test_an_unknown_service_names_the_known_ones(cloud: Cloud) -> None:
+    with pytest.raises(CloudError, match="no service 's3'; it has aws-iam, cloudresourcemanager, compute"):
+        cloud.call("s3", "ListBuckets", {}, {})
+
+
+def test_a_half_written_thing_is_never_read(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put("k", "a/b", {"x": 1})
+    (tmp_path / "k" / ".torn.json").write_text('{"x":')
+    assert list(store.items("k")) == [("a/b", {"x": 1})]
+
+
+def test_the_clouds_models_are_read_when_first_needed(
+    start: Start, environment: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And not at the start, which they would make seconds longer."""
+    monkeypatch.setenv("PYTHONVERBOSE", "1")
+    start()
+    log = tmp_path / "service.log"
+    assert "import 'botocore" not in log.read_text()
+    assert "import 'googleapiclient" not in log.read_text()
+    CloudClient(environment).call("compute", "networks.insert", {"project": "acme"}, NETWORK)
+    assert "import 'googleapiclient'" in log.read_text()

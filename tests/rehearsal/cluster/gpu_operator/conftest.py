@@ -1,0 +1,56 @@
+"""One control plane with the kubelet stand-in and the GPU operator's chart installed, for this room's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rehearsal.host.toolchain import Toolchain
+from rehearsal.plugins.charts.gpu_operator import crds, render
+from tests.rehearsal.cluster.kubelet.simulated_cluster import running_cluster
+
+NAMESPACE = "gpu-operator"
+LAYOUTS = """\
+version: v1
+mig-configs:
+  all-disabled:
+    - devices: all
+      mig-enabled: false
+  all-1g.5gb:
+    - devices: all
+      mig-enabled: true
+      mig-devices: {1g.5gb: 7}
+"""
+VALUES: dict[str, Any] = {
+    "driver": {"enabled": False},
+    "toolkit": {"enabled": False},
+    "nfd": {"enabled": False},
+    "mig": {"strategy": "mixed"},
+    "migManager": {
+        "config": {"name": "mig-layouts", "default": "all-disabled"},
+        "env": [{"name": "WITH_REBOOT", "value": "true"}],
+    },
+}
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Any]:
+    """With a node without GPUs, on which the operator runs."""
+    with running_cluster(tmp_path_factory.mktemp("rehearsal"), toolchain) as made:
+        made.add_node("system")
+        made.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        metadata = {"name": "mig-layouts", "namespace": NAMESPACE}
+        made.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": LAYOUTS}})
+        for crd in crds():
+            path = made.path(made.create(crd))
+            made.until(path, _established)
+        for item in sorted(render(VALUES, "gpu-operator", NAMESPACE), key=lambda i: i["kind"] == "ClusterPolicy"):
+            made.create(item)
+        yield made
+
+
+def _established(crd: dict[str, Any] | None) -> bool:
+    conditions = ((crd or {}).get("status") or {}).get("conditions") or ()
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)

@@ -1,0 +1,19 @@
+"""One control plane with a kubelet stand-in for this room's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rehearsal.host.toolchain import Toolchain
+from tests.rehearsal.cluster.kubelet.simulated_cluster import running_cluster
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Any]:
+    """With one node, `n1`, that has no GPUs."""
+    with running_cluster(tmp_path_factory.mktemp("rehearsal"), toolchain) as made:
+        made.add_node("n1")
+        yield made

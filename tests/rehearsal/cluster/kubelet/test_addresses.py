@@ -1,0 +1,31 @@
+"""Pod addresses."""
+
+from __future__ import annotations
+
+from rehearsal.cluster.kubelet.addresses import AddressBlock
+
+
+def test_two_stand_ins_never_share_a_block_and_a_block_comes_free_with_its_owner() -> None:
+    first = AddressBlock("same")
+    second = AddressBlock("same")
+    assert not first.network.overlaps(second.network)
+    was = first.network
+    first.close()
+    third = AddressBlock("same")
+    assert third.network == was
+    second.close()
+    third.close()
+
+
+def test_addresses_are_unique_and_an_earlier_one_can_be_kept() -> None:
+    block = AddressBlock("x")
+    try:
+        taken = [block.take() for _ in range(600)]
+        assert len(set(taken)) == 600
+        assert not any(a.endswith((".0", ".255")) for a in taken)
+        block.give_back(taken[0])
+        assert block.take(taken[0]) == taken[0]
+        assert block.take(taken[0]) not in taken
+        assert block.take("10.0.0.1") not in taken
+    finally:
+        block.close()

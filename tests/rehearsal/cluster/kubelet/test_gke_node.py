@@ -1,0 +1,178 @@
+"""A GKE node: GKE's plugin runs as a process, partitions the GPUs, and what it announces can be asked for."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.request
+from typing import Any
+
+import pytest
+
+from infra import delivery
+from rehearsal.clouds.gcp import gke_addons
+
+MACHINE = {
+    "cloud": "gke",
+    "gpu_model": "H100-80",
+    "gpu_count": 8,
+    "driver_version": "550.90.07",
+    "gke_gpu_config": {"GPUPartitionSize": "3g.40gb", "MaxTimeSharedClientsPerGPU": 0, "GPUSharingConfig": None},
+}
+LABELS = {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}
+
+
+def gpus(node: dict[str, Any] | None, field: str = "allocatable") -> str:
+    return str(((node or {}).get("status") or {}).get(field, {}).get("nvidia.com/gpu"))
+
+
+@pytest.fixture(scope="module")
+def nodes(cluster: Any) -> dict[str, str]:
+    cluster.create(gke_addons.device_plugin())
+    fault = {"kind": "wrong-layout", "gpu": 3, "profile": "1g.10gb"}
+    return {
+        "good": cluster.add_node("gke-good", MACHINE, LABELS),
+        "faulty": cluster.add_node("gke-faulty", {**MACHINE, "fault": fault}, LABELS),
+    }
+
+
+def ask_for_one_gpu(cluster: Any, name: str, node: str, image: str = "busybox") -> str:
+    container = {"name": "c", "image": image, "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [container], "nodeSelector": {"kubernetes.io/hostname": node}},
+    }
+    cluster.create(pod)
+    return f"/api/v1/namespaces/default/pods/{name}"
+
+
+@pytest.fixture
+def attribution(cluster: Any, nodes: dict[str, str]) -> str:
+    """Address of the product's second container on the good node: as root, with the socket's directory and the code alone."""
+    code = delivery.node_agent()
+    metadata = {"name": "attribution", "namespace": "default"}
+    cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {code.name: code.base64}})
+    directory = "/var/lib/kubelet/pod-resources"
+    container = {
+        "name": "attribution",
+        "image": "python:3.13-slim",
+        "command": ["python", f"/opt/slicewright/{code.name}", "attribution", "--interval", "0.2"],
+        "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+        "volumeMounts": [
+            {"name": "code", "mountPath": "/opt/slicewright", "readOnly": True},
+            {"name": "socket", "mountPath": directory, "readOnly": True},
+        ],
+    }
+    spec = {
+        "containers": [container],
+        "nodeSelector": {"kubernetes.io/hostname": "gke-good"},
+        "automountServiceAccountToken": False,
+        "volumes": [
+            {"name": "code", "configMap": {"name": "attribution"}},
+            {"name": "socket", "hostPath": {"path": directory, "type": "DirectoryOrCreate"}},
+        ],
+    }
+    cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    pod = cluster.ready("/api/v1/namespaces/default/pods/attribution")
+    return f"http://{pod['status']['podIP']}:9472"
+
+
+def told_by(address: str, pods: set[str]) -> dict[str, str]:
+    """Pod -> `nvidia<minor>/gi<instance>`, as soon as exactly these pods are told."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            with urllib.request.urlopen(f"{address}/metrics", timeout=5) as answer:
+                page = answer.read().decode()
+        except OSError:
+            page = ""  # it does not listen yet
+        found = re.findall(r'pod_info\{minor="(\d+)",gpu_instance="(\d+)",.*pod="([^"]*)",container="c"\} 1', page)
+        if {pod for _, _, pod in found} == pods and "slicewright_attribution_up 1" in page:
+            return {pod: f"nvidia{minor}/gi{instance}" for minor, instance, pod in found}
+        assert time.monotonic() < deadline, page
+        time.sleep(0.2)
+
+
+def test_the_pod_on_a_partition_is_told_and_no_longer_when_it_is_gone(
+    cluster: Any, nodes: dict[str, str], attribution: str
+) -> None:
+    cluster.until(nodes["good"], lambda node: gpus(node) == "16")
+    pods = {name: ask_for_one_gpu(cluster, name, "gke-good") for name in ("told-a", "told-b")}
+    for path in pods.values():
+        cluster.ready(path)
+    accounts = json.loads((cluster.directory / "nodes" / "gke-good" / "devices.json").read_text())
+    held = {name: accounts[cluster.client.get(path)["metadata"]["uid"]]["c"]["nvidia.com/gpu"] for name, path in pods.items()}
+    assert {name: [device] for name, device in told_by(attribution, set(pods)).items()} == held
+    cluster.client.delete(pods["told-a"])
+    assert [told_by(attribution, {"told-b"})["told-b"]] == held["told-b"]
+    for path in (pods["told-b"], "/api/v1/namespaces/default/pods/attribution"):
+        cluster.client.delete(path)
+        cluster.gone(path)
+
+
+def test_sixteen_partitions_take_sixteen_pods_and_no_more(cluster: Any, nodes: dict[str, str]) -> None:
+    cluster.until(nodes["good"], lambda node: gpus(node) == "16")
+    assert gpus(cluster.client.get(nodes["good"]), "capacity") == "16"
+    pods = [ask_for_one_gpu(cluster, f"g{i}", "gke-good") for i in range(17)]
+
+    def bound() -> int:
+        return sum("nodeName" in cluster.client.get(p)["spec"] for p in pods)
+
+    for path in pods[:16]:
+        cluster.ready(path)
+    assert bound() == 16
+    cluster.client.delete(pods[0])
+    cluster.ready(pods[16])
+
+
+def test_a_wrong_layout_is_played_and_repaired(cluster: Any, nodes: dict[str, str]) -> None:
+    cluster.until(nodes["faulty"], lambda node: gpus(node) not in ("None", "0"))
+    assert gpus(cluster.client.get(nodes["faulty"])) != "16"
+    machine = {"rehearsal.slicewright.io/machine": json.dumps(MACHINE)}
+    cluster.client.patch(nodes["faulty"], {"metadata": {"annotations": machine}})
+    cluster.until(nodes["faulty"], lambda node: gpus(node) == "16")
+
+
+LOAD = """
+import ctypes
+try:
+    library = ctypes.CDLL("libnvidia-ml.so.1")
+except OSError:
+    print("none")
+else:
+    count = ctypes.c_uint()
+    print(library.nvmlInit_v2(), library.nvmlDeviceGetCount_v2(ctypes.byref(count)), count.value)
+"""
+
+
+@pytest.mark.parametrize(
+    ("way", "seen"),
+    [
+        ("nothing", "none\n"),
+        ("the driver's directory", "0 0 8\n"),
+        ("the nvidia runtime", "0 0 8\n"),
+        ("the nvidia runtime, not asked", "none\n"),
+    ],
+)
+def test_the_driver_is_seen_only_by_those_who_would_see_the_real_one(
+    cluster: Any, nodes: dict[str, str], way: str, seen: str
+) -> None:
+    spec: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": "gke-good"}, "restartPolicy": "Never"}
+    mounts = [{"name": "code", "mountPath": "/code"}]
+    container: dict[str, Any] = {"volumeMounts": mounts, "env": []}
+    if way == "the driver's directory":
+        mounts.append({"name": "driver", "mountPath": "/usr/local/nvidia"})
+        spec["volumes"] = [{"name": "driver", "hostPath": {"path": "/home/kubernetes/bin/nvidia", "type": "Directory"}}]
+        container["env"] = [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}]
+    elif way.startswith("the nvidia runtime"):
+        runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"}
+        cluster.client.patch("/apis/node.k8s.io/v1/runtimeclasses/nvidia", runtime, kind="apply", fieldManager="t", force="true")
+        spec["runtimeClassName"] = "nvidia"
+        if way == "the nvidia runtime":
+            container["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    path = cluster.run_python("nvml-" + str(abs(hash(way)) % 10000), LOAD, container=container, **spec)
+    cluster.until(path, lambda p: p and p["status"].get("phase") in ("Succeeded", "Failed"))
+    assert cluster.log(path) == seen

@@ -1,0 +1,77 @@
+"""Which program stands for which image."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from rehearsal.cluster.control_plane.process_images import runs_as_process
+from rehearsal.cluster.kubelet.environment_variables import Unsupported
+from rehearsal.cluster.kubelet.images import program, repository
+from rehearsal.host.toolchain import Toolchain
+
+TOOLS = Toolchain(
+    pulumi=Path("/t/pulumi"),
+    control_plane=Path("/t/cp"),
+    kwok=Path("/t/kwok"),
+    mig_parted=Path("/t/parted/nvidia-mig-parted"),
+    mig_manager=Path("/t/manager"),
+    device_plugin=Path("/t/plugin"),
+    gpu_feature_discovery=Path("/t/gfd"),
+    gke_device_plugin=Path("/t/gke"),
+    fake_nvml=Path("/t/nvml/libnvidia-ml.so.1"),
+)
+PLUGIN = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
+
+
+def argv(image: str, *command: str, args: tuple[str, ...] = ()) -> tuple[str, ...]:
+    assert runs_as_process(image)
+    return program(image, command, args, TOOLS, Path("/shims")).argv
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("python:3.13", "python"),
+        ("docker.io/library/python:3.13-slim@sha256:ab", "docker.io/library/python"),
+        ("localhost:5000/x/y", "localhost:5000/x/y"),
+        ("localhost:5000/x/y:v1", "localhost:5000/x/y"),
+    ],
+)
+def test_a_repository_is_the_image_without_tag_and_digest(image: str, name: str) -> None:
+    assert repository(image) == name
+
+
+def test_one_image_holds_two_programs_told_apart_by_the_command() -> None:
+    assert argv(PLUGIN, "nvidia-device-plugin", args=("--mig-strategy=mixed",)) == ("/t/plugin", "--mig-strategy=mixed")
+    assert argv(PLUGIN, "/usr/bin/gpu-feature-discovery", "--oneshot") == ("/t/gfd", "--oneshot")
+    assert argv(PLUGIN) == ("/t/plugin",)
+
+
+def test_mig_manager_finds_mig_parted_and_our_chroot_first() -> None:
+    made = program("nvcr.io/nvidia/cloud-native/k8s-mig-manager:v0.15.0", ("nvidia-mig-manager",), (), TOOLS, Path("/shims"))
+    assert made.argv == ("/t/manager",)
+    assert made.path == (Path("/shims"), Path("/t/parted"))
+
+
+def test_python_runs_without_this_machines_packages() -> None:
+    interpreter, flag, *rest = argv("python:3.13-slim", "python", "/x.pyz", args=("watch",))
+    assert Path(interpreter).resolve() == Path(sys.executable).resolve()
+    assert flag == "-S"
+    assert rest == ["/x.pyz", "watch"]
+
+
+def test_gkes_plugin_and_the_operator_are_ours() -> None:
+    assert argv("gke.gcr.io/nvidia-gpu-device-plugin:1.36", "/usr/bin/x", "-v") == ("/t/gke",)
+    assert argv("nvcr.io/nvidia/gpu-operator:v26.7.0", "gpu-operator")[1:] == ("-m", "rehearsal.cluster.gpu_operator")
+
+
+@pytest.mark.parametrize(
+    ("image", "command"),
+    [(PLUGIN, ("config-manager",)), ("nvcr.io/nvidia/driver:580", ()), ("nvcr.io/nvidia/tritonserver:1", ())],
+)
+def test_an_image_without_a_program_is_refused_by_name(image: str, command: tuple[str, ...]) -> None:
+    with pytest.raises(Unsupported, match="has no program"):
+        argv(image, *command)

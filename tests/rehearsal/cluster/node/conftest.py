@@ -1,0 +1,104 @@
+"""Simulated nodes for the tests of what runs on them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from rehearsal.cluster.node import launcher, root
+from rehearsal.cluster.node.launcher import Bind, LaunchSpec
+from rehearsal.cluster.node.machine import Machine
+from rehearsal.cluster.node.root import NodeRoot
+from rehearsal.host.toolchain import Toolchain
+
+_DRIVER = Path("/usr/local/nvidia")
+
+
+@dataclass
+class Node:
+    """One node, and the programs that a test has started on it."""
+
+    files: NodeRoot
+    toolchain: Toolchain
+    directory: Path
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    runs: int = 0
+
+    def start(
+        self,
+        *argv: str | Path,
+        uid: int = 0,
+        env: dict[str, str] | None = None,
+        binds: tuple[Bind, ...] = (),
+        host_paths: tuple[Path, ...] = (),
+        sees_gpus: bool = True,
+    ) -> tuple[subprocess.Popen[bytes], Path]:
+        """The program and its log. sees_gpus: NVML's library is where a container on a GPU node has it."""
+        self.runs += 1
+        log = self.directory / f"log-{self.runs}"
+        known = {"PATH": f"{self.toolchain.mig_parted.parent}:/usr/bin:/bin", "HOME": "/tmp"}
+        if sees_gpus:
+            known["LD_LIBRARY_PATH"] = f"{_DRIVER}/lib64"
+            binds = (*binds, Bind(source=self.files.root / "home/kubernetes/bin/nvidia", target=_DRIVER))
+        process = launcher.start(
+            LaunchSpec(
+                argv=tuple(map(str, argv)),
+                env={**known, **(env or {})},
+                node_root=self.files.root,
+                log=log,
+                uid=uid,
+                gid=uid,
+                binds=binds,
+                host_paths=host_paths,
+            )
+        )
+        self.started.append(process)
+        return process, log
+
+    def run(self, *argv: str | Path, uid: int = 0, binds: tuple[Bind, ...] = (), sees_gpus: bool = True) -> tuple[int, str]:
+        """Exit code and output."""
+        process, log = self.start(*argv, uid=uid, binds=binds, sees_gpus=sees_gpus)
+        code = process.wait(timeout=60)
+        return code, log.read_text()
+
+    def sharing(self, replicas: Mapping[str, int], *, rename: bool = False) -> tuple[str, Bind]:
+        """The flag and the file that tell NVIDIA's programs to time-slice: resource -> pods per device."""
+        resources = [{"name": name, "replicas": count} for name, count in replicas.items()]
+        shared = {"timeSlicing": {"renameByDefault": rename, "failRequestsGreaterThanOne": True, "resources": resources}}
+        config = self.directory / "plugin"
+        config.mkdir()
+        (config / "config.json").write_text(json.dumps({"version": "v1", "sharing": shared}))
+        return "--config-file=/etc/plugin/config.json", Bind(source=config, target=Path("/etc/plugin"))
+
+
+MakeNode = Callable[..., Node]
+
+
+@pytest.fixture(scope="session")
+def namespaces() -> None:
+    """Skips, and says so, where programs cannot be put into mount namespaces."""
+    if reason := launcher.why_not():
+        pytest.skip(reason)
+
+
+@pytest.fixture
+def make_node(tmp_path: Path, toolchain: Toolchain, namespaces: None) -> Iterator[MakeNode]:
+    """Nodes whose programs are ended after the test."""
+    made: list[Node] = []
+
+    def make(model: str = "H100-80", count: int = 8, driver_version: str = "550.90.07", **machine: object) -> Node:
+        directory = tmp_path / f"node{len(made)}"
+        known = Machine(cloud="eks", gpu_model=model, gpu_count=count, driver_version=driver_version, **machine)  # type: ignore[arg-type]
+        node = Node(root.build(directory, known, toolchain), toolchain, directory)
+        made.append(node)
+        return node
+
+    yield make
+    for node in made:
+        for process in node.started:
+            launcher.stop(process, grace_s=5)

@@ -1,0 +1,84 @@
+"""NVIDIA's own mig-manager, unchanged: a label on its node becomes a layout, over the node's system bus and nvidia-mig-parted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal.cluster.node.fake_dbus import SystemBus
+from rehearsal.cluster.node.launcher import Bind
+from rehearsal.cluster.silicon import state
+from tests.rehearsal.cluster.node.stub_api import StubApi
+
+_CONFIG = "nvidia.com/mig.config"
+_LAYOUTS = {
+    "seven": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}}],
+    "impossible": [{"devices": "all", "mig-enabled": True, "mig-devices": {"4g.40gb": 2}}],
+}
+
+
+@pytest.fixture
+def bus() -> Iterator[SystemBus]:
+    made = SystemBus()
+    yield made
+    made.close()
+
+
+def _start(node: Any, api: StubApi) -> Path:
+    etc = node.directory / "mig-manager"
+    etc.mkdir()
+    (etc / "config.yaml").write_text(json.dumps({"version": "v1", "mig-configs": _LAYOUTS}))
+    (etc / "clients.yaml").write_text(json.dumps({"version": "v1", "systemd-services": []}))
+    api.kubeconfig(etc / "kubeconfig")
+    _, log = node.start(
+        node.toolchain.mig_manager,
+        "--kubeconfig=/etc/mig-manager/kubeconfig",
+        "-f=/etc/mig-manager/config.yaml",
+        "-g=/etc/mig-manager/clients.yaml",
+        "-m=/host",
+        env={"NODE_NAME": "n1"},
+        binds=(Bind(source=etc, target=Path("/etc/mig-manager")), Bind(source=node.files.root, target=Path("/host"))),
+    )
+    return Path(log)
+
+
+def test_a_label_becomes_a_layout(make_node: Any, bus: SystemBus) -> None:
+    node = make_node(count=2)
+    bus.listen(node.files.system_bus)
+    with StubApi("n1") as api:
+        api.label({_CONFIG: "seven"})
+        log = _start(node, api)
+        try:
+            api.wait_for_states("pending", "success")
+        except AssertionError:
+            pytest.fail(f"{api.states}\n{log.read_text()}")
+    assert [dict(Counter(gpu.profiles)) for gpu in state.load(node.files.silicon).gpus] == [{"1g.10gb": 7}] * 2
+
+
+def test_a_layout_that_does_not_exist_fails_at_once(make_node: Any, bus: SystemBus) -> None:
+    node = make_node(count=1)
+    bus.listen(node.files.system_bus)
+    with StubApi("n1") as api:
+        api.label({_CONFIG: "nonsense"})
+        _start(node, api)
+        api.wait_for_states("failed")
+
+
+def test_without_a_system_bus_no_state_is_ever_written(make_node: Any) -> None:
+    node = make_node(count=1)
+    with StubApi("n1") as api:
+        api.label({_CONFIG: "seven"})
+        log = _start(node, api)
+        for _ in range(200):
+            if "system_bus_socket" in log.read_text():
+                break
+            with pytest.raises(AssertionError):
+                api.wait_for_states("any", timeout_s=0.1)
+        assert "system_bus_socket" in log.read_text()
+        assert api.states == []
+    assert state.load(node.files.silicon).gpus[0].instances == ()

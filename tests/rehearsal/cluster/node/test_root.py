@@ -1,0 +1,83 @@
+"""The files of a simulated node."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rehearsal.cluster.node import machine, root
+from rehearsal.cluster.silicon import state
+from rehearsal.cluster.silicon.models import UnknownModel
+
+_ANNOTATION: dict[str, Any] = {
+    "cloud": "gke",
+    "gpu_model": "A100-40",
+    "gpu_count": 2,
+    "driver_version": "535.129.03",
+    "gke_gpu_config": {"GPUPartitionSize": "3g.20gb", "GPUSharingConfig": None},
+}
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> SimpleNamespace:
+    library = tmp_path / "tools" / "libnvidia-ml.so.1"
+    library.parent.mkdir()
+    library.write_bytes(b"library")
+    return SimpleNamespace(fake_nvml=library)
+
+
+def test_the_silicon_is_what_the_annotation_says(tmp_path: Path, tools: Any) -> None:
+    node = root.build(tmp_path / "n", _ANNOTATION, tools)
+    silicon = state.load(node.silicon)
+    assert [gpu.model.key for gpu in silicon.gpus] == ["A100-40", "A100-40"]
+    assert silicon.driver_version == "535.129.03"
+    assert json.loads((node.root / "etc/nvidia/gpu_config.json").read_text()) == _ANNOTATION["gke_gpu_config"]
+    assert {p.name for p in (node.root / "sys/bus/pci/devices").iterdir()} == {gpu.pci for gpu in silicon.gpus}
+
+
+def test_building_again_keeps_the_silicon(tmp_path: Path, tools: Any) -> None:
+    node = root.build(tmp_path / "n", _ANNOTATION, tools)
+    state.recut(node.silicon, 0, ["3g.20gb"])
+    before = state.load(node.silicon)
+    assert state.load(root.build(tmp_path / "n", _ANNOTATION, tools).silicon) == before
+
+
+def test_nodes_have_different_gpus(tmp_path: Path, tools: Any) -> None:
+    uuids = {gpu.uuid for name in "ab" for gpu in state.load(root.build(tmp_path / name, _ANNOTATION, tools).silicon).gpus}
+    assert len(uuids) == 4
+
+
+def test_the_capability_minors_are_all_different(tmp_path: Path, tools: Any) -> None:
+    node = root.build(tmp_path / "n", _ANNOTATION, tools)
+    lines = (node.root / "proc/driver/nvidia-caps/mig-minors").read_text().splitlines()
+    minors = [int(line.split()[-1]) for line in lines]
+    assert minors == list(range(1, 2 + 2 * 15 * 9 + 1))
+    assert lines[:3] == ["config 1", "monitor 2", "gpu0/gi0/access 3"]
+
+
+def test_the_library_is_at_both_clouds_places(tmp_path: Path, tools: Any) -> None:
+    node = root.build(tmp_path / "n", _ANNOTATION, tools)
+    for place in ("home/kubernetes/bin/nvidia/lib64", "usr/lib64"):
+        assert (node.root / place / "libnvidia-ml.so.1").read_bytes() == b"library"
+
+
+def test_a_node_without_gpus_has_no_silicon(tmp_path: Path) -> None:
+    node = root.build_without_gpus(tmp_path / "n")
+    assert not node.silicon.exists()
+    assert "nvidia" not in (node.root / "proc/modules").read_text()
+    assert (node.root / "proc/modules").read_text()
+
+
+def test_an_unknown_model_is_named_with_those_there_are(tmp_path: Path, tools: Any) -> None:
+    with pytest.raises(UnknownModel, match=r"no GPU model 'H100'; it has .*H100-80"):
+        root.build(tmp_path / "n", {**_ANNOTATION, "gpu_model": "H100"}, tools)
+
+
+@pytest.mark.parametrize("annotation", ["{", "[]", '{"gpu_count": 8}', '{"cloud": "gke", "gpu_count": "many"}'])
+def test_a_broken_annotation_is_shown(annotation: str) -> None:
+    with pytest.raises(machine.BadMachine, match=r"rehearsal\.slicewright\.io/machine is not understood"):
+        machine.read(annotation)

@@ -1,0 +1,349 @@
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal.host.toolchain import cache as caching
+from rehearsal.host.toolchain import go_sdk
+from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
+from rehearsal.host.toolchain.tools import Binary, CLibrary, GoModule
+
+# Another process of the same user that wants the same tool. Prints what it reports; exits like the command does.
+OTHER = """
+    import sys
+    from pathlib import Path
+    from rehearsal.host.toolchain.acquisition import obtain
+    from rehearsal.host.toolchain.errors import ToolchainError
+    from rehearsal.host.toolchain.settings import Settings
+    from rehearsal.host.toolchain.tools import Binary, GoModule, Tool
+    root = Path(sys.argv[1])
+    tool = Tool(name="tool", version="1.2.3", expected_s=1, source=GoModule(directory=root / "source"),
+                binaries=(Binary(field="tool", name="tool", package="example.test/tool", ask=("--version",)),))
+    settings = Settings(cache=root / "cache", environment={"PATH": f"{root}/bin:/usr/bin:/bin", "HOME": str(root)},
+                        download=False, progress_s=0.2)
+    try:
+        (found,) = obtain((tool,), settings, lambda line: print(line, flush=True))
+        print("fresh" if found.fresh else "cached", found.paths["tool"], flush=True)
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+@pytest.fixture
+def other(bench: Any) -> Iterator[Callable[[], subprocess.Popen[str]]]:
+    """Starts such a process. None of them, and no builder of theirs, outlives the test."""
+    running: list[subprocess.Popen[str]] = []
+
+    def start() -> subprocess.Popen[str]:
+        argv = [sys.executable, "-c", textwrap.dedent(OTHER), str(bench.root)]
+        running.append(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True))
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+    with suppress(OSError):
+        builder = int((bench.bin / "started").read_text())
+        if str(bench.root) in Path(f"/proc/{builder}/cmdline").read_text():
+            os.killpg(builder, signal.SIGKILL)
+
+
+def wait_for(what: Callable[[], Any], seconds: float = 60) -> Any:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if got := what():
+            return got
+        time.sleep(0.01)
+    raise AssertionError("did not happen in time")
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def started(bench: Any) -> int:
+    """Process number of the builder, once it has written half of the program."""
+    wait_for((bench.bin / "started").exists)
+    return int((bench.bin / "started").read_text())
+
+
+def test_a_build_is_told_with_what_why_how_long_and_where(bench: Any) -> None:
+    (found,) = bench.get()
+    assert (found.origin, found.fresh) == ("built", True)
+    assert subprocess.check_output([found.paths["tool"]], text=True) == "tool v1.2.3\n"
+    assert "tool v1.2.3: tool is not on PATH; no official build that could be checked; building it" in bench.said()
+    assert re.search(rf"built in \d+ s, 0\.0 MB -> {re.escape(str(found.paths['tool'].parent))}", bench.said())
+
+
+def test_a_long_build_shows_that_it_goes_on(bench: Any, write_script: Any) -> None:
+    go = (bench.bin / "go").read_text()
+    write_script(
+        bench.bin / "go", go.replace("printf '#!/", "echo 'go: downloading x v1'; echo pkg/a; sleep 0.5\nprintf '#!/", 1)
+    )
+    bench.get()
+    assert re.search(r"\d s of about 1, 1 modules fetched, 1 packages compiled", bench.said())
+
+
+def test_a_built_tool_is_found_again_without_starting_any_process(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (first,) = bench.get()
+    bench.lines.clear()
+    monkeypatch.setattr(go_sdk, "series", lambda *_: "1.26")  # the fake go is a script, which is asked every time
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
+    (again,) = bench.get()
+    assert (again.paths, again.fresh, bench.builds(), bench.lines) == (first.paths, False, 1, [])
+
+
+@pytest.mark.parametrize("file", ["go.mod", "go.sum", "main.go", "sub/other.go", "bridge.c"])
+def test_a_changed_source_is_built_again(bench: Any, file: str) -> None:
+    (before,) = bench.get()
+    (bench.source / file).parent.mkdir(exist_ok=True)
+    (bench.source / file).write_text("changed\n")
+    (after,) = bench.get()
+    assert (after.fresh, bench.builds()) == (True, 2)
+    assert before.paths["tool"].exists(), "an environment that is still there may run it"
+
+
+def test_changed_flags_are_built_again_and_changed_tests_are_not(bench: Any) -> None:
+    bench.get()
+    (bench.source / "main_test.go").write_text("package main\n")
+    bench.get()
+    assert bench.builds() == 1
+    bench.get(bench.tool(source=GoModule(directory=bench.source, ldflags="-s")))
+    assert bench.builds() == 2
+
+
+def test_another_go_series_builds_again_and_another_patch_does_not(bench: Any, write_script: Any) -> None:
+    go = (bench.bin / "go").read_text()
+    bench.get()
+    write_script(bench.bin / "go", go.replace("go1.26.8", "go1.26.9"))
+    bench.get()
+    assert bench.builds() == 1
+    write_script(bench.bin / "go", go.replace("go1.26.8", "go1.27.1"))
+    bench.get()
+    assert bench.builds() == 2
+
+
+def test_a_damaged_entry_is_replaced(bench: Any) -> None:
+    (found,) = bench.get()
+    found.paths["tool"].write_text("#!/bin/sh\n")
+    (again,) = bench.get()
+    assert (again.fresh, again.paths) == (True, found.paths)
+    assert subprocess.check_output([again.paths["tool"]], text=True) == "tool v1.2.3\n"
+    assert bench.staged() == []
+
+
+def test_entries_that_nobody_has_used_for_a_month_are_let_go(bench: Any) -> None:
+    (old,) = bench.get()
+    directory = old.paths["tool"].parent.parent
+    long_ago = time.time() - 31 * 24 * 3600
+    os.utime(directory, (long_ago, long_ago))
+    (bench.source / "go.sum").write_text("changed\n")
+    (new,) = bench.get()
+    assert (directory.exists(), new.paths["tool"].exists()) == (False, True)
+
+
+def test_a_killed_build_leaves_no_tool_no_builder_and_the_next_run_clears_up(bench: Any, other: Any) -> None:
+    (bench.bin / "slow").touch()
+    victim = other()
+    builder = started(bench)
+    os.kill(victim.pid, signal.SIGKILL)
+    victim.communicate()
+    wait_for(lambda: not alive(builder))
+    assert bench.entries() == []
+    assert len(bench.staged()) == 1
+    (bench.bin / "slow").unlink()
+    (found,) = bench.get()
+    assert (found.fresh, bench.staged()) == (True, [])
+
+
+def test_any_later_run_clears_up_after_a_killed_one(bench: Any, other: Any) -> None:
+    (bench.bin / "slow").touch()
+    victim = other()
+    started(bench)
+    os.kill(victim.pid, signal.SIGKILL)
+    victim.communicate()
+    (bench.bin / "slow").unlink()
+    bench.get(bench.tool("another"))
+    assert bench.staged() == []
+
+
+def test_an_interrupted_build_leaves_nothing_at_once(bench: Any, other: Any) -> None:
+    (bench.bin / "slow").touch()
+    run = other()
+    builder = started(bench)
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert (alive(builder), bench.entries(), bench.staged()) == (False, [], [])
+
+
+def test_two_runs_at_once_build_once(bench: Any, write_script: Any, other: Any) -> None:
+    go = (bench.bin / "go").read_text()
+    hold = 'while [ ! -e "$here/go-on" ]; do sleep 0.02; done'
+    write_script(bench.bin / "go", go.replace("sleep 60", hold))
+    (bench.bin / "slow").touch()
+    first = other()
+    started(bench)
+    second = other()
+    assert second.stdout is not None
+    overdue = threading.Timer(60, second.kill)  # ends the reading below
+    overdue.start()
+    waiting = next((line for line in iter(second.stdout.readline, "") if "waiting" in line), "it did not wait")
+    overdue.cancel()
+    assert f"tool: another run (process {first.pid}) is getting it" in waiting
+    (bench.bin / "go-on").touch()
+    assert "fresh" in first.communicate(timeout=60)[0]
+    assert "cached" in second.communicate(timeout=60)[0]
+    assert bench.builds() == 1
+
+
+def test_what_another_run_is_making_is_not_cleared(bench: Any, other: Any) -> None:
+    (bench.bin / "slow").touch()
+    run = other()
+    started(bench)
+    caching.Cache(bench.settings.cache).sweep()
+    assert len(bench.staged()) == 1
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=60)
+
+
+def test_a_failing_build_shows_the_end_of_its_output_once(bench: Any) -> None:
+    (bench.bin / "fail").write_text("main.go:3: undefined: x\n")
+    with pytest.raises(ToolchainError) as raised:
+        bench.get()
+    message = str(raised.value)
+    assert re.match(r"tool v1\.2\.3 could not be built \(exit code 1 after \d+ s\)", message)
+    assert "    main.go:3: undefined: x" in message
+    assert "downloading" not in message
+    assert (raised.value.exit_code, bench.entries(), bench.staged()) == (1, [], [])
+
+
+@pytest.mark.parametrize(
+    ("output", "hint", "exit_code"),
+    [
+        ("write /x: no space left on device", "the disk is full", 3),
+        (
+            "Get https://proxy.golang.org/: dial tcp: lookup proxy.golang.org: no such host",
+            "module registry cannot be reached",
+            1,
+        ),
+        ("verifying x@v1: checksum mismatch\nSECURITY ERROR", "not what go.sum says", 1),
+        ("compile: signal: killed", "the kernel killed a compiler", 1),
+    ],
+)
+def test_the_usual_reasons_for_a_failing_build_are_named(bench: Any, output: str, hint: str, exit_code: int) -> None:
+    (bench.bin / "fail").write_text(output + "\n")
+    with pytest.raises(ToolchainError, match=hint) as raised:
+        bench.get()
+    assert raised.value.exit_code == exit_code
+
+
+def test_a_build_that_makes_another_version_is_refused(bench: Any) -> None:
+    (bench.source / "VERSION").write_text("1.2.2")
+    with pytest.raises(ToolchainError, match=r"tool says that it is 'tool v1\.2\.2'"):
+        bench.get()
+    assert bench.entries() == []
+
+
+def test_a_full_disk_is_said_in_one_sentence(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/cache/x")
+
+    monkeypatch.setattr(caching.Cache, "publish", full)
+    with pytest.raises(MissingPrerequisite, match=r"the disk is full \(/cache/x\): .* GB are free at"):
+        bench.get()
+
+
+def test_too_little_room_is_said_before_building(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rehearsal.host.toolchain.disk.free", lambda _: 5_000_000_000)
+    bench.get()
+    assert "warning: 5.0 GB are free" in bench.said()
+
+
+def test_a_cache_that_cannot_be_written_is_said_with_its_way_out(bench: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ToolchainError, match="set XDG_CACHE_HOME to a directory that you can write to"):
+        bench.get(settings=replace(bench.settings, cache=tmp_path / "file" / "cache"))
+
+
+def test_without_a_c_compiler_nothing_is_started(bench: Any, tmp_path: Path) -> None:
+    settings = replace(bench.settings, environment={"PATH": str(bench.bin), "HOME": str(tmp_path)})
+    with pytest.raises(MissingPrerequisite, match="neither cc, gcc nor clang is on PATH; install one"):
+        bench.get(settings=settings)
+    with pytest.raises(MissingPrerequisite, match="CC=/no/such/cc does not exist"):
+        bench.get(settings=replace(settings, environment={**settings.environment, "CC": "/no/such/cc"}))
+    assert bench.builds() == 0
+
+
+def test_a_missing_source_is_an_incomplete_checkout(bench: Any, tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match="no-such is not there; this checkout is incomplete"):
+        bench.get(bench.tool(source=GoModule(directory=tmp_path / "no-such")))
+
+
+def test_what_a_developer_has_set_for_other_work_does_not_reach_the_build(bench: Any) -> None:
+    environment = {**bench.settings.environment, "GOFLAGS": "-mod=vendor -race", "GOOS": "plan9", "GOWORK": "/x/go.work"}
+    bench.get(settings=replace(bench.settings, environment=environment))
+    assert (bench.bin / "calls").read_text() == "-buildvcs=false|local|off||\n"
+
+
+def test_go_caches_of_its_own_are_gone_after_the_build(bench: Any) -> None:
+    bench.get(settings=replace(bench.settings, clear_go_cache=True))
+    flags, *_, go_cache = (bench.bin / "calls").read_text().strip().split("|")
+    assert flags == "-buildvcs=false -modcacherw"
+    assert Path(go_cache).is_relative_to(bench.settings.cache / "staging")
+    assert bench.staged() == []
+
+
+def test_a_c_library_is_built_by_the_c_compiler_and_can_be_loaded(bench: Any, tmp_path: Path) -> None:
+    sources = tmp_path / "c"
+    sources.mkdir()
+    (sources / "one.c").write_text('#include "both.h"\nint seven(void) { return SEVEN; }\n')
+    (sources / "two.c").write_text('#include "both.h"\nint eight(void) { return SEVEN + 1; }\n')
+    (sources / "both.h").write_text("#define SEVEN 7\n")
+    library = bench.tool(
+        version="own",
+        binaries=(Binary(field="tool", name="libx.so.1"),),
+        source=CLibrary(directory=sources, flags=("-shared", "-fPIC")),
+    )
+    (found,) = bench.get(library)
+    assert ctypes.CDLL(str(found.paths["tool"])).eight() == 8
+    assert list(found.paths["tool"].parent.iterdir()) == [found.paths["tool"]]
+    (sources / "both.h").write_text("#define SEVEN 70\n")
+    (again,) = bench.get(library)
+    assert again.fresh
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="no go on PATH")
+def test_the_real_go_builds_a_module_with_its_version(bench: Any, tmp_path: Path) -> None:
+    module = tmp_path / "module"
+    module.mkdir()
+    (module / "go.mod").write_text("module example.test/tool\n\ngo 1.26\n")
+    (module / "main.go").write_text('package main\n\nimport "os"\n\nvar v string\n\nfunc main() { os.Stdout.WriteString(v) }\n')
+    environment = {**os.environ, "GOFLAGS": "-mod=vendor"}
+    binary = Binary(field="tool", name="tool", package=".", ask=("--version",))
+    tool = bench.tool(binaries=(binary,), source=GoModule(directory=module, ldflags="-s -w -X main.v=v1.2.3"))
+    (found,) = bench.get(tool, settings=replace(bench.settings, environment=environment))
+    assert subprocess.check_output([found.paths["tool"]], text=True) == "v1.2.3"
+    assert bench.staged() == []

@@ -1,0 +1,122 @@
+"""That the table of tools, the Go modules and the rest of the project agree."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal.host.toolchain import Toolchain, ToolchainError, assemble
+from rehearsal.host.toolchain.__main__ import main
+from rehearsal.host.toolchain.found import Found
+from rehearsal.host.toolchain.settings import CLEAR, DOWNLOAD, MIRROR, from_environment
+from rehearsal.host.toolchain.tools import TOOLS, CLibrary, GoModule, Tool
+
+PROJECT = Path(__file__).resolve().parents[4]
+MODULES = [tool for tool in TOOLS if isinstance(tool.source, GoModule)]
+
+
+def test_the_tools_fill_every_field_of_the_toolchain_once() -> None:
+    assert sorted(b.field for tool in TOOLS for b in tool.binaries) == sorted(f.name for f in fields(Toolchain))
+
+
+@pytest.mark.parametrize("tool", MODULES, ids=lambda tool: tool.name)
+def test_every_module_is_there_with_the_pinned_version_in_its_go_mod(tool: Tool) -> None:
+    go_mod = (tool.source.directory / "go.mod").read_text()
+    assert (tool.source.directory / "go.sum").stat().st_size > 0
+    for binary in tool.binaries:
+        if binary.package != ".":
+            assert binary.package in go_mod
+    if tool.version != "own":
+        assert re.search(rf"^\s*(require )?\S+ v{re.escape(tool.version)}\b", go_mod, re.MULTILINE)
+
+
+def test_the_engine_and_its_sdk_are_of_one_version() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+    (pulumi,) = (tool for tool in TOOLS if tool.name == "pulumi")
+    assert f"pulumi=={pulumi.version}" in project["project"]["dependencies"]
+    go_mod = (pulumi.source.directory / "go.mod").read_text()
+    assert f"github.com/pulumi/pulumi/sdk/v3 v{pulumi.version}" in go_mod
+
+
+def test_every_release_can_be_checked() -> None:
+    for release in (tool.release for tool in TOOLS if tool.release is not None):
+        assert all(url.startswith("https://github.com/") for url in release.files.values())
+        assert all(machine in release.sha256 or release.checksums for machine in release.files)
+        assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in release.sha256.values())
+
+
+def test_the_fake_library_lies_alone_in_its_directory() -> None:
+    (library,) = (tool for tool in TOOLS if isinstance(tool.source, CLibrary))
+    assert [b.name for b in library.binaries] == ["libnvidia-ml.so.1"]
+
+
+def some_toolchain(root: Path) -> Toolchain:
+    return assemble(tuple(Found(tool, "PATH", False, 0, {b.field: root / b.name for b in tool.binaries}) for tool in TOOLS))
+
+
+def test_a_toolchain_survives_being_written_and_read(tmp_path: Path) -> None:
+    toolchain = some_toolchain(tmp_path)
+    toolchain.dump(tmp_path / "toolchain.json")
+    assert Toolchain.load(tmp_path / "toolchain.json") == toolchain
+    assert json.loads((tmp_path / "toolchain.json").read_text())["kwok"] == str(tmp_path / "kwok")
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"pulumi": "/x"}', '{"pulumi": 3}', "null"])
+def test_a_file_that_is_no_toolchain_is_refused_in_one_sentence(tmp_path: Path, content: str) -> None:
+    (tmp_path / "toolchain.json").write_text(content)
+    with pytest.raises(ToolchainError, match=r"toolchain\.json: not the paths of a toolchain"):
+        Toolchain.load(tmp_path / "toolchain.json")
+    with pytest.raises(ToolchainError, match="No such file"):
+        Toolchain.load(tmp_path / "none.json")
+
+
+def test_the_cache_is_where_the_user_keeps_caches() -> None:
+    assert from_environment({"HOME": "/h"}).cache == Path("/h/.cache/slicewright/toolchain")
+    assert from_environment({"HOME": "/h", "XDG_CACHE_HOME": "/c"}).cache == Path("/c/slicewright/toolchain")
+    assert from_environment({"HOME": "/h", "XDG_CACHE_HOME": "relative"}).cache == Path("/h/.cache/slicewright/toolchain")
+
+
+def test_settings_are_read_from_the_environment_and_typing_errors_refused() -> None:
+    settings = from_environment({"HOME": "/h", DOWNLOAD: "never", MIRROR: "http://127.0.0.1:1/", CLEAR: "1"})
+    assert (settings.download, settings.mirror, settings.clear_go_cache) == (False, "http://127.0.0.1:1", True)
+    with pytest.raises(ToolchainError, match=f"{DOWNLOAD}='nevr' means nothing here; write one of auto, never"):
+        from_environment({"HOME": "/h", DOWNLOAD: "nevr"})
+    with pytest.raises(ToolchainError, match=f"{MIRROR}='mirror.example' is no base URL"):
+        from_environment({"HOME": "/h", MIRROR: "mirror.example"})
+
+
+def test_the_command_prints_a_table_or_json(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rehearsal.host.toolchain.__main__.TOOLS", (bench.tool(),))
+    monkeypatch.setattr("rehearsal.host.toolchain.__main__.from_environment", lambda _: bench.settings)
+    assert main([]) == 0
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split() == ["TOOL", "VERSION", "FROM", "TOOK", "PATH"]
+    assert row.split()[:3] == ["tool", "1.2.3", "built"]
+    assert main(["--json"]) == 0
+    captured = capsys.readouterr()
+    assert [one["from"] for one in json.loads(captured.out)] == ["cache (built)"]
+    assert captured.err == ""
+
+
+def test_the_command_ends_with_a_sentence_and_a_code(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rehearsal.host.toolchain.__main__.TOOLS", (bench.tool(),))
+    monkeypatch.setattr("rehearsal.host.toolchain.__main__.from_environment", lambda _: bench.settings)
+    (bench.bin / "fail").write_text("broken\n")
+    assert main([]) == 1
+    assert "toolchain: tool v1.2.3 could not be built" in capsys.readouterr().err
+    (bench.bin / "fail").write_text("no space left on device\n")
+    assert main([]) == 3
+    monkeypatch.undo()
+    monkeypatch.setenv(DOWNLOAD, "perhaps")
+    assert main([]) == 1
+    assert capsys.readouterr().err.endswith("means nothing here; write one of auto, never\n")

@@ -1,0 +1,64 @@
+"""Shapes are read both ways: what was asked for comes back word for word, what the cloud added does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from rehearsal.plugins.bridge.shape import Field, from_api, same, to_api
+from rehearsal.plugins.engine.plugin import ProviderError
+
+SHAPE = {
+    **same("name", "labels", "flag"),
+    "size": Field(api="sizeText", text=True),
+    "disk": Field(api="diskType", computed=True),
+    "mode": Field(api="deep.inner.mode", computed=True),
+    "zones": Field(unordered=True),
+    "box": Field(of=same("a", "b")),
+    "items": Field(many=True, of={"kind": Field(api="type"), "extra": Field(computed=True)}),
+    "setting": Field(default="NONE"),
+}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"name": "x", "labels": {"a": "b"}, "size": 3},
+        {"disk": "ssd", "mode": "fast"},
+        {"zones": ["b", "a"]},
+        {"box": {"a": 1}},
+        {"items": [{"kind": "x"}, {"kind": "y", "extra": 1}]},
+        {"flag": False, "labels": {}, "box": {}, "items": [], "setting": "NONE"},
+    ],
+)
+def test_what_was_asked_for_comes_back(asked: dict) -> None:
+    assert from_api(SHAPE, to_api(SHAPE, asked), asked) == asked
+
+
+def test_what_the_server_fills_in_is_no_input() -> None:
+    answer = {
+        "diskType": "pd",
+        "deep": {"inner": {"mode": "x"}},
+        "setting": "NONE",
+        "items": [{"type": "x", "extra": 1}],
+        "labels": {},
+    }
+    assert from_api(SHAPE, answer, {"items": [{"kind": "x"}]}) == {"items": [{"kind": "x"}]}
+
+
+def test_what_the_server_changed_shows() -> None:
+    assert from_api(SHAPE, {"diskType": "pd"}, {"disk": "ssd"}) == {"disk": "pd"}
+    assert from_api(SHAPE, {"labels": {"x": "y"}}, {}) == {"labels": {"x": "y"}}
+    assert from_api(SHAPE, {}, {"name": "x", "labels": {"a": "b"}}) == {}
+
+
+def test_the_order_of_a_set_is_the_askers() -> None:
+    assert from_api(SHAPE, {"zones": ["a", "b", "c"]}, {"zones": ["c", "a"]}) == {"zones": ["c", "a", "b"]}
+
+
+def test_an_import_shows_everything() -> None:
+    assert from_api(SHAPE, {"diskType": "pd", "sizeText": "3", "labels": {}}, None) == {"disk": "pd", "size": 3}
+
+
+def test_a_property_without_a_shape_is_refused_with_its_path() -> None:
+    with pytest.raises(ProviderError, match=r"items\[1\]\.colour: .* does not simulate this property; here it knows extra, kind"):
+        to_api(SHAPE, {"items": [{"kind": "x"}, {"colour": "red"}]})

@@ -1,0 +1,230 @@
+"""What replaces a node group and what changes it in place; and what drift looks like."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from rehearsal.plugins.engine.plugin import UNKNOWN
+
+GROUP = "aws:eks/nodeGroup:NodeGroup"
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+CLUSTER = "aws:eks/cluster:Cluster"
+
+
+def changed(inputs: dict, path: str, value: Any) -> dict:
+    """A copy with the value at `a.b`; None takes it away."""
+    found = copy.deepcopy(inputs)
+    place: Any = found
+    *parents, last = path.split(".")
+    for parent in parents:
+        place = place.setdefault(parent, {})
+    if value is None:
+        del place[last]
+    else:
+        place[last] = value
+    return found
+
+
+ASKED = {
+    "clusterName": "c",
+    "nodeGroupName": "workers",
+    "nodeRoleArn": "role",
+    "subnetIds": ["a", "b"],
+    "amiType": "AL2023_x86_64_NVIDIA",
+    "capacityType": "ON_DEMAND",
+    "diskSize": 200,
+    "instanceTypes": ["p4d.24xlarge"],
+    "launchTemplate": {"id": "lt-1", "version": "1"},
+    "scalingConfig": {"minSize": 0, "desiredSize": 1, "maxSize": 2},
+    "labels": {"a": "1"},
+    "taints": [{"key": "a", "value": "1", "effect": "NO_SCHEDULE"}, {"key": "b", "value": "1", "effect": "NO_SCHEDULE"}],
+    "updateConfig": {"maxUnavailable": 1},
+    "version": "1.35",
+    "releaseVersion": "1.35.5-20260714",
+    "tags": {"a": "1"},
+}
+REPLACES = [
+    ("amiType", "BOTTLEROCKET_x86_64_NVIDIA"),
+    ("capacityType", "SPOT"),
+    ("clusterName", "other"),
+    ("diskSize", 100),
+    ("instanceTypes", ["p4de.24xlarge"]),
+    ("launchTemplate.id", "lt-2"),
+    ("nodeGroupName", "other"),
+    ("nodeRoleArn", "other"),
+    ("subnetIds", ["a"]),
+]
+IN_PLACE = [
+    ("labels", {"a": "2"}),
+    ("labels", None),
+    ("taints", []),
+    ("taints", [{"key": "a", "value": "2", "effect": "NO_SCHEDULE"}]),
+    ("scalingConfig.desiredSize", 2),
+    ("scalingConfig.maxSize", 9),
+    ("updateConfig.maxUnavailable", 2),
+    ("updateConfig.updateStrategy", "MINIMAL"),
+    ("nodeRepairConfig", {"enabled": True}),
+    ("launchTemplate.version", "2"),
+    ("version", "1.36"),
+    ("releaseVersion", "1.35.6-20260801"),
+    ("tags", {"b": "2"}),
+]
+
+
+@pytest.fixture
+def diff(engine):
+    def compare(new: dict):
+        old = engine.checked(GROUP, "g", {}, ASKED)
+        return engine.provider.diff("urn", GROUP, "id", {}, old, engine.checked(GROUP, "g", old, new), ())
+
+    return compare
+
+
+@pytest.mark.parametrize(("path", "value"), REPLACES)
+def test_it_replaces_the_group(diff, path, value) -> None:
+    kinds = diff(changed(ASKED, path, value)).detailed
+    assert kinds
+    assert all(k.endswith("-replace") for k in kinds.values()), kinds
+    assert all(p.startswith(path.split(".")[0]) for p in kinds)
+
+
+@pytest.mark.parametrize(("path", "value"), IN_PLACE)
+def test_it_changes_the_group_in_place(diff, path, value) -> None:
+    kinds = diff(changed(ASKED, path, value)).detailed
+    assert kinds
+    assert not any(k.endswith("-replace") for k in kinds.values()), kinds
+
+
+def test_adding_a_launch_template_replaces_the_group(engine) -> None:
+    without = {k: v for k, v in ASKED.items() if k != "launchTemplate"}
+    old = engine.checked(GROUP, "g", {}, without)
+    found = engine.provider.diff("urn", GROUP, "id", {}, old, engine.checked(GROUP, "g", old, ASKED), ())
+    assert found.detailed == {"launchTemplate": "add-replace"}
+
+
+@pytest.mark.parametrize("field", ["subnetIds", "taints"])
+def test_the_order_of_a_set_is_no_change(diff, field) -> None:
+    assert not diff({**ASKED, field: ASKED[field][::-1]}).changes
+
+
+@pytest.mark.parametrize(
+    "field", ["amiType", "diskSize", "instanceTypes", "version", "releaseVersion", "updateConfig", "capacityType"]
+)
+def test_no_longer_asking_keeps_what_the_cloud_has(diff, field) -> None:
+    assert not diff(changed(ASKED, field, None)).changes
+
+
+def test_a_value_not_known_yet_replaces_where_a_change_would(diff) -> None:
+    assert diff(changed(ASKED, "nodeRoleArn", UNKNOWN)).detailed == {"nodeRoleArn": "update-replace"}
+    assert diff(changed(ASKED, "launchTemplate.version", UNKNOWN)).detailed == {"launchTemplate.version": "update"}
+
+
+def test_a_name_given_by_hand_goes_before_the_new_one_comes(diff, engine) -> None:
+    assert diff(changed(ASKED, "diskSize", 100)).delete_before_replace is True
+    unnamed = {k: v for k, v in ASKED.items() if k != "nodeGroupName"}
+    old = engine.checked(GROUP, "g", {}, unnamed)
+    new = engine.checked(GROUP, "g", old, {**unnamed, "diskSize": 100})
+    assert engine.provider.diff("urn", GROUP, "id", {}, old, new, ()).delete_before_replace is False
+
+
+def test_a_changed_template_previews_an_unknown_version(engine) -> None:
+    template = engine.make(TEMPLATE, "t", instanceType="m6i.large")
+    new = engine.checked(TEMPLATE, "t", template.inputs, {"instanceType": "m6i.xlarge"})
+    arguments = ("urn", TEMPLATE, template.id, template.outputs, template.inputs, new, 0, ())
+    assert engine.provider.update(*arguments, True)["latestVersion"] is UNKNOWN
+    assert engine.provider.update(*arguments, False)["latestVersion"] == 2
+
+
+def test_updates_reach_the_nodes(engine) -> None:
+    engine.base()
+    group = engine.make(GROUP, "g", **engine.group())
+    before = engine.nodes()[0]["spec"]["providerID"]
+    new = engine.group()
+    new["labels"] = {"slicewright.io/pool": "demo", "more": "yes"}
+    new["taints"] = new["taints"][:1]
+    new["scalingConfig"] = {"minSize": 0, "desiredSize": 2, "maxSize": 3}
+    new["tags"] = {"other": "tag"}
+    group.update(new)
+    first, second = engine.nodes()
+    assert before in (first["spec"]["providerID"], second["spec"]["providerID"])
+    for node in (first, second):
+        assert node["metadata"]["labels"]["more"] == "yes"
+        assert [t["key"] for t in node["spec"]["taints"]] == ["nvidia.com/gpu"]
+    assert not group.refresh().changes
+    assert group.outputs["tags"] == {"other": "tag"}
+
+
+def test_a_new_version_of_the_template_replaces_the_nodes(engine) -> None:
+    engine.base()
+    template = engine.make(TEMPLATE, "t", instanceType="m6i.large")
+    asked = {k: v for k, v in engine.group().items() if k not in ("diskSize", "instanceTypes", "amiType")}
+    asked["launchTemplate"] = {"id": template.id, "version": "1"}
+    group = engine.make(GROUP, "g", **asked)
+    before = engine.nodes()[0]["spec"]["providerID"]
+    template.update({"instanceType": "m6i.xlarge"})
+    asked["launchTemplate"] = {"id": template.id, "version": str(template.outputs["latestVersion"])}
+    group.update(asked)
+    (node,) = engine.nodes()
+    assert node["spec"]["providerID"] != before
+    assert node["metadata"]["labels"]["node.kubernetes.io/instance-type"] == "m6i.xlarge"
+    assert not group.refresh().changes
+
+
+DRIFTS = [
+    ({"scalingConfig": {"minSize": 0, "desiredSize": 3, "maxSize": 3}}, {"scalingConfig.desiredSize": "update"}),
+    ({"labels": {"addOrUpdateLabels": {"x": "y"}}}, {"labels.x": "add"}),
+    ({"labels": {"removeLabels": ["slicewright.io/pool"]}}, {'labels["slicewright.io/pool"]': "delete"}),
+    ({"taints": {"removeTaints": [{"key": "startup", "effect": "NO_SCHEDULE"}]}}, {"taints[1]": "delete"}),
+    ({"taints": {"addOrUpdateTaints": [{"key": "new", "effect": "NO_EXECUTE"}]}}, {"taints[2]": "add"}),
+    ({"updateConfig": {"maxUnavailable": 2}}, {"updateConfig.maxUnavailable": "update", "updateConfig.updateStrategy": "delete"}),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), DRIFTS)
+def test_what_somebody_changed_in_the_cloud_is_drift(engine, change, expected) -> None:
+    engine.base()
+    group = engine.make(GROUP, "g", **engine.group())
+    engine.call("eks", "UpdateNodegroupConfig", clusterName="p4d-cluster", nodegroupName="demo-gpu-workers", **change)
+    assert engine.cloud.tasks.wait(30)
+    found = group.refresh().detailed or {}
+    # Leaving out what the cloud may choose is no difference to the engine's Diff: the drift of those shows in outputs.
+    assert found == {k: v for k, v in expected.items() if k != "updateConfig.updateStrategy"}
+
+
+def test_a_clean_refresh_shows_nothing_after_every_update(engine) -> None:
+    engine.base()
+    group = engine.make(GROUP, "g", **engine.group())
+    for path, value in IN_PLACE:
+        if path in ("version", "releaseVersion", "launchTemplate.version", "nodeRepairConfig") or value is None:
+            continue
+        asked = changed(engine.group(), path, value)
+        group.update(asked)
+        assert not group.refresh().changes, path
+        assert not group.plan(asked).changes, path
+
+
+@pytest.mark.parametrize("path", ["name", "roleArn", "region"])
+def test_a_cluster_is_replaced(engine, path) -> None:
+    asked = {"name": "a", "roleArn": "a", "vpcConfig": {"subnetIds": ["a", "b"]}, "region": "eu-west-1"}
+    old = engine.checked(CLUSTER, "c", {}, asked)
+    new = engine.checked(CLUSTER, "c", old, {**asked, path: "b"})
+    assert engine.provider.diff("urn", CLUSTER, "id", {}, old, new, ()).detailed == {path: "update-replace"}
+
+
+def test_a_cluster_changes_its_protection_and_access_in_place(engine) -> None:
+    cluster = engine.base()
+    asked = {k: v for k, v in cluster.inputs.items() if k != "__defaults"}
+    cluster.update(
+        {
+            **asked,
+            "deletionProtection": True,
+            "vpcConfig": {**asked["vpcConfig"], "endpointPrivateAccess": True},
+            "tags": {"a": "b"},
+        }
+    )
+    assert not cluster.refresh().changes
+    assert cluster.outputs["vpcConfig"]["endpointPrivateAccess"] is True
+    assert cluster.outputs["tags"] == {"a": "b"}

@@ -1,0 +1,212 @@
+"""From nothing to S1's node group and back, as the engine goes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rehearsal.plugins.engine.plugin import UNKNOWN, InitFailed, ProviderError
+
+VPC = "aws:ec2/vpc:Vpc"
+SUBNET = "aws:ec2/subnet:Subnet"
+TABLE = "aws:ec2/routeTable:RouteTable"
+ASSOCIATION = "aws:ec2/routeTableAssociation:RouteTableAssociation"
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+ROLE = "aws:iam/role:Role"
+CLUSTER = "aws:eks/cluster:Cluster"
+GROUP = "aws:eks/nodeGroup:NodeGroup"
+ADDON = "aws:eks/addon:Addon"
+
+
+def test_s1_comes_up_shows_no_drift_and_goes_without_a_trace(engine) -> None:
+    engine.base()
+    for addon in ("vpc-cni", "kube-proxy", "coredns"):
+        engine.make(ADDON, addon, clusterName="p4d-cluster", addonName=addon, resolveConflictsOnCreate="OVERWRITE")
+    template = engine.make(TEMPLATE, "template", metadataOptions={"httpTokens": "required", "httpPutResponseHopLimit": 2})
+    group = engine.group()
+    del group["diskSize"]
+    group["launchTemplate"] = {"id": template.id, "version": str(template.outputs["latestVersion"])}
+    made = engine.make(GROUP, "group", **group)
+    (node,) = engine.nodes()
+    assert {t["key"] for t in node["spec"]["taints"]} == {"nvidia.com/gpu", "startup"}
+    assert not made.plan(group).changes
+    for resource in engine.made:
+        assert not resource.refresh().changes, (resource.kind, resource.refresh().detailed)
+    for resource in reversed(engine.made):
+        resource.delete()
+        assert resource.refresh() is None, resource.kind
+    assert engine.client.inventory() == {}
+
+
+def test_the_cluster_has_every_output_that_a_program_reads(engine) -> None:
+    outputs = engine.base().outputs
+    assert outputs["endpoint"] == "https://127.0.0.1:6443"
+    assert outputs["certificateAuthority"]["data"]
+    assert outputs["name"] == "p4d-cluster"
+    assert outputs["arn"] == "arn:aws:eks:eu-west-1:123456789012:cluster/p4d-cluster"
+    assert outputs["status"] == "ACTIVE"
+    assert outputs["version"] == "1.36"
+    assert outputs["vpcConfig"]["vpcId"].startswith("vpc-")
+    assert outputs["vpcConfig"]["clusterSecurityGroupId"].startswith("sg-")
+    assert outputs["identities"][0]["oidcs"][0]["issuer"].startswith("https://oidc.eks.")
+
+
+def test_every_output_of_the_schema_is_there(engine) -> None:
+    engine.base()
+    engine.make(GROUP, "group", **engine.group())
+    for resource in engine.made:
+        assert set(engine.provider.schema.outputs(resource.kind)) <= set(resource.outputs), resource.kind
+
+
+def test_a_preview_creates_nothing(engine) -> None:
+    inputs = engine.checked(CLUSTER, "c", {}, {"roleArn": UNKNOWN, "vpcConfig": {"subnetIds": [UNKNOWN, UNKNOWN]}})
+    made = engine.provider.create("urn", CLUSTER, "c", inputs, 0, True)
+    assert made.outputs["endpoint"] is UNKNOWN
+    assert made.outputs["certificateAuthority"] is UNKNOWN
+    assert made.outputs["name"] == inputs["name"]
+    assert engine.client.inventory() == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "property_", "asked"),
+    [
+        (ROLE, "name", {"assumeRolePolicy": "{}"}),
+        (CLUSTER, "name", {"roleArn": "r", "vpcConfig": {"subnetIds": []}}),
+        (TEMPLATE, "name", {}),
+        (
+            GROUP,
+            "nodeGroupName",
+            {
+                "clusterName": "c",
+                "nodeRoleArn": "r",
+                "subnetIds": [],
+                "scalingConfig": {"minSize": 0, "maxSize": 1, "desiredSize": 0},
+            },
+        ),
+    ],
+)
+def test_names_are_made_with_seven_digits(engine, kind, property_, asked) -> None:
+    inputs = engine.checked(kind, "Thing", {}, asked)
+    stem, _, suffix = inputs[property_].rpartition("-")
+    assert stem == "Thing"
+    assert len(suffix) == 7
+    assert int(suffix, 16) >= 0
+    assert property_ in inputs["__defaults"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "path", "words"),
+    [
+        (GROUP, {"scalingConfig": {"maxSize": 1}}, "scalingConfig.minSize", "missing required property"),
+        (GROUP, {"scalingConfig": {"minSize": 0, "desiredSize": 0, "maxSize": 0}}, "scalingConfig.maxSize", "at least 1"),
+        (GROUP, {"amiTyp": "x"}, "amiTyp", "did you mean amiType?"),
+        (GROUP, {"taints": [{"key": "a", "effect": "NoSchedule"}]}, "taints[0].effect", "expected one of NO_SCHEDULE"),
+        (GROUP, {"launchTemplate": {"version": "1"}}, "launchTemplate", "exactly one of id and name"),
+        (GROUP, {"launchTemplate": {"id": "lt-1", "version": "$Latest"}}, "launchTemplate.version", "never show a change"),
+        (GROUP, {"updateConfig": {"maxUnavailable": 1, "maxUnavailablePercentage": 10}}, "updateConfig", "only one of"),
+        (GROUP, {"remoteAccess": {"ec2SshKey": "k"}}, "remoteAccess", "does not simulate"),
+        (CLUSTER, {"vpcConfig": {"subnetIds": ["a"]}}, "roleArn", "missing required property"),
+        (VPC, {}, "cidrBlock", "needs cidrBlock"),
+        (VPC, {"cidrBlock": "10.0.0.0/16", "enableDnsHostname": True}, "enableDnsHostname", "did you mean enableDnsHostnames?"),
+        (ROLE, {"assumeRolePolicy": "{"}, "assumeRolePolicy", "invalid JSON"),
+        (
+            TABLE,
+            {"vpcId": "v", "routes": [{"cidrBlock": "0.0.0.0/0", "natGatewayId": "n"}]},
+            "routes[0].natGatewayId",
+            "gatewayId of a route only",
+        ),
+        (ADDON, {"clusterName": "c", "addonName": "a", "configurationValues": "a: b"}, "configurationValues", "not JSON"),
+    ],
+)
+def test_wrong_inputs_are_refused_with_their_path(engine, kind, asked, path, words) -> None:
+    if kind == GROUP:
+        scaling = {"minSize": 0, "desiredSize": 0, "maxSize": 1}
+        asked = {"clusterName": "c", "nodeRoleArn": "r", "subnetIds": [], "scalingConfig": scaling, **asked}
+    failures = engine.failures(kind, asked)
+    assert words in failures[path]
+
+
+def test_an_unknown_value_passes_every_check(engine) -> None:
+    asked = {"clusterName": UNKNOWN, "nodeRoleArn": UNKNOWN, "subnetIds": UNKNOWN, "scalingConfig": UNKNOWN, "taints": UNKNOWN}
+    assert engine.failures(GROUP, {**asked, "launchTemplate": {"id": UNKNOWN, "version": UNKNOWN}}) == {}
+
+
+def test_an_unknown_type_names_the_known_ones(engine) -> None:
+    with pytest.raises(
+        ProviderError, match=r"does not know aws:s3/bucket:Bucket; it knows aws:ec2/internetGateway:InternetGateway"
+    ):
+        engine.provider.check("urn", "aws:s3/bucket:Bucket", "b", {}, {}, b"s", None)
+
+
+def test_a_region_is_needed(engine) -> None:
+    engine.provider.configure({}, {})
+    with pytest.raises(ProviderError, match="Missing region configuration"):
+        engine.make(VPC, "vpc", cidrBlock="10.0.0.0/16")
+
+
+def test_the_region_may_come_from_the_stacks_configuration(engine) -> None:
+    engine.provider.configure({"aws:config:region": "us-east-1"}, {})
+    vpc = engine.make(VPC, "vpc", cidrBlock="10.0.0.0/16")
+    assert vpc.outputs["arn"].startswith("arn:aws:ec2:us-east-1:")
+
+
+def test_a_group_whose_nodes_cannot_join_is_kept_and_complained_about_again(engine) -> None:
+    engine.base()
+    engine.call(
+        "aws-iam",
+        "DetachRolePolicy",
+        RoleName=engine.node_role.rpartition("/")[2],
+        PolicyArn="arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy",
+    )
+    group = engine.make(GROUP, "group", **engine.group())
+    assert "unexpected state 'CREATE_FAILED', wanted target 'ACTIVE'" in group.trouble[0]
+    assert "NodeCreationFailure" in group.trouble[0]
+    with pytest.raises(InitFailed, match="CREATE_FAILED"):
+        group.update(engine.group())
+    group.delete()
+    assert group.refresh() is None
+
+
+def test_the_clouds_refusal_reaches_the_user_with_its_words(engine) -> None:
+    engine.base()
+    with pytest.raises(
+        ProviderError, match=r"ValidationException \(400\): .*'taints\.1\.member\.key' failed to satisfy constraint: .* 63"
+    ):
+        engine.make(GROUP, "group", **{**engine.group(), "taints": [{"key": "k" * 64, "effect": "NO_SCHEDULE"}]})
+
+
+def test_a_cluster_that_still_has_groups_is_not_deleted(engine) -> None:
+    cluster = engine.base()
+    engine.make(GROUP, "group", **engine.group())
+    with pytest.raises(ProviderError, match="ResourceInUseException"):
+        cluster.delete()
+
+
+def test_two_texts_of_one_trust_policy_are_one(engine) -> None:
+    trust = {
+        "Version": "2012-10-17",
+        "Statement": {"Effect": "Allow", "Principal": {"Service": ["ec2.amazonaws.com"]}, "Action": ["sts:AssumeRole"]},
+    }
+    role = engine.make(ROLE, "r", assumeRolePolicy=json.dumps(trust, indent=4))
+    assert not role.refresh().changes
+
+
+def test_a_launch_template_takes_texts_for_booleans(engine) -> None:
+    mapping = {
+        "deviceName": "/dev/xvda",
+        "ebs": {"volumeSize": 200, "volumeType": "gp3", "encrypted": "true", "deleteOnTermination": "true"},
+    }
+    template = engine.make(
+        TEMPLATE, "t", blockDeviceMappings=[mapping], tagSpecifications=[{"resourceType": "instance", "tags": {"a": "b"}}]
+    )
+    versions = engine.call("ec2", "DescribeLaunchTemplateVersions", LaunchTemplateId=template.id)["LaunchTemplateVersions"]
+    assert versions[0]["LaunchTemplateData"]["BlockDeviceMappings"][0]["Ebs"]["Encrypted"] is True
+    assert not template.refresh().changes
+
+
+def test_deleting_what_is_gone_succeeds(engine) -> None:
+    engine.base()
+    for resource in reversed(engine.made):
+        resource.delete()
+        resource.delete()

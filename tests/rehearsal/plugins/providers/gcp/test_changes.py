@@ -1,0 +1,249 @@
+"""What replaces a pool and what changes it in place; and what drift looks like."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from rehearsal.plugins.engine.plugin import UNKNOWN
+
+POOL = "gcp:container/nodePool:NodePool"
+NETWORK = "gcp:compute/network:Network"
+CLUSTER = "gcp:container/cluster:Cluster"
+
+
+def changed(inputs: dict, path: str, value: Any) -> dict:
+    """A copy with the value at `a.b[0].c`; None takes it away."""
+    found = copy.deepcopy(inputs)
+    place: Any = found
+    *parents, last = path.replace("[0]", ".0").split(".")
+    for parent in parents:
+        place = place[int(parent)] if parent == "0" else place.setdefault(parent, {})
+    if value is None:
+        del place[last]
+    else:
+        place[last] = value
+    return found
+
+
+GPU = "nodeConfig.guestAccelerators[0]"
+REPLACES = [
+    (f"{GPU}.gpuPartitionSize", "1g.10gb"),
+    (f"{GPU}.gpuPartitionSize", None),
+    (f"{GPU}.count", 4),
+    (f"{GPU}.type", "nvidia-h100-mega-80gb"),
+    (f"{GPU}.gpuDriverInstallationConfig.gpuDriverVersion", "DEFAULT"),
+    (f"{GPU}.gpuSharingConfig", {"gpuSharingStrategy": "TIME_SHARING", "maxSharedClientsPerGpu": 2}),
+    ("nodeConfig.spot", False),
+    ("nodeConfig.preemptible", True),
+    ("nodeConfig.flexStart", True),
+    ("nodeConfig.maxRunDuration", "3600s"),
+    ("nodeConfig.reservationAffinity", {"consumeReservationType": "NO_RESERVATION"}),
+    ("nodeConfig.ephemeralStorageLocalSsdConfig.localSsdCount", 8),
+    ("nodeConfig.localNvmeSsdBlockConfig", {"localSsdCount": 1}),
+    ("nodeConfig.secondaryBootDisks", [{"diskImage": "x"}]),
+    ("nodeConfig.serviceAccount", "other@acme.iam.gserviceaccount.com"),
+    ("nodeConfig.oauthScopes", ["https://www.googleapis.com/auth/compute"]),
+    ("nodeConfig.metadata", {"a": "b"}),
+    ("nodeConfig.minCpuPlatform", "Intel Sapphire Rapids"),
+    ("nodeConfig.shieldedInstanceConfig", {"enableSecureBoot": True}),
+    ("nodeConfig.bootDiskKmsKey", "key"),
+    ("nodeConfig.advancedMachineFeatures", {"threadsPerCore": 1}),
+    ("queuedProvisioning", {"enabled": True}),
+    ("placementPolicy", {"type": "COMPACT"}),
+    ("bestEffortProvisioning", {"enabled": True}),
+    ("name", "other"),
+    ("location", "us-east4"),
+    ("cluster", "other"),
+    ("initialNodeCount", 2),
+    ("maxPodsPerNode", 32),
+    ("networkConfig", {"podRange": "pods"}),
+]
+IN_PLACE = [
+    ("nodeConfig.taints[0].value", "other"),
+    ("nodeConfig.labels", {"role": "other"}),
+    ("nodeConfig.labels.more", "x"),
+    ("nodeConfig.resourceLabels", {"team": "web"}),
+    ("nodeConfig.tags", ["gpu"]),
+    ("nodeConfig.machineType", "a3-megagpu-8g"),
+    ("nodeConfig.diskSizeGb", 1000),
+    ("nodeConfig.diskType", "pd-balanced"),
+    ("nodeConfig.imageType", "UBUNTU_CONTAINERD"),
+    ("nodeConfig.gvnic.enabled", False),
+    ("nodeConfig.gcfsConfig.enabled", True),
+    ("nodeConfig.fastSocket", {"enabled": True}),
+    ("nodeConfig.kubeletConfig", {"cpuManagerPolicy": "static"}),
+    ("nodeConfig.linuxNodeConfig", {"cgroupMode": "CGROUP_MODE_V2"}),
+    ("nodeConfig.workloadMetadataConfig.mode", "GCE_METADATA"),
+    ("nodeConfig.loggingVariant", "MAX_THROUGHPUT"),
+    ("version", "1.36.3-gke.1"),
+    ("nodeCount", 2),
+    ("autoscaling", {"totalMinNodeCount": 0, "totalMaxNodeCount": 3}),
+    ("management.autoRepair", False),
+    ("upgradeSettings.maxUnavailable", 2),
+    ("nodeLocations", ["us-central1-a"]),
+    ("nodeDrainConfigs", [{"respectPdbDuringNodePoolDeletion": True}]),
+    ("networkConfig", {"enablePrivateNodes": True}),
+]
+
+
+@pytest.fixture
+def diff(engine, h100):
+    """From S0's pool, as it was asked for, to other inputs."""
+
+    def compare(new: dict):
+        old = engine.checked(POOL, "h100", {}, h100)
+        return engine.provider.diff("urn", POOL, "id", {}, old, engine.checked(POOL, "h100", old, new), ())
+
+    return compare
+
+
+@pytest.mark.parametrize(("path", "value"), REPLACES)
+def test_it_replaces_the_pool(diff, h100, path, value) -> None:
+    found = diff(changed(h100, path, value))
+    assert found.changes
+    kinds = found.detailed or {}
+    assert any(k.endswith("-replace") for k in kinds.values()), kinds
+    assert all(p.startswith(path.split(".")[0]) for p in kinds)
+
+
+@pytest.mark.parametrize(("path", "value"), IN_PLACE)
+def test_it_changes_the_pool_in_place(diff, h100, path, value) -> None:
+    found = diff(changed(h100, path, value))
+    assert found.changes
+    assert not any(k.endswith("-replace") for k in (found.detailed or {}).values()), found.detailed
+
+
+@pytest.mark.parametrize("path", ["nodeLocations", "maxPodsPerNode", "management", "upgradeSettings", "nodeConfig.diskType"])
+def test_no_longer_asking_keeps_what_the_cloud_has(diff, h100, path) -> None:
+    assert not diff(changed(h100, path, None)).changes
+
+
+def test_the_difference_names_the_path(diff, h100) -> None:
+    found = diff(changed(h100, f"{GPU}.gpuPartitionSize", "1g.10gb"))
+    assert found.detailed == {"nodeConfig.guestAccelerators[0].gpuPartitionSize": "update-replace"}
+
+
+def test_a_value_not_known_yet_replaces_where_a_change_would(diff, h100) -> None:
+    assert diff(changed(h100, "cluster", UNKNOWN)).detailed == {"cluster": "update-replace"}
+    assert diff(changed(h100, "nodeConfig.labels", UNKNOWN)).detailed == {"nodeConfig.labels": "update"}
+
+
+def test_the_order_of_a_set_is_no_change(diff, h100) -> None:
+    h100["nodeLocations"] = ["us-central1-a", "us-central1-b"]
+    other = {**h100, "nodeLocations": ["us-central1-b", "us-central1-a"]}
+    old = diff(h100)
+    assert old.changes is False
+    assert not diff(other).changes
+
+
+def test_a_name_given_by_hand_goes_before_the_new_one_comes(diff, h100) -> None:
+    assert diff(changed(h100, "nodeConfig.spot", False)).delete_before_replace is True
+    assert diff(changed(h100, "name", "other")).delete_before_replace is False
+
+
+def test_a_made_name_lets_the_new_one_come_first(engine, h100) -> None:
+    del h100["name"]
+    old = engine.checked(POOL, "h100", {}, h100)
+    new = engine.checked(POOL, "h100", old, changed(h100, "nodeConfig.spot", False))
+    found = engine.provider.diff("urn", POOL, "id", {}, old, new, ())
+    assert any(k.endswith("-replace") for k in found.detailed.values())
+    assert found.delete_before_replace is False
+
+
+@pytest.mark.parametrize("path", ["name", "description", "autoCreateSubnetworks"])
+def test_a_network_is_replaced(engine, path) -> None:
+    old = engine.checked(NETWORK, "n", {}, {"name": "a", "description": "a", "autoCreateSubnetworks": False})
+    new = engine.checked(
+        NETWORK, "n", old, {**{k: v for k, v in old.items() if k != "__defaults"}, path: True if path[0] == "a" else "b"}
+    )
+    assert engine.provider.diff("urn", NETWORK, "id", {}, old, new, ()).detailed == {path: "update-replace"}
+
+
+@pytest.mark.parametrize("path", ["name", "location", "network", "subnetwork", "initialNodeCount"])
+def test_a_cluster_is_replaced(engine, path) -> None:
+    asked = {"name": "a", "location": "a", "network": "a", "subnetwork": "a", "initialNodeCount": 1}
+    old = engine.checked(CLUSTER, "c", {}, asked)
+    new = engine.checked(CLUSTER, "c", old, {**asked, path: 2 if path == "initialNodeCount" else "b"})
+    assert engine.provider.diff("urn", CLUSTER, "id", {}, old, new, ()).detailed == {path: "update-replace"}
+
+
+def test_updates_reach_the_nodes(engine, h100) -> None:
+    engine.base()
+    pool = engine.make(POOL, "h100", **h100)
+    node = engine.nodes()[0]["metadata"]["name"]
+    new = changed(h100, "nodeConfig.labels", {"role": "other"})
+    new["nodeConfig"]["taints"] = []
+    pool.update(new)
+    (found,) = engine.nodes()
+    assert found["metadata"]["name"] == node
+    assert found["metadata"]["labels"]["role"] == "other"
+    assert found["spec"]["taints"] == []
+    assert not pool.refresh().changes
+    pool.update({**new, "nodeCount": 3})
+    assert len(engine.nodes()) == 3
+    assert pool.outputs["nodeCount"] == 3
+    assert not pool.refresh().changes
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [(p, v) for p, v in IN_PLACE if p not in ("nodeConfig.machineType", "networkConfig", "version")],
+)
+def test_every_change_in_place_is_carried_out_and_seen_again(engine, h100, path, value) -> None:
+    engine.base()
+    h100["nodeConfig"] = {
+        k: v for k, v in h100["nodeConfig"].items() if k not in ("guestAccelerators", "ephemeralStorageLocalSsdConfig")
+    }
+    h100["nodeConfig"]["machineType"] = "n2-standard-4"
+    pool = engine.make(POOL, "pool", **h100)
+    new = changed(h100, path, value)
+    pool.update(new)
+    assert not pool.refresh().changes
+    assert not pool.plan(new).changes
+
+
+POOLS = "projects.locations.clusters.nodePools"
+DRIFTS = [
+    ("setSize", {"nodeCount": 2}, {"nodeCount": "update"}),
+    ("update", {"labels": {"labels": {"role": "x"}}}, {"nodeConfig.labels.role": "update"}),
+    ("update", {"labels": {"labels": {"role": "h100-standard", "more": "y"}}}, {"nodeConfig.labels.more": "add"}),
+    ("update", {"labels": {"labels": {}}}, {"nodeConfig.labels.role": "delete"}),
+    ("update", {"taints": {"taints": []}}, {"nodeConfig.taints[0]": "delete"}),
+    (
+        "update",
+        {"taints": {"taints": [{"key": "nvidia/share", "value": "x", "effect": "NO_SCHEDULE"}]}},
+        {"nodeConfig.taints[0].value": "update"},
+    ),
+    ("update", {"locations": ["us-central1-a"]}, {"nodeLocations[0]": "update"}),
+    ("setManagement", {"management": {"autoRepair": False, "autoUpgrade": True}}, {"management.autoRepair": "update"}),
+]
+
+
+@pytest.mark.parametrize(("method", "body", "expected"), DRIFTS)
+def test_what_somebody_changed_in_the_cloud_is_drift(engine, h100, method, body, expected) -> None:
+    engine.base()
+    pool = engine.make(POOL, "h100", **h100)
+    engine.client.call("container", f"{POOLS}.{method}", {"name": pool.id}, body)
+    assert engine.cloud.tasks.wait(30)
+    found = pool.refresh()
+    seen = {k: v for k, v in (found.detailed or {}).items() if not k.startswith("__")}
+    assert seen == expected
+
+
+def test_a_node_count_left_to_the_autoscaler_is_no_drift(engine, h100) -> None:
+    engine.base()
+    pool = engine.make(POOL, "h100", **h100, ignoreNodeCountChanges=True)
+    engine.client.call("container", f"{POOLS}.setSize", {"name": pool.id}, {"nodeCount": 3})
+    assert engine.cloud.tasks.wait(30)
+    assert not pool.refresh().changes
+
+
+def test_a_pool_deleted_in_the_cloud_is_gone(engine, h100) -> None:
+    engine.base()
+    pool = engine.make(POOL, "h100", **h100)
+    engine.client.call("container", f"{POOLS}.delete", {"name": pool.id})
+    assert engine.cloud.tasks.wait(30)
+    assert pool.refresh() is None

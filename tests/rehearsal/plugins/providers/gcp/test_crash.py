@@ -1,0 +1,51 @@
+"""The simulated cloud is killed while a provider waits for it, comes back, and the provider does not notice more than a pause."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from rehearsal.clouds.core.client import CloudClient
+from rehearsal.plugins.providers.gcp.provider import GcpProvider
+from tests.rehearsal.clouds.services import Start, services
+
+NETWORK = "gcp:compute/network:Network"
+SUBNETWORK = "gcp:compute/subnetwork:Subnetwork"
+CLUSTER = "gcp:container/cluster:Cluster"
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    monkeypatch.setenv("SLICEWRIGHT_REHEARSAL", str(tmp_path))
+    with services(tmp_path) as start:
+        yield start
+
+
+def test_a_cluster_is_made_across_a_kill(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "cloud").mkdir()
+    delays = tmp_path / "cloud" / "delays.json"
+    delays.write_text(json.dumps({"container.clusters.create": 600}))
+    service = start()
+    provider = GcpProvider()
+    provider.configure({}, {"project": "acme", "region": "us-central1"})
+
+    def make(kind: str, **asked: object) -> str:
+        inputs = provider.check("urn", kind, "x", {}, dict(asked), b"s", None).inputs
+        return provider.create("urn", kind, "x", inputs, 0, False).id
+
+    make(NETWORK, name="net")
+    make(SUBNETWORK, name="sub", network="net", ipCidrRange="10.0.0.0/20")
+    with ThreadPoolExecutor(1) as thread:
+        cluster = thread.submit(make, CLUSTER, name="main", network="net", initialNodeCount=1)
+        while "container.cluster" not in CloudClient(tmp_path).inventory():
+            time.sleep(0.01)
+        service.kill()
+        service.wait()
+        delays.unlink()
+        start()
+        assert cluster.result(timeout=60) == "projects/acme/locations/us-central1/clusters/main"

@@ -1,0 +1,228 @@
+"""`helm.v3.Release` of the GPU operator's chart, against a real API server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kubeapi import ApiError
+from rehearsal.plugins.engine.values import UNKNOWN, Secret, unwrap
+
+Json = dict[str, Any]
+RELEASE = "kubernetes:helm.sh/v3:Release"
+POLICY = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
+
+
+def release(namespace: str, name: str = "gpu-operator", values: Json | None = None, **more: Any) -> Json:
+    return {
+        "chart": "gpu-operator",
+        "version": "v26.7.0",
+        "repositoryOpts": {"repo": "https://helm.ngc.nvidia.com/nvidia"},
+        "namespace": namespace,
+        "name": name,
+        "values": values or {"driver": {"enabled": False}, "mig": {"strategy": "mixed"}},
+        "compat": "true",
+        "skipAwait": True,
+        **more,
+    }
+
+
+@pytest.fixture
+def clean(cluster: Any, until: Any) -> Any:
+    """The ClusterPolicy is one per cluster: gone before and after."""
+
+    def gone() -> bool:
+        for path in (
+            POLICY,
+            *(f"/apis/rbac.authorization.k8s.io/v1/{kind}/gpu-operator" for kind in ("clusterroles", "clusterrolebindings")),
+        ):
+            try:
+                cluster.admin.delete(path)
+                return False
+            except ApiError as e:
+                if e.status != 404:
+                    raise
+        return True
+
+    until(gone)
+    yield
+    until(gone)
+
+
+def _exists(cluster: Any, path: str) -> bool:
+    try:
+        cluster.admin.get(path)
+        return True
+    except ApiError as e:
+        if e.status != 404:
+            raise
+        return False
+
+
+def test_check_fills_what_the_provider_fills(provider: Any) -> None:
+    given = release("gpu")
+    del given["namespace"], given["name"]
+    inputs, failures = provider.check(RELEASE, "op", given)
+    assert failures == []
+    assert inputs["name"].startswith("op-")
+    assert (inputs["namespace"], inputs["timeout"], inputs["atomic"], inputs["description"]) == ("default", 300, False, "")
+    assert "compat" not in inputs
+    assert provider.check(RELEASE, "op", given, inputs)[0]["name"] == inputs["name"]
+
+
+def test_a_misspelt_value_and_an_unknown_chart_fail_the_check(provider: Any) -> None:
+    _, failures = provider.check(RELEASE, "op", release("gpu", values={"migManger": {}}))
+    assert [path for path, _ in failures] == ["values.migManger"]
+    assert "did you mean 'migManager'?" in failures[0][1]
+    _, failures = provider.check(RELEASE, "op", release("gpu", chart="prometheus"))
+    assert [path for path, _ in failures] == ["chart"]
+
+
+def test_values_not_known_yet_do_not_fail_the_check(provider: Any) -> None:
+    inputs, failures = provider.check(RELEASE, "op", release("gpu", values={"migManager": {"config": {"name": UNKNOWN}}}))
+    assert failures == []
+    assert inputs["values"]["migManager"]["config"]["name"] is UNKNOWN
+
+
+def test_the_charts_crds_are_known_to_later_checks(provider: Any) -> None:
+    policy = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "x"}}
+    provider.check(RELEASE, "op", release("gpu"))
+    assert "namespace" not in provider.check("kubernetes:nvidia.com/v1:ClusterPolicy", "x", policy)[0]["metadata"]
+
+
+def test_a_preview_shows_inputs_and_leaves_the_rest_open(provider: Any, namespace: str, cluster: Any) -> None:
+    previewed = provider.create(RELEASE, "op", release(namespace), preview=True)
+    assert (previewed.id, previewed.outputs["status"], previewed.outputs["resourceNames"]) == ("", UNKNOWN, UNKNOWN)
+    assert not _exists(cluster, POLICY)
+
+
+@pytest.mark.usefixtures("clean")
+def test_a_life_of_a_release(provider: Any, namespace: str, cluster: Any, refused: type[Exception]) -> None:
+    made = provider.create(RELEASE, "op", release(namespace))
+    assert made.id == f"{namespace}/gpu-operator"
+    assert made.outputs["status"] == {
+        "appVersion": "v26.7.0",
+        "chart": "gpu-operator",
+        "name": "gpu-operator",
+        "namespace": namespace,
+        "revision": 1,
+        "status": "deployed",
+        "version": "v26.7.0",
+    }
+    assert made.outputs["resourceNames"]["Deployment.apps/apps/v1"] == [f"{namespace}/gpu-operator"]
+    assert made.outputs["resourceNames"]["ClusterPolicy.nvidia.com/nvidia.com/v1"] == ["cluster-policy"]
+    assert isinstance(made.outputs["__inputs"], Secret)
+    live = cluster.admin.get(POLICY)
+    assert live["spec"]["mig"] == {"strategy": "mixed"}
+    assert live["metadata"]["annotations"]["meta.helm.sh/release-name"] == "gpu-operator"
+    record = cluster.admin.get(f"/api/v1/namespaces/{namespace}/secrets/sh.helm.release.v1.gpu-operator.v1")
+    assert (record["type"], record["metadata"]["labels"]["status"]) == ("helm.sh/release.v1", "deployed")
+
+    # Nothing changed: no difference; a refresh finds it in the cluster.
+    assert provider.diff(RELEASE, "op", made, release(namespace)).changes == 1
+    read = provider.read(RELEASE, "op", made)
+    assert unwrap(read.inputs) == unwrap(made.inputs)
+    assert provider.diff(RELEASE, "op", read, release(namespace)).changes == 1
+
+    # A changed value is an update; a new name a replacement that is not deleted first.
+    changed = release(namespace, values={"driver": {"enabled": False}, "mig": {"strategy": "single"}})
+    difference = provider.diff(RELEASE, "op", made, changed)
+    assert (list(difference.detailedDiff), list(difference.diffs), list(difference.replaces)) == (
+        ["values.mig.strategy"],
+        ["values"],
+        [],
+    )
+    renamed = provider.diff(RELEASE, "op", made, release(namespace, "other"))
+    assert (list(renamed.replaces), renamed.deleteBeforeReplace) == (["name"], False)
+    updated = provider.update(RELEASE, "op", made, changed)
+    assert updated.outputs["status"]["revision"] == 2
+    assert cluster.admin.get(POLICY)["spec"]["mig"] == {"strategy": "single"}
+
+    # What the chart's CRD refuses makes a failed revision, which the next update mends.
+    bogus = release(namespace, values={"mig": {"strategy": "bogus"}})
+    with pytest.raises(refused) as caught:
+        provider.update(RELEASE, "op", updated, bogus)
+    assert caught.value.reasons[0].startswith(
+        f'Helm release "{namespace}/gpu-operator" failed to initialize completely. Use Helm CLI'
+    )
+    assert 'supported values: "none", "single", "mixed"' in caught.value.reasons[0]
+    assert caught.value.outputs["status"]["status"] == "failed"
+    mended = provider.update(RELEASE, "op", updated, changed)
+    assert mended.outputs["status"] == {**made.outputs["status"], "revision": 4}
+
+    # Uninstalled: all gone but the CRDs; a second delete finds no release.
+    provider.delete(RELEASE, "op", mended)
+    assert not _exists(cluster, POLICY)
+    assert not _exists(cluster, f"/apis/apps/v1/namespaces/{namespace}/deployments/gpu-operator")
+    assert cluster.admin.get(f"/api/v1/namespaces/{namespace}/secrets", labelSelector="owner=helm")["items"] == []
+    assert _exists(cluster, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusterpolicies.nvidia.com")
+    assert provider.read(RELEASE, "op", mended) is None
+    with pytest.raises(refused, match=r"^uninstall: Release not loaded: gpu-operator: release: not found$"):
+        provider.delete(RELEASE, "op", mended)
+
+
+@pytest.mark.usefixtures("clean")
+def test_cleanup_crd_takes_the_crds_along(provider: Any, namespace: str, cluster: Any) -> None:
+    made = provider.create(RELEASE, "op", release(namespace, values={"operator": {"cleanupCRD": True}}))
+    provider.delete(RELEASE, "op", made)
+    assert not _exists(cluster, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusterpolicies.nvidia.com")
+
+
+@pytest.mark.usefixtures("clean")
+def test_an_operator_that_does_not_come_up_fails_the_release_and_the_next_up_upgrades(
+    provider: Any, namespace: str, refused: type[Exception], stored: Callable[..., Any]
+) -> None:
+    waiting = release(namespace, values={"operator": {"nodeSelector": {"never": "there"}}}, skipAwait=False, timeout=1)
+    with pytest.raises(refused) as caught:
+        provider.create(RELEASE, "op", waiting)
+    id_ = f"{namespace}/gpu-operator"
+    assert caught.value.reasons == [
+        f'Helm release "{id_}" was created, but failed to initialize completely. Use Helm CLI to investigate: failed to become '
+        f"available within allocated timeout. Error: Helm Release {id_}: context deadline exceeded"
+    ]
+    old = stored(id_, unwrap(caught.value.outputs["__inputs"]), caught.value.outputs)
+    patient = release(namespace, values={"operator": {"nodeSelector": {"never": "there"}}})
+    updated = provider.update(RELEASE, "op", old, patient)
+    assert (updated.outputs["status"]["status"], updated.outputs["status"]["revision"]) == ("deployed", 2)
+    provider.delete(RELEASE, "op", updated)
+
+
+@pytest.mark.usefixtures("clean")
+def test_an_atomic_release_that_fails_leaves_nothing(
+    provider: Any, namespace: str, cluster: Any, refused: type[Exception]
+) -> None:
+    values = {"operator": {"nodeSelector": {"never": "there"}}}
+    atomic = release(namespace, values=values, skipAwait=False, timeout=1, atomic=True)
+    with pytest.raises(refused, match=r"due to atomic being set") as caught:
+        provider.create(RELEASE, "op", atomic)
+    assert caught.value.reasons == []
+    assert not _exists(cluster, POLICY)
+
+
+@pytest.mark.usefixtures("clean")
+def test_objects_of_somebody_else_are_not_taken_over(
+    provider: Any, namespace: str, cluster: Any, refused: type[Exception]
+) -> None:
+    cluster.admin.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "gpu-operator"}})
+    with pytest.raises(refused) as caught:
+        provider.create(RELEASE, "op", release(namespace))
+    assert "exists and cannot be imported into the current release" in caught.value.reasons[0]
+
+
+@pytest.mark.usefixtures("clean")
+def test_the_namespace_is_made_when_asked_for(provider: Any, cluster: Any) -> None:
+    made = provider.create(RELEASE, "op", release("made-by-helm", createNamespace=True))
+    assert _exists(cluster, "/api/v1/namespaces/made-by-helm")
+    provider.delete(RELEASE, "op", made)
+
+
+def test_deleting_a_release_needs_the_cluster_even_with_the_flag(
+    new_provider: Callable[..., Any], refused: type[Exception], stored: Callable[..., Any]
+) -> None:
+    provider = new_provider(kubeconfig="/no/such/kubeconfig", deleteUnreachable="true")
+    old = stored("gpu/gpu-operator", release("gpu"), release("gpu"))
+    assert provider.read(RELEASE, "op", old) is None
+    with pytest.raises(refused, match=r"cluster is unreachable"):
+        provider.delete(RELEASE, "op", old)

@@ -1,0 +1,250 @@
+"""Whole runs of the real `pulumi` over the provider: what a person sees."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal.host.toolchain import Toolchain
+from rehearsal.plugins.engine.language_host import LanguageHost, attach
+from rehearsal.plugins.engine.server import AttachedServer
+from rehearsal.plugins.providers.kubernetes.provider import KubernetesProvider
+
+POOLS = "/apis/slicewright.io/v1alpha1/gpupools"
+PROGRAM = """
+    import pulumi
+    import pulumi_kubernetes as k8s
+
+    config = pulumi.Config()
+    provider = k8s.Provider("cluster", kubeconfig=config.require("kubeconfig"))
+    opts = pulumi.ResourceOptions(provider=provider)
+    namespace = k8s.core.v1.Namespace("system", metadata={"name": config.require("namespace")}, opts=opts)
+    name = namespace.metadata["name"]
+    account = k8s.core.v1.ServiceAccount("agent", metadata={"namespace": name}, opts=opts)
+    desired = k8s.core.v1.ConfigMap(
+        "desired",
+        metadata={"namespace": name, "name": "desired", "labels": {"app": "agent"}},
+        data={"desired.json": config.get("desired") or "{}"},
+        opts=opts,
+    )
+    secret = k8s.core.v1.Secret("token", metadata={"namespace": name}, string_data={"token": "very-secret-token"}, opts=opts)
+    pod = {
+        "metadata": {"labels": {"app": "agent"}},
+        "spec": {
+            "serviceAccountName": account.metadata["name"],
+            "hostNetwork": False,
+            "nodeSelector": {"never": "there"},
+            "containers": [
+                {
+                    "name": "agent",
+                    "image": "python",
+                    "args": [],
+                    "env": [{"name": "EMPTY", "value": ""}],
+                    "resources": {"limits": {"cpu": "1000m", "memory": "1024Mi"}},
+                }
+            ],
+        },
+    }
+    agent = k8s.apps.v1.DaemonSet(
+        "agent",
+        metadata={"namespace": name, "name": "agent"},
+        spec={"selector": {"matchLabels": {"app": "agent"}}, "template": pod},
+        opts=opts,
+    )
+    pool = k8s.apiextensions.CustomResource(
+        "pool",
+        api_version="slicewright.io/v1alpha1",
+        kind="GPUPool",
+        metadata={
+            "name": config.require("namespace"),
+            "annotations": {
+                "pulumi.com/waitFor": "condition=Verified",
+                # In the foreground it waits until the garbage collector knows the new CRD: up to half a minute.
+                "pulumi.com/deletionPropagationPolicy": "background",
+            },
+        },
+        spec={"size": config.get_int("size") or 1},
+        opts=pulumi.ResourceOptions(
+            provider=provider, depends_on=[agent], custom_timeouts=pulumi.CustomTimeouts(create="2s", update="2s")
+        ),
+    )
+    pulumi.export("agent", account.metadata["name"])
+"""
+
+
+@dataclass
+class Stack:
+    """One stack of the program, `dev`."""
+
+    directory: Path
+    pulumi: Path
+    variables: dict[str, str]
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [str(self.pulumi), *arguments, "--stack", "dev"],
+            cwd=self.directory,
+            env=self.variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    def act(self, verb: str, *flags: str) -> tuple[int, str]:
+        skip = () if verb == "preview" or "--preview-only" in flags else ("--yes", "--skip-preview")
+        return self.run(verb, *skip, *flags, "--non-interactive", "--color", "never")
+
+    def set(self, key: str, value: str) -> None:
+        code, output = self.run("config", "set", key, value)
+        assert code == 0, output
+
+
+@pytest.fixture
+def new_stack(tmp_path: Path, toolchain: Toolchain, cluster: Any, pool_kind: str) -> Callable[..., Stack]:
+    def make(**variables: str) -> Stack:
+        for name in ("home", "state", "project"):
+            (tmp_path / name).mkdir()
+        directory = tmp_path / "project"
+        (directory / "Pulumi.yaml").write_text("name: tiny\nruntime: python\n")
+        (directory / "__main__.py").write_text(textwrap.dedent(PROGRAM))
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("PULUMI_") and key != "KUBECONFIG"}
+        inherited.pop("PYTHONDONTWRITEBYTECODE", None)
+        stack = Stack(
+            directory,
+            toolchain.pulumi,
+            {
+                **inherited,
+                "PULUMI_HOME": str(tmp_path / "home"),
+                "PULUMI_BACKEND_URL": f"file://{tmp_path / 'state'}",
+                "PULUMI_CONFIG_PASSPHRASE": "long enough for a test",
+                "PULUMI_SKIP_UPDATE_CHECK": "true",
+                "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+                **variables,
+            },
+        )
+        assert stack.run("stack", "init")[0] == 0
+        stack.set("kubeconfig", str(cluster.path))
+        stack.set("namespace", f"run-{uuid.uuid4().hex[:6]}")
+        return stack
+
+    return make
+
+
+@pytest.fixture
+def stack(new_stack: Callable[..., Stack]) -> Iterator[Stack]:
+    """Language host and provider run in this process."""
+    host, port = attach(LanguageHost())
+    with AttachedServer(KubernetesProvider) as provider:
+        yield new_stack(PULUMI_DEBUG_LANGUAGES=f"python:{port}", PULUMI_DEBUG_PROVIDERS=f"kubernetes:{provider.port}")
+    host.stop(None)
+
+
+def _name(stack: Stack) -> str:
+    return stack.run("config", "get", "namespace")[1].strip()
+
+
+def _verify(cluster: Any, name: str, status: str = "True") -> None:
+    path = f"{POOLS}/{name}"
+    generation = cluster.admin.get(path)["metadata"]["generation"]
+    condition = {"type": "Verified", "status": status, "observedGeneration": generation}
+    cluster.admin.patch(f"{path}/status", {"status": {"conditions": [condition]}})
+
+
+def test_a_whole_life(stack: Stack, cluster: Any) -> None:
+    name = _name(stack)
+
+    # Preview of a cluster that has nothing yet.
+    code, output = stack.act("preview")
+    assert code == 0, output
+    assert "+ 8 to create" in output
+
+    # The pool is not verified in time: everything is made, the run fails and says why.
+    code, output = stack.act("up")
+    assert code != 0
+    assert "warning: Has no .status.conditions" in output
+    assert "failed to fully initialize or become live: timed out waiting for the condition" in output
+    assert "very-secret-token" not in output
+
+    # It fails again without any change, because it is still not verified …
+    _verify(cluster, name, "False")
+    code, output = stack.act("up")
+    assert code != 0
+    assert "Resource has condition Verified=False (want True)" in output
+
+    # … until it is.
+    _verify(cluster, name)
+    code, output = stack.act("up")
+    assert code == 0, output
+    assert "~ 1 updated" in output
+
+    code, output = stack.act("up", "--expect-no-changes")
+    assert code == 0, output
+    code, output = stack.act("refresh", "--expect-no-changes")
+    assert code == 0, output
+    code, output = stack.act("preview", "--refresh", "--expect-no-changes")
+    assert code == 0, output
+    assert "very-secret-token" not in (stack.directory.parent / "state/.pulumi/stacks/tiny/dev.json").read_text()
+
+    # What somebody edits by hand is drift; the next up mends it.
+    labels = {"metadata": {"labels": {"app": "edited"}}}
+    cluster.admin.patch(f"/api/v1/namespaces/{name}/configmaps/desired", labels, fieldManager="kubectl-edit")
+    code, output = stack.act("refresh", "--preview-only", "--expect-no-changes", "--diff")
+    assert code != 0
+    assert re.search(r'app\s*: "agent" => "edited"', output), output
+    code, output = stack.act("up", "--refresh")
+    assert code == 0, output
+    assert cluster.admin.get(f"/api/v1/namespaces/{name}/configmaps/desired")["metadata"]["labels"] == {"app": "agent"}
+
+    # New data replaces the ConfigMap, deleted first because its name is given.
+    stack.set("desired", '{"v": 2}')
+    code, output = stack.act("up")
+    assert code == 0, output
+    assert "+-1 replaced" in output
+    assert cluster.admin.get(f"/api/v1/namespaces/{name}/configmaps/desired")["data"] == {"desired.json": '{"v": 2}'}
+
+    # A field that another manager has taken is a conflict that names both.
+    body = {"apiVersion": "slicewright.io/v1alpha1", "kind": "GPUPool", "metadata": {"name": name}, "spec": {"size": 9}}
+    cluster.admin.patch(f"{POOLS}/{name}", body, kind="apply", fieldManager="autoscaler", force="true")
+    stack.set("size", "5")
+    code, output = stack.act("up")
+    assert code != 0
+    assert 'conflict with "autoscaler": .spec.size' in output
+    assert 'The resource managed by field manager "pulumi-kubernetes-' in output
+
+    code, output = stack.act("destroy")
+    assert code == 0, output
+    assert name not in [item["metadata"]["name"] for item in cluster.admin.get("/api/v1/namespaces")["items"]]
+    assert name not in [item["metadata"]["name"] for item in cluster.admin.get(POOLS)["items"]]
+
+
+def test_the_engine_launches_both_from_path_and_they_leave_quickly(new_stack: Callable[..., Stack], tmp_path: Path) -> None:
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    for name, module in (
+        ("pulumi-language-python", "rehearsal.plugins.engine.language_host"),
+        ("pulumi-resource-kubernetes", "rehearsal.plugins.providers.kubernetes"),
+    ):
+        (directory / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n')
+        (directory / name).chmod(0o755)
+    stack = new_stack(PATH=f"{directory}:{os.environ['PATH']}", PYTHONPATH=str(Path.cwd()))
+    code, output = stack.act("preview", "--json")
+    assert code == 0, output
+    summary = json.loads(output[output.index("{\n") : output.rindex("}") + 1])
+    assert summary["changeSummary"] == {"create": 8}
+    # A plugin that ignored SIGINT would cost five seconds each.
+    assert summary["duration"] < 10e9

@@ -1,0 +1,120 @@
+"""Whole runs: the real engine, a real API server, and everything that must be gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeapi import ApiError, Client, Unreachable, list_and_watch
+from rehearsal.cluster.node import launcher
+from rehearsal.host.toolchain import Toolchain
+from rehearsal.scenario import environment as environments
+from rehearsal.scenario.environment import Environment
+
+Make = Callable[[str], Environment]
+WHOLE_GPU = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "whole-gpu", "namespace": "default"},
+    "spec": {
+        "tolerations": [
+            {"key": "nvidia.com/gpu", "operator": "Exists"},
+            {"key": "nvidia/share", "operator": "Exists"},
+        ],
+        "containers": [{"name": "eager", "image": "example.org/eager:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+    },
+}
+
+
+@dataclass
+class EagerPod:
+    """A pod that wants a GPU from the first moment of the cluster on, and the state of its node when it was bound."""
+
+    environment: Environment
+    stop: threading.Event = field(default_factory=threading.Event)
+    node_when_bound: dict[str, Any] | None = None
+    made: bool = False
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self.run, daemon=True)
+        self._thread.start()
+
+    def end(self, *, moment_s: float) -> None:
+        """Gives a binding that is under way a moment to be seen, then stops looking."""
+        self._thread.join(timeout=moment_s)
+        self.stop.set()
+        self._thread.join(timeout=30)
+
+    def run(self) -> None:
+        client = self._create()
+        if client is None:
+            return
+        for event in list_and_watch(client, "/api/v1/namespaces/default/pods", stop=self.stop, window_s=5):
+            for pod in event.items or ((event.object,) if event.object else ()):
+                if pod.get("metadata", {}).get("name") == "whole-gpu" and pod["spec"].get("nodeName"):
+                    self.node_when_bound = client.get(f"/api/v1/nodes/{pod['spec']['nodeName']}")
+                    return
+
+    def _create(self) -> Client | None:
+        while not self.stop.wait(0.1):
+            for path in self.environment.kubeconfigs().values():
+                try:
+                    client = Client.from_kubeconfig(path)
+                    client.create("/api/v1/namespaces/default/pods", WHOLE_GPU)
+                except (ApiError, Unreachable, ValueError, OSError):
+                    continue
+                self.made = True
+                return client
+        return None
+
+
+@pytest.fixture(scope="module")
+def confined() -> Iterator[Path]:
+    """A directory in which HOME and TMPDIR lie beside the environments, so that a file anywhere else is seen."""
+    if reason := launcher.why_not():
+        pytest.fail(f"whole runs cannot be tested here: {reason}")
+    # Short, because unix sockets lie deep below it.
+    base = Path(tempfile.mkdtemp(prefix="sw-", dir="/tmp"))
+    before = {name: os.environ.get(name) for name in ("HOME", "TMPDIR")}
+    for name in before:
+        (base / name.lower()).mkdir()
+        os.environ[name] = str(base / name.lower())
+    tempfile.tempdir = None
+    yield base
+    for name, value in before.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
+    tempfile.tempdir = None
+    shutil.rmtree(base, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def make_environment(toolchain: Toolchain, confined: Path) -> Iterator[Make]:
+    """Makes and starts environments below the confined directory; ends them all afterwards, whatever happened."""
+    made: list[Environment] = []
+
+    def make(name: str) -> Environment:
+        environment = environments.create(confined / name, toolchain)
+        made.append(environment)
+        environments.start(environment)
+        return environment
+
+    yield make
+    for environment in made:
+        environments.remove(environment)
+
+
+@pytest.fixture(scope="session")
+def ask_early() -> Callable[[Environment], EagerPod]:
+    """Makes a pod that asks for a GPU as soon as the environment has a cluster, and watches where it goes."""
+    return EagerPod

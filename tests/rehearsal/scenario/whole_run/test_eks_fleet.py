@@ -1,0 +1,142 @@
+"""S1: an EKS fleet cut by NVIDIA's own mig-manager, and back."""
+
+from __future__ import annotations
+
+import re
+import time
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kubeapi import Client
+from rehearsal.cluster.silicon import state
+from rehearsal.scenario import proof, walkthrough
+from rehearsal.scenario.engine_runs import Engine
+from rehearsal.scenario.environment import Environment
+from rehearsal.scenario.walkthrough import WALKTHROUGHS
+
+pytestmark = [pytest.mark.rehearsal]
+S1 = WALKTHROUGHS["s1"]
+
+
+@pytest.fixture(scope="module")
+def engine(make_environment: Callable[[str], Environment]) -> Engine:
+    environment = make_environment("s1")
+    stack_file = environment.stack_file("s1")
+    text, changed = re.subn(
+        r"^( *)cloud: eks$", r"\1cloud: eks\n\1node_agent: {attribution: true}", stack_file.read_text(), flags=re.M
+    )
+    assert changed == 1
+    stack_file.write_text(text)
+    engine = Engine(environment, "s1", print)
+    assert engine.init().code == 0
+    return engine
+
+
+@pytest.fixture(scope="module")
+def eager(engine: Engine, ask_early: Callable[[Environment], Any]) -> Any:
+    """Asks for a whole GPU before there is a node: mig-manager's nodes offer whole GPUs until they are cut."""
+    return ask_early(engine.environment)
+
+
+@pytest.fixture(scope="module")
+def client(engine: Engine, eager: Any) -> Client:
+    up = engine.up()
+    assert up.code == 0, up.output
+    eager.end(moment_s=5)
+    return Client.from_kubeconfig(next(iter(engine.environment.kubeconfigs().values())))
+
+
+def test_every_node_is_proven_and_released(client: Client) -> None:
+    fleet = proof.read_fleet(client)
+    assert [n.pool for n in fleet] == ["demo-gpu-workers"]
+    assert all(check.holds for check in proof.of_fleet("s1", fleet)), proof.of_fleet("s1", fleet)
+    assert {k: v for k, v in fleet[0].allocatable.items() if v} == {"nvidia.com/mig-1g.5gb": 56}
+    assert [dict(gpu["instances"]) for gpu in fleet[0].gpus] == [{"1g.5gb": 7}] * 8
+
+
+def test_a_pod_that_asks_for_a_whole_gpu_is_never_bound(client: Client, eager: Any) -> None:
+    assert eager.made, "the pod was never made: the test saw nothing"
+    assert eager.node_when_bound is None
+    pod = client.get("/api/v1/namespaces/default/pods/whole-gpu")
+    assert not pod["spec"].get("nodeName")
+    client.delete("/api/v1/namespaces/default/pods/whole-gpu", gracePeriodSeconds="0")
+
+
+def test_nvidias_own_programs_did_the_cutting(client: Client) -> None:
+    (node,) = client.get("/api/v1/nodes", labelSelector="slicewright.io/pool=demo-gpu-workers")["items"]
+    labels = node["metadata"]["labels"]
+    assert labels["nvidia.com/mig.config.state"] == "success"
+    assert labels["nvidia.com/mig.config"].startswith("demo-gpu-workers-")
+    # Written by GPU feature discovery from NVML, not by the stand-in.
+    assert labels["nvidia.com/gpu.product"] == "NVIDIA-A100-SXM4-40GB"
+    assert labels["nvidia.com/mig-1g.5gb.count"] == "56"
+
+
+def test_56_of_100_pods_are_bound(client: Client) -> None:
+    walkthrough.apply(client, S1)
+    landing = walkthrough.wait_until_landed(client, S1, 100)
+    assert (landing.bound, landing.pending) == (56, 44)
+    assert "Insufficient nvidia.com/mig-1g.5gb" in landing.why_pending
+
+
+def agents_pod(client: Client) -> dict[str, Any]:
+    pods = client.get("/api/v1/namespaces/slicewright-system/pods", labelSelector="app.kubernetes.io/name=node-agent")
+    (pod,) = pods["items"]
+    return dict(pod)
+
+
+def told(client: Client, pods: set[str]) -> dict[str, str]:
+    """Pod -> UUID, as the container beside the agent tells Prometheus, as soon as it tells exactly these pods."""
+    agent = agents_pod(client)
+    deadline = time.monotonic() + 30
+    while True:
+        with urllib.request.urlopen(f"http://{agent['status']['podIP']}:9472/metrics", timeout=5) as answer:
+            page = answer.read().decode()
+        found = re.findall(r'pod_info\{uuid="([^"]+)",resource="nvidia.com/mig-1g.5gb",.*pod="([^"]+)"', page)
+        if {pod for _, pod in found} == pods:
+            assert len(found) == len(pods)
+            return {pod: uuid for uuid, pod in found}
+        assert time.monotonic() < deadline, page
+        time.sleep(0.5)
+
+
+def test_each_of_the_56_pods_is_told_with_a_partition_of_its_own(client: Client, engine: Engine) -> None:
+    pods = client.get(f"/api/v1/namespaces/{S1.namespace}/pods")["items"]
+    bound = {p["metadata"]["name"] for p in pods if p["spec"].get("nodeName")}
+    assert len(bound) == 56
+    (silicon,) = engine.environment.root.glob("clusters/*/nodes/*/silicon/state")
+    partitions = [ci.uuid for gpu in state.load(silicon).gpus for gi in gpu.instances for ci in gi.compute_instances]
+    assert sorted(told(client, bound).values()) == sorted(partitions)
+
+
+def test_of_pods_that_are_gone_none_is_told(client: Client) -> None:
+    walkthrough.delete(client, S1)
+    assert told(client, set()) == {}
+
+
+def test_the_container_that_reads_the_kubelets_socket_has_no_token(client: Client) -> None:
+    agent = agents_pod(client)
+    mounts = {c["name"]: {m["mountPath"] for m in c["volumeMounts"]} for c in agent["spec"]["containers"]}
+    token = "/var/run/secrets/kubernetes.io/serviceaccount"
+    assert token in mounts["node-agent"]
+    assert token not in mounts["attribution"]
+
+
+def test_a_second_up_reports_no_changes(client: Client, engine: Engine) -> None:
+    outcome = engine.up("--expect-no-changes")
+    assert outcome.code == 0, outcome.output
+
+
+def test_a_refresh_finds_no_drift(client: Client, engine: Engine) -> None:
+    outcome = engine.refresh("--expect-no-changes")
+    assert outcome.code == 0, outcome.output
+
+
+def test_destroy_leaves_nothing(client: Client, engine: Engine) -> None:
+    outcome = engine.destroy()
+    assert outcome.code == 0, outcome.output
+    assert engine.environment.inventory() == {}
+    assert list(engine.environment.root.glob("clusters/*")) == []

@@ -1,0 +1,156 @@
+"""S0, from a stack file to a proven fleet and back: one run, many facts, in the order of the run."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet_controller.api import NODE_CONDITION, STARTUP_TAINT_KEY
+from kubeapi import Client
+from rehearsal.scenario import environment as environments
+from rehearsal.scenario import proof, walkthrough
+from rehearsal.scenario.engine_runs import Engine, Outcome
+from rehearsal.scenario.environment import Environment
+from rehearsal.scenario.walkthrough import WALKTHROUGHS
+
+pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(900)]
+S0 = WALKTHROUGHS["s0"]
+
+
+@dataclass
+class Run:
+    environment: Environment
+    engine: Engine
+    up: Outcome
+    eager: Any
+    """A pod that asked for a GPU from the first moment of the cluster on."""
+
+    @property
+    def client(self) -> Client:
+        return Client.from_kubeconfig(next(iter(self.environment.kubeconfigs().values())))
+
+
+@pytest.fixture(scope="module")
+def environment(make_environment: Callable[[str], Environment]) -> Environment:
+    return make_environment("s0")
+
+
+@pytest.fixture(scope="module")
+def run(environment: Environment, ask_early: Callable[[Environment], Any]) -> Run:
+    engine = Engine(environment, "s0", print)
+    assert engine.init().code == 0
+    eager = ask_early(environment)
+    up = engine.up()
+    eager.end(moment_s=60)
+    return Run(environment, engine, up, eager)
+
+
+def test_a_typo_in_the_stack_file_fails_before_any_resource(environment: Environment) -> None:
+    stack_file = environment.stack_file("s0")
+    right = stack_file.read_text()
+    engine = Engine(environment, "s0", print)
+    assert engine.init().code == 0
+    assert "machine_type:" in right
+    stack_file.write_text(right.replace("machine_type: a3", "machinetype: a3", 1))
+    try:
+        outcome = engine.up()
+    finally:
+        # The engine may have written its salt beside the configuration: keep that, mend the typo only.
+        stack_file.write_text(stack_file.read_text().replace("machinetype: a3", "machine_type: a3", 1))
+    assert outcome.code != 0
+    assert "Pulumi.s0.yaml" in outcome.output
+    assert "machinetype" in outcome.output
+    assert "machine_type" in outcome.output
+    assert "Traceback" not in outcome.output
+    assert environment.inventory() == {}
+
+
+def test_up_ends_well_and_every_node_is_proven_and_released(run: Run) -> None:
+    assert run.up.code == 0, run.up.output
+    fleet = proof.read_fleet(run.client)
+    assert [n.pool for n in fleet] == ["h100-partition-3g"]
+    assert all(check.holds for check in proof.of_fleet("s0", fleet)), proof.of_fleet("s0", fleet)
+    assert fleet[0].allocatable == {"nvidia.com/gpu": 16}
+    assert [dict(gpu["instances"]) for gpu in fleet[0].gpus] == [{"3g.40gb": 2}] * 8
+
+
+def test_a_pod_that_asks_for_a_gpu_is_not_bound_before_verification(run: Run) -> None:
+    assert run.eager.node_when_bound is not None, "the eager pod was never bound: the test saw nothing"
+    node = run.eager.node_when_bound
+    assert not [t for t in node["spec"].get("taints", []) if t["key"] == STARTUP_TAINT_KEY]
+    condition = next(c for c in node["status"]["conditions"] if c["type"] == NODE_CONDITION)
+    assert condition["status"] == "True"
+
+
+def test_a_second_up_reports_no_changes(run: Run) -> None:
+    outcome = run.engine.up("--expect-no-changes")
+    assert outcome.code == 0, outcome.output
+
+
+def test_a_refresh_finds_no_drift(run: Run) -> None:
+    outcome = run.engine.refresh("--expect-no-changes")
+    assert outcome.code == 0, outcome.output
+
+
+def test_the_node_carries_what_the_walkthrough_asks_for(run: Run) -> None:
+    (node,) = run.client.get("/api/v1/nodes", labelSelector="slicewright.io/pool=h100-partition-3g")["items"]
+    labels, taints = node["metadata"]["labels"], {(t["key"], t.get("value"), t["effect"]) for t in node["spec"]["taints"]}
+    assert labels["role"] == "h100-standard"
+    assert labels["cloud.google.com/gke-gpu-partition-size"] == "3g.40gb"
+    assert ("nvidia/share", "nvidia-mig", "NoSchedule") in taints
+    assert ("nvidia.com/gpu", "present", "NoSchedule") in taints
+
+
+def test_sixteen_pods_are_bound_and_a_seventeenth_stays_pending(run: Run) -> None:
+    run.client.delete("/api/v1/namespaces/default/pods/whole-gpu", gracePeriodSeconds="0")
+    walkthrough.apply(run.client, S0)
+    assert walkthrough.wait_until_landed(run.client, S0, 16) == walkthrough.Landing(16, 16, 0, "")
+    walkthrough.scale(run.client, S0, 17)
+    over = walkthrough.wait_until_landed(run.client, S0, 17)
+    assert (over.bound, over.pending) == (16, 1)
+    assert "Insufficient nvidia.com/gpu" in over.why_pending
+    walkthrough.delete(run.client, S0)
+
+
+def test_logs_of_the_agent_can_be_read_through_the_api_server(run: Run) -> None:
+    pods = run.client.get("/api/v1/namespaces/slicewright-system/pods")["items"]
+    agents = [p["metadata"]["name"] for p in pods if p["metadata"]["name"].startswith("node-agent-")]
+    assert agents
+    assert run.client.text(f"/api/v1/namespaces/slicewright-system/pods/{agents[0]}/log").strip()
+
+
+def test_the_state_holds_no_key_and_no_token(run: Run) -> None:
+    state = "\n".join(p.read_text() for p in (run.environment.root / "pulumi" / "state").rglob("*.json"))
+    assert "h100-partition-3g" in state
+    assert "PRIVATE KEY" not in state
+    assert not re.search(r"eyJhbGciOi", state), "a service account token is in the state"
+
+
+def test_destroy_leaves_nothing(run: Run, confined: Path) -> None:
+    outcome = run.engine.destroy()
+    assert outcome.code == 0, outcome.output
+    assert run.environment.inventory() == {}
+    assert list(run.environment.root.glob("clusters/*")) == []
+    environments.stop(run.environment)
+    assert _processes_of(run.environment) == []
+    left = [p for d in ("home", "tmpdir") for p in (confined / d).rglob("*") if p.is_file()]
+    assert left == [], "files outside the environment's directory"
+
+
+def _processes_of(environment: Environment) -> list[str]:
+    marker = f"SLICEWRIGHT_REHEARSAL={environment.root}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if marker in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(f"{entry.name} {(entry / 'comm').read_text().strip()}")
+            except OSError:
+                continue
+    return found
