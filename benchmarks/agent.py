@@ -1,7 +1,9 @@
-"""What the agent costs: `python benchmarks/agent.py`. Simulated silicon, real NVML binding, real processes.
+"""What the agent costs: `python benchmarks/agent.py`. Simulated silicon, real NVML binding, real
+processes.
 
-Beside every look of ours, in the same run over the same library and the same 8 GPUs x 7 instances, NVIDIA's
-`nvidia-mig-parted assert` as the process that it is; also ours as a process (`slicewright-agent verify`).
+Beside every look of ours, in the same run over the same library and the same 8 GPUs x 7 instances,
+NVIDIA's `nvidia-mig-parted assert` as the process that it is; also ours as a process
+(`slicewright-agent verify`).
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from pathlib import Path
 
 import pynvml
 
-from node_agent import nvml
-from node_agent.observed import Observation
-from node_agent.prober import Prober
+from node_agent.nvml import probe as nvml
+from node_agent.nvml.observed import Observation
+from node_agent.nvml.prober import Prober
 from rehearsal.cluster.node import launcher, root
 from rehearsal.cluster.node.launcher import Bind, LaunchSpec
 from rehearsal.cluster.node.machine import Machine
@@ -57,7 +59,13 @@ def main() -> None:
         for index in range(8):
             state.recut(node.silicon, index, ["1g.10gb"] * 7)
         os.environ[state.VARIABLE] = str(node.silicon)
-        print("8 GPUs x 7 instances, simulated silicon; median (p95) of", _LOOKS, "looks and", _PROCESSES, "processes")
+        print(
+            "8 GPUs x 7 instances, simulated silicon; median (p95) of",
+            _LOOKS,
+            "looks and",
+            _PROCESSES,
+            "processes",
+        )
         watched, here = _looks(tools)
         _processes(directory, node, tools, watched)
         running = _first_verdict(directory, tools)
@@ -84,18 +92,26 @@ class Running:
 
 
 def _goal(what: str, found: float, most: float, unit: str) -> None:
-    print(f"  {what:<58} {found:8.2f} {unit}, goal <= {most:g} {unit}: {'met' if found <= most else 'NOT met'}")
+    print(
+        f"  {what:<58} {found:8.2f} {unit}, goal <= {most:g} {unit}: "
+        f"{'met' if found <= most else 'NOT met'}"
+    )
 
 
 def _looks(tools: Toolchain) -> tuple[float, float]:
-    """Seconds for a look as `watch` does it, and for what of it happens in the process that looks."""
+    """Seconds for a look as `watch` does it, and for what of it happens in the process that
+    looks.
+    """
 
     def look_here() -> None:
         assert nvml.probe().failure is None
 
     took = []
     # One lookout after the other: a second one, forked later, would hold the first one's pipe open.
-    for name, thorough in (("one look, as watch does it (own process per look)", False), ("one thorough look, likewise", True)):
+    for name, thorough in (
+        ("one look, as watch does it (own process per look)", False),
+        ("one thorough look, likewise", True),
+    ):
         prober = Prober.start(look=_from(tools, thorough=thorough))
         try:
             took.append(_row(name, prober.probe, _LOOKS, pause_s=_PAUSE_S))
@@ -110,11 +126,25 @@ def _processes(directory: Path, node: root.NodeRoot, tools: Toolchain, look_s: f
     layouts = directory / "layouts"
     layouts.mkdir()
     wanted = [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}}]
-    (layouts / "config.yaml").write_text(json.dumps({"version": "v1", "mig-configs": {"wanted": wanted}}))
-    environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(tools.fake_nvml.parent), state.VARIABLE: str(node.silicon)}
+    (layouts / "config.yaml").write_text(
+        json.dumps({"version": "v1", "mig-configs": {"wanted": wanted}})
+    )
+    environment = {
+        "PATH": os.environ["PATH"],
+        "LD_LIBRARY_PATH": str(tools.fake_nvml.parent),
+        state.VARIABLE: str(node.silicon),
+    }
 
     def ours() -> None:
-        argv = [sys.executable, "-m", "node_agent", "verify", "--silicon-only", "--desired", str(directory / "desired.json")]
+        argv = [
+            sys.executable,
+            "-m",
+            "node_agent",
+            "verify",
+            "--silicon-only",
+            "--desired",
+            str(directory / "desired.json"),
+        ]
         subprocess.run(argv, env=environment, check=True, stdout=subprocess.DEVNULL)
 
     def launched(*argv: str) -> Callable[[], None]:
@@ -129,7 +159,9 @@ def _processes(directory: Path, node: root.NodeRoot, tools: Toolchain, look_s: f
                     Bind(source=node.root / "home/kubernetes/bin/nvidia", target=_DRIVER),
                 ),
             )
-            code = launcher.start(spec).wait()  # no timeout: with one, Python polls in steps of up to 50 ms
+            code = launcher.start(
+                spec
+            ).wait()  # no timeout: with one, Python polls in steps of up to 50 ms
             assert code == 0, (directory / "log").read_text()
 
         return run
@@ -138,10 +170,13 @@ def _processes(directory: Path, node: root.NodeRoot, tools: Toolchain, look_s: f
     if reason := launcher.why_not():
         print(f"nvidia-mig-parted assert: not measured: {reason}")
         return
-    # Its mount namespace is the rehearsal's and no cost of theirs: measured with a program that does nothing, and taken off.
+    # Its mount namespace is the rehearsal's and no cost of theirs: measured with a program that
+    # does nothing, and taken off.
     empty = _row("(the namespace alone: /usr/bin/true)", launched("/usr/bin/true"), _PROCESSES)
     argv = (str(tools.mig_parted), "assert", "-f", "/etc/layouts/config.yaml", "-c", "wanted")
-    theirs = _row("theirs as a process: nvidia-mig-parted assert", launched(*argv), _PROCESSES) - empty
+    theirs = (
+        _row("theirs as a process: nvidia-mig-parted assert", launched(*argv), _PROCESSES) - empty
+    )
     print(f"ours / theirs, command against command: {own / theirs:.2f}")
     print(f"a look of the running agent / their command: {look_s / theirs:.2f}")
 
@@ -165,8 +200,12 @@ def _first_verdict(directory: Path, tools: Toolchain) -> Running:
         process.send_signal(signal.SIGTERM)
         process.wait()
     print(f"{'start to first verdict':<55} {statistics.median(took) * 1e3:8.1f} ms")
-    print(f"{'memory, agent + lookout + waiting worker':<55} {sum(pss for _, pss in all_three) / 1024:8.1f} MiB PSS "
-          f"({' + '.join(f'{rss / 1024:.1f}' for rss, _ in all_three)} MiB RSS, of which most is shared)")  # fmt: skip
+    print(
+        f"{'memory, agent + lookout + waiting worker':<55} "
+        f"{sum(pss for _, pss in all_three) / 1024:8.1f} MiB PSS "
+        f"({' + '.join(f'{rss / 1024:.1f}' for rss, _ in all_three)} MiB RSS, of which "
+        "most is shared)"
+    )
     print(f"{'CPU at the default interval':<55} {cpu * 100:8.2f} % of a core")
     return Running(
         first_verdict_s=statistics.median(took),
@@ -182,7 +221,10 @@ def _children(pid: int) -> list[int]:
 
 def _memory(pid: int) -> tuple[int, int]:
     """Resident and proportional set, KiB."""
-    rows = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+    rows = dict(
+        line.split(":", 1)
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    )
     return int(rows["Rss"].split()[0]), int(rows["Pss"].split()[0])
 
 
@@ -223,7 +265,10 @@ def _row(name: str, run: Callable[[], object], times: int, *, pause_s: float = 0
         run()
         took.append(time.perf_counter() - started)
     took.sort()
-    print(f"{name:<55} {statistics.median(took) * 1e3:8.2f} ms ({took[int(len(took) * 0.95)] * 1e3:.2f})")
+    print(
+        f"{name:<55} {statistics.median(took) * 1e3:8.2f} ms "
+        f"({took[int(len(took) * 0.95)] * 1e3:.2f})"
+    )
     return statistics.median(took)
 
 

@@ -1,8 +1,10 @@
-"""How long the geometry takes to answer, by question: `python benchmarks/geometry.py`, or `measure()`.
+"""How long the geometry takes to answer, by question: `python benchmarks/geometry.py`, or
+`measure()`.
 
-Questions differ, over all GPUs of a family. Tables are made beforehand and timed apart; no answer is remembered. Each question is
-asked three times, and the least processor time of its thread counts, so that other programs of the machine do not. The goal is
-for the median and for 99 of 100 questions.
+Questions differ, over all GPUs of a family. Tables are made beforehand and timed apart; no answer
+is remembered. Each question is asked three times, and the least processor time of its thread
+counts, so that other programs of the machine do not. The goal is for the median and for 99 of 100
+questions.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class Timing:
 
 
 def measure() -> Iterator[Timing]:
-    """One row per family and kind of question; first of each family what making its tables takes. Takes about 2 s."""
+    """One row per family and kind of question; first of each family what making its tables takes.
+    Takes about 2 s.
+    """
     gpus: dict[Family, list[Gpu]] = {}
     for gpu in catalog.load().gpus.values():
         if gpu.family is not None:
@@ -93,7 +97,9 @@ def _in_use(gpu: Gpu, chosen: random.Random) -> tuple[Placement, ...]:
     there: tuple[Placement, ...] = ()
     for _ in range(chosen.randint(0, 12)):
         profile = chosen.choice(list(gpu.profiles.values()))
-        more = Placement(profile=profile.name, start=chosen.choice(profile.kind.starts), size=profile.kind.size)
+        more = Placement(
+            profile=profile.name, start=chosen.choice(profile.kind.starts), size=profile.kind.size
+        )
         try:
             geometry.room(gpu, (*there, more))
         except geometry.LayoutError:
@@ -127,7 +133,11 @@ def main() -> None:
     rows = list(measure())
     for row in rows:
         told = f"{row.family:13} {row.question:43} {row.median_us:9.1f} {row.p99_us:9.1f}"
-        print(f"{told}  once, no goal" if row.asked == 1 else f"{told}  {'met' if row.met else 'NOT met'}")
+        print(
+            f"{told}  once, no goal"
+            if row.asked == 1
+            else f"{told}  {'met' if row.met else 'NOT met'}"
+        )
     asked = [row for row in rows if row.asked > 1]
     print(f"goal met in {sum(row.met for row in asked)} of {len(asked)} rows")
 

@@ -1,8 +1,9 @@
-"""How long it takes to read, check and plan a stack file of 200 pools, after import. `python benchmarks/plan.py [POOLS]`
+"""How long it takes to read, check and plan a stack file of 200 pools, after import. `python
+benchmarks/plan.py [POOLS]`
 
-Processor time, so that other programs of the machine count little. `all` is `plan.read_file`, as the command calls it; its first
-run also makes the GPU's tables. The steps are timed apart, with Python's collector at work. The import is timed in processes of
-its own, and has no goal.
+Processor time, so that other programs of the machine count little. `all` is `plan.read_file`, as
+the command calls it; its first run also makes the GPU's tables. The steps are timed apart, with
+Python's collector at work. The import is timed in processes of its own, and has no goal.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _IMPORTS = 5
 _PARTITIONS = (
     "{ mode: operator, layout: { 1g.5gb: 2, 2g.10gb: 1, 3g.20gb: 1 } }",
     "{ mode: operator, config: all-1g.5gb }",
-    "{ mode: operator, gpus: [{ index: [0, 1, 2, 3], layout: { 1g.5gb: 7 } }, { index: [4, 5, 6, 7], layout: {} }] }",
+    "{ mode: operator, gpus: [{ index: [0, 1, 2, 3], layout: { 1g.5gb: 7 } }, { index: [4, "
+    "5, 6, 7], layout: {} }] }",
 )
 _POOL = """\
       - name: pool-{i}
@@ -40,16 +42,28 @@ _POOL = """\
 
 def stack_file(pools: int) -> str:
     """A stack file with that many pools, all good."""
-    head = "config:\n  slicewright:fleet:\n    cloud: eks\n    cluster: { name: c, region: eu-west-1 }\n    node_pools:\n"
-    return head + "".join(_POOL.format(i=i, partition=_PARTITIONS[i % len(_PARTITIONS)]) for i in range(pools))
+    head = (
+        "config:\n  slicewright:fleet:\n    cloud: eks\n    cluster: { name: c, region: "
+        "eu-west-1 }\n    node_pools:\n"
+    )
+    return head + "".join(
+        _POOL.format(i=i, partition=_PARTITIONS[i % len(_PARTITIONS)]) for i in range(pools)
+    )
 
 
 def _import_ms() -> float:
-    """Of what the command imports to plan, in a new process; nearly all of it is pydantic's and ours."""
-    timed = "import time; began = time.process_time(); import infra.plan; print(time.process_time() - began)"
+    """Of what the command imports to plan, in a new process; nearly all of it is pydantic's and
+    ours.
+    """
+    timed = (
+        "import time; began = time.process_time(); import infra.plan; "
+        "print(time.process_time() - began)"
+    )
     here = Path(__file__).resolve().parents[1]
     runs = [
-        subprocess.run([sys.executable, "-c", timed], cwd=here, capture_output=True, text=True, check=True)
+        subprocess.run(
+            [sys.executable, "-c", timed], cwd=here, capture_output=True, text=True, check=True
+        )
         for _ in range(_IMPORTS)
     ]
     return statistics.median(float(run.stdout) for run in runs) * 1000

@@ -1,4 +1,5 @@
-"""The controller's pod. One replica, Deployment strategy Recreate: two at once would do the same things twice, no harm, no lease.
+"""The controller's pod. One replica, Deployment strategy Recreate: two at once would do the same
+things twice, no harm, no lease.
 
 Exit codes: 0 after SIGTERM or SIGINT, 2 where it cannot start.
 """
@@ -17,19 +18,26 @@ from fleet_controller import metrics
 from fleet_controller.api import CONTROLLER_PORT
 from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster
-from kubeapi import Client, Unreachable, log
-from kubeapi.endpoints import serve
+from kubeapi import Client, Unreachable
+from telemetry import log
+from telemetry.endpoints import serve
 
-# One API call may take 30 s, and a pass has many; a pass that takes longer than this makes no progress.
+# One API call may take 30 s, and a pass has many; a pass that takes longer than this makes no
+# progress.
 _STALLED_S = 300.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="fleet_controller", description="Turns the nodes' GPU reports into node conditions, released nodes and pool status."
+        prog="fleet_controller",
+        description="Turns the nodes' GPU reports into node conditions, released nodes and pool "
+        "status.",
     )
     parser.add_argument(
-        "--port", type=int, default=CONTROLLER_PORT, help=f"of /healthz, /readyz, /metrics on POD_IP (default {CONTROLLER_PORT})"
+        "--port",
+        type=int,
+        default=CONTROLLER_PORT,
+        help=f"of /healthz, /readyz, /metrics on POD_IP (default {CONTROLLER_PORT})",
     )
     options = parser.parse_args(arguments)
     log.start()
@@ -62,7 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         server = serve(address, options.port, alive=alive, ready=ready, metrics=numbers)
     except OSError as e:
-        print(f"fleet_controller: cannot listen on {address}:{options.port}: {e.strerror or e}", file=sys.stderr)
+        print(
+            f"fleet_controller: cannot listen on {address}:{options.port}: {e.strerror or e}",
+            file=sys.stderr,
+        )
         return 2
     cluster.follow(stop)
     log.info("watching", server=cluster.client.server, http=f"{address}:{options.port}")

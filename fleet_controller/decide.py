@@ -1,13 +1,17 @@
-"""The decision, pure and level-triggered: what there is -> what must be done so that nothing more need be done.
+"""The decision, pure and level-triggered: what there is -> what must be done so that nothing more
+need be done.
 
-Nothing is remembered between passes; everything stands in Kubernetes objects, so the controller may die at any moment.
+Nothing is remembered between passes; everything stands in Kubernetes objects, so the controller may
+die at any moment.
 
-What is decided here: every node's condition, the startup taint of proven nodes, the label `nvidia.com/mig.config`, the pools'
-status, and Warning Events on the pools (which `pulumi up` shows live).
+What is decided here: every node's condition, the startup taint of proven nodes, the label
+`nvidia.com/mig.config`, the pools' status, and Warning Events on the pools (which `pulumi up` shows
+live).
 
-A layout is never changed under running pods. A node whose `mig.config` must change is first held (the startup taint is put on
-it, which also a new node carries), and its label is set only once no pod uses its GPUs; until then the node's condition is
-ChangeHeldByPods and names them. Cordon, drain and the order of a fleet are the rollout's.
+A layout is never changed under running pods. A node whose `mig.config` must change is first held
+(the startup taint is put on it, which also a new node carries), and its label is set only once no
+pod uses its GPUs; until then the node's condition is ChangeHeldByPods and names them. Cordon, drain
+and the order of a fleet are the rollout's.
 """
 
 from __future__ import annotations
@@ -17,14 +21,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fleet_controller.api import DEGRADED, MAX_FAILING_NODES, PROGRESSING, STARTUP_TAINT_KEY, VERIFIED
+from fleet_controller.api import (
+    DEGRADED,
+    MAX_FAILING_NODES,
+    PROGRESSING,
+    STARTUP_TAINT_KEY,
+    VERIFIED,
+)
 from fleet_controller.judge import BUSY_STATES, Judgement, judge
 from fleet_controller.state import Node, Pool, Report, Warned, stamp
 
 GRACE_S = 300.0
-"""How long a node may take for what settles by itself: driver, partitioning, device plugin. An A100 node reboots in between."""
+"""How long a node may take for what settles by itself: driver, partitioning, device plugin. An A100
+node reboots in between.
+"""
 DAMPING_S = 10.0
-"""How long something definite must stand before it is called out: a look into the middle of a change is no finding."""
+"""How long something definite must stand before it is called out: a look into the middle of a
+change is no finding.
+"""
 REPEAT_WARNING_S = 1800.0
 """The API server forgets events after an hour."""
 
@@ -58,7 +72,9 @@ class LiftTaint:
 
 @dataclass(frozen=True, kw_only=True)
 class SetMigConfig:
-    """Sets nvidia.com/mig.config and takes the old mig.config.state away, so that it cannot be taken for the new one."""
+    """Sets nvidia.com/mig.config and takes the old mig.config.state away, so that it cannot be
+    taken for the new one.
+    """
 
     node: str
     version: str
@@ -73,7 +89,9 @@ class SetPoolStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class EmitEvent:
-    """A Warning Event on a pool. The name follows from the content, so the same event is never there twice."""
+    """A Warning Event on a pool. The name follows from the content, so the same event is never
+    there twice.
+    """
 
     name: str
     pool: str
@@ -90,7 +108,15 @@ class RetractEvent:
     name: str
 
 
-Action = SetNodeCondition | HoldNode | LiftTaint | SetMigConfig | SetPoolStatus | EmitEvent | RetractEvent
+Action = (
+    SetNodeCondition
+    | HoldNode
+    | LiftTaint
+    | SetMigConfig
+    | SetPoolStatus
+    | EmitEvent
+    | RetractEvent
+)
 Standing = Literal["verified", "settling", "failing", "unknown"]
 
 
@@ -123,8 +149,9 @@ def decide(
 ) -> Decision:
     """What must be done.
 
-    reports: by node. holders: node -> pods that use its GPUs, for the nodes that `to_inspect` names; a missing entry means that
-    nobody knows, and nothing is risked. warned: our Events in the cluster, by name.
+    reports: by node. holders: node -> pods that use its GPUs, for the nodes that `to_inspect`
+    names; a missing entry means that nobody knows, and nothing is risked. warned: our Events in the
+    cluster, by name.
     """
     actions: list[Action] = []
     wakes: list[float] = []
@@ -137,7 +164,8 @@ def decide(
             member = _member(node, judgement, now, wakes)
             members.append(member)
             actions += _node_actions(member, pool, held_by, now)
-        # A pool that fails as a whole says so by its first nodes; thousands of events would bury them.
+        # A pool that fails as a whole says so by its first nodes; thousands of events would bury
+        # them.
         for member in [m for m in members if m.warns][:MAX_FAILING_NODES]:
             event = _warning(pool, member.node, member.judgement, now)
             wanted_events[event.name] = event
@@ -151,16 +179,27 @@ def decide(
             actions.append(event)
         wakes.append(due if due > now else now + REPEAT_WARNING_S)
     actions += [RetractEvent(name=name) for name in warned if name not in wanted_events]
-    return Decision(actions=tuple(actions), look_again=min((w for w in wakes if w > now), default=None))
+    return Decision(
+        actions=tuple(actions), look_again=min((w for w in wakes if w > now), default=None)
+    )
 
 
 def to_inspect(pools: Sequence[Pool], nodes: Sequence[Node]) -> tuple[str, ...]:
-    """Nodes whose label must change and of which it must therefore be known which pods use their GPUs."""
-    return tuple(node.name for pool, members in _memberships(pools, nodes) for node in members if _must_change(node, pool))
+    """Nodes whose label must change and of which it must therefore be known which pods use their
+    GPUs.
+    """
+    return tuple(
+        node.name
+        for pool, members in _memberships(pools, nodes)
+        for node in members
+        if _must_change(node, pool)
+    )
 
 
 def _memberships(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Pool, list[Node]]]:
-    """Every pool with its nodes. A node that two selectors find belongs to the first pool by name: one condition, one owner."""
+    """Every pool with its nodes. A node that two selectors find belongs to the first pool by name:
+    one condition, one owner.
+    """
     taken: set[str] = set()
     memberships = []
     present = [node for node in sorted(nodes, key=lambda n: n.name) if not node.leaving]
@@ -182,23 +221,36 @@ def _member(node: Node, judgement: Judgement, now: float, wakes: list[float]) ->
     if judgement.expires:
         wakes.append(judgement.expires)
     if judgement.status == "True":
-        return Member(node=node, judgement=judgement, standing="verified", changed=changed, warns=False)
+        return Member(
+            node=node, judgement=judgement, standing="verified", changed=changed, warns=False
+        )
     if judgement.settles:
-        # The clock of a settling node starts when it is made, and anew when it stops being verified.
+        # The clock of a settling node starts when it is made, and anew when it stops being
+        # verified.
         until = max(node.created, old.changed if old else 0.0) + GRACE_S
-        standing: Standing = "settling" if now < until else "failing" if judgement.status == "False" else "unknown"
+        standing: Standing = (
+            "settling" if now < until else "failing" if judgement.status == "False" else "unknown"
+        )
     else:
         until = (old.written if old and said_before else now) + DAMPING_S
         standing = "failing" if judgement.status == "False" else "unknown"
     wakes.append(until)
-    return Member(node=node, judgement=judgement, standing=standing, changed=changed, warns=now >= until)
+    return Member(
+        node=node, judgement=judgement, standing=standing, changed=changed, warns=now >= until
+    )
 
 
-def _node_actions(member: Member, pool: Pool, holders: tuple[str, ...] | None, now: float) -> list[Action]:
+def _node_actions(
+    member: Member, pool: Pool, holders: tuple[str, ...] | None, now: float
+) -> list[Action]:
     node, judgement = member.node, member.judgement
     actions: list[Action] = []
     old = node.condition
-    if old is None or (old.status, old.reason, old.message) != (judgement.status, judgement.reason, judgement.message):
+    if old is None or (old.status, old.reason, old.message) != (
+        judgement.status,
+        judgement.reason,
+        judgement.message,
+    ):
         actions.append(
             SetNodeCondition(
                 node=node.name,
@@ -210,21 +262,34 @@ def _node_actions(member: Member, pool: Pool, holders: tuple[str, ...] | None, n
             )
         )
     if judgement.status == "True" and node.held:
-        from_fleet = [position for position, key in enumerate(node.taint_keys) if key == STARTUP_TAINT_KEY]
+        from_fleet = [
+            position for position, key in enumerate(node.taint_keys) if key == STARTUP_TAINT_KEY
+        ]
         # From the back, so that an earlier removal does not move a later one.
-        actions += [LiftTaint(node=node.name, position=position) for position in reversed(from_fleet)]
+        actions += [
+            LiftTaint(node=node.name, position=position) for position in reversed(from_fleet)
+        ]
     if _must_change(node, pool) and holders == ():
         assert pool.mig_config is not None
         if node.held:
-            actions.append(SetMigConfig(node=node.name, version=node.version, value=pool.mig_config))
+            actions.append(
+                SetMigConfig(node=node.name, version=node.version, value=pool.mig_config)
+            )
         else:
-            actions.append(HoldNode(node=node.name, version=node.version, has_taints=bool(node.taint_keys)))
+            actions.append(
+                HoldNode(node=node.name, version=node.version, has_taints=bool(node.taint_keys))
+            )
     return actions
 
 
 def _must_change(node: Node, pool: Pool) -> bool:
-    # Never while mig-manager works: it reads the state label that the change takes away, and a value set twice starts nothing.
-    return pool.mig_config is not None and node.mig_config != pool.mig_config and node.mig_state not in BUSY_STATES
+    # Never while mig-manager works: it reads the state label that the change takes away, and a
+    # value set twice starts nothing.
+    return (
+        pool.mig_config is not None
+        and node.mig_config != pool.mig_config
+        and node.mig_state not in BUSY_STATES
+    )
 
 
 def _warning(pool: Pool, node: Node, judgement: Judgement, now: float) -> EmitEvent:
@@ -243,7 +308,9 @@ def _warning(pool: Pool, node: Node, judgement: Judgement, now: float) -> EmitEv
 def _status(pool: Pool, members: Sequence[Member], now: float) -> Mapping[str, Any]:
     bad = [m for m in members if m.standing != "verified"]
     order = {"failing": 0, "unknown": 1, "settling": 2}
-    first = sorted(bad, key=lambda m: (m.judgement.status != "False", order[m.standing], m.node.name))
+    first = sorted(
+        bad, key=lambda m: (m.judgement.status != "False", order[m.standing], m.node.name)
+    )
     false = sum(m.judgement.status == "False" for m in members)
     return {
         "observedGeneration": pool.generation,
@@ -254,7 +321,8 @@ def _status(pool: Pool, members: Sequence[Member], now: float) -> Mapping[str, A
             "unknown": len(bad) - false,
         },
         "failingNodes": [
-            {"name": m.node.name, "reason": m.judgement.reason, "message": m.judgement.message} for m in first[:MAX_FAILING_NODES]
+            {"name": m.node.name, "reason": m.judgement.reason, "message": m.judgement.message}
+            for m in first[:MAX_FAILING_NODES]
         ],
         "conditions": [
             _condition(pool, VERIFIED, *_verified(pool, members, first), now),
@@ -264,7 +332,9 @@ def _status(pool: Pool, members: Sequence[Member], now: float) -> Mapping[str, A
     }
 
 
-def _verified(pool: Pool, members: Sequence[Member], bad: Sequence[Member]) -> tuple[bool, str, str]:
+def _verified(
+    pool: Pool, members: Sequence[Member], bad: Sequence[Member]
+) -> tuple[bool, str, str]:
     if bad:
         reason = "NodesFailing" if bad[0].judgement.status == "False" else "NodesNotProven"
         return False, reason, f"{_some(bad)} of {len(members)} not proven: {_told(bad)}"
@@ -294,11 +364,15 @@ def _degraded(bad: Sequence[Member]) -> tuple[bool, str, str]:
 
 def _told(members: Sequence[Member]) -> str:
     """The first two in their own words; the others are in failingNodes."""
-    told = "; ".join(f"{m.node.name} {m.judgement.reason}: {m.judgement.message}" for m in members[:2])
+    told = "; ".join(
+        f"{m.node.name} {m.judgement.reason}: {m.judgement.message}" for m in members[:2]
+    )
     return told + (f"; and {len(members) - 2} more" if len(members) > 2 else "")
 
 
-def _condition(pool: Pool, kind: str, holds: bool, reason: str, message: str, now: float) -> dict[str, Any]:
+def _condition(
+    pool: Pool, kind: str, holds: bool, reason: str, message: str, now: float
+) -> dict[str, Any]:
     old = pool.condition(kind)
     status = "True" if holds else "False"
     return {

@@ -1,4 +1,6 @@
-"""Carries actions out, one API call each. Thin: what to do was decided elsewhere, and what fails is decided anew."""
+"""Carries actions out, one API call each. Thin: what to do was decided elsewhere, and what fails is
+decided anew.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def execute(cluster: Cluster, action: Action) -> None:
             cluster.nodes.put(_set_mig_config(cluster, action))
         case SetPoolStatus():
             path = path_of(API_VERSION, POOL_PLURAL, action.pool) + "/status"
-            cluster.pools.put(cluster.client.patch(path, {"status": dict(action.status)}, kind="merge"))
+            cluster.pools.put(
+                cluster.client.patch(path, {"status": dict(action.status)}, kind="merge")
+            )
         case EmitEvent():
             _emit(cluster, action)
         case RetractEvent():
@@ -57,9 +61,16 @@ def execute(cluster: Cluster, action: Action) -> None:
 
 
 def subject(action: Action) -> str:
-    """What an action is about. After a failed action the later ones of the same subject are not tried in that pass."""
+    """What an action is about. After a failed action the later ones of the same subject are not
+    tried in that pass.
+    """
     match action:
-        case SetNodeCondition(node=node) | LiftTaint(node=node) | HoldNode(node=node) | SetMigConfig(node=node):
+        case (
+            SetNodeCondition(node=node)
+            | LiftTaint(node=node)
+            | HoldNode(node=node)
+            | SetMigConfig(node=node)
+        ):
             return f"node {node}"
         case SetPoolStatus(pool=pool):
             return f"pool {pool}"
@@ -83,7 +94,10 @@ def _set_condition(cluster: Cluster, action: SetNodeCondition) -> dict[str, Any]
 
 def _lift_taint(cluster: Cluster, action: LiftTaint) -> dict[str, Any]:
     at = f"/spec/taints/{action.position}"
-    patch = [{"op": "test", "path": f"{at}/key", "value": STARTUP_TAINT_KEY}, {"op": "remove", "path": at}]
+    patch = [
+        {"op": "test", "path": f"{at}/key", "value": STARTUP_TAINT_KEY},
+        {"op": "remove", "path": at},
+    ]
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="json")
 
 
@@ -98,8 +112,14 @@ def _hold(cluster: Cluster, action: HoldNode) -> dict[str, Any]:
 
 
 def _set_mig_config(cluster: Cluster, action: SetMigConfig) -> dict[str, Any]:
-    # In one patch, and only if the node is still as it was when this was decided: mig-manager may have started meanwhile.
-    patch = {"metadata": {"resourceVersion": action.version, "labels": {MIG_CONFIG_LABEL: action.value, MIG_STATE_LABEL: None}}}
+    # In one patch, and only if the node is still as it was when this was decided: mig-manager may
+    # have started meanwhile.
+    patch = {
+        "metadata": {
+            "resourceVersion": action.version,
+            "labels": {MIG_CONFIG_LABEL: action.value, MIG_STATE_LABEL: None},
+        }
+    }
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
 
 
@@ -110,7 +130,12 @@ def _emit(cluster: Cluster, action: EmitEvent) -> None:
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": action.name, "namespace": EVENTS_NAMESPACE},
-        "involvedObject": {"apiVersion": API_VERSION, "kind": POOL_KIND, "name": action.pool, "uid": action.pool_uid},
+        "involvedObject": {
+            "apiVersion": API_VERSION,
+            "kind": POOL_KIND,
+            "name": action.pool,
+            "uid": action.pool_uid,
+        },
         "type": "Warning",
         "reason": action.reason,
         "message": action.message[:_MAX_EVENT_MESSAGE],

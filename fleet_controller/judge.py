@@ -1,7 +1,8 @@
 """What a node's report is worth: the one place where a report becomes True, False or Unknown. Pure.
 
-True takes everything at once: the agent's verdict is Match, it is fresh, it is about this very Node and this boot of it, about
-the layout that the pool wants, and where mig-manager partitions, the node's labels agree and nothing is paused.
+True takes everything at once: the agent's verdict is Match, it is fresh, it is about this very Node
+and this boot of it, about the layout that the pool wants, and where mig-manager partitions, the
+node's labels agree and nothing is paused.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ AGENT_SETTLING = frozenset(
         "NodeUnreadable",
     }
 )
-"""Reasons of the agent that a node still being set up passes through (node_agent/reasons.py; a test compares the two)."""
+"""Reasons of the agent that a node still being set up passes through
+(node_agent/verdict/reasons.py; a test compares the two).
+"""
 
 BUSY_STATES = ("pending", "rebooting")
 
@@ -41,20 +44,32 @@ class Judgement:
     status: Literal["True", "False", "Unknown"]
     reason: str
     message: str
-    """The same facts always give the same words, so that nothing is written when nothing changed."""
+    """The same facts always give the same words, so that nothing is written when nothing
+    changed.
+    """
     settles: bool = False
     """May pass by itself while the node is being set up."""
     expires: float | None = None
     """When this judgement ends by the clock alone."""
 
 
-def judge(node: Node, pool: Pool, report: Report | None, now: float, *, holders: tuple[str, ...] | None = None) -> Judgement:
+def judge(
+    node: Node,
+    pool: Pool,
+    report: Report | None,
+    now: float,
+    *,
+    holders: tuple[str, ...] | None = None,
+) -> Judgement:
     """What is known of `node` as a member of `pool`.
 
-    holders: pods that keep the node's GPUs and therefore hold up a change of its layout; None or empty where nothing is held up.
+    holders: pods that keep the node's GPUs and therefore hold up a change of its layout; None or
+    empty where nothing is held up.
     """
     if pool.mig_config and holders and node.mig_config != pool.mig_config:
-        return Judgement(status="False", reason="ChangeHeldByPods", message=_held(node, pool, holders))
+        return Judgement(
+            status="False", reason="ChangeHeldByPods", message=_held(node, pool, holders)
+        )
     doubt = _doubt(node, pool, report, now)
     if doubt:
         return doubt
@@ -62,7 +77,10 @@ def judge(node: Node, pool: Pool, report: Report | None, now: float, *, holders:
     expires = report.time + REPORT_AGE_LIMIT_S
     if report.verdict == "Match":
         return _labels(node, pool, expires) or Judgement(
-            status="True", reason=report.reason or "PartitionsMatch", message=report.message, expires=expires
+            status="True",
+            reason=report.reason or "PartitionsMatch",
+            message=report.message,
+            expires=expires,
         )
     return Judgement(
         status="False" if report.verdict == "Mismatch" else "Unknown",
@@ -76,26 +94,39 @@ def judge(node: Node, pool: Pool, report: Report | None, now: float, *, holders:
 def _doubt(node: Node, pool: Pool, report: Report | None, now: float) -> Judgement | None:
     """Why the report says nothing about the node as it is now."""
     if report is None:
-        return _unknown("NoReport", "the node's agent has not reported; see the node-agent pod on it", settles=True)
+        return _unknown(
+            "NoReport",
+            "the node's agent has not reported; see the node-agent pod on it",
+            settles=True,
+        )
     if report.owner_uid != node.uid:
-        return _unknown("ReportOfAnotherNode", "the report is of an earlier node of the same name", settles=True)
+        return _unknown(
+            "ReportOfAnotherNode", "the report is of an earlier node of the same name", settles=True
+        )
     if report.pool != pool.name or report.layout_hash != pool.layout_hash:
         return _unknown(
             "ReportOfAnotherLayout",
-            f"the agent compared with layout {report.layout_hash[:8] or 'none'} of pool {report.pool or 'none'}, "
+            f"the agent compared with layout {report.layout_hash[:8] or 'none'} of pool "
+            f"{report.pool or 'none'}, "
             f"the pool wants {pool.layout_hash[:8]}; its agent pod has not been replaced yet",
             settles=True,
         )
     if report.boot_id != node.boot_id:
         return _unknown(
-            "ReportFromEarlierBoot", "the node has booted since the report, and partitions do not survive that", settles=True
+            "ReportFromEarlierBoot",
+            "the node has booted since the report, and partitions do not survive that",
+            settles=True,
         )
     if report.time > now + REPORT_AGE_LIMIT_S:
-        return _unknown("ReportTimeImplausible", f"the report is of {stamp(report.time)}; the clock of the node is wrong")
+        return _unknown(
+            "ReportTimeImplausible",
+            f"the report is of {stamp(report.time)}; the clock of the node is wrong",
+        )
     if now >= report.time + REPORT_AGE_LIMIT_S:
         return _unknown(
             "ReportTooOld",
-            f"the agent last reported at {stamp(report.time)}, more than {REPORT_AGE_LIMIT_S / 60:.0f} minutes ago; "
+            f"the agent last reported at {stamp(report.time)}, more than "
+            f"{REPORT_AGE_LIMIT_S / 60:.0f} minutes ago; "
             "see the node-agent pod on the node",
         )
     if report.verdict not in ("Match", "Mismatch", "Unknown"):
@@ -104,27 +135,40 @@ def _doubt(node: Node, pool: Pool, report: Report | None, now: float) -> Judgeme
 
 
 def _labels(node: Node, pool: Pool, expires: float) -> Judgement | None:
-    """What speaks against a matching node whose partitions mig-manager makes. A state label alone proves nothing, but one that
-    is not `success` says that somebody is at work or gave up."""
+    """What speaks against a matching node whose partitions mig-manager makes. A state label alone
+    proves nothing, but one that is not `success` says that somebody is at work or gave up.
+    """
     if not pool.mig_config:
         return None
     if node.mig_config != pool.mig_config:
         return _unknown(
             "MigConfigNotSet",
-            f"nvidia.com/mig.config is {node.mig_config or 'not set'}, the pool wants {pool.mig_config}",
+            f"nvidia.com/mig.config is {node.mig_config or 'not set'}, the pool wants "
+            f"{pool.mig_config}",
             settles=True,
             expires=expires,
         )
     if node.mig_state == "failed":
-        message = "the GPUs match, but mig-manager says failed; delete its pod on the node, which makes it try again"
-        return Judgement(status="False", reason="MigManagerFailed", message=message, expires=expires)
+        message = (
+            "the GPUs match, but mig-manager says failed; delete its pod on the node, which "
+            "makes it try again"
+        )
+        return Judgement(
+            status="False", reason="MigManagerFailed", message=message, expires=expires
+        )
     if node.mig_state != "success":
         state = node.mig_state or "absent"
-        return _unknown("MigManagerBusy", f"nvidia.com/mig.config.state is {state}", settles=True, expires=expires)
+        return _unknown(
+            "MigManagerBusy",
+            f"nvidia.com/mig.config.state is {state}",
+            settles=True,
+            expires=expires,
+        )
     if node.paused:
         return _unknown(
             "OperandsPaused",
-            f"mig-manager has paused {', '.join(node.paused)}; if it stays so, delete its pod on the node",
+            f"mig-manager has paused {', '.join(node.paused)}; if it stays so, delete its "
+            "pod on the node",
             settles=True,
             expires=expires,
         )
@@ -132,7 +176,9 @@ def _labels(node: Node, pool: Pool, expires: float) -> Judgement | None:
 
 
 def _mig_manager_is_at_it(node: Node, pool: Pool) -> bool:
-    return bool(pool.mig_config) and (node.mig_config != pool.mig_config or (node.mig_state != "failed" and _unfinished(node)))
+    return bool(pool.mig_config) and (
+        node.mig_config != pool.mig_config or (node.mig_state != "failed" and _unfinished(node))
+    )
 
 
 def _unfinished(node: Node) -> bool:
@@ -142,10 +188,15 @@ def _unfinished(node: Node) -> bool:
 def _held(node: Node, pool: Pool, holders: tuple[str, ...]) -> str:
     named = ", ".join(holders[:3]) + (f" and {len(holders) - 3} more" if len(holders) > 3 else "")
     return (
-        f"the layout changes from {node.mig_config or 'none'} to {pool.mig_config} when no pod uses the node's GPUs any more; "
+        f"the layout changes from {node.mig_config or 'none'} to {pool.mig_config} when no "
+        "pod uses the node's GPUs any more; "
         f"now there {'is' if len(holders) == 1 else 'are'} {named}"
     )
 
 
-def _unknown(reason: str, message: str, *, settles: bool = False, expires: float | None = None) -> Judgement:
-    return Judgement(status="Unknown", reason=reason, message=message, settles=settles, expires=expires)
+def _unknown(
+    reason: str, message: str, *, settles: bool = False, expires: float | None = None
+) -> Judgement:
+    return Judgement(
+        status="Unknown", reason=reason, message=message, settles=settles, expires=expires
+    )

@@ -23,7 +23,8 @@ from fleet_controller.decide import (
 from fleet_controller.execute import execute, subject
 from fleet_controller.observe import Cluster
 from fleet_controller.state import Warned
-from kubeapi import ApiError, Unreachable, log
+from kubeapi import ApiError, Unreachable
+from telemetry import log
 
 DEBOUNCE_S = 0.1
 """Changes come in bursts; the first one may wait for its companions."""
@@ -35,7 +36,9 @@ _BACKOFF_MAX_S = 10.0
 
 @dataclass
 class Progress:
-    """For the health endpoints and the metrics. Written by the loop, read by the server's threads."""
+    """For the health endpoints and the metrics. Written by the loop, read by the server's
+    threads.
+    """
 
     turned: float = field(default_factory=time.monotonic)
     passes: int = 0
@@ -71,7 +74,11 @@ class Loop:
                 bell.clear()
                 continue
             look_again = self.turn()
-            pause = RESYNC_S if look_again is None else min(RESYNC_S, max(0.0, look_again - self._clock()))
+            pause = (
+                RESYNC_S
+                if look_again is None
+                else min(RESYNC_S, max(0.0, look_again - self._clock()))
+            )
             if self._failures:
                 pause = min(pause, _BACKOFF_MAX_S, 0.1 * 2.0**self._failures)
                 stop.wait(pause)
@@ -96,7 +103,9 @@ class Loop:
                     failed[about] = error
         if failed:
             about, error = next(iter(failed.items()))
-            self._fail(f"{about}: {error}" + (f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""))
+            self._fail(
+                f"{about}: {error}" + (f" (and {len(failed) - 1} more)" if len(failed) > 1 else "")
+            )
         else:
             self._failures, self.progress.error = 0, None
         self.progress.passes += 1
@@ -142,8 +151,11 @@ class Loop:
 
 
 def _overtaken(action: Action, error: ApiError) -> bool:
-    # A JSON patch whose `test` fails is answered with 422; for anything else that code is a fault of ours.
-    return error.status in (404, 409) or (error.status == 422 and isinstance(action, LiftTaint | HoldNode))
+    # A JSON patch whose `test` fails is answered with 422; for anything else that code is a fault
+    # of ours.
+    return error.status in (404, 409) or (
+        error.status == 422 and isinstance(action, LiftTaint | HoldNode)
+    )
 
 
 def _log(action: Action) -> None:
@@ -159,7 +171,13 @@ def _log(action: Action) -> None:
         case SetPoolStatus(pool=pool, status=status):
             verified, nodes = status["conditions"][0], status["nodes"]
             proven = f"{nodes['verified']} of {nodes['total']}"
-            log.info("pool status", pool=pool, verified=verified["status"], reason=verified["reason"], proven=proven)
+            log.info(
+                "pool status",
+                pool=pool,
+                verified=verified["status"],
+                reason=verified["reason"],
+                proven=proven,
+            )
         case EmitEvent(pool=pool, reason=reason, message=message):
             log.info("warning event", pool=pool, reason=reason, message=message)
         case RetractEvent(name=name):

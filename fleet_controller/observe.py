@@ -1,4 +1,6 @@
-"""What the cluster looks like now: lists and watches kept in memory, and a bell that rings when something changed."""
+"""What the cluster looks like now: lists and watches kept in memory, and a bell that rings when
+something changed.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from fleet_controller.api import API_VERSION, EVENTS_NAMESPACE, POOL_KIND, POOL_PLURAL, REPORT_PLURAL
-from fleet_controller.state import Node, Pool, Report, Warned, read_node, read_pool, read_report, read_warned
-from kubeapi import ApiError, Client, Event, Unreachable, list_and_watch, log
+from fleet_controller.api import (
+    API_VERSION,
+    EVENTS_NAMESPACE,
+    POOL_KIND,
+    POOL_PLURAL,
+    REPORT_PLURAL,
+)
+from fleet_controller.state import (
+    Node,
+    Pool,
+    Report,
+    Warned,
+    read_node,
+    read_pool,
+    read_report,
+    read_warned,
+)
+from kubeapi import ApiError, Client, Event, Unreachable, list_and_watch
 from kubeapi.client import path_of
+from telemetry import log
 
 EVENT_SOURCE = "slicewright-fleet-controller"
 # GPU pods are asked for by any resource of the vendor: whole GPUs, slices, shared ones.
@@ -20,9 +38,13 @@ T = TypeVar("T")
 
 
 class Collection(Generic[T]):
-    """One kind of object, parsed, by name. `follow` fills it in a thread of its own; reads may come from any thread."""
+    """One kind of object, parsed, by name. `follow` fills it in a thread of its own; reads may come
+    from any thread.
+    """
 
-    def __init__(self, path: str, read: Callable[[Mapping[str, Any]], T], bell: threading.Event) -> None:
+    def __init__(
+        self, path: str, read: Callable[[Mapping[str, Any]], T], bell: threading.Event
+    ) -> None:
         self.path = path
         self.listed = threading.Event()
         """Set once the first list came in."""
@@ -38,7 +60,9 @@ class Collection(Generic[T]):
             return {name: item for name, (_, item) in self._items.items()}
 
     def put(self, raw: Mapping[str, Any]) -> None:
-        """An object as the API server just answered it. An older one than what is known already is ignored."""
+        """An object as the API server just answered it. An older one than what is known already is
+        ignored.
+        """
         parsed = self._parsed(raw)
         if parsed is None:
             return
@@ -51,7 +75,9 @@ class Collection(Generic[T]):
 
     def follow(self, client: Client, stop: threading.Event) -> None:
         """Until `stop` is set."""
-        for event in list_and_watch(client, self.path, stop=stop, backoff_max_s=5.0, on_error=self._failed):
+        for event in list_and_watch(
+            client, self.path, stop=stop, backoff_max_s=5.0, on_error=self._failed
+        ):
             self._apply(event)
             self.error = None
 
@@ -78,7 +104,9 @@ class Collection(Generic[T]):
             return None
 
     def _failed(self, error: ApiError | Unreachable | ValueError) -> None:
-        text = f"HTTP {error.status}: {error.message}" if isinstance(error, ApiError) else str(error)
+        text = (
+            f"HTTP {error.status}: {error.message}" if isinstance(error, ApiError) else str(error)
+        )
         if text != self.error:
             log.warning("cluster not readable", path=self.path, error=text)
         self.error = text
@@ -108,13 +136,20 @@ class Cluster:
     def follow(self, stop: threading.Event) -> None:
         """Starts the threads; they end with the process."""
         for collection in (self.nodes, self.pools, self.reports):
-            threading.Thread(target=collection.follow, args=(self.client, stop), name=collection.path, daemon=True).start()
+            threading.Thread(
+                target=collection.follow,
+                args=(self.client, stop),
+                name=collection.path,
+                daemon=True,
+            ).start()
 
     def trouble(self) -> str | None:
         """Why the picture is not whole; None when it is."""
         for collection in (self.pools, self.nodes, self.reports):
             if not collection.listed.is_set():
-                return f"{collection.path} not listed yet" + (f": {collection.error}" if collection.error else "")
+                return f"{collection.path} not listed yet" + (
+                    f": {collection.error}" if collection.error else ""
+                )
         return None
 
     def warned(self) -> dict[str, Warned]:
@@ -129,7 +164,9 @@ class Cluster:
         selector = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
         listed = self.client.get(path_of("v1", "pods"), fieldSelector=selector)
         pods = [pod for pod in listed.get("items") or () if _asks_for_gpus(pod)]
-        return tuple(sorted(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in pods))
+        return tuple(
+            sorted(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in pods)
+        )
 
 
 def _asks_for_gpus(pod: Mapping[str, Any]) -> bool:

@@ -1,4 +1,5 @@
-"""What the controller knows: pools, nodes, reports and its own events, parsed from the API server's objects and frozen.
+"""What the controller knows: pools, nodes, reports and its own events, parsed from the API server's
+objects and frozen.
 
 Only what decisions need is kept; a Node object is some 15 kB, of which this is a twentieth.
 """
@@ -10,7 +11,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from fleet_controller.api import DEPLOY_LABEL_PREFIX, MIG_CONFIG_LABEL, MIG_STATE_LABEL, NODE_CONDITION, STARTUP_TAINT_KEY
+from fleet_controller.api import (
+    DEPLOY_LABEL_PREFIX,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    NODE_CONDITION,
+    STARTUP_TAINT_KEY,
+)
 
 _SINCE_EVER = 0.0
 
@@ -99,7 +106,9 @@ class Pool:
     """As it stands in the cluster; the decision compares with it."""
 
     def selects(self, node: Node) -> bool:
-        return bool(self.selector) and all(node.labels.get(key) == value for key, value in self.selector.items())
+        return bool(self.selector) and all(
+            node.labels.get(key) == value for key, value in self.selector.items()
+        )
 
     def condition(self, kind: str) -> Condition | None:
         return _condition(self.status, kind)
@@ -132,7 +141,11 @@ def read_node(raw: Mapping[str, Any]) -> Node:
 
 def read_report(raw: Mapping[str, Any]) -> Report:
     report = raw.get("report") or {}
-    owners = [owner["uid"] for owner in raw["metadata"].get("ownerReferences") or () if owner.get("kind") == "Node"]
+    owners = [
+        owner["uid"]
+        for owner in raw["metadata"].get("ownerReferences") or ()
+        if owner.get("kind") == "Node"
+    ]
     return Report(
         name=raw["metadata"]["name"],
         owner_uid=owners[0] if owners else "",
@@ -162,7 +175,10 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
 
 
 def read_warned(raw: Mapping[str, Any]) -> Warned:
-    return Warned(name=raw["metadata"]["name"], written=seconds(raw.get("lastTimestamp") or raw.get("firstTimestamp")))
+    return Warned(
+        name=raw["metadata"]["name"],
+        written=seconds(raw.get("lastTimestamp") or raw.get("firstTimestamp")),
+    )
 
 
 def seconds(timestamp: str | None) -> float:

@@ -1,7 +1,9 @@
-"""Agent and controller as zipapps out of the installed sources, so that nothing has to be built or pushed before the first `up`.
+"""Agent and controller as zipapps out of the installed sources, so that nothing has to be built or
+pushed before the first `up`.
 
-The same sources give the same bytes: sorted, without bytecode, times fixed. The content hash is over names and contents, not
-over the archive, because another machine's zlib may compress the same bytes differently.
+The same sources give the same bytes: sorted, without bytecode, times fixed. The content hash is
+over names and contents, not over the archive, because another machine's zlib may compress the same
+bytes differently.
 """
 
 from __future__ import annotations
@@ -18,11 +20,15 @@ from pathlib import Path
 from typing import Final
 
 MAX_BYTES: Final = 700 * 1024
-"""A ConfigMap holds 1 MiB; this leaves room for the sources to grow a little before somebody has to look."""
+"""A ConfigMap holds 1 MiB; this leaves room for the sources to grow a little before somebody has to
+look.
+"""
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest that the zip format knows."""
 _LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {"urllib3": ("contrib",)}
-"""Parts of urllib3 for browsers, SOCKS and PyOpenSSL, which it imports only on request; a test runs without them."""
+"""Parts of urllib3 for browsers, SOCKS and PyOpenSSL, which it imports only on request; a test runs
+without them.
+"""
 
 
 class DeliveryError(Exception):
@@ -48,20 +54,37 @@ class Zipapp:
 
 @cache
 def node_agent() -> Zipapp:
-    """The agent with NVML's bindings, the API client, and HTTP/2 for the kubelet's own API. Raises DeliveryError."""
-    packages = ("node_agent", "kubeapi", "urllib3", "pynvml", "h2", "hpack", "hyperframe")
+    """The agent with NVML's bindings, the API client, and HTTP/2 for the kubelet's own API. Raises
+    DeliveryError.
+    """
+    packages = (
+        "node_agent",
+        "kubeapi",
+        "telemetry",
+        "urllib3",
+        "pynvml",
+        "h2",
+        "hpack",
+        "hyperframe",
+    )
     return build("node_agent.pyz", packages, "node_agent.cli")
 
 
 @cache
 def fleet_controller() -> Zipapp:
     """The controller with the API client. Raises DeliveryError."""
-    return build("fleet_controller.pyz", ("fleet_controller", "kubeapi", "urllib3"), "fleet_controller.cli")
+    return build(
+        "fleet_controller.pyz",
+        ("fleet_controller", "kubeapi", "telemetry", "urllib3"),
+        "fleet_controller.cli",
+    )
 
 
 def build(name: str, packages: tuple[str, ...], entry: str) -> Zipapp:
     """A zipapp of installed packages and modules that runs `entry`.main(). Raises DeliveryError."""
-    files = {"__main__.py": f"import sys\n\nfrom {entry} import main\n\nsys.exit(main())\n".encode()}
+    files = {
+        "__main__.py": f"import sys\n\nfrom {entry} import main\n\nsys.exit(main())\n".encode()
+    }
     for package in packages:
         files.update(_sources(package))
     if entry.replace(".", "/") + ".py" not in files:
@@ -78,7 +101,9 @@ def build(name: str, packages: tuple[str, ...], entry: str) -> Zipapp:
             written.writestr(entry_info, content, compresslevel=9)
     content = archive.getvalue()
     if len(content) > MAX_BYTES:
-        raise DeliveryError(f"{name}: {len(content)} bytes, more than {MAX_BYTES}: it must fit into a ConfigMap")
+        raise DeliveryError(
+            f"{name}: {len(content)} bytes, more than {MAX_BYTES}: it must fit into a ConfigMap"
+        )
     return Zipapp(name=name, content=content, sources_hash=digest.hexdigest())
 
 

@@ -1,4 +1,6 @@
-"""The only wiring: plan -> providers, components, exports. Where GKE and EKS differ is decided here and nowhere else."""
+"""The only wiring: plan -> providers, components, exports. Where GKE and EKS differ is decided here
+and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from infra.plan import EksFleetPlan, GkeFleetPlan
 
 
 def main() -> None:
-    """Deploys the stack that Pulumi runs. Raises RunError, which Pulumi prints without a traceback."""
+    """Deploys the stack that Pulumi runs. Raises RunError, which Pulumi prints without a
+    traceback.
+    """
     text = pulumi.Config("slicewright").require("fleet")
     source = locate(text, Path(pulumi.get_root_directory()), pulumi.get_stack())
     try:
@@ -34,7 +38,9 @@ def main() -> None:
 
 
 def locate(text: str, root: Path, stack: str) -> spec.Source:
-    """The stack file behind a config value, for its line numbers. The value counts: a file that says something else is not it."""
+    """The stack file behind a config value, for its line numbers. The value counts: a file that
+    says something else is not it.
+    """
     name = f"stacks/Pulumi.{stack}.yaml"
     raw = json.loads(text)
     try:
@@ -79,7 +85,8 @@ def _kubernetes(cloud: GkeCluster | EksCluster) -> k8s.Provider:
     return k8s.Provider(
         "kubernetes",
         kubeconfig=cloud.kubeconfig,
-        # Without it an unknown kubeconfig in a preview would replace the provider, and everything in the cluster with it.
+        # Without it an unknown kubeconfig in a preview would replace the provider, and everything
+        # in the cluster with it.
         cluster_identifier=cloud.cluster.id,
     )
 
@@ -92,7 +99,11 @@ def _deploy_in_cluster(
 ) -> None:
     inside = pulumi.ResourceOptions(providers=[kubernetes])
     controller = FleetController(
-        "fleet-controller", image=fleet.image, cluster=cloud.cluster, after=[cloud.system_pool], opts=inside
+        "fleet-controller",
+        image=fleet.image,
+        cluster=cloud.cluster,
+        after=[cloud.system_pool],
+        opts=inside,
     )
     agents = NodeAgents(
         "node-agent",
@@ -101,7 +112,8 @@ def _deploy_in_cluster(
         settings=fleet.node_agent,
         namespace=controller.namespace,
         cluster=cloud.cluster,
-        # The operator makes the runtime class that the agents' pods name; without it the API server refuses them.
+        # The operator makes the runtime class that the agents' pods name; without it the API server
+        # refuses them.
         after=[*controller.kinds, *partitioners],
         opts=inside,
     )
@@ -136,7 +148,9 @@ def _summary(fleet: GkeFleetPlan | EksFleetPlan) -> list[Mapping[str, Any]]:
             "machine": pool.machine.name,
             "nodes": {"min": pool.nodes.min, "max": pool.nodes.max},
             "gpus_per_node": f"{pool.gpu_count} x {pool.gpu.name}",
-            "layout_per_gpu": dict(pool.layout) if pool.layout is not None else [dict(layout) for layout in pool.layouts],
+            "layout_per_gpu": dict(pool.layout)
+            if pool.layout is not None
+            else [dict(layout) for layout in pool.layouts],
             "resources_per_node": dict(pool.resources),
             "partitions": pool.partitions * pool.nodes.min,
         }

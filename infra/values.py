@@ -1,4 +1,6 @@
-"""The plan as what other programs read: Helm values, mig-parted's config, tolerations. Plain data, no Pulumi."""
+"""The plan as what other programs read: Helm values, mig-parted's config, tolerations. Plain data,
+no Pulumi.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,12 @@ _ANY_GPU_TAINT: Json = {"key": "nvidia.com/gpu", "operator": "Exists", "effect":
 
 
 def mig_parted_config(pools: Sequence[PoolPlan]) -> Json:
-    """mig-parted's config v1: one named layout per partitioned pool, and the operator's default `all-disabled`.
+    """mig-parted's config v1: one named layout per partitioned pool, and the operator's default
+    `all-disabled`.
 
-    Each layout is filtered by the PCI ids of the pool's GPU: on any other GPU it matches nothing and mig-manager fails, where
-    without a filter it would cut what it can and report success (nvidia_operands: "false success").
+    Each layout is filtered by the PCI ids of the pool's GPU: on any other GPU it matches nothing
+    and mig-manager fails, where without a filter it would cut what it can and report success
+    (nvidia_operands: "false success").
     """
     layouts: Json = {"all-disabled": [{"devices": "all", "mig-enabled": False}]}
     for pool in pools:
@@ -30,7 +34,9 @@ def mig_parted_config(pools: Sequence[PoolPlan]) -> Json:
 
 
 def _entries(pool: PoolPlan) -> list[Json]:
-    """One entry for all GPUs, or one for each layout with the GPUs that have it: an entry must match every GPU of the node."""
+    """One entry for all GPUs, or one for each layout with the GPUs that have it: an entry must
+    match every GPU of the node.
+    """
     filtered = list(pool.gpu.pci_ids)
     if pool.layout is not None:
         return [_entry(filtered, "all", pool.layout)]
@@ -53,15 +59,19 @@ def _entry(pci_ids: Sequence[str], devices: str | list[int], layout: Mapping[str
 
 
 def plugin_configs(pools: Sequence[PoolPlan]) -> Mapping[str, Json]:
-    """The device plugin's config v1 by pool, for the pools that share their GPUs: all keys of one ConfigMap, because the chart
-    names one for the whole cluster, and a node whose key is not in it has no plugin. Source: k8s-device-plugin, config-manager.
+    """The device plugin's config v1 by pool, for the pools that share their GPUs: all keys of one
+    ConfigMap, because the chart names one for the whole cluster, and a node whose key is not in it
+    has no plugin. Source: k8s-device-plugin, config-manager.
     """
     return {pool.name: _plugin_config(pool) for pool in pools if pool.shares}
 
 
 def _plugin_config(pool: PoolPlan) -> Json:
     (strategy,) = {share.strategy for share in pool.shares}
-    renamed, strict = pool.shares[0].advertised != pool.shares[0].resource, pool.shares[0].fail_requests_greater_than_one
+    renamed, strict = (
+        pool.shares[0].advertised != pool.shares[0].resource,
+        pool.shares[0].fail_requests_greater_than_one,
+    )
     return {
         "version": "v1",
         # No flags: the operator sets the strategy by environment, which beats a file.
@@ -69,7 +79,9 @@ def _plugin_config(pool: PoolPlan) -> Json:
             "timeSlicing" if strategy == "time-slicing" else "mps": {
                 "renameByDefault": renamed,
                 "failRequestsGreaterThanOne": strict,
-                "resources": [{"name": share.resource, "replicas": share.replicas} for share in pool.shares],
+                "resources": [
+                    {"name": share.resource, "replicas": share.replicas} for share in pool.shares
+                ],
             }
         },
     }
@@ -86,11 +98,18 @@ def short_hash(text: str) -> str:
 
 
 def tolerations(pools: Sequence[PoolPlan]) -> list[Json]:
-    """What lets a pod run on all nodes of `pools`, before they are verified too. Never a blanket one: that also blocks drains."""
+    """What lets a pod run on all nodes of `pools`, before they are verified too. Never a blanket
+    one: that also blocks drains.
+    """
     listed: list[Json] = [dict(_ANY_GPU_TAINT)]
     for pool in pools:
         for taint in pool.taints:
-            one = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+            one = {
+                "key": taint.key,
+                "operator": "Equal",
+                "value": taint.value,
+                "effect": taint.effect,
+            }
             if taint.key == _ANY_GPU_TAINT["key"] and taint.effect == _ANY_GPU_TAINT["effect"]:
                 continue
             if one not in listed:
@@ -98,8 +117,11 @@ def tolerations(pools: Sequence[PoolPlan]) -> list[Json]:
     return listed
 
 
-def operator_values(plan: EksFleetPlan, *, mig_config_map: str, plugin_config_map: str | None = None) -> Json:
-    """Values of the GPU operator's chart. Every key is in the chart's values.yaml: Helm ignores what it does not know.
+def operator_values(
+    plan: EksFleetPlan, *, mig_config_map: str, plugin_config_map: str | None = None
+) -> Json:
+    """Values of the GPU operator's chart. Every key is in the chart's values.yaml: Helm ignores
+    what it does not know.
 
     plugin_config_map: where pools share their GPUs. Nodes without a label get no sharing.
     """
@@ -124,9 +146,15 @@ def operator_values(plan: EksFleetPlan, *, mig_config_map: str, plugin_config_ma
             "enabled": True,
             "config": {"name": mig_config_map, "default": operator.mig_manager.default_config},
             # A string: the chart passes it on as an environment variable.
-            "env": [{"name": "WITH_REBOOT", "value": "true" if operator.mig_manager.with_reboot else "false"}],
+            "env": [
+                {
+                    "name": "WITH_REBOOT",
+                    "value": "true" if operator.mig_manager.with_reboot else "false",
+                }
+            ],
         },
-        # Without these NFD's worker does not label a new GPU node, and the operator ignores what has no PCI label.
+        # Without these NFD's worker does not label a new GPU node, and the operator ignores what
+        # has no PCI label.
         "node-feature-discovery": {"worker": {"tolerations": tolerated}},
     }
     if plugin_config_map is not None:
@@ -145,8 +173,11 @@ def operator_values(plan: EksFleetPlan, *, mig_config_map: str, plugin_config_ma
     return values
 
 
-def kubeconfig(*, cluster: str, server: str, ca_data: str, command: str, arguments: Sequence[str] = ()) -> Json:
-    """A kubeconfig without a secret: credentials come from the cloud's own command, fresh at every use.
+def kubeconfig(
+    *, cluster: str, server: str, ca_data: str, command: str, arguments: Sequence[str] = ()
+) -> Json:
+    """A kubeconfig without a secret: credentials come from the cloud's own command, fresh at every
+    use.
 
     ca_data: base64 PEM, as both clouds give it.
     """
@@ -161,7 +192,9 @@ def kubeconfig(*, cluster: str, server: str, ca_data: str, command: str, argumen
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": cluster, "cluster": {"server": server, "certificate-authority-data": ca_data}}],
+        "clusters": [
+            {"name": cluster, "cluster": {"server": server, "certificate-authority-data": ca_data}}
+        ],
         "users": [{"name": cluster, "user": {"exec": user}}],
         "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
         "current-context": cluster,

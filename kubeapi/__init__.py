@@ -1,7 +1,8 @@
-"""What every program of ours in a cluster needs: a small Kubernetes API client, health endpoints, log lines.
+"""A small Kubernetes API client: requests, lists and watches.
 
-Own code and not a library, because the agent and the controller travel as zipapps of a few hundred kilobytes: the official
-`kubernetes` client is megabytes of generated code and most of an idle process's memory, and lightkube needs compiled packages.
+Own code and not a library, because the agent and the controller travel as zipapps of a few hundred
+kilobytes: the official `kubernetes` client is megabytes of generated code and most of an idle
+process's memory, and lightkube needs compiled packages.
 """
 
 from kubeapi.client import ApiError, Client, Unreachable

@@ -28,9 +28,13 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class ApiError(Exception):
-    """The API server answered with an error. `status` is the HTTP code, `reason` the API's (`Conflict`, `NotFound`, …)."""
+    """The API server answered with an error. `status` is the HTTP code, `reason` the API's
+    (`Conflict`, `NotFound`, …).
+    """
 
-    def __init__(self, status: int, body: JsonObject, *, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, status: int, body: JsonObject, *, retry_after_s: float | None = None
+    ) -> None:
         self.status = status
         self.retry_after_s = retry_after_s
         """How long the server asks to be left alone (429, 503); None where it does not say."""
@@ -41,12 +45,16 @@ class ApiError(Exception):
 
 
 class Unreachable(Exception):
-    """No answer from the API server: refused, reset, timed out, or its certificate is not trusted."""
+    """No answer from the API server: refused, reset, timed out, or its certificate is not
+    trusted.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """How to reach and convince one API server. At most one of token_file, token and client_cert is used, in that order."""
+    """How to reach and convince one API server. At most one of token_file, token and client_cert is
+    used, in that order.
+    """
 
     server: str
     ca_data: bytes | None = None
@@ -58,22 +66,33 @@ class Credentials:
 
 
 class Client:
-    """Thread-safe. Paths are API paths (`/api/v1/nodes/x`); every method raises ApiError or Unreachable."""
+    """Thread-safe. Paths are API paths (`/api/v1/nodes/x`); every method raises ApiError or
+    Unreachable.
+    """
 
-    def __init__(self, credentials: Credentials, *, timeout_s: float = 30.0, user_agent: str = "slicewright") -> None:
+    def __init__(
+        self, credentials: Credentials, *, timeout_s: float = 30.0, user_agent: str = "slicewright"
+    ) -> None:
         self.server = credentials.server.rstrip("/")
         self._token_file = credentials.token_file
         self._token = credentials.token
         self._timeout_s = timeout_s
         self._user_agent = user_agent
-        self._pool = urllib3.PoolManager(maxsize=16, block=False, retries=False, ssl_context=_ssl_context(credentials))
+        self._pool = urllib3.PoolManager(
+            maxsize=16, block=False, retries=False, ssl_context=_ssl_context(credentials)
+        )
 
     @classmethod
     def in_cluster(cls, *, timeout_s: float = 30.0, user_agent: str = "slicewright") -> Client:
         """From the pod's service account. Raises Unreachable where there is none."""
-        host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+        host, port = (
+            os.environ.get("KUBERNETES_SERVICE_HOST"),
+            os.environ.get("KUBERNETES_SERVICE_PORT", "443"),
+        )
         if not host or not (SERVICE_ACCOUNT / "token").exists():
-            raise Unreachable(f"not in a pod: no KUBERNETES_SERVICE_HOST, or no token under {SERVICE_ACCOUNT}")
+            raise Unreachable(
+                f"not in a pod: no KUBERNETES_SERVICE_HOST, or no token under {SERVICE_ACCOUNT}"
+            )
         host = f"[{host}]" if ":" in host else host
         credentials = Credentials(
             server=f"https://{host}:{port}",
@@ -83,9 +102,15 @@ class Client:
         return cls(credentials, timeout_s=timeout_s, user_agent=user_agent)
 
     @classmethod
-    def from_kubeconfig(cls, path: Path, *, timeout_s: float = 30.0, user_agent: str = "slicewright") -> Client:
-        """From a kubeconfig written as JSON whose current context has certificate or token data (no exec plugins)."""
-        return cls(credentials_of(json.loads(path.read_text())), timeout_s=timeout_s, user_agent=user_agent)
+    def from_kubeconfig(
+        cls, path: Path, *, timeout_s: float = 30.0, user_agent: str = "slicewright"
+    ) -> Client:
+        """From a kubeconfig written as JSON whose current context has certificate or token data (no
+        exec plugins).
+        """
+        return cls(
+            credentials_of(json.loads(path.read_text())), timeout_s=timeout_s, user_agent=user_agent
+        )
 
     def get(self, path: str, **query: str) -> JsonObject:
         return self._request("GET", path, query)
@@ -103,8 +128,12 @@ class Client:
         return self._request("DELETE", path, query, body)
 
     def stream(self, path: str, *, timeout_s: float, **query: str) -> Iterator[bytes]:
-        """Lines of a long answer (watch, log) until the server ends it or nothing comes for timeout_s."""
-        response = self._send("GET", path, query, None, "application/json", read_timeout_s=timeout_s, preload=False)
+        """Lines of a long answer (watch, log) until the server ends it or nothing comes for
+        timeout_s.
+        """
+        response = self._send(
+            "GET", path, query, None, "application/json", read_timeout_s=timeout_s, preload=False
+        )
         try:
             if response.status >= 400:
                 raise _api_error(response, response.read())
@@ -127,7 +156,12 @@ class Client:
         return response.data.decode(errors="replace")
 
     def _request(
-        self, method: str, path: str, query: Mapping[str, str], body: Any = None, content_type: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any = None,
+        content_type: str = "application/json",
     ) -> JsonObject:
         response = self._send(method, path, query, body, content_type)
         if response.status >= 400:
@@ -155,33 +189,52 @@ class Client:
             headers["Content-Type"] = content_type
             data = json.dumps(body).encode()
         url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
-        timeout = urllib3.Timeout(connect=min(5.0, self._timeout_s), read=read_timeout_s or self._timeout_s)
+        timeout = urllib3.Timeout(
+            connect=min(5.0, self._timeout_s), read=read_timeout_s or self._timeout_s
+        )
         try:
             return self._pool.request(
-                method, url, body=data, headers=headers, timeout=timeout, preload_content=preload, redirect=False
+                method,
+                url,
+                body=data,
+                headers=headers,
+                timeout=timeout,
+                preload_content=preload,
+                redirect=False,
             )
         except (urllib3.exceptions.HTTPError, OSError) as e:
             raise Unreachable(f"{self.server}: {e}") from e
 
 
 def credentials_of(kubeconfig: JsonObject) -> Credentials:
-    """The current context of a parsed kubeconfig. Raises KeyError or ValueError where it is incomplete."""
+    """The current context of a parsed kubeconfig. Raises KeyError or ValueError where it is
+    incomplete.
+    """
     contexts = {c["name"]: c["context"] for c in kubeconfig.get("contexts", [])}
     context = contexts.get(kubeconfig.get("current-context", ""))
     if context is None:
-        raise ValueError(f"kubeconfig has no context {kubeconfig.get('current-context')!r}; it has {sorted(contexts)}")
+        raise ValueError(
+            f"kubeconfig has no context {kubeconfig.get('current-context')!r}; it has "
+            f"{sorted(contexts)}"
+        )
     cluster = next(c["cluster"] for c in kubeconfig["clusters"] if c["name"] == context["cluster"])
     user = next(u["user"] for u in kubeconfig["users"] if u["name"] == context["user"])
     cert = user.get("client-certificate-data")
     return Credentials(
         server=cluster["server"],
-        ca_data=base64.b64decode(cluster["certificate-authority-data"]) if "certificate-authority-data" in cluster else None,
+        ca_data=base64.b64decode(cluster["certificate-authority-data"])
+        if "certificate-authority-data" in cluster
+        else None,
         token=user.get("token"),
-        client_cert=(base64.b64decode(cert), base64.b64decode(user["client-key-data"])) if cert else None,
+        client_cert=(base64.b64decode(cert), base64.b64decode(user["client-key-data"]))
+        if cert
+        else None,
     )
 
 
-def path_of(api_version: str, plural: str, name: str | None = None, namespace: str | None = None) -> str:
+def path_of(
+    api_version: str, plural: str, name: str | None = None, namespace: str | None = None
+) -> str:
     """The API path of a collection, or of one object in it. Add a subresource by hand."""
     root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
     scope = f"/namespaces/{quote(namespace)}" if namespace else ""
@@ -191,7 +244,9 @@ def path_of(api_version: str, plural: str, name: str | None = None, namespace: s
 def _ssl_context(credentials: Credentials) -> ssl.SSLContext | None:
     if not credentials.server.startswith("https:"):
         return None
-    context = ssl.create_default_context(cadata=credentials.ca_data.decode() if credentials.ca_data else None)
+    context = ssl.create_default_context(
+        cadata=credentials.ca_data.decode() if credentials.ca_data else None
+    )
     if credentials.client_cert:
         # The ssl module takes certificates from files only; the file is gone before this returns.
         with tempfile.NamedTemporaryFile() as pem:
@@ -209,4 +264,6 @@ def _api_error(response: urllib3.BaseHTTPResponse, raw: bytes) -> ApiError:
     if not isinstance(body, dict) or "message" not in body:
         body = {"message": raw.decode(errors="replace").strip()[:500]}
     retry_after = response.headers.get("Retry-After", "")
-    return ApiError(response.status, body, retry_after_s=float(retry_after) if retry_after.isdigit() else None)
+    return ApiError(
+        response.status, body, retry_after_s=float(retry_after) if retry_after.isdigit() else None
+    )

@@ -19,7 +19,9 @@ EventType = Literal["LISTED", "ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 @dataclass(frozen=True)
 class Event:
-    """`LISTED` carries the whole collection in `items` (and starts the state anew); the others carry one `object`."""
+    """`LISTED` carries the whole collection in `items` (and starts the state anew); the others
+    carry one `object`.
+    """
 
     type: EventType
     object: JsonObject
@@ -36,10 +38,11 @@ def list_and_watch(
     on_error: Callable[[ApiError | Unreachable | ValueError], None] = lambda _: None,
     **query: str,
 ) -> Iterator[Event]:
-    """Yields until `stop` is set. Lists again after 410 Gone; waits with full jitter after errors; never raises for them.
+    """Yields until `stop` is set. Lists again after 410 Gone; waits with full jitter after errors;
+    never raises for them.
 
-    An idle watch ends every `window_s` seconds; a BOOKMARK is yielded then, so that a caller can act by the clock.
-    on_error: told of every error that is not 410 Gone; for a log.
+    An idle watch ends every `window_s` seconds; a BOOKMARK is yielded then, so that a caller can
+    act by the clock. on_error: told of every error that is not 410 Gone; for a log.
     """
     version: str | None = None
     failures = 0
@@ -49,7 +52,12 @@ def list_and_watch(
                 listed = client.get(path, **query)
                 version = listed["metadata"]["resourceVersion"]
                 yield Event("LISTED", {}, tuple(listed.get("items") or ()))
-            watch = {**query, "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
+            watch = {
+                **query,
+                "watch": "true",
+                "allowWatchBookmarks": "true",
+                "resourceVersion": version,
+            }
             watch["timeoutSeconds"] = str(int(window_s))
             opened, silent = time.monotonic(), True
             for line in client.stream(path, timeout_s=window_s + 10, **watch):
@@ -63,8 +71,13 @@ def list_and_watch(
                 version = event["object"]["metadata"]["resourceVersion"]
                 failures, silent = 0, False
                 yield Event(event["type"], event["object"])
-            # A server that ends an empty watch at once (a proxy, one that is shutting down) must not be asked in a tight loop.
-            failures = failures + 1 if silent and time.monotonic() - opened < min(_SHORT_S, window_s / 2) else 0
+            # A server that ends an empty watch at once (a proxy, one that is shutting down) must
+            # not be asked in a tight loop.
+            failures = (
+                failures + 1
+                if silent and time.monotonic() - opened < min(_SHORT_S, window_s / 2)
+                else 0
+            )
             yield Event("BOOKMARK", {})
         except ApiError as e:
             if e.status == 410:

@@ -1,9 +1,10 @@
 """The command `slicewright-agent`, which is also what the agent's pod runs.
 
-Exit codes of `verify`: 0 the node is as desired, 1 it is not, 2 nobody could tell, or the question was wrong. `show`: 0, or 2
-where the driver does not answer. `apply` and `clear`: 0 as wanted, 1 refused or undone, 2 the question was wrong, 4 a reset or
-reboot is needed, 5 could not be put back. `watch` runs until SIGTERM or SIGINT (0); 2 where it cannot start, 3 where it lost
-the process that looks at the GPUs and must be started anew.
+Exit codes of `verify`: 0 the node is as desired, 1 it is not, 2 nobody could tell, or the question
+was wrong. `show`: 0, or 2 where the driver does not answer. `apply` and `clear`: 0 as wanted, 1
+refused or undone, 2 the question was wrong, 4 a reset or reboot is needed, 5 could not be put back.
+`watch` runs until SIGTERM or SIGINT (0); 2 where it cannot start, 3 where it lost the process that
+looks at the GPUs and must be started anew.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from typing import TYPE_CHECKING
 from node_agent import VERSION
 from node_agent import desired as desired_file
 from node_agent.layout import LayoutError
-from node_agent.prober import Prober, ProberGone
+from node_agent.nvml.prober import Prober, ProberGone
 
 if TYPE_CHECKING:
+    from node_agent.cluster.node import NodeState
     from node_agent.desired import Desired
     from node_agent.layout import Layout
-    from node_agent.node import NodeState
-    from node_agent.observed import Observation, ObservedGpu
+    from node_agent.nvml.observed import Observation, ObservedGpu
 
 MATCH, MISMATCH, UNKNOWN, START_ANEW = 0, 1, 2, 3
 PORT, ATTRIBUTION_PORT = 9470, 9472
@@ -41,7 +42,8 @@ class _Problem(Exception):
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     commands = {
-        "show": _show, "verify": _verify, "watch": _watch, "apply": _apply, "clear": _clear, "attribution": _attribution,
+        "show": _show, "verify": _verify, "watch": _watch,
+        "apply": _apply, "clear": _clear, "attribution": _attribution,
     }  # fmt: skip
     run = commands[options.command]
     try:
@@ -49,18 +51,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except (_Problem, desired_file.DesiredError, LayoutError) as e:
-        print("\n".join(f"slicewright-agent: {line}" for line in str(e).splitlines()), file=sys.stderr)
+        print(
+            "\n".join(f"slicewright-agent: {line}" for line in str(e).splitlines()), file=sys.stderr
+        )
         return UNKNOWN
     except ProberGone as e:
         print(f"slicewright-agent: {e}; start the agent anew", file=sys.stderr)
         return START_ANEW
     except BrokenPipeError:
-        # `show | head`: the reader has what it wanted. Python would complain once more when it flushes at the end.
+        # `show | head`: the reader has what it wanted. Python would complain once more when it
+        # flushes at the end.
         _forget_output()
         return 128 + signal.SIGPIPE
     except OSError as e:
         # A full disk behind `show > file`, above all.
-        print(f"slicewright-agent: {e.filename or options.command}: {e.strerror or e}", file=sys.stderr)
+        print(
+            f"slicewright-agent: {e.filename or options.command}: {e.strerror or e}",
+            file=sys.stderr,
+        )
         _forget_output()
         return UNKNOWN
     except KeyboardInterrupt:
@@ -72,53 +80,131 @@ def _forget_output() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="slicewright-agent", description="What the GPUs of this machine really are.")
+    parser = argparse.ArgumentParser(
+        prog="slicewright-agent", description="What the GPUs of this machine really are."
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--deadline", type=_seconds, default=20.0, metavar="SECONDS", help="for one look (default 20)")
+    shared.add_argument(
+        "--deadline",
+        type=_seconds,
+        default=20.0,
+        metavar="SECONDS",
+        help="for one look (default 20)",
+    )
 
     show = commands.add_parser("show", parents=[shared], help="show GPUs and partitions")
-    show.add_argument("address", nargs="?", metavar="UUID", help="only this GPU or MIG device, in either form of address")
+    show.add_argument(
+        "address",
+        nargs="?",
+        metavar="UUID",
+        help="only this GPU or MIG device, in either form of address",
+    )
     form = show.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="everything that was read, as JSON")
-    form.add_argument("--profiles", action="store_true", help="what the driver offers on each GPU, and where it can be")
-    form.add_argument("--layout", action="store_true", help="what is there, in the words that `apply` takes")
+    form.add_argument(
+        "--profiles",
+        action="store_true",
+        help="what the driver offers on each GPU, and where it can be",
+    )
+    form.add_argument(
+        "--layout", action="store_true", help="what is there, in the words that `apply` takes"
+    )
 
     layout = argparse.ArgumentParser(add_help=False)
     layout.add_argument(
-        "layout", nargs="*", metavar="LAYOUT", help="GPUS:WHAT, as 2:3g.20gb@0,3g.20gb@4, all:1g.5gb*7 or 0-3:off"
+        "layout",
+        nargs="*",
+        metavar="LAYOUT",
+        help="GPUS:WHAT, as 2:3g.20gb@0,3g.20gb@4, all:1g.5gb*7 or 0-3:off",
     )
-    layout.add_argument("-f", "--file", type=Path, metavar="FILE", help="read the layout from a file, one clause per line")
+    layout.add_argument(
+        "-f",
+        "--file",
+        type=Path,
+        metavar="FILE",
+        help="read the layout from a file, one clause per line",
+    )
 
     verify = commands.add_parser(
-        "verify", parents=[shared, layout], help="compare with a layout or a desired-state file; exit 0, 1 or 2"
+        "verify",
+        parents=[shared, layout],
+        help="compare with a layout or a desired-state file; exit 0, 1 or 2",
     )
-    verify.add_argument("--desired", type=Path, metavar="FILE", help="the desired state of a pool's nodes")
-    verify.add_argument("--silicon-only", action="store_true", help="leave out what the kubelet advertises (no Kubernetes here)")
+    verify.add_argument(
+        "--desired", type=Path, metavar="FILE", help="the desired state of a pool's nodes"
+    )
+    verify.add_argument(
+        "--silicon-only",
+        action="store_true",
+        help="leave out what the kubelet advertises (no Kubernetes here)",
+    )
 
     change = argparse.ArgumentParser(add_help=False, parents=[shared])
-    change.add_argument("--dry-run", action="store_true", help="tell what would be done, and do nothing")
     change.add_argument(
-        "--wait", type=_seconds, default=0.0, metavar="SECONDS", help="wait so long for a GPU in use (default: refuse at once)"
+        "--dry-run", action="store_true", help="tell what would be done, and do nothing"
     )
-    commands.add_parser("apply", parents=[layout, change], help="cut GPUs of this host as a layout says (root)")
-    clear = commands.add_parser("clear", parents=[change], help="make GPUs of this host whole again, MIG off (root)")
-    clear.add_argument("gpus", nargs="*", metavar="GPU", help="number, range or GPU-<uuid> (default: all)")
+    change.add_argument(
+        "--wait",
+        type=_seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="wait so long for a GPU in use (default: refuse at once)",
+    )
+    commands.add_parser(
+        "apply", parents=[layout, change], help="cut GPUs of this host as a layout says (root)"
+    )
+    clear = commands.add_parser(
+        "clear", parents=[change], help="make GPUs of this host whole again, MIG off (root)"
+    )
+    clear.add_argument(
+        "gpus", nargs="*", metavar="GPU", help="number, range or GPU-<uuid> (default: all)"
+    )
 
     watch = commands.add_parser(
         "watch",
         parents=[shared, layout],
         help="compare for ever: with --desired as a pod, reporting to the cluster; else on a host",
     )
-    watch.add_argument("--desired", type=Path, metavar="FILE", help="the desired state of this pool's nodes")
-    watch.add_argument("--interval", type=_seconds, default=10.0, metavar="SECONDS", help="between looks (default 10)")
-    watch.add_argument("--port", type=int, default=PORT, help=f"of /healthz, /readyz, /metrics on POD_IP (default {PORT})")
-    watch.add_argument("--utilization", action="store_true", help="measure how busy partitions are (Hopper and later)")
+    watch.add_argument(
+        "--desired", type=Path, metavar="FILE", help="the desired state of this pool's nodes"
+    )
+    watch.add_argument(
+        "--interval",
+        type=_seconds,
+        default=10.0,
+        metavar="SECONDS",
+        help="between looks (default 10)",
+    )
+    watch.add_argument(
+        "--port",
+        type=int,
+        default=PORT,
+        help=f"of /healthz, /readyz, /metrics on POD_IP (default {PORT})",
+    )
+    watch.add_argument(
+        "--utilization",
+        action="store_true",
+        help="measure how busy partitions are (Hopper and later)",
+    )
 
-    attribution = commands.add_parser("attribution", help="tell Prometheus which pod holds which partition (root)")
-    attribution.add_argument("--interval", type=_seconds, default=10.0, metavar="SECONDS", help="between questions (default 10)")
-    attribution.add_argument("--port", type=int, default=ATTRIBUTION_PORT, help=f"as of watch (default {ATTRIBUTION_PORT})")
+    attribution = commands.add_parser(
+        "attribution", help="tell Prometheus which pod holds which partition (root)"
+    )
+    attribution.add_argument(
+        "--interval",
+        type=_seconds,
+        default=10.0,
+        metavar="SECONDS",
+        help="between questions (default 10)",
+    )
+    attribution.add_argument(
+        "--port",
+        type=int,
+        default=ATTRIBUTION_PORT,
+        help=f"as of watch (default {ATTRIBUTION_PORT})",
+    )
     return parser
 
 
@@ -133,9 +219,10 @@ def _seconds(text: str) -> float:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from node_agent import addresses, observed, show
-    from node_agent.kernel_log import KernelLog
-    from node_agent.xids import XidHistory
+    from node_agent.display import show
+    from node_agent.nvml import addresses, observed
+    from node_agent.xids.history import XidHistory
+    from node_agent.xids.kernel_log import KernelLog
 
     # A terminal that knows no box-drawing characters gets question marks, not a traceback.
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -172,8 +259,8 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _profiles(observation: Observation, gpus: Sequence[ObservedGpu], deadline_s: float) -> str:
-    from node_agent import host
-    from node_agent.transaction import Refusal
+    from node_agent.host import commands as host
+    from node_agent.host.transaction import Refusal
 
     try:
         return host.profiles(observation, gpus, deadline_s=deadline_s)
@@ -182,7 +269,8 @@ def _profiles(observation: Observation, gpus: Sequence[ObservedGpu], deadline_s:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from node_agent import show, verify
+    from node_agent.display import show
+    from node_agent.verdict import verify
 
     if bool(options.desired) == bool(options.layout or options.file):
         raise _Problem("verify: say either --desired FILE, or a layout (LAYOUT or --file)")
@@ -194,32 +282,46 @@ def _verify(options: argparse.Namespace) -> int:
     else:
         layout = _read_layout(options)
         observation = _look(options.deadline)
-        wanted = {} if observation.failure else layout.of({gpu.index: gpu.uuid or "" for gpu in observation.gpus})
+        wanted = (
+            {}
+            if observation.failure
+            else layout.of({gpu.index: gpu.uuid or "" for gpu in observation.gpus})
+        )
         judged = verify.verify_layout(layout, wanted, observation)
     print(show.verdict(judged))
     return {"Match": MATCH, "Mismatch": MISMATCH, "Unknown": UNKNOWN}[judged.verdict]
 
 
 def _apply(options: argparse.Namespace) -> int:
-    from node_agent import host
+    from node_agent.host import commands as host
 
-    return host.apply(_read_layout(options), deadline_s=options.deadline, dry_run=options.dry_run, wait_s=options.wait)
+    return host.apply(
+        _read_layout(options),
+        deadline_s=options.deadline,
+        dry_run=options.dry_run,
+        wait_s=options.wait,
+    )
 
 
 def _clear(options: argparse.Namespace) -> int:
-    from node_agent import host
+    from node_agent.host import commands as host
     from node_agent.layout import parse
 
     gpus = ",".join(options.gpus) or "all"
     layout = parse([f"{gpus}:off"], source="clear")
-    return host.apply(layout, deadline_s=options.deadline, dry_run=options.dry_run, wait_s=options.wait)
+    return host.apply(
+        layout, deadline_s=options.deadline, dry_run=options.dry_run, wait_s=options.wait
+    )
 
 
 def _read_layout(options: argparse.Namespace) -> Layout:
     from node_agent.layout import parse
 
     if bool(options.layout) == bool(options.file):
-        raise _Problem(f"{options.command}: say either LAYOUT (for example 2:3g.20gb@0,3g.20gb@4) or --file FILE")
+        raise _Problem(
+            f"{options.command}: say either LAYOUT (for example 2:3g.20gb@0,3g.20gb@4) or "
+            "--file FILE"
+        )
     if options.layout:
         return parse(options.layout)
     try:
@@ -232,20 +334,27 @@ def _read_layout(options: argparse.Namespace) -> Layout:
 
 def _watch(options: argparse.Namespace) -> int:
     if bool(options.desired) == bool(options.layout or options.file):
-        raise _Problem("watch: say either --desired FILE (in a cluster), or a layout (LAYOUT or --file)")
+        raise _Problem(
+            "watch: say either --desired FILE (in a cluster), or a layout (LAYOUT or --file)"
+        )
     if not options.desired:
         return _watch_host(options)
     desired = _read_desired(options.desired)
     node_name = os.environ.get("NODE_NAME")
     if not node_name:
-        raise _Problem("watch: NODE_NAME is not set; it is the name of the Node that this machine is (fieldRef spec.nodeName)")
-    # First of all: the lookout must be forked before there are threads and before Kubernetes' client fills the memory.
+        raise _Problem(
+            "watch: NODE_NAME is not set; it is the name of the Node that this machine is "
+            "(fieldRef spec.nodeName)"
+        )
+    # First of all: the lookout must be forked before there are threads and before Kubernetes'
+    # client fills the memory.
     prober = Prober.start(deadline_s=options.deadline, busy=options.utilization)
-    from kubeapi import Client, Unreachable, log
-    from kubeapi.endpoints import serve
-    from node_agent.health import Health
-    from node_agent.metrics import Numbers
+    from kubeapi import Client, Unreachable
+    from node_agent.reporting.health import Health
+    from node_agent.reporting.metrics import Numbers
     from node_agent.watch import Pace, watch
+    from telemetry import log
+    from telemetry.endpoints import serve
 
     stop = _stopped_by_signals()
     log.start()
@@ -262,14 +371,28 @@ def _watch(options: argparse.Namespace) -> int:
     numbers = Numbers(desired)
     address = os.environ.get("POD_IP", "127.0.0.1")
     try:
-        server = serve(address, options.port, alive=health.alive, ready=health.ready, metrics=lambda: numbers.text)
+        server = serve(
+            address,
+            options.port,
+            alive=health.alive,
+            ready=health.ready,
+            metrics=lambda: numbers.text,
+        )
     except OSError as e:
-        raise _Problem(f"watch: cannot listen on {address}:{options.port}: {e.strerror or e}") from None
+        raise _Problem(
+            f"watch: cannot listen on {address}:{options.port}: {e.strerror or e}"
+        ) from None
     log.info(
-        "watching", node=node_name, pool=desired.pool, layout=desired_file.hash_of(desired)[:8], http=f"{address}:{options.port}"
+        "watching",
+        node=node_name,
+        pool=desired.pool,
+        layout=desired_file.hash_of(desired)[:8],
+        http=f"{address}:{options.port}",
     )
     try:
-        watch(desired, prober, client, node_name, numbers=numbers, health=health, pace=pace, stop=stop)
+        watch(
+            desired, prober, client, node_name, numbers=numbers, health=health, pace=pace, stop=stop
+        )
     finally:
         server.shutdown()
         prober.close()
@@ -280,25 +403,38 @@ def _watch(options: argparse.Namespace) -> int:
 def _watch_host(options: argparse.Namespace) -> int:
     layout = _read_layout(options)
     prober = Prober.start(deadline_s=options.deadline, busy=options.utilization)
-    from kubeapi import log
-    from kubeapi.endpoints import serve
-    from node_agent.health import Health
-    from node_agent.metrics import Numbers
-    from node_agent.verify import desired_of
+    from node_agent.reporting.health import Health
+    from node_agent.reporting.metrics import Numbers
+    from node_agent.verdict.verify import desired_of
     from node_agent.watch import Pace, watch_host
+    from telemetry import log
+    from telemetry.endpoints import serve
 
     stop = _stopped_by_signals()
     log.start()
     first = prober.probe()
     if not first.failure:
-        layout.of({gpu.index: gpu.uuid or "" for gpu in first.gpus})  # a GPU that never was is a mistake, not a finding
-    health = Health(stall_after_s=2 * options.deadline + options.interval, stale_after_s=options.deadline + 3 * options.interval)
+        layout.of(
+            {gpu.index: gpu.uuid or "" for gpu in first.gpus}
+        )  # a GPU that never was is a mistake, not a finding
+    health = Health(
+        stall_after_s=2 * options.deadline + options.interval,
+        stale_after_s=options.deadline + 3 * options.interval,
+    )
     numbers = Numbers(desired_of({}, first))
     address = os.environ.get("POD_IP", "127.0.0.1")
     try:
-        server = serve(address, options.port, alive=health.alive, ready=health.ready, metrics=lambda: numbers.text)
+        server = serve(
+            address,
+            options.port,
+            alive=health.alive,
+            ready=health.ready,
+            metrics=lambda: numbers.text,
+        )
     except OSError as e:
-        raise _Problem(f"watch: cannot listen on {address}:{options.port}: {e.strerror or e}") from None
+        raise _Problem(
+            f"watch: cannot listen on {address}:{options.port}: {e.strerror or e}"
+        ) from None
     log.info("watching", http=f"{address}:{server.server_port}")
     try:
         pace = Pace(interval_s=options.interval)
@@ -311,16 +447,25 @@ def _watch_host(options: argparse.Namespace) -> int:
 
 def _attribution(options: argparse.Namespace) -> int:
     # A program of its own: nothing of the agent's is loaded, and the agent loads nothing of this.
-    from kubeapi import log
-    from node_agent import attribution, pod_resources
+    from node_agent.attribution import page as attribution
+    from node_agent.attribution import pod_resources
+    from telemetry import log
 
     stop = _stopped_by_signals()
     log.start()
     address = os.environ.get("POD_IP", "127.0.0.1")
     try:
-        attribution.run(pod_resources.SOCKET, address=address, port=options.port, interval_s=options.interval, stop=stop)
+        attribution.run(
+            pod_resources.SOCKET,
+            address=address,
+            port=options.port,
+            interval_s=options.interval,
+            stop=stop,
+        )
     except OSError as e:
-        raise _Problem(f"attribution: cannot listen on {address}:{options.port}: {e.strerror or e}") from None
+        raise _Problem(
+            f"attribution: cannot listen on {address}:{options.port}: {e.strerror or e}"
+        ) from None
     return MATCH
 
 
@@ -342,13 +487,18 @@ def _look(deadline_s: float, *, thorough: bool = False) -> Observation:
 def _own_node() -> NodeState:
     from kubeapi import ApiError, Client, Unreachable
     from kubeapi.client import path_of
-    from node_agent.node import read
+    from node_agent.cluster.node import read
 
     name = os.environ.get("NODE_NAME")
     if not name:
-        raise _Problem("verify: NODE_NAME is not set; on a machine that is no Kubernetes node, say --silicon-only")
+        raise _Problem(
+            "verify: NODE_NAME is not set; on a machine that is no Kubernetes node, say "
+            "--silicon-only"
+        )
     try:
-        return read(Client.in_cluster(user_agent="slicewright-node-agent").get(path_of("v1", "nodes", name)))
+        return read(
+            Client.in_cluster(user_agent="slicewright-node-agent").get(path_of("v1", "nodes", name))
+        )
     except (ApiError, Unreachable) as e:
         raise _Problem(f"verify: Node {name!r} cannot be read: {e}") from None
 

@@ -1,14 +1,16 @@
-"""The desired-state file, version v1: what one node of a pool must look like, written by the program, read by the agent.
+"""The desired-state file, version v1: what one node of a pool must look like, written by the
+program, read by the agent.
 
-The reader owns the format, so it lives here; standard library only, so that infra may import it. The file is JSON:
+The reader owns the format, so it lives here; standard library only, so that infra may import it.
+The file is JSON:
 
     {"version": "v1", "pool": "h100-partition-3g", "partitioner": "gke",
      "gpu_count": 8, "gpu_models": ["NVIDIA H100 80GB HBM3"], "gpu_memory_mib": 81559,
      "gpus": [{"index": "all", "mig": true, "instances": {"3g.40gb": 2}}],
      "resources": {"nvidia.com/gpu": 16}}
 
-Optional keys are left out of `dump` where they have their default, so a later version of this module that knows more
-keys gives the same text, and the same hash, for the layouts of today.
+Optional keys are left out of `dump` where they have their default, so a later version of this
+module that knows more keys gives the same text, and the same hash, for the layouts of today.
 """
 
 from __future__ import annotations
@@ -23,17 +25,24 @@ from typing import Any, Literal, get_args
 VERSION = "v1"
 
 Partitioner = Literal["gke", "mig-manager", "none"]
-"""Who cuts the GPUs of the pool: GKE's own node set-up, NVIDIA's mig-manager, or nobody. Messages name it as the likely cause."""
+"""Who cuts the GPUs of the pool: GKE's own node set-up, NVIDIA's mig-manager, or nobody. Messages
+name it as the likely cause.
+"""
 SharingStrategy = Literal["time-slicing", "mps"]
 
-_PROFILE = re.compile(r"(?:[1-9]\d?c\.)?[1-9]\d?g\.\d{1,4}gb(?:[+-][a-z][a-z0-9.]*(?:,[a-z][a-z0-9.]*)*)?")
-# An extended resource is a qualified name: DNS subdomain, slash, name. (Kubernetes API conventions.)
+_PROFILE = re.compile(
+    r"(?:[1-9]\d?c\.)?[1-9]\d?g\.\d{1,4}gb(?:[+-][a-z][a-z0-9.]*(?:,[a-z][a-z0-9.]*)*)?"
+)
+# An extended resource is a qualified name: DNS subdomain, slash, name. (Kubernetes API
+# conventions.)
 _RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _DRIVER = re.compile(r"\d+\.\d+(?:\.\d+)?")
 
 
 class DesiredError(ValueError):
-    """The file does not say what a node must look like. The message names every problem found, one per line."""
+    """The file does not say what a node must look like. The message names every problem found, one
+    per line.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +53,16 @@ class DesiredGpu:
     """NVML index of the GPU on the node; `"all"` stands alone."""
     mig: bool
     instances: Mapping[str, int] = field(default_factory=dict)
-    """MIG profile, as NVIDIA writes it (`3g.40gb`, `1g.10gb+me`, `1c.3g.40gb`) -> count of MIG devices. Empty without MIG."""
+    """MIG profile, as NVIDIA writes it (`3g.40gb`, `1g.10gb+me`, `1c.3g.40gb`) -> count of MIG
+    devices. Empty without MIG.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class DesiredSharing:
-    """Every device behind `resource` is advertised `replicas` times. `Desired.resources` holds the product already."""
+    """Every device behind `resource` is advertised `replicas` times. `Desired.resources` holds the
+    product already.
+    """
 
     resource: str
     strategy: SharingStrategy
@@ -58,7 +71,9 @@ class DesiredSharing:
 
 @dataclass(frozen=True, kw_only=True)
 class Desired:
-    """The desired state of every node of one pool. Build it as you like; `check`, `dump` and `parse` refuse nonsense."""
+    """The desired state of every node of one pool. Build it as you like; `check`, `dump` and
+    `parse` refuse nonsense.
+    """
 
     pool: str
     partitioner: Partitioner
@@ -68,17 +83,21 @@ class Desired:
     gpus: tuple[DesiredGpu, ...]
     """One entry with index "all", or one entry for each index from 0 to gpu_count - 1."""
     resources: Mapping[str, int]
-    """Extended resource -> quantity, in the Node's capacity and in its allocatable. Resources `nvidia.com/gpu*` and
-    `nvidia.com/mig-*` that are not named here must be absent or 0."""
+    """Extended resource -> quantity, in the Node's capacity and in its allocatable. Resources
+    `nvidia.com/gpu*` and `nvidia.com/mig-*` that are not named here must be absent or 0.
+    """
     gpu_memory_mib: int | None = None
-    """Total memory of one GPU in MiB as NVML gives it. Names the instances by their size where the driver hides the total:
-    in MIG mode the parent's memory needs privilege."""
+    """Total memory of one GPU in MiB as NVML gives it. Names the instances by their size where the
+    driver hides the total: in MIG mode the parent's memory needs privilege.
+    """
     minimum_driver: str | None = None
     """Oldest driver that can carry the layout, for example `525.60.13`."""
     sharing: tuple[DesiredSharing, ...] = ()
 
     def gpu(self, index: int) -> DesiredGpu:
-        """What the GPU of that NVML index must look like. Raises KeyError where the layout has no such GPU."""
+        """What the GPU of that NVML index must look like. Raises KeyError where the layout has no
+        such GPU.
+        """
         for entry in self.gpus:
             if entry.index in ("all", index) and index < self.gpu_count:
                 return entry
@@ -86,7 +105,9 @@ class Desired:
 
 
 def parse(text: str, *, source: str = "desired state") -> Desired:
-    """The desired state written in `text`. Raises DesiredError, which names `source` and every problem with its path."""
+    """The desired state written in `text`. Raises DesiredError, which names `source` and every
+    problem with its path.
+    """
     try:
         raw = json.loads(text)
     except ValueError as e:
@@ -100,7 +121,9 @@ def parse(text: str, *, source: str = "desired state") -> Desired:
 
 
 def dump(desired: Desired) -> str:
-    """Canonical JSON: equal states give equal bytes, whatever order they were built in. Raises DesiredError on nonsense."""
+    """Canonical JSON: equal states give equal bytes, whatever order they were built in. Raises
+    DesiredError on nonsense.
+    """
     problems = check(desired)
     if problems:
         raise DesiredError(_listed(f"desired state of pool {desired.pool!r}", problems))
@@ -108,7 +131,9 @@ def dump(desired: Desired) -> str:
 
 
 def hash_of(desired: Desired) -> str:
-    """SHA-256 of the canonical JSON, 64 hexadecimal digits. It stands in `GPUPool.spec.layoutHash` and in every node's report."""
+    """SHA-256 of the canonical JSON, 64 hexadecimal digits. It stands in `GPUPool.spec.layoutHash`
+    and in every node's report.
+    """
     return digest(dump(desired))
 
 
@@ -125,21 +150,32 @@ def check(desired: Desired) -> tuple[str, ...]:
     if desired.gpu_count < 1:
         problems.append(f"gpu_count: {desired.gpu_count}; a GPU node has at least 1")
     if not desired.gpu_models or not all(desired.gpu_models):
-        problems.append("gpu_models: name at least one NVML product name, for example 'NVIDIA H100 80GB HBM3'")
+        problems.append(
+            "gpu_models: name at least one NVML product name, for example 'NVIDIA H100 80GB HBM3'"
+        )
     if desired.gpu_memory_mib is not None and desired.gpu_memory_mib < 1:
-        problems.append(f"gpu_memory_mib: {desired.gpu_memory_mib}; MiB of one whole GPU, or leave it out")
+        problems.append(
+            f"gpu_memory_mib: {desired.gpu_memory_mib}; MiB of one whole GPU, or leave it out"
+        )
     if desired.minimum_driver is not None and not _DRIVER.fullmatch(desired.minimum_driver):
-        problems.append(f"minimum_driver: {desired.minimum_driver!r} is no driver version; write it like 525.60.13")
+        problems.append(
+            f"minimum_driver: {desired.minimum_driver!r} is no driver version; write it "
+            "like 525.60.13"
+        )
     problems += _check_gpus(desired)
     for name, quantity in desired.resources.items():
         if not _RESOURCE.fullmatch(name):
-            problems.append(f"resources: {name!r} is no extended resource; write it like nvidia.com/gpu")
+            problems.append(
+                f"resources: {name!r} is no extended resource; write it like nvidia.com/gpu"
+            )
         if quantity < 0:
             problems.append(f"resources.{name}: {quantity}; must be 0 or more")
     for position, sharing in enumerate(desired.sharing):
         if sharing.resource not in desired.resources:
             known = ", ".join(sorted(desired.resources)) or "empty"
-            problems.append(f"sharing[{position}].resource: {sharing.resource!r} is not in resources ({known})")
+            problems.append(
+                f"sharing[{position}].resource: {sharing.resource!r} is not in resources ({known})"
+            )
         elif sharing.replicas < 2 or desired.resources[sharing.resource] % sharing.replicas:
             problems.append(
                 f"sharing[{position}].replicas: {sharing.replicas}; must be at least 2 and divide "
@@ -151,16 +187,29 @@ def check(desired: Desired) -> tuple[str, ...]:
 def _check_gpus(desired: Desired) -> list[str]:
     problems: list[str] = []
     indexes = [entry.index for entry in desired.gpus]
-    if indexes != ["all"] and sorted(map(str, indexes)) != sorted(map(str, range(desired.gpu_count))):
-        problems.append(f'gpus: indexes {indexes}; write one entry "all", or each of 0 to {desired.gpu_count - 1} once')
+    if indexes != ["all"] and sorted(map(str, indexes)) != sorted(
+        map(str, range(desired.gpu_count))
+    ):
+        problems.append(
+            f'gpus: indexes {indexes}; write one entry "all", or each of 0 to '
+            f"{desired.gpu_count - 1} once"
+        )
     for position, entry in enumerate(desired.gpus):
         if entry.instances and not entry.mig:
-            problems.append(f"gpus[{position}]: instances without MIG; set mig to true, or leave instances out")
+            problems.append(
+                f"gpus[{position}]: instances without MIG; set mig to true, or leave instances out"
+            )
         for profile, count in entry.instances.items():
             if not _PROFILE.fullmatch(profile):
-                problems.append(f"gpus[{position}].instances: {profile!r} is no MIG profile; write it like 3g.40gb or 1g.10gb+me")
+                problems.append(
+                    f"gpus[{position}].instances: {profile!r} is no MIG profile; write it "
+                    "like 3g.40gb or 1g.10gb+me"
+                )
             if count < 1:
-                problems.append(f"gpus[{position}].instances.{profile}: {count}; must be at least 1, or leave the profile out")
+                problems.append(
+                    f"gpus[{position}].instances.{profile}: {count}; must be at least 1, "
+                    "or leave the profile out"
+                )
     return problems
 
 
@@ -172,7 +221,9 @@ def _raw(desired: Desired) -> dict[str, Any]:
         "partitioner": desired.partitioner,
         "gpu_count": desired.gpu_count,
         "gpu_models": sorted(set(desired.gpu_models)),
-        "gpus": [{"index": g.index, "mig": g.mig, "instances": dict(g.instances)} for g in by_index],
+        "gpus": [
+            {"index": g.index, "mig": g.mig, "instances": dict(g.instances)} for g in by_index
+        ],
         "resources": dict(desired.resources),
     }
     if desired.gpu_memory_mib is not None:
@@ -181,7 +232,10 @@ def _raw(desired: Desired) -> dict[str, Any]:
         raw["minimum_driver"] = desired.minimum_driver
     if desired.sharing:
         by_resource = sorted(desired.sharing, key=lambda s: s.resource)
-        raw["sharing"] = [{"resource": s.resource, "strategy": s.strategy, "replicas": s.replicas} for s in by_resource]
+        raw["sharing"] = [
+            {"resource": s.resource, "strategy": s.strategy, "replicas": s.replicas}
+            for s in by_resource
+        ]
     return raw
 
 
@@ -191,14 +245,18 @@ class _Reader:
     def __init__(self) -> None:
         self.problems: list[str] = []
 
-    def mapping(self, raw: Any, at: str, *, known: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Any]:
+    def mapping(
+        self, raw: Any, at: str, *, known: Sequence[str], optional: Sequence[str] = ()
+    ) -> dict[str, Any]:
         if not isinstance(raw, dict):
             self.problems.append(f"{at or 'file'}: must be an object, is {_shown(raw)}")
             return {}
         prefix = f"{at}." if at else ""
         for key in raw:
             if key not in known and key not in optional:
-                self.problems.append(f"{prefix}{key}: unknown key; known are {', '.join((*known, *optional))}")
+                self.problems.append(
+                    f"{prefix}{key}: unknown key; known are {', '.join((*known, *optional))}"
+                )
         for key in known:
             if key not in raw:
                 self.problems.append(f"{prefix}{key}: missing")
@@ -248,7 +306,9 @@ _OPTIONAL = ("gpu_memory_mib", "minimum_driver", "sharing")
 def _read(reader: _Reader, raw: Any) -> Desired | None:
     if isinstance(raw, dict) and raw.get("version", VERSION) != VERSION:
         # Keys of another version mean nothing here: one problem, not twenty.
-        reader.problems.append(f"version: this agent reads {VERSION}, the file is {_shown(raw['version'])}")
+        reader.problems.append(
+            f"version: this agent reads {VERSION}, the file is {_shown(raw['version'])}"
+        )
         return None
     top = reader.mapping(raw, "", known=_REQUIRED, optional=_OPTIONAL)
     if reader.problems:
@@ -273,7 +333,9 @@ def _read(reader: _Reader, raw: Any) -> Desired | None:
             sharing.append(
                 DesiredSharing(
                     resource=reader.text(entry.get("resource"), f"{at}.resource"),
-                    strategy=reader.choice(entry.get("strategy"), f"{at}.strategy", get_args(SharingStrategy)),
+                    strategy=reader.choice(
+                        entry.get("strategy"), f"{at}.strategy", get_args(SharingStrategy)
+                    ),
                     replicas=reader.integer(entry.get("replicas"), f"{at}.replicas"),
                 )
             )
@@ -293,7 +355,9 @@ def _read(reader: _Reader, raw: Any) -> Desired | None:
 
 
 def _listed(source: str, problems: Sequence[str]) -> str:
-    return f"{source}: {len(problems)} problem{'s' if len(problems) != 1 else ''}\n" + "\n".join(f"  {p}" for p in problems)
+    return f"{source}: {len(problems)} problem{'s' if len(problems) != 1 else ''}\n" + "\n".join(
+        f"  {p}" for p in problems
+    )
 
 
 def _shown(raw: Any) -> str:

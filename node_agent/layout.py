@@ -1,14 +1,18 @@
-"""What a person writes to say how GPUs are to be cut: `2:3g.20gb@0,3g.20gb@4`, `all:1g.5gb*7`, `0-3,5:off`.
+"""What a person writes to say how GPUs are to be cut: `2:3g.20gb@0,3g.20gb@4`, `all:1g.5gb*7`,
+`0-3,5:off`.
 
-One clause per group of GPUs, several clauses after one another or one per line of a file, `#` begins a comment:
+One clause per group of GPUs, several clauses after one another or one per line of a file, `#`
+begins a comment:
 
     clause    GPUS:WHAT
-    GPUS      all | 2 | 0-3 | GPU-<uuid> | a list of these with commas; `all` means every GPU that no other clause names
+    GPUS      all | 2 | 0-3 | GPU-<uuid> | a list of these with commas; `all` means every GPU that
+    no other clause names
     WHAT      off (no MIG) | empty (MIG on, nothing cut) | partitions with commas
     partition PROFILE[@START][*COUNT]
 
-PROFILE is NVIDIA's name (`3g.20gb`, `1g.10gb+me`) or its number (`9`); `1c.3g.40gb*3` are three compute instances that share GPU
-instances. START is the first memory slice of the GPU instance; left out, a free place is searched. `x7` means the same as `*7`.
+PROFILE is NVIDIA's name (`3g.20gb`, `1g.10gb+me`) or its number (`9`); `1c.3g.40gb*3` are three
+compute instances that share GPU instances. START is the first memory slice of the GPU instance;
+left out, a free place is searched. `x7` means the same as `*7`.
 """
 
 from __future__ import annotations
@@ -27,7 +31,9 @@ _UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class LayoutError(ValueError):
-    """The words do not say a layout, or not one for this machine; the message names every problem."""
+    """The words do not say a layout, or not one for this machine; the message names every
+    problem.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,13 +70,17 @@ class Layout:
     """What some or all GPUs of a machine must look like."""
 
     clauses: tuple[tuple[tuple[str, ...], GpuLayout], ...]
-    """GPU selectors as written (`all`, `2`, `GPU-…`; ranges written out), and what those GPUs must look like."""
+    """GPU selectors as written (`all`, `2`, `GPU-…`; ranges written out), and what those GPUs must
+    look like.
+    """
 
     def __str__(self) -> str:
         return " ".join(f"{','.join(selectors)}:{wanted}" for selectors, wanted in self.clauses)
 
     def of(self, gpus: Mapping[int, str]) -> dict[int, GpuLayout]:
-        """Per NVML index, for the GPUs of a machine (index -> UUID). Raises LayoutError for a GPU that it does not have."""
+        """Per NVML index, for the GPUs of a machine (index -> UUID). Raises LayoutError for a GPU
+        that it does not have.
+        """
         by_uuid = {uuid.lower(): index for index, uuid in gpus.items()}
         named: dict[int, GpuLayout] = {}
         others: GpuLayout | None = None
@@ -86,7 +96,9 @@ class Layout:
                     continue
                 index = int(selector) if selector.isdigit() else by_uuid.get(selector.lower(), -1)
                 if index not in gpus:
-                    problems.append(f"{selector}: no such GPU; this machine has {_counted(sorted(gpus))}")
+                    problems.append(
+                        f"{selector}: no such GPU; this machine has {_counted(sorted(gpus))}"
+                    )
                 elif index in named:
                     problems.append(f"{selector}: GPU {index} is named twice")
                 else:
@@ -119,7 +131,9 @@ def parse(texts: Iterable[str], *, source: str = "layout") -> Layout:
 def _clause(text: str) -> tuple[tuple[str, ...], GpuLayout]:
     gpus, colon, what = text.partition(":")
     if not colon or not gpus or not what:
-        raise LayoutError("write GPUS:WHAT, for example 2:3g.20gb@0,3g.20gb@4, all:1g.5gb*7 or 0-3:off")
+        raise LayoutError(
+            "write GPUS:WHAT, for example 2:3g.20gb@0,3g.20gb@4, all:1g.5gb*7 or 0-3:off"
+        )
     return tuple(_selectors(gpus)), _what(what)
 
 
@@ -130,7 +144,10 @@ def _selectors(text: str) -> Iterable[str]:
             continue
         numbers = _RANGE.fullmatch(item)
         if not numbers:
-            raise LayoutError(f"{item!r} names no GPU; write a number, a range like 0-3, a UUID like GPU-…, or all")
+            raise LayoutError(
+                f"{item!r} names no GPU; write a number, a range like 0-3, a UUID like "
+                "GPU-…, or all"
+            )
         first, last = int(numbers[1]), int(numbers[2] or numbers[1])
         if last < first:
             raise LayoutError(f"{item}: {last} comes before {first}")
@@ -140,14 +157,18 @@ def _selectors(text: str) -> Iterable[str]:
 def _what(text: str) -> GpuLayout:
     if text in ("off", "empty"):
         return GpuLayout(mig=text == "empty")
-    # A comma inside a profile's attributes is followed by a letter, one between partitions by a digit.
+    # A comma inside a profile's attributes is followed by a letter, one between partitions by a
+    # digit.
     return GpuLayout(mig=True, parts=tuple(map(_part, re.split(r",(?=\d)", text))))
 
 
 def _part(text: str) -> Part:
     said = _ITEM.fullmatch(text)
     if not said:
-        raise LayoutError(f"{text!r} is no partition; write PROFILE[@START][*COUNT], for example 3g.20gb@4 or 1g.5gb*7, or off")
+        raise LayoutError(
+            f"{text!r} is no partition; write PROFILE[@START][*COUNT], for example "
+            "3g.20gb@4 or 1g.5gb*7, or off"
+        )
     part = Part(
         profile=said["profile"],
         start=int(said["start"]) if said["start"] else None,
@@ -155,7 +176,10 @@ def _part(text: str) -> Part:
         count=int(said["count"] or 1),
     )
     if part.start is not None and part.count > 1 and part.compute_slices is None:
-        raise LayoutError(f"{text!r}: {part.count} instances cannot all start at {part.start}; give each its own place")
+        raise LayoutError(
+            f"{text!r}: {part.count} instances cannot all start at {part.start}; give each "
+            "its own place"
+        )
     return part
 
 

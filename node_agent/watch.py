@@ -1,4 +1,6 @@
-"""The agent's loop: ask for the own Node, look, judge, report; quickly until the node matches, then at leisure."""
+"""The agent's loop: ask for the own Node, look, judge, report; quickly until the node matches, then
+at leisure.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +9,27 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kubeapi import Client, log
-from node_agent import report
-from node_agent.backoff import Backoff
-from node_agent.damping import Damper
+from kubeapi import Client
+from node_agent.cluster.backoff import Backoff
+from node_agent.cluster.node import NodeState
+from node_agent.cluster.own_node import OwnNode
 from node_agent.desired import Desired, hash_of
-from node_agent.health import Health
-from node_agent.kernel_log import KMSG
 from node_agent.layout import GpuLayout, Layout, LayoutError
-from node_agent.metrics import Numbers
-from node_agent.node import NodeState
-from node_agent.observed import Observation
-from node_agent.own_node import OwnNode
-from node_agent.prober import Prober
-from node_agent.verify import Verdict, desired_of, under_way, verify, verify_layout
-from node_agent.xid_watch import XidWatch
+from node_agent.nvml.observed import Observation
+from node_agent.nvml.prober import Prober
+from node_agent.reporting import report
+from node_agent.reporting.health import Health
+from node_agent.reporting.metrics import Numbers
+from node_agent.verdict.damping import Damper
+from node_agent.verdict.verify import Verdict, desired_of, under_way, verify, verify_layout
+from node_agent.xids.kernel_log import KMSG
+from node_agent.xids.xid_watch import XidWatch
+from telemetry import log
 
 _NODE_KEPT = 5
-"""Intervals for which the last answer about the own Node stands while a matching agent gets no newer one."""
+"""Intervals for which the last answer about the own Node stands while a matching agent gets no
+newer one.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +42,9 @@ class Pace:
     quick_for_s: float = 600.0
     """How long after the last change a node that does not match is still looked at quickly."""
     node_every_s: float = 60.0
-    """How often a matching node's own Node object is read: 2,000 agents share the API server. Errors make no longer pause."""
+    """How often a matching node's own Node object is read: 2,000 agents share the API server.
+    Errors make no longer pause.
+    """
     thorough_every_s: float = 60.0
     """How often health and memory in use are looked at, for the metrics."""
 
@@ -70,7 +77,8 @@ def watch(
         started = time.monotonic()
         health.turned = started
         matched = said is not None and said[0] == "Match"
-        # A match is given on a fresh answer only; one that stands outlives an API server that is being restarted.
+        # A match is given on a fresh answer only; one that stands outlives an API server that is
+        # being restarted.
         if not matched or started - node_read >= pace.node_every_s:
             fresh = own.ask(started)
             if fresh is not None:
@@ -82,7 +90,11 @@ def watch(
         waiting = under_way(desired, node)
         hurt = xids.news()
         # Not at first: the first word is waited for.
-        thorough = said is not None and not waiting and (hurt or began - looked_thoroughly >= pace.thorough_every_s)
+        thorough = (
+            said is not None
+            and not waiting
+            and (hurt or began - looked_thoroughly >= pace.thorough_every_s)
+        )
         observation = Observation() if waiting else xids.told(prober.probe(thorough=thorough))
         _tell_unmeasured(observation, unmeasured)
         looked, looked_at = time.monotonic(), time.time()
@@ -96,14 +108,32 @@ def watch(
             driver_silent_since = None
         if said != (verdict.verdict, verdict.message):
             said, changed = (verdict.verdict, verdict.message), looked
-            log.info("verdict", verdict=verdict.verdict, reason=verdict.reason, message=verdict.message)
+            log.info(
+                "verdict", verdict=verdict.verdict, reason=verdict.reason, message=verdict.message
+            )
         took_s = None if waiting else looked - began
-        numbers.update(observation, verdict, node, took_s=took_s, at=looked_at, thorough=thorough, xid_log_up=xids.up)
+        numbers.update(
+            observation,
+            verdict,
+            node,
+            took_s=took_s,
+            at=looked_at,
+            thorough=thorough,
+            xid_log_up=xids.up,
+        )
         if identity is None:
             health.report_error = f"the own Node could not be read: {own.error}"
         elif verdict.reason != "NodeUnreadable" or own.asked_at == started:
-            # An outage is told only in a turn that has just met it: when it is over, the Node is read before anything is written.
-            words = report.body(verdict, observation, identity, pool=desired.pool, layout_hash=layout_hash, at=looked_at)
+            # An outage is told only in a turn that has just met it: when it is over, the Node is
+            # read before anything is written.
+            words = report.body(
+                verdict,
+                observation,
+                identity,
+                pool=desired.pool,
+                layout_hash=layout_hash,
+                at=looked_at,
+            )
             report_error = reporter.last_error
             if reporter.write(words, now=looked_at):
                 numbers.count_report(written=True)
@@ -112,7 +142,9 @@ def watch(
                 log.warning("report not written", error=reporter.last_error)
             health.report_error = reporter.last_error
         quick = verdict.verdict != "Match" and looked - changed < pace.quick_for_s
-        stop.wait(max(0.05, (pace.quick_s if quick else pace.interval_s) - (time.monotonic() - started)))
+        stop.wait(
+            max(0.05, (pace.quick_s if quick else pace.interval_s) - (time.monotonic() - started))
+        )
     xids.close()
 
 
@@ -126,7 +158,9 @@ def watch_host(
     stop: threading.Event,
     kernel_log: Path = KMSG,
 ) -> None:
-    """The same without a cluster: the verdict goes to the log and the metrics. Raises ProberGone."""
+    """The same without a cluster: the verdict goes to the log and the metrics. Raises
+    ProberGone.
+    """
     damper = Damper()
     xids = XidWatch(kernel_log)
     unmeasured: set[str] = set()
@@ -144,21 +178,31 @@ def watch_host(
         health.report_error = None
         if not observation.failure:
             try:
-                wanted, problem = layout.of({gpu.index: gpu.uuid or "" for gpu in observation.gpus}), None
+                wanted, problem = (
+                    layout.of({gpu.index: gpu.uuid or "" for gpu in observation.gpus}),
+                    None,
+                )
             except LayoutError as e:
-                # A GPU that was there may have gone: then the last known layout is judged, which finds it missing.
+                # A GPU that was there may have gone: then the last known layout is judged, which
+                # finds it missing.
                 if str(e) != problem:
                     problem = str(e)
                     log.warning("layout", problem=problem)
         verdict = damper.told(verify_layout(layout, wanted, observation), health.looked)
         if said != (verdict.verdict, verdict.message):
             said = (verdict.verdict, verdict.message)
-            log.info("verdict", verdict=verdict.verdict, reason=verdict.reason, message=verdict.message)
+            log.info(
+                "verdict", verdict=verdict.verdict, reason=verdict.reason, message=verdict.message
+            )
         if not observation.failure:
             numbers.desired = desired_of(wanted, observation)
-        named = replace(observation, gpus=tuple(gpu for gpu in observation.gpus if gpu.index in wanted))
+        named = replace(
+            observation, gpus=tuple(gpu for gpu in observation.gpus if gpu.index in wanted)
+        )
         took_s = health.looked - began
-        numbers.update(named, verdict, None, took_s=took_s, at=looked_at, thorough=thorough, xid_log_up=xids.up)
+        numbers.update(
+            named, verdict, None, took_s=took_s, at=looked_at, thorough=thorough, xid_log_up=xids.up
+        )
         stop.wait(max(0.05, pace.interval_s - (time.monotonic() - began)))
     xids.close()
 
@@ -175,5 +219,9 @@ def _since(verdict: Verdict, at: float) -> Verdict:
     """A point in time and not an age: an age would be news at every look."""
     message = f"{verdict.message.removesuffix('.')} (silent since {report.stamp(at)})."
     return Verdict(
-        verdict=verdict.verdict, reason=verdict.reason, message=message, checks=verdict.checks, instances=verdict.instances
+        verdict=verdict.verdict,
+        reason=verdict.reason,
+        message=message,
+        checks=verdict.checks,
+        instances=verdict.instances,
     )

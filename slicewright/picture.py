@@ -16,37 +16,68 @@ _LABEL = 8
 
 
 def placements_of(gpu: Gpu, layout: Mapping[str, int]) -> tuple[Placement, ...]:
-    """Where the instances of a layout can lie, from the first slot on. The driver may choose other places."""
+    """Where the instances of a layout can lie, from the first slot on. The driver may choose other
+    places.
+    """
     fit = geometry.check(gpu, layout)
     return tuple(sorted(fit.placements, key=lambda p: p.start)) if isinstance(fit, Fit) else ()
 
 
 def draw(gpu: Gpu, placements: Sequence[Placement], *, width: int) -> list[Text]:
-    """Three lines: slot numbers, memory, compute. Where names do not fit: letters, and a line that explains."""
+    """Three lines: slot numbers, memory, compute. Where names do not fit: letters, and a line that
+    explains.
+    """
     assert gpu.family is not None, "a GPU without MIG has no slots"
     slots, slices = gpu.family.slots, gpu.family.compute
-    # Memory slots under one compute slice: 1, or 3 on GPUs with 12 and 4. The eighth slot of 8 and 7 has no slice.
+    # Memory slots under one compute slice: 1, or 3 on GPUs with 12 and 4. The eighth slot of 8 and
+    # 7 has no slice.
     per = slots // slices
     compute = {p: gpu.profiles[p.profile].kind.compute for p in placements}
     names = {p: p.profile for p in placements}
-    cell = max([_NARROWEST, *(-(-(len(p.profile) + 2) // max(1, min(p.size, compute[p] * per))) for p in placements)])
+    cell = max(
+        [
+            _NARROWEST,
+            *(
+                -(-(len(p.profile) + 2) // max(1, min(p.size, compute[p] * per)))
+                for p in placements
+            ),
+        ]
+    )
     legend: Mapping[str, str] = {}
     if _LABEL + cell * slots > width:
         cell = _NARROWEST
         profiles = sorted({p.profile for p in placements})
         legend = {profile: chr(ord("A") + i) for i, profile in enumerate(profiles)}
         names = {p: legend[p.profile] for p in placements}
-    colours = {profile: _COLOURS[i % len(_COLOURS)] for i, profile in enumerate(sorted({p.profile for p in placements}))}
+    colours = {
+        profile: _COLOURS[i % len(_COLOURS)]
+        for i, profile in enumerate(sorted({p.profile for p in placements}))
+    }
 
     numbers = Text("slot".ljust(_LABEL), style="dim")
     numbers.append("".join(str(slot).center(cell) for slot in range(slots)).rstrip())
     lines = [
         numbers,
-        _row("memory", slots, cell, [(p.start, p.size, names[p], colours[p.profile]) for p in placements]),
-        _row("compute", slices, cell * per, [(p.start // per, compute[p], names[p], colours[p.profile]) for p in placements]),
+        _row(
+            "memory",
+            slots,
+            cell,
+            [(p.start, p.size, names[p], colours[p.profile]) for p in placements],
+        ),
+        _row(
+            "compute",
+            slices,
+            cell * per,
+            [(p.start // per, compute[p], names[p], colours[p.profile]) for p in placements],
+        ),
     ]
     if legend:
-        lines.append(Text(" " * _LABEL + ", ".join(f"{letter} = {profile}" for profile, letter in legend.items())))
+        lines.append(
+            Text(
+                " " * _LABEL
+                + ", ".join(f"{letter} = {profile}" for profile, letter in legend.items())
+            )
+        )
     return lines
 
 

@@ -1,4 +1,6 @@
-"""The plan for machines: docs/reference/plan-json.md. Keys are only added; `version` changes when one goes or changes meaning."""
+"""The plan for machines: docs/reference/plan-json.md. Keys are only added; `version` changes when
+one goes or changes meaning.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,16 @@ def as_json(fleet: plan.FleetPlan) -> Json:
         "cloud": plan.cloud_of(fleet),
         "cluster": _plain(fleet.cluster),
         "pools": [_pool(pool, fleet) for pool in fleet.pools],
-        "hosts": [_host(host) for host in fleet.hosts] if isinstance(fleet, plan.ByoFleetPlan) else [],
+        "hosts": [_host(host) for host in fleet.hosts]
+        if isinstance(fleet, plan.ByoFleetPlan)
+        else [],
         "workloads": [_plain(share) for share in fleet.workloads],
         "files": _files(fleet),
         "totals": totals(fleet),
         "notes": list(plan.notes(fleet)),
-        "cannot_be_built_yet": [{"path": _path(p.path), "reason": p.reason} for p in plan.unbuildable(fleet)],
+        "cannot_be_built_yet": [
+            {"path": _path(p.path), "reason": p.reason} for p in plan.unbuildable(fleet)
+        ],
     }
     if not isinstance(fleet, plan.ByoFleetPlan):
         system = fleet.system
@@ -51,7 +57,10 @@ def totals(fleet: plan.FleetPlan) -> Json:
             at["min"] += count * pool.nodes.min
             at["max"] += count * pool.nodes.max
     return {
-        "nodes": {"min": sum(p.nodes.min for p in fleet.pools), "max": sum(p.nodes.max for p in fleet.pools)},
+        "nodes": {
+            "min": sum(p.nodes.min for p in fleet.pools),
+            "max": sum(p.nodes.max for p in fleet.pools),
+        },
         "gpus": {
             "min": sum(p.gpu_count * p.nodes.min for p in fleet.pools),
             "max": sum(p.gpu_count * p.nodes.max for p in fleet.pools),
@@ -97,9 +106,17 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> Json:
     written: Json = {
         "name": pool.name,
         "nodes": _plain(pool.nodes),
-        "gpu": {"model": pool.gpu.name, "memory_mib": pool.gpu.memory_mib, "per_node": pool.gpu_count},
+        "gpu": {
+            "model": pool.gpu.name,
+            "memory_mib": pool.gpu.memory_mib,
+            "per_node": pool.gpu_count,
+        },
         "gpus": [
-            {"index": i, "layout": dict(layout), "placements": [_plain(p) for p in placements_of(pool.gpu, layout)]}
+            {
+                "index": i,
+                "layout": dict(layout),
+                "placements": [_plain(p) for p in placements_of(pool.gpu, layout)],
+            }
             for i, layout in enumerate(pool.layouts)
         ],
         "devices": dict(pool.devices),
@@ -128,7 +145,11 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> Json:
 def _host(host: plan.HostPlan) -> Json:
     return {
         "name": host.name,
-        "gpu": {"model": host.gpu.name, "memory_mib": host.gpu.memory_mib, "per_host": host.gpu_count},
+        "gpu": {
+            "model": host.gpu.name,
+            "memory_mib": host.gpu.memory_mib,
+            "per_host": host.gpu_count,
+        },
         "wait_minutes": host.wait_minutes,
         "gpus": [_plain(gpu) for gpu in host.gpus],
     }
@@ -145,7 +166,9 @@ def _files(fleet: plan.FleetPlan) -> Json:
 
 def operated(fleet: plan.FleetPlan) -> tuple[plan.PoolPlan, ...]:
     """The pools whose GPUs NVIDIA's device plugin advertises, not GKE's."""
-    return tuple(p for p in fleet.pools if not isinstance(p, plan.GkePoolPlan) or p.sharing_strategy is None)
+    return tuple(
+        p for p in fleet.pools if not isinstance(p, plan.GkePoolPlan) or p.sharing_strategy is None
+    )
 
 
 def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> Json:
@@ -162,7 +185,9 @@ def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> Json:
 def _price(known: prices.Quote) -> Json:
     return {
         "usd_per_node_hour": dataclasses.asdict(known.price) if known.price else None,
-        "usd_per_node_hour_elsewhere": dataclasses.asdict(known.elsewhere) if known.elsewhere else None,
+        "usd_per_node_hour_elsewhere": dataclasses.asdict(known.elsewhere)
+        if known.elsewhere
+        else None,
         "no_price": known.missing or None,
     }
 

@@ -1,4 +1,6 @@
-"""The plan for people: each GPU as a picture, what a node and a pool offer, what it costs, and what would change."""
+"""The plan for people: each GPU as a picture, what a node and a pool offer, what it costs, and what
+would change.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,12 @@ from infra.plan.places import SYSTEM_POOL
 from slicewright.picture import draw, placements_of
 from slicewright.plan_json import totals
 
-_STYLES = {Effect.NONE: "dim", Effect.IN_PLACE: "green", Effect.ROLL: "yellow", Effect.REPLACE: "red"}
+_STYLES = {
+    Effect.NONE: "dim",
+    Effect.IN_PLACE: "green",
+    Effect.ROLL: "yellow",
+    Effect.REPLACE: "red",
+}
 
 
 def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
@@ -33,8 +40,15 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
     for share in fleet.workloads:
         console.print()
         wants = ", ".join(f"{name} {count}" for name, count in share.requests.items())
-        _line(console, f"workload {share.name}: {share.cards} card(s), each {share.memory_mib_per_card} MiB", "bold")
-        _line(console, f"  and {share.compute_percent_per_card} % of its compute; a pod asks for {wants}")
+        _line(
+            console,
+            f"workload {share.name}: {share.cards} card(s), each {share.memory_mib_per_card} MiB",
+            "bold",
+        )
+        _line(
+            console,
+            f"  and {share.compute_percent_per_card} % of its compute; a pod asks for {wants}",
+        )
     if fleet.pools:
         console.print()
         _totals(fleet, console)
@@ -42,7 +56,9 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
 
 
 def show_notes(fleet: plan.FleetPlan, console: Console) -> None:
-    """Writes what is no reason to refuse the stack file, and what `pulumi up` would refuse all the same."""
+    """Writes what is no reason to refuse the stack file, and what `pulumi up` would refuse all the
+    same.
+    """
     for note in plan.notes(fleet):
         _line(console, f"note: {note}", "dim")
     for problem in plan.unbuildable(fleet):
@@ -53,7 +69,10 @@ def show_changes(change: plan.FleetChange, console: Console) -> None:
     """Writes what would change, pool by pool."""
     for one in change.fleet:
         _change("fleet", one, console)
-    for part, what in [*((pool, "pool") for pool in change.pools), *((host, "host") for host in change.hosts)]:
+    for part, what in [
+        *((pool, "pool") for pool in change.pools),
+        *((host, "host") for host in change.hosts),
+    ]:
         _part(part, what, console)
 
 
@@ -61,16 +80,27 @@ def _part(part: plan.PartChange, what: str, console: Console) -> None:
     style, moved = _STYLES[part.effect], part.effect is Effect.REPLACE
     match part.kind:
         case "new":
-            _line(console, f"{what} {part.name}: new{', its GPUs are cut' if part.effect is Effect.ROLL else ''}", style)
+            _line(
+                console,
+                f"{what} {part.name}: "
+                f"new{', its GPUs are cut' if part.effect is Effect.ROLL else ''}",
+                style,
+            )
         case "gone" if what == "host":
             _line(console, f"{what} {part.name}: gone, its GPUs stay as they are", style)
         case "gone":
-            goes = "with its nodes and the pods on them" if moved else "its nodes and the pods on them stay"
+            goes = (
+                "with its nodes and the pods on them"
+                if moved
+                else "its nodes and the pods on them stay"
+            )
             _line(console, f"{what} {part.name}: gone, {goes}", style)
         case "same" | "changed":
             why = ""
             if part.effect > max((one.effect for one in part.changes), default=Effect.NONE):
-                why = ", with its cluster" if moved else ", its nodes are those of the other cluster"
+                why = (
+                    ", with its cluster" if moved else ", its nodes are those of the other cluster"
+                )
             _line(console, f"{what} {part.name}: {part.effect.text}{why}", style)
             for one in part.changes:
                 _change("", one, console)
@@ -79,7 +109,11 @@ def _part(part: plan.PartChange, what: str, console: Console) -> None:
 def _change(of: str, change: plan.Change, console: Console) -> None:
     rule = change.rule
     start = f"{of}: " if of else "  "
-    _line(console, f"{start}{change.effect.text}: {rule.field} {_step(change.before, change.after)}", _STYLES[change.effect])
+    _line(
+        console,
+        f"{start}{change.effect.text}: {rule.field} {_step(change.before, change.after)}",
+        _STYLES[change.effect],
+    )
     _line(console, f"      {rule.cloud_field}: {rule.why} [source: {rule.source}]")
 
 
@@ -110,9 +144,14 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, console: Console) -> None:
         _line(console, f"  each {name} is shared by {share.replicas} ({share.strategy})")
     each = dict(sorted(pool.resources.items()))
     _line(console, f"  a node offers   {_resources(each)}")
-    fewest, most = ({n: c * times for n, c in each.items()} for times in (pool.nodes.min, pool.nodes.max))
+    fewest, most = (
+        {n: c * times for n, c in each.items()} for times in (pool.nodes.min, pool.nodes.max)
+    )
     first = _resources(fewest) if pool.nodes.min else "nothing at first"
-    _line(console, f"  the pool offers {first}" + (f"; up to {_resources(most)}" if fewest != most else ""))
+    _line(
+        console,
+        f"  the pool offers {first}" + (f"; up to {_resources(most)}" if fewest != most else ""),
+    )
     if isinstance(pool, plan.CloudPoolPlan):
         _line(console, f"  a node costs    {_price(prices.pool_quote(pool, fleet))}")
     _line(console, f"  driver          {_driver(pool, fleet)}")
@@ -140,14 +179,26 @@ def _gpu(gpu: Gpu, which: str, placements: tuple[Placement, ...], console: Conso
 def _totals(fleet: plan.FleetPlan, console: Console) -> None:
     summed = totals(fleet)
     offers = ", ".join(f"{name} {_span(span)}" for name, span in summed["allocatable"].items())
-    _line(console, f"totals: GPU nodes {_span(summed['nodes'])}, GPUs {_span(summed['gpus'])}; {offers}", "bold")
+    _line(
+        console,
+        f"totals: GPU nodes {_span(summed['nodes'])}, GPUs {_span(summed['gpus'])}; {offers}",
+        "bold",
+    )
     if isinstance(fleet, plan.ByoFleetPlan):
         return
     cost = prices.fleet_cost(fleet)
-    known = f"{cost.fewest:.2f} USD/h" if cost.fewest == cost.most else f"{cost.fewest:.2f} to {cost.most:.2f} USD/h"
+    known = (
+        f"{cost.fewest:.2f} USD/h"
+        if cost.fewest == cost.most
+        else f"{cost.fewest:.2f} to {cost.most:.2f} USD/h"
+    )
     listed = [name for name in cost.priced if name not in cost.sampled]
     ways = (("at list prices", listed), ("at a spot sample", cost.sampled))
-    of = f"{known} {', '.join(f'{way} for {_pools(names)}' for way, names in ways if names)}" if cost.priced else "unknown"
+    of = (
+        f"{known} {', '.join(f'{way} for {_pools(names)}' for way, names in ways if names)}"
+        if cost.priced
+        else "unknown"
+    )
     _line(console, f"cost: {of}; never in it: {', '.join(prices.NOT_IN_IT)}")
     for name, why in cost.missing:
         _line(console, f"  not in it: {_pools([name])}, {why}")
@@ -192,14 +243,20 @@ def _span(span: Mapping[str, int]) -> str:
 
 def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> str:
     driver, needed = drivers.driver_of(pool, fleet), drivers.minimum_driver(pool.gpu, pool.layouts)
-    comes = f"{driver.version}{'' if driver.exact else ' or newer'}" if driver.version else "not known before a node is up"
+    comes = (
+        f"{driver.version}{'' if driver.exact else ' or newer'}"
+        if driver.version
+        else "not known before a node is up"
+    )
     return f"{comes} ({driver.of})" + (f"; to cut it so {needed} is the oldest" if needed else "")
 
 
 def _price(known: prices.Quote) -> str:
     if known.price is not None:
         return _listed(known.price)
-    return f"unknown: {known.missing}" + (f"; elsewhere {_listed(known.elsewhere)}" if known.elsewhere else "")
+    return f"unknown: {known.missing}" + (
+        f"; elsewhere {_listed(known.elsewhere)}" if known.elsewhere else ""
+    )
 
 
 def _pools(names: Sequence[str]) -> str:
@@ -207,21 +264,32 @@ def _pools(names: Sequence[str]) -> str:
 
 
 def _listed(price: Price) -> str:
-    amount = f"{price.usd_per_hour:.4f}" + (f" to {price.up_to:.4f}" if price.up_to is not None else "")
+    amount = f"{price.usd_per_hour:.4f}" + (
+        f" to {price.up_to:.4f}" if price.up_to is not None else ""
+    )
     kind = "spot sample" if price.capacity == "spot" else "list price"
-    return f"{amount} USD/h ({kind} of {price.date or 'no known date'} in {price.region}; {price.source})"
+    return (
+        f"{amount} USD/h ({kind} of {price.date or 'no known date'} in {price.region}; "
+        f"{price.source})"
+    )
 
 
 def _step(before: Any, after: Any) -> str:
     """From what to what; of mappings and records only what differs."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
-        keys = [key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key)]
+        keys = [
+            key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key)
+        ]
         return "; ".join(f"{key} {_step(before.get(key), after.get(key))}" for key in keys)
     if isinstance(before, BaseModel) and type(before) is type(after):
         return _step(dict(before), dict(after))
     if isinstance(before, plan.SharePlan) and isinstance(after, plan.SharePlan):
         return _step(vars(before), vars(after))
-    if isinstance(before, tuple) and isinstance(after, tuple) and {type(one) for one in (*before, *after)} == {plan.SharePlan}:
+    if (
+        isinstance(before, tuple)
+        and isinstance(after, tuple)
+        and {type(one) for one in (*before, *after)} == {plan.SharePlan}
+    ):
         old, new = ({share.name: share for share in shares} for shares in (before, after))
         if old.keys() == new.keys():
             return _step(old, new) or "the same in another order"
@@ -241,9 +309,15 @@ def _value(value: Any) -> str:
         case plan.HostGpuPlan():
             cut = ", ".join(f"{p.profile} at {p.start}" for p in value.instances)
             uncut = "MIG on, not cut" if value.mig else "whole"
-            return f"GPU {value.index}: {cut or uncut}{'' if value.persistence else ', no persistence mode'}"
+            return (
+                f"GPU {value.index}: "
+                f"{cut or uncut}{'' if value.persistence else ', no persistence mode'}"
+            )
         case plan.SharePlan():
-            return f"{value.name} ({', '.join(f'{name} {count}' for name, count in value.requests.items())})"
+            return (
+                f"{value.name} "
+                f"({', '.join(f'{name} {count}' for name, count in value.requests.items())})"
+            )
         case plan.Taint():
             return f"{value.key}={value.value}:{value.effect}"
         case tuple():
@@ -251,7 +325,11 @@ def _value(value: Any) -> str:
         case BaseModel():
             said = {name: _value(inner) for name, inner in value if inner is not None}
             mode = said.pop("mode", "")
-            return f"{mode} ({', '.join(f'{k} {v}' for k, v in said.items())})".lstrip() if said else mode
+            return (
+                f"{mode} ({', '.join(f'{k} {v}' for k, v in said.items())})".lstrip()
+                if said
+                else mode
+            )
         case _:
             return str(value)
 

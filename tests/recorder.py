@@ -1,4 +1,6 @@
-"""A recorder in the engine's place: what the program asks of the clouds and of Kubernetes, without either."""
+"""A recorder in the engine's place: what the program asks of the clouds and of Kubernetes, without
+either.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ import pulumi
 from infra import plan, program
 
 VERIFIED: Mapping[str, Any] = {
-    "conditions": [{"type": "Verified", "status": "True", "observedGeneration": 3, "reason": "AllVerified"}]
+    "conditions": [
+        {"type": "Verified", "status": "True", "observedGeneration": 3, "reason": "AllVerified"}
+    ]
 }
 
 
@@ -29,21 +33,31 @@ class Made:
 
 @dataclass
 class Recorder(pulumi.runtime.Mocks):
-    """Answers as a cloud would that gives back what it is asked for, and what it makes up itself."""
+    """Answers as a cloud would that gives back what it is asked for, and what it makes up
+    itself.
+    """
 
     status: Mapping[str, Any] | None = None
     preview: bool = False
     made: list[Made] = field(default_factory=list)
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        self.made.append(Made(args.typ, args.name, args.inputs, args.provider or "", args.resource_id or ""))
+        self.made.append(
+            Made(args.typ, args.name, args.inputs, args.provider or "", args.resource_id or "")
+        )
         outputs = dict(args.inputs)
         if self.preview and args.custom and not args.resource_id:
             return "", outputs
         if args.typ == "gcp:container/cluster:Cluster":
-            outputs |= {"endpoint": "127.0.0.1:6443", "masterAuth": {"clusterCaCertificate": "Q0E="}}
+            outputs |= {
+                "endpoint": "127.0.0.1:6443",
+                "masterAuth": {"clusterCaCertificate": "Q0E="},
+            }
         if args.typ == "aws:eks/cluster:Cluster":
-            outputs |= {"endpoint": "https://127.0.0.1:6443", "certificateAuthority": {"data": "Q0E="}}
+            outputs |= {
+                "endpoint": "https://127.0.0.1:6443",
+                "certificateAuthority": {"data": "Q0E="},
+            }
         if args.typ == "gcp:serviceaccount/account:Account":
             outputs |= {"email": f"{args.inputs['accountId']}@p.iam.gserviceaccount.com"}
         if args.typ.startswith("aws:iam/role:"):
@@ -52,17 +66,27 @@ class Recorder(pulumi.runtime.Mocks):
             outputs |= {"status": self.status, "metadata": {"name": "p", "generation": 3}}
         return args.resource_id or f"{args.name}-id", outputs
 
-    def call(self, args: pulumi.runtime.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        raise AssertionError(f"the program asks the cloud: {args.token}; a first preview cannot answer")
+    def call(
+        self, args: pulumi.runtime.MockCallArgs
+    ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+        raise AssertionError(
+            f"the program asks the cloud: {args.token}; a first preview cannot answer"
+        )
 
 
 def recorded(
-    fleet: plan.FleetPlan, stack: str, *, preview: bool = False, status: Mapping[str, Any] | None = VERIFIED
+    fleet: plan.FleetPlan,
+    stack: str,
+    *,
+    preview: bool = False,
+    status: Mapping[str, Any] | None = VERIFIED,
 ) -> list[Made]:
     """Deploys a fleet to a recorder and gives what was asked for, in any order."""
     recorder = Recorder(status=status, preview=preview)
     pulumi.runtime.set_mocks(recorder, project="slicewright", stack=stack, preview=preview)
     pulumi.runtime.set_all_config({"gcp:project": "slicewright-s0"})
     pulumi.runtime.test(lambda: program.deploy(fleet))()  # type: ignore[no-untyped-call]
-    assert len({(m.type, m.name) for m in recorder.made}) == len(recorder.made), "two resources of one URN"
+    assert len({(m.type, m.name) for m in recorder.made}) == len(recorder.made), (
+        "two resources of one URN"
+    )
     return recorder.made

@@ -1,4 +1,6 @@
-"""Facts as data: GPUs, their MIG profiles, drivers, machine types, list prices, what GKE accepts. Each row names its source."""
+"""Facts as data: GPUs, their MIG profiles, drivers, machine types, list prices, what GKE accepts.
+Each row names its source.
+"""
 
 from infra.catalog.loading import load
 from infra.catalog.named import config_name

@@ -1,4 +1,6 @@
-"""TOML files to rows, once. What is inconsistent is refused at load time, so that nobody plans with half a row."""
+"""TOML files to rows, once. What is inconsistent is refused at load time, so that nobody plans with
+half a row.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +49,14 @@ def load() -> Catalog:
     )
     families = _keyed([_row(_family, r) for r in gpus_file["family"]], lambda f: f.name)
     engines = {r["name"]: r["kinds"] for r in gpus_file["engines"]}
-    gpus = _keyed([_row(lambda r: _gpu(r, families, engines), r) for r in gpus_file["gpu"]], lambda g: g.name)
+    gpus = _keyed(
+        [_row(lambda r: _gpu(r, families, engines), r) for r in gpus_file["gpu"]], lambda g: g.name
+    )
     _check_products(gpus)
     prices = _prices(prices_file["list"])
-    images = _keyed([_row(lambda r: Image(**r), r) for r in drivers_file["image"]], lambda i: i.architecture)
+    images = _keyed(
+        [_row(lambda r: Image(**r), r) for r in drivers_file["image"]], lambda i: i.architecture
+    )
     machines = _keyed(
         [
             _row(lambda r: _machine(r, gpus, prices, images), {**series, **own})
@@ -69,18 +75,29 @@ def load() -> Catalog:
         accelerators=MappingProxyType(_keyed(accelerators, lambda a: a.name)),
         named_configs=MappingProxyType(
             {
-                gpu.name: MappingProxyType(configs_of(gpu, {config: ids for config, name, ids in holes if name == gpu.name}))
+                gpu.name: MappingProxyType(
+                    configs_of(
+                        gpu, {config: ids for config, name, ids in holes if name == gpu.name}
+                    )
+                )
                 for gpu in gpus.values()
                 if gpu.family
             }
         ),
-        charts=MappingProxyType(_keyed([_row(lambda r: Chart(**r), r) for r in drivers_file["chart"]], lambda c: c.version)),
+        charts=MappingProxyType(
+            _keyed(
+                [_row(lambda r: Chart(**r), r) for r in drivers_file["chart"]], lambda c: c.version
+            )
+        ),
         faults=tuple(_row(lambda r: _fault(r, gpus), r) for r in drivers_file["fault"]),
         plugin_faults=tuple(
-            _row(lambda r: PluginFault(endings=tuple(r.pop("endings")), **r), r) for r in drivers_file["plugin_fault"]
+            _row(lambda r: PluginFault(endings=tuple(r.pop("endings")), **r), r)
+            for r in drivers_file["plugin_fault"]
         ),
         left_out=tuple(
-            _row(lambda r: _left_out(r, gpus, machines), r) for f in (gpus_file, machines_file) for r in f["left_out"]
+            _row(lambda r: _left_out(r, gpus, machines), r)
+            for f in (gpus_file, machines_file)
+            for r in f["left_out"]
         ),
     )
 
@@ -95,7 +112,9 @@ def _read(name: str) -> Row:
 
 def _write_out(part: Any, in_full: Callable[[str], str]) -> None:
     """Sources' short names, which only the file explains, to full ones."""
-    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+    for inner in (
+        part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    ):
         _write_out(inner, in_full)
     if isinstance(part, dict) and isinstance(part.get("source"), str):
         part["source"] = in_full(part["source"])
@@ -118,7 +137,9 @@ def _keyed(rows: list[T], key: Callable[[T], K]) -> dict[K, T]:
 def _kind(raw: Row, budgets: Mapping[str, int]) -> Kind:
     engines = raw.pop("engines", {})
     if unknown := set(engines) - set(budgets):
-        raise ValueError(f"{raw['kind']} takes engines that the family does not count: {sorted(unknown)}")
+        raise ValueError(
+            f"{raw['kind']} takes engines that the family does not count: {sorted(unknown)}"
+        )
     return Kind(**{**raw, "starts": tuple(raw["starts"]), "engines": MappingProxyType(engines)})
 
 
@@ -151,7 +172,9 @@ def _profile(raw: Row, family: Family, engines: Mapping[str, Row]) -> Profile:
         sms=raw.pop("sms", None),
         engines=Engines(**{"copy": None, **engines[kind.kind]}) if engines else None,
         also=tuple(raw.pop("also", ())),
-        compute_instances=MappingProxyType({f"{c}c.{raw['name']}": n for c, n in parts.items() if c < kind.compute}),
+        compute_instances=MappingProxyType(
+            {f"{c}c.{raw['name']}": n for c, n in parts.items() if c < kind.compute}
+        ),
         **raw,
     )
 
@@ -162,10 +185,17 @@ def _gpu(raw: Row, families: Mapping[str, Family], engines: Mapping[str, Mapping
     rows = raw.pop("profiles", [])
     if bool(rows) != bool(family):
         raise ValueError("profiles and family belong together")
-    profiles = _keyed([_profile(dict(p), family, own_engines) for p in rows], lambda p: p.name) if family else {}
+    profiles = (
+        _keyed([_profile(dict(p), family, own_engines) for p in rows], lambda p: p.name)
+        if family
+        else {}
+    )
     if family and sorted(p.kind.kind for p in profiles.values()) != sorted(family.kinds):
         raise ValueError("its profiles are not one for each kind of the family")
-    together = tuple(Together(kinds=frozenset(t["kinds"]), minimum_driver=t["minimum_driver"]) for t in raw.pop("together", ()))
+    together = tuple(
+        Together(kinds=frozenset(t["kinds"]), minimum_driver=t["minimum_driver"])
+        for t in raw.pop("together", ())
+    )
     return Gpu(
         products=tuple(raw.pop("products")),
         pci_ids=tuple(raw.pop("pci_ids")),
@@ -207,16 +237,24 @@ def _prices(lists: list[Row]) -> dict[tuple[Cloud, str], list[Price]]:
 
 
 def _machine(
-    raw: Row, gpus: Mapping[str, Gpu], prices: Mapping[tuple[Cloud, str], list[Price]], images: Mapping[Architecture, Image]
+    raw: Row,
+    gpus: Mapping[str, Gpu],
+    prices: Mapping[tuple[Cloud, str], list[Price]],
+    images: Mapping[Architecture, Image],
 ) -> Machine:
     if raw["cloud"] not in ("gke", "eks"):
         raise ValueError(f"cloud {raw['cloud']!r}")
     raw.pop("machines")
-    image = images.get(raw.get("architecture", "amd64")) if raw["cloud"] == "eks" and "gpu" in raw else None
+    image = (
+        images.get(raw.get("architecture", "amd64"))
+        if raw["cloud"] == "eks" and "gpu" in raw
+        else None
+    )
     if raw["cloud"] == "eks" and "gpu" in raw and image is None:
         raise ValueError(f"EKS has no machine image with NVIDIA's driver for {raw['architecture']}")
     attachable = tuple(
-        Attachable(gpu=gpus[a["gpu"]], accelerator=a["accelerator"], counts=tuple(a["counts"])) for a in raw.pop("attachable", [])
+        Attachable(gpu=gpus[a["gpu"]], accelerator=a["accelerator"], counts=tuple(a["counts"]))
+        for a in raw.pop("attachable", [])
     )
     return Machine(
         image=image,
@@ -244,10 +282,16 @@ def _accelerator(raw: Row, gpus: Mapping[str, Gpu]) -> Accelerator:
 
 
 def _fault(raw: Row, gpus: Mapping[str, Gpu]) -> Fault:
-    return Fault(drivers=tuple(raw.pop("drivers")), gpus=tuple(gpus[name] for name in raw.pop("gpus", ())), **raw)
+    return Fault(
+        drivers=tuple(raw.pop("drivers")),
+        gpus=tuple(gpus[name] for name in raw.pop("gpus", ())),
+        **raw,
+    )
 
 
-def _left_out(raw: Row, gpus: Mapping[str, Gpu], machines: Mapping[tuple[Cloud, str], Machine]) -> LeftOut:
+def _left_out(
+    raw: Row, gpus: Mapping[str, Gpu], machines: Mapping[tuple[Cloud, str], Machine]
+) -> LeftOut:
     row = LeftOut(**{**raw, "names": tuple(raw["names"]), "instead": tuple(raw["instead"])})
     there = [name for cloud, name in machines if cloud == row.cloud] if row.cloud else [*gpus]
     if both := [name for name in there if row.has(name)]:

@@ -1,4 +1,6 @@
-"""The GPU operator's own MIG configs, by rule: as many of one profile as fit, and four that have names of their own."""
+"""The GPU operator's own MIG configs, by rule: as many of one profile as fit, and four that have
+names of their own.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,12 @@ _OPERATOR = "default-mig-parted-config of NVIDIA/gpu-operator v26.7.0"
 
 
 def configs_of(gpu: Gpu, holes: Mapping[str, tuple[str, ...]]) -> dict[str, NamedConfig]:
-    """Every config that cuts `gpu`, by name. holes: config -> PCI ids that the operator's device filter forgets."""
-    layouts: dict[str, Mapping[str, int]] = {config_name(p.name): {p.name: p.kind.most} for p in gpu.profiles.values()}
+    """Every config that cuts `gpu`, by name. holes: config -> PCI ids that the operator's device
+    filter forgets.
+    """
+    layouts: dict[str, Mapping[str, int]] = {
+        config_name(p.name): {p.name: p.kind.most} for p in gpu.profiles.values()
+    }
     layouts["all-balanced"] = gpu.balanced()
     layouts["all-enabled"] = {}
     layouts["all-disabled"] = {}

@@ -1,4 +1,5 @@
-"""The rows of the catalog, frozen. Rows are singletons of one load, compared and hashed by identity.
+"""The rows of the catalog, frozen. Rows are singletons of one load, compared and hashed by
+identity.
 
 Whatever no source says is None: unknown, never a guess and never 0.
 """
@@ -27,7 +28,9 @@ def driver_order(version: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Kind:
-    """One kind of GPU instance of a family: what it occupies, whatever its name is on a particular GPU."""
+    """One kind of GPU instance of a family: what it occupies, whatever its name is on a particular
+    GPU.
+    """
 
     kind: str
     id: int
@@ -60,7 +63,9 @@ class Family:
     engines: Mapping[str, int]
     """Media engines that can run out before memory and compute do, and how many the GPU has."""
     compute_instances: Mapping[int, Mapping[int, int]]
-    """Compute slices of an instance -> slices of a compute instance in it -> how many of those fill it."""
+    """Compute slices of an instance -> slices of a compute instance in it -> how many of those fill
+    it.
+    """
     kinds: Mapping[str, Kind]
     balanced: Mapping[str, int]
     """Kind -> instances of NVIDIA's layout `all-balanced`."""
@@ -80,7 +85,9 @@ class Engines:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Profile:
-    """A MIG profile of one GPU. The name alone says nothing: `1g.10gb` is another instance on each GPU."""
+    """A MIG profile of one GPU. The name alone says nothing: `1g.10gb` is another instance on each
+    GPU.
+    """
 
     name: str
     kind: Kind
@@ -134,7 +141,9 @@ class Gpu:
 
     @property
     def mode_change_resets(self) -> bool:
-        """Whether switching MIG on or off needs a GPU reset, in a virtual machine mostly a reboot. Source: MIG guide, Ampere."""
+        """Whether switching MIG on or off needs a GPU reset, in a virtual machine mostly a reboot.
+        Source: MIG guide, Ampere.
+        """
         return self.family is not None and self.architecture == "ampere"
 
     def balanced(self) -> Mapping[str, int]:
@@ -154,7 +163,9 @@ class NamedConfig:
     layout: Mapping[str, int]
     """Instances per GPU; empty with `mig`: the mode is on and nothing is cut."""
     without: tuple[str, ...] = ()
-    """PCI ids of the model that the operator's device filter forgets: on these the config never applies."""
+    """PCI ids of the model that the operator's device filter forgets: on these the config never
+    applies.
+    """
     source: str
 
 
@@ -175,7 +186,9 @@ class Image:
     """EKS's AMI type."""
     architecture: Architecture
     release: str
-    """The day that ends its release version, such as 20260714: newer images have this driver or a newer one."""
+    """The day that ends its release version, such as 20260714: newer images have this driver or a
+    newer one.
+    """
     driver: str
     source: str
 
@@ -205,7 +218,9 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PluginFault:
-    """Profiles that an old device plugin of NVIDIA's does not advertise as resources of their own."""
+    """Profiles that an old device plugin of NVIDIA's does not advertise as resources of their
+    own.
+    """
 
     version: str
     """The first device plugin that does."""
@@ -217,7 +232,9 @@ class PluginFault:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Price:
-    """A public list price in US dollars per hour of one machine, before any discount. What is not here is unknown, not free."""
+    """A public list price in US dollars per hour of one machine, before any discount. What is not
+    here is unknown, not free.
+    """
 
     usd_per_hour: float
     up_to: float | None = None
@@ -225,7 +242,9 @@ class Price:
     capacity: Literal["on-demand", "spot"]
     region: str
     date: str | None
-    """Day of the list, ISO; None for a sample that bears no date. Spot prices move: each is a sample."""
+    """Day of the list, ISO; None for a sample that bears no date. Spot prices move: each is a
+    sample.
+    """
     source: str
 
 
@@ -244,20 +263,28 @@ class Machine:
     """GKE's accelerator type, where the machine has GPUs of its own."""
     attachable: tuple[Attachable, ...] = ()
     local_ssds: int | None = None
-    """Local SSDs that come with the type and cannot be chosen; None = free choice, or beside `local_ssd_gb` an unknown number."""
+    """Local SSDs that come with the type and cannot be chosen; None = free choice, or beside
+    `local_ssd_gb` an unknown number.
+    """
     local_ssd_gb: int | None = None
     """Size of all local SSDs that come with the type."""
     boot_disk: str | None = None
     """The only kind of disk it boots from; None = no such limit known."""
     needs_gvnic: bool = False
     interconnect: str | None = None
-    """How GPUs of several nodes talk at full speed; needs networks of its own. Needless for partitions: MIG turns P2P off."""
+    """How GPUs of several nodes talk at full speed; needs networks of its own. Needless for
+    partitions: MIG turns P2P off.
+    """
     efa: int | None = None
     """EKS: Elastic Fabric Adapters; None = unknown."""
     pods: int | None = None
-    """EKS: most pods that its network interfaces allow; None = unknown. GKE: a setting of the pool, None."""
+    """EKS: most pods that its network interfaces allow; None = unknown. GKE: a setting of the pool,
+    None.
+    """
     image: Image | None = None
-    """EKS: the machine image with NVIDIA's driver for its processors; None without GPUs, and where EKS has none."""
+    """EKS: the machine image with NVIDIA's driver for its processors; None without GPUs, and where
+    EKS has none.
+    """
     capacity: tuple[Capacity, ...] | None = None
     """Kinds of capacity it is offered in; None = unknown."""
     zones: tuple[str, ...] | None = None
@@ -323,7 +350,9 @@ class Catalog:
     left_out: tuple[LeftOut, ...]
 
     def why_left_out(self, name: str, cloud: Cloud | None = None) -> LeftOut | None:
-        """Of a machine type of `cloud`; without one, of a GPU. None where nobody left it out on purpose."""
+        """Of a machine type of `cloud`; without one, of a GPU. None where nobody left it out on
+        purpose.
+        """
         return next((row for row in self.left_out if row.cloud == cloud and row.has(name)), None)
 
     def machine_names(self, cloud: Cloud) -> tuple[str, ...]:

@@ -1,7 +1,9 @@
-"""The second container of an agent's pod, where the stack file wants it: which pod holds which partition.
+"""The second container of an agent's pod, where the stack file wants it: which pod holds which
+partition.
 
-A container of its own, because the kubelet's socket belongs to root. The agent stays an ordinary user with its token and NVML;
-this one is root without capabilities, and has the socket's directory and the code, and neither a token nor a GPU.
+A container of its own, because the kubelet's socket belongs to root. The agent stays an ordinary
+user with its token and NVML; this one is root without capabilities, and has the socket's directory
+and the code, and neither a token nor a GPU.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from fleet_controller import api
 from infra.components import pods
 
 _DIRECTORY = "/var/lib/kubelet/pod-resources"
-"""Source: k8s.io/kubernetes v1.36.2, cmd/kubelet/app/options/options.go and pkg/kubelet/kubeletconfig/defaults.go."""
+"""Source: k8s.io/kubernetes v1.36.2, cmd/kubelet/app/options/options.go and
+pkg/kubelet/kubeletconfig/defaults.go.
+"""
 _TOKEN_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
 _TOKEN_LIFE_S = 3607
 """As of the tokens that Kubernetes mounts by itself (one hour, and a bit to tell them apart)."""
@@ -26,13 +30,19 @@ def container(image: str, program: str) -> k8s.core.v1.ContainerArgs:
         command=["python", program, "attribution", "--port", str(api.ATTRIBUTION_PORT)],
         env=[
             pods.field("POD_IP", "status.podIP"),
-            # Whatever the image says: the pod runs under NVIDIA's runtime, and this container wants no GPU of it.
+            # Whatever the image says: the pod runs under NVIDIA's runtime, and this container wants
+            # no GPU of it.
             k8s.core.v1.EnvVarArgs(name="NVIDIA_VISIBLE_DEVICES", value="void"),
         ],
-        ports=[k8s.core.v1.ContainerPortArgs(name="attribution", container_port=api.ATTRIBUTION_PORT)],
-        # No readiness probe: a kubelet that does not tell must not make the agent's pod unready, and hold up its roll-out.
+        ports=[
+            k8s.core.v1.ContainerPortArgs(name="attribution", container_port=api.ATTRIBUTION_PORT)
+        ],
+        # No readiness probe: a kubelet that does not tell must not make the agent's pod unready,
+        # and hold up its roll-out.
         liveness_probe=pods.liveness("attribution"),
-        resources=k8s.core.v1.ResourceRequirementsArgs(requests={"cpu": "10m", "memory": "48Mi"}, limits={"memory": "96Mi"}),
+        resources=k8s.core.v1.ResourceRequirementsArgs(
+            requests={"cpu": "10m", "memory": "48Mi"}, limits={"memory": "96Mi"}
+        ),
         security_context=k8s.core.v1.SecurityContextArgs(
             run_as_non_root=False,
             run_as_user=0,
@@ -44,18 +54,25 @@ def container(image: str, program: str) -> k8s.core.v1.ContainerArgs:
         volume_mounts=[
             k8s.core.v1.VolumeMountArgs(name="code", mount_path="/opt/slicewright", read_only=True),
             # The directory and not the socket: a kubelet that starts anew makes a new socket.
-            k8s.core.v1.VolumeMountArgs(name="pod-resources", mount_path=_DIRECTORY, read_only=True),
+            k8s.core.v1.VolumeMountArgs(
+                name="pod-resources", mount_path=_DIRECTORY, read_only=True
+            ),
         ],
     )
 
 
 def volumes() -> list[k8s.core.v1.VolumeArgs]:
-    """The socket's directory, and the agent's token: mounted by hand, because by itself Kubernetes mounts it everywhere."""
+    """The socket's directory, and the agent's token: mounted by hand, because by itself Kubernetes
+    mounts it everywhere.
+    """
     return [
         k8s.core.v1.VolumeArgs(
             name="pod-resources",
-            # Made where it is missing: the agent's proof must not wait for a container that only tells.
-            host_path=k8s.core.v1.HostPathVolumeSourceArgs(path=_DIRECTORY, type="DirectoryOrCreate"),
+            # Made where it is missing: the agent's proof must not wait for a container that only
+            # tells.
+            host_path=k8s.core.v1.HostPathVolumeSourceArgs(
+                path=_DIRECTORY, type="DirectoryOrCreate"
+            ),
         ),
         k8s.core.v1.VolumeArgs(
             name="token",
@@ -68,7 +85,8 @@ def volumes() -> list[k8s.core.v1.VolumeArgs]:
                     ),
                     k8s.core.v1.VolumeProjectionArgs(
                         config_map=k8s.core.v1.ConfigMapProjectionArgs(
-                            name="kube-root-ca.crt", items=[k8s.core.v1.KeyToPathArgs(key="ca.crt", path="ca.crt")]
+                            name="kube-root-ca.crt",
+                            items=[k8s.core.v1.KeyToPathArgs(key="ca.crt", path="ca.crt")],
                         )
                     ),
                     k8s.core.v1.VolumeProjectionArgs(
@@ -76,7 +94,9 @@ def volumes() -> list[k8s.core.v1.VolumeArgs]:
                             items=[
                                 k8s.core.v1.DownwardAPIVolumeFileArgs(
                                     path="namespace",
-                                    field_ref=k8s.core.v1.ObjectFieldSelectorArgs(field_path="metadata.namespace"),
+                                    field_ref=k8s.core.v1.ObjectFieldSelectorArgs(
+                                        field_path="metadata.namespace"
+                                    ),
                                 )
                             ]
                         )

@@ -14,14 +14,21 @@ from infra.plan import SYSTEM_LABELS, EksFleetPlan, EksPoolPlan, NodeCount
 
 _VPC_RANGE = "10.0.0.0/16"
 _CLUSTER_POLICIES = ("AmazonEKSClusterPolicy",)
-_NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly", "AmazonEKS_CNI_Policy")
+_NODE_POLICIES = (
+    "AmazonEKSWorkerNodePolicy",
+    "AmazonEC2ContainerRegistryPullOnly",
+    "AmazonEKS_CNI_Policy",
+)
 _ADDONS_BEFORE_NODES = ("vpc-cni", "kube-proxy")
-"""A node is not Ready without its network. As nodes depend on it, the network also outlives them at destroy, which is what
-keeps the CNI's interfaces from being left behind in the subnets."""
+"""A node is not Ready without its network. As nodes depend on it, the network also outlives them at
+destroy, which is what keeps the CNI's interfaces from being left behind in the subnets.
+"""
 
 
 class EksCluster(pulumi.ComponentResource):
-    """Outputs: `cluster`, `kubeconfig` (JSON text, no secret in it), `endpoint`, `system_pool`, `pools` by name."""
+    """Outputs: `cluster`, `kubeconfig` (JSON text, no secret in it), `endpoint`, `system_pool`,
+    `pools` by name.
+    """
 
     cluster: aws.eks.Cluster
     kubeconfig: pulumi.Output[str]
@@ -30,21 +37,31 @@ class EksCluster(pulumi.ComponentResource):
     pools: Mapping[str, pulumi.Resource]
 
     def __init__(
-        self, name: str, plan: EksFleetPlan, *, provider: aws.Provider, opts: pulumi.ResourceOptions | None = None
+        self,
+        name: str,
+        plan: EksFleetPlan,
+        *,
+        provider: aws.Provider,
+        opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         options = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(providers=[provider]))
         super().__init__("slicewright:index:EksCluster", name, {}, options)
         subnets, routes = self._network(name, plan)
-        cluster_role, cluster_rights = self._role(f"{name}-control-plane", "eks.amazonaws.com", _CLUSTER_POLICIES)
+        cluster_role, cluster_rights = self._role(
+            f"{name}-control-plane", "eks.amazonaws.com", _CLUSTER_POLICIES
+        )
         node_role, node_rights = self._role(f"{name}-nodes", "ec2.amazonaws.com", _NODE_POLICIES)
         self.cluster = aws.eks.Cluster(
             name,
             name=plan.cluster.name,
             role_arn=cluster_role.arn,
             version=plan.cluster.version,
-            vpc_config=aws.eks.ClusterVpcConfigArgs(subnet_ids=[subnet.id for subnet in subnets.values()]),
+            vpc_config=aws.eks.ClusterVpcConfigArgs(
+                subnet_ids=[subnet.id for subnet in subnets.values()]
+            ),
             access_config=aws.eks.ClusterAccessConfigArgs(
-                authentication_mode="API_AND_CONFIG_MAP", bootstrap_cluster_creator_admin_permissions=True
+                authentication_mode="API_AND_CONFIG_MAP",
+                bootstrap_cluster_creator_admin_permissions=True,
             ),
             opts=pulumi.ResourceOptions(parent=self, depends_on=cluster_rights),
         )
@@ -83,8 +100,12 @@ class EksCluster(pulumi.ComponentResource):
         )
         self.register_outputs({"endpoint": self.endpoint, "kubeconfig": self.kubeconfig})
 
-    def _network(self, name: str, plan: EksFleetPlan) -> tuple[Mapping[str, aws.ec2.Subnet], list[pulumi.Resource]]:
-        """A public subnet per zone: nodes reach registries without a NAT gateway, which costs more than it is worth here."""
+    def _network(
+        self, name: str, plan: EksFleetPlan
+    ) -> tuple[Mapping[str, aws.ec2.Subnet], list[pulumi.Resource]]:
+        """A public subnet per zone: nodes reach registries without a NAT gateway, which costs more
+        than it is worth here.
+        """
         child = pulumi.ResourceOptions(parent=self)
         vpc = aws.ec2.Vpc(
             f"{name}-network",
@@ -95,7 +116,9 @@ class EksCluster(pulumi.ComponentResource):
             tags={"Name": plan.cluster.name},
             opts=child,
         )
-        gateway = aws.ec2.InternetGateway(f"{name}-internet", vpc_id=vpc.id, tags={"Name": plan.cluster.name}, opts=child)
+        gateway = aws.ec2.InternetGateway(
+            f"{name}-internet", vpc_id=vpc.id, tags={"Name": plan.cluster.name}, opts=child
+        )
         table = aws.ec2.RouteTable(
             f"{name}-routes",
             vpc_id=vpc.id,
@@ -116,16 +139,27 @@ class EksCluster(pulumi.ComponentResource):
                 opts=child,
             )
             routes.append(
-                aws.ec2.RouteTableAssociation(f"{name}-{zone}", subnet_id=subnets[zone].id, route_table_id=table.id, opts=child)
+                aws.ec2.RouteTableAssociation(
+                    f"{name}-{zone}",
+                    subnet_id=subnets[zone].id,
+                    route_table_id=table.id,
+                    opts=child,
+                )
             )
         return subnets, routes
 
-    def _role(self, name: str, service: str, policies: Sequence[str]) -> tuple[aws.iam.Role, list[pulumi.Resource]]:
+    def _role(
+        self, name: str, service: str, policies: Sequence[str]
+    ) -> tuple[aws.iam.Role, list[pulumi.Resource]]:
         trust = {
             "Version": "2012-10-17",
-            "Statement": [{"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}],
+            "Statement": [
+                {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
+            ],
         }
-        role = aws.iam.Role(name, assume_role_policy=json.dumps(trust), opts=pulumi.ResourceOptions(parent=self))
+        role = aws.iam.Role(
+            name, assume_role_policy=json.dumps(trust), opts=pulumi.ResourceOptions(parent=self)
+        )
         rights: list[pulumi.Resource] = [
             aws.iam.RolePolicyAttachment(
                 f"{name}-{policy}",
@@ -149,7 +183,9 @@ class EksCluster(pulumi.ComponentResource):
         )
 
     def _gpu_group(self, name: str, pool: EksPoolPlan) -> aws.eks.NodeGroup:
-        """The node group exactly as planned. Never with the label nvidia.com/mig.config: that is the fleet controller's."""
+        """The node group exactly as planned. Never with the label nvidia.com/mig.config: that is
+        the fleet controller's.
+        """
         return aws.eks.NodeGroup(
             f"{name}-{pool.name}",
             cluster_name=self.cluster.name,
@@ -164,39 +200,57 @@ class EksCluster(pulumi.ComponentResource):
             scaling_config=_scaling(pool.nodes),
             labels=dict(pool.labels),
             taints=[
-                aws.eks.NodeGroupTaintArgs(key=taint.key, value=taint.value, effect=taint.cloud_effect) for taint in pool.taints
+                aws.eks.NodeGroupTaintArgs(
+                    key=taint.key, value=taint.value, effect=taint.cloud_effect
+                )
+                for taint in pool.taints
             ],
-            # Old nodes go first: EKS's default starts extra ones, for which GPU quota and stock are rarely there.
-            update_config=aws.eks.NodeGroupUpdateConfigArgs(max_unavailable=1, update_strategy="MINIMAL"),
+            # Old nodes go first: EKS's default starts extra ones, for which GPU quota and stock are
+            # rarely there.
+            update_config=aws.eks.NodeGroupUpdateConfigArgs(
+                max_unavailable=1, update_strategy="MINIMAL"
+            ),
             tags=dict(pool.tags) or None,
             opts=pulumi.ResourceOptions.merge(
-                self._group_options([self.system_pool], pool.nodes), pulumi.ResourceOptions(delete_before_replace=True)
+                self._group_options([self.system_pool], pool.nodes),
+                pulumi.ResourceOptions(delete_before_replace=True),
             ),
         )
 
     def _subnet_ids(self, zones: Sequence[str]) -> list[pulumi.Input[str]]:
         return [self._subnets[zone].id for zone in zones]
 
-    def _group_options(self, after: Sequence[pulumi.Resource], nodes: NodeCount) -> pulumi.ResourceOptions:
+    def _group_options(
+        self, after: Sequence[pulumi.Resource], nodes: NodeCount
+    ) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(
             parent=self,
             depends_on=[*self._before_nodes, *after],
-            # The autoscaler moves the count. Where nobody does, a moved count is drift and must show.
+            # The autoscaler moves the count. Where nobody does, a moved count is drift and must
+            # show.
             ignore_changes=["scalingConfig.desiredSize"] if nodes.autoscaled else None,
         )
 
 
 def _ranges(zones: Sequence[str], region: str) -> Mapping[str, str]:
-    """By the zone's letter, so that a zone that comes or goes moves no other's: a subnet whose range changes is made anew, and
-    with it the node groups in it. Zones of other names (Local Zones) have what is left, from the end, in their order."""
+    """By the zone's letter, so that a zone that comes or goes moves no other's: a subnet whose
+    range changes is made anew, and with it the node groups in it. Zones of other names (Local
+    Zones) have what is left, from the end, in their order.
+    """
     free = [str(block) for block in ipaddress.ip_network(_VPC_RANGE).subnets(new_prefix=20)]
-    by_letter = {zone: free[ord(zone[-1]) - ord("a")] for zone in zones if zone[:-1] == region and "a" <= zone[-1] <= "p"}
+    by_letter = {
+        zone: free[ord(zone[-1]) - ord("a")]
+        for zone in zones
+        if zone[:-1] == region and "a" <= zone[-1] <= "p"
+    }
     left = [block for block in free if block not in by_letter.values()]
     return {zone: by_letter.get(zone) or left.pop() for zone in zones}
 
 
 def _scaling(nodes: NodeCount) -> aws.eks.NodeGroupScalingConfigArgs:
-    return aws.eks.NodeGroupScalingConfigArgs(min_size=nodes.min, desired_size=nodes.min, max_size=nodes.max)
+    return aws.eks.NodeGroupScalingConfigArgs(
+        min_size=nodes.min, desired_size=nodes.min, max_size=nodes.max
+    )
 
 
 def _token_arguments(cluster: str, region: str) -> list[str]:

@@ -1,4 +1,6 @@
-"""The fleet controller, its two kinds of custom resources, and the namespace that it shares with the agents."""
+"""The fleet controller, its two kinds of custom resources, and the namespace that it shares with
+the agents.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _LABELS = {"app.kubernetes.io/name": "fleet-controller", "app.kubernetes.io/part
 
 
 class FleetController(pulumi.ComponentResource):
-    """Outputs: `namespace` (name), `kinds` (the CRDs), `deployment`. `up` waits until the controller is ready."""
+    """Outputs: `namespace` (name), `kinds` (the CRDs), `deployment`. `up` waits until the
+    controller is ready.
+    """
 
     namespace: pulumi.Output[str]
     kinds: Sequence[pulumi.Resource]
@@ -39,7 +43,8 @@ class FleetController(pulumi.ComponentResource):
             f"{name}-namespace",
             metadata=k8s.meta.v1.ObjectMetaArgs(
                 name=api.NAMESPACE,
-                # The agent mounts the driver from the host; everything else in here would pass as restricted.
+                # The agent mounts the driver from the host; everything else in here would pass as
+                # restricted.
                 labels={
                     "pod-security.kubernetes.io/enforce": "privileged",
                     "pod-security.kubernetes.io/audit": "restricted",
@@ -61,36 +66,50 @@ class FleetController(pulumi.ComponentResource):
         rights = self._rights(name, child)
         code = delivery.fleet_controller()
         code_map = k8s.core.v1.ConfigMap(
-            # The archive's bytes depend on this machine's zlib, its name on the sources alone: the same name is the same code.
+            # The archive's bytes depend on this machine's zlib, its name on the sources alone: the
+            # same name is the same code.
             f"{name}-code-{code.short_hash}",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=f"fleet-controller-{code.short_hash}", namespace=self.namespace),
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=f"fleet-controller-{code.short_hash}", namespace=self.namespace
+            ),
             immutable=True,
             binary_data={code.name: code.base64},
-            opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(ignore_changes=["binaryData"])),
+            opts=pulumi.ResourceOptions.merge(
+                child, pulumi.ResourceOptions(ignore_changes=["binaryData"])
+            ),
         )
         self.deployment = k8s.apps.v1.Deployment(
             name,
-            metadata=k8s.meta.v1.ObjectMetaArgs(name="fleet-controller", namespace=self.namespace, labels=_LABELS),
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name="fleet-controller", namespace=self.namespace, labels=_LABELS
+            ),
             spec=k8s.apps.v1.DeploymentSpecArgs(
                 replicas=1,
                 # Two controllers would undo each other's work; a minute without one harms nobody.
                 strategy=k8s.apps.v1.DeploymentStrategyArgs(type="Recreate"),
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=_LABELS),
                 template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=_LABELS), spec=_pod(image, code, code_map.metadata.name)
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=_LABELS),
+                    spec=_pod(image, code, code_map.metadata.name),
                 ),
             ),
-            opts=pulumi.ResourceOptions(parent=self, deleted_with=cluster, depends_on=[*self.kinds, *rights, *after]),
+            opts=pulumi.ResourceOptions(
+                parent=self, deleted_with=cluster, depends_on=[*self.kinds, *rights, *after]
+            ),
         )
         self.register_outputs({"namespace": self.namespace})
 
     def _rights(self, name: str, child: pulumi.ResourceOptions) -> list[pulumi.Resource]:
         account = k8s.core.v1.ServiceAccount(
             f"{name}-account",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=api.CONTROLLER_SERVICE_ACCOUNT, namespace=self.namespace),
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=api.CONTROLLER_SERVICE_ACCOUNT, namespace=self.namespace
+            ),
             opts=child,
         )
-        subject = k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=api.CONTROLLER_SERVICE_ACCOUNT, namespace=self.namespace)
+        subject = k8s.rbac.v1.SubjectArgs(
+            kind="ServiceAccount", name=api.CONTROLLER_SERVICE_ACCOUNT, namespace=self.namespace
+        )
         object_name = "slicewright-fleet-controller"
         role = k8s.rbac.v1.ClusterRole(
             f"{name}-role",
@@ -104,7 +123,9 @@ class FleetController(pulumi.ComponentResource):
                 f"{name}-binding",
                 metadata=k8s.meta.v1.ObjectMetaArgs(name=object_name),
                 role_ref=k8s.rbac.v1.RoleRefArgs(
-                    api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=role.metadata.name
+                    api_group="rbac.authorization.k8s.io",
+                    kind="ClusterRole",
+                    name=role.metadata.name,
                 ),
                 subjects=[subject],
                 opts=child,
@@ -141,20 +162,35 @@ def _pod(image: str, code: delivery.Zipapp, code_map: pulumi.Input[str]) -> k8s.
                 name="fleet-controller",
                 image=image,
                 command=["python", f"/opt/slicewright/{code.name}"],
-                env=[pods.field("POD_IP", "status.podIP"), pods.field("POD_NAMESPACE", "metadata.namespace")],
-                ports=[k8s.core.v1.ContainerPortArgs(name="http", container_port=api.CONTROLLER_PORT)],
+                env=[
+                    pods.field("POD_IP", "status.podIP"),
+                    pods.field("POD_NAMESPACE", "metadata.namespace"),
+                ],
+                ports=[
+                    k8s.core.v1.ContainerPortArgs(name="http", container_port=api.CONTROLLER_PORT)
+                ],
                 readiness_probe=pods.readiness(),
                 liveness_probe=pods.liveness(),
                 resources=k8s.core.v1.ResourceRequirementsArgs(
                     requests={"cpu": "50m", "memory": "96Mi"}, limits={"memory": "256Mi"}
                 ),
                 security_context=pods.locked(),
-                volume_mounts=[k8s.core.v1.VolumeMountArgs(name="code", mount_path="/opt/slicewright", read_only=True)],
+                volume_mounts=[
+                    k8s.core.v1.VolumeMountArgs(
+                        name="code", mount_path="/opt/slicewright", read_only=True
+                    )
+                ],
             )
         ],
-        volumes=[k8s.core.v1.VolumeArgs(name="code", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=code_map))],
+        volumes=[
+            k8s.core.v1.VolumeArgs(
+                name="code", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=code_map)
+            )
+        ],
     )
 
 
 def _rule(rule: dict[str, Any]) -> k8s.rbac.v1.PolicyRuleArgs:
-    return k8s.rbac.v1.PolicyRuleArgs(api_groups=rule["apiGroups"], resources=rule["resources"], verbs=rule["verbs"])
+    return k8s.rbac.v1.PolicyRuleArgs(
+        api_groups=rule["apiGroups"], resources=rule["resources"], verbs=rule["verbs"]
+    )

@@ -21,7 +21,9 @@ _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 
 
 class GkeCluster(pulumi.ComponentResource):
-    """Outputs: `cluster`, `kubeconfig` (JSON text, no secret in it), `endpoint`, `system_pool`, `pools` by name."""
+    """Outputs: `cluster`, `kubeconfig` (JSON text, no secret in it), `endpoint`, `system_pool`,
+    `pools` by name.
+    """
 
     cluster: gcp.container.Cluster
     kubeconfig: pulumi.Output[str]
@@ -30,7 +32,13 @@ class GkeCluster(pulumi.ComponentResource):
     pools: Mapping[str, pulumi.Resource]
 
     def __init__(
-        self, name: str, plan: GkeFleetPlan, *, project: str, provider: gcp.Provider, opts: pulumi.ResourceOptions | None = None
+        self,
+        name: str,
+        plan: GkeFleetPlan,
+        *,
+        project: str,
+        provider: gcp.Provider,
+        opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         options = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(providers=[provider]))
         super().__init__("slicewright:index:GkeCluster", name, {}, options)
@@ -43,8 +51,12 @@ class GkeCluster(pulumi.ComponentResource):
             ip_cidr_range=_NODES_RANGE,
             private_ip_google_access=True,
             secondary_ip_ranges=[
-                gcp.compute.SubnetworkSecondaryIpRangeArgs(range_name="pods", ip_cidr_range=_PODS_RANGE),
-                gcp.compute.SubnetworkSecondaryIpRangeArgs(range_name="services", ip_cidr_range=_SERVICES_RANGE),
+                gcp.compute.SubnetworkSecondaryIpRangeArgs(
+                    range_name="pods", ip_cidr_range=_PODS_RANGE
+                ),
+                gcp.compute.SubnetworkSecondaryIpRangeArgs(
+                    range_name="services", ip_cidr_range=_SERVICES_RANGE
+                ),
             ],
             opts=child,
         )
@@ -71,13 +83,19 @@ class GkeCluster(pulumi.ComponentResource):
             ip_allocation_policy=gcp.container.ClusterIpAllocationPolicyArgs(
                 cluster_secondary_range_name="pods", services_secondary_range_name="services"
             ),
-            release_channel=gcp.container.ClusterReleaseChannelArgs(channel=plan.cluster.release_channel),
+            release_channel=gcp.container.ClusterReleaseChannelArgs(
+                channel=plan.cluster.release_channel
+            ),
             min_master_version=plan.cluster.version,
-            workload_identity_config=gcp.container.ClusterWorkloadIdentityConfigArgs(workload_pool=f"{project}.svc.id.goog"),
-            # A cluster is not born without a pool; this one goes at once, so that every pool is a resource of its own.
+            workload_identity_config=gcp.container.ClusterWorkloadIdentityConfigArgs(
+                workload_pool=f"{project}.svc.id.goog"
+            ),
+            # A cluster is not born without a pool; this one goes at once, so that every pool is a
+            # resource of its own.
             remove_default_node_pool=True,
             initial_node_count=1,
-            # The stack's own protection is Pulumi's; the cloud's would only make `pulumi destroy` fail half way.
+            # The stack's own protection is Pulumi's; the cloud's would only make `pulumi destroy`
+            # fail half way.
             deletion_protection=False,
             opts=child,
         )
@@ -96,7 +114,9 @@ class GkeCluster(pulumi.ComponentResource):
                 labels=dict(SYSTEM_LABELS),
                 service_account=account.email,
                 oauth_scopes=list(_SCOPES),
-                workload_metadata_config=gcp.container.NodePoolNodeConfigWorkloadMetadataConfigArgs(mode="GKE_METADATA"),
+                workload_metadata_config=gcp.container.NodePoolNodeConfigWorkloadMetadataConfigArgs(
+                    mode="GKE_METADATA"
+                ),
             ),
             opts=self._pool_options([], plan.system.nodes),
         )
@@ -106,13 +126,20 @@ class GkeCluster(pulumi.ComponentResource):
         ca_data = pulumi.Output.unsecret(self.cluster.master_auth.cluster_ca_certificate)
         self.kubeconfig = pulumi.Output.all(self.cluster.name, self.endpoint, ca_data).apply(
             lambda known: json.dumps(
-                values.kubeconfig(cluster=known[0], server=known[1], ca_data=known[2], command="gke-gcloud-auth-plugin")
+                values.kubeconfig(
+                    cluster=known[0],
+                    server=known[1],
+                    ca_data=known[2],
+                    command="gke-gcloud-auth-plugin",
+                )
             )
         )
         self.register_outputs({"endpoint": self.endpoint, "kubeconfig": self.kubeconfig})
 
     def _gpu_pool(self, name: str, pool: GkePoolPlan) -> gcp.container.NodePool:
-        """The pool exactly as planned. GKE adds the taint nvidia.com/gpu itself, because a pool without GPUs exists by then."""
+        """The pool exactly as planned. GKE adds the taint nvidia.com/gpu itself, because a pool
+        without GPUs exists by then.
+        """
         zones = len(pool.zones)
         return gcp.container.NodePool(
             f"{name}-{pool.name}",
@@ -125,19 +152,25 @@ class GkeCluster(pulumi.ComponentResource):
                 auto_repair=pool.management.auto_repair, auto_upgrade=pool.management.auto_upgrade
             ),
             # No extra GPU node for an upgrade: quota and stock for one more are rarely there.
-            upgrade_settings=gcp.container.NodePoolUpgradeSettingsArgs(strategy="SURGE", max_surge=0, max_unavailable=1),
+            upgrade_settings=gcp.container.NodePoolUpgradeSettingsArgs(
+                strategy="SURGE", max_surge=0, max_unavailable=1
+            ),
             node_config=_gpu_node(pool, self._account),
             # The name is fixed, so the old pool goes before the new one comes.
             opts=pulumi.ResourceOptions.merge(
-                self._pool_options([self.system_pool], pool.nodes), pulumi.ResourceOptions(delete_before_replace=True)
+                self._pool_options([self.system_pool], pool.nodes),
+                pulumi.ResourceOptions(delete_before_replace=True),
             ),
         )
 
-    def _pool_options(self, after: list[pulumi.Resource], nodes: NodeCount) -> pulumi.ResourceOptions:
+    def _pool_options(
+        self, after: list[pulumi.Resource], nodes: NodeCount
+    ) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(
             parent=self,
             depends_on=[*self._rights, *after],
-            # The autoscaler moves the count; the initial one counts at birth only, and a change would replace the pool.
+            # The autoscaler moves the count; the initial one counts at birth only, and a change
+            # would replace the pool.
             ignore_changes=["initialNodeCount", "nodeCount"] if nodes.autoscaled else None,
         )
 
@@ -148,18 +181,23 @@ def _count(nodes: NodeCount, zones: int) -> dict[str, object]:
         return {"node_count": nodes.max // zones}
     return {
         "initial_node_count": math.ceil(nodes.min / zones),
-        "autoscaling": gcp.container.NodePoolAutoscalingArgs(total_min_node_count=nodes.min, total_max_node_count=nodes.max),
+        "autoscaling": gcp.container.NodePoolAutoscalingArgs(
+            total_min_node_count=nodes.min, total_max_node_count=nodes.max
+        ),
     }
 
 
-def _gpu_node(pool: GkePoolPlan, account: gcp.serviceaccount.Account) -> gcp.container.NodePoolNodeConfigArgs:
+def _gpu_node(
+    pool: GkePoolPlan, account: gcp.serviceaccount.Account
+) -> gcp.container.NodePoolNodeConfigArgs:
     accelerator = gcp.container.NodePoolNodeConfigGuestAcceleratorArgs(
         type=pool.accelerator,
         count=pool.gpu_count,
         gpu_partition_size=pool.partition_size,
         gpu_sharing_config=(
             gcp.container.NodePoolNodeConfigGuestAcceleratorGpuSharingConfigArgs(
-                gpu_sharing_strategy=pool.sharing_strategy, max_shared_clients_per_gpu=pool.shared_clients or 0
+                gpu_sharing_strategy=pool.sharing_strategy,
+                max_shared_clients_per_gpu=pool.shared_clients or 0,
             )
             if pool.sharing_strategy is not None
             else None
@@ -177,25 +215,37 @@ def _gpu_node(pool: GkePoolPlan, account: gcp.serviceaccount.Account) -> gcp.con
         disk_size_gb=pool.disk.size_gb,
         disk_type=pool.disk.type,
         ephemeral_storage_local_ssd_config=(
-            gcp.container.NodePoolNodeConfigEphemeralStorageLocalSsdConfigArgs(local_ssd_count=ephemeral) if ephemeral else None
+            gcp.container.NodePoolNodeConfigEphemeralStorageLocalSsdConfigArgs(
+                local_ssd_count=ephemeral
+            )
+            if ephemeral
+            else None
         ),
         local_nvme_ssd_block_config=(
-            gcp.container.NodePoolNodeConfigLocalNvmeSsdBlockConfigArgs(local_ssd_count=raw) if raw else None
+            gcp.container.NodePoolNodeConfigLocalNvmeSsdBlockConfigArgs(local_ssd_count=raw)
+            if raw
+            else None
         ),
         spot=pool.spot,
         preemptible=False,
         gvnic=gcp.container.NodePoolNodeConfigGvnicArgs(enabled=pool.features.gvnic),
         gcfs_config=gcp.container.NodePoolNodeConfigGcfsConfigArgs(enabled=pool.features.gcfs),
-        fast_socket=gcp.container.NodePoolNodeConfigFastSocketArgs(enabled=True) if pool.features.fast_socket else None,
+        fast_socket=gcp.container.NodePoolNodeConfigFastSocketArgs(enabled=True)
+        if pool.features.fast_socket
+        else None,
         logging_variant=pool.features.logging_variant,
         labels=dict(pool.labels),
         resource_labels=dict(pool.resource_labels) or None,
         taints=[_taint(taint) for taint in pool.taints],
         service_account=account.email,
         oauth_scopes=list(_SCOPES),
-        workload_metadata_config=gcp.container.NodePoolNodeConfigWorkloadMetadataConfigArgs(mode="GKE_METADATA"),
+        workload_metadata_config=gcp.container.NodePoolNodeConfigWorkloadMetadataConfigArgs(
+            mode="GKE_METADATA"
+        ),
     )
 
 
 def _taint(taint: Taint) -> gcp.container.NodePoolNodeConfigTaintArgs:
-    return gcp.container.NodePoolNodeConfigTaintArgs(key=taint.key, value=taint.value, effect=taint.cloud_effect)
+    return gcp.container.NodePoolNodeConfigTaintArgs(
+        key=taint.key, value=taint.value, effect=taint.cloud_effect
+    )

@@ -16,7 +16,9 @@ _RELEASE_TIMEOUT_S = 600
 
 
 class GpuOperator(pulumi.ComponentResource):
-    """Output: `release`. The operator waits for its Deployment only; whether a node is right is the agent's to say."""
+    """Output: `release`. The operator waits for its Deployment only; whether a node is right is the
+    agent's to say.
+    """
 
     release: k8s.helm.v3.Release
 
@@ -44,9 +46,12 @@ class GpuOperator(pulumi.ComponentResource):
         layouts = values.as_yaml(values.mig_parted_config(plan.pools))
         config_name = f"mig-layouts-{values.short_hash(layouts)}"
         config = k8s.core.v1.ConfigMap(
-            # The operator does not watch the content: a new name is what rolls mig-manager, so it is a new resource too.
+            # The operator does not watch the content: a new name is what rolls mig-manager, so it
+            # is a new resource too.
             f"{name}-{config_name}",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=config_name, namespace=namespace.metadata.name),
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=config_name, namespace=namespace.metadata.name
+            ),
             immutable=True,
             data={values.MIG_CONFIG_KEY: layouts},
             opts=child,
@@ -55,11 +60,16 @@ class GpuOperator(pulumi.ComponentResource):
         plugin_config_name: str | None = None
         if shared := values.plugin_configs(plan.pools):
             texts = {pool: values.as_yaml(content) for pool, content in shared.items()}
-            plugin_config_name = f"plugin-configs-{values.short_hash(json.dumps(texts, sort_keys=True))}"
-            # The plugin does not see an edit: a new name rolls it. One map for all pools, because the chart names only one.
+            plugin_config_name = (
+                f"plugin-configs-{values.short_hash(json.dumps(texts, sort_keys=True))}"
+            )
+            # The plugin does not see an edit: a new name rolls it. One map for all pools, because
+            # the chart names only one.
             plugin_config = k8s.core.v1.ConfigMap(
                 f"{name}-{plugin_config_name}",
-                metadata=k8s.meta.v1.ObjectMetaArgs(name=plugin_config_name, namespace=namespace.metadata.name),
+                metadata=k8s.meta.v1.ObjectMetaArgs(
+                    name=plugin_config_name, namespace=namespace.metadata.name
+                ),
                 immutable=True,
                 data=texts,
                 opts=child,
@@ -72,7 +82,9 @@ class GpuOperator(pulumi.ComponentResource):
             chart="gpu-operator",
             version=plan.operator.chart_version,
             repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=plan.operator.repository),
-            values=values.operator_values(plan, mig_config_map=config_name, plugin_config_map=plugin_config_name),
+            values=values.operator_values(
+                plan, mig_config_map=config_name, plugin_config_map=plugin_config_name
+            ),
             atomic=False,
             cleanup_on_fail=True,
             timeout=_RELEASE_TIMEOUT_S,

@@ -1,7 +1,9 @@
-"""`GPUPool`, the custom resource that `up` waits on, and the proof: no green `up` while a pool is not verified.
+"""`GPUPool`, the custom resource that `up` waits on, and the proof: no green `up` while a pool is
+not verified.
 
-Waiting alone is not enough. The provider waits for `Verified` only where it creates or updates a pool, and a refresh erases the
-memory of a wait that failed (kubernetes_provider 5). So after the wait every pool is read once more, live, and judged here.
+Waiting alone is not enough. The provider waits for `Verified` only where it creates or updates a
+pool, and a refresh erases the memory of a wait that failed (kubernetes_provider 5). So after the
+wait every pool is read once more, live, and judged here.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from infra.plan import PoolPlan
 
 _ANNOTATIONS = {
     "pulumi.com/waitFor": f"condition={api.VERIFIED}",
-    # Nothing depends on a pool; a foreground delete would wait until the garbage collector has learnt the kind (10 s and more).
+    # Nothing depends on a pool; a foreground delete would wait until the garbage collector has
+    # learnt the kind (10 s and more).
     "pulumi.com/deletionPropagationPolicy": "background",
 }
 _MAX_SHOWN = 5
@@ -24,11 +27,15 @@ _MAX_SHOWN = 5
 
 
 class Unverified(pulumi.RunError):
-    """A pool's nodes have not proven their layout. A RunError: Pulumi prints the message alone, without a traceback."""
+    """A pool's nodes have not proven their layout. A RunError: Pulumi prints the message alone,
+    without a traceback.
+    """
 
 
 class GPUPool(pulumi.CustomResource):
-    """An own class, because Pulumi's generic CustomResource does not let a program read `status`."""
+    """An own class, because Pulumi's generic CustomResource does not let a program read
+    `status`.
+    """
 
     metadata: pulumi.Output[Mapping[str, Any]] = pulumi.property("metadata")
     status: pulumi.Output[Mapping[str, Any] | None] = pulumi.property("status")
@@ -41,12 +48,20 @@ class GPUPool(pulumi.CustomResource):
         spec: Mapping[str, Any] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        properties = {"apiVersion": api.API_VERSION, "kind": api.POOL_KIND, "metadata": metadata, "spec": spec, "status": None}
+        properties = {
+            "apiVersion": api.API_VERSION,
+            "kind": api.POOL_KIND,
+            "metadata": metadata,
+            "spec": spec,
+            "status": None,
+        }
         super().__init__(f"kubernetes:{api.API_VERSION}:{api.POOL_KIND}", name, properties, opts)
 
 
 class GpuPools(pulumi.ComponentResource):
-    """Outputs: `pools` by name; `verified`: true, or the end of `up`; in a preview false, with a warning."""
+    """Outputs: `pools` by name; `verified`: true, or the end of `up`; in a preview false, with a
+    warning.
+    """
 
     pools: Mapping[str, GPUPool]
     verified: pulumi.Output[bool]
@@ -61,7 +76,9 @@ class GpuPools(pulumi.ComponentResource):
         after: Mapping[str, Sequence[pulumi.Resource]],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """after: by pool, what its proof needs: its nodes, its agents, the controller, and who partitions."""
+        """after: by pool, what its proof needs: its nodes, its agents, the controller, and who
+        partitions.
+        """
         super().__init__("slicewright:index:GpuPools", name, {}, opts)
         timeout = f"{timeout_minutes}m"
         self.pools = {
@@ -81,7 +98,8 @@ class GpuPools(pulumi.ComponentResource):
         statuses = {
             pool_name: GPUPool(
                 f"{name}-{pool_name}-proof",
-                # Reads what the cluster has now, at every run; what the state has may be older than a repair or a fault.
+                # Reads what the cluster has now, at every run; what the state has may be older than
+                # a repair or a fault.
                 opts=pulumi.ResourceOptions(parent=self, id=pool.id, depends_on=[pool]),
             )
             for pool_name, pool in self.pools.items()
@@ -93,18 +111,28 @@ class GpuPools(pulumi.ComponentResource):
 
 
 def unverified(pool: str, status: Mapping[str, Any] | None, generation: int) -> str | None:
-    """Why the pool is not verified, in one sentence and a line per node; None where it is. generation: of its spec."""
-    condition = next((c for c in (status or {}).get("conditions") or () if c.get("type") == api.VERIFIED), None)
+    """Why the pool is not verified, in one sentence and a line per node; None where it is.
+    generation: of its spec.
+    """
+    condition = next(
+        (c for c in (status or {}).get("conditions") or () if c.get("type") == api.VERIFIED), None
+    )
     if condition is None:
         return f"pool {pool}: the fleet controller has said nothing about it yet"
-    if condition.get("status") == "True" and int(condition.get("observedGeneration", 0)) >= generation:
+    if (
+        condition.get("status") == "True"
+        and int(condition.get("observedGeneration", 0)) >= generation
+    ):
         return None
     if condition.get("status") == "True":
         return f"pool {pool}: verified for an older layout only; the new one is not proven yet"
     failing = (status or {}).get("failingNodes") or ()
     said = "" if failing else str(condition.get("message") or "").rstrip(".")
     lines = [f"pool {pool}: not verified ({condition.get('reason')}){': ' + said if said else ''}"]
-    lines += [f"  node {node.get('name')}: {node.get('reason')}: {node.get('message')}" for node in failing[:_MAX_SHOWN]]
+    lines += [
+        f"  node {node.get('name')}: {node.get('reason')}: {node.get('message')}"
+        for node in failing[:_MAX_SHOWN]
+    ]
     if len(failing) > _MAX_SHOWN:
         lines.append(f"  and {len(failing) - _MAX_SHOWN} more: kubectl get gpupool {pool} -o yaml")
     return "\n".join(lines)

@@ -1,9 +1,11 @@
-"""The node agents: one account and one policy for all, one desired-state file and one DaemonSet per pool.
+"""The node agents: one account and one policy for all, one desired-state file and one DaemonSet per
+pool.
 
-The agent keeps running while mig-manager changes a layout: its DaemonSet does not carry the nodeSelector
-`nvidia.com/gpu.deploy.client` with which NVIDIA's operator (26.7 and newer) takes NVML clients away for that time. It opens NVML
-for a probe only and probes nothing while the state is pending or rebooting, so it does not stand in the way; and it is exactly
-then that somebody must be able to say what a node looks like. On charts up to 26.3.3 the selector would match no node at all.
+The agent keeps running while mig-manager changes a layout: its DaemonSet does not carry the
+nodeSelector `nvidia.com/gpu.deploy.client` with which NVIDIA's operator (26.7 and newer) takes NVML
+clients away for that time. It opens NVML for a probe only and probes nothing while the state is
+pending or rebooting, so it does not stand in the way; and it is exactly then that somebody must be
+able to say what a node looks like. On charts up to 26.3.3 the selector would match no node at all.
 """
 
 from __future__ import annotations
@@ -21,11 +23,15 @@ from infra.plan import GkePoolPlan, PoolPlan
 from infra.spec import NodeAgent
 
 _GKE_DRIVER = "/home/kubernetes/bin/nvidia"
-"""Where GKE installs the driver on the host. Source: GoogleCloudPlatform/container-engine-accelerators, cmd/nvidia_gpu."""
+"""Where GKE installs the driver on the host. Source:
+GoogleCloudPlatform/container-engine-accelerators, cmd/nvidia_gpu.
+"""
 
 
 class NodeAgents(pulumi.ComponentResource):
-    """Outputs: `daemon_sets` by pool, and `guards`, the policy without which an agent could write another node's report."""
+    """Outputs: `daemon_sets` by pool, and `guards`, the policy without which an agent could write
+    another node's report.
+    """
 
     daemon_sets: Mapping[str, pulumi.Resource]
     guards: Sequence[pulumi.Resource]
@@ -49,12 +55,17 @@ class NodeAgents(pulumi.ComponentResource):
         self.guards = self._guards(name, child, after)
         code = delivery.node_agent()
         code_map = k8s.core.v1.ConfigMap(
-            # The archive's bytes depend on this machine's zlib, its name on the sources alone: the same name is the same code.
+            # The archive's bytes depend on this machine's zlib, its name on the sources alone: the
+            # same name is the same code.
             f"{name}-code-{code.short_hash}",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=f"node-agent-{code.short_hash}", namespace=namespace),
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=f"node-agent-{code.short_hash}", namespace=namespace
+            ),
             immutable=True,
             binary_data={code.name: code.base64},
-            opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(ignore_changes=["binaryData"])),
+            opts=pulumi.ResourceOptions.merge(
+                child, pulumi.ResourceOptions(ignore_changes=["binaryData"])
+            ),
         )
         daemon_sets: dict[str, pulumi.Resource] = {}
         for pool in pools:
@@ -77,36 +88,57 @@ class NodeAgents(pulumi.ComponentResource):
                     name=f"node-agent-{pool.name}",
                     namespace=namespace,
                     labels=labels,
-                    # The pool is what `up` waits for; a DaemonSet waits 10 minutes for one dead node and says less.
+                    # The pool is what `up` waits for; a DaemonSet waits 10 minutes for one dead
+                    # node and says less.
                     annotations={"pulumi.com/skipAwait": "true"},
                 ),
                 spec=k8s.apps.v1.DaemonSetSpecArgs(
                     selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels),
                     update_strategy=k8s.apps.v1.DaemonSetUpdateStrategyArgs(
-                        type="RollingUpdate", rolling_update=k8s.apps.v1.RollingUpdateDaemonSetArgs(max_unavailable="25%")
+                        type="RollingUpdate",
+                        rolling_update=k8s.apps.v1.RollingUpdateDaemonSetArgs(
+                            max_unavailable="25%"
+                        ),
                     ),
                     template=k8s.core.v1.PodTemplateSpecArgs(
-                        metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels, annotations=_annotations(pool, settings)),
-                        spec=_pod(pool, image, settings, code, code_map.metadata.name, desired.metadata.name),
+                        metadata=k8s.meta.v1.ObjectMetaArgs(
+                            labels=labels, annotations=_annotations(pool, settings)
+                        ),
+                        spec=_pod(
+                            pool,
+                            image,
+                            settings,
+                            code,
+                            code_map.metadata.name,
+                            desired.metadata.name,
+                        ),
                     ),
                 ),
-                opts=pulumi.ResourceOptions(parent=self, deleted_with=cluster, depends_on=[*rights, *self.guards, *after]),
+                opts=pulumi.ResourceOptions(
+                    parent=self, deleted_with=cluster, depends_on=[*rights, *self.guards, *after]
+                ),
             )
         self.daemon_sets = daemon_sets
         self.register_outputs({})
 
-    def _rights(self, name: str, namespace: pulumi.Input[str], child: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+    def _rights(
+        self, name: str, namespace: pulumi.Input[str], child: pulumi.ResourceOptions
+    ) -> list[pulumi.Resource]:
         object_name = "slicewright-node-agent"
         account = k8s.core.v1.ServiceAccount(
             f"{name}-account",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=api.AGENT_SERVICE_ACCOUNT, namespace=namespace),
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=api.AGENT_SERVICE_ACCOUNT, namespace=namespace
+            ),
             opts=child,
         )
         role = k8s.rbac.v1.ClusterRole(
             f"{name}-role",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=object_name),
             rules=[
-                k8s.rbac.v1.PolicyRuleArgs(api_groups=r["apiGroups"], resources=r["resources"], verbs=r["verbs"])
+                k8s.rbac.v1.PolicyRuleArgs(
+                    api_groups=r["apiGroups"], resources=r["resources"], verbs=r["verbs"]
+                )
                 for r in api.AGENT_RULES
             ],
             opts=child,
@@ -114,15 +146,25 @@ class NodeAgents(pulumi.ComponentResource):
         binding = k8s.rbac.v1.ClusterRoleBinding(
             f"{name}-binding",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=object_name),
-            role_ref=k8s.rbac.v1.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=role.metadata.name),
-            subjects=[k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=api.AGENT_SERVICE_ACCOUNT, namespace=namespace)],
+            role_ref=k8s.rbac.v1.RoleRefArgs(
+                api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=role.metadata.name
+            ),
+            subjects=[
+                k8s.rbac.v1.SubjectArgs(
+                    kind="ServiceAccount", name=api.AGENT_SERVICE_ACCOUNT, namespace=namespace
+                )
+            ],
             opts=child,
         )
         return [account, binding]
 
-    def _guards(self, name: str, child: pulumi.ResourceOptions, after: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+    def _guards(
+        self, name: str, child: pulumi.ResourceOptions, after: Sequence[pulumi.Resource]
+    ) -> list[pulumi.Resource]:
         policy, binding = api.report_policy()
-        options = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=list(after)))
+        options = pulumi.ResourceOptions.merge(
+            child, pulumi.ResourceOptions(depends_on=list(after))
+        )
         guard = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
             f"{name}-policy",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=policy["metadata"]["name"]),
@@ -140,7 +182,9 @@ class NodeAgents(pulumi.ComponentResource):
 
 def _annotations(pool: PoolPlan, settings: NodeAgent) -> dict[str, str]:
     # With two containers, `kubectl logs` wants to be told which one is meant.
-    which = {"kubectl.kubernetes.io/default-container": "node-agent"} if settings.attribution else {}
+    which = (
+        {"kubectl.kubernetes.io/default-container": "node-agent"} if settings.attribution else {}
+    )
     return {"slicewright.io/layout-hash": pool.layout_hash, **which}
 
 
@@ -163,14 +207,25 @@ def _pod(
         k8s.core.v1.VolumeMountArgs(name="desired", mount_path="/etc/slicewright", read_only=True),
     ]
     volumes = [
-        k8s.core.v1.VolumeArgs(name="code", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=code_map)),
-        k8s.core.v1.VolumeArgs(name="desired", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=desired)),
+        k8s.core.v1.VolumeArgs(
+            name="code", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=code_map)
+        ),
+        k8s.core.v1.VolumeArgs(
+            name="desired", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=desired)
+        ),
     ]
     if gke:
-        mounts.append(k8s.core.v1.VolumeMountArgs(name="driver", mount_path="/usr/local/nvidia", read_only=True))
+        mounts.append(
+            k8s.core.v1.VolumeMountArgs(
+                name="driver", mount_path="/usr/local/nvidia", read_only=True
+            )
+        )
         volumes.append(
             k8s.core.v1.VolumeArgs(
-                name="driver", host_path=k8s.core.v1.HostPathVolumeSourceArgs(path=_GKE_DRIVER, type="DirectoryOrCreate")
+                name="driver",
+                host_path=k8s.core.v1.HostPathVolumeSourceArgs(
+                    path=_GKE_DRIVER, type="DirectoryOrCreate"
+                ),
             )
         )
     others = []
@@ -183,7 +238,8 @@ def _pod(
         automount_service_account_token=False if settings.attribution else None,
         node_selector={api.POOL_LABEL: pool.name},
         tolerations=[_toleration(t) for t in values.tolerations([pool])],
-        # On EKS the NVIDIA runtime gives the container the driver and the devices, as to any GPU pod.
+        # On EKS the NVIDIA runtime gives the container the driver and the devices, as to any GPU
+        # pod.
         runtime_class_name=None if gke else "nvidia",
         termination_grace_period_seconds=10,
         security_context=pods.nobody(),
@@ -191,7 +247,14 @@ def _pod(
             k8s.core.v1.ContainerArgs(
                 name="node-agent",
                 image=image,
-                command=["python", program, "watch", "--desired", "/etc/slicewright/desired.json", *_measured(settings)],
+                command=[
+                    "python",
+                    program,
+                    "watch",
+                    "--desired",
+                    "/etc/slicewright/desired.json",
+                    *_measured(settings),
+                ],
                 env=[
                     pods.field("NODE_NAME", "spec.nodeName"),
                     pods.field("POD_IP", "status.podIP"),
@@ -213,8 +276,10 @@ def _pod(
 
 
 def _gke_security() -> k8s.core.v1.SecurityContextArgs:
-    """On GKE no runtime hands out the device nodes to a pod that asks for no GPU, and the agent must not take one; a privileged
-    container is what Google's own DCGM exporter uses for that. The process stays an ordinary user without capabilities."""
+    """On GKE no runtime hands out the device nodes to a pod that asks for no GPU, and the agent
+    must not take one; a privileged container is what Google's own DCGM exporter uses for that. The
+    process stays an ordinary user without capabilities.
+    """
     return k8s.core.v1.SecurityContextArgs(privileged=True, read_only_root_filesystem=True)
 
 

@@ -7,7 +7,9 @@ import pulumi_kubernetes as k8s
 _USER = 65532
 """Nobody in particular, and not root."""
 _START_S = 2
-"""A Python on a busy node needs a second or two until it listens; asked before that, it would be reported as unhealthy."""
+"""A Python on a busy node needs a second or two until it listens; asked before that, it would be
+reported as unhealthy.
+"""
 
 
 def nobody() -> k8s.core.v1.PodSecurityContextArgs:
@@ -41,7 +43,9 @@ def liveness(port: str = "http") -> k8s.core.v1.ProbeArgs:
 
 def field(name: str, path: str) -> k8s.core.v1.EnvVarArgs:
     """An environment variable with a field of the pod in it."""
-    source = k8s.core.v1.EnvVarSourceArgs(field_ref=k8s.core.v1.ObjectFieldSelectorArgs(field_path=path))
+    source = k8s.core.v1.EnvVarSourceArgs(
+        field_ref=k8s.core.v1.ObjectFieldSelectorArgs(field_path=path)
+    )
     return k8s.core.v1.EnvVarArgs(name=name, value_from=source)
 
 

@@ -1,4 +1,6 @@
-"""Which MIG profiles fit together on one GPU, where, what is nearest, what can stay, and what still fits: exact, from tables."""
+"""Which MIG profiles fit together on one GPU, where, what is nearest, what can stay, and what still
+fits: exact, from tables.
+"""
 
 from infra.geometry.changes import Change, change
 from infra.geometry.fitting import (

@@ -23,8 +23,8 @@ class Change:
 
 
 def change(gpu: Gpu, placed: Iterable[Placement], target: Layout) -> Change:
-    """The change that keeps the most instances; of equals the one that keeps the most compute and memory, then that with the
-    highest starts.
+    """The change that keeps the most instances; of equals the one that keeps the most compute and
+    memory, then that with the highest starts.
 
     Raises LayoutError where `placed` cannot be, or `target` does not fit.
     """

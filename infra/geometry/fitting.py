@@ -1,12 +1,15 @@
-"""Does a layout fit on one GPU, and where; if not, why, and what does. Exact, from the placement tables, not from sums of slices.
+"""Does a layout fit on one GPU, and where; if not, why, and what does. Exact, from the placement
+tables, not from sums of slices.
 
 Where sums mislead, on an A100 with 40 GB, of 7 compute slices, 8 memory slots and one OFA:
 
 - 3g.20gb x2 + 1g.5gb: 7 compute slices, so it seems to fit; it needs 9 memory slots.
 - 4g.20gb x2: 8 memory slots, so it seems to fit; it needs 8 compute slices.
-- 4g.20gb + 3g.20gb: 7 compute slices and 8 memory slots, and it fits; but only with driver 510.39.01 or newer, and only with the
+- 4g.20gb + 3g.20gb: 7 compute slices and 8 memory slots, and it fits; but only with driver
+510.39.01 or newer, and only with the
   4g at slot 0: beside a 3g at slot 0 there is no place for it.
-- 1g.10gb x4 + 1g.5gb: 5 compute slices, so it seems to fit; a 1g.10gb takes two memory slots, which makes 9. And it starts at
+- 1g.10gb x4 + 1g.5gb: 5 compute slices, so it seems to fit; a 1g.10gb takes two memory slots, which
+makes 9. And it starts at
   even slots: beside 1g.5gb at 1, 3, 5 and 6 four slots are free and none of them is a place for it.
 - 1g.5gb+me x2: 2 compute slices and 2 memory slots, so it seems to fit; each takes the one OFA.
 - 3g.20gb beside 1g.5gb at slots 1 and 5: both sums allow it; a 3g starts at 0 or 4.
@@ -31,14 +34,18 @@ Cause = Literal["no MIG", "profile", "count", "memory", "compute", "media", "pla
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """The layout fits. `placements` is a witness, in an order of creation that also works where the driver picks the places."""
+    """The layout fits. `placements` is a witness, in an order of creation that also works where the
+    driver picks the places.
+    """
 
     placements: tuple[Placement, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Misfit:
-    """The layout does not fit. `nearest` changes the fewest instances (shrunk or left out); empty where nothing is near."""
+    """The layout does not fit. `nearest` changes the fewest instances (shrunk or left out); empty
+    where nothing is near.
+    """
 
     reason: str
     """One sentence, without the GPU's name where it is about room."""
@@ -48,7 +55,8 @@ class Misfit:
 
 
 def check(gpu: Gpu, layout: Layout) -> Fit | Misfit:
-    """Whether `layout` fits on an empty `gpu`. Names are of GPU instances, as in `gpu.profiles`; counts of 0 are as if not there.
+    """Whether `layout` fits on an empty `gpu`. Names are of GPU instances, as in `gpu.profiles`;
+    counts of 0 are as if not there.
 
     Raises LayoutError for a negative count.
     """
@@ -70,7 +78,8 @@ def check(gpu: Gpu, layout: Layout) -> Fit | Misfit:
 
 
 def beside(gpu: Gpu, in_use: Iterable[Placement], layout: Layout) -> Fit | Misfit:
-    """Whether `layout` fits on `gpu` with the instances of `in_use` left where they are; the placements are those of `layout`.
+    """Whether `layout` fits on `gpu` with the instances of `in_use` left where they are; the
+    placements are those of `layout`.
 
     `nearest` of a Misfit is empty: moving what is in use may be the better answer, see `change`.
     Raises LayoutError where `in_use` cannot be, or for profiles that the GPU has not.
@@ -88,12 +97,16 @@ def beside(gpu: Gpu, in_use: Iterable[Placement], layout: Layout) -> Fit | Misfi
     causes, reason = reasons.shortages(gpu, both)
     if causes:
         return Misfit(reason=f"with what is in use, {reason}", nearest={}, causes=causes)
-    reason = reasons.why_no_place(gpu, table.placed(there), [n for n, count in layout.items() if count])
+    reason = reasons.why_no_place(
+        gpu, table.placed(there), [n for n, count in layout.items() if count]
+    )
     return Misfit(reason=reason, nearest={}, causes=("placement",))
 
 
 def most(gpu: Gpu, profile: str) -> int:
-    """How many instances of `profile` fit on an empty `gpu`; 0 where the GPU has no such profile."""
+    """How many instances of `profile` fit on an empty `gpu`; 0 where the GPU has no such
+    profile.
+    """
     if profile not in gpu.profiles:
         return 0
     table = table_of(gpu)
@@ -116,13 +129,17 @@ def maximal(gpu: Gpu) -> tuple[Layout, ...]:
 
 
 def creation_order(gpu: Gpu, layout: Layout) -> tuple[Profile, ...]:
-    """The instances in an order of creation that works also where the driver picks the places; see `creation_rank`."""
+    """The instances in an order of creation that works also where the driver picks the places; see
+    `creation_rank`.
+    """
     profiles = [gpu.profiles[name] for name, count in layout.items() for _ in range(count)]
     return tuple(sorted(profiles, key=lambda profile: creation_rank(profile.kind)))
 
 
 def minimum_driver(gpu: Gpu, profiles: Iterable[str]) -> str:
-    """The oldest driver that can cut `gpu` into these profiles. Raises KeyError for a profile that it has not."""
+    """The oldest driver that can cut `gpu` into these profiles. Raises KeyError for a profile that
+    it has not.
+    """
     cut = [gpu.profiles[name] for name in profiles]
     kinds = {profile.kind.kind for profile in cut}
     drivers = [gpu.minimum_driver, *(p.minimum_driver for p in cut if p.minimum_driver)]
@@ -133,7 +150,10 @@ def minimum_driver(gpu: Gpu, profiles: Iterable[str]) -> str:
 @cache
 def _fits(gpu: Gpu) -> Mapping[int, Fit]:
     table = table_of(gpu)
-    return {layout: Fit(placements=table.placed(sets[0])) for layout, sets in table.states.realisations.items()}
+    return {
+        layout: Fit(placements=table.placed(sets[0]))
+        for layout, sets in table.states.realisations.items()
+    }
 
 
 def _unknown(gpu: Gpu, wanted: Layout) -> Misfit:

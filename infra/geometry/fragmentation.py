@@ -18,7 +18,9 @@ class Room:
     each: Mapping[str, int]
     """Profile -> how many more fit, if nothing else is added."""
     if_moved: Mapping[str, int]
-    """The same, if the instances in use could be moved: the difference is what fragmentation costs."""
+    """The same, if the instances in use could be moved: the difference is what fragmentation
+    costs.
+    """
     maximal: tuple[Layout, ...]
     """The largest additions; an empty GPU's are its maximal layouts, a full GPU has none."""
     free_slots: tuple[int, ...]
@@ -43,11 +45,19 @@ class _Rooms:
 
     def __init__(self, states: States) -> None:
         units, layouts = states.units, states.realisations
-        larger = {layout: [layout + unit for unit in units if layout + unit in layouts] for layout in layouts}
+        larger = {
+            layout: [layout + unit for unit in units if layout + unit in layouts]
+            for layout in layouts
+        }
         rooms = {states.additions(places) for places in states.sets}
-        self.maximal = {room: tuple(sorted(more for more in room if more and room.isdisjoint(larger[more]))) for room in rooms}
+        self.maximal = {
+            room: tuple(sorted(more for more in room if more and room.isdisjoint(larger[more])))
+            for room in rooms
+        }
         self.each = {room: tuple(_longest(room, 0, unit) for unit in units) for room in rooms}
-        self.if_moved = {used: tuple(_longest(layouts, used, unit) for unit in units) for used in layouts}
+        self.if_moved = {
+            used: tuple(_longest(layouts, used, unit) for unit in units) for used in layouts
+        }
         self.free_slots = {
             mask: tuple(slot for slot in range(states.family.slots) if not mask >> slot & 1)
             for mask in {taken[0] for taken in states.taken.values()}

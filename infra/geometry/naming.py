@@ -1,4 +1,6 @@
-"""What a profile's name may mean that the GPU has not: another GPU's, an older driver's, or a compute instance's."""
+"""What a profile's name may mean that the GPU has not: another GPU's, an older driver's, or a
+compute instance's.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ def why_unknown(gpu: Gpu, name: str) -> str:
         return f"{name} is what some drivers call {own} of {gpu.name}"
     if whole := known.parts.get(name):
         return (
-            f"{name} is a compute instance, {whole.compute_instances[name]} of which share one {whole.name}; "
+            f"{name} is a compute instance, {whole.compute_instances[name]} of which share "
+            f"one {whole.name}; "
             f"a layout counts whole instances"
         )
     match = _NAME.fullmatch(name)
@@ -27,12 +30,16 @@ def why_unknown(gpu: Gpu, name: str) -> str:
     if own_sizes := known.plain.get(slices):
         return f"{gpu.name} has no profile {name} (its {slices}g: {', '.join(own_sizes)})"
     closest = min(abs(slices - other) for other in known.plain)
-    near = [n for other, names in known.plain.items() if abs(slices - other) == closest for n in names]
+    near = [
+        n for other, names in known.plain.items() if abs(slices - other) == closest for n in names
+    ]
     return f"{gpu.name} has no profile {name} (nearest: {', '.join(near)})"
 
 
 def own_name(gpu: Gpu, name: str) -> str | None:
-    """This GPU's profile for a name that it has not: as many slices, the same extension, the least memory, or None."""
+    """This GPU's profile for a name that it has not: as many slices, the same extension, the least
+    memory, or None.
+    """
     known = _names_of(gpu)
     if own := known.also.get(name):
         return own
@@ -45,7 +52,12 @@ def own_name(gpu: Gpu, name: str) -> str | None:
 
 def nearest_of(names: Iterable[str], name: str) -> str:
     """Of some profiles the one with the most similar number of slices, then of memory."""
-    return min(names, key=lambda other: [abs(a - b) for a, b in zip(_numbers(other), _numbers(name), strict=True)])
+    return min(
+        names,
+        key=lambda other: [
+            abs(a - b) for a, b in zip(_numbers(other), _numbers(name), strict=True)
+        ],
+    )
 
 
 def _numbers(name: str) -> tuple[int, int]:
@@ -60,8 +72,12 @@ def is_part(gpu: Gpu, name: str) -> bool:
 
 class _Names:
     def __init__(self, gpu: Gpu) -> None:
-        self.also = {other: profile.name for profile in gpu.profiles.values() for other in profile.also}
-        self.parts = {part: profile for profile in gpu.profiles.values() for part in profile.compute_instances}
+        self.also = {
+            other: profile.name for profile in gpu.profiles.values() for other in profile.also
+        }
+        self.parts = {
+            part: profile for profile in gpu.profiles.values() for part in profile.compute_instances
+        }
         self.plain: dict[int, list[str]] = {}
         self.smallest: dict[tuple[int, str], str] = {}
         for profile in sorted(gpu.profiles.values(), key=lambda p: (p.kind.size, p.name)):

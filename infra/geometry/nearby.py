@@ -1,4 +1,6 @@
-"""What comes nearest to a layout that does not fit: the fewest instances changed, of those the fewest left out."""
+"""What comes nearest to a layout that does not fit: the fewest instances changed, of those the
+fewest left out.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ _TOP = 128
 
 
 def nearest(gpu: Gpu, wanted: Layout) -> Layout:
-    """The accepted layout that keeps the most instances of `wanted`; of the others the most are shrunk instead of left out, then
-    the most compute, memory and media engines stay, and of equals the larger instances untouched.
+    """The accepted layout that keeps the most instances of `wanted`; of the others the most are
+    shrunk instead of left out, then the most compute, memory and media engines stay, and of equals
+    the larger instances untouched.
 
     Raises LayoutError for profiles that the GPU has not.
     """
@@ -27,31 +30,43 @@ def nearest(gpu: Gpu, wanted: Layout) -> Layout:
 
 
 class _Search:
-    """A family's layouts in the order of preference, prepared so that a question is a few additions.
+    """A family's layouts in the order of preference, prepared so that a question is a few
+    additions.
 
-    A lane is a byte of a long number; adding two such numbers adds all lanes at once. No lane passes 127, so its top bit is free
-    to show a borrow.
+    A lane is a byte of a long number; adding two such numbers adds all lanes at once. No lane
+    passes 127, so its top bit is free to show a borrow.
     """
 
     def __init__(self, states: States) -> None:
         kinds, counts = states.kinds, states.counts
         each = [(kind.compute, kind.size, sum(kind.engines.values())) for kind in kinds]
         self._worth = {
-            layout: tuple(-sum(n * worth[i] for n, worth in zip(have, each, strict=True)) for i in range(3))
+            layout: tuple(
+                -sum(n * worth[i] for n, worth in zip(have, each, strict=True)) for i in range(3)
+            )
             for layout, have in counts.items()
         }
-        self._ranks = sorted((-sum(have), *self._worth[layout], layout) for layout, have in counts.items())
+        self._ranks = sorted(
+            (-sum(have), *self._worth[layout], layout) for layout, have in counts.items()
+        )
         self._guards = sum((_MOST_ASKED + 1) << BITS * i for i in range(len(kinds)))
 
         order = [counts[layout] for *_, layout in self._ranks]
-        self._first = [next(p for p, have in enumerate(order) if sum(have) <= asked) for asked in range(sum(order[0]) + 1)]
+        self._first = [
+            next(p for p, have in enumerate(order) if sum(have) <= asked)
+            for asked in range(sum(order[0]) + 1)
+        ]
         """By number of instances: the first layout that has no more."""
         self._kept = [
-            [_lanes([min(asked, have[i]) for have in order]) for asked in range(_MOST_ASKED + 1)] for i in range(len(kinds))
+            [_lanes([min(asked, have[i]) for have in order]) for asked in range(_MOST_ASKED + 1)]
+            for i in range(len(kinds))
         ]
         """By kind and count asked for: how many of these each layout keeps."""
 
-        sources = [{j for j, large in enumerate(kinds) if j != i and shrinks(large, small)} for i, small in enumerate(kinds)]
+        sources = [
+            {j for j, large in enumerate(kinds) if j != i and shrinks(large, small)}
+            for i, small in enumerate(kinds)
+        ]
         groups: set[frozenset[int]] = {frozenset()}
         for some in sources:
             groups |= {group | some for group in groups}
@@ -59,14 +74,17 @@ class _Search:
         self._full = _lanes([_TOP] * len(ordered))
         self._gives = [_lanes([i in group for group in ordered]) for i in range(len(kinds))]
         takes = [_lanes([some <= group for group in ordered]) for some in sources]
-        # Hall: what is added can all come from shrinking if no group of sources is asked for more instances than it has.
+        # Hall: what is added can all come from shrinking if no group of sources is asked for more
+        # instances than it has.
         self._supply = {layout: _sum(have, self._gives) for layout, have in counts.items()}
         self._demand = {layout: _sum(have, takes) for layout, have in counts.items()}
 
     def nearest(self, asked: int) -> int:
         """asked: a layout as a number, accepted or not, at most 7 of each kind."""
         counts = [asked >> BITS * i & MOST for i in range(len(self._kept))]
-        kept = sum([self._kept[i][n] for i, n in enumerate(counts) if n]).to_bytes(len(self._ranks), "little")
+        kept = sum([self._kept[i][n] for i, n in enumerate(counts) if n]).to_bytes(
+            len(self._ranks), "little"
+        )
         have = self._full + _sum(counts, self._gives)
         most = min(sum(counts), len(self._first) - 1)
         first = self._first[most]
@@ -76,7 +94,8 @@ class _Search:
         rank: tuple[int, ...] = ()
         while position >= 0 and (not found or self._ranks[position][:-1] == rank):
             *_, layout = self._ranks[position]
-            # Three ones for each kind of which as many are asked for as the layout has, else three zeros.
+            # Three ones for each kind of which as many are asked for as the layout has, else three
+            # zeros.
             enough = (asked | self._guards) - layout & self._guards
             mask = enough - (enough >> 3)
             keeping = layout & mask | asked & ~mask

@@ -13,15 +13,21 @@ _Shortage = Literal["count", "memory", "compute", "media"]
 
 
 def shortages(gpu: Gpu, wanted: Layout) -> tuple[tuple[_Shortage, ...], str]:
-    """What there is too little of on an empty GPU, and in words; nothing of it where only the places are in the way."""
+    """What there is too little of on an empty GPU, and in words; nothing of it where only the
+    places are in the way.
+    """
     found = _shortages(gpu, wanted)
     said = "; ".join([text for _, text in found])
-    return tuple([cause for cause, _ in found]), said or "the sums fit, but no choice of places does: legal starts collide"
+    return tuple(
+        [cause for cause, _ in found]
+    ), said or "the sums fit, but no choice of places does: legal starts collide"
 
 
 def why_no_place(gpu: Gpu, in_use: Sequence[Placement], wanted: Sequence[str]) -> str:
     """For what both sums allow and the places do not."""
-    needs = "; ".join(f"{name} starts at {_listed(gpu.profiles[name].kind.starts)}" for name in wanted)
+    needs = "; ".join(
+        f"{name} starts at {_listed(gpu.profiles[name].kind.starts)}" for name in wanted
+    )
     there = _listed([f"{p.profile} at {_slots(p)}" for p in sorted(in_use, key=lambda p: p.start)])
     return f"memory and compute would do, but {there} leave no legal place: {needs}"
 
@@ -46,16 +52,32 @@ def _shortages(gpu: Gpu, wanted: Layout) -> list[tuple[_Shortage, str]]:
         found.append(("compute", f"{compute} of {family.compute} compute slices needed"))
     for engine, needed in media.items():
         if needed > (have := family.engines[engine]):
-            takers = [n for n, count in wanted.items() if count and gpu.profiles[n].kind.engines.get(engine)]
-            without = " (profiles ending in -me take none)" if any(p.endswith("-me") for p in gpu.profiles) else ""
+            takers = [
+                n
+                for n, count in wanted.items()
+                if count and gpu.profiles[n].kind.engines.get(engine)
+            ]
+            without = (
+                " (profiles ending in -me take none)"
+                if any(p.endswith("-me") for p in gpu.profiles)
+                else ""
+            )
             found.append(
-                ("media", f"{needed} of {have} media engines ({_ENGINES[engine]}) needed by {', '.join(takers)}{without}")
+                (
+                    "media",
+                    f"{needed} of {have} media engines ({_ENGINES[engine]}) needed by "
+                    f"{', '.join(takers)}{without}",
+                )
             )
     return found
 
 
 def _slots(placed: Placement) -> str:
-    return f"slot {placed.start}" if placed.size == 1 else f"slots {placed.start}-{placed.start + placed.size - 1}"
+    return (
+        f"slot {placed.start}"
+        if placed.size == 1
+        else f"slots {placed.start}-{placed.start + placed.size - 1}"
+    )
 
 
 def _listed(items: Sequence[object]) -> str:

@@ -15,7 +15,9 @@ Layout = Mapping[str, int]
 
 
 class LayoutError(Exception):
-    """Instances that cannot be there together, or profiles the GPU has not. The message says which and why."""
+    """Instances that cannot be there together, or profiles the GPU has not. The message says which
+    and why.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +40,8 @@ class Table:
         self.names = tuple(name_of[kind.kind] for kind in self.states.kinds)
         self.units = dict(zip(self.names, self.states.units, strict=True))
         self.places = tuple(
-            Placement(profile=self.names[i], start=start, size=self.states.kinds[i].size) for i, start in self.states.places
+            Placement(profile=self.names[i], start=start, size=self.states.kinds[i].size)
+            for i, start in self.states.places
         )
         self._place_index = {(place.profile, place.start): i for i, place in enumerate(self.places)}
 
@@ -46,12 +49,16 @@ class Table:
     def layouts(self) -> Mapping[int, Layout]:
         """Every layout as a number -> by names."""
         return {
-            layout: MappingProxyType({name: n for name, n in zip(self.names, counts, strict=True) if n})
+            layout: MappingProxyType(
+                {name: n for name, n in zip(self.names, counts, strict=True) if n}
+            )
             for layout, counts in self.states.counts.items()
         }
 
     def pack(self, layout: Layout) -> int | None:
-        """The layout as a number; None where no GPU holds so many of a profile. Raises LayoutError for what it has not."""
+        """The layout as a number; None where no GPU holds so many of a profile. Raises LayoutError
+        for what it has not.
+        """
         packed = 0
         for name, count in layout.items():
             unit = self.units.get(name)
@@ -80,7 +87,10 @@ class Table:
             places |= 1 << i
         if places not in self.states.sets:
             shown = ", ".join(f"{p.profile} at {p.start}" for p in self.placed(places))
-            raise LayoutError(f"{self.gpu.name} cannot hold {shown} together: they overlap, or need more than it has")
+            raise LayoutError(
+                f"{self.gpu.name} cannot hold {shown} together: they overlap, or need more "
+                "than it has"
+            )
         return places
 
     def _why_no_place(self, instance: Placement) -> str:
@@ -88,7 +98,10 @@ class Table:
         if profile is None:
             return f"{self.gpu.name} has no profile {instance.profile}"
         starts = ", ".join(map(str, profile.kind.starts))
-        return f"{instance.profile} cannot start at slot {instance.start} of {self.gpu.name}; it starts at {starts}"
+        return (
+            f"{instance.profile} cannot start at slot {instance.start} of {self.gpu.name}; it "
+            f"starts at {starts}"
+        )
 
 
 @cache

@@ -1,4 +1,6 @@
-"""Every decision of a fleet as one frozen value, a pure function of stack file and catalog: no cloud, no clock."""
+"""Every decision of a fleet as one frozen value, a pure function of stack file and catalog: no
+cloud, no clock.
+"""
 
 from infra.plan.build import build, read, read_file
 from infra.plan.buildable import deployable, unbuildable

@@ -1,4 +1,6 @@
-"""Stack file -> plan, or every problem at once: unknown to the catalog, impossible on the GPU, refused by the cloud."""
+"""Stack file -> plan, or every problem at once: unknown to the catalog, impossible on the GPU,
+refused by the cloud.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def read_file(file: FilePath, *, name: str | None = None) -> FleetPlan:
 
 
 def read(text: str, source: spec.Source) -> FleetPlan:
-    """The plan of a fleet in JSON text. Raises SpecError with every problem of the file, of shape and of substance."""
+    """The plan of a fleet in JSON text. Raises SpecError with every problem of the file, of shape
+    and of substance.
+    """
     try:
         fleet = spec.parse(text, source)
     except SpecError as e:
@@ -43,14 +47,20 @@ def read(text: str, source: spec.Source) -> FleetPlan:
         raise (SpecError(e.source, more) if len(more) > len(e.problems) else e) from None
     plan, problems = build(fleet)
     if plan is None:
-        raise SpecError(source if source.raw is not None else dataclasses.replace(source, raw=json.loads(text)), problems)
+        raise SpecError(
+            source if source.raw is not None else dataclasses.replace(source, raw=json.loads(text)),
+            problems,
+        )
     return plan
 
 
-def build(fleet: spec.Fleet, unknown: frozenset[spec.Path] = frozenset()) -> tuple[FleetPlan | None, tuple[Problem, ...]]:
+def build(
+    fleet: spec.Fleet, unknown: frozenset[spec.Path] = frozenset()
+) -> tuple[FleetPlan | None, tuple[Problem, ...]]:
     """The plan, or None and why not.
 
-    unknown: places of the fleet that the file does not say rightly; nothing is concluded from them, and there is no plan.
+    unknown: places of the fleet that the file does not say rightly; nothing is concluded from them,
+    and there is no plan.
     """
     findings = Findings(unknown)
     _check_names(fleet.node_pools, findings)
@@ -67,7 +77,9 @@ def build(fleet: spec.Fleet, unknown: frozenset[spec.Path] = frozenset()) -> tup
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """A stack file of 200 pools is a hundred thousand objects and no garbage; looking for some took a third of the time."""
+    """A stack file of 200 pools is a hundred thousand objects and no garbage; looking for some took
+    a third of the time.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -81,11 +93,17 @@ def _check_names(pools: Sequence[AnyPool], findings: Findings) -> None:
     first: dict[str, int] = {}
     for i, pool in enumerate(pools):
         if pool.name == SYSTEM_POOL:
-            findings.refuse(("node_pools", i, "name"), f"{SYSTEM_POOL!r} is the name of the system pool", "choose another")
+            findings.refuse(
+                ("node_pools", i, "name"),
+                f"{SYSTEM_POOL!r} is the name of the system pool",
+                "choose another",
+            )
         elif not findings.knows(("node_pools", i, "name")):
             continue
         elif pool.name in first:
             findings.refuse(
-                ("node_pools", i, "name"), f"{pool.name!r} is the name of node_pools[{first[pool.name]}] too", "choose another"
+                ("node_pools", i, "name"),
+                f"{pool.name!r} is the name of node_pools[{first[pool.name]}] too",
+                "choose another",
             )
         first.setdefault(pool.name, i)

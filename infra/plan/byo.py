@@ -18,9 +18,17 @@ from infra.plan.shares import fractional_labels
 
 def plan_byo(fleet: spec.ByoFleet, findings: Findings) -> ByoFleetPlan | None:
     if fleet.node_pools and fleet.cluster is None:
-        findings.refuse(("cluster",), "is missing: the pools' nodes are in one", "write cluster: {name: …, context: …}")
+        findings.refuse(
+            ("cluster",),
+            "is missing: the pools' nodes are in one",
+            "write cluster: {name: …, context: …}",
+        )
     if fleet.cluster is not None and not fleet.node_pools:
-        findings.refuse(("node_pools",), "is missing: nothing would be done in the cluster", "name a pool, or leave cluster out")
+        findings.refuse(
+            ("node_pools",),
+            "is missing: nothing would be done in the cluster",
+            "name a pool, or leave cluster out",
+        )
     _check_selects(fleet.node_pools, findings)
     hosts = plan_hosts(fleet.hosts, findings)
     pools = [_pool(fleet, i, findings) for i in range(len(fleet.node_pools))]
@@ -30,7 +38,11 @@ def plan_byo(fleet: spec.ByoFleet, findings: Findings) -> ByoFleetPlan | None:
         return None
     cluster = fleet.cluster
     return ByoFleetPlan(
-        cluster=ByoClusterPlan(name=cluster.name, context=cluster.context, kubeconfig=cluster.kubeconfig) if cluster else None,
+        cluster=ByoClusterPlan(
+            name=cluster.name, context=cluster.context, kubeconfig=cluster.kubeconfig
+        )
+        if cluster
+        else None,
         pools=built,
         hosts=hosts,
         operator=fleet.gpu_operator,
@@ -64,18 +76,31 @@ def _select(pool: spec.ByoPool) -> Mapping[str, str]:
 
 
 def _check_selects(pools: Sequence[spec.ByoPool], findings: Findings) -> None:
-    """A node is of one pool. Pools that share nodes only by chance are left to the nodes' labels."""
-    known = [i for i in range(len(pools)) if findings.knows(("node_pools", i, "select"), ("node_pools", i, "name"))]
+    """A node is of one pool. Pools that share nodes only by chance are left to the nodes'
+    labels.
+    """
+    known = [
+        i
+        for i in range(len(pools))
+        if findings.knows(("node_pools", i, "select"), ("node_pools", i, "name"))
+    ]
     selects = {i: _select(pools[i]).items() for i in known}
-    # What another pool's labels contain, they contain the least of: only those are compared, of a thousand pools too.
+    # What another pool's labels contain, they contain the least of: only those are compared, of a
+    # thousand pools too.
     by_least: dict[tuple[str, str], list[int]] = {}
     for i, select in selects.items():
         by_least.setdefault(min(select), []).append(i)
     for i, own in selects.items():
-        others = [j for label in own for j in by_least.get(label, ()) if own > selects[j] or (own == selects[j] and i > j)]
+        others = [
+            j
+            for label in own
+            for j in by_least.get(label, ())
+            if own > selects[j] or (own == selects[j] and i > j)
+        ]
         if others:
             findings.refuse(
                 ("node_pools", i, "select"),
-                f"every node that it chooses is also one of pool {pools[others[0]].name}, and a node has one layout",
+                f"every node that it chooses is also one of pool {pools[others[0]].name}, "
+                "and a node has one layout",
                 "choose by labels that no other pool's nodes have",
             )

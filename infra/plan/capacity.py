@@ -21,24 +21,42 @@ _EKS_RESERVATION = re.compile(r"cr-[0-9a-f]{8,17}|arn:[^:]+:resource-groups:.+")
 
 
 def check_capacity(
-    capacity: spec.Capacity, cloud: str, path: spec.Path, nodes: spec.Nodes, zones: Sequence[str], findings: Findings
+    capacity: spec.Capacity,
+    cloud: str,
+    path: spec.Path,
+    nodes: spec.Nodes,
+    zones: Sequence[str],
+    findings: Findings,
 ) -> None:
     """path: of the pool."""
     at = (*path, "capacity")
     owner, instead = _OTHER_CLOUD.get(capacity.mode, (cloud, ""))
     if owner != cloud:
-        findings.refuse(at, f"{capacity.mode} is for {owner.upper()} only", instead, _GKE if owner == "gke" else _EKS)
+        findings.refuse(
+            at,
+            f"{capacity.mode} is for {owner.upper()} only",
+            instead,
+            _GKE if owner == "gke" else _EKS,
+        )
         return
     match capacity:
         case spec.OnDemand() | spec.Spot():
             pass
         case spec.FlexStart():
             if isinstance(nodes, spec.Fixed):
-                findings.refuse((*path, "nodes"), "flex-start has no fixed number of nodes", "write {min: 0, max: …}", _GKE)
+                findings.refuse(
+                    (*path, "nodes"),
+                    "flex-start has no fixed number of nodes",
+                    "write {min: 0, max: …}",
+                    _GKE,
+                )
         case spec.Queued():
             if isinstance(nodes, spec.Fixed) or nodes.min:
                 findings.refuse(
-                    (*path, "nodes"), "queued nodes come only when asked for, from none", "write {min: 0, max: …}", _GKE
+                    (*path, "nodes"),
+                    "queued nodes come only when asked for, from none",
+                    "write {min: 0, max: …}",
+                    _GKE,
                 )
         case spec.Reservation(reservation=name):
             if cloud == "eks" and name is not None and not _EKS_RESERVATION.fullmatch(name):
@@ -50,22 +68,37 @@ def check_capacity(
                 )
         case spec.CapacityBlock():
             if len(zones) != 1:
-                findings.refuse((*path, "zones"), "a capacity block is in one zone", "name that one", _EKS)
+                findings.refuse(
+                    (*path, "zones"), "a capacity block is in one zone", "name that one", _EKS
+                )
 
 
-def repaired(asked: spec.Management, capacity: spec.Capacity, path: spec.Path, findings: Findings) -> spec.Management:
+def repaired(
+    asked: spec.Management, capacity: spec.Capacity, path: spec.Path, findings: Findings
+) -> spec.Management:
     """GKE repairs no flex-start nodes: off where nothing is said."""
     if not isinstance(capacity, spec.FlexStart):
         return asked
     if asked.auto_repair and "auto_repair" in asked.model_fields_set:
-        findings.refuse((*path, "management", "auto_repair"), "flex-start nodes cannot be repaired", "write false", _GKE)
+        findings.refuse(
+            (*path, "management", "auto_repair"),
+            "flex-start nodes cannot be repaired",
+            "write false",
+            _GKE,
+        )
     return spec.Management(auto_repair=False, auto_upgrade=asked.auto_upgrade)
 
 
-def check_offered(capacity: spec.Capacity, machine: Machine, path: spec.Path, findings: Findings) -> None:
+def check_offered(
+    capacity: spec.Capacity, machine: Machine, path: spec.Path, findings: Findings
+) -> None:
     """Some machines are to be had in some ways only: p5e in capacity blocks."""
     owner, _ = _OTHER_CLOUD.get(capacity.mode, (machine.cloud, ""))
-    if machine.capacity is not None and capacity.mode not in machine.capacity and owner == machine.cloud:
+    if (
+        machine.capacity is not None
+        and capacity.mode not in machine.capacity
+        and owner == machine.cloud
+    ):
         findings.refuse(
             (*path, "capacity"),
             f"{machine.name} is not offered {capacity.mode}",

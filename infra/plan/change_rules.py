@@ -1,8 +1,9 @@
 """What a change of a pool does to its nodes, field by field, as data with the source of each row.
 
-Sources, short: "google-beta" = hashicorp/terraform-provider-google-beta services/container/node_config.go and
-resource_container_node_pool.go (2026-08-21), the code under pulumi-gcp; "aws" = hashicorp/terraform-provider-aws
-internal/service/eks/node_group.go and cluster.go, the code under pulumi-aws.
+Sources, short: "google-beta" = hashicorp/terraform-provider-google-beta
+services/container/node_config.go and resource_container_node_pool.go (2026-08-21), the code under
+pulumi-gcp; "aws" = hashicorp/terraform-provider-aws internal/service/eks/node_group.go and
+cluster.go, the code under pulumi-aws.
 """
 
 from __future__ import annotations
@@ -40,22 +41,38 @@ class Rule:
 
 
 def _rules(
-    effect: Effect, why: str, source: str, fields: Mapping[str, str], nothing_stays: Effect | None = None
+    effect: Effect,
+    why: str,
+    source: str,
+    fields: Mapping[str, str],
+    nothing_stays: Effect | None = None,
 ) -> tuple[Rule, ...]:
     return tuple(
-        Rule(field=f, cloud_field=c, effect=effect, why=why, source=source, nothing_stays=nothing_stays)
+        Rule(
+            field=f,
+            cloud_field=c,
+            effect=effect,
+            why=why,
+            source=source,
+            nothing_stays=nothing_stays,
+        )
         for f, c in fields.items()
     )
 
 
-_ALL_GO = "all nodes of the pool go, then new ones come; pods on them are ended without regard to disruption budgets"
+_ALL_GO = (
+    "all nodes of the pool go, then new ones come; pods on them are ended without regard to "
+    "disruption budgets"
+)
+_GPU_SHARING = "node_config.guest_accelerators.gpu_sharing_config"
 _ONE_BY_ONE = "the cloud makes every node anew, one after the other"
 _LIVE = "nodes and pods stay"
 
 IN_CLUSTER: Final[tuple[Rule, ...]] = (
     *_rules(
         Effect.ROLL,
-        "mig-manager cuts the GPUs anew, node by node: pods on them must go first, and an A100 node may reboot",
+        "mig-manager cuts the GPUs anew, node by node: pods on them must go first, and an "
+        "A100 node may reboot",
         "NVIDIA/mig-parted, NVIDIA/gpu-operator docs",
         {"mig_config": "GPUPool.spec.migConfig"},
     ),
@@ -67,11 +84,17 @@ IN_CLUSTER: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         Effect.IN_PLACE,
-        "new pods must ask for what the nodes offer then; the agents start again and compare with it",
+        "new pods must ask for what the nodes offer then; the agents start again and "
+        "compare with it",
         "Kubernetes device plugins",
         {"resources": "Node.status.allocatable"},
     ),
-    *_rules(Effect.IN_PLACE, "it counts from the next change of a layout on", "slicewright", {"rollout": "rollout policy"}),
+    *_rules(
+        Effect.IN_PLACE,
+        "it counts from the next change of a layout on",
+        "slicewright",
+        {"rollout": "rollout policy"},
+    ),
 )
 GKE: Final[tuple[Rule, ...]] = (
     *_rules(
@@ -82,11 +105,13 @@ GKE: Final[tuple[Rule, ...]] = (
             "accelerator": "node_config.guest_accelerators.type",
             "gpu_count": "node_config.guest_accelerators.count",
             "partition_size": "node_config.guest_accelerators.gpu_partition_size",
-            "sharing_strategy": "node_config.guest_accelerators.gpu_sharing_config.gpu_sharing_strategy",
-            "shared_clients": "node_config.guest_accelerators.gpu_sharing_config.max_shared_clients_per_gpu",
+            "sharing_strategy": f"{_GPU_SHARING}.gpu_sharing_strategy",
+            "shared_clients": f"{_GPU_SHARING}.max_shared_clients_per_gpu",
             "driver": "node_config.guest_accelerators.gpu_driver_installation_config",
-            "capacity": "node_config.spot, flex_start, max_run_duration, reservation_affinity; queued_provisioning",
-            "local_ssd": "node_config.ephemeral_storage_local_ssd_config, local_nvme_ssd_block_config",
+            "capacity": "node_config.spot, flex_start, max_run_duration, reservation_affinity; "
+            "queued_provisioning",
+            "local_ssd": "node_config.ephemeral_storage_local_ssd_config, "
+            "local_nvme_ssd_block_config",
             "max_pods_per_node": "max_pods_per_node",
         },
     ),
@@ -139,7 +164,12 @@ EKS: Final[tuple[Rule, ...]] = (
             "zones": "subnet_ids",
         },
     ),
-    *_rules(Effect.ROLL, _ONE_BY_ONE, "aws: UpdateNodegroupVersion", {"release_version": "release_version"}),
+    *_rules(
+        Effect.ROLL,
+        _ONE_BY_ONE,
+        "aws: UpdateNodegroupVersion",
+        {"release_version": "release_version"},
+    ),
     *_rules(
         Effect.IN_PLACE,
         _LIVE,
@@ -177,13 +207,16 @@ HOST: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         Effect.ROLL,
-        "the GPUs that differ are cut anew, each only when nobody uses it; the others are left alone",
+        "the GPUs that differ are cut anew, each only when nobody uses it; the others are "
+        "left alone",
         "NVIDIA MIG user guide",
         {"gpus": "GPU instances"},
     ),
 )
 _CLUSTER_GOES = "the cluster goes with all that is in it, then a new one comes"
-_CONTROL_PLANE = "the control plane is upgraded; nodes stay on their version until their own upgrade"
+_CONTROL_PLANE = (
+    "the control plane is upgraded; nodes stay on their version until their own upgrade"
+)
 _SYSTEM = "system pool"
 GKE_FLEET: Final[tuple[Rule, ...]] = (
     *_rules(
@@ -202,7 +235,12 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
         "google-beta: updated in place",
         {"cluster.version": "min_master_version", "cluster.release_channel": "release_channel"},
     ),
-    *_rules(Effect.ROLL, _ONE_BY_ONE, "google-beta: updated in place, GKE recreates the nodes", {"system.machine.name": _SYSTEM}),
+    *_rules(
+        Effect.ROLL,
+        _ONE_BY_ONE,
+        "google-beta: updated in place, GKE recreates the nodes",
+        {"system.machine.name": _SYSTEM},
+    ),
     *_rules(
         Effect.IN_PLACE,
         "nodes are added or taken away; the others stay",
@@ -222,12 +260,22 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
         Effect.REPLACE,
         _CLUSTER_GOES,
         "aws cluster.go: ForceNew; region: of the provider",
-        {"cluster.name": "name", "cluster.region": "region", "cluster.existing": "whose the cluster is"},
+        {
+            "cluster.name": "name",
+            "cluster.region": "region",
+            "cluster.existing": "whose the cluster is",
+        },
     ),
-    *_rules(Effect.IN_PLACE, _CONTROL_PLANE, "aws cluster.go: UpdateClusterVersion", {"cluster.version": "version"}),
     *_rules(
         Effect.IN_PLACE,
-        "subnets come or go, a zone keeps its own; EKS may refuse zones that the cluster was not made with (unverified)",
+        _CONTROL_PLANE,
+        "aws cluster.go: UpdateClusterVersion",
+        {"cluster.version": "version"},
+    ),
+    *_rules(
+        Effect.IN_PLACE,
+        "subnets come or go, a zone keeps its own; EKS may refuse zones that the cluster "
+        "was not made with (unverified)",
         "aws cluster.go: UpdateClusterConfig",
         {"cluster.zones": "vpc_config.subnet_ids"},
     ),
@@ -247,7 +295,8 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
 BYO_FLEET: Final[tuple[Rule, ...]] = (
     *_rules(
         Effect.REPLACE,
-        "what slicewright made in the cluster goes, then comes in the other one; the nodes of both stay",
+        "what slicewright made in the cluster goes, then comes in the other one; the nodes "
+        "of both stay",
         "pulumi-kubernetes: another provider replaces what it has",
         {"cluster.context": "kubeconfig context"},
     ),
@@ -261,7 +310,8 @@ BYO_FLEET: Final[tuple[Rule, ...]] = (
 FLEET: Final[tuple[Rule, ...]] = (
     *_rules(
         Effect.REPLACE,
-        "the release is uninstalled, then installed anew: no mig-manager and no device plugin meanwhile, running pods stay",
+        "the release is uninstalled, then installed anew: no mig-manager and no device "
+        "plugin meanwhile, running pods stay",
         "pulumi-kubernetes helm.v3.Release",
         {"operator.namespace": "namespace", "operator.release": "name"},
     ),
@@ -273,7 +323,8 @@ FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         Effect.IN_PLACE,
-        "Helm upgrade: what it names starts again; where the operator brings the driver, a new chart brings a new one",
+        "Helm upgrade: what it names starts again; where the operator brings the driver, a "
+        "new chart brings a new one",
         "NVIDIA/gpu-operator chart",
         {
             "operator.repository": "repositoryOpts.repo",
@@ -286,9 +337,34 @@ FLEET: Final[tuple[Rule, ...]] = (
             "operator.mig_manager": "migManager",
         },
     ),
-    *_rules(Effect.IN_PLACE, "controller and agents start again", "slicewright", {"image": "image of controller and agents"}),
-    *_rules(Effect.IN_PLACE, "the agents start again", "slicewright", {"node_agent": "what the agents tell"}),
-    *_rules(Effect.IN_PLACE, "nothing runs anew", "slicewright", {"verify_timeout_minutes": "how long up waits"}),
-    *_rules(Effect.IN_PLACE, "the scheduler's settings change", "Project-HAMi/HAMi docs", {"fractional": "fractional scheduler"}),
-    *_rules(Effect.IN_PLACE, "it counts for pods made from then on", "slicewright", {"workloads": "what pods ask for"}),
+    *_rules(
+        Effect.IN_PLACE,
+        "controller and agents start again",
+        "slicewright",
+        {"image": "image of controller and agents"},
+    ),
+    *_rules(
+        Effect.IN_PLACE,
+        "the agents start again",
+        "slicewright",
+        {"node_agent": "what the agents tell"},
+    ),
+    *_rules(
+        Effect.IN_PLACE,
+        "nothing runs anew",
+        "slicewright",
+        {"verify_timeout_minutes": "how long up waits"},
+    ),
+    *_rules(
+        Effect.IN_PLACE,
+        "the scheduler's settings change",
+        "Project-HAMi/HAMi docs",
+        {"fractional": "fractional scheduler"},
+    ),
+    *_rules(
+        Effect.IN_PLACE,
+        "it counts for pods made from then on",
+        "slicewright",
+        {"workloads": "what pods ask for"},
+    ),
 )

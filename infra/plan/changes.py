@@ -1,4 +1,6 @@
-"""What would change between two plans, pool by pool: in place, roll, or replace, and why. Nothing is asked of a cloud."""
+"""What would change between two plans, pool by pool: in place, roll, or replace, and why. Nothing
+is asked of a cloud.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,23 @@ from typing import Any, Literal
 
 from infra.plan import change_rules
 from infra.plan.change_rules import Effect, Rule
-from infra.plan.fleet import ByoFleetPlan, CloudPoolPlan, EksFleetPlan, FleetPlan, GkeFleetPlan, PoolPlan
+from infra.plan.fleet import (
+    ByoFleetPlan,
+    CloudPoolPlan,
+    EksFleetPlan,
+    FleetPlan,
+    GkeFleetPlan,
+    PoolPlan,
+)
 from infra.plan.hosts import HostPlan
 
 _NOTHING: Any = object()
 _POOL_RULES = {"gke": change_rules.GKE, "eks": change_rules.EKS, "byo": change_rules.BYO}
-_FLEET_RULES = {"gke": change_rules.GKE_FLEET, "eks": change_rules.EKS_FLEET, "byo": change_rules.BYO_FLEET}
+_FLEET_RULES = {
+    "gke": change_rules.GKE_FLEET,
+    "eks": change_rules.EKS_FLEET,
+    "byo": change_rules.BYO_FLEET,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +107,22 @@ def _hosts(plan: FleetPlan) -> tuple[HostPlan, ...]:
 
 
 def _other_cluster(fleet: Iterable[Change]) -> bool:
-    return any(c.effect is Effect.REPLACE and c.rule.field.split(".")[0] in ("cloud", "cluster") for c in fleet)
+    return any(
+        c.effect is Effect.REPLACE and c.rule.field.split(".")[0] in ("cloud", "cluster")
+        for c in fleet
+    )
 
 
 def _parts(
-    before: Sequence[PoolPlan | HostPlan], after: Sequence[PoolPlan | HostPlan], rules: Sequence[Rule], *, elsewhere: bool
+    before: Sequence[PoolPlan | HostPlan],
+    after: Sequence[PoolPlan | HostPlan],
+    rules: Sequence[Rule],
+    *,
+    elsewhere: bool,
 ) -> tuple[PartChange, ...]:
-    """elsewhere: what has the same name in both is not the same thing, for its cluster is another."""
+    """elsewhere: what has the same name in both is not the same thing, for its cluster is
+    another.
+    """
     old, new = ({part.name: part for part in parts} for parts in (before, after))
     found = []
     for name in dict.fromkeys([*old, *new]):
@@ -114,7 +136,9 @@ def _parts(
 
 
 def _going(part: PoolPlan | HostPlan) -> Effect:
-    """Nodes of a cloud go with their pool; nodes and hosts that slicewright did not make stay as they are."""
+    """Nodes of a cloud go with their pool; nodes and hosts that slicewright did not make stay as
+    they are.
+    """
     return Effect.REPLACE if isinstance(part, CloudPoolPlan) else Effect.IN_PLACE
 
 
@@ -130,7 +154,13 @@ def _coming(part: PoolPlan | HostPlan) -> Effect:
     return Effect.ROLL if cut else Effect.IN_PLACE
 
 
-def _part(before: PoolPlan | HostPlan, after: PoolPlan | HostPlan, rules: Sequence[Rule], *, elsewhere: bool) -> PartChange:
+def _part(
+    before: PoolPlan | HostPlan,
+    after: PoolPlan | HostPlan,
+    rules: Sequence[Rule],
+    *,
+    elsewhere: bool,
+) -> PartChange:
     changes = _changes(before, after, rules)
     # GKE's own sharing is in its pool's fields already.
     if getattr(after, "sharing_strategy", None) or getattr(before, "sharing_strategy", None):

@@ -1,4 +1,6 @@
-"""Whether NVIDIA's device plugin, as the GPU operator brings it, advertises the planned partitions as they are called."""
+"""Whether NVIDIA's device plugin, as the GPU operator brings it, advertises the planned partitions
+as they are called.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +16,28 @@ _VERSION = re.compile(r"v?([0-9]+\.[0-9]+\.[0-9]+)")
 
 
 def check_plugin(operator: spec.GpuOperator, pools: Iterable[PoolPlan], findings: Findings) -> None:
-    """Refuses a version that is known not to advertise a partition of `pools` as a resource of its own."""
+    """Refuses a version that is known not to advertise a partition of `pools` as a resource of its
+    own.
+    """
     if operator.mig_strategy != "mixed":
         return  # no partition has a resource of its own
-    if not findings.knows(*(("gpu_operator", key) for key in ("mig_strategy", "device_plugin", "chart_version"))):
+    if not findings.knows(
+        *(("gpu_operator", key) for key in ("mig_strategy", "device_plugin", "chart_version"))
+    ):
         return
     for fault in catalog.load().plugin_faults:
         if (has := _has(fault, operator)) is None:
             continue
         key, brings, instead = has
         for pool in pools:
-            cut = {name for layout in pool.layouts for name in layout if name.endswith(fault.endings)}
+            cut = {
+                name for layout in pool.layouts for name in layout if name.endswith(fault.endings)
+            }
             if cut and pool.mig_config is not None:
                 findings.refuse(
                     key,
-                    f"{brings}, and {fault.version} is the first that advertises {', '.join(sorted(cut))} of pool {pool.name} "
+                    f"{brings}, and {fault.version} is the first that advertises "
+                    f"{', '.join(sorted(cut))} of pool {pool.name} "
                     "as a resource of its own",
                     f"choose {instead} or newer",
                     fault.source,
@@ -36,13 +45,21 @@ def check_plugin(operator: spec.GpuOperator, pools: Iterable[PoolPlan], findings
 
 
 def _has(fault: PluginFault, operator: spec.GpuOperator) -> tuple[spec.Path, str, str] | None:
-    """Which key of the stack file brings the fault, what it brings, and what does not; None without it, or where nobody knows."""
+    """Which key of the stack file brings the fault, what it brings, and what does not; None without
+    it, or where nobody knows.
+    """
     said = operator.device_plugin.version
-    key: spec.Path = ("gpu_operator", "device_plugin", "version") if said else ("gpu_operator", "chart_version")
+    key: spec.Path = (
+        ("gpu_operator", "device_plugin", "version") if said else ("gpu_operator", "chart_version")
+    )
     if said:
         version, first, brings = said, f"v{fault.version}", f"{said} is an older device plugin"
     else:
-        version, first, brings = operator.chart_version, fault.chart, "this chart brings an older device plugin"
+        version, first, brings = (
+            operator.chart_version,
+            fault.chart,
+            "this chart brings an older device plugin",
+        )
     match = _VERSION.fullmatch(version)
     old = match is not None and driver_order(match[1]) < driver_order(first.removeprefix("v"))
     return (key, brings, first) if old else None

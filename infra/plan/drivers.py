@@ -1,4 +1,6 @@
-"""Which driver a pool's nodes will have, as far as anybody knows beforehand, and whether it can do what is planned."""
+"""Which driver a pool's nodes will have, as far as anybody knows beforehand, and whether it can do
+what is planned.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,17 @@ def minimum_driver(gpu: Gpu, layouts: Iterable[Layout]) -> str | None:
     """The oldest driver that can cut all of `layouts`; None where nothing is cut."""
     # Mostly all GPUs of a node are cut alike.
     kinds = {frozenset(layout) for layout in layouts if layout}
-    return max((geometry.minimum_driver(gpu, profiles) for profiles in kinds), key=driver_order, default=None)
+    return max(
+        (geometry.minimum_driver(gpu, profiles) for profiles in kinds),
+        key=driver_order,
+        default=None,
+    )
 
 
 def image_driver(image: Image, release: str | None, path: spec.Path) -> Driver:
-    """Of EKS's machine image. release: as in the stack file, `1.34.0-20260714`. path: of the pool."""
+    """Of EKS's machine image. release: as in the stack file, `1.34.0-20260714`. path: of the
+    pool.
+    """
     day = release.rsplit("-", 1)[-1] if release else None
     of = f"{image.name} {f'of {day}' if day else 'as EKS has it newest'}"
     # Days of one length: text compares as dates do.
@@ -59,7 +67,11 @@ def operator_driver(operator: spec.GpuOperator) -> Driver:
     if written is not None:
         known = written if _VERSION.fullmatch(written) else None
         return Driver(
-            version=known, exact=True, of="the GPU operator", source="the stack file", key=("gpu_operator", "driver", "version")
+            version=known,
+            exact=True,
+            of="the GPU operator",
+            source="the stack file",
+            key=("gpu_operator", "driver", "version"),
         )
     return Driver(
         version=chart.driver if chart else None,
@@ -71,7 +83,9 @@ def operator_driver(operator: spec.GpuOperator) -> Driver:
 
 
 def gke_driver(channel: str) -> Driver:
-    return Driver(version=None, exact=False, of=f"GKE, {channel} for the node's version", source="", key=())
+    return Driver(
+        version=None, exact=False, of=f"GKE, {channel} for the node's version", source="", key=()
+    )
 
 
 def driver_of(pool: PoolPlan, fleet: FleetPlan) -> Driver:
@@ -93,12 +107,15 @@ def check_driver(driver: Driver, pool: str, gpu: Gpu, offer: Offer, findings: Fi
     if driver_order(driver.version) < driver_order(needed):
         findings.refuse(
             driver.key,
-            f"{driver.of} brings driver {driver.version}; to cut {gpu.name} as pool {pool} wants it {needed} is the oldest",
+            f"{driver.of} brings driver {driver.version}; to cut {gpu.name} as pool {pool} "
+            f"wants it {needed} is the oldest",
             f"choose {needed} or newer",
             gpu.source,
         )
     for fault in catalog.load().faults:
-        concerned = (not fault.gpus or gpu in fault.gpus) and (fault.nodes == "cut" or not all(offer.layouts))
+        concerned = (not fault.gpus or gpu in fault.gpus) and (
+            fault.nodes == "cut" or not all(offer.layouts)
+        )
         if driver.version in fault.drivers and concerned:
             findings.refuse(
                 driver.key,

@@ -50,7 +50,9 @@ def plan_eks(fleet: spec.EksFleet, findings: Findings) -> EksFleetPlan | None:
     )
 
 
-def _pool(fleet: spec.EksFleet, i: int, own: tuple[str, ...], region: str, findings: Findings) -> EksPoolPlan | None:
+def _pool(
+    fleet: spec.EksFleet, i: int, own: tuple[str, ...], region: str, findings: Findings
+) -> EksPoolPlan | None:
     pool, path = fleet.node_pools[i], ("node_pools", i)
     zones = pool.zones or own[:1]
     check_zones(pool.zones or (), region, (*path, "zones"), findings)
@@ -74,7 +76,8 @@ def _pool(fleet: spec.EksFleet, i: int, own: tuple[str, ...], region: str, findi
     if pool.ami_type not in (None, image.name):
         findings.refuse(
             (*path, "ami_type"),
-            f"{found.machine.name} has {image.architecture} processors, for which EKS has {image.name}",
+            f"{found.machine.name} has {image.architecture} processors, for which EKS has "
+            f"{image.name}",
             f"write {image.name}, or leave it out",
             image.source,
         )
@@ -91,11 +94,18 @@ def _pool(fleet: spec.EksFleet, i: int, own: tuple[str, ...], region: str, findi
         )
     tags = dict(pool.tags)
     if common.nodes.autoscaled:
-        # What a node of this pool will offer, for an autoscaler that has none to look at. Source: cluster-autoscaler, AWS.
-        tags |= {f"k8s.io/cluster-autoscaler/node-template/resources/{name}": str(n) for name, n in common.resources.items()}
+        # What a node of this pool will offer, for an autoscaler that has none to look at. Source:
+        # cluster-autoscaler, AWS.
+        tags |= {
+            f"k8s.io/cluster-autoscaler/node-template/resources/{name}": str(n)
+            for name, n in common.resources.items()
+        }
     if len(tags) > _MOST_TAGS:
         findings.refuse(
-            (*path, "tags"), f"{len(tags)} tags; AWS allows {_MOST_TAGS} on a node group", "leave some out", "EKS API"
+            (*path, "tags"),
+            f"{len(tags)} tags; AWS allows {_MOST_TAGS} on a node group",
+            "leave some out",
+            "EKS API",
         )
     return EksPoolPlan(
         **vars(common),
@@ -114,7 +124,8 @@ def _check_operator(operator: spec.GpuOperator, findings: Findings) -> None:
         if switch.enabled:
             findings.refuse(
                 ("gpu_operator", name, "enabled"),
-                f"EKS's machine images bring their own {name}, and NVIDIA has none in a container for Amazon Linux",
+                f"EKS's machine images bring their own {name}, and NVIDIA has none in a "
+                "container for Amazon Linux",
                 "write false",
                 "EKS AMI docs; NVIDIA/gpu-operator #686",
             )

@@ -16,21 +16,34 @@ class Findings:
     """The problems found so far."""
 
     unknown: frozenset[Path] = frozenset()
-    """Places of the fleet that the file does not say rightly; an example or a default stands there."""
+    """Places of the fleet that the file does not say rightly; an example or a default stands
+    there.
+    """
     problems: list[Problem] = field(default_factory=list)
     """All, with those that only follow from what is unknown."""
     _anyway: set[int] = field(default_factory=set)
 
     def refuse(
-        self, path: Path, reason: str, instead: str, source: str = REFERENCE, *, in_key: bool = False, anyway: bool = False
+        self,
+        path: Path,
+        reason: str,
+        instead: str,
+        source: str = REFERENCE,
+        *,
+        in_key: bool = False,
+        anyway: bool = False,
     ) -> None:
-        """instead: what would be right; where that cannot be known, what is allowed. source: of a fact; else the rule is our own.
+        """instead: what would be right; where that cannot be known, what is allowed. source: of a
+        fact; else the rule is our own.
 
-        anyway: true whatever an unknown part of it may be, such as a layout that is too large already.
+        anyway: true whatever an unknown part of it may be, such as a layout that is too large
+        already.
         """
         if anyway:
             self._anyway.add(len(self.problems))
-        self.problems.append(Problem(path=path, reason=reason, instead=instead, source=source, in_key=in_key))
+        self.problems.append(
+            Problem(path=path, reason=reason, instead=instead, source=source, in_key=in_key)
+        )
 
     def knows(self, *paths: Path) -> bool:
         """Whether the file says all of this rightly, so that something may follow from it."""
@@ -38,7 +51,10 @@ class Findings:
 
     def knows_all(self, pools: Sequence[object], key: str) -> bool:
         """Whether every pool of the fleet says this rightly."""
-        return self.knows(*(("node_pools", i, key) for i in range(len(pools)))) and ("node_pools",) not in self.unknown
+        return (
+            self.knows(*(("node_pools", i, key) for i in range(len(pools))))
+            and ("node_pools",) not in self.unknown
+        )
 
     @property
     def told(self) -> tuple[Problem, ...]:
@@ -47,7 +63,9 @@ class Findings:
             problem
             for i, problem in enumerate(self.problems)
             if not any(
-                problem.path[: len(place)] == place if i in self._anyway else _touch(problem.path, place)
+                problem.path[: len(place)] == place
+                if i in self._anyway
+                else _touch(problem.path, place)
                 for place in self.unknown
             )
         )

@@ -9,7 +9,18 @@ from typing import Final, Literal
 from infra.catalog import Gpu, Machine
 from infra.plan.hosts import HostPlan
 from infra.plan.shares import SharePlan
-from infra.spec import Capacity, Fractional, GkeDisk, GkeFeatures, GpuOperator, LocalSsd, Management, NodeAgent, Rollout, Spot
+from infra.spec import (
+    Capacity,
+    Fractional,
+    GkeDisk,
+    GkeFeatures,
+    GpuOperator,
+    LocalSsd,
+    Management,
+    NodeAgent,
+    Rollout,
+    Spot,
+)
 
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 CloudEffect = Literal["NO_SCHEDULE", "PREFER_NO_SCHEDULE", "NO_EXECUTE"]
@@ -74,7 +85,9 @@ class Offer:
     layout_hash: str
     """SHA-256 of `desired`; what every node's report must name."""
     mig_config: str | None
-    """Value of the label nvidia.com/mig.config for the nodes, which the controller alone writes; None without mig-manager."""
+    """Value of the label nvidia.com/mig.config for the nodes, which the controller alone writes;
+    None without mig-manager.
+    """
 
     @property
     def layout(self) -> Layout | None:
@@ -87,7 +100,9 @@ class Offer:
 
     @property
     def partitions(self) -> int:
-        """Things on one node that a pod can have: MIG instances or whole GPUs, times their shares."""
+        """Things on one node that a pod can have: MIG instances or whole GPUs, times their
+        shares.
+        """
         return sum(self.resources.values())
 
 

@@ -18,7 +18,10 @@ from infra.plan.places import check_existing, check_zones, system_pool
 from infra.plan.pools import SYSTEM_PODS, pool_plan, shared_plan
 
 _MOST_PER_ZONE = 1000
-_STRATEGY: Final[Mapping[SharingStrategy, Literal["TIME_SHARING", "MPS"]]] = {"time-slicing": "TIME_SHARING", "mps": "MPS"}
+_STRATEGY: Final[Mapping[SharingStrategy, Literal["TIME_SHARING", "MPS"]]] = {
+    "time-slicing": "TIME_SHARING",
+    "mps": "MPS",
+}
 
 
 def plan_gke(fleet: spec.GkeFleet, findings: Findings) -> GkeFleetPlan | None:
@@ -27,7 +30,11 @@ def plan_gke(fleet: spec.GkeFleet, findings: Findings) -> GkeFleetPlan | None:
     own_zone = location if location != region else None
     check_existing(fleet.cluster, findings)
     by_operator = any(isinstance(p.partition, spec.Operator) for p in fleet.node_pools)
-    if fleet.gpu_operator is not None and not by_operator and findings.knows_all(fleet.node_pools, "partition"):
+    if (
+        fleet.gpu_operator is not None
+        and not by_operator
+        and findings.knows_all(fleet.node_pools, "partition")
+    ):
         findings.refuse(
             ("gpu_operator",),
             "no pool of the fleet is cut by it: GKE's own driver and device plugin do the work",
@@ -36,9 +43,13 @@ def plan_gke(fleet: spec.GkeFleet, findings: Findings) -> GkeFleetPlan | None:
             in_key=True,
         )
     operator = (fleet.gpu_operator or spec.GpuOperator()) if by_operator else None
-    pools = [_pool(fleet, operator, i, region, own_zone, findings) for i in range(len(fleet.node_pools))]
+    pools = [
+        _pool(fleet, operator, i, region, own_zone, findings) for i in range(len(fleet.node_pools))
+    ]
     built = tuple(pool for pool in pools if pool is not None)
-    zones = fleet.system_pool.zones or ((own_zone,) if own_zone else built[0].zones[:1] if built else ())
+    zones = fleet.system_pool.zones or (
+        (own_zone,) if own_zone else built[0].zones[:1] if built else ()
+    )
     check_zones(fleet.system_pool.zones or (), region, ("system_pool", "zones"), findings)
     system = system_pool(fleet.system_pool, "gke", zones, findings)
     shared = shared_plan(fleet, built, findings)
@@ -62,14 +73,20 @@ def plan_gke(fleet: spec.GkeFleet, findings: Findings) -> GkeFleetPlan | None:
 
 
 def _pool(
-    fleet: spec.GkeFleet, operator: spec.GpuOperator | None, i: int, region: str, own_zone: str | None, findings: Findings
+    fleet: spec.GkeFleet,
+    operator: spec.GpuOperator | None,
+    i: int,
+    region: str,
+    own_zone: str | None,
+    findings: Findings,
 ) -> GkePoolPlan | None:
     pool, path = fleet.node_pools[i], ("node_pools", i)
     location = ("cluster", "location")
     if pool.zones is None and own_zone is None and findings.knows(location):
         findings.refuse(
             (*path, "zones"),
-            f"is missing: the cluster is in all zones of {region}, and GKE would make the pool's nodes in three of them",
+            f"is missing: the cluster is in all zones of {region}, and GKE would make the "
+            "pool's nodes in three of them",
             f"name the zones that have the machine, for example [{region}-a]",
             "GKE API, NodePool.locations",
         )
@@ -120,7 +137,9 @@ def _pool(
     )
 
 
-def _check_machine(pool: spec.GkePool, machine: Machine, path: spec.Path, findings: Findings) -> None:
+def _check_machine(
+    pool: spec.GkePool, machine: Machine, path: spec.Path, findings: Findings
+) -> None:
     check_offered(pool.capacity, machine, path, findings)
     if machine.boot_disk not in (None, pool.disk.type):
         findings.refuse(
@@ -131,7 +150,10 @@ def _check_machine(pool: spec.GkePool, machine: Machine, path: spec.Path, findin
         )
     if machine.needs_gvnic and not pool.features.gvnic:
         findings.refuse(
-            (*path, "features", "gvnic"), f"{machine.name} needs gVNIC", "write true, or leave it out", machine.source
+            (*path, "features", "gvnic"),
+            f"{machine.name} needs gVNIC",
+            "write true, or leave it out",
+            machine.source,
         )
 
 
@@ -140,7 +162,8 @@ def _check_nodes(nodes: spec.Nodes, zones: int, path: spec.Path, findings: Findi
     if isinstance(nodes, spec.Fixed) and nodes.count % zones:
         findings.refuse(
             (*path, "count"),
-            f"{nodes.count} node{'s' if nodes.count > 1 else ''} cannot be shared evenly among {zones} zones, "
+            f"{nodes.count} node{'s' if nodes.count > 1 else ''} cannot be shared evenly "
+            f"among {zones} zones, "
             "and GKE counts nodes per zone",
             f"write a multiple of {zones}, for example {-(-nodes.count // zones) * zones}",
             "GKE API, NodePool.initialNodeCount",
@@ -149,7 +172,8 @@ def _check_nodes(nodes: spec.Nodes, zones: int, path: spec.Path, findings: Findi
     if asked > most:
         findings.refuse(
             (*path, key),
-            f"{asked} nodes in {zones} zone{'s' if zones > 1 else ''}: a pool has at most {_MOST_PER_ZONE} in each",
+            f"{asked} nodes in {zones} zone{'s' if zones > 1 else ''}: a pool has at most "
+            f"{_MOST_PER_ZONE} in each",
             f"write {most} or less, and make more pools",
             "GKE quotas and limits, nodes per node pool zone",
         )
@@ -185,20 +209,30 @@ def _check_pods(pool: spec.GkePool, path: spec.Path, offer: Offer, findings: Fin
         needed, kind = offer.partitions + SYSTEM_PODS, "shares" if offer.shares else "partitions"
         findings.refuse(
             (*path, "max_pods_per_node"),
-            f"{pool.max_pods_per_node} pods are too few for {offer.partitions} {kind} and about {SYSTEM_PODS} others",
-            f"write {needed} or more" if needed <= 256 else "share less: GKE allows 256 pods per node",
+            f"{pool.max_pods_per_node} pods are too few for {offer.partitions} {kind} and "
+            f"about {SYSTEM_PODS} others",
+            f"write {needed} or more"
+            if needed <= 256
+            else "share less: GKE allows 256 pods per node",
             "GKE API, maxPodsConstraint",
         )
 
 
-def _local_ssd(pool: spec.GkePool, path: spec.Path, fixed: int | None, findings: Findings) -> spec.LocalSsd | None:
-    """What is asked for; where the machine type brings SSDs along and nothing is said, all of them for ephemeral storage."""
+def _local_ssd(
+    pool: spec.GkePool, path: spec.Path, fixed: int | None, findings: Findings
+) -> spec.LocalSsd | None:
+    """What is asked for; where the machine type brings SSDs along and nothing is said, all of them
+    for ephemeral storage.
+    """
     if pool.local_ssd is None:
         return spec.LocalSsd(ephemeral=fixed or 0)
     asked = pool.local_ssd
     if asked.ephemeral and asked.raw:
         findings.refuse(
-            (*path, "local_ssd"), "GKE uses a node's local SSDs either as ephemeral storage or raw", "leave one out", "GKE API"
+            (*path, "local_ssd"),
+            "GKE uses a node's local SSDs either as ephemeral storage or raw",
+            "leave one out",
+            "GKE API",
         )
         return None
     if fixed is not None and asked.ephemeral + asked.raw != fixed:

@@ -41,22 +41,34 @@ def gpu_of(asked: spec.GpuChoice, path: spec.Path, findings: Findings) -> Gpu | 
         return known[asked.model]
     if left_out := catalog.load().why_left_out(asked.model):
         findings.refuse(
-            (*path, "model"), f"{asked.model} {left_out.reason}", f"the catalog has {listed(left_out.instead)}", left_out.source
+            (*path, "model"),
+            f"{asked.model} {left_out.reason}",
+            f"the catalog has {listed(left_out.instead)}",
+            left_out.source,
         )
         return None
     folded = {name.casefold(): name for name in known}
     hint = (
-        f"did you mean {folded[asked.model.casefold()]}?" if asked.model.casefold() in folded else nearest(asked.model, [*known])
+        f"did you mean {folded[asked.model.casefold()]}?"
+        if asked.model.casefold() in folded
+        else nearest(asked.model, [*known])
     )
     findings.refuse((*path, "model"), f"{asked.model} is not in the catalog", hint, CATALOG)
     return None
 
 
 def plan_hosts(hosts: tuple[spec.Host, ...], findings: Findings) -> tuple[HostPlan, ...]:
-    planned, names = [], Counter(h.name for i, h in enumerate(hosts) if findings.knows(("hosts", i, "name")))
+    planned, names = (
+        [],
+        Counter(h.name for i, h in enumerate(hosts) if findings.knows(("hosts", i, "name"))),
+    )
     for i, host in enumerate(hosts):
         if names[host.name] > 1:
-            findings.refuse(("hosts", i, "name"), f"{host.name} is there {names[host.name]} times", "name each host once")
+            findings.refuse(
+                ("hosts", i, "name"),
+                f"{host.name} is there {names[host.name]} times",
+                "name each host once",
+            )
         made = _host(host, ("hosts", i), findings)
         if made is not None:
             planned.append(made)
@@ -72,18 +84,28 @@ def _host(host: spec.Host, path: spec.Path, findings: Findings) -> HostPlan | No
             if asked.index >= host.gpu.count and findings.knows((*path, "gpu", "count")):
                 findings.refuse(
                     (*at, "index"),
-                    f"there is no GPU {asked.index}: {host.name} has {host.gpu.count}, counted from 0",
+                    f"there is no GPU {asked.index}: {host.name} has {host.gpu.count}, "
+                    "counted from 0",
                     f"write {' or '.join(sorted({'0', str(host.gpu.count - 1)}))}"
                     if host.gpu.count < 3
                     else f"write 0 to {host.gpu.count - 1}",
                     "NVML counts GPUs from 0",
                 )
             elif asked.index in seen:
-                findings.refuse((*at, "index"), f"GPU {asked.index} is there twice", "name each GPU once")
+                findings.refuse(
+                    (*at, "index"), f"GPU {asked.index} is there twice", "name each GPU once"
+                )
             seen.add(asked.index)
         placed = _instances(asked, gpu, at, findings)
         if placed is not None:
-            gpus.append(HostGpuPlan(index=asked.index, mig=asked.mig, persistence=asked.persistence, instances=placed))
+            gpus.append(
+                HostGpuPlan(
+                    index=asked.index,
+                    mig=asked.mig,
+                    persistence=asked.persistence,
+                    instances=placed,
+                )
+            )
     if gpu is None:
         return None
     return HostPlan(
@@ -95,24 +117,41 @@ def _host(host: spec.Host, path: spec.Path, findings: Findings) -> HostPlan | No
     )
 
 
-def _instances(asked: spec.HostGpu, gpu: Gpu | None, path: spec.Path, findings: Findings) -> tuple[Placement, ...] | None:
+def _instances(
+    asked: spec.HostGpu, gpu: Gpu | None, path: spec.Path, findings: Findings
+) -> tuple[Placement, ...] | None:
     """gpu: None where it is not known which; what is wrong on every GPU is told all the same."""
     if gpu is not None and gpu.family is None:
         if asked.mig or asked.instances:
             findings.refuse(
                 (*path, "mig") if asked.mig else (*path, "instances"),
                 f"{gpu.name} has no MIG: it cannot be partitioned",
-                " and ".join(["write mig: false"] * asked.mig + ["leave the instances out"] * bool(asked.instances)),
+                " and ".join(
+                    ["write mig: false"] * asked.mig
+                    + ["leave the instances out"] * bool(asked.instances)
+                ),
                 gpu.source,
             )
         return ()
     if asked.instances and not asked.mig:
-        findings.refuse((*path, "mig"), "is false, and there are instances", "write mig: true, or leave the instances out")
-    here = {i: instance for i, instance in enumerate(asked.instances) if findings.knows((*path, "instances", i))}
+        findings.refuse(
+            (*path, "mig"),
+            "is false, and there are instances",
+            "write mig: true, or leave the instances out",
+        )
+    here = {
+        i: instance
+        for i, instance in enumerate(asked.instances)
+        if findings.knows((*path, "instances", i))
+    }
     said = [i for i, instance in here.items() if instance.start is not None]
     if said and len(said) < len(here):
         first = next(i for i in here if i not in said)
-        findings.refuse((*path, "instances", first), "says no start, others on this GPU do", "say all starts, or none")
+        findings.refuse(
+            (*path, "instances", first),
+            "says no start, others on this GPU do",
+            "say all starts, or none",
+        )
     if gpu is None:
         return None
     fit = geometry.check(gpu, Counter(instance.profile for instance in here.values()))
@@ -121,7 +160,9 @@ def _instances(asked: spec.HostGpu, gpu: Gpu | None, path: spec.Path, findings: 
         findings.refuse(
             (*path, "instances"),
             f"does not fit on one {gpu.name}: {fit.reason}",
-            f"nearest that fits: {{{near}}}" if near else f"profiles of {gpu.name}: {listed(tuple(gpu.profiles))}",
+            f"nearest that fits: {{{near}}}"
+            if near
+            else f"profiles of {gpu.name}: {listed(tuple(gpu.profiles))}",
             gpu.family.source if gpu.family else gpu.source,
             anyway=True,
         )
@@ -131,7 +172,9 @@ def _instances(asked: spec.HostGpu, gpu: Gpu | None, path: spec.Path, findings: 
     return _as_said(legal, gpu, path, findings) if said else fit.placements
 
 
-def _legal(instances: Mapping[int, spec.Instance], gpu: Gpu, path: spec.Path, findings: Findings) -> Mapping[int, Placement]:
+def _legal(
+    instances: Mapping[int, spec.Instance], gpu: Gpu, path: spec.Path, findings: Findings
+) -> Mapping[int, Placement]:
     """Those whose profile may start where they say."""
     legal = {}
     for i, instance in instances.items():
@@ -151,7 +194,9 @@ def _legal(instances: Mapping[int, spec.Instance], gpu: Gpu, path: spec.Path, fi
     return legal
 
 
-def _as_said(placed: Mapping[int, Placement], gpu: Gpu, path: spec.Path, findings: Findings) -> tuple[Placement, ...]:
+def _as_said(
+    placed: Mapping[int, Placement], gpu: Gpu, path: spec.Path, findings: Findings
+) -> tuple[Placement, ...]:
     """By their starts: the same instances written in another order are the same."""
     taken: dict[int, int] = {}
     for i, placement in placed.items():

@@ -1,4 +1,6 @@
-"""Which machine a pool's nodes are, and which GPUs they have, by the catalog; and what comes nearest to one that is not right."""
+"""Which machine a pool's nodes are, and which GPUs they have, by the catalog; and what comes
+nearest to one that is not right.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class GpuMachine(Gpus):
     """GKE's accelerator type; empty on EKS."""
 
 
-def machine_of(name: str, asked: spec.GpuChoice | None, cloud: Cloud, path: Path, findings: Findings) -> GpuMachine | None:
+def machine_of(
+    name: str, asked: spec.GpuChoice | None, cloud: Cloud, path: Path, findings: Findings
+) -> GpuMachine | None:
     """The GPU machine that a pool names, with GPUs of its own or as asked for."""
     if not findings.knows((*path, "machine_type")):
         return None
@@ -48,11 +52,19 @@ def machine_of(name: str, asked: spec.GpuChoice | None, cloud: Cloud, path: Path
                 machine.source,
             )
             return None
-        return GpuMachine(machine=machine, gpu=machine.gpu, count=machine.gpu_count, accelerator=machine.accelerator or "")
+        return GpuMachine(
+            machine=machine,
+            gpu=machine.gpu,
+            count=machine.gpu_count,
+            accelerator=machine.accelerator or "",
+        )
     if not machine.attachable:
         alike = _shown(_by_size(machine, (m for m in _of(cloud) if m.gpu)))
         findings.refuse(
-            (*path, "machine_type"), f"{name} has no GPU", f"nearest in size with GPUs: {alike}; {_ALL}", machine.source
+            (*path, "machine_type"),
+            f"{name} has no GPU",
+            f"nearest in size with GPUs: {alike}; {_ALL}",
+            machine.source,
         )
         return None
     choices = {a.gpu.name: a for a in machine.attachable}
@@ -82,7 +94,9 @@ def machine_of(name: str, asked: spec.GpuChoice | None, cloud: Cloud, path: Path
             machine.source,
         )
         return None
-    return GpuMachine(machine=machine, gpu=choice.gpu, count=asked.count, accelerator=choice.accelerator)
+    return GpuMachine(
+        machine=machine, gpu=choice.gpu, count=asked.count, accelerator=choice.accelerator
+    )
 
 
 def system_machine(name: str, cloud: Cloud, findings: Findings) -> Machine | None:
@@ -101,13 +115,17 @@ def system_machine(name: str, cloud: Cloud, findings: Findings) -> Machine | Non
     return machine
 
 
-def _machine(name: str, cloud: Cloud, path: Path, findings: Findings, *, gpus: bool) -> Machine | None:
+def _machine(
+    name: str, cloud: Cloud, path: Path, findings: Findings, *, gpus: bool
+) -> Machine | None:
     known = catalog.load().machines
     if machine := known.get((cloud, name)):
         return machine
     if left_out := catalog.load().why_left_out(name, cloud):
         instead = f"{listed(left_out.instead)}, or another" if gpus else "one without GPUs"
-        findings.refuse(path, f"{name} {left_out.reason}", f"choose {instead}; {_ALL}", left_out.source)
+        findings.refuse(
+            path, f"{name} {left_out.reason}", f"choose {instead}; {_ALL}", left_out.source
+        )
         return None
     elsewhere = next((m for m in known.values() if m.name == name), None)
     if elsewhere is not None:
@@ -120,7 +138,9 @@ def _machine(name: str, cloud: Cloud, path: Path, findings: Findings, *, gpus: b
     meant = difflib.SequenceMatcher(a=name, b=close[0]).ratio() >= 0.5
     others = close[1:] if meant else close
     hint = f"did you mean {close[0]}? else nearest by name" if meant else "nearest by name"
-    findings.refuse(path, f"{name} is not in the catalog", f"{hint}: {listed(others)}; {_ALL}", CATALOG)
+    findings.refuse(
+        path, f"{name} is not in the catalog", f"{hint}: {listed(others)}; {_ALL}", CATALOG
+    )
     return None
 
 
@@ -143,4 +163,6 @@ def _by_size(machine: Machine, others: Iterable[Machine]) -> list[Machine]:
 
 
 def _shown(machines: Iterable[Machine]) -> str:
-    return listed([f"{m.name} ({m.gpu_count} x {m.gpu.name})" if m.gpu else m.name for m in machines])
+    return listed(
+        [f"{m.name} ({m.gpu_count} x {m.gpu.name})" if m.gpu else m.name for m in machines]
+    )

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from fleet_controller.api import MIG_CONFIG_LABEL, MIG_STATE_LABEL, POOL_LABEL, STARTUP_TAINT, STARTUP_TAINT_KEY
+from fleet_controller.api import (
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    POOL_LABEL,
+    STARTUP_TAINT,
+    STARTUP_TAINT_KEY,
+)
 from infra import spec
 from infra.plan.findings import Findings
 from infra.plan.fleet import CLOUD_EFFECT, Effect, NodeCount, Taint
@@ -14,9 +20,13 @@ from infra.spec import Path
 AnyPool = spec.GkePool | spec.EksPool | spec.ByoPool
 AnyCloud = Literal["gke", "eks", "byo"]
 PLUGIN_CONFIG_LABEL = "nvidia.com/device-plugin.config"
-"""Which of the device plugin's configs a node gets. Source: NVIDIA/k8s-device-plugin, config-manager."""
+"""Which of the device plugin's configs a node gets. Source: NVIDIA/k8s-device-plugin,
+config-manager.
+"""
 NO_GKE_PLUGIN_LABEL = "gke-no-default-nvidia-gpu-device-plugin"
-"""Keeps GKE's own device plugin off a node. Source: Google's installer, docs of the GPU operator on GKE."""
+"""Keeps GKE's own device plugin off a node. Source: Google's installer, docs of the GPU operator on
+GKE.
+"""
 GKE_LABELS = frozenset(
     f"cloud.google.com/{name}"
     for name in (
@@ -30,10 +40,18 @@ GKE_LABELS = frozenset(
         "gke-nodepool",
     )
 )
-"""What GKE writes on the nodes of a pool, from the pool's own settings. Source: GKE docs, GPU node labels."""
+"""What GKE writes on the nodes of a pool, from the pool's own settings. Source: GKE docs, GPU node
+labels.
+"""
 _OWN = "slicewright.io/"
-_GPU_TAINT: Mapping[str, str] = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
-"""What GKE puts on every GPU node and EKS does not: it keeps pods that need no GPU away. The same on both clouds here."""
+_GPU_TAINT: Mapping[str, str] = {
+    "key": "nvidia.com/gpu",
+    "value": "present",
+    "effect": "NoSchedule",
+}
+"""What GKE puts on every GPU node and EKS does not: it keeps pods that need no GPU away. The same
+on both clouds here.
+"""
 
 
 def count_of(nodes: spec.Fixed | spec.Autoscaled, path: Path, findings: Findings) -> NodeCount:
@@ -42,18 +60,27 @@ def count_of(nodes: spec.Fixed | spec.Autoscaled, path: Path, findings: Findings
             return NodeCount(min=count, max=count, autoscaled=False)
         case spec.Autoscaled(min=fewest, max=largest):
             if fewest > largest:
-                findings.refuse(path, f"min {fewest} is above max {largest}", f"write {{min: {largest}, max: {fewest}}}")
+                findings.refuse(
+                    path,
+                    f"min {fewest} is above max {largest}",
+                    f"write {{min: {largest}, max: {fewest}}}",
+                )
             return NodeCount(min=fewest, max=largest, autoscaled=True)
 
 
-def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud, findings: Findings) -> Mapping[str, str]:
-    """The pool's own label and those of the stack file. Never the MIG config: on a pool it races the device plugin."""
+def pool_labels(
+    pool: AnyPool, path: Path, cloud: AnyCloud, findings: Findings
+) -> Mapping[str, str]:
+    """The pool's own label and those of the stack file. Never the MIG config: on a pool it races
+    the device plugin.
+    """
     for key, value in pool.labels.items():
         at = (*path, "labels", key)
         if key == MIG_CONFIG_LABEL:
             findings.refuse(
                 at,
-                "on a pool it races the device plugin and changes all nodes at once; the fleet controller sets it",
+                "on a pool it races the device plugin and changes all nodes at once; the "
+                "fleet controller sets it",
                 "use partition",
                 "NVIDIA/gpu-operator #2670",
                 in_key=True,
@@ -69,23 +96,29 @@ def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud, findings: Findings) 
         elif key in GKE_LABELS:
             findings.refuse(
                 at,
-                "GKE writes it on the nodes that are so; on others, pods would find something else than it says",
+                "GKE writes it on the nodes that are so; on others, pods would find "
+                "something else than it says",
                 "use machine_type, gpu, partition, sharing or driver",
                 "GKE docs, GPU node labels",
                 in_key=True,
             )
         elif key == PLUGIN_CONFIG_LABEL:
-            findings.refuse(at, "slicewright sets it where a pool shares its GPUs", "use sharing", in_key=True)
+            findings.refuse(
+                at, "slicewright sets it where a pool shares its GPUs", "use sharing", in_key=True
+            )
         elif key == NO_GKE_PLUGIN_LABEL and cloud == "gke":
             findings.refuse(
                 at,
-                "it takes away GKE's device plugin, and with it the end of the driver's installation",
+                "it takes away GKE's device plugin, and with it the end of the driver's "
+                "installation",
                 "use partition: {mode: operator}, which sets it and the rest",
                 "NVIDIA/aicr docs/integrator/gke-gpu-setup.md",
                 in_key=True,
             )
         elif key.startswith(_OWN):
-            findings.refuse(at, f"labels {_OWN}… are slicewright's own", "choose another key", in_key=True)
+            findings.refuse(
+                at, f"labels {_OWN}… are slicewright's own", "choose another key", in_key=True
+            )
         elif cloud == "eks":
             _check_eks_label(key, value, at, findings)
     return {**dict(sorted(pool.labels.items())), POOL_LABEL: pool.name}
@@ -95,7 +128,11 @@ def _check_eks_label(key: str, value: str, at: Path, findings: Findings) -> None
     prefix = key.rpartition("/")[0]
     if prefix in ("kubernetes.io", "k8s.io") or prefix.endswith((".kubernetes.io", ".k8s.io")):
         findings.refuse(
-            at, "EKS refuses labels with a kubernetes.io or k8s.io prefix", "choose another key", "EKS API", in_key=True
+            at,
+            "EKS refuses labels with a kubernetes.io or k8s.io prefix",
+            "choose another key",
+            "EKS API",
+            in_key=True,
         )
     if len(key) > 63:
         findings.refuse(
@@ -109,8 +146,12 @@ def _check_eks_label(key: str, value: str, at: Path, findings: Findings) -> None
         findings.refuse(at, "EKS refuses labels without a value", 'for example "true"', "EKS API")
 
 
-def pool_taints(pool: AnyPool, path: Path, cloud: AnyCloud, findings: Findings) -> tuple[Taint, ...]:
-    """The stack file's taints and the startup taint, which keeps every pod away until the node has proven its layout."""
+def pool_taints(
+    pool: AnyPool, path: Path, cloud: AnyCloud, findings: Findings
+) -> tuple[Taint, ...]:
+    """The stack file's taints and the startup taint, which keeps every pod away until the node has
+    proven its layout.
+    """
     seen: dict[tuple[str, str], int] = {}
     taints = []
     for i, written in enumerate(pool.taints):
@@ -127,7 +168,11 @@ def pool_taints(pool: AnyPool, path: Path, cloud: AnyCloud, findings: Findings) 
             )
         seen.setdefault((written.key, effect), i)
         if written.key == STARTUP_TAINT_KEY or written.key.startswith(_OWN):
-            findings.refuse((*at, "key"), "is slicewright's own taint, on every GPU node until it is verified", "leave it out")
+            findings.refuse(
+                (*at, "key"),
+                "is slicewright's own taint, on every GPU node until it is verified",
+                "leave it out",
+            )
         elif written.key == _GPU_TAINT["key"]:
             why = {
                 "gke": "GKE itself puts it there, and refuses a second one",
@@ -136,13 +181,19 @@ def pool_taints(pool: AnyPool, path: Path, cloud: AnyCloud, findings: Findings) 
             }[cloud]
             findings.refuse(
                 (*at, "key"),
-                f"{_GPU_TAINT['key']}={_GPU_TAINT['value']}:{_GPU_TAINT['effect']} is on every GPU node already: {why}",
+                f"{_GPU_TAINT['key']}={_GPU_TAINT['value']}:{_GPU_TAINT['effect']} is on "
+                f"every GPU node already: {why}",
                 "leave it out",
-                "hashicorp/terraform-provider-google #7928" if cloud == "gke" else "ARCHITECTURE.md, startup taint",
+                "hashicorp/terraform-provider-google #7928"
+                if cloud == "gke"
+                else "ARCHITECTURE.md, startup taint",
             )
         elif cloud == "eks" and len(written.key) > 63:
             findings.refuse(
-                (*at, "key"), f"EKS allows 63 characters for a taint's key, this has {len(written.key)}", "shorten it", "EKS API"
+                (*at, "key"),
+                f"EKS allows 63 characters for a taint's key, this has {len(written.key)}",
+                "shorten it",
+                "EKS API",
             )
         taints.append(Taint(key=written.key, value=written.value, effect=effect))
     own = [_GPU_TAINT, STARTUP_TAINT] if cloud == "eks" else [STARTUP_TAINT]

@@ -1,4 +1,6 @@
-"""What is worth knowing before an `up` and is no reason to refuse: facts that are old, unsure, or matters of taste."""
+"""What is worth knowing before an `up` and is no reason to refuse: facts that are old, unsure, or
+matters of taste.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +16,59 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
         at = f"pool {pool.name}:"
         if isinstance(pool, CloudPoolPlan):
             machine = pool.machine
-            missing = [zone for zone in pool.zones if machine.zones is not None and zone not in machine.zones]
+            missing = [
+                zone
+                for zone in pool.zones
+                if machine.zones is not None and zone not in machine.zones
+            ]
             if missing:
-                found.append(f"{at} the catalog does not know {machine.name} in {', '.join(missing)}; its list may be old")
+                found.append(
+                    f"{at} the catalog does not know {machine.name} in "
+                    f"{', '.join(missing)}; its list may be old"
+                )
             if machine.note:
                 found.append(f"{at} {machine.name}: {machine.note}")
             if pool.spot and pool.nodes.max == 1:
                 found.append(f"{at} one preemption takes all {pool.partitions} of what it offers")
         if isinstance(pool, GkePoolPlan) and pool.driver == "LATEST":
-            found.append(f"{at} driver LATEST changes under you; the agents report the one they find")
+            found.append(
+                f"{at} driver LATEST changes under you; the agents report the one they find"
+            )
         if pool.gpu.mode_change_resets and pool.partitioned:
-            found.append(f"{at} switching MIG on or off resets {pool.gpu.name}: in a cloud the node reboots, 10 to 15 minutes")
-            if fleet.operator is not None and pool.mig_config and not fleet.operator.mig_manager.with_reboot:
-                found.append(f"{at} clouds mostly refuse that reset, and gpu_operator.mig_manager.with_reboot is false")
+            found.append(
+                f"{at} switching MIG on or off resets {pool.gpu.name}: in a cloud the node "
+                "reboots, 10 to 15 minutes"
+            )
+            if (
+                fleet.operator is not None
+                and pool.mig_config
+                and not fleet.operator.mig_manager.with_reboot
+            ):
+                found.append(
+                    f"{at} clouds mostly refuse that reset, and "
+                    "gpu_operator.mig_manager.with_reboot is false"
+                )
         driver = driver_of(pool, fleet)
-        if pool.gpu.family is None and driver.version and driver_order(driver.version) < driver_order(pool.gpu.minimum_driver):
+        if (
+            pool.gpu.family is None
+            and driver.version
+            and driver_order(driver.version) < driver_order(pool.gpu.minimum_driver)
+        ):
             least = pool.gpu.minimum_driver
-            found.append(f"{at} driver {driver.version}: the oldest that a list at hand has for {pool.gpu.name} is {least}")
+            found.append(
+                f"{at} driver {driver.version}: the oldest that a list at hand has for "
+                f"{pool.gpu.name} is {least}"
+            )
         if pool.layout is None:
-            found.append(f"{at} GPUs are cut by index, and a driver may count them in another order after a reboot")
+            found.append(
+                f"{at} GPUs are cut by index, and a driver may count them in another order "
+                "after a reboot"
+            )
         for share in pool.shares:
             if share.strategy == "time-slicing":
-                found.append(f"{at} pods that share {share.resource} share its memory too: one can take it all")
+                found.append(
+                    f"{at} pods that share {share.resource} share its memory too: one can "
+                    "take it all"
+                )
                 break
     return tuple(found)

@@ -9,7 +9,15 @@ from infra.plan.findings import Findings
 from infra.plan.fleet import Offer, Share
 from infra.plan.machines import GpuMachine, Gpus
 from infra.plan.nodes import NO_GKE_PLUGIN_LABEL, PLUGIN_CONFIG_LABEL, AnyCloud, AnyPool
-from infra.plan.partitions import Cut, Strategy, check_ways, native_cut, operator_cut, outcome, whole
+from infra.plan.partitions import (
+    Cut,
+    Strategy,
+    check_ways,
+    native_cut,
+    operator_cut,
+    outcome,
+    whole,
+)
 from infra.plan.shares import fractional_resources
 from infra.plan.sharing import gke_shares, plugin_shares
 
@@ -24,7 +32,8 @@ def offer_of(
     fractional: spec.Fractional | None,
     findings: Findings,
 ) -> tuple[Offer, Mapping[str, str]] | None:
-    """What the nodes offer, and the labels that they need for it; None where it is refused, or `found` was before.
+    """What the nodes offer, and the labels that they need for it; None where it is refused, or
+    `found` was before.
 
     How the GPUs are shared is judged in any case, as far as that can be without their partitions.
     """
@@ -36,13 +45,22 @@ def offer_of(
     partitioned = not isinstance(pool.partition, spec.Unpartitioned)
     shares: tuple[Share, ...] | None = ()
     resources: Mapping[str, int] | None = None
-    labels = {NO_GKE_PLUGIN_LABEL: "true"} if cloud == "gke" and isinstance(pool.partition, spec.Operator) else {}
+    labels = (
+        {NO_GKE_PLUGIN_LABEL: "true"}
+        if cloud == "gke" and isinstance(pool.partition, spec.Operator)
+        else {}
+    )
     match pool.sharing:
         case spec.Exclusive():
             pass
         case spec.FractionalShares():
             if partitioned:
-                findings.refuse(at, "fractions and MIG do not go together on a pool", "leave one out", "Project-HAMi/HAMi docs")
+                findings.refuse(
+                    at,
+                    "fractions and MIG do not go together on a pool",
+                    "leave one out",
+                    "Project-HAMi/HAMi docs",
+                )
                 return None
             if fractional is not None and found is not None:
                 resources = fractional_resources(fractional, found.gpu, found.count)
@@ -77,7 +95,9 @@ def offer_of(
     return offer, labels
 
 
-def _cut(pool: AnyPool, path: spec.Path, found: Gpus | None, strategy: Strategy, findings: Findings) -> Cut | None:
+def _cut(
+    pool: AnyPool, path: spec.Path, found: Gpus | None, strategy: Strategy, findings: Findings
+) -> Cut | None:
     if isinstance(pool.partition, spec.Operator):
         check_ways(pool.partition, path, findings)
     if found is None:
@@ -86,7 +106,9 @@ def _cut(pool: AnyPool, path: spec.Path, found: Gpus | None, strategy: Strategy,
         case spec.Unpartitioned():
             return whole(found)
         case spec.Native() as asked:
-            assert isinstance(found, GpuMachine), "only GKE's pools may be native, and they have machines"
+            assert isinstance(found, GpuMachine), (
+                "only GKE's pools may be native, and they have machines"
+            )
             return native_cut(asked, path, found, findings)
         case spec.Operator() as cut_by_operator:
             return operator_cut(cut_by_operator, pool.name, path, found, strategy, findings)

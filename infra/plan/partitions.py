@@ -52,13 +52,22 @@ class Outcome:
 
 def whole(found: Gpus) -> Cut:
     """Nobody cuts anything."""
-    return Cut(layouts=({},) * found.count, devices={WHOLE: found.count}, partitioner="none", mig_config=None)
+    return Cut(
+        layouts=({},) * found.count,
+        devices={WHOLE: found.count},
+        partitioner="none",
+        mig_config=None,
+    )
 
 
 def native_cut(asked: spec.Native, path: Path, found: GpuMachine, findings: Findings) -> Cut | None:
-    """GKE cuts every GPU of a node into as many of one profile as fit, and advertises all as nvidia.com/gpu."""
+    """GKE cuts every GPU of a node into as many of one profile as fit, and advertises all as
+    nvidia.com/gpu.
+    """
     profile, at = asked.profile, (*path, "profile")
-    if not _can_be_cut(found.gpu, path, findings) or not _fits(found.gpu, {profile: 1}, at, findings):
+    if not _can_be_cut(found.gpu, path, findings) or not _fits(
+        found.gpu, {profile: 1}, at, findings
+    ):
         return None
     accelerator = catalog.load().accelerators[found.accelerator]
     sizes = accelerator.sizes
@@ -83,12 +92,22 @@ def check_ways(asked: spec.Operator, path: Path, findings: Findings) -> None:
     """It says a layout, and in one way."""
     said = _ways(asked)
     if len(said) != 1:
-        has = f"has {' and '.join(said)}, and only one can be cut" if said else "has none of layout, config and gpus"
-        findings.refuse(path, has, "write one of them, for example config: all-balanced", "mig-parted")
+        has = (
+            f"has {' and '.join(said)}, and only one can be cut"
+            if said
+            else "has none of layout, config and gpus"
+        )
+        findings.refuse(
+            path, has, "write one of them, for example config: all-balanced", "mig-parted"
+        )
 
 
-def operator_cut(asked: spec.Operator, pool: str, path: Path, found: Gpus, strategy: Strategy, findings: Findings) -> Cut | None:
-    """mig-manager cuts; the device plugin advertises by the cluster's strategy. Of a layout said in two ways, both are judged."""
+def operator_cut(
+    asked: spec.Operator, pool: str, path: Path, found: Gpus, strategy: Strategy, findings: Findings
+) -> Cut | None:
+    """mig-manager cuts; the device plugin advertises by the cluster's strategy. Of a layout said in
+    two ways, both are judged.
+    """
     if not _can_be_cut(found.gpu, path, findings):
         return None
     said = [_asked_layouts(way, asked, found, path, findings) for way in _ways(asked)]
@@ -118,7 +137,12 @@ def operator_cut(asked: spec.Operator, pool: str, path: Path, found: Gpus, strat
 
 
 def outcome(
-    pool: str, found: Gpus, cut: Cut, shares: tuple[Share, ...], *, resources: Mapping[str, int] | None = None
+    pool: str,
+    found: Gpus,
+    cut: Cut,
+    shares: tuple[Share, ...],
+    *,
+    resources: Mapping[str, int] | None = None,
 ) -> Outcome:
     """resources: where something else than a device plugin advertises them."""
     offered = shared(cut.devices, shares) if resources is None else resources
@@ -126,7 +150,10 @@ def outcome(
     gpus = (
         (DesiredGpu(index="all", mig=bool(cut.layouts[0]), instances=cut.layouts[0]),)
         if uniform
-        else tuple(DesiredGpu(index=i, mig=bool(layout), instances=layout) for i, layout in enumerate(cut.layouts))
+        else tuple(
+            DesiredGpu(index=i, mig=bool(layout), instances=layout)
+            for i, layout in enumerate(cut.layouts)
+        )
     )
     desired = Desired(
         pool=pool,
@@ -137,14 +164,19 @@ def outcome(
         resources=offered,
         gpu_memory_mib=found.gpu.memory_mib,
         minimum_driver=minimum_driver(found.gpu, cut.layouts),
-        sharing=tuple(DesiredSharing(resource=s.advertised, strategy=s.strategy, replicas=s.replicas) for s in shares),
+        sharing=tuple(
+            DesiredSharing(resource=s.advertised, strategy=s.strategy, replicas=s.replicas)
+            for s in shares
+        ),
     )
     text = dump(desired)
     return Outcome(resources=offered, desired=text, layout_hash=digest(text))
 
 
 def resource_of(profile: str) -> str:
-    """What the device plugin calls a profile under strategy mixed. Source: NVIDIA/k8s-device-plugin, internal/rm."""
+    """What the device plugin calls a profile under strategy mixed. Source:
+    NVIDIA/k8s-device-plugin, internal/rm.
+    """
     return f"nvidia.com/mig-{profile.replace('+', '.')}"
 
 
@@ -160,7 +192,12 @@ def mig_config_name(pool: str, gpu: Gpu, layouts: tuple[Layout, ...]) -> str:
 
 def _can_be_cut(gpu: Gpu, path: Path, findings: Findings) -> bool:
     if gpu.family is None:
-        findings.refuse(path, f"{gpu.name} has no MIG: it cannot be partitioned", "write partition: none", gpu.source)
+        findings.refuse(
+            path,
+            f"{gpu.name} has no MIG: it cannot be partitioned",
+            "write partition: none",
+            gpu.source,
+        )
     return gpu.family is not None
 
 
@@ -168,7 +205,9 @@ def _ways(asked: spec.Operator) -> list[str]:
     return [name for name in ("layout", "config", "gpus") if getattr(asked, name) is not None]
 
 
-def _asked_layouts(way: str, asked: spec.Operator, found: Gpus, path: Path, findings: Findings) -> tuple[Layout, ...] | None:
+def _asked_layouts(
+    way: str, asked: spec.Operator, found: Gpus, path: Path, findings: Findings
+) -> tuple[Layout, ...] | None:
     at = (*path, way)
     match getattr(asked, way):
         case tuple() as groups:
@@ -185,10 +224,16 @@ def _asked_layouts(way: str, asked: spec.Operator, found: Gpus, path: Path, find
 def _named_layout(config: str, gpu: Gpu, path: Path, findings: Findings) -> Layout | None:
     named = catalog.load().named_configs[gpu.name]
     if config in named and named[config].layout:
-        # Only its layout: the config that we write names every board of the model, which the operator's own may not (`without`).
+        # Only its layout: the config that we write names every board of the model, which the
+        # operator's own may not (`without`).
         return dict(sorted(named[config].layout.items()))
     if config in named:
-        findings.refuse(path, f"{config} cuts nothing", "write partition: none", "default-mig-parted-config of the GPU operator")
+        findings.refuse(
+            path,
+            f"{config} cuts nothing",
+            "write partition: none",
+            "default-mig-parted-config of the GPU operator",
+        )
         return None
     near = _config_alike(config, gpu)
     findings.refuse(
@@ -201,7 +246,9 @@ def _named_layout(config: str, gpu: Gpu, path: Path, findings: Findings) -> Layo
 
 
 def _config_alike(config: str, gpu: Gpu) -> str:
-    """The same slices on this GPU: `all-1g.5gb` is an A100's, an H100 has all-1g.10gb. Empty where it names no profile."""
+    """The same slices on this GPU: `all-1g.5gb` is an A100's, an H100 has all-1g.10gb. Empty where
+    it names no profile.
+    """
     match = re.fullmatch(r"all-(\d+g\.\d+gb)(?:\.(.+)|(-.+))?", config)
     if match is None:
         return ""
@@ -209,7 +256,9 @@ def _config_alike(config: str, gpu: Gpu) -> str:
     return config_name(own) if own else ""
 
 
-def _by_index(groups: tuple[spec.GpuGroup, ...], found: Gpus, path: Path, findings: Findings) -> tuple[Layout, ...] | None:
+def _by_index(
+    groups: tuple[spec.GpuGroup, ...], found: Gpus, path: Path, findings: Findings
+) -> tuple[Layout, ...] | None:
     layouts: dict[int, Layout] = {}
     before, known = len(findings.problems), True
     for i, group in enumerate(groups):
@@ -233,7 +282,8 @@ def _by_index(groups: tuple[spec.GpuGroup, ...], found: Gpus, path: Path, findin
     if missing and known:
         findings.refuse(
             path,
-            f"does not say what becomes of GPU {listed(missing)}; mig-manager never finds such a layout applied",
+            f"does not say what becomes of GPU {listed(missing)}; mig-manager never finds "
+            "such a layout applied",
             f"add {{index: [{listed(missing)}], layout: {{}}}} to leave them whole",
             "NVIDIA/mig-parted #157",
         )
@@ -246,7 +296,9 @@ def _by_index(groups: tuple[spec.GpuGroup, ...], found: Gpus, path: Path, findin
     return ordered
 
 
-def _strategy_allows(layouts: tuple[Layout, ...], strategy: Strategy, path: Path, findings: Findings) -> bool:
+def _strategy_allows(
+    layouts: tuple[Layout, ...], strategy: Strategy, path: Path, findings: Findings
+) -> bool:
     if strategy == "mixed":
         return True
     if any(len(layout) > 1 for layout in layouts):

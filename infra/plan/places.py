@@ -23,12 +23,15 @@ def system_pool(
     nodes = count_of(asked.nodes, ("system_pool", "nodes"), findings)
     if nodes.min < 1:
         findings.refuse(
-            ("system_pool", "nodes", "min"), "the controller and the operator need a node at all times", "write 1 or more"
+            ("system_pool", "nodes", "min"),
+            "the controller and the operator need a node at all times",
+            "write 1 or more",
         )
     if cloud == "gke" and not nodes.autoscaled and zones and nodes.max % len(zones):
         findings.refuse(
             ("system_pool", "nodes"),
-            f"{nodes.max} node{'s' if nodes.max > 1 else ''} cannot be shared evenly among {len(zones)} zones",
+            f"{nodes.max} node{'s' if nodes.max > 1 else ''} cannot be shared evenly among "
+            f"{len(zones)} zones",
             f"write a multiple of {len(zones)}, or name fewer zones",
             "GKE API, NodePool.initialNodeCount",
         )
@@ -38,20 +41,29 @@ def system_pool(
 
 
 def check_zones(zones: Sequence[str], region: str, path: spec.Path, findings: Findings) -> None:
-    """All zones are of the cluster's region, each once. zones: as the file says them, not as they follow from others."""
+    """All zones are of the cluster's region, each once. zones: as the file says them, not as they
+    follow from others.
+    """
     if not findings.knows(("cluster", "location"), ("cluster", "region")):
         return
     for i, zone in enumerate(zones):
-        if not zone.startswith(region) or zone[len(region) : len(region) + 1].isdigit() or zone == region:
+        if (
+            not zone.startswith(region)
+            or zone[len(region) : len(region) + 1].isdigit()
+            or zone == region
+        ):
             findings.refuse(
                 (*path, i),
                 f"{zone} is no zone of {region}, where the cluster is",
-                f"for example {region}{'' if region[-2] == '-' else '-'}{zone[-1]}, or another place for the cluster",
+                f"for example {region}{'' if region[-2] == '-' else '-'}{zone[-1]}, or "
+                "another place for the cluster",
                 "the clouds name zones after their region",
             )
     for zone, times in Counter(zones).items():
         if times > 1:
-            findings.refuse(path, f"{zone} is there {times} times", "name each zone once", "GKE and EC2 APIs")
+            findings.refuse(
+                path, f"{zone} is there {times} times", "name each zone once", "GKE and EC2 APIs"
+            )
 
 
 def check_existing(cluster: spec.GkeCluster | spec.EksCluster, findings: Findings) -> None:
@@ -59,5 +71,8 @@ def check_existing(cluster: spec.GkeCluster | spec.EksCluster, findings: Finding
     for name in ("version", "release_channel"):
         if cluster.existing and name in cluster.model_fields_set:
             findings.refuse(
-                ("cluster", name), "the cluster exists, and slicewright does not change it", "leave it out", in_key=True
+                ("cluster", name),
+                "the cluster exists, and slicewright does not change it",
+                "leave it out",
+                in_key=True,
             )

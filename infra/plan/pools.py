@@ -1,4 +1,6 @@
-"""What every kind of fleet has in common, and each of its pools once it is known which GPUs its nodes have."""
+"""What every kind of fleet has in common, and each of its pools once it is known which GPUs its
+nodes have.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from infra.plan.partitions import Strategy
 from infra.plan.shares import plan_shares
 
 SYSTEM_PODS = 10
-"""About what runs on a GPU node beside the pods that hold partitions: network, logging, metrics, agents, operands."""
+"""About what runs on a GPU node beside the pods that hold partitions: network, logging, metrics,
+agents, operands.
+"""
 
 
 def pool_plan(
@@ -30,11 +34,15 @@ def pool_plan(
     fractional: spec.Fractional | None,
     findings: Findings,
 ) -> PoolPlan | None:
-    """None where something is refused, or `found` was before; what can be said without the GPUs is said all the same."""
+    """None where something is refused, or `found` was before; what can be said without the GPUs is
+    said all the same.
+    """
     nodes = count_of(pool.nodes, (*path, "nodes"), findings)
     labels = pool_labels(pool, path, cloud, findings)
     taints = pool_taints(pool, path, cloud, findings)
-    offered = offer_of(pool, path, found, cloud=cloud, strategy=strategy, fractional=fractional, findings=findings)
+    offered = offer_of(
+        pool, path, found, cloud=cloud, strategy=strategy, fractional=fractional, findings=findings
+    )
     if found is None or offered is None:
         return None
     offer, needed = offered
@@ -60,5 +68,7 @@ def shared_plan(fleet: spec.Fleet, built: Sequence[PoolPlan], findings: Findings
         node_agent=fleet.node_agent,
         verify_timeout_minutes=fleet.verify_timeout_minutes,
         fractional=fleet.fractional,
-        workloads=plan_shares(fleet, [(p.gpu, p.gpu_count) for p in built if p.name in fractional], findings),
+        workloads=plan_shares(
+            fleet, [(p.gpu, p.gpu_count) for p in built if p.name in fractional], findings
+        ),
     )

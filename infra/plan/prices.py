@@ -1,4 +1,6 @@
-"""What a fleet costs per hour at public prices. Unknown is said, never zero, and what is in no sum is named."""
+"""What a fleet costs per hour at public prices. Unknown is said, never zero, and what is in no sum
+is named.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,23 @@ from typing import Any, Final, Literal
 
 from infra import spec
 from infra.catalog import Machine, Price
-from infra.plan.fleet import ByoFleetPlan, CloudPoolPlan, EksFleetPlan, FleetPlan, GkeFleetPlan, NodeCount
+from infra.plan.fleet import (
+    ByoFleetPlan,
+    CloudPoolPlan,
+    EksFleetPlan,
+    FleetPlan,
+    GkeFleetPlan,
+    NodeCount,
+)
 
-NOT_IN_IT: Final = ("control plane", "disks", "address translation", "load balancers", "traffic", "discounts")
+NOT_IN_IT: Final = (
+    "control plane",
+    "disks",
+    "address translation",
+    "load balancers",
+    "traffic",
+    "discounts",
+)
 """What no price of the catalog has in it."""
 
 
@@ -28,14 +44,18 @@ class Quote:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Of all nodes, at their fewest and at their most; where nothing is priced the sums are of nothing, and not told."""
+    """Of all nodes, at their fewest and at their most; where nothing is priced the sums are of
+    nothing, and not told.
+    """
 
     fewest: float
     most: float
     priced: tuple[str, ...]
     """Pools that are in the sums."""
     sampled: tuple[str, ...]
-    """Those of them that are there at a sample of spot prices, which move; the others are at list prices."""
+    """Those of them that are there at a sample of spot prices, which move; the others are at list
+    prices.
+    """
     missing: tuple[tuple[str, str], ...]
     """Pools and hosts whose price is not known, and why; they are not in the sums."""
 
@@ -51,7 +71,9 @@ class Cost:
 
 
 def quote(machine: Machine, capacity: spec.Capacity, region: str) -> Quote:
-    """A reservation is billed like on-demand machines; flex-start, queued and capacity blocks have prices of their own."""
+    """A reservation is billed like on-demand machines; flex-start, queued and capacity blocks have
+    prices of their own.
+    """
     if not isinstance(capacity, spec.OnDemand | spec.Spot | spec.Reservation):
         return Quote(price=None, missing=f"no list has a price for {capacity.mode}")
     kind: Literal["on-demand", "spot"] = "spot" if isinstance(capacity, spec.Spot) else "on-demand"
@@ -73,7 +95,9 @@ def system_quote(fleet: GkeFleetPlan | EksFleetPlan) -> Quote:
 
 
 def fleet_cost(fleet: FleetPlan) -> Cost:
-    """The GPU pools and the system pool. A sample over zones counts at its dearest where all nodes are there."""
+    """The GPU pools and the system pool. A sample over zones counts at its dearest where all nodes
+    are there.
+    """
     fewest, most = 0.0, 0.0
     priced, sampled, missing = [], [], []
     for name, nodes, known in _quotes(fleet):
@@ -85,7 +109,13 @@ def fleet_cost(fleet: FleetPlan) -> Cost:
                 sampled.append(name)
             fewest += known.price.usd_per_hour * nodes.min
             most += (known.price.up_to or known.price.usd_per_hour) * nodes.max
-    return Cost(fewest=fewest, most=most, priced=tuple(priced), sampled=tuple(sampled), missing=tuple(missing))
+    return Cost(
+        fewest=fewest,
+        most=most,
+        priced=tuple(priced),
+        sampled=tuple(sampled),
+        missing=tuple(missing),
+    )
 
 
 def region_of(fleet: FleetPlan) -> str:
@@ -95,7 +125,10 @@ def region_of(fleet: FleetPlan) -> str:
 def _quotes(fleet: FleetPlan) -> Iterator[tuple[str, NodeCount, Quote]]:
     if isinstance(fleet, ByoFleetPlan):
         one = NodeCount(min=1, max=1, autoscaled=False)
-        for name, nodes in (*((p.name, p.nodes) for p in fleet.pools), *((host.name, one) for host in fleet.hosts)):
+        for name, nodes in (
+            *((p.name, p.nodes) for p in fleet.pools),
+            *((host.name, one) for host in fleet.hosts),
+        ):
             yield name, nodes, Quote(price=None, missing="not made by this stack")
         return
     for pool in fleet.pools:

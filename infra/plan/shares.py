@@ -1,4 +1,6 @@
-"""Fractions of GPUs: totals over cards, as people ask for them, to what each scheduler wants to read."""
+"""Fractions of GPUs: totals over cards, as people ask for them, to what each scheduler wants to
+read.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +42,20 @@ def shares_per_gpu(asked: spec.Fractional) -> int:
 
 
 def fractional_resources(asked: spec.Fractional, gpu: Gpu, count: int) -> Mapping[str, int]:
-    """Allocatable per node. HAMi's memory and compute are bookkeeping of its scheduler and do not stand in the Node."""
+    """Allocatable per node. HAMi's memory and compute are bookkeeping of its scheduler and do not
+    stand in the Node.
+    """
     if asked.provider == "hami":
         return {"nvidia.com/gpu": count * shares_per_gpu(asked)}
-    return {"vke.volcengine.com/mgpu-core": 100 * count, "vke.volcengine.com/mgpu-memory": gpu.memory_mib * count}
+    return {
+        "vke.volcengine.com/mgpu-core": 100 * count,
+        "vke.volcengine.com/mgpu-memory": gpu.memory_mib * count,
+    }
 
 
-def fractional_labels(asked: spec.Fractional, workloads: Sequence[spec.Workload]) -> Mapping[str, str]:
+def fractional_labels(
+    asked: spec.Fractional, workloads: Sequence[spec.Workload]
+) -> Mapping[str, str]:
     """What tells the scheduler that a node shares its GPUs, and how."""
     if asked.provider == "hami":
         return {}
@@ -61,7 +70,9 @@ def _compute_policy(asked: spec.Fractional, workloads: Sequence[spec.Workload]) 
 
 def check_fractional(fleet: spec.Fleet, findings: Findings) -> None:
     """The scheduler and the pools that it has go together."""
-    pools = [i for i, p in enumerate(fleet.node_pools) if isinstance(p.sharing, spec.FractionalShares)]
+    pools = [
+        i for i, p in enumerate(fleet.node_pools) if isinstance(p.sharing, spec.FractionalShares)
+    ]
     if not findings.knows(("fractional",)):
         return
     if fleet.fractional is None:
@@ -73,13 +84,32 @@ def check_fractional(fleet: spec.Fleet, findings: Findings) -> None:
             )
         return
     if not pools and findings.knows_all(fleet.node_pools, "sharing"):
-        findings.refuse(("fractional",), "no pool has sharing: fractional", "leave it out, or give it a pool", in_key=True)
+        findings.refuse(
+            ("fractional",),
+            "no pool has sharing: fractional",
+            "leave it out, or give it a pool",
+            in_key=True,
+        )
     if fleet.fractional.provider == "vke" and fleet.cloud != "byo":
-        findings.refuse(("fractional", "provider"), f"vke is Volcengine's own, the fleet is on {fleet.cloud}", "write hami", _VKE)
+        findings.refuse(
+            ("fractional", "provider"),
+            f"vke is Volcengine's own, the fleet is on {fleet.cloud}",
+            "write hami",
+            _VKE,
+        )
     if fleet.fractional.provider == "vke" and shares_per_gpu(fleet.fractional) > 16:
-        findings.refuse(("fractional", "shares_per_gpu"), "VKE allows at most 16 containers on a card", "write 16 or less", _VKE)
+        findings.refuse(
+            ("fractional", "shares_per_gpu"),
+            "VKE allows at most 16 containers on a card",
+            "write 16 or less",
+            _VKE,
+        )
     _check_compute_policy(fleet, fleet.fractional, findings)
-    others = [p.name for i, p in enumerate(fleet.node_pools) if i not in pools and findings.knows(("node_pools", i, "sharing"))]
+    others = [
+        p.name
+        for i, p in enumerate(fleet.node_pools)
+        if i not in pools and findings.knows(("node_pools", i, "sharing"))
+    ]
     if fleet.cloud != "gke" and others and fleet.fractional.provider == "hami":
         findings.refuse(
             ("fractional",),
@@ -96,35 +126,60 @@ def _check_compute_policy(fleet: spec.Fleet, asked: spec.Fractional, findings: F
     if asked.compute_policy is None:
         return
     if asked.provider != "vke":
-        findings.refuse(at, f"it is VKE's, the provider is {asked.provider}", "leave it out", _VKE, in_key=True)
+        findings.refuse(
+            at, f"it is VKE's, the provider is {asked.provider}", "leave it out", _VKE, in_key=True
+        )
         return
     cards = [("workloads", i, "gpu_share", "cards") for i in range(len(fleet.workloads))]
-    several = [w.name for w, place in zip(fleet.workloads, cards, strict=True) if w.gpu_share.cards > 1 and findings.knows(place)]
+    several = [
+        w.name
+        for w, place in zip(fleet.workloads, cards, strict=True)
+        if w.gpu_share.cards > 1 and findings.knows(place)
+    ]
     if several and asked.compute_policy != _SEVERAL_CARDS:
         findings.refuse(
             at,
-            f"{asked.compute_policy} gives a container one card, and {', '.join(several)} asks for more",
+            f"{asked.compute_policy} gives a container one card, and {', '.join(several)} "
+            "asks for more",
             f"write {_SEVERAL_CARDS}, or leave it out",
             _VKE_SCHEDULER,
         )
 
 
-def plan_shares(fleet: spec.Fleet, nodes: Sequence[tuple[Gpu, int]], findings: Findings) -> tuple[SharePlan, ...]:
+def plan_shares(
+    fleet: spec.Fleet, nodes: Sequence[tuple[Gpu, int]], findings: Findings
+) -> tuple[SharePlan, ...]:
     """nodes: GPU and count per node of each fractional pool that could be planned."""
     fractional = [p for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalShares)]
-    if len(nodes) < len(fractional) or not all(findings.knows_all(fleet.node_pools, key) for key in ("sharing", "gpu")):
+    if len(nodes) < len(fractional) or not all(
+        findings.knows_all(fleet.node_pools, key) for key in ("sharing", "gpu")
+    ):
         nodes = ()  # a pool that is not known yet may have larger cards, and more of them
-    planned, names = [], Counter(w.name for i, w in enumerate(fleet.workloads) if findings.knows(("workloads", i, "name")))
+    planned, names = (
+        [],
+        Counter(
+            w.name
+            for i, w in enumerate(fleet.workloads)
+            if findings.knows(("workloads", i, "name"))
+        ),
+    )
     for i, workload in enumerate(fleet.workloads):
         at: spec.Path = ("workloads", i, "gpu_share")
         if names[workload.name] > 1:
             findings.refuse(
-                ("workloads", i, "name"), f"{workload.name} is there {names[workload.name]} times", "name each workload once"
+                ("workloads", i, "name"),
+                f"{workload.name} is there {names[workload.name]} times",
+                "name each workload once",
             )
         if not findings.knows(("fractional",)):
             continue
         if fleet.fractional is None:
-            findings.refuse(at, "the fleet has no scheduler for shares", "add fractional: {provider: hami}", in_key=True)
+            findings.refuse(
+                at,
+                "the fleet has no scheduler for shares",
+                "add fractional: {provider: hami}",
+                in_key=True,
+            )
             continue
         most = max((count for _, count in nodes), default=workload.gpu_share.cards)
         if workload.gpu_share.cards > most:
@@ -136,7 +191,15 @@ def plan_shares(fleet: spec.Fleet, nodes: Sequence[tuple[Gpu, int]], findings: F
             )
         largest = max((gpu.memory_mib for gpu, _ in nodes), default=None)
         policy = _compute_policy(fleet.fractional, fleet.workloads)
-        share = _share(workload, fleet.fractional, at, policy=policy, most_cards=most, card_mib=largest, findings=findings)
+        share = _share(
+            workload,
+            fleet.fractional,
+            at,
+            policy=policy,
+            most_cards=most,
+            card_mib=largest,
+            findings=findings,
+        )
         if share is not None:
             planned.append(share)
     return tuple(planned)
@@ -152,7 +215,9 @@ def _share(
     card_mib: int | None,
     findings: Findings,
 ) -> SharePlan | None:
-    """most_cards: of one node. card_mib: of the largest card, None where not known. What is proposed passes the other rules."""
+    """most_cards: of one node. card_mib: of the largest card, None where not known. What is
+    proposed passes the other rules.
+    """
     asked, source = workload.gpu_share, _VKE if fractional.provider == "vke" else _HAMI
     cards, mib, percent = asked.cards, spec.mebibytes(asked.memory), asked.compute_percent
     before = len(findings.problems)
@@ -160,13 +225,21 @@ def _share(
         return None
     if percent % cards:
         up = min(-(-percent // cards), 100) * cards
-        findings.refuse((*at, "compute_percent"), f"{percent} % cannot be shared evenly by {cards} cards", f"write {up}", source)
-    elif percent // cards > 100:
-        enough = range(-(-percent // 100), most_cards + 1)
-        more = next((n for n in enough if not percent % n and not mib % n and mib // n >= _LEAST_MIB), None)
         findings.refuse(
             (*at, "compute_percent"),
-            f"{percent} % on {cards} card{'s' if cards > 1 else ''} is {percent // cards} % of each; a card has 100",
+            f"{percent} % cannot be shared evenly by {cards} cards",
+            f"write {up}",
+            source,
+        )
+    elif percent // cards > 100:
+        enough = range(-(-percent // 100), most_cards + 1)
+        more = next(
+            (n for n in enough if not percent % n and not mib % n and mib // n >= _LEAST_MIB), None
+        )
+        findings.refuse(
+            (*at, "compute_percent"),
+            f"{percent} % on {cards} card{'s' if cards > 1 else ''} is {percent // cards} "
+            "% of each; a card has 100",
             f"write {f'cards: {more}, or ' if more else ''}{100 * cards} or less",
             source,
         )
@@ -174,7 +247,10 @@ def _share(
     per_card = per_card if card_mib is None else min(per_card, card_mib)
     if mib % cards:
         findings.refuse(
-            (*at, "memory"), f"{mib} MiB cannot be shared evenly by {cards} cards", f"write {per_card * cards}Mi", source
+            (*at, "memory"),
+            f"{mib} MiB cannot be shared evenly by {cards} cards",
+            f"write {per_card * cards}Mi",
+            source,
         )
     elif mib // cards < _LEAST_MIB:
         findings.refuse(
@@ -194,14 +270,20 @@ def _share(
         return None
     annotations: Mapping[str, str]
     if fractional.provider == "hami":
-        requests = {"nvidia.com/gpu": cards, "nvidia.com/gpumem": mib // cards, "nvidia.com/gpucores": percent // cards}
+        requests = {
+            "nvidia.com/gpu": cards,
+            "nvidia.com/gpumem": mib // cards,
+            "nvidia.com/gpucores": percent // cards,
+        }
         annotations = {
             "hami.io/node-scheduler-policy": fractional.node_policy,
             "hami.io/gpu-scheduler-policy": fractional.gpu_policy,
         }
     else:
         requests = {"vke.volcengine.com/mgpu-core": percent, "vke.volcengine.com/mgpu-memory": mib}
-        annotations = {_COMPUTE_POLICY: policy} | ({"vke.volcengine.com/container-multiple-gpu": str(cards)} if cards > 1 else {})
+        annotations = {_COMPUTE_POLICY: policy} | (
+            {"vke.volcengine.com/container-multiple-gpu": str(cards)} if cards > 1 else {}
+        )
     return SharePlan(
         name=workload.name,
         cards=cards,

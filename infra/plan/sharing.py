@@ -1,4 +1,6 @@
-"""Who shares what with how many, by the rules of the plugin that does it: GKE's own, or NVIDIA's."""
+"""Who shares what with how many, by the rules of the plugin that does it: GKE's own, or
+NVIDIA's.
+"""
 
 from __future__ import annotations
 
@@ -20,26 +22,50 @@ Replicated = spec.TimeSlicing | spec.Mps
 def gke_shares(
     sharing: Replicated, path: Path, devices: Mapping[str, int] | None, findings: Findings
 ) -> tuple[Share, ...] | None:
-    """GKE's plugin: one number for all devices of a node, with or without partitions. devices: None where they are not known."""
+    """GKE's plugin: one number for all devices of a node, with or without partitions. devices: None
+    where they are not known.
+    """
     before = len(findings.problems)
     fewest, most = _GKE_CLIENTS
     replicas = sharing.replicas if isinstance(sharing.replicas, int) else dict(sharing.replicas)
     if isinstance(replicas, Mapping):
         if set(replicas) - {"gpu", "nvidia.com/gpu"} or len(replicas) != 1:
             findings.refuse(
-                (*path, "replicas"), "GKE advertises everything as nvidia.com/gpu and shares it alike", "write one number", _GKE
+                (*path, "replicas"),
+                "GKE advertises everything as nvidia.com/gpu and shares it alike",
+                "write one number",
+                _GKE,
             )
             return None
         replicas = next(iter(replicas.values()))
     if not fewest <= replicas <= most:
-        findings.refuse((*path, "replicas"), f"{replicas}: GKE allows {fewest} to {most} clients", f"write {most} or less", _GKE)
+        findings.refuse(
+            (*path, "replicas"),
+            f"{replicas}: GKE allows {fewest} to {most} clients",
+            f"write {most} or less",
+            _GKE,
+        )
     for name in ("rename_by_default", "fail_requests_greater_than_one"):
         if name in sharing.model_fields_set:
-            findings.refuse((*path, name), "is no choice with GKE's own device plugin", "leave it out", _GKE, in_key=True)
+            findings.refuse(
+                (*path, name),
+                "is no choice with GKE's own device plugin",
+                "leave it out",
+                _GKE,
+                in_key=True,
+            )
     if len(findings.problems) > before or devices is None:
         return None
     (name,) = devices
-    return (Share(resource=name, advertised=name, strategy=sharing.mode, replicas=replicas, fail_requests_greater_than_one=True),)
+    return (
+        Share(
+            resource=name,
+            advertised=name,
+            strategy=sharing.mode,
+            replicas=replicas,
+            fail_requests_greater_than_one=True,
+        ),
+    )
 
 
 def plugin_shares(
@@ -56,7 +82,13 @@ def plugin_shares(
     before = len(findings.problems)
     strategy_known = findings.knows(("gpu_operator", "mig_strategy"))
     if isinstance(sharing, spec.Mps):
-        _check_mps(path, partitioned=partitioned, strategy=strategy if strategy_known else "none", cloud=cloud, findings=findings)
+        _check_mps(
+            path,
+            partitioned=partitioned,
+            strategy=strategy if strategy_known else "none",
+            cloud=cloud,
+            findings=findings,
+        )
     each = (
         dict.fromkeys(devices or ("nvidia.com/gpu",), sharing.replicas)
         if isinstance(sharing.replicas, int)
@@ -66,7 +98,8 @@ def plugin_shares(
         if devices is not None and strategy_known and _full(written) not in devices:
             findings.refuse(
                 (*path, "replicas", written),
-                f"the pool's nodes have no {_full(written)}; the device plugin would ignore it without a word",
+                f"the pool's nodes have no {_full(written)}; the device plugin would "
+                "ignore it without a word",
                 f"they have: {listed(sorted(devices))}",
                 _PLUGIN,
                 in_key=True,
@@ -104,12 +137,15 @@ def shared(devices: Mapping[str, int], shares: tuple[Share, ...]) -> Mapping[str
     """Allocatable per node: devices times replicas, under the names that pods ask for."""
     by_name = {share.resource: share for share in shares}
     return {
-        (by_name[name].advertised if name in by_name else name): count * (by_name[name].replicas if name in by_name else 1)
+        (by_name[name].advertised if name in by_name else name): count
+        * (by_name[name].replicas if name in by_name else 1)
         for name, count in devices.items()
     }
 
 
-def _check_mps(path: Path, *, partitioned: bool, strategy: str, cloud: str, findings: Findings) -> None:
+def _check_mps(
+    path: Path, *, partitioned: bool, strategy: str, cloud: str, findings: Findings
+) -> None:
     if cloud == "gke":
         findings.refuse(
             (*path, "mode"),
@@ -127,7 +163,8 @@ def _check_mps(path: Path, *, partitioned: bool, strategy: str, cloud: str, find
     elif strategy == "mixed":
         findings.refuse(
             (*path, "mode"),
-            "with gpu_operator.mig_strategy: mixed the device plugin refuses MPS and does not start",
+            "with gpu_operator.mig_strategy: mixed the device plugin refuses MPS and does "
+            "not start",
             "write mig_strategy: single or none, or time-slicing",
             "NVIDIA/k8s-device-plugin cmd/nvidia-device-plugin",
         )

@@ -1,14 +1,49 @@
-"""The stack file, typed and frozen: what it may say, where each thing stands in it, and one refusal that names every problem."""
+"""The stack file, typed and frozen: what it may say, where each thing stands in it, and one refusal
+that names every problem.
+"""
 
-from infra.spec.base import mebibytes
-from infra.spec.capacity import Capacity, CapacityBlock, FlexStart, OnDemand, Queued, Reservation, Spot
-from infra.spec.gpu_operator import ComponentSwitch, GpuOperator, MigManager
-from infra.spec.hosts import GpuChoice, Host, HostGpu, Instance, Refuse, Wait
-from infra.spec.meaning import Reading
-from infra.spec.models import ByoCluster, ByoFleet, EksCluster, EksFleet, Fleet, GkeCluster, GkeFleet, NodeAgent, SystemPool
-from infra.spec.parse import parse, parse_file, unreadable
-from infra.spec.partition import Exclusive, FractionalShares, GpuGroup, Mps, Native, Operator, Sharing, TimeSlicing, Unpartitioned
-from infra.spec.pools import (
+from infra.spec.problem import REFERENCE, Path, Problem
+from infra.spec.reading.meaning import Reading
+from infra.spec.reading.parse import parse, parse_file, unreadable
+from infra.spec.reading.source import KEY, Source, read
+from infra.spec.reading.spec_error import SpecError
+from infra.spec.reading.yaml_values import NotReadable
+from infra.spec.schema.base import mebibytes
+from infra.spec.schema.capacity import (
+    Capacity,
+    CapacityBlock,
+    FlexStart,
+    OnDemand,
+    Queued,
+    Reservation,
+    Spot,
+)
+from infra.spec.schema.fleet import (
+    ByoCluster,
+    ByoFleet,
+    EksCluster,
+    EksFleet,
+    Fleet,
+    GkeCluster,
+    GkeFleet,
+    NodeAgent,
+    SystemPool,
+)
+from infra.spec.schema.fractional import Fractional, GpuShare, Workload
+from infra.spec.schema.gpu_operator import ComponentSwitch, GpuOperator, MigManager
+from infra.spec.schema.hosts import GpuChoice, Host, HostGpu, Instance, Refuse, Wait
+from infra.spec.schema.partition import (
+    Exclusive,
+    FractionalShares,
+    GpuGroup,
+    Mps,
+    Native,
+    Operator,
+    Sharing,
+    TimeSlicing,
+    Unpartitioned,
+)
+from infra.spec.schema.pools import (
     Autoscaled,
     ByoPool,
     EksDisk,
@@ -23,11 +58,6 @@ from infra.spec.pools import (
     Rollout,
     Taint,
 )
-from infra.spec.problem import REFERENCE, Path, Problem
-from infra.spec.shares import Fractional, GpuShare, Workload
-from infra.spec.source import KEY, Source, read
-from infra.spec.spec_error import SpecError
-from infra.spec.yaml_values import NotReadable
 
 __all__ = [
     "KEY",

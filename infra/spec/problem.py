@@ -18,6 +18,8 @@ class Problem:
     instead: str
     """What to write. Where that cannot be known, what is allowed."""
     source: str = REFERENCE
-    """Where the fact behind the refusal comes from; the reference, where it is a rule of slicewright's own."""
+    """Where the fact behind the refusal comes from; the reference, where it is a rule of
+    slicewright's own.
+    """
     in_key: bool = False
     """The key is wrong, not its value."""

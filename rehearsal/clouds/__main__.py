@@ -1,4 +1,6 @@
-"""`python -m rehearsal.clouds --environment E`: serves the simulated clouds until SIGTERM or SIGINT."""
+"""`python -m rehearsal.clouds --environment E`: serves the simulated clouds until SIGTERM or
+SIGINT.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,16 @@ from rehearsal.clouds.service import Cloud
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="rehearsal.clouds", description="The simulated clouds of one rehearsal environment.")
-    parser.add_argument("--environment", type=Path, required=True, help="the environment's directory")
+    parser = argparse.ArgumentParser(
+        prog="rehearsal.clouds", description="The simulated clouds of one rehearsal environment."
+    )
     parser.add_argument(
-        "--paper", action="store_true", help="clusters on paper, without API servers: for tests of the clouds alone"
+        "--environment", type=Path, required=True, help="the environment's directory"
+    )
+    parser.add_argument(
+        "--paper",
+        action="store_true",
+        help="clusters on paper, without API servers: for tests of the clouds alone",
     )
     arguments = parser.parse_args()
     environment: Path = arguments.environment.absolute()
@@ -27,7 +35,9 @@ def main() -> int:
         print(f"rehearsal.clouds: {environment} is not a directory", file=sys.stderr)
         return 2
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    planes: ControlPlanes = PaperPlanes(environment) if arguments.paper else LocalControlPlanes(environment)
+    planes: ControlPlanes = (
+        PaperPlanes(environment) if arguments.paper else LocalControlPlanes(environment)
+    )
     cloud = Cloud(environment, planes)
     try:
         server = Server(environment / "cloud.sock", cloud)
@@ -36,11 +46,15 @@ def main() -> int:
         return 1
     resumed = cloud.resume()
     if resumed:
-        logging.getLogger(__name__).info("taking up work left by a predecessor: %s", ", ".join(resumed))
+        logging.getLogger(__name__).info(
+            "taking up work left by a predecessor: %s", ", ".join(resumed)
+        )
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True
+    )
     thread.start()
     stop.wait()
     server.shutdown()

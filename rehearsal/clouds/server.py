@@ -42,7 +42,9 @@ class AlreadyServed(Exception):
 
 
 def remove_dead_socket(address: str) -> None:
-    """A killed service leaves its socket file behind. Raises AlreadyServed where someone answers on it."""
+    """A killed service leaves its socket file behind. Raises AlreadyServed where someone answers on
+    it.
+    """
     if not Path(address).exists():
         return
     with socket.socket(socket.AF_UNIX) as probe:
@@ -55,7 +57,9 @@ def remove_dead_socket(address: str) -> None:
 
 
 class short_path:  # noqa: N801 - used like a function
-    """The path of a socket in at most 107 bytes, as the kernel wants it: long ones go through a descriptor of their directory."""
+    """The path of a socket in at most 107 bytes, as the kernel wants it: long ones go through a
+    descriptor of their directory.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -75,7 +79,8 @@ class short_path:  # noqa: N801 - used like a function
 class _Handler(BaseHTTPRequestHandler):
     server: Server
     protocol_version = "HTTP/1.1"
-    # Headers and body leave in one packet each; without this the second waits for the first's acknowledgement.
+    # Headers and body leave in one packet each; without this the second waits for the first's
+    # acknowledgement.
     wbufsize = -1
 
     def do_GET(self) -> None:
@@ -97,18 +102,39 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         if self.path != "/call":
-            self._answer(404, {"error": {"code": 404, "status": "NOT_FOUND", "message": f"no {self.path}; calls go to /call"}})
+            self._answer(
+                404,
+                {
+                    "error": {
+                        "code": 404,
+                        "status": "NOT_FOUND",
+                        "message": f"no {self.path}; calls go to /call",
+                    }
+                },
+            )
             return
         try:
             request = self._request()
             answer = self.server.cloud.call(
-                str(request["service"]), str(request["method"]), request.get("params") or {}, request.get("body") or {}
+                str(request["service"]),
+                str(request["method"]),
+                request.get("params") or {},
+                request.get("body") or {},
             )
         except CloudError as e:
             self._answer(e.code, e.body())
         except (ValueError, KeyError, TypeError) as e:
             log.exception("call")
-            self._answer(400, {"error": {"code": 400, "status": "BAD_REQUEST", "message": f"{type(e).__name__}: {e}"}})
+            self._answer(
+                400,
+                {
+                    "error": {
+                        "code": 400,
+                        "status": "BAD_REQUEST",
+                        "message": f"{type(e).__name__}: {e}",
+                    }
+                },
+            )
         except Exception as e:
             log.exception("call")
             message = f"internal error of the rehearsal's cloud: {type(e).__name__}: {e}"
@@ -119,7 +145,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _request(self) -> dict[str, Any]:
         length = int(self.headers.get("Content-Length", "0"))
         if not 0 < length <= _LIMIT:
-            raise ValueError(f"a call needs a JSON body of at most {_LIMIT} bytes, this one has {length}")
+            raise ValueError(
+                f"a call needs a JSON body of at most {_LIMIT} bytes, this one has {length}"
+            )
         request = json.loads(self.rfile.read(length))
         if not isinstance(request, dict):
             raise TypeError("a call is a JSON object with service, method, params and body")

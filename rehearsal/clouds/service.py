@@ -1,4 +1,6 @@
-"""All simulated services behind one door: a call is judged by the cloud's model, may be struck by a fault, and is answered."""
+"""All simulated services behind one door: a call is judged by the cloud's model, may be struck by a
+fault, and is answered.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,13 @@ log = logging.getLogger(__name__)
 
 
 class Cloud:
-    """State under E/cloud. Calls may come from many threads; each holds the store's lock only while it looks and writes."""
+    """State under E/cloud. Calls may come from many threads; each holds the store's lock only while
+    it looks and writes.
+    """
 
-    def __init__(self, environment: Path, planes: ControlPlanes, *, ready_timeout_s: float = 120.0) -> None:
+    def __init__(
+        self, environment: Path, planes: ControlPlanes, *, ready_timeout_s: float = 120.0
+    ) -> None:
         self._environment = environment
         store = Store(environment / "cloud")
         self.tasks = Tasks(store, self._delay_s)
@@ -56,7 +62,9 @@ class Cloud:
         methods = self._methods.get(service)
         if methods is None:
             raise google_error(
-                404, f"The rehearsal's cloud has no service {service!r}; it has {', '.join(sorted(self._methods))}."
+                404,
+                f"The rehearsal's cloud has no service {service!r}; it has "
+                f"{', '.join(sorted(self._methods))}.",
             )
         if service in google_models.DOCUMENTS:
             google_models.validate(service, method, params, body)
@@ -71,29 +79,37 @@ class Cloud:
             raise CloudError(
                 501,
                 "NOT_SIMULATED",
-                f"The rehearsal's cloud does not simulate {service} {method}; of this service it has {known}.",
+                f"The rehearsal's cloud does not simulate {service} {method}; of this "
+                f"service it has {known}.",
             )
         return handler(params, body)
 
     def inventory(self) -> dict[str, list[str]]:
-        """Kind -> names of everything that exists and would cost or be in the way; empty = destroyed to the last thing."""
+        """Kind -> names of everything that exists and would cost or be in the way; empty =
+        destroyed to the last thing.
+        """
         found: dict[str, list[str]] = {}
         for thing in (thing for service in self._services for thing in service.inventory()):
             found.setdefault(thing["kind"], []).append(thing["name"])
         return found
 
     def resume(self) -> list[str]:
-        """Takes up what a killed predecessor left: running clusters run, begun work goes on. Returns the kinds of that work."""
+        """Takes up what a killed predecessor left: running clusters run, begun work goes on.
+        Returns the kinds of that work.
+        """
         for clusters in self._clusters:
             try:
                 clusters.revive()
             except Exception:
-                # The service must come up all the same: it is what can still say what exists, and delete it.
+                # The service must come up all the same: it is what can still say what exists, and
+                # delete it.
                 log.exception("a cluster's control plane does not start again")
         return self.tasks.resume()
 
     def _delay_s(self, kind: str) -> float:
-        """E/cloud/delays.json: {"container.clusters.create": 2.5}; what is not named takes only the time that the work takes."""
+        """E/cloud/delays.json: {"container.clusters.create": 2.5}; what is not named takes only the
+        time that the work takes.
+        """
         try:
             delays = json.loads((self._environment / "cloud" / "delays.json").read_text())
             return float(delays.get(kind, 0))

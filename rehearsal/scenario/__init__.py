@@ -1,1 +1,3 @@
-"""What a person runs and watches: rehearsals of a stack, their environment, and the facts they prove."""
+"""What a person runs and watches: rehearsals of a stack, their environment, and the facts they
+prove.
+"""

@@ -1,4 +1,5 @@
-"""`make bench`: what a rehearsal costs here, compared within one run and written to docs/figures.md.
+"""`make bench`: what a rehearsal costs here, compared within one run and written to
+docs/figures.md.
 
 Clouds and GPUs are simulated; times and memory are measured.
 """
@@ -25,12 +26,20 @@ from rehearsal.scenario.environment import PROJECT, Environment
 from rehearsal.scenario.progress import Progress
 
 FIGURES = PROJECT / "docs" / "figures.md"
-_STAGES = ("control plane ready", "first node joined", "first GPU resource advertised", "first report", "first node released")
+_STAGES = (
+    "control plane ready",
+    "first node joined",
+    "first GPU resource advertised",
+    "first report",
+    "first node released",
+)
 
 
 @dataclass
 class Memory:
-    """Peak of the memory that the environment's processes hold together (PSS: shared pages counted once), in MiB."""
+    """Peak of the memory that the environment's processes hold together (PSS: shared pages counted
+    once), in MiB.
+    """
 
     environment: Environment
     peak_mib: float = 0.0
@@ -49,7 +58,11 @@ class Memory:
         # The engine and its plugins carry this variable too, so they count.
         mark = f"{ENVIRONMENT_VARIABLE}={self.environment.root}".encode()
         while not self._stop.wait(1.0):
-            pids = [seen.pid for seen in kernel.see_all() if mark in kernel.initial_environment(seen.pid)]
+            pids = [
+                seen.pid
+                for seen in kernel.see_all()
+                if mark in kernel.initial_environment(seen.pid)
+            ]
             total_kib = sum(_pss_kib(pid) for pid in pids if pid != os.getpid())
             self.peak_mib = max(self.peak_mib, total_kib / 1024)
 
@@ -70,9 +83,17 @@ class Measured:
 def main() -> int:
     """Measures and writes; 0 when every run ended well."""
     parser = argparse.ArgumentParser(prog="python -m rehearsal.scenario.bench", description=__doc__)
-    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 8, 64], help="GPU nodes of S0's pool (default: 1 8 64)")
     parser.add_argument(
-        "--cold", action="store_true", help="also build the whole toolchain anew, in an empty cache (10 to 20 minutes)"
+        "--nodes",
+        type=int,
+        nargs="+",
+        default=[1, 8, 64],
+        help="GPU nodes of S0's pool (default: 1 8 64)",
+    )
+    parser.add_argument(
+        "--cold",
+        action="store_true",
+        help="also build the whole toolchain anew, in an empty cache (10 to 20 minutes)",
     )
     parsed = parser.parse_args()
     began = time.monotonic()
@@ -94,9 +115,13 @@ def _measure(tools: toolchain.Toolchain, nodes: int) -> Measured:
     environment = environments.create(base / "s0", tools)
     try:
         stack_file = environment.stack_file("s0")
-        text, changed = re.subn(r"nodes: \{ ?count: 1 ?\}", f"nodes: {{ count: {nodes} }}", stack_file.read_text())
+        text, changed = re.subn(
+            r"nodes: \{ ?count: 1 ?\}", f"nodes: {{ count: {nodes} }}", stack_file.read_text()
+        )
         if changed != 1:
-            raise SystemExit(f"{stack_file}: no `nodes: {{ count: 1 }}` to change; the benchmark needs one")
+            raise SystemExit(
+                f"{stack_file}: no `nodes: {{ count: 1 }}` to change; the benchmark needs one"
+            )
         stack_file.write_text(text)
         environments.start(environment)
         engine = Engine(environment, "s0")
@@ -109,7 +134,15 @@ def _measure(tools: toolchain.Toolchain, nodes: int) -> Measured:
         ok = up.code == again.code == destroy.code == 0 and not environment.inventory()
         if not ok:
             print(up.output, again.output, destroy.output)
-        return Measured(nodes, ok, up.seconds, again.seconds, destroy.seconds, dict(progress.marks), memory.peak_mib)
+        return Measured(
+            nodes,
+            ok,
+            up.seconds,
+            again.seconds,
+            destroy.seconds,
+            dict(progress.marks),
+            memory.peak_mib,
+        )
     finally:
         environments.remove(environment)
         shutil.rmtree(base, ignore_errors=True)
@@ -132,7 +165,12 @@ def _cold_set_up() -> float:
 
 def _page(warm_s: float, cold_s: float | None, runs: list[Measured]) -> str:
     cpu = next(
-        (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), ""
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        "",
     )
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     first = runs[0]
@@ -141,22 +179,32 @@ def _page(warm_s: float, cold_s: float | None, runs: list[Measured]) -> str:
         "",
         f"Written by `make bench` on {datetime.now(UTC):%Y-%m-%d}; "
         f"{os.cpu_count()} × {cpu or platform.machine()}, {memory_gib:.0f} GiB.",
-        "Clouds and GPUs are simulated, with the cloud's own delays set to zero; times and memory are measured.",
+        "Clouds and GPUs are simulated, with the cloud's own delays set to zero; times and "
+        "memory are measured.",
         "Ratios are to the first row.",
         "",
         f"Toolchain: warm {warm_s:.2f} s"
-        + (f", cold {cold_s:.0f} s (ratio {cold_s / warm_s:.0f})" if cold_s else "; cold not measured (`--cold`)"),
+        + (
+            f", cold {cold_s:.0f} s (ratio {cold_s / warm_s:.0f})"
+            if cold_s
+            else "; cold not measured (`--cold`)"
+        ),
         "",
         "S0, warm, seconds after `pulumi up` was started:",
         "",
-        "| GPU nodes | " + " | ".join(_STAGES) + " | `up` ends | ratio | second `up` | destroy | peak memory |",
+        "| GPU nodes | "
+        + " | ".join(_STAGES)
+        + " | `up` ends | ratio | second `up` | destroy | peak memory |",
         "|" + "---|" * (len(_STAGES) + 6),
     ]
     for run in runs:
-        stages = " | ".join(f"{run.marks[s]:.1f}" if s in run.marks else "not seen" for s in _STAGES)
+        stages = " | ".join(
+            f"{run.marks[s]:.1f}" if s in run.marks else "not seen" for s in _STAGES
+        )
         failed = "" if run.ok else " (failed)"
         lines.append(
-            f"| {run.nodes} | {stages} | {run.up_s:.1f}{failed} | {run.up_s / first.up_s:.2f} | {run.again_s:.1f} "
+            f"| {run.nodes} | {stages} | {run.up_s:.1f}{failed} | "
+            f"{run.up_s / first.up_s:.2f} | {run.again_s:.1f} "
             f"| {run.destroy_s:.1f} | {run.peak_mib:.0f} MiB |"
         )
     return "\n".join(lines) + "\n"

@@ -17,7 +17,9 @@ LineSink = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one `pulumi` command ended. `output` is stdout and stderr together, as a person would have seen it."""
+    """How one `pulumi` command ended. `output` is stdout and stderr together, as a person would
+    have seen it.
+    """
 
     command: str
     code: int
@@ -41,7 +43,9 @@ class Engine:
         return self._run("preview", "--suppress-outputs", *self._common(), *flags)
 
     def up(self, *flags: str) -> Outcome:
-        return self._run("up", "--yes", "--skip-preview", "--suppress-outputs", *self._common(), *flags)
+        return self._run(
+            "up", "--yes", "--skip-preview", "--suppress-outputs", *self._common(), *flags
+        )
 
     def refresh(self, *flags: str) -> Outcome:
         return self._run("refresh", "--yes", "--skip-preview", *self._common(), *flags)
@@ -50,17 +54,29 @@ class Engine:
         return self._run("destroy", "--yes", "--skip-preview", *self._common(), *flags)
 
     def _common(self) -> tuple[str, ...]:
-        return ("--stack", self.stack, "--non-interactive", "--color", "never", "--suppress-permalink=true")
+        return (
+            "--stack",
+            self.stack,
+            "--non-interactive",
+            "--color",
+            "never",
+            "--suppress-permalink=true",
+        )
 
     def _run(self, *arguments: str) -> Outcome:
         pulumi = str(self.environment.root / "bin" / "pulumi")
-        # Without bytecode every plugin would compile the SDK's modules anew at each start: seconds per operation.
+        # Without bytecode every plugin would compile the SDK's modules anew at each start: seconds
+        # per operation.
         dropped = ("KUBECONFIG", "PYTHONDONTWRITEBYTECODE")
-        environment = {k: v for k, v in os.environ.items() if k not in dropped and not k.startswith("PULUMI_")}
+        environment = {
+            k: v for k, v in os.environ.items() if k not in dropped and not k.startswith("PULUMI_")
+        }
         environment |= self.environment.variables()
-        # Marked as part of this environment: should this process be killed, a later run finds and ends the engine.
+        # Marked as part of this environment: should this process be killed, a later run finds and
+        # ends the engine.
         environment |= processes.marks(self.environment.root, "pulumi")
-        # An Output inside an f-string is a programming error that would otherwise end up in a resource's name.
+        # An Output inside an f-string is a programming error that would otherwise end up in a
+        # resource's name.
         environment["PULUMI_ERROR_OUTPUT_STRING"] = "1"
         began = time.monotonic()
         process = subprocess.Popen(
@@ -81,10 +97,13 @@ class Engine:
                 self.sink(line.rstrip("\n"))
             code = process.wait()
         except BaseException:
-            # Ctrl-C here: pulumi gets the one interrupt that lets it finish the step it is in and save its state.
+            # Ctrl-C here: pulumi gets the one interrupt that lets it finish the step it is in and
+            # save its state.
             _interrupt(process)
             raise
-        return Outcome(" ".join(["pulumi", *arguments]), code, "".join(lines), time.monotonic() - began)
+        return Outcome(
+            " ".join(["pulumi", *arguments]), code, "".join(lines), time.monotonic() - began
+        )
 
 
 def _interrupt(process: subprocess.Popen[str]) -> None:

@@ -1,4 +1,6 @@
-"""One rehearsal environment: a directory that holds a simulated cloud, its clusters and Pulumi's state; nothing lies outside."""
+"""One rehearsal environment: a directory that holds a simulated cloud, its clusters and Pulumi's
+state; nothing lies outside.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Environment:
 
     @property
     def project(self) -> Path:
-        """The project as `pulumi` sees it: the checkout's Pulumi.yaml, infra/ and .venv by link, and stack files to play with."""
+        """The project as `pulumi` sees it: the checkout's Pulumi.yaml, infra/ and .venv by link,
+        and stack files to play with.
+        """
         return self.root / "project"
 
     @property
@@ -63,7 +67,8 @@ class Environment:
         path = self.root / "toolchain.json"
         if not path.exists():
             raise RehearsalError(
-                f"{self.root} is no rehearsal environment (no toolchain.json); make one with `make rehearse KEEP=1`"
+                f"{self.root} is no rehearsal environment (no toolchain.json); make one "
+                "with `make rehearse KEEP=1`"
             )
         return Toolchain.load(path)
 
@@ -71,7 +76,9 @@ class Environment:
         return self.project / "stacks" / f"Pulumi.{stack}.yaml"
 
     def variables(self) -> dict[str, str]:
-        """What to set, on top of the caller's environment, so that plain `pulumi` works in this environment."""
+        """What to set, on top of the caller's environment, so that plain `pulumi` works in this
+        environment.
+        """
         return {
             "PATH": f"{self.root / 'bin'}:{os.environ.get('PATH', os.defpath)}",
             "SLICEWRIGHT_REHEARSAL": str(self.root),
@@ -83,7 +90,9 @@ class Environment:
         }
 
     def kubeconfigs(self) -> Mapping[str, Path]:
-        """Admin kubeconfig of every cluster that the simulated cloud has made here, by cluster name."""
+        """Admin kubeconfig of every cluster that the simulated cloud has made here, by cluster
+        name.
+        """
         return {p.parent.name: p for p in sorted(self.root.glob("clusters/*/kubeconfig.json"))}
 
     def exports(self) -> str:
@@ -97,12 +106,16 @@ class Environment:
         return "\n".join(f'export {name}="{value}"' for name, value in shown.items())
 
     def inventory(self) -> dict[str, Any]:
-        """Everything that exists in the simulated cloud, as the cloud itself says; {} when it holds nothing."""
+        """Everything that exists in the simulated cloud, as the cloud itself says; {} when it holds
+        nothing.
+        """
         listed: dict[str, Any] = self.cloud("GET", "/inventory")
         return {kind: items for kind, items in listed.items() if items}
 
     def cloud(self, method: str, path: str, body: Any = None) -> Any:
-        """One request to the simulated cloud's service. Raises RehearsalError when it does not answer."""
+        """One request to the simulated cloud's service. Raises RehearsalError when it does not
+        answer.
+        """
         connection = _UnixConnection(self.root / "cloud.sock")
         try:
             connection.request(method, path, body=None if body is None else json.dumps(body))
@@ -110,7 +123,8 @@ class Environment:
             answer = json.loads(response.read() or b"null")
         except (OSError, http.client.HTTPException) as e:
             raise RehearsalError(
-                f"the simulated cloud of {self.root} does not answer ({e}); its log: {self.root}/log/cloud.log"
+                f"the simulated cloud of {self.root} does not answer ({e}); its log: "
+                f"{self.root}/log/cloud.log"
             ) from e
         finally:
             connection.close()
@@ -120,12 +134,26 @@ class Environment:
 
 
 def create(root: Path, toolchain: Toolchain) -> Environment:
-    """Makes the directory of an environment, or renews the links of one that exists; starts nothing."""
+    """Makes the directory of an environment, or renews the links of one that exists; starts
+    nothing.
+    """
     environment = Environment(root.resolve())
     root = environment.root
     if root.exists() and not environment.exists and (not root.is_dir() or any(root.iterdir())):
-        raise RehearsalError(f"{root} is there and is no rehearsal environment; it is left as it is. Choose another --directory")
-    for directory in ("bin", "log", "processes", "cloud", "clusters", "pulumi/home", "pulumi/state", "project/stacks"):
+        raise RehearsalError(
+            f"{root} is there and is no rehearsal environment; it is left as it is. Choose "
+            "another --directory"
+        )
+    for directory in (
+        "bin",
+        "log",
+        "processes",
+        "cloud",
+        "clusters",
+        "pulumi/home",
+        "pulumi/state",
+        "project/stacks",
+    ):
         (root / directory).mkdir(parents=True, exist_ok=True)
     root.chmod(0o700)
     toolchain.dump(root / "toolchain.json")
@@ -143,7 +171,9 @@ def create(root: Path, toolchain: Toolchain) -> Environment:
 
 
 def start(environment: Environment) -> None:
-    """Starts the simulated cloud, which starts the rest when asked for a cluster. Does nothing if it answers already."""
+    """Starts the simulated cloud, which starts the rest when asked for a cluster. Does nothing if
+    it answers already.
+    """
     if _answers(environment):
         return
     stop(environment)
@@ -152,19 +182,26 @@ def start(environment: Environment) -> None:
         environment.root,
         "cloud",
         [sys.executable, "-m", "rehearsal.clouds", "--environment", str(environment.root)],
-        env={k: v for k, v in (os.environ | environment.variables()).items() if k != "PYTHONDONTWRITEBYTECODE"},
+        env={
+            k: v
+            for k, v in (os.environ | environment.variables()).items()
+            if k != "PYTHONDONTWRITEBYTECODE"
+        },
     )
     deadline = time.monotonic() + _CLOUD_READY_S
     while not _answers(environment):
         if time.monotonic() > deadline:
             raise RehearsalError(
-                f"the simulated cloud did not start within {_CLOUD_READY_S:.0f} s; its log: {environment.root}/log/cloud.log"
+                f"the simulated cloud did not start within {_CLOUD_READY_S:.0f} s; its "
+                f"log: {environment.root}/log/cloud.log"
             )
         time.sleep(0.05)
 
 
 def stop(environment: Environment) -> list[str]:
-    """Ends every process of the environment, in order, and returns what was still running; its files stay."""
+    """Ends every process of the environment, in order, and returns what was still running; its
+    files stay.
+    """
     for cluster in environment.kubeconfigs():
         kubelet = processes.find(environment.root, f"kubelet-{cluster}")
         if kubelet is not None:
@@ -190,7 +227,9 @@ def _write_commands(directory: Path, toolchain: Toolchain) -> None:
 
 
 def _official_kubernetes_plugin() -> Path | None:
-    """Pulumi's own kubernetes plugin where a person has installed it; the stand-in steps back then."""
+    """Pulumi's own kubernetes plugin where a person has installed it; the stand-in steps back
+    then.
+    """
     if os.environ.get("SLICEWRIGHT_KUBERNETES_PLUGIN") == "stand-in":
         return None
     home = Path(os.environ.get("PULUMI_HOME", Path.home() / ".pulumi"))
@@ -232,7 +271,8 @@ class _UnixConnection(http.client.HTTPConnection):
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        # A unix socket's address holds 107 bytes, a directory's path may be longer: reach it through its directory's descriptor.
+        # A unix socket's address holds 107 bytes, a directory's path may be longer: reach it
+        # through its directory's descriptor.
         directory = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY)
         try:
             self.sock.connect(f"/proc/self/fd/{directory}/{self._path.name}")

@@ -16,7 +16,9 @@ MACHINE = "rehearsal.slicewright.io/machine"
 
 @dataclass(frozen=True, kw_only=True)
 class WrongLayout:
-    """One GPU of one node is cut into as many `profile` as fit, whatever the stack file says. For nodes made after it is set."""
+    """One GPU of one node is cut into as many `profile` as fit, whatever the stack file says. For
+    nodes made after it is set.
+    """
 
     pool: str
     node: int
@@ -37,17 +39,24 @@ def aimed(fault: WrongLayout, fleet: FleetPlan) -> WrongLayout:
     pools = {pool.name: pool for pool in fleet.pools}
     pool = pools.get(fault.pool or next(iter(pools)))
     if pool is None:
-        raise NoSuchFault(f"--pool {fault.pool}: the stack has no such pool; it has {', '.join(pools)}")
+        raise NoSuchFault(
+            f"--pool {fault.pool}: the stack has no such pool; it has {', '.join(pools)}"
+        )
     if not fault.pool and len(pools) > 1:
         raise NoSuchFault(f"--pool is missing: the stack has {', '.join(pools)}")
     if not 0 <= fault.node < pool.nodes.max:
         raise NoSuchFault(
-            f"--node {fault.node}: pool {pool.name} has nodes 0 to {pool.nodes.max - 1}; for more, change the stack file first"
+            f"--node {fault.node}: pool {pool.name} has nodes 0 to {pool.nodes.max - 1}; "
+            "for more, change the stack file first"
         )
     if not 0 <= fault.gpu < pool.gpu_count:
-        raise NoSuchFault(f"--gpu {fault.gpu}: a node of {pool.name} has GPUs 0 to {pool.gpu_count - 1}")
+        raise NoSuchFault(
+            f"--gpu {fault.gpu}: a node of {pool.name} has GPUs 0 to {pool.gpu_count - 1}"
+        )
     if fault.profile not in pool.gpu.profiles:
-        raise NoSuchFault(f"--profile {fault.profile}: {pool.gpu.name} has {', '.join(pool.gpu.profiles)}")
+        raise NoSuchFault(
+            f"--profile {fault.profile}: {pool.gpu.name} has {', '.join(pool.gpu.profiles)}"
+        )
     return replace(fault, pool=pool.name)
 
 
@@ -67,7 +76,10 @@ def repair(environment: Environment) -> list[str]:
             machine = json.loads(node["metadata"].get("annotations", {}).get(MACHINE, "{}"))
             if machine.pop("fault", None):
                 name = node["metadata"]["name"]
-                client.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": {MACHINE: json.dumps(machine)}}})
+                client.patch(
+                    f"/api/v1/nodes/{name}",
+                    {"metadata": {"annotations": {MACHINE: json.dumps(machine)}}},
+                )
                 repaired.append(name)
     return repaired
 

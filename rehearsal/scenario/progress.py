@@ -1,4 +1,6 @@
-"""What happens in a cluster while `pulumi up` runs, told line by line: nodes joining, being cut, proven, released."""
+"""What happens in a cluster while `pulumi up` runs, told line by line: nodes joining, being cut,
+proven, released.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,11 @@ from rehearsal.scenario.environment import Environment
 
 
 class Progress:
-    """Follows every cluster of an environment from the moment it exists, and gives one line per change to `tell`.
+    """Follows every cluster of an environment from the moment it exists, and gives one line per
+    change to `tell`.
 
-    `marks` holds the seconds after `begin` at which each stage was first reached, for the benchmark.
+    `marks` holds the seconds after `begin` at which each stage was first reached, for the
+    benchmark.
     """
 
     def __init__(self, environment: Environment, tell: Callable[[str], None]) -> None:
@@ -58,7 +62,12 @@ class Progress:
                 self._mark("control plane ready")
                 self._tell(f"cluster {name}: API server answers")
                 self._spawn(self._follow, client, "/api/v1/nodes", self._node)
-                self._spawn(self._follow, client, "/apis/slicewright.io/v1alpha1/gpunodereports", self._report)
+                self._spawn(
+                    self._follow,
+                    client,
+                    "/apis/slicewright.io/v1alpha1/gpunodereports",
+                    self._report,
+                )
 
     def _follow(self, client: Client, path: str, note: Callable[[dict[str, Any]], None]) -> None:
         for event in list_and_watch(client, path, stop=self._stop, window_s=20, backoff_max_s=1.0):
@@ -73,18 +82,25 @@ class Progress:
         self._change(
             name,
             "joined",
-            f"joined pool {labels[POOL_LABEL]}, {'tainted: not yet proven' if tainted else 'without startup taint'}",
+            f"joined pool {labels[POOL_LABEL]}, "
+            f"{'tainted: not yet proven' if tainted else 'without startup taint'}",
         )
         if state := labels.get("nvidia.com/mig.config.state"):
             self._change(name, "mig", f"mig-manager: {labels.get('nvidia.com/mig.config')} {state}")
         resources = node.get("status", {}).get("allocatable", {})
-        gpus = ", ".join(f"{k} {v}" for k, v in sorted(resources.items()) if k.startswith("nvidia.com/"))
+        gpus = ", ".join(
+            f"{k} {v}" for k, v in sorted(resources.items()) if k.startswith("nvidia.com/")
+        )
         if gpus:
             self._change(name, "allocatable", f"kubelet advertises {gpus}")
             self._mark("first GPU resource advertised")
         for condition in node.get("status", {}).get("conditions", []):
             if condition["type"] == NODE_CONDITION:
-                self._change(name, "condition", f"{NODE_CONDITION.split('/')[1]}={condition['status']} ({condition['reason']})")
+                self._change(
+                    name,
+                    "condition",
+                    f"{NODE_CONDITION.split('/')[1]}={condition['status']} ({condition['reason']})",
+                )
         if not tainted and (name, "joined") in self._said:
             self._change(name, "released", "released: startup taint lifted")
             self._mark("first node released")
@@ -93,7 +109,9 @@ class Progress:
         body = report.get("report") or {}
         if body:
             self._change(
-                report["metadata"]["name"], "report", f"agent: {body.get('verdict')} {body.get('reason')}: {body.get('message')}"
+                report["metadata"]["name"],
+                "report",
+                f"agent: {body.get('verdict')} {body.get('reason')}: {body.get('message')}",
             )
             self._mark("first report")
 

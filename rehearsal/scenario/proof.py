@@ -44,26 +44,37 @@ class ProvenNode:
     """`status (reason)` of the node's partition condition, or `none`."""
     allocatable: Mapping[str, int]
     gpus: tuple[Mapping[str, Any], ...]
-    """What the node's agent reported (GPUNodeReport), GPU by GPU: `index` and what its entry says."""
+    """What the node's agent reported (GPUNodeReport), GPU by GPU: `index` and what its entry
+    says.
+    """
     wanted: Mapping[str, int]
     """Profile -> instances that the pool's desired state asks for, over all GPUs of the node."""
 
 
 def read_fleet(client: Client) -> tuple[ProvenNode, ...]:
     """Every node of every slicewright pool, by name."""
-    reports = {r["metadata"]["name"]: r["report"] for r in client.get("/apis/slicewright.io/v1alpha1/gpunodereports")["items"]}
+    reports = {
+        r["metadata"]["name"]: r["report"]
+        for r in client.get("/apis/slicewright.io/v1alpha1/gpunodereports")["items"]
+    }
     wanted = _wanted_by_pool(client)
     fleet = []
     for node in client.get("/api/v1/nodes", labelSelector=POOL_LABEL)["items"]:
         name, pool = node["metadata"]["name"], node["metadata"]["labels"][POOL_LABEL]
-        condition = next((c for c in node["status"].get("conditions", []) if c["type"] == NODE_CONDITION), None)
+        condition = next(
+            (c for c in node["status"].get("conditions", []) if c["type"] == NODE_CONDITION), None
+        )
         fleet.append(
             ProvenNode(
                 name=name,
                 pool=pool,
                 tainted=any(t["key"] == STARTUP_TAINT_KEY for t in node["spec"].get("taints", [])),
                 condition=f"{condition['status']} ({condition['reason']})" if condition else "none",
-                allocatable={k: int(v) for k, v in node["status"]["allocatable"].items() if k.startswith("nvidia.com/")},
+                allocatable={
+                    k: int(v)
+                    for k, v in node["status"]["allocatable"].items()
+                    if k.startswith("nvidia.com/")
+                },
                 gpus=_gpu_by_gpu(reports.get(name, {})),
                 wanted=wanted.get(pool, {}),
             )
@@ -74,29 +85,57 @@ def read_fleet(client: Client) -> tuple[ProvenNode, ...]:
 def _gpu_by_gpu(report: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     """A report's entries, each of which may stand for several GPUs, taken apart."""
     only = {"model": report["models"][0]} if len(report.get("models", ())) == 1 else {}
-    gpus = [{**only, **entry, "index": index} for entry in report.get("gpus", ()) for index in entry["indexes"]]
+    gpus = [
+        {**only, **entry, "index": index}
+        for entry in report.get("gpus", ())
+        for index in entry["indexes"]
+    ]
     return tuple(sorted(gpus, key=lambda gpu: gpu["index"]))
 
 
 def of_run(stack: str, outcome: Outcome) -> Check:
     command = " ".join(outcome.command.split()[:2])
-    return Check(stack, command, "exit code 0", f"exit code {outcome.code}, {outcome.seconds:.0f} s", outcome.code == 0)
+    return Check(
+        stack,
+        command,
+        "exit code 0",
+        f"exit code {outcome.code}, {outcome.seconds:.0f} s",
+        outcome.code == 0,
+    )
 
 
 def of_no_changes(stack: str, outcome: Outcome) -> Check:
     return Check(
-        stack, "the same stack file again", "no changes", "no changes" if outcome.code == 0 else "changes", outcome.code == 0
+        stack,
+        "the same stack file again",
+        "no changes",
+        "no changes" if outcome.code == 0 else "changes",
+        outcome.code == 0,
     )
 
 
 def of_fleet(stack: str, fleet: Sequence[ProvenNode]) -> list[Check]:
-    """One check for the gate, one for the partitions seen through NVML, one for what the kubelet advertises."""
+    """One check for the gate, one for the partitions seen through NVML, one for what the kubelet
+    advertises.
+    """
     released = [n for n in fleet if not n.tainted and n.condition.startswith("True")]
     wanted = sum((Counter(n.wanted) for n in fleet), Counter[str]())
     found = sum((_instances(n) for n in fleet), Counter[str]())
     return [
-        Check(stack, "GPU nodes proven and released", str(len(fleet)), str(len(released)), len(released) == len(fleet) > 0),
-        Check(stack, "partitions on the (simulated) silicon", _listed(wanted), _listed(found), wanted == found and bool(found)),
+        Check(
+            stack,
+            "GPU nodes proven and released",
+            str(len(fleet)),
+            str(len(released)),
+            len(released) == len(fleet) > 0,
+        ),
+        Check(
+            stack,
+            "partitions on the (simulated) silicon",
+            _listed(wanted),
+            _listed(found),
+            wanted == found and bool(found),
+        ),
         Check(
             stack,
             "allocatable GPU resources",
@@ -130,7 +169,9 @@ def of_overflow(example: Walkthrough, landing: Landing) -> Check:
 
 
 def of_empty_cloud(stack: str, inventory: Mapping[str, Any]) -> Check:
-    left = ", ".join(f"{len(v) if isinstance(v, list | dict) else v} {k}" for k, v in inventory.items())
+    left = ", ".join(
+        f"{len(v) if isinstance(v, list | dict) else v} {k}" for k, v in inventory.items()
+    )
     return Check(stack, "simulated cloud after destroy", "empty", left or "empty", not inventory)
 
 
@@ -146,7 +187,13 @@ def table(checks: Sequence[Check]) -> RenderableType:
         drawn.add_column(column, overflow="fold")
     for check in checks:
         mark = Text("✓", style="green") if check.holds else Text("✗", style="bold red")
-        drawn.add_row(mark, check.stack, check.fact, check.wanted, Text(check.found, style="" if check.holds else "red"))
+        drawn.add_row(
+            mark,
+            check.stack,
+            check.fact,
+            check.wanted,
+            Text(check.found, style="" if check.holds else "red"),
+        )
     return drawn
 
 
@@ -157,7 +204,9 @@ def picture(fleet: Sequence[ProvenNode]) -> RenderableType:
         drawn.append(Text(f"{node.name} · pool {node.pool} · {node.condition}", style="bold"))
         for gpu in node.gpus:
             line = Text(f"  GPU {gpu['index']} {gpu.get('model', '')}  ".ljust(36))
-            for n, (profile, count) in enumerate(sorted((gpu.get("instances") or {}).items(), reverse=True)):
+            for n, (profile, count) in enumerate(
+                sorted((gpu.get("instances") or {}).items(), reverse=True)
+            ):
                 for _ in range(count):
                     line.append(f"▐ {profile} ▌", style=f"{_COLOURS[n % len(_COLOURS)]} reverse")
                     line.append(" ")
@@ -186,10 +235,14 @@ def _wanted_by_pool(client: Client) -> dict[str, dict[str, int]]:
 
 
 def _insufficient(message: str) -> str:
-    """The part of the scheduler's sentence that names the resource: `1 Insufficient nvidia.com/gpu`."""
+    """The part of the scheduler's sentence that names the resource: `1 Insufficient
+    nvidia.com/gpu`.
+    """
     parts = [p.strip(" .") for p in message.replace(":", ",").replace(". ", ",").split(",")]
     return next((p for p in parts if "Insufficient nvidia" in p), message[:60])
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} × {name}" for name, count in sorted(counts.items()) if count) or "none"
+    return (
+        ", ".join(f"{count} × {name}" for name, count in sorted(counts.items()) if count) or "none"
+    )

@@ -26,10 +26,12 @@ from rehearsal.scenario.progress import Progress
 from rehearsal.scenario.walkthrough import WALKTHROUGHS, Walkthrough
 
 REAL_AND_SIMULATED = """\
-[bold]real[/]       the pulumi engine and its program; etcd, kube-apiserver, controller-manager, scheduler;
-           node agent, fleet controller, RBAC, tokens; NVIDIA's mig-manager, device plugin, feature discovery (S1)
-[bold]simulated[/]  the cloud; nodes and their kubelet; the GPUs (a fake libnvidia-ml.so.1); the GPU operator's controller;
-           the workload's pods; and Pulumi's plugins for gcp, aws and kubernetes are stand-ins
+[bold]real[/]       the pulumi engine and its program; etcd, kube-apiserver, controller-manager,
+           scheduler; node agent, fleet controller, RBAC, tokens;
+           NVIDIA's mig-manager, device plugin, feature discovery (S1)
+[bold]simulated[/]  the cloud; nodes and their kubelet; the GPUs (a fake libnvidia-ml.so.1);
+           the GPU operator's controller; the workload's pods; and
+           Pulumi's plugins for gcp, aws and kubernetes are stand-ins
 """
 
 
@@ -38,27 +40,40 @@ class NoSuchStack(RehearsalError):
 
 
 def check_stack(stack: str) -> None:
-    """Raises NoSuchStack unless `stack` names a stack file of the project, SpecError unless that can be brought up."""
+    """Raises NoSuchStack unless `stack` names a stack file of the project, SpecError unless that
+    can be brought up.
+    """
     known = sorted(
-        p.name.removeprefix("Pulumi.").removesuffix(".yaml") for p in (environments.PROJECT / "stacks").glob("Pulumi.*.yaml")
+        p.name.removeprefix("Pulumi.").removesuffix(".yaml")
+        for p in (environments.PROJECT / "stacks").glob("Pulumi.*.yaml")
     )
     if stack not in known:
-        raise NoSuchStack(f"no stack {stack!r}: there is no stacks/Pulumi.{stack}.yaml; there are {', '.join(known)}")
-    file, name = environments.PROJECT / "stacks" / f"Pulumi.{stack}.yaml", f"stacks/Pulumi.{stack}.yaml"
+        raise NoSuchStack(
+            f"no stack {stack!r}: there is no stacks/Pulumi.{stack}.yaml; there are "
+            f"{', '.join(known)}"
+        )
+    file, name = (
+        environments.PROJECT / "stacks" / f"Pulumi.{stack}.yaml",
+        f"stacks/Pulumi.{stack}.yaml",
+    )
     plan.deployable(plan.read_file(file, name=name), spec.read(file, name=name))
 
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Runs stacks, each in an environment of its own below `directory`, and tells `console` what it sees."""
+    """Runs stacks, each in an environment of its own below `directory`, and tells `console` what it
+    sees.
+    """
 
     directory: Path
     console: Console
 
     def run(self, stacks: tuple[str, ...], *, keep: bool) -> bool:
-        """Each stack up, proven and (unless `keep`) destroyed again; True when everything was proven.
+        """Each stack up, proven and (unless `keep`) destroyed again; True when everything was
+        proven.
 
-        Raises RehearsalError when the host cannot run a rehearsal, toolchain.ToolchainError when a tool cannot be had.
+        Raises RehearsalError when the host cannot run a rehearsal, toolchain.ToolchainError when a
+        tool cannot be had.
         """
         if reason := launcher.why_not():
             raise RehearsalError(reason)
@@ -67,7 +82,8 @@ class Rehearsal:
             environment = self.at(stack)
             if environment.kept.exists():
                 raise RehearsalError(
-                    f"{stack} is kept in {environment.root} and may be in use; end it with `make destroy STACK={stack}` first"
+                    f"{stack} is kept in {environment.root} and may be in use; end it with "
+                    f"`make destroy STACK={stack}` first"
                 )
         self.console.rule("[bold]slicewright rehearsal")
         self.console.print(REAL_AND_SIMULATED, highlight=False)
@@ -77,7 +93,8 @@ class Rehearsal:
         checks: list[proof.Check] = []
         for stack in stacks:
             with self._alone(stack):
-                # What an interrupted run left is of no use to anybody: its state and its cloud may not agree.
+                # What an interrupted run left is of no use to anybody: its state and its cloud may
+                # not agree.
                 if self.at(stack).exists:
                     environments.remove(self.at(stack))
                 environment = environments.create(self.directory / stack, tools)
@@ -86,9 +103,11 @@ class Rehearsal:
         return all(check.holds for check in checks)
 
     def destroy(self, stacks: tuple[str, ...], *, force: bool) -> bool:
-        """Destroys what a kept rehearsal left; True when the simulated cloud is empty and nothing runs any more.
+        """Destroys what a kept rehearsal left; True when the simulated cloud is empty and nothing
+        runs any more.
 
-        force: ends the processes and deletes the directory without asking Pulumi, for an environment that is beyond repair.
+        force: ends the processes and deletes the directory without asking Pulumi, for an
+        environment that is beyond repair.
         """
         checks: list[proof.Check] = []
         for stack in stacks:
@@ -108,7 +127,8 @@ class Rehearsal:
             self.console.print(proof.table(checks))
         if not all(check.holds for check in checks):
             self._say(
-                "not everything went; to end its processes and delete it all the same: slicewright rehearse destroy --force"
+                "not everything went; to end its processes and delete it all the same: "
+                "slicewright rehearse destroy --force"
             )
             return False
         return True
@@ -126,7 +146,8 @@ class Rehearsal:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise RehearsalError(
-                    f"another run works on {stack} in {self.directory.resolve()}; wait for it, or stop it"
+                    f"another run works on {stack} in {self.directory.resolve()}; wait for "
+                    "it, or stop it"
                 ) from None
             yield
 
@@ -138,7 +159,11 @@ class Rehearsal:
             engine = self._engine(environment, stack)
             checks: list[proof.Check] = []
             with Progress(environment, self._say):
-                for outcome in (engine.init(), self._told(engine.preview()), self._told(engine.up())):
+                for outcome in (
+                    engine.init(),
+                    self._told(engine.preview()),
+                    self._told(engine.up()),
+                ):
                     checks.append(proof.of_run(stack, outcome))
                     if outcome.code:
                         return checks
@@ -148,7 +173,9 @@ class Rehearsal:
             checks += proof.of_fleet(stack, fleet)
             if example:
                 checks += self._land(client, example)
-            checks.append(proof.of_no_changes(stack, self._told(engine.preview("--expect-no-changes"))))
+            checks.append(
+                proof.of_no_changes(stack, self._told(engine.preview("--expect-no-changes")))
+            )
             if keep:
                 self._explain_kept(environment, stack)
                 return checks
@@ -182,7 +209,9 @@ class Rehearsal:
 
     @contextlib.contextmanager
     def _ended_unless(self, environment: Environment, *, kept: bool) -> Iterator[None]:
-        """Ends the environment's processes when the block is left early; its files stay for whoever looks for the cause."""
+        """Ends the environment's processes when the block is left early; its files stay for whoever
+        looks for the cause.
+        """
         done = False
         try:
             yield
@@ -199,28 +228,46 @@ class Rehearsal:
 
     def _explain_kept(self, environment: Environment, stack: str) -> None:
         environment.kept.touch()
-        self.console.print(f"\n{stack} is left running in {environment.root}. In a shell:", highlight=False)
+        self.console.print(
+            f"\n{stack} is left running in {environment.root}. In a shell:", highlight=False
+        )
         self.console.print(escape(environment.exports()), highlight=False, soft_wrap=True)
         self.console.print(
-            f"cd {environment.project} && pulumi stack select {stack} && pulumi preview && kubectl get nodes,gpupools",
+            f"cd {environment.project} && pulumi stack select {stack} && pulumi preview && "
+            "kubectl get nodes,gpupools",
             highlight=False,
             soft_wrap=True,
         )
-        self.console.print(f"The stack file to edit (a copy): {environment.stack_file(stack)}", highlight=False, soft_wrap=True)
-        self.console.print(f"When you are done: make -C {environments.PROJECT} destroy\n", highlight=False, soft_wrap=True)
+        self.console.print(
+            f"The stack file to edit (a copy): {environment.stack_file(stack)}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        self.console.print(
+            f"When you are done: make -C {environments.PROJECT} destroy\n",
+            highlight=False,
+            soft_wrap=True,
+        )
 
     def _told(self, outcome: Outcome) -> Outcome:
-        self._say(f"{' '.join(outcome.command.split()[:2])}: exit code {outcome.code} after {outcome.seconds:.1f} s")
+        self._say(
+            f"{' '.join(outcome.command.split()[:2])}: exit code {outcome.code} after "
+            f"{outcome.seconds:.1f} s"
+        )
         return outcome
 
     def _say(self, text: str) -> None:
-        self.console.print(f"[cyan]{time.strftime('%H:%M:%S')}[/] {escape(text)}", highlight=False, soft_wrap=True)
+        self.console.print(
+            f"[cyan]{time.strftime('%H:%M:%S')}[/] {escape(text)}", highlight=False, soft_wrap=True
+        )
 
     def _engine(self, environment: Environment, stack: str) -> Engine:
         output = Shown()
 
         def tell(line: str) -> None:
             for told in output.of(line):
-                self.console.print(f"[dim]pulumi │[/] {escape(told)}", highlight=False, soft_wrap=True)
+                self.console.print(
+                    f"[dim]pulumi │[/] {escape(told)}", highlight=False, soft_wrap=True
+                )
 
         return Engine(environment, stack, tell)

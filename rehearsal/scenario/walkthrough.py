@@ -45,7 +45,8 @@ WALKTHROUGHS: Mapping[str, Walkthrough] = {
         ),
         Walkthrough(
             stack="s1",
-            title="S1 · EKS, one p4d.24xlarge, 8 × A100-40GB cut into 7 × 1g.5gb by the GPU operator",
+            title="S1 · EKS, one p4d.24xlarge, 8 × A100-40GB cut into 7 × 1g.5gb by the GPU "
+            "operator",
             namespace="default",
             deployment="mig1.5",
             asked=100,
@@ -58,7 +59,9 @@ WALKTHROUGHS: Mapping[str, Walkthrough] = {
 
 @dataclass(frozen=True)
 class Landing:
-    """Where the replicas are. `why_pending` is the scheduler's own sentence for one that has no place."""
+    """Where the replicas are. `why_pending` is the scheduler's own sentence for one that has no
+    place.
+    """
 
     asked: int
     bound: int
@@ -67,9 +70,13 @@ class Landing:
 
 
 def apply(client: Client, walkthrough: Walkthrough) -> None:
-    """Applies the walkthrough's manifest on the server's side, as `kubectl apply --server-side` does."""
+    """Applies the walkthrough's manifest on the server's side, as `kubectl apply --server-side`
+    does.
+    """
     for manifest in yaml.safe_load_all((_MANIFESTS / f"{walkthrough.stack}.yaml").read_text()):
-        client.patch(_path(manifest), manifest, kind="apply", fieldManager="walkthrough", force="true")
+        client.patch(
+            _path(manifest), manifest, kind="apply", fieldManager="walkthrough", force="true"
+        )
 
 
 def scale(client: Client, walkthrough: Walkthrough, replicas: int) -> None:
@@ -78,7 +85,9 @@ def scale(client: Client, walkthrough: Walkthrough, replicas: int) -> None:
 
 def delete(client: Client, walkthrough: Walkthrough) -> None:
     """Deletes what `apply` made, and waits for the pods to be gone."""
-    for manifest in reversed(list(yaml.safe_load_all((_MANIFESTS / f"{walkthrough.stack}.yaml").read_text()))):
+    for manifest in reversed(
+        list(yaml.safe_load_all((_MANIFESTS / f"{walkthrough.stack}.yaml").read_text()))
+    ):
         try:
             client.delete(_path(manifest), propagationPolicy="Background")
         except ApiError as e:
@@ -87,8 +96,12 @@ def delete(client: Client, walkthrough: Walkthrough) -> None:
     _wait_for(lambda: not _pods(client, walkthrough), 60)
 
 
-def wait_until_landed(client: Client, walkthrough: Walkthrough, asked: int, *, timeout_s: float = 60) -> Landing:
-    """The landing once the scheduler has looked at every replica: each is bound, or has been told why not."""
+def wait_until_landed(
+    client: Client, walkthrough: Walkthrough, asked: int, *, timeout_s: float = 60
+) -> Landing:
+    """The landing once the scheduler has looked at every replica: each is bound, or has been told
+    why not.
+    """
     landing = Landing(asked, 0, 0, "")
 
     def settled() -> bool:
@@ -116,7 +129,9 @@ def _pods(client: Client, walkthrough: Walkthrough) -> list[dict[str, Any]]:
             labels = manifest["spec"]["selector"]["matchLabels"]
     selector = ",".join(f"{k}={v}" for k, v in labels.items())
     try:
-        listed = client.get(f"/api/v1/namespaces/{walkthrough.namespace}/pods", labelSelector=selector)
+        listed = client.get(
+            f"/api/v1/namespaces/{walkthrough.namespace}/pods", labelSelector=selector
+        )
     except ApiError as e:
         if e.status == 404:
             return []

@@ -1,4 +1,6 @@
-"""A pool, its node and the node's report, all in order, to be spoilt by the tests; and a real API server."""
+"""A pool, its node and the node's report, all in order, to be spoilt by the tests; and a real API
+server.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ def report() -> Report:
 
 @dataclass(frozen=True)
 class ApiServer:
-    """A real API server with our CRDs, policy and roles, and what tests do with it over and over."""
+    """A real API server with our CRDs, policy and roles, and what tests do with it over and
+    over.
+    """
 
     admin: Client
     endpoint: control_plane.Endpoint
@@ -88,13 +92,18 @@ class ApiServer:
         self.admin.patch(where, dict(body), kind="apply", fieldManager="test", force="true")
 
     def client(self, token: str) -> Client:
-        return Client(Credentials(server=self.endpoint.server, ca_data=self.endpoint.ca_pem, token=token), timeout_s=10)
+        return Client(
+            Credentials(server=self.endpoint.server, ca_data=self.endpoint.ca_pem, token=token),
+            timeout_s=10,
+        )
 
     def token(self, account: str, *, pod: str | None = None) -> str:
         """A token of a service account, bound to one of its pods or to nothing."""
         spec: dict[str, Any] = {"expirationSeconds": 3600}
         if pod:
-            uid = self.admin.get(f"/api/v1/namespaces/{api.NAMESPACE}/pods/{pod}")["metadata"]["uid"]
+            uid = self.admin.get(f"/api/v1/namespaces/{api.NAMESPACE}/pods/{pod}")["metadata"][
+                "uid"
+            ]
             spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         path = f"/api/v1/namespaces/{api.NAMESPACE}/serviceaccounts/{account}/token"
@@ -102,7 +111,10 @@ class ApiServer:
 
     def make_node(self, name: str, pool: str | None = None) -> dict[str, Any]:
         """A Node as a cloud makes it, with the startup taint."""
-        taints = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}, dict(api.STARTUP_TAINT)]
+        taints = [
+            {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
+            dict(api.STARTUP_TAINT),
+        ]
         body = {
             "apiVersion": "v1",
             "kind": "Node",
@@ -117,8 +129,20 @@ class ApiServer:
         }
         return self.admin.patch(f"/api/v1/nodes/{name}/status", {"status": status}, kind="merge")
 
-    def make_pod(self, name: str, node: str, *, namespace: str = api.NAMESPACE, account: str = "default", gpus: int = 0) -> None:
-        resources = {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": {"nvidia.com/gpu": str(gpus)}} if gpus else {}
+    def make_pod(
+        self,
+        name: str,
+        node: str,
+        *,
+        namespace: str = api.NAMESPACE,
+        account: str = "default",
+        gpus: int = 0,
+    ) -> None:
+        resources = (
+            {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": {"nvidia.com/gpu": str(gpus)}}
+            if gpus
+            else {}
+        )
         spec = {
             "nodeName": node,
             "serviceAccountName": account,
@@ -178,7 +202,9 @@ _SHIPPED = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
-"""Kind -> plural of what the program declares for agents and controller, but for their workloads; in the order of need."""
+"""Kind -> plural of what the program declares for agents and controller, but for their workloads;
+in the order of need.
+"""
 
 
 def _furnish(server: ApiServer) -> None:
@@ -192,7 +218,10 @@ def _furnish(server: ApiServer) -> None:
         ours = [_with_integers(inputs) for inputs in made if inputs.get("kind") == kind]
         assert ours, f"the program declares no {kind}"
         for body in ours:
-            server.apply(path_of(body["apiVersion"], plural, namespace=body["metadata"].get("namespace")), body)
+            server.apply(
+                path_of(body["apiVersion"], plural, namespace=body["metadata"].get("namespace")),
+                body,
+            )
     for plural in (api.REPORT_PLURAL, api.POOL_PLURAL):
         path = path_of(api.API_VERSION, plural)
         server.wait(lambda path=path: _answers(server, path), f"{path} is served")
@@ -201,7 +230,8 @@ def _furnish(server: ApiServer) -> None:
 def _with_integers(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The engine's protocol knows no integers; its Kubernetes provider makes them again, too."""
     found: dict[str, Any] = json.loads(
-        json.dumps(inputs), parse_float=lambda text: int(float(text)) if float(text).is_integer() else float(text)
+        json.dumps(inputs),
+        parse_float=lambda text: int(float(text)) if float(text).is_integer() else float(text),
     )
     return found
 

@@ -20,7 +20,12 @@ def pool(name: str, *, fewest: int = 1, **spec: Any) -> dict[str, Any]:
         "expectedNodes": {"min": fewest, "max": 8},
         **spec,
     }
-    return {"apiVersion": api.API_VERSION, "kind": api.POOL_KIND, "metadata": {"name": name}, "spec": wanted}
+    return {
+        "apiVersion": api.API_VERSION,
+        "kind": api.POOL_KIND,
+        "metadata": {"name": name},
+        "spec": wanted,
+    }
 
 
 def report(node: dict[str, Any], pool: str, **report: Any) -> dict[str, Any]:

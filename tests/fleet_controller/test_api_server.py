@@ -14,21 +14,26 @@ from fleet_controller import api
 from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster
 from kubeapi import ApiError
-from node_agent.node import read
-from node_agent.observed import Failure, Observation, ObservedGpu
-from node_agent.report import body
-from node_agent.verify import Verdict
+from node_agent.cluster.node import read
+from node_agent.nvml.observed import Failure, Observation, ObservedGpu
+from node_agent.reporting.report import body
+from node_agent.verdict.verify import Verdict
 from tests.fleet_controller import objects
 from tests.fleet_controller.objects import POOLS, REPORTS
 
-_ENTRY = api.crds()[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["report"]["properties"]["gpus"]["items"]
+_ENTRY = api.crds()[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["report"][
+    "properties"
+]["gpus"]["items"]
 
 
 class TestResources:
     def test_the_policy_has_no_fault_that_the_api_server_could_find(self, api_server: Any) -> None:
         policy, _ = api.report_policy()
-        path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{policy['metadata']['name']}"
-        api_server.wait(lambda: "typeChecking" in api_server.admin.get(path).get("status", {}), "policy checked")
+        policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+        path = f"{policies}/{policy['metadata']['name']}"
+        api_server.wait(
+            lambda: "typeChecking" in api_server.admin.get(path).get("status", {}), "policy checked"
+        )
         assert api_server.admin.get(path)["status"]["typeChecking"] == {}
 
     @pytest.mark.parametrize(
@@ -42,29 +47,51 @@ class TestResources:
             ({"migKonfig": "x"}, "migKonfig"),
         ],
     )
-    def test_a_wrong_pool_is_refused(self, spec: dict[str, Any], complaint: str, api_server: Any) -> None:
+    def test_a_wrong_pool_is_refused(
+        self, spec: dict[str, Any], complaint: str, api_server: Any
+    ) -> None:
         with pytest.raises(ApiError) as refused:
-            api_server.admin.create(POOLS, objects.pool("bad", **spec), fieldValidation="Strict", dryRun="All")
+            api_server.admin.create(
+                POOLS, objects.pool("bad", **spec), fieldValidation="Strict", dryRun="All"
+            )
         assert complaint in refused.value.message
 
     def test_no_mig_config_may_be_null_or_absent(self, api_server: Any) -> None:
         for spec in ({}, {"migConfig": None}):
-            api_server.admin.create(POOLS, objects.pool("fine", **spec), fieldValidation="Strict", dryRun="All")
+            api_server.admin.create(
+                POOLS, objects.pool("fine", **spec), fieldValidation="Strict", dryRun="All"
+            )
 
     def test_what_the_agent_writes_is_taken_as_it_stands(self, api_server: Any) -> None:
         node = read(api_server.make_node("as-it-stands"))
-        lost = ObservedGpu(index=1, failure=Failure(call="nvmlDeviceGetMigMode", code=15, text="GPU is lost"))
-        turning = ObservedGpu(index=0, model="NVIDIA H100 80GB HBM3", mig="disabled", mig_pending="enabled")
-        seen = Observation(driver="580.126.20", gpus=(turning, lost, replace(turning, index=2, model="NVIDIA L4")))
-        verdict = Verdict(verdict="Mismatch", reason="GpuLost", message="m.", checks=(), instances=({}, {}, {"1g.10gb": 7}))
+        lost = ObservedGpu(
+            index=1, failure=Failure(call="nvmlDeviceGetMigMode", code=15, text="GPU is lost")
+        )
+        turning = ObservedGpu(
+            index=0, model="NVIDIA H100 80GB HBM3", mig="disabled", mig_pending="enabled"
+        )
+        seen = Observation(
+            driver="580.126.20", gpus=(turning, lost, replace(turning, index=2, model="NVIDIA L4"))
+        )
+        verdict = Verdict(
+            verdict="Mismatch",
+            reason="GpuLost",
+            message="m.",
+            checks=(),
+            instances=({}, {}, {"1g.10gb": 7}),
+        )
         sent = body(verdict, seen, node, pool="p", layout_hash=objects.HASH, at=time.time())
         options = {"fieldManager": "agent", "force": "true", "fieldValidation": "Strict"}
         stored = api_server.admin.patch(f"{REPORTS}/as-it-stands", sent, kind="apply", **options)
         assert stored["report"] == sent["report"]
-        assert {key for entry in sent["report"]["gpus"] for key in entry} == set(_ENTRY["properties"])
+        assert {key for entry in sent["report"]["gpus"] for key in entry} == set(
+            _ENTRY["properties"]
+        )
 
     def test_a_report_stays_small_on_the_server(self, api_server: Any) -> None:
-        """managedFields of a nested object are larger than the object itself; here they are a line."""
+        """managedFields of a nested object are larger than the object itself; here they are a
+        line.
+        """
         node = api_server.make_node("small")
         api_server.apply(REPORTS, objects.report(node, "p"))
         (fields,) = api_server.admin.get(f"{REPORTS}/small")["metadata"]["managedFields"]
@@ -114,17 +141,28 @@ class TestController:
         listed = api_server.admin.get("/api/v1/namespaces/default/events", fieldSelector=selector)
         return [event["message"] for event in listed["items"]]
 
-    def test_a_node_from_birth_to_proof_to_fault_and_back(self, api_server: Any, loop: Loop, clock: Clock) -> None:
+    def test_a_node_from_birth_to_proof_to_fault_and_back(
+        self, api_server: Any, loop: Loop, clock: Clock
+    ) -> None:
         admin, wait = api_server.admin, api_server.wait
         admin.create(POOLS, objects.pool("birth"))
-        wait(lambda: self._verified(api_server, "birth") == ("False", "TooFewNodes"), "an empty pool waits")
+        wait(
+            lambda: self._verified(api_server, "birth") == ("False", "TooFewNodes"),
+            "an empty pool waits",
+        )
         node = api_server.make_node("b1", "birth")
-        wait(lambda: self._verified(api_server, "birth") == ("False", "NodesNotProven"), "a new node is unknown")
+        wait(
+            lambda: self._verified(api_server, "birth") == ("False", "NodesNotProven"),
+            "a new node is unknown",
+        )
         assert api_server.node("b1").condition.reason == "NoReport"
         assert api_server.node("b1").held
 
         api_server.apply(REPORTS, objects.report(node, "birth"))
-        wait(lambda: self._verified(api_server, "birth") == ("True", "AllNodesProven"), "a proven node")
+        wait(
+            lambda: self._verified(api_server, "birth") == ("True", "AllNodesProven"),
+            "a proven node",
+        )
         proven = api_server.node("b1")
         assert proven.condition.status == "True"
         assert "nvidia.com/gpu" in proven.taint_keys
@@ -132,18 +170,30 @@ class TestController:
         assert admin.get(f"{POOLS}/birth")["status"]["observedGeneration"] == 1
 
         words = "GPU 3 wanted 3g.40gb x2, found 1g.10gb x7: somebody; do something."
-        api_server.apply(REPORTS, objects.report(node, "birth", verdict="Mismatch", reason="WrongLayout", message=words))
-        wait(lambda: self._verified(api_server, "birth") == ("False", "NodesFailing"), "a fault is seen")
+        api_server.apply(
+            REPORTS,
+            objects.report(node, "birth", verdict="Mismatch", reason="WrongLayout", message=words),
+        )
+        wait(
+            lambda: self._verified(api_server, "birth") == ("False", "NodesFailing"),
+            "a fault is seen",
+        )
         assert self._warnings(api_server, "birth") == []
         clock.ahead_s += 11
         loop._cluster.bell.set()
-        wait(lambda: self._warnings(api_server, "birth") == [f"node b1: {words}"], "a fault that stays is told")
+        wait(
+            lambda: self._warnings(api_server, "birth") == [f"node b1: {words}"],
+            "a fault that stays is told",
+        )
         assert admin.get(f"{POOLS}/birth")["status"]["failingNodes"] == [
             {"name": "b1", "reason": "WrongLayout", "message": words}
         ]
 
         api_server.apply(REPORTS, objects.report(node, "birth"))
-        wait(lambda: self._verified(api_server, "birth") == ("True", "AllNodesProven"), "a repaired node")
+        wait(
+            lambda: self._verified(api_server, "birth") == ("True", "AllNodesProven"),
+            "a repaired node",
+        )
         wait(lambda: self._warnings(api_server, "birth") == [], "the warning is taken back")
         assert loop.progress.error is None
 
@@ -164,13 +214,20 @@ class TestController:
         api_server.apply(REPORTS, objects.report(node, "change"))
         api_server.wait(lambda: self._verified(api_server, "change")[0] == "True", "proven")
         api_server.admin.patch(f"{POOLS}/change", {"spec": {"layoutHash": "b" * 64}})
-        api_server.wait(lambda: self._verified(api_server, "change")[0] == "False", "not proven for the new layout")
+        api_server.wait(
+            lambda: self._verified(api_server, "change")[0] == "False",
+            "not proven for the new layout",
+        )
         assert api_server.node("c1").condition.reason == "ReportOfAnotherLayout"
         api_server.apply(REPORTS, objects.report(node, "change", observedHash="b" * 64))
-        api_server.wait(lambda: self._verified(api_server, "change")[0] == "True", "proven for the new layout")
+        api_server.wait(
+            lambda: self._verified(api_server, "change")[0] == "True", "proven for the new layout"
+        )
         assert api_server.admin.get(f"{POOLS}/change")["status"]["observedGeneration"] == 2
 
-    def test_a_layout_is_asked_for_and_the_old_success_is_taken_away(self, api_server: Any, loop: Loop) -> None:
+    def test_a_layout_is_asked_for_and_the_old_success_is_taken_away(
+        self, api_server: Any, loop: Loop
+    ) -> None:
         admin = api_server.admin
         node = api_server.make_node("m1", "mig")
         stale = {"nvidia.com/mig.config": "all-disabled", "nvidia.com/mig.config.state": "success"}
@@ -180,8 +237,13 @@ class TestController:
         api_server.wait(lambda: api_server.node("m1").mig_config == "mig-1234", "the label is set")
         assert api_server.node("m1").mig_state is None
         assert api_server.node("m1").held
-        api_server.wait(lambda: api_server.node("m1").condition.reason == "MigManagerBusy", "it waits for mig-manager")
-        admin.patch("/api/v1/nodes/m1", {"metadata": {"labels": {"nvidia.com/mig.config.state": "success"}}})
+        api_server.wait(
+            lambda: api_server.node("m1").condition.reason == "MigManagerBusy",
+            "it waits for mig-manager",
+        )
+        admin.patch(
+            "/api/v1/nodes/m1", {"metadata": {"labels": {"nvidia.com/mig.config.state": "success"}}}
+        )
         api_server.wait(lambda: self._verified(api_server, "mig")[0] == "True", "proven")
         assert not api_server.node("m1").held
 
@@ -195,7 +257,10 @@ class TestController:
         api_server.wait(lambda: self._verified(api_server, "held")[0] == "True", "proven")
         api_server.make_pod("llm-0", "h1", namespace="default", gpus=1)
         admin.patch(f"{POOLS}/held", {"spec": {"migConfig": "new-2"}})
-        api_server.wait(lambda: api_server.node("h1").condition.reason == "ChangeHeldByPods", "the change is refused")
+        api_server.wait(
+            lambda: api_server.node("h1").condition.reason == "ChangeHeldByPods",
+            "the change is refused",
+        )
         assert "default/llm-0" in api_server.node("h1").condition.message
         assert (api_server.node("h1").mig_config, api_server.node("h1").held) == ("old-1", False)
         admin.delete("/api/v1/namespaces/default/pods/llm-0")
@@ -203,14 +268,25 @@ class TestController:
         api_server.wait(lambda: api_server.node("h1").mig_config == "new-2", "the change follows")
         assert api_server.node("h1").held
 
-    def test_a_restarted_controller_takes_back_what_its_forerunner_said(self, api_server: Any, clock: Clock, loop: Loop) -> None:
+    def test_a_restarted_controller_takes_back_what_its_forerunner_said(
+        self, api_server: Any, clock: Clock, loop: Loop
+    ) -> None:
         node = api_server.make_node("r1", "again")
         api_server.admin.create(POOLS, objects.pool("again"))
-        api_server.apply(REPORTS, objects.report(node, "again", verdict="Mismatch", reason="WrongLayout", message="GPU 0 wrong"))
-        api_server.wait(lambda: self._verified(api_server, "again")[1] == "NodesFailing", "a fault is seen")
+        api_server.apply(
+            REPORTS,
+            objects.report(
+                node, "again", verdict="Mismatch", reason="WrongLayout", message="GPU 0 wrong"
+            ),
+        )
+        api_server.wait(
+            lambda: self._verified(api_server, "again")[1] == "NodesFailing", "a fault is seen"
+        )
         clock.ahead_s += 11
         loop._cluster.bell.set()
-        api_server.wait(lambda: self._warnings(api_server, "again") == ["node r1: GPU 0 wrong"], "told")
+        api_server.wait(
+            lambda: self._warnings(api_server, "again") == ["node r1: GPU 0 wrong"], "told"
+        )
         loop._warned = None
         api_server.apply(REPORTS, objects.report(node, "again"))
         api_server.wait(lambda: self._warnings(api_server, "again") == [], "taken back")

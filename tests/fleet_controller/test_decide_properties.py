@@ -1,4 +1,6 @@
-"""Whatever the cluster looks like: deciding and doing comes to rest, and does nothing on the way that it must not."""
+"""Whatever the cluster looks like: deciding and doing comes to rest, and does nothing on the way
+that it must not.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def nodes(draw: st.DrawFn, number: int) -> Node:
         created=draw(times),
         boot_id="b1",
         labels=labels,
-        taint_keys=tuple(draw(st.sampled_from([(), (TAINT,), ("x", TAINT, "y"), (TAINT, TAINT), ("x",)]))),
+        taint_keys=tuple(
+            draw(st.sampled_from([(), (TAINT,), ("x", TAINT, "y"), (TAINT, TAINT), ("x",)]))
+        ),
         condition=draw(st.one_of(st.none(), conditions)),
         leaving=draw(st.sampled_from([False, False, False, True])),
     )
@@ -66,7 +70,12 @@ def nodes(draw: st.DrawFn, number: int) -> Node:
 def reports(draw: st.DrawFn, node: Node) -> Report:
     verdict, reason = draw(
         st.sampled_from(
-            [("Match", "PartitionsMatch"), ("Mismatch", "WrongLayout"), ("Mismatch", "NotPartitioned"), ("Unknown", "DriverHung")]
+            [
+                ("Match", "PartitionsMatch"),
+                ("Mismatch", "WrongLayout"),
+                ("Mismatch", "NotPartitioned"),
+                ("Unknown", "DriverHung"),
+            ]
         )
     )
     pool = node.labels["slicewright.io/pool"]
@@ -101,7 +110,11 @@ class World:
         match action:
             case SetNodeCondition():
                 said = Condition(
-                    status=action.status, reason=action.reason, message=action.message, changed=action.changed, written=action.now
+                    status=action.status,
+                    reason=action.reason,
+                    message=action.message,
+                    changed=action.changed,
+                    written=action.now,
                 )
                 self._change(action.node, condition=said)
             case LiftTaint(node=name, position=position):
@@ -109,7 +122,9 @@ class World:
                 assert node.condition is not None
                 assert node.condition.status == "True", "released without proof"
                 assert node.taint_keys[position] == TAINT
-                self._change(name, taint_keys=node.taint_keys[:position] + node.taint_keys[position + 1 :])
+                self._change(
+                    name, taint_keys=node.taint_keys[:position] + node.taint_keys[position + 1 :]
+                )
             case HoldNode(node=name):
                 assert TAINT not in self.nodes[name].taint_keys
                 assert not self.pods[name]
@@ -185,10 +200,15 @@ def test_at_rest_the_status_is_what_a_person_would_count(world: World) -> None:
         statuses = [n.condition.status if n.condition else "none" for n in members]
         counts = pool.status["nodes"]
         assert counts["total"] == len(members)
-        assert (counts["verified"], counts["failing"]) == (statuses.count("True"), statuses.count("False"))
+        assert (counts["verified"], counts["failing"]) == (
+            statuses.count("True"),
+            statuses.count("False"),
+        )
         assert counts["unknown"] == statuses.count("Unknown")
         verified = next(c for c in pool.status["conditions"] if c["type"] == "Verified")
-        assert (verified["status"] == "True") == (len(members) >= pool.fewest and all(s == "True" for s in statuses))
+        assert (verified["status"] == "True") == (
+            len(members) >= pool.fewest and all(s == "True" for s in statuses)
+        )
         assert verified["observedGeneration"] == pool.generation
         assert {f["name"] for f in pool.status["failingNodes"]} == {
             n.name for n in members if n.condition and n.condition.status != "True"
@@ -207,7 +227,11 @@ def test_a_true_condition_has_a_report_that_earns_it(world: World) -> None:
                 continue
             report = world.reports[node.name]
             assert report.verdict == "Match"
-            assert (report.owner_uid, report.boot_id, report.layout_hash) == (node.uid, node.boot_id, pool.layout_hash)
+            assert (report.owner_uid, report.boot_id, report.layout_hash) == (
+                node.uid,
+                node.boot_id,
+                pool.layout_hash,
+            )
             assert NOW - report.time < 900
             if pool.mig_config:
                 assert (node.labels[CONFIG], node.labels[STATE]) == (pool.mig_config, "success")

@@ -1,6 +1,8 @@
-"""What agents and controller may do, and may not: asked of a real API server with the objects that the program ships.
+"""What agents and controller may do, and may not: asked of a real API server with the objects that
+the program ships.
 
-Every refusal has a twin: the same request, made by an administrator, is a good one. So none is refused for another reason.
+Every refusal has a twin: the same request, made by an administrator, is a good one. So none is
+refused for another reason.
 """
 
 from __future__ import annotations
@@ -70,10 +72,21 @@ def _pod(name: str) -> dict[str, Any]:
 
 _CLUSTER_ADMIN = {
     "metadata": {"name": "escalation"},
-    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-    "subjects": [{"kind": "ServiceAccount", "name": api.AGENT_SERVICE_ACCOUNT, "namespace": api.NAMESPACE}],
+    "roleRef": {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "ClusterRole",
+        "name": "cluster-admin",
+    },
+    "subjects": [
+        {"kind": "ServiceAccount", "name": api.AGENT_SERVICE_ACCOUNT, "namespace": api.NAMESPACE}
+    ],
 }
-_CONDITION = {"type": api.NODE_CONDITION, "status": "True", "reason": "Proven", "message": "by itself"}
+_CONDITION = {
+    "type": api.NODE_CONDITION,
+    "status": "True",
+    "reason": "Proven",
+    "message": "by itself",
+}
 _EVENT = {
     "metadata": {"name": "rights"},
     "type": "Warning",
@@ -92,10 +105,20 @@ _FOR_NOBODY = (
     _core("list", "configmaps", f"{SYSTEM}/configmaps"),
     _core("create", "pods", f"{SYSTEM}/pods", _pod("made")),
     _core("delete", "pods", f"{SYSTEM}/pods/agent-own"),
-    _core("create", "serviceaccounts/token", f"{SYSTEM}/serviceaccounts/{api.AGENT_SERVICE_ACCOUNT}/token", {"spec": {}}),
+    _core(
+        "create",
+        "serviceaccounts/token",
+        f"{SYSTEM}/serviceaccounts/{api.AGENT_SERVICE_ACCOUNT}/token",
+        {"spec": {}},
+    ),
     _core("create", "nodes", "/api/v1/nodes", {"metadata": {"name": "invented"}}),
     _core("delete", "nodes", "/api/v1/nodes/own"),
-    _core("create", "events", f"{SYSTEM}/events", {**_EVENT, "involvedObject": {"kind": "Pod", "namespace": api.NAMESPACE}}),
+    _core(
+        "create",
+        "events",
+        f"{SYSTEM}/events",
+        {**_EVENT, "involvedObject": {"kind": "Pod", "namespace": api.NAMESPACE}},
+    ),
     _ours("delete", "gpunodereports", f"{REPORTS}/own"),
     _ours("create", "gpupools", POOLS, objects.pool("invented")),
     _ours("patch", "gpupools", f"{POOLS}/rights", {"spec": {"expectedNodes": {"min": 0}}}),
@@ -108,21 +131,38 @@ _FOR_NOBODY = (
         group="rbac.authorization.k8s.io",
         resource="clusterrolebindings",
     ),
-    Deed("delete", _GUARD, group="admissionregistration.k8s.io", resource="validatingadmissionpolicybindings"),
+    Deed(
+        "delete",
+        _GUARD,
+        group="admissionregistration.k8s.io",
+        resource="validatingadmissionpolicybindings",
+    ),
 )
 _NOT_FOR_AGENTS = (
     _core("patch", "nodes", "/api/v1/nodes/own", {"spec": {"taints": []}}),
-    _core("patch", "nodes", "/api/v1/nodes/own", {"metadata": {"labels": {api.MIG_CONFIG_LABEL: "all-disabled"}}}),
+    _core(
+        "patch",
+        "nodes",
+        "/api/v1/nodes/own",
+        {"metadata": {"labels": {api.MIG_CONFIG_LABEL: "all-disabled"}}},
+    ),
     _core("patch", "nodes", "/api/v1/nodes/own", {"metadata": {"annotations": {"a": "b"}}}),
     _core("patch", "nodes", "/api/v1/nodes/other", {"metadata": {"annotations": {"a": "b"}}}),
-    _core("patch", "nodes/status", "/api/v1/nodes/own/status", {"status": {"conditions": [_CONDITION]}}),
+    _core(
+        "patch",
+        "nodes/status",
+        "/api/v1/nodes/own/status",
+        {"status": {"conditions": [_CONDITION]}},
+    ),
     _core("list", "nodes", "/api/v1/nodes"),
     _core("list", "pods", "/api/v1/pods"),
     _core("create", "events", "/api/v1/namespaces/default/events", _EVENT),
     _ours("list", "gpunodereports", REPORTS),
     _ours("list", "gpupools", POOLS),
     _ours("get", "gpupools", f"{POOLS}/rights"),
-    _ours("patch", "gpupools/status", f"{POOLS}/rights/status", {"status": {"nodes": {"verified": 1}}}),
+    _ours(
+        "patch", "gpupools/status", f"{POOLS}/rights/status", {"status": {"nodes": {"verified": 1}}}
+    ),
 )
 _NOT_FOR_THE_CONTROLLER = (
     _core("get", "pods", f"{SYSTEM}/pods/agent-own"),
@@ -131,9 +171,18 @@ _NOT_FOR_THE_CONTROLLER = (
         "create",
         "pods/eviction",
         f"{SYSTEM}/pods/agent-own/eviction",
-        {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "agent-own", "namespace": api.NAMESPACE}},
+        {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": "agent-own", "namespace": api.NAMESPACE},
+        },
     ),
-    _ours("create", "gpunodereports", REPORTS, objects.report({"metadata": {"name": "invented", "uid": "u"}}, "p")),
+    _ours(
+        "create",
+        "gpunodereports",
+        REPORTS,
+        objects.report({"metadata": {"name": "invented", "uid": "u"}}, "p"),
+    ),
     _ours("patch", "gpunodereports", f"{REPORTS}/own", {"report": {"verdict": "Match"}}),
 )
 
@@ -151,7 +200,13 @@ def nodes(api_server: Any) -> dict[str, Any]:
 
     def bites() -> bool:
         try:
-            bound.patch(f"{REPORTS}/other", objects.report(made["other"], "p"), kind="apply", fieldManager="probe", dryRun="All")
+            bound.patch(
+                f"{REPORTS}/other",
+                objects.report(made["other"], "p"),
+                kind="apply",
+                fieldManager="probe",
+                dryRun="All",
+            )
         except ApiError as e:
             return e.status == 403
         return False
@@ -159,13 +214,19 @@ def nodes(api_server: Any) -> dict[str, Any]:
     # A new policy takes a moment to bite.
     api_server.wait(bites, "the policy on reports bites")
     for name, node in made.items():
-        _agent(api_server, name).patch(f"{REPORTS}/{name}", objects.report(node, "p"), kind="apply", fieldManager="agent")
+        _agent(api_server, name).patch(
+            f"{REPORTS}/{name}", objects.report(node, "p"), kind="apply", fieldManager="agent"
+        )
     return made
 
 
 def _agent(api_server: Any, node: str) -> Client:
-    """As the agent's pod on that node: with a token of the TokenRequest API that is bound to the pod."""
-    client: Client = api_server.client(api_server.token(api.AGENT_SERVICE_ACCOUNT, pod=f"agent-{node}"))
+    """As the agent's pod on that node: with a token of the TokenRequest API that is bound to the
+    pod.
+    """
+    client: Client = api_server.client(
+        api_server.token(api.AGENT_SERVICE_ACCOUNT, pod=f"agent-{node}")
+    )
     return client
 
 
@@ -176,22 +237,41 @@ def agent(api_server: Any, nodes: dict[str, Any]) -> Client:
 
 @pytest.fixture(scope="module")
 def controller(api_server: Any, nodes: dict[str, Any]) -> Client:
-    client: Client = api_server.client(api_server.token(api.CONTROLLER_SERVICE_ACCOUNT, pod="controller"))
+    client: Client = api_server.client(
+        api_server.token(api.CONTROLLER_SERVICE_ACCOUNT, pod="controller")
+    )
     return client
 
 
 def _rights(client: Client, namespace: str) -> set[tuple[str, str, str]]:
-    """(verb, group, resource) of everything that the API server says its asker may do in a namespace, and cluster-wide."""
-    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace}}
-    rules = client.create("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", body)["status"]["resourceRules"]
-    return {(v, g, r) for rule in rules for v in rule["verbs"] for g in rule.get("apiGroups", ()) for r in rule["resources"]}
+    """(verb, group, resource) of everything that the API server says its asker may do in a
+    namespace, and cluster-wide.
+    """
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": namespace},
+    }
+    rules = client.create("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", body)["status"][
+        "resourceRules"
+    ]
+    return {
+        (v, g, r)
+        for rule in rules
+        for v in rule["verbs"]
+        for g in rule.get("apiGroups", ())
+        for r in rule["resources"]
+    }
 
 
 def _refused(deed: Deed, client: Client, account: str) -> None:
     with pytest.raises(ApiError) as refused:
         deed.do(client)
     assert (refused.value.status, refused.value.reason) == (403, "Forbidden")
-    assert f'User "system:serviceaccount:{api.NAMESPACE}:{account}" {deed.refusal}' in refused.value.message
+    assert (
+        f'User "system:serviceaccount:{api.NAMESPACE}:{account}" {deed.refusal}'
+        in refused.value.message
+    )
 
 
 def _triples(group: str, resource: str, verbs: Iterable[str]) -> set[tuple[str, str, str]]:
@@ -200,11 +280,15 @@ def _triples(group: str, resource: str, verbs: Iterable[str]) -> set[tuple[str, 
 
 class TestTheAgent:
     @pytest.mark.parametrize("node", ["own", "other"])
-    def test_it_writes_its_own_report(self, api_server: Any, nodes: dict[str, Any], node: str) -> None:
+    def test_it_writes_its_own_report(
+        self, api_server: Any, nodes: dict[str, Any], node: str
+    ) -> None:
         agent = _agent(api_server, node)
         for message in ("first", "second"):
             words = objects.report(nodes[node], "p", message=message)
-            written = agent.patch(f"{REPORTS}/{node}", words, kind="apply", fieldManager="agent", force="true")
+            written = agent.patch(
+                f"{REPORTS}/{node}", words, kind="apply", fieldManager="agent", force="true"
+            )
             assert written["report"]["message"] == message
 
     def test_it_reads_its_node_and_its_report(self, agent: Client) -> None:
@@ -212,51 +296,83 @@ class TestTheAgent:
         assert agent.get(f"{REPORTS}/own")["metadata"]["name"] == "own"
 
     def test_it_reads_other_nodes_and_reports_by_name_too(self, agent: Client) -> None:
-        """RBAC cannot narrow `get` to the asker's own node, and an admission policy does not see it."""
+        """RBAC cannot narrow `get` to the asker's own node, and an admission policy does not see
+        it.
+        """
         assert agent.get("/api/v1/nodes/other")["metadata"]["name"] == "other"
         assert agent.get(f"{REPORTS}/other")["metadata"]["name"] == "other"
 
     @pytest.mark.parametrize("node", ["own", "other"])
-    def test_it_may_not_write_another_nodes_report(self, api_server: Any, nodes: dict[str, Any], node: str) -> None:
+    def test_it_may_not_write_another_nodes_report(
+        self, api_server: Any, nodes: dict[str, Any], node: str
+    ) -> None:
         agent, other = _agent(api_server, node), OTHER_NODE[node]
         words = objects.report(nodes[other], "p", message="forged")
         tries = {
-            "apply": lambda c, **dry: c.patch(f"{REPORTS}/{other}", words, kind="apply", fieldManager="x", force="true", **dry),
-            "merge": lambda c, **dry: c.patch(f"{REPORTS}/{other}", {"report": words["report"]}, **dry),
+            "apply": lambda c, **dry: c.patch(
+                f"{REPORTS}/{other}", words, kind="apply", fieldManager="x", force="true", **dry
+            ),
+            "merge": lambda c, **dry: c.patch(
+                f"{REPORTS}/{other}", {"report": words["report"]}, **dry
+            ),
         }
         for attempt in tries.values():
             with pytest.raises(ApiError) as refused:
                 attempt(agent)
             assert refused.value.status == 403
-            assert f'this token is bound to node "{node}", the report is of node "{other}"' in refused.value.message
+            assert (
+                f'this token is bound to node "{node}", the report is of node "{other}"'
+                in refused.value.message
+            )
             attempt(api_server.admin, dryRun="All")
         assert api_server.admin.get(f"{REPORTS}/{other}")["report"]["message"] != "forged"
 
-    def test_it_may_not_invent_a_report(self, api_server: Any, agent: Client, nodes: dict[str, Any]) -> None:
+    def test_it_may_not_invent_a_report(
+        self, api_server: Any, agent: Client, nodes: dict[str, Any]
+    ) -> None:
         words = objects.report(nodes["own"], "p")
         words["metadata"] = {"name": "no-such-node"}
         with pytest.raises(ApiError) as refused:
             agent.create(REPORTS, words)
         assert refused.value.status == 403
-        assert 'this token is bound to node "own", the report is of node "no-such-node"' in refused.value.message
+        assert (
+            'this token is bound to node "own", the report is of node "no-such-node"'
+            in refused.value.message
+        )
         api_server.admin.create(REPORTS, words, dryRun="All")
 
-    def test_it_may_not_give_its_report_to_another_node(self, api_server: Any, agent: Client, nodes: dict[str, Any]) -> None:
+    def test_it_may_not_give_its_report_to_another_node(
+        self, api_server: Any, agent: Client, nodes: dict[str, Any]
+    ) -> None:
         words = objects.report(nodes["own"], "p")
-        words["metadata"]["ownerReferences"][0].update(name="other", uid=nodes["other"]["metadata"]["uid"])
+        words["metadata"]["ownerReferences"][0].update(
+            name="other", uid=nodes["other"]["metadata"]["uid"]
+        )
         with pytest.raises(ApiError) as refused:
             agent.patch(f"{REPORTS}/own", words, kind="apply", fieldManager="agent", force="true")
         assert refused.value.status == 403
         assert "a node's report is owned by that Node and by nothing else" in refused.value.message
-        api_server.admin.patch(f"{REPORTS}/own", words, kind="apply", fieldManager="agent", force="true", dryRun="All")
+        api_server.admin.patch(
+            f"{REPORTS}/own", words, kind="apply", fieldManager="agent", force="true", dryRun="All"
+        )
 
-    def test_a_token_without_a_node_is_refused(self, api_server: Any, nodes: dict[str, Any]) -> None:
+    def test_a_token_without_a_node_is_refused(
+        self, api_server: Any, nodes: dict[str, Any]
+    ) -> None:
         """One that was not made for a pod on a node, such as `kubectl create token` makes."""
         unbound = api_server.client(api_server.token(api.AGENT_SERVICE_ACCOUNT))
         with pytest.raises(ApiError) as refused:
-            unbound.patch(f"{REPORTS}/own", objects.report(nodes["own"], "p"), kind="apply", fieldManager="agent", force="true")
+            unbound.patch(
+                f"{REPORTS}/own",
+                objects.report(nodes["own"], "p"),
+                kind="apply",
+                fieldManager="agent",
+                force="true",
+            )
         assert refused.value.status == 403
-        assert 'this token is bound to node "", the report is of node "own"' in refused.value.message
+        assert (
+            'this token is bound to node "", the report is of node "own"' in refused.value.message
+        )
         assert unbound.get("/api/v1/nodes/own"), "its other rights it has"
 
     @pytest.mark.parametrize("deed", [*_FOR_NOBODY, *_NOT_FOR_AGENTS], ids=str)
@@ -265,7 +381,9 @@ class TestTheAgent:
         deed.do(api_server.admin, dryRun="All")
 
     @pytest.mark.parametrize("namespace", [api.NAMESPACE, api.EVENTS_NAMESPACE, "kube-system"])
-    def test_it_has_these_rights_and_no_others(self, namespace: str, agent: Client, api_server: Any) -> None:
+    def test_it_has_these_rights_and_no_others(
+        self, namespace: str, agent: Client, api_server: Any
+    ) -> None:
         anybody = api_server.client(api_server.token("default"))
         assert _rights(agent, namespace) - _rights(anybody, namespace) == {
             ("get", "", "nodes"),
@@ -274,13 +392,19 @@ class TestTheAgent:
 
 
 class TestTheController:
-    def test_it_sets_a_layout_lifts_a_taint_and_states_a_condition(self, controller: Client, api_server: Any) -> None:
+    def test_it_sets_a_layout_lifts_a_taint_and_states_a_condition(
+        self, controller: Client, api_server: Any
+    ) -> None:
         api_server.make_node("changed")
         path = "/api/v1/nodes/changed"
         controller.patch(path, {"metadata": {"labels": {api.MIG_CONFIG_LABEL: "mig-1"}}})
-        kept = [t for t in controller.get(path)["spec"]["taints"] if t["key"] != api.STARTUP_TAINT_KEY]
+        kept = [
+            t for t in controller.get(path)["spec"]["taints"] if t["key"] != api.STARTUP_TAINT_KEY
+        ]
         controller.patch(path, {"spec": {"taints": kept}})
-        controller.patch(f"{path}/status", {"status": {"conditions": [_CONDITION]}}, kind="strategic")
+        controller.patch(
+            f"{path}/status", {"status": {"conditions": [_CONDITION]}}, kind="strategic"
+        )
         changed = api_server.node("changed")
         assert changed.mig_config == "mig-1"
         assert not changed.held
@@ -294,7 +418,12 @@ class TestTheController:
             _ours("list", "gpunodereports", REPORTS),
             _ours("get", "gpunodereports", f"{REPORTS}/own"),
             _ours("list", "gpupools", POOLS),
-            _ours("patch", "gpupools/status", f"{POOLS}/rights/status", {"status": {"nodes": {"total": 1}}}),
+            _ours(
+                "patch",
+                "gpupools/status",
+                f"{POOLS}/rights/status",
+                {"status": {"nodes": {"total": 1}}},
+            ),
             _core("list", "events", "/api/v1/namespaces/default/events"),
         ],
         ids=str,
@@ -315,7 +444,9 @@ class TestTheController:
         deed.do(api_server.admin, dryRun="All")
 
     @pytest.mark.parametrize("namespace", [api.NAMESPACE, api.EVENTS_NAMESPACE, "kube-system"])
-    def test_it_has_these_rights_and_no_others(self, namespace: str, controller: Client, api_server: Any) -> None:
+    def test_it_has_these_rights_and_no_others(
+        self, namespace: str, controller: Client, api_server: Any
+    ) -> None:
         anybody = api_server.client(api_server.token("default"))
         events = _triples("", "events", ("get", "list", "create", "patch", "delete"))
         assert _rights(controller, namespace) - _rights(anybody, namespace) == {

@@ -37,7 +37,9 @@ def stack() -> Callable[[str], dict[str, Any]]:
     """The config of a committed stack file."""
 
     def read(name: str) -> dict[str, Any]:
-        config: dict[str, Any] = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{name}.yaml").read_text())["config"]
+        config: dict[str, Any] = yaml.safe_load(
+            (ROOT / "stacks" / f"Pulumi.{name}.yaml").read_text()
+        )["config"]
         return config
 
     return read
@@ -53,9 +55,17 @@ def zipapps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def record(zipapps: None) -> Callable[..., list[Made]]:
-    """Deploys a committed stack, or a fleet in YAML, to a recorder and gives what was asked for, in any order."""
+    """Deploys a committed stack, or a fleet in YAML, to a recorder and gives what was asked for, in
+    any order.
+    """
 
-    def run(name: str, *, fleet: str = "", preview: bool = False, status: Mapping[str, Any] | None = VERIFIED) -> list[Made]:
+    def run(
+        name: str,
+        *,
+        fleet: str = "",
+        preview: bool = False,
+        status: Mapping[str, Any] | None = VERIFIED,
+    ) -> list[Made]:
         key = (name + fleet, preview, json.dumps(status))
         if key not in _RECORDED:
             raw = yaml.safe_load(fleet)

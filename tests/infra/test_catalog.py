@@ -34,7 +34,21 @@ from infra.catalog import (
 CATALOG = catalog.load()
 MIG_GPUS = [gpu for gpu in CATALOG.gpus.values() if gpu.family]
 MACHINES = list(CATALOG.machines.values())
-ROWS = (Accelerator, Chart, Family, Fault, Gpu, Image, Kind, LeftOut, Machine, NamedConfig, PluginFault, Price, Profile)
+ROWS = (
+    Accelerator,
+    Chart,
+    Family,
+    Fault,
+    Gpu,
+    Image,
+    Kind,
+    LeftOut,
+    Machine,
+    NamedConfig,
+    PluginFault,
+    Price,
+    Profile,
+)
 
 
 def rows(of: Any) -> Iterator[Any]:
@@ -62,7 +76,10 @@ def test_every_row_names_its_source() -> None:
 
 
 def test_a_source_can_be_found_without_the_file_that_shortens_it() -> None:
-    short = re.compile(r"(?<![\w/-])(Cyclenerd|karpenter|skypilot|max-pods|operator|capture|lgipp?|GKE|MIG guide)(?![\w/-])")
+    short = re.compile(
+        r"(?<![\w/-])(Cyclenerd|karpenter|skypilot|max-pods|operator|capture|lgipp?|GKE|MIG "
+        r"guide)(?![\w/-])"
+    )
     assert [row.source for row in rows(CATALOG) if short.search(row.source)] == []
     assert "NVIDIA MIG user guide 620" in CATALOG.gpus["H100-80"].source
     assert "aws/karpenter-provider-aws" in CATALOG.machines["eks", "p4d.24xlarge"].source
@@ -86,7 +103,18 @@ def test_nothing_in_the_catalog_can_be_changed() -> None:
 
 
 def test_the_gpus_of_the_charter_are_there() -> None:
-    cut = ["A30", "A100-40", "A100-80", "H100-80", "H100-94", "H100-96", "H200", "B200", "GB200", "RTX-PRO-6000"]
+    cut = [
+        "A30",
+        "A100-40",
+        "A100-80",
+        "H100-80",
+        "H100-94",
+        "H100-96",
+        "H200",
+        "B200",
+        "GB200",
+        "RTX-PRO-6000",
+    ]
     whole = ["T4", "L4", "A10G", "L40S"]
     assert set(cut) <= {gpu.name for gpu in MIG_GPUS}
     assert {gpu.name for gpu in CATALOG.gpus.values() if not gpu.family} == set(whole)
@@ -96,54 +124,91 @@ def test_the_gpus_of_the_charter_are_there() -> None:
 def test_placements_stay_on_the_gpu_and_are_as_many_as_fit(gpu: Gpu) -> None:
     assert gpu.family is not None
     for profile in gpu.profiles.values():
-        assert all(start >= 0 and start + profile.kind.size <= gpu.family.slots for start in profile.kind.starts), profile.name
+        assert all(
+            start >= 0 and start + profile.kind.size <= gpu.family.slots
+            for start in profile.kind.starts
+        ), profile.name
         assert geometry.most(gpu, profile.name) == profile.kind.most, profile.name
 
 
 @pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)
 def test_profile_names_follow_from_slices_memory_and_extension(gpu: Gpu) -> None:
-    """The name counts eighths of the whole GPU, rounded up, then half away from zero. Source: go-nvlib."""
+    """The name counts eighths of the whole GPU, rounded up, then half away from zero. Source:
+    go-nvlib.
+    """
     for profile in gpu.profiles.values():
-        compute, memory, extension = re.fullmatch(r"(\d)g\.(\d+)gb([+-][a-z.]+)?", profile.name).groups()  # type: ignore[union-attr]
+        compute, memory, extension = re.fullmatch(
+            r"(\d)g\.(\d+)gb([+-][a-z.]+)?", profile.name
+        ).groups()  # type: ignore[union-attr]
         assert int(compute) == profile.kind.compute
         assert (extension or "") == re.sub(r"^\dg(-double)?", "", profile.kind.kind)
         assert bool(profile.kind.graphics) == (extension == "+gfx")
         if profile.memory_mib is not None:
             eighths = math.ceil(profile.memory_mib / gpu.memory_mib * 8) / 8
-            assert int(memory) == math.floor(eighths * math.ceil(gpu.memory_mib / 1024) + 0.5), profile.name
+            assert int(memory) == math.floor(eighths * math.ceil(gpu.memory_mib / 1024) + 0.5), (
+                profile.name
+            )
 
 
 @pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)
 def test_memory_sms_and_engines_of_an_instance_are_within_the_gpus(gpu: Gpu) -> None:
     whole = next(p for p in gpu.profiles.values() if p.kind.id == 0)
     for profile in gpu.profiles.values():
-        assert profile.memory_mib is None or profile.memory_mib <= gpu.memory_mib * profile.kind.size / gpu.family.slots + 1  # type: ignore[union-attr]
+        assert (
+            profile.memory_mib is None
+            or profile.memory_mib <= gpu.memory_mib * profile.kind.size / gpu.family.slots + 1
+        )  # type: ignore[union-attr]
         assert profile.sms is None or gpu.sms is None or profile.sms * profile.kind.most <= gpu.sms
         if profile.engines is not None and whole.engines is not None:
             assert profile.engines.decoders <= whole.engines.decoders
             assert profile.engines.ofas == profile.kind.engines.get("ofa", 0), profile.name
             assert gpu.family is not None
             if "nvdec" in gpu.family.engines:
-                assert profile.engines.decoders == profile.kind.engines.get("nvdec", 0), profile.name
+                assert profile.engines.decoders == profile.kind.engines.get("nvdec", 0), (
+                    profile.name
+                )
 
 
 def test_only_the_counted_media_engines_can_run_out_first() -> None:
-    """Why the geometry counts OFAs, and decoders only on RTX PRO: on no accepted layout do the others run out."""
+    """Why the geometry counts OFAs, and decoders only on RTX PRO: on no accepted layout do the
+    others run out.
+    """
     known = {gpu.name: gpu for gpu in MIG_GPUS if all(p.engines for p in gpu.profiles.values())}
-    assert {gpu.name for gpu in MIG_GPUS} - set(known) == {"H100-96", "B200", "GB200", "B300", "GB300"}, "without a source"
+    assert {gpu.name for gpu in MIG_GPUS} - set(known) == {
+        "H100-96",
+        "B200",
+        "GB200",
+        "B300",
+        "GB300",
+    }, "without a source"
     for gpu in known.values():
         whole = next(p for p in gpu.profiles.values() if p.kind.id == 0).engines
         for layout in geometry.layouts(gpu):
             for engine in ("decoders", "encoders", "jpegs", "ofas"):
-                needed = sum(getattr(gpu.profiles[name].engines, engine) * count for name, count in layout.items())
+                needed = sum(
+                    getattr(gpu.profiles[name].engines, engine) * count
+                    for name, count in layout.items()
+                )
                 assert needed <= getattr(whole, engine), (gpu, layout, engine)
 
 
 def test_memory_that_a_listing_is_the_source_of_is_what_it_prints() -> None:
-    """`nvidia-smi mig -lgip` of driver 460.91.03, walkthrough S2. Rows of other sources differ a little, and say so."""
-    printed = {"1g.5gb": 4.75, "2g.10gb": 9.75, "3g.20gb": 19.62, "4g.20gb": 19.62, "7g.40gb": 39.50}
+    """`nvidia-smi mig -lgip` of driver 460.91.03, walkthrough S2. Rows of other sources differ a
+    little, and say so.
+    """
+    printed = {
+        "1g.5gb": 4.75,
+        "2g.10gb": 9.75,
+        "3g.20gb": 19.62,
+        "4g.20gb": 19.62,
+        "7g.40gb": 39.50,
+    }
     profiles = CATALOG.gpus["A100-40"].profiles
-    listed = {name for name, p in profiles.items() if p.source == "nvidia-smi mig -lgip of driver 460.91.03"}
+    listed = {
+        name
+        for name, p in profiles.items()
+        if p.source == "nvidia-smi mig -lgip of driver 460.91.03"
+    }
     assert listed == {"1g.5gb"}
     for name, gib in printed.items():
         known = profiles[name].memory_gib
@@ -162,7 +227,12 @@ def test_where_a_gpus_oldest_driver_is_from_stands_in_its_source() -> None:
 def test_compute_instances_share_an_instance_as_lcip_lists_them() -> None:
     profiles = CATALOG.gpus["A100-40"].profiles
     assert profiles["3g.20gb"].compute_instances == {"1c.3g.20gb": 3, "2c.3g.20gb": 1}
-    assert profiles["7g.40gb"].compute_instances == {"1c.7g.40gb": 7, "2c.7g.40gb": 3, "3c.7g.40gb": 2, "4c.7g.40gb": 1}
+    assert profiles["7g.40gb"].compute_instances == {
+        "1c.7g.40gb": 7,
+        "2c.7g.40gb": 3,
+        "3c.7g.40gb": 2,
+        "4c.7g.40gb": 1,
+    }
     assert profiles["1g.5gb+me"].compute_instances == {}
     rtx = CATALOG.gpus["RTX-PRO-6000"].profiles
     assert rtx["4g.96gb+gfx"].compute_instances == {"1c.4g.96gb+gfx": 4, "2c.4g.96gb+gfx": 2}
@@ -179,7 +249,10 @@ def test_drivers_are_versions_and_profiles_need_no_older_one_than_their_gpu() ->
     written += [chart.driver for chart in CATALOG.charts.values()]
     written += [driver for fault in CATALOG.faults for driver in fault.drivers]
     for gpu in CATALOG.gpus.values():
-        for newer in [*(p.minimum_driver for p in gpu.profiles.values()), *(t.minimum_driver for t in gpu.together)]:
+        for newer in [
+            *(p.minimum_driver for p in gpu.profiles.values()),
+            *(t.minimum_driver for t in gpu.together),
+        ]:
             if newer is not None:
                 written.append(newer)
                 assert driver_order(newer) > driver_order(gpu.minimum_driver)
@@ -189,7 +262,11 @@ def test_drivers_are_versions_and_profiles_need_no_older_one_than_their_gpu() ->
 
 
 def test_ampere_alone_needs_a_reset_to_switch_mig() -> None:
-    assert {gpu.name for gpu in CATALOG.gpus.values() if gpu.mode_change_resets} == {"A30", "A100-40", "A100-80"}
+    assert {gpu.name for gpu in CATALOG.gpus.values() if gpu.mode_change_resets} == {
+        "A30",
+        "A100-40",
+        "A100-80",
+    }
 
 
 def test_the_balanced_layout_fits_every_gpu() -> None:
@@ -198,10 +275,23 @@ def test_the_balanced_layout_fits_every_gpu() -> None:
     assert CATALOG.gpus["A100-40"].balanced() == {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}
 
 
-def test_the_operators_named_configs_are_81_less_those_of_boards_that_are_not_in_the_catalog() -> None:
-    """The names of nvidia.md 5.4. Left out: GH200 with 144 GB, and GB200 boards whose profiles have other names."""
+def test_the_operators_named_configs_are_81_less_those_of_boards_that_are_not_in_the_catalog() -> (
+    None
+):
+    """The names of nvidia.md 5.4. Left out: GH200 with 144 GB, and GB200 boards whose profiles have
+    other names.
+    """
     found = {name for configs in CATALOG.named_configs.values() for name in configs}
-    elsewhere = {"1g.36gb", "2g.36gb", "3g.72gb", "4g.72gb", "7g.144gb", "3g.95gb", "4g.95gb", "7g.189gb"}
+    elsewhere = {
+        "1g.36gb",
+        "2g.36gb",
+        "3g.72gb",
+        "4g.72gb",
+        "7g.144gb",
+        "3g.95gb",
+        "4g.95gb",
+        "7g.189gb",
+    }
     assert not found & {f"all-{profile}" for profile in elsewhere}
     assert len(found) + len(elsewhere) == 81
 
@@ -235,8 +325,15 @@ def test_gke_sizes_leave_out_what_its_device_plugin_never_advertises() -> None:
     assert sizes["nvidia-a100-80gb"] == ("1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb")
     assert sizes["nvidia-h100-80gb"] == ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "7g.80gb")
     assert sizes["nvidia-h100-mega-80gb"] == sizes["nvidia-h100-80gb"]
-    refusing_4g = {a.name for a in CATALOG.accelerators.values() if any(p.startswith("4g.") for p in a.refused)}
-    assert refusing_4g == {"nvidia-tesla-a100", "nvidia-a100-80gb", "nvidia-h100-80gb", "nvidia-h100-mega-80gb"}
+    refusing_4g = {
+        a.name for a in CATALOG.accelerators.values() if any(p.startswith("4g.") for p in a.refused)
+    }
+    assert refusing_4g == {
+        "nvidia-tesla-a100",
+        "nvidia-a100-80gb",
+        "nvidia-h100-80gb",
+        "nvidia-h100-mega-80gb",
+    }
 
 
 def test_gke_either_cuts_a_profile_or_says_why_not() -> None:
@@ -267,11 +364,32 @@ def test_a_machine_is_whole(machine: Machine) -> None:
 
 def test_every_machine_type_of_the_charter_is_there() -> None:
     gke = set(CATALOG.machine_names("gke"))
-    assert {"g2-standard-96", "a2-megagpu-16g", "a2-ultragpu-4g", "a3-highgpu-2g", "a3-megagpu-8g", "a3-ultragpu-8g"} <= gke
+    assert {
+        "g2-standard-96",
+        "a2-megagpu-16g",
+        "a2-ultragpu-4g",
+        "a3-highgpu-2g",
+        "a3-megagpu-8g",
+        "a3-ultragpu-8g",
+    } <= gke
     assert {"a4-highgpu-8g", "a4x-highgpu-4g", "g4-standard-48", "n1-standard-8"} <= gke
     eks = set(CATALOG.machine_names("eks"))
-    assert {"g4dn.metal", "g5.48xlarge", "g6.12xlarge", "g6e.xlarge", "p4d.24xlarge", "p4de.24xlarge", "p5.48xlarge"} <= eks
-    assert {"p5e.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge", "p6e-gb200.36xlarge", "g7e.2xlarge"} <= eks
+    assert {
+        "g4dn.metal",
+        "g5.48xlarge",
+        "g6.12xlarge",
+        "g6e.xlarge",
+        "p4d.24xlarge",
+        "p4de.24xlarge",
+        "p5.48xlarge",
+    } <= eks
+    assert {
+        "p5e.48xlarge",
+        "p5en.48xlarge",
+        "p6-b200.48xlarge",
+        "p6e-gb200.36xlarge",
+        "g7e.2xlarge",
+    } <= eks
 
 
 def test_prices_are_list_prices_with_date_region_and_source() -> None:
@@ -318,17 +436,32 @@ def test_a_machine_has_one_price_for_each_capacity_and_region() -> None:
         ("gpus.toml", '"0x20B010DE", ', '"0x233010DE", ', "there twice"),
         ("gpus.toml", 'pci_ids = ["0x233B10DE"]', 'pci_ids = ["0x233C10DE"]', "0x233C10DE"),
         ("machines.toml", 'gpu = "L40S"', 'gpu = "L40"', "L40"),
-        ("machines.toml", 'cloud = "eks"\narchitecture = "arm64"', 'cloud = "eks"\narchitecture = "arm"', "no machine image"),
+        (
+            "machines.toml",
+            'cloud = "eks"\narchitecture = "arm64"',
+            'cloud = "eks"\narchitecture = "arm"',
+            "no machine image",
+        ),
         ("drivers.toml", 'architecture = "arm64"', 'architecture = "amd64"', "there twice"),
         ("drivers.toml", 'gpus = ["RTX-PRO-6000"]', 'gpus = ["RTX"]', "RTX"),
         ("machines.toml", 'name = "n1-standard-8"', 'name = "n1-standard-4"', "there twice"),
         ("machines.toml", "vcpus = 12, memory_gib = 85", "vcpu = 12, memory_gib = 85", "vcpu"),
         ("prices.toml", "a2-highgpu-1g = 3.6734", "a2-highgpu-1g = 0", "no price"),
         ("prices.toml", "a2-highgpu-1g = 3.6734", "a2-highgpu-3g = 3.6734", "a2-highgpu-3g"),
-        ("machines.toml", 'instead = ["g4-standard-48"]', 'instead = ["g4-standard-42"]', "g4-standard-42"),
+        (
+            "machines.toml",
+            'instead = ["g4-standard-48"]',
+            'instead = ["g4-standard-42"]',
+            "g4-standard-42",
+        ),
         ("machines.toml", 'names = ["g5g.*"', 'names = ["g5.*"', "are in the catalog"),
         ("gpus.toml", 'names = ["P4"', 'names = ["L4"', "are in the catalog"),
-        ("gke.toml", '"1g.5gb", "2g.10gb", "3g.20gb", "7g.40gb"', '"2g.10gb", "3g.20gb", "7g.40gb"', "either a size or refused"),
+        (
+            "gke.toml",
+            '"1g.5gb", "2g.10gb", "3g.20gb", "7g.40gb"',
+            '"2g.10gb", "3g.20gb", "7g.40gb"',
+            "either a size or refused",
+        ),
         ("gke.toml", 'sizes = ["1g.5gb",', 'sizes = ["1g.6gb",', "1g.6gb"),
     ],
 )
@@ -338,7 +471,9 @@ def test_a_catalog_that_contradicts_itself_is_refused(
     for source in loading._HERE.glob("*.toml"):
         text = source.read_text()
         assert source.name != file or old in text
-        (tmp_path / source.name).write_text(text.replace(old, new, 1) if source.name == file else text)
+        (tmp_path / source.name).write_text(
+            text.replace(old, new, 1) if source.name == file else text
+        )
     monkeypatch.setattr(loading, "_HERE", tmp_path)
     with pytest.raises(CatalogError, match=re.escape(says)):
         loading.load.__wrapped__()

@@ -1,4 +1,6 @@
-"""The zipapps: the same bytes from the same sources, small enough for a ConfigMap, and they run without anything installed."""
+"""The zipapps: the same bytes from the same sources, small enough for a ConfigMap, and they run
+without anything installed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ import pytest
 from infra import delivery
 from infra.delivery import DeliveryError, Zipapp
 
-BOTH = pytest.mark.parametrize("make", [delivery.node_agent, delivery.fleet_controller], ids=["node_agent", "fleet_controller"])
+BOTH = pytest.mark.parametrize(
+    "make", [delivery.node_agent, delivery.fleet_controller], ids=["node_agent", "fleet_controller"]
+)
 
 
 @BOTH
@@ -24,7 +28,12 @@ def test_runs_alone(make: Callable[[], Zipapp], tmp_path: Path) -> None:
     file.write_bytes(app.content)
     # -I -S: no site-packages, no environment; as in a bare Python image.
     done = subprocess.run(
-        [sys.executable, "-I", "-S", file, "--help"], capture_output=True, text=True, cwd=tmp_path, timeout=30, check=False
+        [sys.executable, "-I", "-S", file, "--help"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=30,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "usage" in done.stdout.lower()
@@ -76,7 +85,9 @@ def test_the_hash_changes_with_a_source_and_not_with_its_time_or_bytecode(packag
 def test_the_exit_code_is_mains(package: Path, tmp_path: Path) -> None:
     file = tmp_path / "x.pyz"
     file.write_bytes(built().content)
-    done = subprocess.run([sys.executable, file], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        [sys.executable, file], capture_output=True, text=True, timeout=30, check=False
+    )
     assert (done.returncode, done.stdout) == (7, "here\n")
 
 

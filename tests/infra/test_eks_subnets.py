@@ -1,4 +1,6 @@
-"""A zone's subnet stays what it is when other zones come or go: a node group whose subnet changes is replaced."""
+"""A zone's subnet stays what it is when other zones come or go: a node group whose subnet changes
+is replaced.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +25,12 @@ def ranges(record: Callable[..., Any], *zones: str) -> dict[str, str]:
 
 def test_a_zone_that_comes_or_goes_moves_no_other_zones_range(record: Callable[..., Any]) -> None:
     two = ranges(record, "us-west-2a", "us-west-2b")
-    for zones in (("us-west-2c", "us-west-2a"), ("us-west-2b", "us-west-2c", "us-west-2d"), ("us-west-2-lax-1a", "us-west-2a")):
+    for zones in (
+        ("us-west-2c", "us-west-2a"),
+        ("us-west-2b", "us-west-2c", "us-west-2d"),
+        ("us-west-2-lax-1a", "us-west-2a"),
+    ):
         other = ranges(record, *zones)
-        assert {zone: other[zone] for zone in two if zone in other} == {zone: two[zone] for zone in two if zone in other}
+        assert {zone: other[zone] for zone in two if zone in other} == {
+            zone: two[zone] for zone in two if zone in other
+        }

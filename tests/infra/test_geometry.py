@@ -25,7 +25,11 @@ gpus = st.sampled_from(MIG_GPUS)
 @st.composite
 def asked(draw: st.DrawFn) -> tuple[Gpu, dict[str, int]]:
     gpu = draw(gpus)
-    return gpu, draw(st.dictionaries(st.sampled_from(sorted(gpu.profiles)), st.integers(1, 20), min_size=1, max_size=5))
+    return gpu, draw(
+        st.dictionaries(
+            st.sampled_from(sorted(gpu.profiles)), st.integers(1, 20), min_size=1, max_size=5
+        )
+    )
 
 
 @st.composite
@@ -42,7 +46,8 @@ def needs(gpu: Gpu, layout: Mapping[str, int], what: str) -> int:
     return sum(getattr(gpu.profiles[name].kind, what) * count for name, count in layout.items())
 
 
-# ---- published counts -------------------------------------------------------------------------------------------------------
+# ---- published counts
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("gpu", SEVEN_SLICE, ids=lambda gpu: gpu.name)
@@ -54,8 +59,12 @@ def test_counts_of_layouts_are_the_published_ones(gpu: Gpu) -> None:
     assert len([x for x in layouts if not kinds_of(gpu, x) & {"1g+me", "1g-double"}]) == 37
 
 
-@pytest.mark.parametrize(("without", "undominated"), [((), 44), (("1g+me",), 28), (("1g+me", "1g-double"), 12)])
-def test_counts_of_maximal_layouts_are_the_published_ones(without: tuple[str, ...], undominated: int) -> None:
+@pytest.mark.parametrize(
+    ("without", "undominated"), [((), 44), (("1g+me",), 28), (("1g+me", "1g-double"), 12)]
+)
+def test_counts_of_maximal_layouts_are_the_published_ones(
+    without: tuple[str, ...], undominated: int
+) -> None:
     layouts = [Counter(x) for x in geometry.layouts(A100) if not kinds_of(A100, x) & set(without)]
     assert len([x for x in layouts if not any(x < other for other in layouts)]) == undominated
     if not without:
@@ -69,22 +78,46 @@ def test_four_slice_gpus_have_the_published_counts_of_base_profiles(gpu: Gpu) ->
     assert len([x for x in base if not any(x < other for other in base)]) == 4
 
 
-def test_the_maximal_layouts_without_double_memory_and_media_are_the_twelve_that_everybody_prints() -> None:
-    base = [Counter(x) for x in geometry.layouts(A100) if not kinds_of(A100, x) & {"1g+me", "1g-double"}]
-    short = {"".join(sorted(name[0] * n for name, n in x.items())) for x in base if not any(x < y for y in base)}
-    assert short == {"7", "34", "124", "1114", "33", "223", "1123", "11113", "1222", "11122", "111112", "1111111"}
+def test_maximal_layouts_without_double_memory_and_media_are_the_published_twelve() -> None:
+    base = [
+        Counter(x) for x in geometry.layouts(A100) if not kinds_of(A100, x) & {"1g+me", "1g-double"}
+    ]
+    short = {
+        "".join(sorted(name[0] * n for name, n in x.items()))
+        for x in base
+        if not any(x < y for y in base)
+    }
+    assert short == {
+        "7",
+        "34",
+        "124",
+        "1114",
+        "33",
+        "223",
+        "1123",
+        "11113",
+        "1222",
+        "11122",
+        "111112",
+        "1111111",
+    }
 
 
 def test_sums_alone_mislead() -> None:
-    """planning.md 3.2: without the memory sum 32 impossible multisets pass, without the compute sum 9; without the one OFA
-    203 fit instead of 127."""
+    """planning.md 3.2: without the memory sum 32 impossible multisets pass, without the compute sum
+    9; without the one OFA 203 fit instead of 127.
+    """
     profiles = list(A100.profiles.values())
 
     def passing(*, memory: bool = True, compute: bool = True, media: int) -> int:
         def grow(first: int, size: int, slices: int, engines: int) -> int:
             found = 1
             for i, kind in enumerate((p.kind for p in profiles[first:]), start=first):
-                left = size - kind.size * memory, slices - kind.compute * compute, engines - (kind.kind == "1g+me")
+                left = (
+                    size - kind.size * memory,
+                    slices - kind.compute * compute,
+                    engines - (kind.kind == "1g+me"),
+                )
                 if min(left) >= 0:
                     found += grow(i, *left)
             return found
@@ -115,15 +148,23 @@ def test_where_the_docstring_says_that_sums_mislead_they_do(
     assert compute <= 7 or memory <= 8  # one of the sums says that it fits
     answer = geometry.check(A100, layout)
     assert (answer.causes if isinstance(answer, Misfit) else None) == causes
-    written = " + ".join(f"{name} x{count}" if count > 1 else name for name, count in layout.items())
+    written = " + ".join(
+        f"{name} x{count}" if count > 1 else name for name, count in layout.items()
+    )
     assert f"- {written}: " in (fitting.__doc__ or "")
 
 
 def test_four_and_three_slices_need_a_driver_and_a_place_that_no_sum_tells() -> None:
     alone = [geometry.minimum_driver(A100, [name]) for name in ("4g.20gb", "3g.20gb")]
-    assert (alone, geometry.minimum_driver(A100, ["4g.20gb", "3g.20gb"])) == (["450.80.02"] * 2, "510.39.01")
+    assert (alone, geometry.minimum_driver(A100, ["4g.20gb", "3g.20gb"])) == (
+        ["450.80.02"] * 2,
+        "510.39.01",
+    )
     beside_it = {
-        start: geometry.beside(A100, [Placement(profile="3g.20gb", start=start, size=4)], {"4g.20gb": 1}) for start in (0, 4)
+        start: geometry.beside(
+            A100, [Placement(profile="3g.20gb", start=start, size=4)], {"4g.20gb": 1}
+        )
+        for start in (0, 4)
     }
     assert isinstance(beside_it[4], Fit)
     assert isinstance(beside_it[0], Misfit)
@@ -131,7 +172,9 @@ def test_four_and_three_slices_need_a_driver_and_a_place_that_no_sum_tells() -> 
 
 
 @pytest.mark.parametrize(("taken", "wanted"), [((1, 3, 5, 6), "1g.10gb"), ((1, 5), "3g.20gb")])
-def test_what_both_sums_allow_beside_small_instances_may_have_no_place(taken: tuple[int, ...], wanted: str) -> None:
+def test_what_both_sums_allow_beside_small_instances_may_have_no_place(
+    taken: tuple[int, ...], wanted: str
+) -> None:
     there = [Placement(profile="1g.5gb", start=start, size=1) for start in taken]
     both = {"1g.5gb": len(taken), wanted: 1}
     assert needs(A100, both, "compute") <= 7
@@ -147,15 +190,20 @@ def test_on_an_empty_seven_slice_gpu_two_sums_and_one_ofa_decide(gpu: Gpu) -> No
     for n in product(*(range(p.kind.most + 1) for p in profiles)):
         layout = dict(zip(gpu.profiles, n, strict=True))
         media = sum(c for p, c in zip(profiles, n, strict=True) if p.kind.kind == "1g+me")
-        decided = needs(gpu, layout, "compute") <= 7 and needs(gpu, layout, "size") <= 8 and media <= 1
+        decided = (
+            needs(gpu, layout, "compute") <= 7 and needs(gpu, layout, "size") <= 8 and media <= 1
+        )
         assert isinstance(geometry.check(gpu, layout), Fit) == decided, layout
 
 
-# ---- what an accepted layout is ---------------------------------------------------------------------------------------------
+# ---- what an accepted layout is
+# ---------------------------------------------------------------------------------------------
 
 
 @given(asked())
-def test_a_fit_is_the_layout_on_disjoint_legal_places_within_compute_and_engines(case: tuple[Gpu, dict[str, int]]) -> None:
+def test_a_fit_is_the_layout_on_disjoint_legal_places_within_compute_and_engines(
+    case: tuple[Gpu, dict[str, int]],
+) -> None:
     check_fit(*case)
 
 
@@ -176,11 +224,16 @@ def check_fit(gpu: Gpu, layout: dict[str, int]) -> None:
         assert gpu.family is not None
         assert needs(gpu, layout, "compute") <= gpu.family.compute
         for engine, have in gpu.family.engines.items():
-            assert sum(gpu.profiles[n].kind.engines.get(engine, 0) * c for n, c in layout.items()) <= have
+            assert (
+                sum(gpu.profiles[n].kind.engines.get(engine, 0) * c for n, c in layout.items())
+                <= have
+            )
 
 
 @given(accepted(), st.data())
-def test_taking_an_instance_away_keeps_a_fit(case: tuple[Gpu, dict[str, int]], data: st.DataObject) -> None:
+def test_taking_an_instance_away_keeps_a_fit(
+    case: tuple[Gpu, dict[str, int]], data: st.DataObject
+) -> None:
     gpu, layout = case
     name = data.draw(st.sampled_from(sorted(layout)))
     assert isinstance(geometry.check(gpu, {**layout, name: layout[name] - 1}), Fit)
@@ -190,7 +243,9 @@ def test_taking_an_instance_away_keeps_a_fit(case: tuple[Gpu, dict[str, int]], d
 def test_a_maximal_layout_has_no_room_for_anything(gpu: Gpu) -> None:
     for layout in geometry.maximal(gpu):
         for name in gpu.profiles:
-            assert isinstance(geometry.check(gpu, {**layout, name: layout.get(name, 0) + 1}), Misfit)
+            assert isinstance(
+                geometry.check(gpu, {**layout, name: layout.get(name, 0) + 1}), Misfit
+            )
 
 
 def test_four_and_three_slices_fit_together_with_a_newer_driver_on_ampere() -> None:
@@ -214,13 +269,15 @@ def test_a_negative_count_is_an_error() -> None:
         geometry.check(A100, {"1g.5gb": -1})
 
 
-# ---- the order of creation --------------------------------------------------------------------------------------------------
+# ---- the order of creation
+# --------------------------------------------------------------------------------------------------
 
 
 def outcomes(gpu: Gpu, order: list[str], *, as_drivers_do: bool) -> set[bool]:
     """Whether creating in this order works, for every choice of places that a driver has.
 
-    as_drivers_do: a 3g goes to slot 4 before 0 and a double-memory 1g to 6 first; see planning.md 3.4. Otherwise anywhere.
+    as_drivers_do: a 3g goes to slot 4 before 0 and a double-memory 1g to 6 first; see planning.md
+    3.4. Otherwise anywhere.
     """
 
     def create(position: int, taken: frozenset[int]) -> Iterator[bool]:
@@ -251,7 +308,9 @@ def test_the_order_of_creation_works_wherever_the_driver_puts_the_small_ones(gpu
 def test_on_the_four_slice_gpus_the_driver_may_choose_freely() -> None:
     for gpu in (A30, RTX):
         for layout in geometry.layouts(gpu):
-            assert outcomes(gpu, [p.name for p in geometry.creation_order(gpu, layout)], as_drivers_do=False) == {True}
+            assert outcomes(
+                gpu, [p.name for p in geometry.creation_order(gpu, layout)], as_drivers_do=False
+            ) == {True}
 
 
 def test_other_orders_fail_as_on_real_silicon() -> None:
@@ -279,14 +338,19 @@ def test_the_placements_of_a_fit_are_in_the_order_of_creation() -> None:
         for layout in geometry.layouts(gpu):
             answer = geometry.check(gpu, layout)
             assert isinstance(answer, Fit)
-            assert [p.profile for p in answer.placements] == [p.name for p in geometry.creation_order(gpu, layout)]
+            assert [p.profile for p in answer.placements] == [
+                p.name for p in geometry.creation_order(gpu, layout)
+            ]
 
 
-# ---- refusals ---------------------------------------------------------------------------------------------------------------
+# ---- refusals
+# --------------------------------------------------------------------------------------------------
 
 
 @given(asked())
-def test_what_does_not_fit_has_a_reason_and_a_nearest_layout_that_fits(case: tuple[Gpu, dict[str, int]]) -> None:
+def test_what_does_not_fit_has_a_reason_and_a_nearest_layout_that_fits(
+    case: tuple[Gpu, dict[str, int]],
+) -> None:
     gpu, layout = case
     answer = geometry.check(gpu, layout)
     if isinstance(answer, Misfit):
@@ -299,14 +363,44 @@ def test_what_does_not_fit_has_a_reason_and_a_nearest_layout_that_fits(case: tup
 
 def impossible() -> Iterator[tuple[Gpu, dict[str, int], str, str, dict[str, int]]]:
     yield A100, {"4g.20gb": 2}, "count", "8 of 7 compute slices", {"3g.20gb": 1, "4g.20gb": 1}
-    yield A100, {"3g.20gb": 2, "1g.5gb": 1}, "memory", "9 of 8 memory slots", {"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 1}
-    yield A100, {"2g.10gb": 3, "1g.5gb": 2}, "compute", "8 of 7 compute slices", {"2g.10gb": 2, "1g.10gb": 1, "1g.5gb": 2}
-    yield A100, {"7g.40gb": 1, "1g.5gb": 1}, "memory", "9 of 8 memory slots", {"4g.20gb": 1, "1g.5gb": 1}
+    yield (
+        A100,
+        {"3g.20gb": 2, "1g.5gb": 1},
+        "memory",
+        "9 of 8 memory slots",
+        {"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 1},
+    )
+    yield (
+        A100,
+        {"2g.10gb": 3, "1g.5gb": 2},
+        "compute",
+        "8 of 7 compute slices",
+        {"2g.10gb": 2, "1g.10gb": 1, "1g.5gb": 2},
+    )
+    yield (
+        A100,
+        {"7g.40gb": 1, "1g.5gb": 1},
+        "memory",
+        "9 of 8 memory slots",
+        {"4g.20gb": 1, "1g.5gb": 1},
+    )
     yield A100, {"3g.20gb": 3}, "count", "at most 2 fit", {"3g.20gb": 2}
     yield A100, {"1g.5gb": 8}, "count", "at most 7 fit", {"1g.5gb": 7}
     yield A100, {"1g.5gb": 100}, "count", "1g.5gb x100: at most 7 fit", {"1g.5gb": 7}
-    yield A100, {"1g.5gb+me": 2}, "count", "2 of 1 media engines (OFA) needed by 1g.5gb+me", {"1g.5gb+me": 1, "1g.5gb": 1}
-    yield A30, {"1g.6gb+me": 1, "2g.12gb+me": 1}, "media", "2 of 1 media engines (OFA)", {"1g.6gb": 1, "2g.12gb+me": 1}
+    yield (
+        A100,
+        {"1g.5gb+me": 2},
+        "count",
+        "2 of 1 media engines (OFA) needed by 1g.5gb+me",
+        {"1g.5gb+me": 1, "1g.5gb": 1},
+    )
+    yield (
+        A30,
+        {"1g.6gb+me": 1, "2g.12gb+me": 1},
+        "media",
+        "2 of 1 media engines (OFA)",
+        {"1g.6gb": 1, "2g.12gb+me": 1},
+    )
     yield (
         RTX,
         {"1g.24gb+me.all": 1, "1g.24gb": 1},
@@ -314,17 +408,43 @@ def impossible() -> Iterator[tuple[Gpu, dict[str, int], str, str, dict[str, int]
         "5 of 4 media engines (video decoders)",
         {"1g.24gb+me.all": 1, "1g.24gb-me": 1},
     )
-    yield A100, {"2g.20gb": 1}, "profile", "has no profile 2g.20gb (its 2g: 2g.10gb)", {"2g.10gb": 1}
+    yield (
+        A100,
+        {"2g.20gb": 1},
+        "profile",
+        "has no profile 2g.20gb (its 2g: 2g.10gb)",
+        {"2g.10gb": 1},
+    )
     yield A100, {"9g.5gb": 7}, "profile", "has no profile 9g.5gb (nearest: 7g.40gb)", {}
     yield A30, {"3g.20gb": 1}, "profile", "has no profile 3g.20gb (nearest: 2g.12gb, 4g.24gb)", {}
-    yield A100, {"4g.40gb+me": 1}, "profile", "has no profile 4g.40gb+me (its 4g: 4g.20gb)", {"4g.20gb": 1}
+    yield (
+        A100,
+        {"4g.40gb+me": 1},
+        "profile",
+        "has no profile 4g.40gb+me (its 4g: 4g.20gb)",
+        {"4g.20gb": 1},
+    )
     yield A100, {"half": 1}, "profile", "has no profile half", {}
-    yield A100, {"1c.3g.20gb": 3}, "profile", "is a compute instance, 3 of which share one 3g.20gb", {"3g.20gb": 1}
-    yield GPUS["A100-80"], {"7g.79gb": 1}, "profile", "what some drivers call 7g.80gb", {"7g.80gb": 1}
+    yield (
+        A100,
+        {"1c.3g.20gb": 3},
+        "profile",
+        "is a compute instance, 3 of which share one 3g.20gb",
+        {"3g.20gb": 1},
+    )
+    yield (
+        GPUS["A100-80"],
+        {"7g.79gb": 1},
+        "profile",
+        "what some drivers call 7g.80gb",
+        {"7g.80gb": 1},
+    )
     yield GPUS["T4"], {"1g.5gb": 1}, "no MIG", "T4 has no MIG", {}
 
 
-@pytest.mark.parametrize(("gpu", "layout", "cause", "reason", "nearest"), list(impossible()), ids=str)
+@pytest.mark.parametrize(
+    ("gpu", "layout", "cause", "reason", "nearest"), list(impossible()), ids=str
+)
 def test_impossible_layouts_are_refused_with_the_reason_and_what_is_nearest(
     gpu: Gpu, layout: dict[str, int], cause: str, reason: str, nearest: dict[str, int]
 ) -> None:
@@ -343,7 +463,9 @@ def test_a_1g_at_slot_1_and_5_leaves_no_place_for_a_3g_that_the_sums_allow() -> 
     assert answer.causes == ("placement",)
     assert "1g.5gb at slot 0, 1g.5gb at slot 1 and 1g.5gb at slot 5" in answer.reason
     assert "3g.20gb starts at 0 and 4" in answer.reason
-    assert geometry.beside(A100, in_use[:2], {"3g.20gb": 1}) == Fit(placements=(Placement(profile="3g.20gb", start=4, size=4),))
+    assert geometry.beside(A100, in_use[:2], {"3g.20gb": 1}) == Fit(
+        placements=(Placement(profile="3g.20gb", start=4, size=4),)
+    )
 
 
 def test_beside_instances_in_use_sums_still_count() -> None:
@@ -362,12 +484,17 @@ def test_beside_instances_in_use_sums_still_count() -> None:
         ([("1g.6gb", 0, 1)], "has no profile 1g.6gb"),
     ],
 )
-def test_instances_that_cannot_be_in_use_are_an_error(in_use: list[tuple[str, int, int]], says: str) -> None:
+def test_instances_that_cannot_be_in_use_are_an_error(
+    in_use: list[tuple[str, int, int]], says: str
+) -> None:
     with pytest.raises(LayoutError, match=says):
-        geometry.room(A100, [Placement(profile=name, start=start, size=size) for name, start, size in in_use])
+        geometry.room(
+            A100, [Placement(profile=name, start=start, size=size) for name, start, size in in_use]
+        )
 
 
-# ---- compute instances ------------------------------------------------------------------------------------------------------
+# ---- compute instances
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -382,7 +509,9 @@ def test_instances_that_cannot_be_in_use_are_an_error(in_use: list[tuple[str, in
         ({"1c.2g.10gb": 0, "1g.5gb": 7}, {"1g.5gb": 7}),
     ],
 )
-def test_compute_instances_share_as_few_gpu_instances_as_can_be(layout: dict[str, int], instances: dict[str, int]) -> None:
+def test_compute_instances_share_as_few_gpu_instances_as_can_be(
+    layout: dict[str, int], instances: dict[str, int]
+) -> None:
     assert geometry.gpu_instances(A100, layout) == instances
 
 
@@ -393,7 +522,9 @@ def test_a_compute_instance_of_another_gpu_is_an_error() -> None:
 
 @pytest.mark.parametrize("slices", [1, 2, 3, 4, 7])
 def test_packing_by_counts_is_packing_one_by_one(slices: int) -> None:
-    """Compute instances into GPU instances: against first-fit-decreasing of every multiset of up to seven parts."""
+    """Compute instances into GPU instances: against first-fit-decreasing of every multiset of up to
+    seven parts.
+    """
     sizes = [size for size in (1, 2, 3, 4, 7) if size <= slices]
     for many in range(8):
         for parts in combinations_with_replacement(sizes, many):

@@ -1,4 +1,6 @@
-"""The geometry's tables against brute force that shares no code with them: backtracking over places, one instance at a time."""
+"""The geometry's tables against brute force that shares no code with them: backtracking over
+places, one instance at a time.
+"""
 
 from __future__ import annotations
 
@@ -23,23 +25,40 @@ Layout = tuple[str, ...]
 
 
 def legal(gpu: Gpu, placed: Sequence[tuple[str, int]]) -> bool:
-    """By the definition: allowed starts, no slot twice, compute, engines and the most of each profile kept."""
+    """By the definition: allowed starts, no slot twice, compute, engines and the most of each
+    profile kept.
+    """
     assert gpu.family is not None
     kinds = [gpu.profiles[name].kind for name, _ in placed]
-    slots = [slot for (name, start) in placed for slot in range(start, start + gpu.profiles[name].kind.size)]
+    slots = [
+        slot
+        for (name, start) in placed
+        for slot in range(start, start + gpu.profiles[name].kind.size)
+    ]
     return (
         all(start in gpu.profiles[name].kind.starts for name, start in placed)
         and len(slots) == len(set(slots))
         and sum(kind.compute for kind in kinds) <= gpu.family.compute
-        and all(sum(k.engines.get(e, 0) for k in kinds) <= have for e, have in gpu.family.engines.items())
-        and all(n <= gpu.profiles[name].kind.most for name, n in Counter(name for name, _ in placed).items())
+        and all(
+            sum(k.engines.get(e, 0) for k in kinds) <= have
+            for e, have in gpu.family.engines.items()
+        )
+        and all(
+            n <= gpu.profiles[name].kind.most
+            for name, n in Counter(name for name, _ in placed).items()
+        )
     )
 
 
 def ways(
-    gpu: Gpu, layout: Layout, there: tuple[tuple[str, int], ...] = (), after: tuple[str, int] = ("", 0)
+    gpu: Gpu,
+    layout: Layout,
+    there: tuple[tuple[str, int], ...] = (),
+    after: tuple[str, int] = ("", 0),
 ) -> Iterator[tuple[tuple[str, int], ...]]:
-    """Every way to place `layout` beside `there`; equal instances, which come one after the other, at rising starts."""
+    """Every way to place `layout` beside `there`; equal instances, which come one after the other,
+    at rising starts.
+    """
     if not layout:
         yield there
         return
@@ -68,19 +87,29 @@ def sets_of_places(family: Family) -> frozenset[frozenset[tuple[str, int]]]:
             if len(more) > len(chosen) and more not in found and legal(gpu, list(more)):
                 found.add(more)
                 edge.append(more)
-    return frozenset(frozenset((kind_of[name], start) for name, start in chosen) for chosen in found)
+    return frozenset(
+        frozenset((kind_of[name], start) for name, start in chosen) for chosen in found
+    )
 
 
 @pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)
 def test_layouts_are_those_that_brute_force_finds(gpu: Gpu) -> None:
     assert gpu.family is not None
     name_of = {p.kind.kind: p.name for p in gpu.profiles.values()}
-    forced = {tuple(sorted(name_of[kind] for kind, _ in chosen)) for chosen in sets_of_places(gpu.family)}
-    assert {tuple(sorted(Counter(layout).elements())) for layout in geometry.layouts(gpu)} == forced - {()}
+    forced = {
+        tuple(sorted(name_of[kind] for kind, _ in chosen)) for chosen in sets_of_places(gpu.family)
+    }
+    assert {
+        tuple(sorted(Counter(layout).elements())) for layout in geometry.layouts(gpu)
+    } == forced - {()}
 
 
-@pytest.mark.parametrize(("gpu", "sets", "maximal", "layouts"), [("A100-40", 2318, 239, 64), ("A30", None, None, None)])
-def test_counts_of_sets_of_places_are_the_published_ones(gpu: str, sets: int | None, maximal: int, layouts: int) -> None:
+@pytest.mark.parametrize(
+    ("gpu", "sets", "maximal", "layouts"), [("A100-40", 2318, 239, 64), ("A30", None, None, None)]
+)
+def test_counts_of_sets_of_places_are_the_published_ones(
+    gpu: str, sets: int | None, maximal: int, layouts: int
+) -> None:
     """planning.md 3.5, the row of all seven profiles; for A30 the row of the base profiles."""
     family = GPUS[gpu].family
     assert family is not None
@@ -94,7 +123,8 @@ def test_counts_of_sets_of_places_are_the_published_ones(gpu: str, sets: int | N
     assert len({tuple(sorted(kind for kind, _ in chosen)) for chosen in largest}) == layouts
 
 
-# ---- the nearest layout -----------------------------------------------------------------------------------------------------
+# ---- the nearest layout
+# --------------------------------------------------------------------------------------------------
 
 
 def smaller_or_equal(large: Kind, small: Kind) -> bool:
@@ -108,12 +138,18 @@ def smaller_or_equal(large: Kind, small: Kind) -> bool:
 
 
 def cheapest(gpu: Gpu, wanted: Layout) -> tuple[int, int, int, int]:
-    """Over every way to keep, shrink or leave out each instance: fewest changed, then left out, then most compute and memory."""
+    """Over every way to keep, shrink or leave out each instance: fewest changed, then left out,
+    then most compute and memory.
+    """
     choices = [
         [
             name,
             None,
-            *(p.name for p in gpu.profiles.values() if p.name != name and smaller_or_equal(gpu.profiles[name].kind, p.kind)),
+            *(
+                p.name
+                for p in gpu.profiles.values()
+                if p.name != name and smaller_or_equal(gpu.profiles[name].kind, p.kind)
+            ),
         ]
         for name in wanted
     ]
@@ -121,17 +157,31 @@ def cheapest(gpu: Gpu, wanted: Layout) -> tuple[int, int, int, int]:
     def cost(chosen: tuple[str | None, ...]) -> tuple[int, int, int, int]:
         kinds = [gpu.profiles[name].kind for name in chosen if name is not None]
         changed = sum(a != b for a, b in zip(wanted, chosen, strict=True))
-        return changed, chosen.count(None), -sum(k.compute for k in kinds), -sum(k.size for k in kinds)
+        return (
+            changed,
+            chosen.count(None),
+            -sum(k.compute for k in kinds),
+            -sum(k.size for k in kinds),
+        )
 
     known = {tuple(sorted(Counter(layout).elements())) for layout in geometry.layouts(gpu)} | {()}
-    return min(cost(c) for c in product(*choices) if tuple(sorted(name for name in c if name is not None)) in known)
+    return min(
+        cost(c)
+        for c in product(*choices)
+        if tuple(sorted(name for name in c if name is not None)) in known
+    )
 
 
 def cost_of(gpu: Gpu, wanted: Layout, found: Mapping[str, int]) -> tuple[int, int, int, int]:
     asked, have = Counter(wanted), Counter(found)
     kinds = [gpu.profiles[name].kind for name in have.elements()]
     kept = (asked & have).total()
-    return asked.total() - kept, asked.total() - have.total(), -sum(k.compute for k in kinds), -sum(k.size for k in kinds)
+    return (
+        asked.total() - kept,
+        asked.total() - have.total(),
+        -sum(k.compute for k in kinds),
+        -sum(k.size for k in kinds),
+    )
 
 
 def unfitting(gpu: Gpu, most: int) -> list[Layout]:
@@ -141,7 +191,8 @@ def unfitting(gpu: Gpu, most: int) -> list[Layout]:
 
 
 @pytest.mark.parametrize(
-    ("gpu", "most", "some"), [(GPUS["A100-40"], 3, 40), (GPUS["A30"], 4, 60), (GPUS["RTX-PRO-6000"], 3, 250)]
+    ("gpu", "most", "some"),
+    [(GPUS["A100-40"], 3, 40), (GPUS["A30"], 4, 60), (GPUS["RTX-PRO-6000"], 3, 250)],
 )
 def test_no_smaller_change_than_the_nearest_fits(gpu: Gpu, most: int, some: int) -> None:
     cases = unfitting(gpu, most)
@@ -150,7 +201,10 @@ def test_no_smaller_change_than_the_nearest_fits(gpu: Gpu, most: int, some: int)
         answer = geometry.check(gpu, Counter(wanted))
         assert isinstance(answer, Misfit)
         assert fits(gpu, tuple(Counter(answer.nearest).elements()))
-        assert cost_of(gpu, wanted, answer.nearest) == cheapest(gpu, wanted), (wanted, answer.nearest)
+        assert cost_of(gpu, wanted, answer.nearest) == cheapest(gpu, wanted), (
+            wanted,
+            answer.nearest,
+        )
 
 
 @given(st.lists(st.sampled_from(sorted(GPUS["A100-40"].profiles)), min_size=4, max_size=5))
@@ -162,7 +216,8 @@ def test_nor_for_larger_layouts(wanted: list[str]) -> None:
         assert cost_of(gpu, tuple(wanted), answer.nearest) == cheapest(gpu, tuple(wanted))
 
 
-# ---- GPUs in use ------------------------------------------------------------------------------------------------------------
+# ---- GPUs in use
+# --------------------------------------------------------------------------------------------------
 
 
 @st.composite
@@ -177,7 +232,10 @@ def in_use(draw: st.DrawFn) -> tuple[Gpu, tuple[tuple[str, int], ...]]:
 
 
 def as_placements(gpu: Gpu, there: Sequence[tuple[str, int]]) -> list[Placement]:
-    return [Placement(profile=name, start=start, size=gpu.profiles[name].kind.size) for name, start in there]
+    return [
+        Placement(profile=name, start=start, size=gpu.profiles[name].kind.size)
+        for name, start in there
+    ]
 
 
 def as_pairs(placed: Sequence[Placement]) -> tuple[tuple[str, int], ...]:
@@ -215,7 +273,9 @@ def test_the_largest_set_is_kept_from_one_layout_to_another(
 
 @given(in_use())
 @settings(max_examples=120, deadline=None)
-def test_room_is_what_still_fits_beside_what_is_in_use(case: tuple[Gpu, tuple[tuple[str, int], ...]]) -> None:
+def test_room_is_what_still_fits_beside_what_is_in_use(
+    case: tuple[Gpu, tuple[tuple[str, int], ...]],
+) -> None:
     gpu, there = case
     room = geometry.room(gpu, as_placements(gpu, there))
     names = tuple(name for name, _ in there)
@@ -235,7 +295,9 @@ def test_room_is_what_still_fits_beside_what_is_in_use(case: tuple[Gpu, tuple[tu
 
 @given(in_use(), st.data())
 @settings(max_examples=150, deadline=None)
-def test_what_fits_beside_instances_in_use_agrees(case: tuple[Gpu, tuple[tuple[str, int], ...]], data: st.DataObject) -> None:
+def test_what_fits_beside_instances_in_use_agrees(
+    case: tuple[Gpu, tuple[tuple[str, int], ...]], data: st.DataObject
+) -> None:
     gpu, there = case
     more = data.draw(st.lists(st.sampled_from(sorted(gpu.profiles)), min_size=1, max_size=4))
     answer = geometry.beside(gpu, as_placements(gpu, there), Counter(more))

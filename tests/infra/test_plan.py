@@ -49,7 +49,14 @@ def eks(partition: str, strategy: str = "mixed", machine: str = "p4d.24xlarge") 
         "cloud": "eks",
         "cluster": {"name": "c", "region": "eu-west-1"},
         "gpu_operator": {"mig_strategy": strategy},
-        "node_pools": [{"name": "a", "machine_type": machine, "nodes": {"count": 1}, "partition": json.loads(partition)}],
+        "node_pools": [
+            {
+                "name": "a",
+                "machine_type": machine,
+                "nodes": {"count": 1},
+                "partition": json.loads(partition),
+            }
+        ],
     }
     made = plan.read(json.dumps(raw), spec.Source("test", raw))
     assert isinstance(made, EksFleetPlan)
@@ -66,19 +73,33 @@ def eks(partition: str, strategy: str = "mixed", machine: str = "p4d.24xlarge") 
             "p4d.24xlarge",
             {"nvidia.com/mig-1g.5gb": 16, "nvidia.com/mig-2g.10gb": 8, "nvidia.com/mig-3g.20gb": 8},
         ),
-        ('{"mode": "operator", "config": "all-1g.5gb"}', "single", "p4d.24xlarge", {"nvidia.com/gpu": 56}),
-        ('{"mode": "operator", "layout": {"1g.5gb+me": 1}}', "mixed", "p4d.24xlarge", {"nvidia.com/mig-1g.5gb.me": 8}),
+        (
+            '{"mode": "operator", "config": "all-1g.5gb"}',
+            "single",
+            "p4d.24xlarge",
+            {"nvidia.com/gpu": 56},
+        ),
+        (
+            '{"mode": "operator", "layout": {"1g.5gb+me": 1}}',
+            "mixed",
+            "p4d.24xlarge",
+            {"nvidia.com/mig-1g.5gb.me": 8},
+        ),
         ('"none"', "mixed", "p4d.24xlarge", {"nvidia.com/gpu": 8}),
         ('"none"', "mixed", "g4dn.xlarge", {"nvidia.com/gpu": 1}),
     ],
 )
-def test_resources_follow_layout_and_strategy(partition: str, strategy: str, machine: str, resources: dict[str, int]) -> None:
+def test_resources_follow_layout_and_strategy(
+    partition: str, strategy: str, machine: str, resources: dict[str, int]
+) -> None:
     assert eks(partition, strategy, machine).pools[0].resources == resources
 
 
 def test_the_mig_config_name_changes_with_the_layout_and_with_nothing_else() -> None:
     named = eks('{"mode": "operator", "config": "all-1g.5gb"}').pools[0].mig_config
-    assert named == eks('{"mode": "operator", "layout": {"1g.5gb": 7}}', "single").pools[0].mig_config
+    assert (
+        named == eks('{"mode": "operator", "layout": {"1g.5gb": 7}}', "single").pools[0].mig_config
+    )
     assert named != eks('{"mode": "operator", "layout": {"1g.5gb": 6}}').pools[0].mig_config
 
 

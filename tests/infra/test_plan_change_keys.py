@@ -1,4 +1,6 @@
-"""Every key of a stack file is known to `plan --diff`: what a change of it does is one of these rows, or it is refused."""
+"""Every key of a stack file is known to `plan --diff`: what a change of it does is one of these
+rows, or it is refused.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ Changes = dict[str, Any]
 """Dotted path -> value; None takes the key away."""
 
 CUT = {"mode": "operator", "layout": {"1g.5gb": 7}}
-BY_INDEX = {"mode": "operator", "gpus": [{"index": [0], "layout": {"1g.5gb": 7}}, {"index": [1], "layout": {}}]}
+BY_INDEX = {
+    "mode": "operator",
+    "gpus": [{"index": [0], "layout": {"1g.5gb": 7}}, {"index": [1], "layout": {}}],
+}
 FRACTION: Changes = {
     "fractional": {"provider": "hami"},
     "workloads": [{"name": "w", "gpu_share": {"memory": "4Gi", "compute_percent": 10, "cards": 1}}],
@@ -30,7 +35,11 @@ BASE: dict[str, dict[str, Any]] = {
     "gke": {
         "cloud": "gke",
         "cluster": {"name": "c", "location": "us-central1"},
-        "system_pool": {"machine_type": "e2-standard-4", "nodes": {"count": 1}, "zones": ["us-central1-a"]},
+        "system_pool": {
+            "machine_type": "e2-standard-4",
+            "nodes": {"count": 1},
+            "zones": ["us-central1-a"],
+        },
         "node_pools": [
             {
                 "name": "a",
@@ -44,13 +53,26 @@ BASE: dict[str, dict[str, Any]] = {
     "eks": {
         "cloud": "eks",
         "cluster": {"name": "c", "region": "us-east-1"},
-        "system_pool": {"machine_type": "m7i.large", "nodes": {"count": 1}, "zones": ["us-east-1a"]},
-        "node_pools": [{"name": "a", "machine_type": "p4d.24xlarge", "nodes": {"count": 2}, "partition": CUT}],
+        "system_pool": {
+            "machine_type": "m7i.large",
+            "nodes": {"count": 1},
+            "zones": ["us-east-1a"],
+        },
+        "node_pools": [
+            {"name": "a", "machine_type": "p4d.24xlarge", "nodes": {"count": 2}, "partition": CUT}
+        ],
     },
     "byo": {
         "cloud": "byo",
         "cluster": {"name": "c", "context": "c"},
-        "node_pools": [{"name": "a", "gpu": {"model": "A100-40", "count": 2}, "nodes": {"count": 2}, "partition": CUT}],
+        "node_pools": [
+            {
+                "name": "a",
+                "gpu": {"model": "A100-40", "count": 2},
+                "nodes": {"count": 2},
+                "partition": CUT,
+            }
+        ],
         "hosts": [
             {
                 "name": "h",
@@ -75,7 +97,9 @@ class Row:
 def common(cloud: str) -> Iterator[Row]:
     """What all fleets have."""
     operated: Changes = {"node_pools.0.partition": CUT} if cloud == "gke" else {}
-    fraction = FRACTION | ({"node_pools.0.image_type": "UBUNTU_CONTAINERD"} if cloud == "gke" else {})
+    fraction = FRACTION | (
+        {"node_pools.0.image_type": "UBUNTU_CONTAINERD"} if cloud == "gke" else {}
+    )
     fleet: dict[str, Any] = {"where": "fleet"}
     yield Row("cloud", {}, None)  # another fleet altogether; see test_plan_changes
     yield Row("verify_timeout_minutes", {"verify_timeout_minutes": 60}, IN_PLACE, **fleet)
@@ -84,14 +108,35 @@ def common(cloud: str) -> Iterator[Row]:
     yield Row("node_agent.utilization", {"node_agent": {"utilization": True}}, IN_PLACE, **fleet)
     provider = IN_PLACE if cloud == "byo" else None
     yield Row("fractional.provider", {"fractional.provider": "vke"}, provider, fraction, **fleet)
-    policy, volcano = {"fractional.compute_policy": "native-burst-share"}, fraction | {"fractional": {"provider": "vke"}}
-    yield Row("fractional.compute_policy", policy, provider, volcano if cloud == "byo" else fraction, **fleet)
-    yield Row("fractional.node_policy", {"fractional.node_policy": "spread"}, IN_PLACE, fraction, **fleet)
-    yield Row("fractional.gpu_policy", {"fractional.gpu_policy": "binpack"}, IN_PLACE, fraction, **fleet)
-    yield Row("fractional.shares_per_gpu", {"fractional.shares_per_gpu": 4}, IN_PLACE, fraction, **fleet)
+    policy, volcano = (
+        {"fractional.compute_policy": "native-burst-share"},
+        fraction | {"fractional": {"provider": "vke"}},
+    )
+    yield Row(
+        "fractional.compute_policy",
+        policy,
+        provider,
+        volcano if cloud == "byo" else fraction,
+        **fleet,
+    )
+    yield Row(
+        "fractional.node_policy", {"fractional.node_policy": "spread"}, IN_PLACE, fraction, **fleet
+    )
+    yield Row(
+        "fractional.gpu_policy", {"fractional.gpu_policy": "binpack"}, IN_PLACE, fraction, **fleet
+    )
+    yield Row(
+        "fractional.shares_per_gpu", {"fractional.shares_per_gpu": 4}, IN_PLACE, fraction, **fleet
+    )
     yield Row("workloads.name", {"workloads.0.name": "v"}, IN_PLACE, fraction, **fleet)
     for name, value in (("memory", "8Gi"), ("compute_percent", 20), ("cards", 2)):
-        yield Row(f"workloads.gpu_share.{name}", {f"workloads.0.gpu_share.{name}": value}, IN_PLACE, fraction, **fleet)
+        yield Row(
+            f"workloads.gpu_share.{name}",
+            {f"workloads.0.gpu_share.{name}": value},
+            IN_PLACE,
+            fraction,
+            **fleet,
+        )
 
     yield Row("node_pools.name", {}, None)  # one gone, one new; see test_plan_changes
     yield Row("node_pools.nodes.count", {"node_pools.0.nodes.count": 3}, IN_PLACE)
@@ -101,29 +146,63 @@ def common(cloud: str) -> Iterator[Row]:
     yield Row("node_pools.labels", {"node_pools.0.labels": {"a": "b"}}, IN_PLACE)
     tainted = {"node_pools.0.taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]}
     for name, value in (("key", "z"), ("value", "z"), ("effect", "NoExecute")):
-        yield Row(f"node_pools.taints.{name}", {f"node_pools.0.taints.0.{name}": value}, IN_PLACE, tainted)
-    for name, value in (("max_unavailable", 2), ("canary", 0), ("drain_timeout_minutes", 5), ("on_failure", "continue")):
+        yield Row(
+            f"node_pools.taints.{name}", {f"node_pools.0.taints.0.{name}": value}, IN_PLACE, tainted
+        )
+    for name, value in (
+        ("max_unavailable", 2),
+        ("canary", 0),
+        ("drain_timeout_minutes", 5),
+        ("on_failure", "continue"),
+    ):
         yield Row(f"node_pools.rollout.{name}", {f"node_pools.0.rollout.{name}": value}, IN_PLACE)
     sliced = operated | {"node_pools.0.sharing": {"mode": "time-slicing", "replicas": 2}}
     if cloud != "gke":
         yield Row("node_pools.sharing.mode", sliced, IN_PLACE)
-        yield Row("node_pools.sharing.replicas", {"node_pools.0.sharing.replicas": 3}, IN_PLACE, sliced)
-    yield Row("node_pools.sharing.rename_by_default", {"node_pools.0.sharing.rename_by_default": True}, IN_PLACE, sliced)
+        yield Row(
+            "node_pools.sharing.replicas", {"node_pools.0.sharing.replicas": 3}, IN_PLACE, sliced
+        )
+    yield Row(
+        "node_pools.sharing.rename_by_default",
+        {"node_pools.0.sharing.rename_by_default": True},
+        IN_PLACE,
+        sliced,
+    )
     one_each = {"node_pools.0.sharing.fail_requests_greater_than_one": False}
     yield Row("node_pools.sharing.fail_requests_greater_than_one", one_each, IN_PLACE, sliced)
     if cloud != "gke":
         yield Row("node_pools.partition.mode", {"node_pools.0.partition": "none"}, ROLL)
-    yield Row("node_pools.partition.layout", {"node_pools.0.partition.layout": {"2g.10gb": 3}}, ROLL, operated)
+    yield Row(
+        "node_pools.partition.layout",
+        {"node_pools.0.partition.layout": {"2g.10gb": 3}},
+        ROLL,
+        operated,
+    )
     named = {"node_pools.0.partition": {"mode": "operator", "config": "all-1g.5gb"}}
-    yield Row("node_pools.partition.config", {"node_pools.0.partition.config": "all-balanced"}, ROLL, named)
+    yield Row(
+        "node_pools.partition.config",
+        {"node_pools.0.partition.config": "all-balanced"},
+        ROLL,
+        named,
+    )
     if cloud == "eks":
         rest = {"index": [2, 3, 4, 5, 6, 7], "layout": {}}
-        indexed: Changes = {"node_pools.0.partition": {**BY_INDEX, "gpus": [*BY_INDEX["gpus"], rest]}}
+        indexed: Changes = {
+            "node_pools.0.partition": {**BY_INDEX, "gpus": [*BY_INDEX["gpus"], rest]}
+        }
     else:
         indexed = {"node_pools.0.partition": BY_INDEX}
-    turned = {"node_pools.0.partition.gpus.0.index": [1], "node_pools.0.partition.gpus.1.index": [0]}
+    turned = {
+        "node_pools.0.partition.gpus.0.index": [1],
+        "node_pools.0.partition.gpus.1.index": [0],
+    }
     yield Row("node_pools.partition.gpus.index", turned, ROLL, indexed)
-    yield Row("node_pools.partition.gpus.layout", {"node_pools.0.partition.gpus.0.layout": {"7g.40gb": 1}}, ROLL, indexed)
+    yield Row(
+        "node_pools.partition.gpus.layout",
+        {"node_pools.0.partition.gpus.0.layout": {"7g.40gb": 1}},
+        ROLL,
+        indexed,
+    )
 
     yield from operator(operated)
 
@@ -145,34 +224,59 @@ def operator(operated: Changes) -> Iterator[Row]:
         ("mig_manager.default_config", "", IN_PLACE),
         ("mig_manager.version", "v0.14.2", IN_PLACE),
     ):
-        yield Row(f"gpu_operator.{name}", {f"gpu_operator.{name}": value}, effect, operated, where="fleet")
+        yield Row(
+            f"gpu_operator.{name}", {f"gpu_operator.{name}": value}, effect, operated, where="fleet"
+        )
 
 
 def cloud_pools(cloud: str) -> Iterator[Row]:
     """What both clouds have."""
     zone = "us-central1-c" if cloud == "gke" else "us-east-1b"
-    machine, system = ("a2-highgpu-4g", "e2-standard-8") if cloud == "gke" else ("p4de.24xlarge", "m7i.xlarge")
+    machine, system = (
+        ("a2-highgpu-4g", "e2-standard-8") if cloud == "gke" else ("p4de.24xlarge", "m7i.xlarge")
+    )
     system_roll = ROLL if cloud == "gke" else REPLACE
     fleet: dict[str, Any] = {"where": "fleet"}
-    yield Row("system_pool.machine_type", {"system_pool.machine_type": system}, system_roll, **fleet)
+    yield Row(
+        "system_pool.machine_type", {"system_pool.machine_type": system}, system_roll, **fleet
+    )
     yield Row("system_pool.nodes.count", {"system_pool.nodes.count": 2}, IN_PLACE, **fleet)
     for name in ("min", "max"):
         scaled = {"system_pool.nodes": {"min": 1, "max": 3}}
-        yield Row(f"system_pool.nodes.{name}", {f"system_pool.nodes.{name}": 2}, IN_PLACE, scaled, **fleet)
+        yield Row(
+            f"system_pool.nodes.{name}", {f"system_pool.nodes.{name}": 2}, IN_PLACE, scaled, **fleet
+        )
     yield Row("system_pool.zones", {"system_pool.zones": [zone]}, REPLACE, **fleet)
     yield Row("cluster.name", {"cluster.name": "other"}, REPLACE, **fleet)
     yield Row("cluster.version", {"cluster.version": "1.34"}, IN_PLACE, **fleet)
     yield Row("cluster.existing", {"cluster.existing": True}, REPLACE, **fleet)
-    layout: Changes = {"node_pools.0.partition": {"mode": "operator", "layout": {"1g.10gb": 7}}} if cloud == "eks" else {}
+    layout: Changes = (
+        {"node_pools.0.partition": {"mode": "operator", "layout": {"1g.10gb": 7}}}
+        if cloud == "eks"
+        else {}
+    )
     yield Row("node_pools.machine_type", {"node_pools.0.machine_type": machine} | layout, REPLACE)
     yield Row("node_pools.zones", {"node_pools.0.zones": [zone]}, REPLACE)
     yield Row("node_pools.capacity.mode", {"node_pools.0.capacity": "spot"}, REPLACE)
     name, other = ("r", "s") if cloud == "gke" else ("cr-0123456789abcdef0", "cr-0123456789abcdef1")
     reserved = {"node_pools.0.capacity": {"mode": "reservation", "reservation": name}}
-    yield Row("node_pools.capacity.reservation", {"node_pools.0.capacity.reservation": other}, REPLACE, reserved)
-    queued = {"node_pools.0.capacity": {"mode": "queued", "max_run_hours": 2}, "node_pools.0.nodes": {"min": 0, "max": 2}}
+    yield Row(
+        "node_pools.capacity.reservation",
+        {"node_pools.0.capacity.reservation": other},
+        REPLACE,
+        reserved,
+    )
+    queued = {
+        "node_pools.0.capacity": {"mode": "queued", "max_run_hours": 2},
+        "node_pools.0.nodes": {"min": 0, "max": 2},
+    }
     longer = REPLACE if cloud == "gke" else None
-    yield Row("node_pools.capacity.max_run_hours", {"node_pools.0.capacity.max_run_hours": 3}, longer, queued)
+    yield Row(
+        "node_pools.capacity.max_run_hours",
+        {"node_pools.0.capacity.max_run_hours": 3},
+        longer,
+        queued,
+    )
 
 
 def gke() -> Iterator[Row]:
@@ -187,36 +291,60 @@ def gke() -> Iterator[Row]:
     yield Row("cluster.location", {"cluster.location": "us-central1-a"}, REPLACE, **fleet)
     yield Row("cluster.release_channel", {"cluster.release_channel": "RAPID"}, IN_PLACE, **fleet)
     yield Row(
-        "gpu_operator.driver.enabled", {"gpu_operator.driver.enabled": True}, ROLL, {"node_pools.0.partition": CUT}, **fleet
+        "gpu_operator.driver.enabled",
+        {"gpu_operator.driver.enabled": True},
+        ROLL,
+        {"node_pools.0.partition": CUT},
+        **fleet,
     )
     yield Row(
-        "gpu_operator.toolkit.enabled", {"gpu_operator.toolkit.enabled": True}, IN_PLACE, {"node_pools.0.partition": CUT}, **fleet
+        "gpu_operator.toolkit.enabled",
+        {"gpu_operator.toolkit.enabled": True},
+        IN_PLACE,
+        {"node_pools.0.partition": CUT},
+        **fleet,
     )
     yield Row("node_pools.sharing.mode", shared, REPLACE)
     yield Row("node_pools.sharing.replicas", {"node_pools.0.sharing.replicas": 3}, REPLACE, shared)
     yield Row("node_pools.gpu.model", {"node_pools.0.gpu.model": "L4"}, None, n1)
     yield Row("node_pools.gpu.count", {"node_pools.0.gpu.count": 2}, REPLACE, n1)
     yield Row("node_pools.partition.mode", {"node_pools.0.partition": "none"}, REPLACE)
-    yield Row("node_pools.partition.profile", {"node_pools.0.partition.profile": "7g.40gb"}, REPLACE)
+    yield Row(
+        "node_pools.partition.profile", {"node_pools.0.partition.profile": "7g.40gb"}, REPLACE
+    )
     yield Row("node_pools.driver", {"node_pools.0.driver": "LATEST"}, REPLACE)
     yield Row("node_pools.image_type", {"node_pools.0.image_type": "UBUNTU_CONTAINERD"}, ROLL)
     yield Row("node_pools.disk.size_gb", {"node_pools.0.disk.size_gb": 200}, ROLL)
     yield Row("node_pools.disk.type", {"node_pools.0.disk.type": "pd-ssd"}, ROLL)
-    yield Row("node_pools.local_ssd.ephemeral", {"node_pools.0.local_ssd.ephemeral": 2}, REPLACE, ssd)
+    yield Row(
+        "node_pools.local_ssd.ephemeral", {"node_pools.0.local_ssd.ephemeral": 2}, REPLACE, ssd
+    )
     yield Row("node_pools.local_ssd.raw", {"node_pools.0.local_ssd": {"raw": 1}}, REPLACE, ssd)
     yield Row("node_pools.max_pods_per_node", {"node_pools.0.max_pods_per_node": 64}, REPLACE)
     yield Row("node_pools.resource_labels", {"node_pools.0.resource_labels": {"a": "b"}}, IN_PLACE)
-    for name, value in (("gvnic", False), ("gcfs", True), ("fast_socket", True), ("logging_variant", "MAX_THROUGHPUT")):
+    for name, value in (
+        ("gvnic", False),
+        ("gcfs", True),
+        ("fast_socket", True),
+        ("logging_variant", "MAX_THROUGHPUT"),
+    ):
         yield Row(f"node_pools.features.{name}", {f"node_pools.0.features.{name}": value}, ROLL)
     for name in ("auto_repair", "auto_upgrade"):
-        yield Row(f"node_pools.management.{name}", {f"node_pools.0.management.{name}": False}, IN_PLACE)
+        yield Row(
+            f"node_pools.management.{name}", {f"node_pools.0.management.{name}": False}, IN_PLACE
+        )
 
 
 def eks() -> Iterator[Row]:
     fleet: dict[str, Any] = {"where": "fleet"}
     moved = {"cluster.region": "us-west-2", "system_pool.zones": ["us-west-2a"]}
     yield Row("cluster.region", moved, REPLACE, **fleet)
-    yield Row("cluster.zones", {"cluster.zones": ["us-east-1a", "us-east-1b", "us-east-1c"]}, IN_PLACE, **fleet)
+    yield Row(
+        "cluster.zones",
+        {"cluster.zones": ["us-east-1a", "us-east-1b", "us-east-1c"]},
+        IN_PLACE,
+        **fleet,
+    )
     # The machine images bring them.
     yield Row("gpu_operator.driver.enabled", {"gpu_operator.driver.enabled": True}, None)
     yield Row("gpu_operator.toolkit.enabled", {"gpu_operator.toolkit.enabled": True}, None)
@@ -227,7 +355,9 @@ def eks() -> Iterator[Row]:
         "node_pools.0.partition": "none",
     }
     yield Row("node_pools.ami_type", {"node_pools.0.ami_type": "AL2023_x86_64_NVIDIA"}, None, arm)
-    yield Row("node_pools.release_version", {"node_pools.0.release_version": "1.34.0-20260714"}, ROLL)
+    yield Row(
+        "node_pools.release_version", {"node_pools.0.release_version": "1.34.0-20260714"}, ROLL
+    )
     yield Row("node_pools.disk.size_gb", {"node_pools.0.disk.size_gb": 200}, REPLACE)
     yield Row("node_pools.tags", {"node_pools.0.tags": {"a": "b"}}, IN_PLACE)
 
@@ -239,22 +369,40 @@ def byo() -> Iterator[Row]:
     yield Row("cluster.context", {"cluster.context": "other"}, REPLACE, **fleet)
     yield Row("cluster.kubeconfig", {"cluster.kubeconfig": "/k"}, IN_PLACE, **fleet)
     yield Row("gpu_operator.driver.enabled", {"gpu_operator.driver.enabled": True}, ROLL, **fleet)
-    yield Row("gpu_operator.toolkit.enabled", {"gpu_operator.toolkit.enabled": True}, IN_PLACE, **fleet)
+    yield Row(
+        "gpu_operator.toolkit.enabled", {"gpu_operator.toolkit.enabled": True}, IN_PLACE, **fleet
+    )
     larger: Changes = {"node_pools.0.partition": {"mode": "operator", "layout": {"1g.10gb": 7}}}
     yield Row("node_pools.gpu.model", {"node_pools.0.gpu.model": "A100-80"} | larger, ROLL)
     yield Row("node_pools.gpu.count", {"node_pools.0.gpu.count": 4}, IN_PLACE)
     yield Row("node_pools.select", {"node_pools.0.select": {"a": "b"}}, IN_PLACE)
     yield Row("hosts.name", {}, None)  # one gone, one new, as with pools
     yield Row("hosts.partition", {"hosts.0.partition": "operator"}, None)
-    yield Row("hosts.gpu.model", {"hosts.0.gpu.model": "A100-80", "hosts.0.gpus": [{"index": 0}]}, ROLL, **hosts)
+    yield Row(
+        "hosts.gpu.model",
+        {"hosts.0.gpu.model": "A100-80", "hosts.0.gpus": [{"index": 0}]},
+        ROLL,
+        **hosts,
+    )
     yield Row("hosts.gpu.count", {"hosts.0.gpu.count": 8}, IN_PLACE, **hosts)
     wait = {"hosts.0.in_use": {"mode": "wait", "minutes": 5}}
     yield Row("hosts.in_use.mode", wait, IN_PLACE, **hosts)
     yield Row("hosts.in_use.minutes", {"hosts.0.in_use.minutes": 6}, IN_PLACE, wait, **hosts)
     yield Row("hosts.gpus.index", {"hosts.0.gpus.0.index": 1}, ROLL, **hosts)
-    yield Row("hosts.gpus.mig", {"hosts.0.gpus.0.mig": False}, ROLL, {"hosts.0.gpus": [{"index": 0}]}, **hosts)
+    yield Row(
+        "hosts.gpus.mig",
+        {"hosts.0.gpus.0.mig": False},
+        ROLL,
+        {"hosts.0.gpus": [{"index": 0}]},
+        **hosts,
+    )
     yield Row("hosts.gpus.persistence", {"hosts.0.gpus.0.persistence": False}, ROLL, **hosts)
-    yield Row("hosts.gpus.instances.profile", {"hosts.0.gpus.0.instances.0.profile": "2g.10gb"}, ROLL, **hosts)
+    yield Row(
+        "hosts.gpus.instances.profile",
+        {"hosts.0.gpus.0.instances.0.profile": "2g.10gb"},
+        ROLL,
+        **hosts,
+    )
     yield Row("hosts.gpus.instances.start", {"hosts.0.gpus.0.instances.0.start": 4}, ROLL, **hosts)
 
 
@@ -263,7 +411,11 @@ ROWS = {
     "eks": [*common("eks"), *cloud_pools("eks"), *eks()],
     "byo": [*common("byo"), *byo()],
 }
-FLEETS: dict[str, type[BaseModel]] = {"gke": spec.GkeFleet, "eks": spec.EksFleet, "byo": spec.ByoFleet}
+FLEETS: dict[str, type[BaseModel]] = {
+    "gke": spec.GkeFleet,
+    "eks": spec.EksFleet,
+    "byo": spec.ByoFleet,
+}
 
 
 def models(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -305,11 +457,22 @@ def test_every_key_of_a_stack_file_has_a_row(cloud: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cloud", "row"), [pytest.param(c, row, id=f"{c}-{row.key}") for c, rows in ROWS.items() for row in rows if row.effect]
+    ("cloud", "row"),
+    [
+        pytest.param(c, row, id=f"{c}-{row.key}")
+        for c, rows in ROWS.items()
+        for row in rows
+        if row.effect
+    ],
 )
 def test_what_a_change_of_a_key_does(cloud: str, row: Row) -> None:
-    found = plan.compare(planned(written(cloud, row.before)), planned(written(cloud, row.before, row.after)))
-    assert plan.compare(planned(written(cloud, row.before)), planned(written(cloud, row.before))).fleet == ()
+    found = plan.compare(
+        planned(written(cloud, row.before)), planned(written(cloud, row.before, row.after))
+    )
+    assert (
+        plan.compare(planned(written(cloud, row.before)), planned(written(cloud, row.before))).fleet
+        == ()
+    )
     if row.where == "fleet":
         assert max(change.effect for change in found.fleet) is row.effect
     else:
@@ -320,9 +483,16 @@ def test_what_a_change_of_a_key_does(cloud: str, row: Row) -> None:
 
 @pytest.mark.parametrize(
     ("cloud", "row"),
-    [pytest.param(c, r, id=f"{c}-{r.key}") for c, rows in ROWS.items() for r in rows if r.effect is None and r.after],
+    [
+        pytest.param(c, r, id=f"{c}-{r.key}")
+        for c, rows in ROWS.items()
+        for r in rows
+        if r.effect is None and r.after
+    ],
 )
 def test_a_key_without_an_effect_is_refused(cloud: str, row: Row) -> None:
     with pytest.raises(spec.SpecError) as refused:
         planned(written(cloud, row.before, row.after))
-    assert any(set(row.key.split(".")[1:]) & set(problem.path) for problem in refused.value.problems)
+    assert any(
+        set(row.key.split(".")[1:]) & set(problem.path) for problem in refused.value.problems
+    )

@@ -1,4 +1,6 @@
-"""What changes on each pool between two stack files: in place, roll, or replace; every field of a plan has a rule."""
+"""What changes on each pool between two stack files: in place, roll, or replace; every field of a
+plan has a rule.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def written(stack: str) -> dict[str, Any]:
-    raw: dict[str, Any] = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())["config"]["slicewright:fleet"]
+    raw: dict[str, Any] = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())[
+        "config"
+    ]["slicewright:fleet"]
     return raw
 
 
@@ -40,14 +44,24 @@ def changed(stack: str, **pool: Any) -> plan.PartChange:
         ("s0", {"taints": []}, Effect.IN_PLACE, {"taints"}),
         ("s0", {"nodes": {"count": 2}}, Effect.IN_PLACE, {"nodes"}),
         ("s0", {"zones": ["us-central1-a"]}, Effect.REPLACE, {"zones"}),
-        ("s0", {"zones": ["us-central1-a", "us-central1-c"], "nodes": {"count": 2}}, Effect.IN_PLACE, {"zones", "nodes"}),
+        (
+            "s0",
+            {"zones": ["us-central1-a", "us-central1-c"], "nodes": {"count": 2}},
+            Effect.IN_PLACE,
+            {"zones", "nodes"},
+        ),
         ("s0", {"disk": {"type": "pd-ssd", "size_gb": 1000}}, Effect.ROLL, {"disk"}),
         ("s0", {"features": {"gcfs": True}}, Effect.ROLL, {"features"}),
         ("s0", {"driver": "DEFAULT"}, Effect.REPLACE, {"driver"}),
         ("s0", {"capacity": "on-demand"}, Effect.REPLACE, {"capacity"}),
         ("s0", {"local_ssd": {"raw": 16}}, Effect.REPLACE, {"local_ssd"}),
         ("s0", {"max_pods_per_node": 110}, Effect.REPLACE, {"max_pods_per_node"}),
-        ("s0", {"partition": {"mode": "native", "profile": "7g.80gb"}}, Effect.REPLACE, {"partition_size", "resources"}),
+        (
+            "s0",
+            {"partition": {"mode": "native", "profile": "7g.80gb"}},
+            Effect.REPLACE,
+            {"partition_size", "resources"},
+        ),
         (
             "s0",
             {"sharing": {"mode": "time-slicing", "replicas": 2}},
@@ -55,7 +69,12 @@ def changed(stack: str, **pool: Any) -> plan.PartChange:
             {"sharing_strategy", "shared_clients", "resources"},
         ),
         ("s0", {"rollout": {"canary": 0}}, Effect.IN_PLACE, {"rollout"}),
-        ("s1", {"partition": {"mode": "operator", "config": "all-balanced"}}, Effect.ROLL, {"mig_config", "resources"}),
+        (
+            "s1",
+            {"partition": {"mode": "operator", "config": "all-balanced"}},
+            Effect.ROLL,
+            {"mig_config", "resources"},
+        ),
         ("s1", {"partition": "none"}, Effect.ROLL, {"mig_config", "resources"}),
         ("s1", {"partition": {"mode": "operator", "layout": {"1g.5gb": 7}}}, Effect.NONE, set()),
         ("s1", {"disk": {"size_gb": 300}}, Effect.REPLACE, {"disk_size_gb"}),
@@ -64,11 +83,18 @@ def changed(stack: str, **pool: Any) -> plan.PartChange:
         ("s1", {"release_version": "1.34.0-20260714"}, Effect.ROLL, {"release_version"}),
         ("s1", {"tags": {"a": "b"}}, Effect.IN_PLACE, {"tags"}),
         ("s1", {"nodes": {"count": 2}}, Effect.IN_PLACE, {"nodes"}),
-        ("s1", {"sharing": {"mode": "time-slicing", "replicas": 2}}, Effect.IN_PLACE, {"shares", "resources", "labels"}),
+        (
+            "s1",
+            {"sharing": {"mode": "time-slicing", "replicas": 2}},
+            Effect.IN_PLACE,
+            {"shares", "resources", "labels"},
+        ),
         ("s4", {"select": {"a": "b"}}, Effect.IN_PLACE, {"select"}),
     ],
 )
-def test_the_effect_of_a_change(stack: str, pool: dict[str, Any], effect: Effect, fields: set[str]) -> None:
+def test_the_effect_of_a_change(
+    stack: str, pool: dict[str, Any], effect: Effect, fields: set[str]
+) -> None:
     after = written(stack)
     after["node_pools"][0] |= pool
     one = plan.compare(planned(written(stack)), planned(after)).pools[0]
@@ -77,7 +103,9 @@ def test_the_effect_of_a_change(stack: str, pool: dict[str, Any], effect: Effect
 
 
 def test_another_machine_with_other_gpus_replaces_where_the_machine_alone_would_roll() -> None:
-    one = changed("s0", machine_type="a2-ultragpu-8g", local_ssd={"ephemeral": 8}, features={"gvnic": True})
+    one = changed(
+        "s0", machine_type="a2-ultragpu-8g", local_ssd={"ephemeral": 8}, features={"gvnic": True}
+    )
     assert one.effect is Effect.REPLACE
     assert {"accelerator", "machine.name"} <= {c.rule.field for c in one.changes}
 
@@ -86,7 +114,10 @@ def test_a_pool_named_anew_is_gone_and_new() -> None:
     after = written("s0")
     after["node_pools"][0]["name"] = "other"
     found = plan.compare(planned(written("s0")), planned(after))
-    assert [(p.name, p.kind) for p in found.pools] == [("h100-partition-3g", "gone"), ("other", "new")]
+    assert [(p.name, p.kind) for p in found.pools] == [
+        ("h100-partition-3g", "gone"),
+        ("other", "new"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -94,13 +125,16 @@ def test_a_pool_named_anew_is_gone_and_new() -> None:
     [
         ("s0", "pools", Effect.REPLACE, Effect.IN_PLACE),
         ("s1", "pools", Effect.REPLACE, Effect.IN_PLACE),
-        # Nodes and hosts that slicewright did not make stay; on them GPUs may be in use that are cut.
+        # Nodes and hosts that slicewright did not make stay; on them GPUs may be in use that are
+        # cut.
         ("s2", "hosts", Effect.IN_PLACE, Effect.ROLL),
         ("s3", "pools", Effect.IN_PLACE, Effect.IN_PLACE),
         ("s4", "pools", Effect.IN_PLACE, Effect.ROLL),
     ],
 )
-def test_what_goes_or_comes_is_never_unchanged(stack: str, part: str, going: Effect, coming: Effect) -> None:
+def test_what_goes_or_comes_is_never_unchanged(
+    stack: str, part: str, going: Effect, coming: Effect
+) -> None:
     after = written(stack)
     after["hosts" if part == "hosts" else "node_pools"][0]["name"] = "other"
     found = plan.compare(planned(written(stack)), planned(after))
@@ -117,7 +151,9 @@ def test_what_goes_or_comes_is_never_unchanged(stack: str, part: str, going: Eff
         ("s4", "context", [Effect.ROLL, Effect.IN_PLACE]),
     ],
 )
-def test_in_another_cluster_a_pool_that_reads_the_same_is_another(stack: str, key: str, effects: list[Effect]) -> None:
+def test_in_another_cluster_a_pool_that_reads_the_same_is_another(
+    stack: str, key: str, effects: list[Effect]
+) -> None:
     after = written(stack)
     after["cluster"][key] = "other"
     found = plan.compare(planned(written(stack)), planned(after))
@@ -126,7 +162,11 @@ def test_in_another_cluster_a_pool_that_reads_the_same_is_another(stack: str, ke
 
 @pytest.mark.parametrize(
     ("key", "value", "effect"),
-    [("name", "other", Effect.REPLACE), ("location", "us-central1-c", Effect.REPLACE), ("version", "1.34", Effect.IN_PLACE)],
+    [
+        ("name", "other", Effect.REPLACE),
+        ("location", "us-central1-c", Effect.REPLACE),
+        ("version", "1.34", Effect.IN_PLACE),
+    ],
 )
 def test_changes_of_the_cluster(key: str, value: str, effect: Effect) -> None:
     after = written("s0")
@@ -176,7 +216,11 @@ def test_every_field_of_a_pool_has_a_rule(kind: type, rules: tuple[plan.Rule, ..
 
 
 def test_every_rule_names_its_source_and_reason() -> None:
-    groups = [rules for rules in vars(change_rules).values() if isinstance(rules, tuple) and isinstance(rules[0], plan.Rule)]
+    groups = [
+        rules
+        for rules in vars(change_rules).values()
+        if isinstance(rules, tuple) and isinstance(rules[0], plan.Rule)
+    ]
     assert len(groups) == 9
     for rule in (rule for group in groups for rule in group):
         assert rule.source
@@ -199,9 +243,19 @@ def test_every_rule_names_its_source_and_reason() -> None:
         (spec.GpuOperator, "operator.", change_rules.FLEET, set()),
     ],
 )
-def test_every_field_beside_the_pools_has_a_rule(kind: Any, at: str, rules: tuple[plan.Rule, ...], elsewhere: set[str]) -> None:
-    fields = set(kind.model_fields) if kind is spec.GpuOperator else {f.name for f in dataclasses.fields(kind)}
-    assert fields - {rule.field.removeprefix(at).split(".")[0] for rule in rules if rule.field.startswith(at)} == elsewhere
+def test_every_field_beside_the_pools_has_a_rule(
+    kind: Any, at: str, rules: tuple[plan.Rule, ...], elsewhere: set[str]
+) -> None:
+    fields = (
+        set(kind.model_fields)
+        if kind is spec.GpuOperator
+        else {f.name for f in dataclasses.fields(kind)}
+    )
+    assert (
+        fields
+        - {rule.field.removeprefix(at).split(".")[0] for rule in rules if rule.field.startswith(at)}
+        == elsewhere
+    )
 
 
 def test_a_host_named_anew_is_gone_and_new_and_its_gpus_stay() -> None:
@@ -216,5 +270,8 @@ def test_only_what_replaces_the_cluster_replaces_every_pool() -> None:
     after["gpu_operator"]["namespace"] = "other"
     after["system_pool"] = {"machine_type": "m7i.xlarge"}
     found = plan.compare(planned(written("s1")), planned(after))
-    assert {c.rule.field for c in found.fleet if c.effect is Effect.REPLACE} == {"operator.namespace", "system.machine.name"}
+    assert {c.rule.field for c in found.fleet if c.effect is Effect.REPLACE} == {
+        "operator.namespace",
+        "system.machine.name",
+    }
     assert not found.everything

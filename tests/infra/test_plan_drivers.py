@@ -1,4 +1,6 @@
-"""A driver that is too old for a pool's partitions is refused where it is known, and named where it is not; and EKS's images."""
+"""A driver that is too old for a pool's partitions is refused where it is known, and named where it
+is not; and EKS's images.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,18 @@ def refusals(raw: dict[str, Any]) -> list[spec.Problem]:
 
 
 def byo(gpu: Gpu, layout: dict[str, int], **operator: Any) -> dict[str, Any]:
-    pool: dict[str, Any] = {"name": "a", "gpu": {"model": gpu.name, "count": 2}, "nodes": {"count": 1}}
+    pool: dict[str, Any] = {
+        "name": "a",
+        "gpu": {"model": gpu.name, "count": 2},
+        "nodes": {"count": 1},
+    }
     pool["partition"] = {"mode": "operator", "layout": layout}
-    return {"cloud": "byo", "cluster": {"name": "c", "context": "c"}, "node_pools": [pool], "gpu_operator": operator}
+    return {
+        "cloud": "byo",
+        "cluster": {"name": "c", "context": "c"},
+        "node_pools": [pool],
+        "gpu_operator": operator,
+    }
 
 
 def eks(machine: str, **pool: Any) -> dict[str, Any]:
@@ -61,17 +72,27 @@ def test_each_gpu_refuses_the_driver_before_its_oldest_and_takes_that(gpu: Gpu) 
 def test_every_profile_has_a_driver_that_is_old_enough_to_be_refused(gpu: Gpu) -> None:
     for name in gpu.profiles:
         oldest = geometry.minimum_driver(gpu, [name])
-        (problem,) = refusals(byo(gpu, {name: 1}, driver={"enabled": True, "version": older(oldest)}))
+        (problem,) = refusals(
+            byo(gpu, {name: 1}, driver={"enabled": True, "version": older(oldest)})
+        )
         assert oldest in problem.instead
 
 
 def test_the_driver_of_an_old_chart_is_judged_too() -> None:
-    """GB300 and B300 want 580.82.07, which the oldest chart of the catalog just has; none is older."""
+    """GB300 and B300 want 580.82.07, which the oldest chart of the catalog just has; none is
+    older.
+    """
     oldest = min(CATALOG.charts.values(), key=lambda chart: driver_order(chart.driver))
     for gpu in MIG_GPUS:
-        fleet = planned(byo(gpu, dict(gpu.balanced()), driver={"enabled": True}, chart_version=oldest.version))
+        fleet = planned(
+            byo(gpu, dict(gpu.balanced()), driver={"enabled": True}, chart_version=oldest.version)
+        )
         driver = drivers.driver_of(fleet.pools[0], fleet)
-        assert (driver.version, driver.exact, driver.key) == (oldest.driver, True, ("gpu_operator", "chart_version"))
+        assert (driver.version, driver.exact, driver.key) == (
+            oldest.driver,
+            True,
+            ("gpu_operator", "chart_version"),
+        )
 
 
 def test_an_unknown_chart_or_the_nodes_own_driver_is_left_to_the_agents() -> None:
@@ -86,7 +107,9 @@ def test_eks_newest_image_can_cut_every_gpu_of_eks(machine: Machine) -> None:
     assert machine.gpu is not None
     assert machine.image is not None
     for name in machine.gpu.profiles:
-        assert driver_order(machine.image.driver) >= driver_order(geometry.minimum_driver(machine.gpu, [name]))
+        assert driver_order(machine.image.driver) >= driver_order(
+            geometry.minimum_driver(machine.gpu, [name])
+        )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +121,9 @@ def test_eks_newest_image_can_cut_every_gpu_of_eks(machine: Machine) -> None:
         ("1.33.0-20250101", None, False),
     ],
 )
-def test_an_image_brings_the_known_driver_from_its_day_on(release: str | None, version: str | None, exact: bool) -> None:
+def test_an_image_brings_the_known_driver_from_its_day_on(
+    release: str | None, version: str | None, exact: bool
+) -> None:
     fleet = planned(eks("p4d.24xlarge", **({"release_version": release} if release else {})))
     driver = drivers.driver_of(fleet.pools[0], fleet)
     assert (driver.version, driver.exact) == (version, exact)
@@ -106,11 +131,25 @@ def test_an_image_brings_the_known_driver_from_its_day_on(release: str | None, v
 
 def test_an_image_whose_driver_is_too_old_is_refused() -> None:
     """None of EKS's is, by the catalog: the check itself, with an image of an older day."""
-    image = catalog.Image(name="AL2023_x86_64_NVIDIA", architecture="amd64", release="20250101", driver="570.86.15", source="x")
-    fleet = planned(eks("p6-b300.48xlarge", partition={"mode": "operator", "config": "all-1g.34gb"}))
+    image = catalog.Image(
+        name="AL2023_x86_64_NVIDIA",
+        architecture="amd64",
+        release="20250101",
+        driver="570.86.15",
+        source="x",
+    )
+    fleet = planned(
+        eks("p6-b300.48xlarge", partition={"mode": "operator", "config": "all-1g.34gb"})
+    )
     (pool,) = fleet.pools
     findings = Findings()
-    drivers.check_driver(drivers.image_driver(image, "1.32.0-20250101", ("node_pools", 0)), "a", pool.gpu, pool, findings)
+    drivers.check_driver(
+        drivers.image_driver(image, "1.32.0-20250101", ("node_pools", 0)),
+        "a",
+        pool.gpu,
+        pool,
+        findings,
+    )
     (problem,) = findings.problems
     assert problem.path == ("node_pools", 0, "release_version")
     assert "580.82.07" in problem.instead
@@ -167,8 +206,12 @@ def test_some_drivers_are_refused_only_where_whole_gpus_are_beside_partitioned_o
 def test_a_device_plugin_too_old_for_a_profiles_ending_is_refused(
     operator: dict[str, Any], key: str | None, instead: str, profile: str
 ) -> None:
-    """It would be cut and never advertised as a resource of its own; with `single` no partition is."""
-    raw = eks("g7e.2xlarge", partition={"mode": "operator", "layout": {profile: 1}}) | {"gpu_operator": operator}
+    """It would be cut and never advertised as a resource of its own; with `single` no
+    partition is.
+    """
+    raw = eks("g7e.2xlarge", partition={"mode": "operator", "layout": {profile: 1}}) | {
+        "gpu_operator": operator
+    }
     if key is None or not profile.endswith(("-me", "+me.all", "+gfx")):
         assert planned(raw).pools
     else:
@@ -181,7 +224,12 @@ def test_a_device_plugin_too_old_for_a_profiles_ending_is_refused(
 
 
 def test_gkes_own_plugin_is_not_judged_by_nvidias() -> None:
-    pool = {"name": "a", "machine_type": "g4-standard-48", "nodes": {"count": 1}, "disk": {"type": "hyperdisk-balanced"}}
+    pool = {
+        "name": "a",
+        "machine_type": "g4-standard-48",
+        "nodes": {"count": 1},
+        "disk": {"type": "hyperdisk-balanced"},
+    }
     cuts: dict[str, dict[str, Any]] = {
         "native": {"mode": "native", "profile": "1g.24gb-me"},
         "operator": {"mode": "operator", "layout": {"1g.24gb": 4}},
@@ -198,10 +246,19 @@ def test_gkes_own_plugin_is_not_judged_by_nvidias() -> None:
     assert "of pool operator" in problem.reason
 
 
-@pytest.mark.parametrize("accelerator", [a for a in CATALOG.accelerators.values() if a.sizes], ids=lambda a: a.name)
-def test_what_gke_installs_is_not_known_and_the_agents_know_what_is_needed(accelerator: Accelerator) -> None:
+@pytest.mark.parametrize(
+    "accelerator", [a for a in CATALOG.accelerators.values() if a.sizes], ids=lambda a: a.name
+)
+def test_what_gke_installs_is_not_known_and_the_agents_know_what_is_needed(
+    accelerator: Accelerator,
+) -> None:
     machine = next(m for m in CATALOG.machines.values() if m.accelerator == accelerator.name)
-    pool: dict[str, Any] = {"name": "a", "machine_type": machine.name, "nodes": {"count": 1}, "capacity": "spot"}
+    pool: dict[str, Any] = {
+        "name": "a",
+        "machine_type": machine.name,
+        "nodes": {"count": 1},
+        "capacity": "spot",
+    }
     if machine.capacity is None:
         pool["capacity"] = "on-demand"
     if machine.boot_disk:
@@ -215,12 +272,17 @@ def test_what_gke_installs_is_not_known_and_the_agents_know_what_is_needed(accel
         }
         fleet = planned(raw)
         assert drivers.driver_of(fleet.pools[0], fleet).version is None
-        assert json.loads(fleet.pools[0].desired)["minimum_driver"] == geometry.minimum_driver(accelerator.gpu, [size])
+        assert json.loads(fleet.pools[0].desired)["minimum_driver"] == geometry.minimum_driver(
+            accelerator.gpu, [size]
+        )
 
 
 def test_the_image_follows_the_machines_processors() -> None:
     block = {"mode": "capacity-block", "reservation": "cr-0123456789abcdef0"}
-    for machine, image in (("p5.48xlarge", "AL2023_x86_64_NVIDIA"), ("p6e-gb200.36xlarge", "AL2023_ARM_64_NVIDIA")):
+    for machine, image in (
+        ("p5.48xlarge", "AL2023_x86_64_NVIDIA"),
+        ("p6e-gb200.36xlarge", "AL2023_ARM_64_NVIDIA"),
+    ):
         for said in ({}, {"ami_type": image}):
             (pool,) = planned(eks(machine, capacity=block, **said)).pools
             assert isinstance(pool, plan.EksPoolPlan)
@@ -229,6 +291,8 @@ def test_the_image_follows_the_machines_processors() -> None:
 
 def test_an_image_for_other_processors_is_refused() -> None:
     block = {"mode": "capacity-block", "reservation": "cr-0123456789abcdef0"}
-    (problem,) = refusals(eks("p6e-gb200.36xlarge", capacity=block, ami_type="AL2023_x86_64_NVIDIA"))
+    (problem,) = refusals(
+        eks("p6e-gb200.36xlarge", capacity=block, ami_type="AL2023_x86_64_NVIDIA")
+    )
     assert problem.path == ("node_pools", 0, "ami_type")
     assert "has arm64 processors, for which EKS has AL2023_ARM_64_NVIDIA" in problem.reason

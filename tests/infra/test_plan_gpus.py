@@ -38,11 +38,16 @@ def refusal(text: str, **pool: Any) -> str:
 
 
 def by_index(*groups: tuple[list[int], dict[str, int]]) -> dict[str, Any]:
-    return {"mode": "operator", "gpus": [{"index": index, "layout": layout} for index, layout in groups]}
+    return {
+        "mode": "operator",
+        "gpus": [{"index": index, "layout": layout} for index, layout in groups],
+    }
 
 
 def test_gpus_cut_differently_add_up() -> None:
-    (pool,) = planned(EKS, partition=by_index(([0, 1, 2, 3, 4, 5, 6], {"1g.5gb": 7}), ([7], {}))).pools
+    (pool,) = planned(
+        EKS, partition=by_index(([0, 1, 2, 3, 4, 5, 6], {"1g.5gb": 7}), ([7], {}))
+    ).pools
     assert pool.layout is None
     assert pool.resources == {"nvidia.com/mig-1g.5gb": 49, "nvidia.com/gpu": 1}
 
@@ -58,7 +63,9 @@ def test_gpus_cut_differently_add_up() -> None:
         ((([], {"1g.5gb": 7}), ([*range(8)], {"1g.5gb": 7})), "is empty"),
     ],
 )
-def test_layouts_by_index_that_are_refused(groups: tuple[tuple[list[int], dict[str, int]], ...], said: str) -> None:
+def test_layouts_by_index_that_are_refused(
+    groups: tuple[tuple[list[int], dict[str, int]], ...], said: str
+) -> None:
     assert said in refusal(EKS, partition=by_index(*groups))
 
 
@@ -70,9 +77,13 @@ def test_layouts_by_index_that_are_refused(groups: tuple[tuple[list[int], dict[s
         (([*range(8)], {"1g.5gb": 2, "2g.10gb": 1}),),
     ],
 )
-def test_single_strategy_wants_one_profile_everywhere(groups: tuple[tuple[list[int], dict[str, int]], ...]) -> None:
+def test_single_strategy_wants_one_profile_everywhere(
+    groups: tuple[tuple[list[int], dict[str, int]], ...],
+) -> None:
     text = EKS + "gpu_operator: {mig_strategy: single}\n"
-    assert "mig_strategy: single the device plugin refuses such a node" in refusal(text, partition=by_index(*groups))
+    assert "mig_strategy: single the device plugin refuses such a node" in refusal(
+        text, partition=by_index(*groups)
+    )
 
 
 @pytest.mark.toolchain
@@ -87,7 +98,9 @@ def test_nvidias_parser_accepts_every_planned_layout(check_config: Any) -> None:
 # What NVIDIA's own validator takes for possible; no GPU can be cut like that.
 @pytest.mark.toolchain
 @pytest.mark.parametrize("layout", [{"9g.5gb": 7}, {"4g.20gb": 2}, {"7g.40gb": 3, "1g.5gb": 7}])
-def test_what_nvidias_parser_wrongly_accepts_is_refused(check_config: Any, layout: dict[str, int]) -> None:
+def test_what_nvidias_parser_wrongly_accepts_is_refused(
+    check_config: Any, layout: dict[str, int]
+) -> None:
     entry = {"devices": "all", "mig-enabled": True, "mig-devices": layout}
     check_config({"version": "v1", "mig-configs": {"x": [entry]}})
     assert "1 problem" in refusal(EKS, partition={"mode": "operator", "layout": layout})
@@ -98,19 +111,35 @@ def test_what_nvidias_parser_wrongly_accepts_is_refused(check_config: Any, layou
     [
         (GKE, {"capacity": "flex-start"}, "flex-start has no fixed number of nodes"),
         (GKE, {"capacity": "queued"}, "queued nodes come only when asked for"),
-        (GKE, {"capacity": "queued", "nodes": {"min": 1, "max": 2}}, "queued nodes come only when asked for"),
         (
             GKE,
-            {"capacity": "flex-start", "nodes": {"min": 0, "max": 2}, "management": {"auto_repair": True}},
+            {"capacity": "queued", "nodes": {"min": 1, "max": 2}},
+            "queued nodes come only when asked for",
+        ),
+        (
+            GKE,
+            {
+                "capacity": "flex-start",
+                "nodes": {"min": 0, "max": 2},
+                "management": {"auto_repair": True},
+            },
             "flex-start nodes cannot be repaired",
         ),
         (GKE, {"capacity": {"mode": "flex-start", "max_run_hours": 169}}, "max_run_hours"),
-        (GKE, {"capacity": {"mode": "capacity-block", "reservation": "cr-0123456789abcdef0"}}, "capacity-block is for EKS only"),
+        (
+            GKE,
+            {"capacity": {"mode": "capacity-block", "reservation": "cr-0123456789abcdef0"}},
+            "capacity-block is for EKS only",
+        ),
         (EKS, {"capacity": "flex-start"}, "flex-start is for GKE only"),
         (EKS, {"capacity": "queued"}, "queued is for GKE only"),
         (EKS, {"capacity": "capacity-block"}, "capacity.reservation (pool a): is missing"),
         (EKS, {"capacity": {"mode": "capacity-block", "reservation": "x"}}, "capacity.reservation"),
-        (EKS, {"capacity": {"mode": "reservation", "reservation": "mine"}}, "is no capacity reservation of AWS"),
+        (
+            EKS,
+            {"capacity": {"mode": "reservation", "reservation": "mine"}},
+            "is no capacity reservation of AWS",
+        ),
         (
             EKS,
             {
@@ -138,7 +167,9 @@ def test_capacity_has_its_preconditions(text: str, pool: dict[str, Any], said: s
 def test_capacity_that_is_planned(text: str, pool: dict[str, Any]) -> None:
     made = planned(text, **pool).pools[0]
     assert isinstance(made, plan.CloudPoolPlan)
-    assert made.capacity.mode == (pool["capacity"] if isinstance(pool["capacity"], str) else pool["capacity"]["mode"])
+    assert made.capacity.mode == (
+        pool["capacity"] if isinstance(pool["capacity"], str) else pool["capacity"]["mode"]
+    )
 
 
 def test_flex_start_nodes_are_not_repaired() -> None:
@@ -156,18 +187,30 @@ def test_a_rollout_policy_is_carried() -> None:
     [
         ("cloud: byo\nnode_pools: []\n", "node_pools: is empty"),
         (
-            "cloud: byo\ncluster: {name: c, context: c}\nhosts: [{name: h, gpu: {model: T4, count: 1}, gpus: []}]\n",
+            "cloud: byo\ncluster: {name: c, context: c}\nhosts: [{name: h, gpu: {model: "
+            "T4, count: 1}, gpus: []}]\n",
             "is missing: nothing",
         ),
-        ("cloud: byo\nhosts: [{name: h, gpu: {model: a100-40, count: 1}, gpus: [{index: 0}]}]\n", "did you mean A100-40?"),
-        ("cloud: byo\nhosts: [{name: h, gpu: {model: A100-40, count: 1}, gpus: [{index: 1}]}]\n", "there is no GPU 1"),
-        ("cloud: byo\nhosts: [{name: h, gpu: {model: T4, count: 1}, gpus: [{index: 0}]}]\n", "T4 has no MIG"),
         (
-            "cloud: byo\nhosts: [{name: h, gpu: {model: T4, count: 1}, gpus: [{index: 0, mig: false}], in_use: wait}]\n",
+            "cloud: byo\nhosts: [{name: h, gpu: {model: a100-40, count: 1}, gpus: [{index: 0}]}]\n",
+            "did you mean A100-40?",
+        ),
+        (
+            "cloud: byo\nhosts: [{name: h, gpu: {model: A100-40, count: 1}, gpus: [{index: 1}]}]\n",
+            "there is no GPU 1",
+        ),
+        (
+            "cloud: byo\nhosts: [{name: h, gpu: {model: T4, count: 1}, gpus: [{index: 0}]}]\n",
+            "T4 has no MIG",
+        ),
+        (
+            "cloud: byo\nhosts: [{name: h, gpu: {model: T4, count: 1}, gpus: [{index: 0, "
+            "mig: false}], in_use: wait}]\n",
             "in_use.minutes",
         ),
         (
-            "cloud: byo\nhosts: [{name: h, gpu: {model: T4, count: 1}, gpus: [{index: 0, mig: false}], in_use: kill}]\n",
+            "cloud: byo\nhosts: [{name: h, gpu: {model: T4, count: 1}, gpus: [{index: 0, "
+            "mig: false}], in_use: kill}]\n",
             "none of refuse",
         ),
         (
@@ -190,7 +233,11 @@ def test_existing_things_that_are_refused(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "pool", "said"),
     [
-        (EKS, {"machine_type": "p5e.48xlarge"}, "p5e.48xlarge is not offered on-demand; write capacity-block"),
+        (
+            EKS,
+            {"machine_type": "p5e.48xlarge"},
+            "p5e.48xlarge is not offered on-demand; write capacity-block",
+        ),
         (
             EKS,
             {
@@ -200,7 +247,11 @@ def test_existing_things_that_are_refused(text: str, said: str) -> None:
             },
             "112 on a node and about 10 other pods: p5.48xlarge has addresses for 100 pods",
         ),
-        (GKE, {"machine_type": "g4-standard-48"}, "g4-standard-48 does not boot from pd-balanced; write hyperdisk-balanced"),
+        (
+            GKE,
+            {"machine_type": "g4-standard-48"},
+            "g4-standard-48 does not boot from pd-balanced; write hyperdisk-balanced",
+        ),
     ],
 )
 def test_what_a_machine_does_not_do(text: str, pool: dict[str, Any], said: str) -> None:
@@ -218,7 +269,11 @@ def test_two_profiles_together_may_need_a_newer_driver() -> None:
 
 def test_notes_say_what_is_no_reason_to_refuse() -> None:
     fleet = planned(
-        GKE, zones=["us-central1-z"], capacity="spot", sharing={"mode": "time-slicing", "replicas": 2}, driver="LATEST"
+        GKE,
+        zones=["us-central1-z"],
+        capacity="spot",
+        sharing={"mode": "time-slicing", "replicas": 2},
+        driver="LATEST",
     )
     said = "\n".join(plan.notes(fleet))
     for part in (
@@ -235,7 +290,11 @@ def test_prices_are_of_the_fleets_own_region_or_unknown() -> None:
     assert isinstance(here, plan.CloudPoolPlan)
     quote = prices.pool_quote(here, planned(GKE))
     assert quote.price is not None
-    assert (quote.price.region, quote.price.capacity, quote.price.usd_per_hour) == ("us-central1", "on-demand", 3.6734)
+    assert (quote.price.region, quote.price.capacity, quote.price.usd_per_hour) == (
+        "us-central1",
+        "on-demand",
+        3.6734,
+    )
     (there,) = planned(EKS).pools
     assert isinstance(there, plan.CloudPoolPlan)
     quote = prices.pool_quote(there, planned(EKS))
@@ -254,8 +313,18 @@ def test_prices_are_of_the_fleets_own_region_or_unknown() -> None:
 def test_a_total_is_the_priced_pools_at_their_fewest_and_their_most_nodes() -> None:
     raw = yaml.safe_load(GKE)
     raw["node_pools"] = [
-        {"name": "a", "machine_type": "a2-highgpu-1g", "nodes": {"min": 1, "max": 3}, "zones": ["us-central1-a"]},
-        {"name": "b", "machine_type": "n1-standard-8", "gpu": {"model": "T4", "count": 1}, "nodes": {"count": 2}},
+        {
+            "name": "a",
+            "machine_type": "a2-highgpu-1g",
+            "nodes": {"min": 1, "max": 3},
+            "zones": ["us-central1-a"],
+        },
+        {
+            "name": "b",
+            "machine_type": "n1-standard-8",
+            "gpu": {"model": "T4", "count": 1},
+            "nodes": {"count": 2},
+        },
     ]
     cost = prices.fleet_cost(plan.read(json.dumps(raw), spec.Source("test", raw)))
     assert (cost.fewest, round(cost.most, 4)) == (3.6734, round(3 * 3.6734, 4))
@@ -267,4 +336,6 @@ def test_capacity_without_a_list_price_has_none() -> None:
     fleet = planned(GKE, capacity="flex-start", nodes={"min": 0, "max": 2})
     (pool,) = fleet.pools
     assert isinstance(pool, plan.CloudPoolPlan)
-    assert prices.pool_quote(pool, fleet) == prices.Quote(price=None, missing="no list has a price for flex-start")
+    assert prices.pool_quote(pool, fleet) == prices.Quote(
+        price=None, missing="no list has a price for flex-start"
+    )

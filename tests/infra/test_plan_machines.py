@@ -1,4 +1,6 @@
-"""A machine that is not right is refused with the nearest ones and where all are, never with a hundred names."""
+"""A machine that is not right is refused with the nearest ones and where all are, never with a
+hundred names.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,10 @@ import pytest
 
 from infra import catalog, plan, spec
 
-CLUSTER = {"gke": {"name": "c", "location": "us-central1-a"}, "eks": {"name": "c", "region": "eu-west-1"}}
+CLUSTER = {
+    "gke": {"name": "c", "location": "us-central1-a"},
+    "eks": {"name": "c", "region": "eu-west-1"},
+}
 
 
 def refusals(cloud: str, machine: str, **fleet: Any) -> list[spec.Problem]:
@@ -25,13 +30,30 @@ def refusals(cloud: str, machine: str, **fleet: Any) -> list[spec.Problem]:
     [
         ("eks", "p4d.24xl", "is not in the catalog", "did you mean p4d.24xlarge?"),
         ("eks", "dgx", "is not in the catalog", "nearest by name:"),
-        ("eks", "m7i.large", "m7i.large has no GPU", "nearest in size with GPUs: g4dn.xlarge (1 x T4)"),
-        ("eks", "a2-highgpu-8g", "is a machine type of gke", "nearest on eks: p4d.24xlarge (8 x A100-40)"),
-        ("gke", "p5.48xlarge", "is a machine type of eks", "nearest on gke: a3-highgpu-8g (8 x H100-80)"),
+        (
+            "eks",
+            "m7i.large",
+            "m7i.large has no GPU",
+            "nearest in size with GPUs: g4dn.xlarge (1 x T4)",
+        ),
+        (
+            "eks",
+            "a2-highgpu-8g",
+            "is a machine type of gke",
+            "nearest on eks: p4d.24xlarge (8 x A100-40)",
+        ),
+        (
+            "gke",
+            "p5.48xlarge",
+            "is a machine type of eks",
+            "nearest on gke: a3-highgpu-8g (8 x H100-80)",
+        ),
         ("gke", "e2-standard-4", "has no GPU", "nearest in size with GPUs: g2-standard-4 (1 x L4)"),
     ],
 )
-def test_the_nearest_machine_is_named_first(cloud: str, machine: str, reason: str, first: str) -> None:
+def test_the_nearest_machine_is_named_first(
+    cloud: str, machine: str, reason: str, first: str
+) -> None:
     (problem,) = refusals(cloud, machine)
     assert reason in problem.reason
     assert problem.instead.startswith(first)
@@ -40,14 +62,27 @@ def test_the_nearest_machine_is_named_first(cloud: str, machine: str, reason: st
 @pytest.mark.parametrize(
     ("cloud", "machine"),
     [
-        *(("eks", name) for name in ("p4d.24xl", "zzz", "m7i.large", "a2-highgpu-8g", "n1-standard-4")),
-        *(("gke", name) for name in ("a2", "zzz", "e2-medium", "m7i.large", "p4d.24xlarge", "n1-standard-4")),
+        *(
+            ("eks", name)
+            for name in ("p4d.24xl", "zzz", "m7i.large", "a2-highgpu-8g", "n1-standard-4")
+        ),
+        *(
+            ("gke", name)
+            for name in ("a2", "zzz", "e2-medium", "m7i.large", "p4d.24xlarge", "n1-standard-4")
+        ),
     ],
 )
 def test_no_refusal_lists_the_whole_catalog(cloud: str, machine: str) -> None:
     names = {name for _, name in catalog.load().machines}
     for problem in refusals(cloud, machine):
-        named = [word for word in problem.instead.replace(",", " ").replace("?", " ").replace(";", " ").split() if word in names]
+        named = [
+            word
+            for word in problem.instead.replace(",", " ")
+            .replace("?", " ")
+            .replace(";", " ")
+            .split()
+            if word in names
+        ]
         assert len(named) <= 3
         if problem.path[-1] == "machine_type":
             assert "infra/catalog/machines.toml" in problem.instead
@@ -56,7 +91,12 @@ def test_no_refusal_lists_the_whole_catalog(cloud: str, machine: str) -> None:
 @pytest.mark.parametrize(
     ("cloud", "machine", "reason", "instead"),
     [
-        ("gke", "g4-standard-12", "Google has cut itself: nobody else may cut it", "g4-standard-48"),
+        (
+            "gke",
+            "g4-standard-12",
+            "Google has cut itself: nobody else may cut it",
+            "g4-standard-48",
+        ),
         ("gke", "G4-standard-24", "Google has cut itself", "g4-standard-48"),
         ("gke", "a4-highgpu-8g-lowmem", "no list at hand has its memory", "a4-highgpu-8g"),
         ("gke", "a4x-maxgpu-4g-metal", "does not have its GB300", "a4x-highgpu-4g"),
@@ -65,10 +105,17 @@ def test_no_refusal_lists_the_whole_catalog(cloud: str, machine: str) -> None:
         ("eks", "gr6f.4xlarge", "AWS has cut itself", "g6.xlarge, gr6.4xlarge"),
         ("eks", "p3dn.24xlarge", "V100", "p4d.24xlarge, g4dn.xlarge"),
         ("eks", "g5g.xlarge", "T4g", "g4dn.xlarge"),
-        ("eks", "p6e-gb300.36xlarge", "EC2's own API model does not have it", "p6e-gb200.36xlarge, p6-b300.48xlarge"),
+        (
+            "eks",
+            "p6e-gb300.36xlarge",
+            "EC2's own API model does not have it",
+            "p6e-gb200.36xlarge, p6-b300.48xlarge",
+        ),
     ],
 )
-def test_what_is_left_out_on_purpose_is_not_taken_for_a_slip(cloud: str, machine: str, reason: str, instead: str) -> None:
+def test_what_is_left_out_on_purpose_is_not_taken_for_a_slip(
+    cloud: str, machine: str, reason: str, instead: str
+) -> None:
     (problem,) = refusals(cloud, machine)
     assert problem.reason.startswith(f"{machine} ")
     assert reason in problem.reason
@@ -92,7 +139,9 @@ def test_a_system_pool_of_a_machine_that_is_left_out_is_sent_to_machines_without
         ("rtx pro 5000", "RTX-PRO-6000"),
     ],
 )
-def test_a_gpu_that_is_left_out_on_purpose_is_not_taken_for_another(model: str, instead: str) -> None:
+def test_a_gpu_that_is_left_out_on_purpose_is_not_taken_for_another(
+    model: str, instead: str
+) -> None:
     pool = {"name": "a", "gpu": {"model": model, "count": 1}, "nodes": {"count": 1}}
     raw = {"cloud": "byo", "cluster": {"name": "c", "context": "c"}, "node_pools": [pool]}
     with pytest.raises(spec.SpecError) as refused:
@@ -111,7 +160,9 @@ def test_a_gpu_that_is_left_out_on_purpose_is_not_taken_for_another(model: str, 
         ("eks", "e2-standard-4", "nearest on eks: m6i.xlarge"),
     ],
 )
-def test_a_system_pool_is_offered_machines_without_gpus(cloud: str, machine: str, said: str) -> None:
+def test_a_system_pool_is_offered_machines_without_gpus(
+    cloud: str, machine: str, said: str
+) -> None:
     good = "a2-highgpu-1g" if cloud == "gke" else "p4d.24xlarge"
     (problem,) = refusals(cloud, good, system_pool={"machine_type": machine})
     assert said in f"{problem.reason}; {problem.instead}"
@@ -131,7 +182,12 @@ def test_a_machine_with_arm64_processors_is_planned_and_not_built() -> None:
 
 
 def test_gvnic_cannot_be_left_out_where_the_machine_needs_it() -> None:
-    pool = {"name": "a", "machine_type": "a3-highgpu-8g", "nodes": {"count": 1}, "features": {"gvnic": False}}
+    pool = {
+        "name": "a",
+        "machine_type": "a3-highgpu-8g",
+        "nodes": {"count": 1},
+        "features": {"gvnic": False},
+    }
     raw = {"cloud": "gke", "cluster": CLUSTER["gke"], "node_pools": [pool]}
     with pytest.raises(spec.SpecError, match="a3-highgpu-8g needs gVNIC"):
         plan.read(json.dumps(raw), spec.Source("test", raw))

@@ -13,12 +13,27 @@ from node_agent import desired
 
 
 def pool(
-    partition: Any, sharing: Any, *, cloud: str = "eks", machine: str = "p4d.24xlarge", strategy: str = "mixed"
+    partition: Any,
+    sharing: Any,
+    *,
+    cloud: str = "eks",
+    machine: str = "p4d.24xlarge",
+    strategy: str = "mixed",
 ) -> plan.PoolPlan:
     raw: dict[str, Any] = {
         "cloud": cloud,
-        "cluster": {"name": "c", "region": "eu-west-1"} if cloud == "eks" else {"name": "c", "location": "us-central1-a"},
-        "node_pools": [{"name": "a", "machine_type": machine, "nodes": {"count": 1}, "partition": partition, "sharing": sharing}],
+        "cluster": {"name": "c", "region": "eu-west-1"}
+        if cloud == "eks"
+        else {"name": "c", "location": "us-central1-a"},
+        "node_pools": [
+            {
+                "name": "a",
+                "machine_type": machine,
+                "nodes": {"count": 1},
+                "partition": partition,
+                "sharing": sharing,
+            }
+        ],
     }
     if cloud == "eks" or (isinstance(partition, dict) and partition["mode"] == "operator"):
         raw["gpu_operator"] = {"mig_strategy": strategy}
@@ -47,12 +62,19 @@ ALL_1G = {"mode": "operator", "config": "all-1g.5gb"}
         ("none", {**SLICED, "rename_by_default": True}, "mixed", {"nvidia.com/gpu.shared": 32}),
         (ALL_1G, SLICED, "mixed", {"nvidia.com/mig-1g.5gb": 224}),
         (ALL_1G, SLICED, "single", {"nvidia.com/gpu": 224}),
-        (ALL_1G, {**SLICED, "rename_by_default": True}, "mixed", {"nvidia.com/mig-1g.5gb.shared": 224}),
+        (
+            ALL_1G,
+            {**SLICED, "rename_by_default": True},
+            "mixed",
+            {"nvidia.com/mig-1g.5gb.shared": 224},
+        ),
         ("none", MPS, "single", {"nvidia.com/gpu": 32}),
         ("none", MPS, "none", {"nvidia.com/gpu": 32}),
     ],
 )
-def test_what_nvidias_plugin_offers(partition: Any, sharing: Any, strategy: str, resources: dict[str, int]) -> None:
+def test_what_nvidias_plugin_offers(
+    partition: Any, sharing: Any, strategy: str, resources: dict[str, int]
+) -> None:
     made = pool(partition, sharing, strategy=strategy)
     assert made.resources == resources
     read = desired.parse(made.desired)
@@ -68,7 +90,9 @@ def test_what_nvidias_plugin_offers(partition: Any, sharing: Any, strategy: str,
         ("none", {"mode": "mps", "replicas": {"gpu": 48}}, {"nvidia.com/gpu": 48}),
     ],
 )
-def test_what_gke_offers_with_mps_on_partitions_too(partition: Any, sharing: Any, resources: dict[str, int]) -> None:
+def test_what_gke_offers_with_mps_on_partitions_too(
+    partition: Any, sharing: Any, resources: dict[str, int]
+) -> None:
     assert pool(partition, sharing, cloud="gke", machine="a2-highgpu-1g").resources == resources
 
 
@@ -105,7 +129,10 @@ def test_what_nvidias_plugin_cannot_do(
     ("sharing", "said"),
     [
         ({**SLICED, "replicas": 49}, "GKE allows 2 to 48 clients"),
-        ({**SLICED, "rename_by_default": False}, "rename_by_default (pool a): is no choice with GKE's own device plugin"),
+        (
+            {**SLICED, "rename_by_default": False},
+            "rename_by_default (pool a): is no choice with GKE's own device plugin",
+        ),
         ({**SLICED, "fail_requests_greater_than_one": False}, "is no choice"),
         ({**SLICED, "replicas": {"mig-1g.5gb": 4}}, "GKE advertises everything as nvidia.com/gpu"),
         ("fractional", "HAMi does not run on COS_CONTAINERD"),
@@ -122,13 +149,19 @@ def test_mps_with_the_operator_on_gke_is_refused(refused: Callable[..., str]) ->
 def test_the_operator_on_gke_takes_the_node_over_whole() -> None:
     made = pool(ALL_1G, SLICED, cloud="gke", machine="a2-highgpu-1g")
     assert isinstance(made, plan.GkePoolPlan)
-    assert (made.driver, made.partition_size, made.sharing_strategy) == ("INSTALLATION_DISABLED", None, None)
+    assert (made.driver, made.partition_size, made.sharing_strategy) == (
+        "INSTALLATION_DISABLED",
+        None,
+        None,
+    )
     assert made.labels["gke-no-default-nvidia-gpu-device-plugin"] == "true"
     assert made.resources == {"nvidia.com/mig-1g.5gb": 28}
 
 
 def test_one_file_says_who_shares_and_never_the_strategy() -> None:
-    configs = values.plugin_configs([pool(ALL_1G, {**SLICED, "fail_requests_greater_than_one": False})])
+    configs = values.plugin_configs(
+        [pool(ALL_1G, {**SLICED, "fail_requests_greater_than_one": False})]
+    )
     assert configs == {
         "a": {
             "version": "v1",

@@ -1,4 +1,6 @@
-"""All that is wrong is told in the first run, nothing that is not, and what is proposed instead is not refused in the next."""
+"""All that is wrong is told in the first run, nothing that is not, and what is proposed instead is
+not refused in the next.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,14 @@ from hypothesis import strategies as st
 
 from infra import plan, spec
 from infra.plan.nodes import GKE_LABELS
-from infra.spec import schema
+from infra.spec import json_schema as schema
 
 A100 = "{name: a, gpu: {model: A100-40, count: 2}, nodes: {count: 1}"
 BYO = f"cloud: byo\ncluster: {{name: c, context: c}}\nnode_pools:\n- {A100}}}\n"
-EKS = "cloud: eks\ncluster: {name: c, region: eu-west-1}\nnode_pools:\n- {name: a, machine_type: g6.xlarge, nodes: {count: 1}}\n"
+EKS = (
+    "cloud: eks\ncluster: {name: c, region: eu-west-1}\nnode_pools:\n- {name: a, machine_type: "
+    "g6.xlarge, nodes: {count: 1}}\n"
+)
 GKE = """\
 cloud: gke
 cluster: {name: c, location: us-central1-a}
@@ -41,7 +46,9 @@ def problems(text: str, **pool: Any) -> dict[spec.Path, str]:
 
 
 def host(gpus: str, model: str = "A100-40") -> dict[spec.Path, str]:
-    found = problems(f"cloud: byo\nhosts: [{{name: h, gpu: {{model: {model}, count: 4}}, gpus: {gpus}}}]\n")
+    found = problems(
+        f"cloud: byo\nhosts: [{{name: h, gpu: {{model: {model}, count: 4}}, gpus: {gpus}}}]\n"
+    )
     return {path[2:]: said for path, said in found.items()}
 
 
@@ -63,7 +70,11 @@ def test_what_stands_for_a_wrong_index_of_a_host_is_no_index() -> None:
 
 def test_what_stands_for_a_wrong_name_is_no_name() -> None:
     example = spec.shape.example
-    pool, work, machine = example(spec.ByoPool)["name"], example(spec.Workload)["name"], example(spec.Host)["name"]
+    pool, work, machine = (
+        example(spec.ByoPool)["name"],
+        example(spec.Workload)["name"],
+        example(spec.Host)["name"],
+    )
     share = "gpu_share: {memory: 1Gi, compute_percent: 10}"
     text = f"""\
 cloud: byo
@@ -77,7 +88,9 @@ hosts:
 - {{name: -, gpu: {{model: T4, count: 1}}, gpus: [{{index: 0, mig: false}}]}}
 - {{name: {machine}, gpu: {{model: T4, count: 1}}, gpus: [{{index: 0, mig: false}}]}}
 """
-    assert set(problems(text)) == {(part, 0, "name") for part in ("node_pools", "workloads", "hosts")}
+    assert set(problems(text)) == {
+        (part, 0, "name") for part in ("node_pools", "workloads", "hosts")
+    }
 
 
 @pytest.mark.parametrize(
@@ -85,7 +98,10 @@ hosts:
     [
         ({"layout": {"3g.20gb": 2, "1g.5gb": 1}, "config": "all-balanced"}, {"layout"}),
         ({"layout": {"3g.20gb": 2, "1g.5gb": 1}, "config": "all-balance"}, {"layout", "config"}),
-        ({"config": "all-balance", "gpus": [{"index": [0, 1], "layout": {"4g.20gb": 2}}]}, {"config", "gpus"}),
+        (
+            {"config": "all-balance", "gpus": [{"index": [0, 1], "layout": {"4g.20gb": 2}}]},
+            {"config", "gpus"},
+        ),
         ({"layout": {"1g.5gb": 7}, "config": "all-balanced"}, set()),
     ],
 )
@@ -97,13 +113,18 @@ def test_of_a_layout_said_twice_both_are_judged(said: dict[str, Any], keys: set[
 
 
 def test_partitions_that_are_never_advertised_are_judged_all_the_same() -> None:
-    found = problems(BYO + "gpu_operator: {mig_strategy: none}\n", partition=operator(layout={"4g.20gb": 2}))
+    found = problems(
+        BYO + "gpu_operator: {mig_strategy: none}\n", partition=operator(layout={"4g.20gb": 2})
+    )
     assert set(found) == {(*POOL, "partition"), (*POOL, "partition", "layout")}
 
 
 def test_starts_are_judged_where_the_instances_are_too_many() -> None:
     four = "{profile: 4g.20gb, start: %s}"
-    found = host(f"[{{index: 0, instances: [{four % 1}, {{profile: 4g.20gb}}, {four % 0}, {{profile: 9g.5gb, start: 0}}]}}]")
+    found = host(
+        f"[{{index: 0, instances: [{four % 1}, {{profile: 4g.20gb}}, {four % 0}, "
+        f"{{profile: 9g.5gb, start: 0}}]}}]"
+    )
     at = ("gpus", 0, "instances")
     assert set(found) == {at, (*at, 0, "start"), (*at, 1)}
     assert "cannot start at slot 1; it starts at 0" in found[*at, 0, "start"]
@@ -116,13 +137,23 @@ def test_what_is_wrong_on_every_gpu_is_told_beside_an_unknown_model() -> None:
     instances = "instances: [{profile: 3g.20gb, start: 0}, {profile: 3g.20gb}]"
     found = host(f"[{{index: 9}}, {{index: 0, mig: false, {instances}}}, {{index: 0}}]", "A100-41")
     at = "gpus"
-    assert set(found) == {("gpu", "model"), (at, 0, "index"), (at, 1, "mig"), (at, 1, "instances", 1), (at, 2, "index")}
+    assert set(found) == {
+        ("gpu", "model"),
+        (at, 0, "index"),
+        (at, 1, "mig"),
+        (at, 1, "instances", 1),
+        (at, 2, "index"),
+    }
 
 
 @pytest.mark.parametrize("mig", ["true", "false"])
 def test_instances_of_a_gpu_without_mig_are_told_what_to_write(mig: str) -> None:
     (said,) = host(f"[{{index: 0, mig: {mig}, instances: [{{profile: 1g.5gb}}]}}]", "T4").values()
-    wanted = "write mig: false and leave the instances out" if mig == "true" else "leave the instances out"
+    wanted = (
+        "write mig: false and leave the instances out"
+        if mig == "true"
+        else "leave the instances out"
+    )
     assert said == f"T4 has no MIG: it cannot be partitioned; {wanted}"
 
 
@@ -138,7 +169,10 @@ def test_instances_written_in_another_order_are_the_same_plan() -> None:
     def planned(*starts: int) -> plan.FleetPlan:
         instances = [{"profile": "3g.20gb", "start": start} for start in starts]
         gpus = [{"index": 2, "instances": instances}]
-        raw = {"cloud": "byo", "hosts": [{"name": "h", "gpu": {"model": "A100-40", "count": 6}, "gpus": gpus}]}
+        raw = {
+            "cloud": "byo",
+            "hosts": [{"name": "h", "gpu": {"model": "A100-40", "count": 6}, "gpus": gpus}],
+        }
         return plan.read(json.dumps(raw), spec.Source("x", raw))
 
     assert planned(0, 4) == planned(4, 0)
@@ -163,7 +197,11 @@ def test_the_share_that_is_proposed_is_not_refused(mib: int, percent: int, cards
 
     for key, proposed in refused(share).items():
         number = int(re.findall(r"\d+", proposed)[-1])
-        assert key not in refused({**share, key: f"{number}Mi" if key == "memory" else number}), (share, key, proposed)
+        assert key not in refused({**share, key: f"{number}Mi" if key == "memory" else number}), (
+            share,
+            key,
+            proposed,
+        )
         if more := re.match(r"cards: (\d+)", proposed):
             left = refused({**share, "cards": int(more[1])})
             assert not left.keys() - {"memory"}, (share, proposed, left)
@@ -181,7 +219,12 @@ def test_the_share_that_is_proposed_is_not_refused(mib: int, percent: int, cards
         (GKE, {"resource_labels": {"team": "a" * 64}}, ("resource_labels", "team"), "at most 63"),
         (EKS, {"zones": []}, ("zones",), "is empty: nodes are in at least one zone"),
         (GKE, {"zones": []}, ("zones",), "is empty: nodes are in at least one zone"),
-        (BYO, {"labels": {"nvidia.com/mig.config.state": "success"}}, ("labels", "nvidia.com/mig.config.state"), "mig-manager"),
+        (
+            BYO,
+            {"labels": {"nvidia.com/mig.config.state": "success"}},
+            ("labels", "nvidia.com/mig.config.state"),
+            "mig-manager",
+        ),
         *(
             (text, {"labels": {key: "x"}}, ("labels", key), "GKE writes it")
             for text in (EKS, GKE, BYO)
@@ -199,12 +242,19 @@ def test_what_a_cloud_or_an_operator_would_refuse_or_overwrite(
 
 def test_what_the_clouds_allow_is_allowed() -> None:
     assert not problems(EKS, tags={"k" * 128: "v" * 256, "Team": "A B", "awsome": ""})
-    assert not problems(GKE, resource_labels={"team": "", "équipe": "größe_1-a"}, labels={"cloud.google.com/mine": "x"})
+    assert not problems(
+        GKE,
+        resource_labels={"team": "", "équipe": "größe_1-a"},
+        labels={"cloud.google.com/mine": "x"},
+    )
 
 
 def test_two_workloads_of_one_name_are_refused() -> None:
     share = "gpu_share: {memory: 1Gi, compute_percent: 10}"
-    found = problems(f"{FRACTIONS}workloads: [{{name: w, {share}}}, {{name: v, {share}}}, {{name: w, {share}}}]\n")
+    found = problems(
+        f"{FRACTIONS}workloads: [{{name: w, {share}}}, {{name: v, {share}}}, {{name: w, "
+        f"{share}}}]\n"
+    )
     assert set(found) == {("workloads", 0, "name"), ("workloads", 2, "name")}
 
 
@@ -223,7 +273,9 @@ def test_two_workloads_of_one_name_are_refused() -> None:
 def test_a_node_is_of_one_pool(selects: tuple[dict[str, str], ...], refused: set[int]) -> None:
     raw = yaml.safe_load(BYO)
     (pool,) = raw["node_pools"]
-    raw["node_pools"] = [{**pool, "name": f"p{i}", "select": select} for i, select in enumerate(selects)]
+    raw["node_pools"] = [
+        {**pool, "name": f"p{i}", "select": select} for i, select in enumerate(selects)
+    ]
     assert set(problems(json.dumps(raw))) == {("node_pools", i, "select") for i in refused}
 
 
@@ -241,7 +293,9 @@ CARDS = "workloads: [{name: w, gpu_share: {memory: 2Gi, compute_percent: 20, car
 
 
 @pytest.mark.parametrize(("cards", "policy"), [(1, "fixed-share"), (2, "native-burst-share")])
-def test_vke_nodes_and_pods_have_the_same_policy_and_several_cards_the_one_that_allows_them(cards: int, policy: str) -> None:
+def test_vke_nodes_and_pods_have_the_same_policy_and_several_cards_the_one_that_allows_them(
+    cards: int, policy: str
+) -> None:
     raw = yaml.safe_load(VKE + CARDS % cards)
     fleet = plan.read(json.dumps(raw), spec.Source("x", raw))
     (pool,), (share,) = fleet.pools, fleet.workloads
@@ -260,6 +314,11 @@ def test_vke_nodes_and_pods_have_the_same_policy_and_several_cards_the_one_that_
         ("hami", "native-burst-share", 1, True),
     ],
 )
-def test_a_policy_that_cannot_give_the_cards_is_refused(provider: str, policy: str, cards: int, refused: bool) -> None:
-    text = FRACTIONS.replace("provider: hami", f"provider: {provider}, compute_policy: {policy}") + CARDS % cards
+def test_a_policy_that_cannot_give_the_cards_is_refused(
+    provider: str, policy: str, cards: int, refused: bool
+) -> None:
+    text = (
+        FRACTIONS.replace("provider: hami", f"provider: {provider}, compute_policy: {policy}")
+        + CARDS % cards
+    )
     assert set(problems(text)) == ({("fractional", "compute_policy")} if refused else set())

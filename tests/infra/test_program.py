@@ -18,13 +18,19 @@ from infra.components.gpu_pool import Unverified, unverified
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL_STACKS = sorted(p.name.split(".")[1] for p in (ROOT / "stacks").glob("Pulumi.*.yaml"))
-STACKS = [s for s in ALL_STACKS if not plan.unbuildable(plan.read_file(ROOT / "stacks" / f"Pulumi.{s}.yaml"))]
+STACKS = [
+    s
+    for s in ALL_STACKS
+    if not plan.unbuildable(plan.read_file(ROOT / "stacks" / f"Pulumi.{s}.yaml"))
+]
 Record = Callable[..., list[Any]]
 
 
 def one(made: list[Any], kind: str, name: str = "", *, read: bool = False) -> Mapping[str, Any]:
     """Inputs of the only resource of this type with `name` in its name."""
-    (found,) = (m for m in made if m.type.endswith(kind) and name in m.name and bool(m.read) == read)
+    (found,) = (
+        m for m in made if m.type.endswith(kind) and name in m.name and bool(m.read) == read
+    )
     inputs: Mapping[str, Any] = found.inputs
     return inputs
 
@@ -52,13 +58,20 @@ def test_s0_pool_has_the_inputs_of_the_published_system(record: Record) -> None:
     assert pool["nodeCount"] == 1  # S0-18
     assert "localNvmeSsdBlockConfig" not in node  # S0-19
     assert node["ephemeralStorageLocalSsdConfig"] == {"localSsdCount": 16}  # S0-20
-    assert (node["diskSizeGb"], node["diskType"], node["imageType"]) == (2000, "pd-ssd", "COS_CONTAINERD")  # S0-21 to S0-23
+    assert (node["diskSizeGb"], node["diskType"], node["imageType"]) == (
+        2000,
+        "pd-ssd",
+        "COS_CONTAINERD",
+    )  # S0-21 to S0-23
     assert (node["spot"], node["preemptible"]) == (True, False)  # S0-24, S0-25
     assert node["gcfsConfig"] == {"enabled": False}  # S0-26
     assert node["gvnic"] == {"enabled": True}  # S0-27, corrected: A3 needs it
     assert node["loggingVariant"] == "DEFAULT"  # S0-28
     assert pool["management"] == {"autoRepair": True, "autoUpgrade": True}  # S0-29, S0-30
-    assert node["labels"] == {"role": "h100-standard", "slicewright.io/pool": "h100-partition-3g"}  # S0-31
+    assert node["labels"] == {
+        "role": "h100-standard",
+        "slicewright.io/pool": "h100-partition-3g",
+    }  # S0-31
     assert node["taints"] == [  # S0-32, and ours; S0-33 is GKE's own
         {"key": "nvidia/share", "value": "nvidia-mig", "effect": "NO_SCHEDULE"},
         {"key": api.STARTUP_TAINT_KEY, "value": "unverified", "effect": "NO_SCHEDULE"},
@@ -86,7 +99,11 @@ def test_s1_operator_is_pinned_and_reads_our_layouts(record: Record) -> None:
     made = record("s1")
     release = one(made, ":Release")
     assert release["repositoryOpts"] == {"repo": "https://helm.ngc.nvidia.com/nvidia"}  # S1-09
-    assert (release["chart"], release["name"], release["namespace"]) == ("gpu-operator", "gpu-operator", "gpu-operator")  # S1-10
+    assert (release["chart"], release["name"], release["namespace"]) == (
+        "gpu-operator",
+        "gpu-operator",
+        "gpu-operator",
+    )  # S1-10
     assert release["version"] == "v26.7.0"
     layouts = one(made, ":ConfigMap", "mig-layouts")
     assert release["values"]["migManager"]["config"]["name"] == layouts["metadata"]["name"]
@@ -96,16 +113,28 @@ def test_s1_operator_is_pinned_and_reads_our_layouts(record: Record) -> None:
 
 def test_s1_has_subnets_in_two_zones_and_the_rights_that_nodes_need(record: Record) -> None:
     made = record("s1")
-    subnets = {m.inputs["availabilityZone"]: m.inputs["cidrBlock"] for m in made if m.type.endswith(":Subnet")}
+    subnets = {
+        m.inputs["availabilityZone"]: m.inputs["cidrBlock"]
+        for m in made
+        if m.type.endswith(":Subnet")
+    }
     assert subnets == {"eu-west-1a": "10.0.0.0/20", "eu-west-1b": "10.0.16.0/20"}
-    policies = {m.inputs["policyArn"].rpartition("/")[2] for m in made if m.type.endswith(":RolePolicyAttachment")}
+    policies = {
+        m.inputs["policyArn"].rpartition("/")[2]
+        for m in made
+        if m.type.endswith(":RolePolicyAttachment")
+    }
     assert policies == {
         "AmazonEKSClusterPolicy",
         "AmazonEKSWorkerNodePolicy",
         "AmazonEC2ContainerRegistryPullOnly",
         "AmazonEKS_CNI_Policy",
     }
-    assert {m.inputs["addonName"] for m in made if m.type.endswith(":Addon")} == {"vpc-cni", "kube-proxy", "coredns"}
+    assert {m.inputs["addonName"] for m in made if m.type.endswith(":Addon")} == {
+        "vpc-cni",
+        "kube-proxy",
+        "coredns",
+    }
 
 
 def test_s0_cluster_can_be_destroyed_and_has_no_pool_of_its_own(record: Record) -> None:
@@ -116,7 +145,9 @@ def test_s0_cluster_can_be_destroyed_and_has_no_pool_of_its_own(record: Record) 
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_no_pool_carries_a_layout_label(record: Record, as_json: Callable[[Any], str], stack: str) -> None:
+def test_no_pool_carries_a_layout_label(
+    record: Record, as_json: Callable[[Any], str], stack: str
+) -> None:
     pools = [m for m in record(stack) if m.type.endswith((":NodePool", ":NodeGroup"))]
     assert len(pools) == 2
     assert "mig.config" not in as_json([m.inputs for m in pools])
@@ -124,7 +155,11 @@ def test_no_pool_carries_a_layout_label(record: Record, as_json: Callable[[Any],
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_every_resource_names_its_provider(record: Record, stack: str) -> None:
-    unnamed = [m.name for m in record(stack) if not m.provider and not m.type.startswith(("pulumi:providers:", "slicewright:"))]
+    unnamed = [
+        m.name
+        for m in record(stack)
+        if not m.provider and not m.type.startswith(("pulumi:providers:", "slicewright:"))
+    ]
     assert unnamed == []
 
 
@@ -142,12 +177,17 @@ def test_the_kubeconfig_has_no_secret(record: Record, stack: str) -> None:
     (user,) = config["users"]
     assert set(user["user"]) == {"exec"}
     (cluster,) = config["clusters"]
-    assert cluster["cluster"] == {"server": "https://127.0.0.1:6443", "certificate-authority-data": "Q0E="}
+    assert cluster["cluster"] == {
+        "server": "https://127.0.0.1:6443",
+        "certificate-authority-data": "Q0E=",
+    }
     assert provider["clusterIdentifier"]
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_the_agent_is_unprivileged_but_where_gke_gives_no_other_way_to_the_devices(record: Record, stack: str) -> None:
+def test_the_agent_is_unprivileged_but_where_gke_gives_no_other_way_to_the_devices(
+    record: Record, stack: str
+) -> None:
     pod = pod_of(record(stack), ":DaemonSet", "node-agent")
     (container,) = pod["containers"]
     assert pod["securityContext"] == {
@@ -157,7 +197,9 @@ def test_the_agent_is_unprivileged_but_where_gke_gives_no_other_way_to_the_devic
         "seccompProfile": {"type": "RuntimeDefault"},
     }
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    assert not {"runAsUser", "runAsNonRoot", "seccompProfile"} & set(container["securityContext"]), "the pod's are in force"
+    assert not {"runAsUser", "runAsNonRoot", "seccompProfile"} & set(
+        container["securityContext"]
+    ), "the pod's are in force"
     assert not pod.get("hostNetwork")
     assert not pod.get("hostPID")
     assert not pod.get("hostIPC")
@@ -172,8 +214,12 @@ def test_nvml_reaches_the_agent_by_gkes_driver_directory(record: Record) -> None
     pod = pod_of(record("s0"), ":DaemonSet", "node-agent")
     (container,) = pod["containers"]
     assert {"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"} in container["env"]
-    assert {"name": "driver", "mountPath": "/usr/local/nvidia", "readOnly": True} in container["volumeMounts"]
-    assert [v["hostPath"]["path"] for v in pod["volumes"] if "hostPath" in v] == ["/home/kubernetes/bin/nvidia"]
+    assert {"name": "driver", "mountPath": "/usr/local/nvidia", "readOnly": True} in container[
+        "volumeMounts"
+    ]
+    assert [v["hostPath"]["path"] for v in pod["volumes"] if "hostPath" in v] == [
+        "/home/kubernetes/bin/nvidia"
+    ]
     assert "runtimeClassName" not in pod
 
 
@@ -186,10 +232,14 @@ def test_nvml_reaches_the_agent_by_nvidias_runtime_on_eks(record: Record) -> Non
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_the_agent_tolerates_its_pools_taints_and_runs_nowhere_else(record: Record, stack: str) -> None:
+def test_the_agent_tolerates_its_pools_taints_and_runs_nowhere_else(
+    record: Record, stack: str
+) -> None:
     made = record(stack)
     pod = pod_of(made, ":DaemonSet", "node-agent")
-    (pool,) = (m.inputs["metadata"]["name"] for m in made if m.type.endswith(":GPUPool") and not m.read)
+    (pool,) = (
+        m.inputs["metadata"]["name"] for m in made if m.type.endswith(":GPUPool") and not m.read
+    )
     assert pod["nodeSelector"] == {"slicewright.io/pool": pool}
     tolerated = {t["key"] for t in pod["tolerations"]}
     assert tolerated >= {api.STARTUP_TAINT_KEY, "nvidia.com/gpu"}
@@ -197,7 +247,9 @@ def test_the_agent_tolerates_its_pools_taints_and_runs_nowhere_else(record: Reco
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_code_and_desired_state_are_mounted_from_immutable_config_maps(record: Record, stack: str) -> None:
+def test_code_and_desired_state_are_mounted_from_immutable_config_maps(
+    record: Record, stack: str
+) -> None:
     made = record(stack)
     maps = {m.inputs["metadata"]["name"]: m.inputs for m in made if m.type.endswith(":ConfigMap")}
     assert all(m["immutable"] for m in maps.values())
@@ -227,16 +279,27 @@ def test_what_up_waits_for_is_the_pool_and_not_the_agents(record: Record, stack:
 @pytest.mark.parametrize("stack", STACKS)
 def test_rights_are_those_that_agent_and_controller_ask_for(record: Record, stack: str) -> None:
     made = record(stack)
-    for name, rules in (("fleet-controller", api.CONTROLLER_RULES), ("node-agent", api.AGENT_RULES)):
+    for name, rules in (
+        ("fleet-controller", api.CONTROLLER_RULES),
+        ("node-agent", api.AGENT_RULES),
+    ):
         given = one(made, ":ClusterRole", f"{name}-role")["rules"]
-        assert given == [{"apiGroups": r["apiGroups"], "resources": r["resources"], "verbs": r["verbs"]} for r in rules]
-    assert {m.inputs["metadata"]["name"] for m in made if m.type.endswith(":CustomResourceDefinition")} == {
+        assert given == [
+            {"apiGroups": r["apiGroups"], "resources": r["resources"], "verbs": r["verbs"]}
+            for r in rules
+        ]
+    assert {
+        m.inputs["metadata"]["name"] for m in made if m.type.endswith(":CustomResourceDefinition")
+    } == {
         f"{api.REPORT_PLURAL}.{api.GROUP}",
         f"{api.POOL_PLURAL}.{api.GROUP}",
     }
     policy = one(made, ":ValidatingAdmissionPolicy")
     binding = one(made, ":ValidatingAdmissionPolicyBinding")
-    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+    assert binding["spec"] == {
+        "policyName": policy["metadata"]["name"],
+        "validationActions": ["Deny"],
+    }
 
 
 ATTRIBUTED = {
@@ -244,18 +307,22 @@ ATTRIBUTED = {
 cloud: gke
 cluster: {name: main, location: us-central1-a}
 node_agent: {attribution: true}
-node_pools: [{name: a, machine_type: a2-highgpu-1g, nodes: {count: 1}, partition: {mode: native, profile: 1g.5gb}}]
+node_pools: [{name: a, machine_type: a2-highgpu-1g, nodes: {count: 1}, partition: {mode: native,
+    profile: 1g.5gb}}]
 """,
     "eks": """\
 cloud: eks
 cluster: {name: c, region: eu-west-1}
 node_agent: {attribution: true}
-node_pools: [{name: a, machine_type: p4d.24xlarge, nodes: {count: 1}, partition: {mode: operator, config: all-1g.5gb}}]
+node_pools: [{name: a, machine_type: p4d.24xlarge, nodes: {count: 1}, partition: {mode: operator,
+    config: all-1g.5gb}}]
 """,
 }
 
 
-def attributed(record: Record, cloud: str) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+def attributed(
+    record: Record, cloud: str
+) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
     """The agents' pod, the agent's container and the one beside it."""
     pod = pod_of(record(f"attributed-{cloud}", fleet=ATTRIBUTED[cloud]), ":DaemonSet", "node-agent")
     agent, beside = pod["containers"]
@@ -263,7 +330,9 @@ def attributed(record: Record, cloud: str) -> tuple[Mapping[str, Any], Mapping[s
 
 
 @pytest.mark.parametrize("cloud", ATTRIBUTED)
-def test_what_reads_the_kubelets_socket_is_root_and_can_do_nothing_else(record: Record, cloud: str) -> None:
+def test_what_reads_the_kubelets_socket_is_root_and_can_do_nothing_else(
+    record: Record, cloud: str
+) -> None:
     pod, _, beside = attributed(record, cloud)
     assert beside["securityContext"] == {
         "runAsNonRoot": False,
@@ -291,7 +360,11 @@ def test_the_token_is_mounted_by_the_agent_alone(record: Record, cloud: str) -> 
     assert [m["name"] for m in agent["volumeMounts"] if m["mountPath"] == token] == ["token"]
     assert "token" not in {m["name"] for m in beside["volumeMounts"]}
     (volume,) = (v["projected"] for v in pod["volumes"] if v["name"] == "token")
-    assert sorted(key for source in volume["sources"] for key in source) == ["configMap", "downwardAPI", "serviceAccountToken"]
+    assert sorted(key for source in volume["sources"] for key in source) == [
+        "configMap",
+        "downwardAPI",
+        "serviceAccountToken",
+    ]
 
 
 @pytest.mark.parametrize(("cloud", "stack"), [("gke", "s0"), ("eks", "s1")])
@@ -300,7 +373,10 @@ def test_attribution_changes_nothing_of_the_agents_own_container_but_how_its_tok
 ) -> None:
     _, agent, _ = attributed(record, cloud)
     (plain,) = pod_of(record(stack), ":DaemonSet", "node-agent")["containers"]
-    assert {**agent, "volumeMounts": [m for m in agent["volumeMounts"] if m["name"] != "token"]} == plain
+    assert {
+        **agent,
+        "volumeMounts": [m for m in agent["volumeMounts"] if m["name"] != "token"],
+    } == plain
 
 
 @pytest.mark.parametrize("stack", STACKS)
@@ -314,7 +390,9 @@ def test_attribution_is_off_where_nobody_asks_for_it(record: Record, stack: str)
 @pytest.mark.parametrize("asked", [True, False])
 def test_utilization_is_one_word_more_of_the_agents_command(record: Record, asked: bool) -> None:
     fleet = ATTRIBUTED["eks"].replace("attribution: true", f"utilization: {str(asked).lower()}")
-    (agent,) = pod_of(record(f"utilization-{asked}", fleet=fleet), ":DaemonSet", "node-agent")["containers"]
+    (agent,) = pod_of(record(f"utilization-{asked}", fleet=fleet), ":DaemonSet", "node-agent")[
+        "containers"
+    ]
     (plain,) = pod_of(record("s1"), ":DaemonSet", "node-agent")["containers"]
     assert agent["command"] == [*plain["command"], *(["--utilization"] if asked else [])]
     assert {**agent, "command": None} == {**plain, "command": None}
@@ -325,7 +403,8 @@ cloud: gke
 cluster: {name: main, location: us-central1-a}
 system_pool: {nodes: {min: 1, max: 3}}
 node_pools:
-- {name: whole, machine_type: n1-standard-4, gpu: {model: T4, count: 2}, nodes: {count: 2}, disk: {size_gb: 50}}
+- {name: whole, machine_type: n1-standard-4, gpu: {model: T4, count: 2}, nodes: {count: 2},
+    disk: {size_gb: 50}}
 - name: scaled
   machine_type: a2-ultragpu-1g
   nodes: {min: 0, max: 5}
@@ -358,7 +437,11 @@ def test_gke_settings_beyond_the_published_system(record: Record) -> None:
     assert whole["nodeCount"] == 2
     assert whole["nodeLocations"] == ["us-central1-a"]
     assert whole["nodeConfig"]["guestAccelerators"] == [
-        {"type": "nvidia-tesla-t4", "count": 2, "gpuDriverInstallationConfig": {"gpuDriverVersion": "DEFAULT"}}
+        {
+            "type": "nvidia-tesla-t4",
+            "count": 2,
+            "gpuDriverInstallationConfig": {"gpuDriverVersion": "DEFAULT"},
+        }
     ]
     scaled = one(made, ":NodePool", "scaled")
     assert "nodeCount" not in scaled
@@ -371,7 +454,10 @@ def test_gke_settings_beyond_the_published_system(record: Record) -> None:
     assert (node["fastSocket"], node["gcfsConfig"]) == ({"enabled": True}, {"enabled": True})
     assert node["resourceLabels"] == {"cost": "ml"}
     assert one(made, ":GPUPool", "scaled")["spec"]["expectedNodes"] == {"min": 0, "max": 5}
-    assert one(made, ":NodePool", "system")["autoscaling"] == {"totalMinNodeCount": 1, "totalMaxNodeCount": 3}
+    assert one(made, ":NodePool", "system")["autoscaling"] == {
+        "totalMinNodeCount": 1,
+        "totalMaxNodeCount": 3,
+    }
 
 
 def test_eks_settings_beyond_the_published_system(record: Record) -> None:
@@ -410,7 +496,13 @@ FAILING: Mapping[str, Any] = {
             "message": "1 of 1 nodes failing.",
         }
     ],
-    "failingNodes": [{"name": "n1", "reason": "Mismatch", "message": "GPU 3: wanted 3g.40gb x2, found 1g.10gb x7"}],
+    "failingNodes": [
+        {
+            "name": "n1",
+            "reason": "Mismatch",
+            "message": "GPU 3: wanted 3g.40gb x2, found 1g.10gb x7",
+        }
+    ],
 }
 
 
@@ -418,7 +510,11 @@ def test_a_green_up_needs_every_pool_verified(record: Record) -> None:
     with pytest.raises(Unverified) as failed:
         record("s0", status=FAILING)
     assert isinstance(failed.value, pulumi.RunError)
-    for part in ("pool h100-partition-3g", "NodesFailing", "node n1: Mismatch: GPU 3: wanted 3g.40gb x2, found 1g.10gb x7"):
+    for part in (
+        "pool h100-partition-3g",
+        "NodesFailing",
+        "node n1: Mismatch: GPU 3: wanted 3g.40gb x2, found 1g.10gb x7",
+    ):
         assert part in str(failed.value)
 
 
@@ -436,8 +532,23 @@ def test_a_preview_only_warns_of_it(record: Record, monkeypatch: pytest.MonkeyPa
         (None, "has said nothing"),
         ({}, "has said nothing"),
         ({"conditions": [{"type": "Progressing", "status": "True"}]}, "has said nothing"),
-        ({"conditions": [{"type": "Verified", "status": "True", "observedGeneration": 2}]}, "older layout"),
-        ({"conditions": [{"type": "Verified", "status": "Unknown", "observedGeneration": 3, "reason": "NoReport"}]}, "NoReport"),
+        (
+            {"conditions": [{"type": "Verified", "status": "True", "observedGeneration": 2}]},
+            "older layout",
+        ),
+        (
+            {
+                "conditions": [
+                    {
+                        "type": "Verified",
+                        "status": "Unknown",
+                        "observedGeneration": 3,
+                        "reason": "NoReport",
+                    }
+                ]
+            },
+            "NoReport",
+        ),
         ({"conditions": [{"type": "Verified", "status": "True", "observedGeneration": 3.0}]}, None),
     ],
 )
@@ -449,23 +560,36 @@ def test_unknown_is_never_a_pass(status: Mapping[str, Any] | None, said: str | N
 def test_many_failing_nodes_are_counted_not_listed() -> None:
     failing = [{"name": f"n{i}", "reason": "Mismatch", "message": "m"} for i in range(20)]
     text = (
-        unverified("p", {"conditions": [{"type": "Verified", "status": "False", "reason": "R"}], "failingNodes": failing}, 1)
+        unverified(
+            "p",
+            {
+                "conditions": [{"type": "Verified", "status": "False", "reason": "R"}],
+                "failingNodes": failing,
+            },
+            1,
+        )
         or ""
     )
     assert text.count("node n") == 5
     assert "and 15 more" in text
 
 
-def test_lines_come_from_the_stack_file_only_where_it_says_what_the_config_says(tmp_path: Path) -> None:
+def test_lines_come_from_the_stack_file_only_where_it_says_what_the_config_says(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "stacks").mkdir()
-    (tmp_path / "stacks" / "Pulumi.x.yaml").write_text("config:\n  slicewright:fleet:\n    cloud: gke\n")
+    (tmp_path / "stacks" / "Pulumi.x.yaml").write_text(
+        "config:\n  slicewright:fleet:\n    cloud: gke\n"
+    )
     same = program.locate('{"cloud": "gke"}', tmp_path, "x")
     assert (same.name, same.line(("cloud",))) == ("stacks/Pulumi.x.yaml", 3)
     other = program.locate('{"cloud": "eks"}', tmp_path, "x")
     assert (other.name, other.line(("cloud",))) == ("stack x", None)
 
 
-def test_a_broken_stack_file_ends_the_program_before_any_resource_and_without_a_traceback(mocked: Any) -> None:
+def test_a_broken_stack_file_ends_the_program_before_any_resource_and_without_a_traceback(
+    mocked: Any,
+) -> None:
     pulumi.runtime.set_all_config({"slicewright:fleet": '{"cloud": "gke", "cluter": {}}'})
     with pytest.raises(pulumi.RunError, match="did you mean cluster"):
         program.main()
@@ -481,7 +605,8 @@ node_pools:
   nodes: {count: 1}
   partition: {mode: native, profile: 3g.20gb}
   sharing: {mode: time-slicing, replicas: 4}
-- {name: mps, machine_type: n1-standard-4, gpu: {model: T4, count: 1}, nodes: {count: 1}, sharing: {mode: mps, replicas: 8}}
+- {name: mps, machine_type: n1-standard-4, gpu: {model: T4, count: 1}, nodes: {count: 1},
+    sharing: {mode: mps, replicas: 8}}
 """
 SHARED_EKS = """\
 cloud: eks
@@ -492,9 +617,11 @@ node_pools:
   nodes: {count: 1}
   partition:
     mode: operator
-    gpus: [{index: [0, 1, 2, 3], layout: {1g.5gb: 7}}, {index: [4, 5], layout: {3g.20gb: 2}}, {index: [6, 7], layout: {}}]
+    gpus: [{index: [0, 1, 2, 3], layout: {1g.5gb: 7}}, {index: [4, 5], layout: {3g.20gb: 2}},
+        {index: [6, 7], layout: {}}]
   sharing: {mode: time-slicing, replicas: {mig-1g.5gb: 4}, rename_by_default: true}
-- {name: t4, machine_type: g4dn.xlarge, nodes: {count: 1}, sharing: {mode: time-slicing, replicas: 14}}
+- {name: t4, machine_type: g4dn.xlarge, nodes: {count: 1}, sharing: {mode: time-slicing,
+    replicas: 14}}
 - {name: whole, machine_type: g4dn.xlarge, nodes: {count: 1}}
 """
 
@@ -503,7 +630,10 @@ def test_gke_shares_by_its_own_settings(record: Record) -> None:
     made = record("shared-gke", fleet=SHARED_GKE)
     (sliced,) = one(made, ":NodePool", "sliced")["nodeConfig"]["guestAccelerators"]
     assert sliced["gpuPartitionSize"] == "3g.20gb"
-    assert sliced["gpuSharingConfig"] == {"gpuSharingStrategy": "TIME_SHARING", "maxSharedClientsPerGpu": 4}
+    assert sliced["gpuSharingConfig"] == {
+        "gpuSharingStrategy": "TIME_SHARING",
+        "maxSharedClientsPerGpu": 4,
+    }
     (mps,) = one(made, ":NodePool", "mps")["nodeConfig"]["guestAccelerators"]
     assert mps["gpuSharingConfig"] == {"gpuSharingStrategy": "MPS", "maxSharedClientsPerGpu": 8}
 
@@ -513,14 +643,19 @@ def test_eks_shares_by_one_config_map_with_a_key_per_pool(record: Record) -> Non
     configs = one(made, ":ConfigMap", "plugin-configs")
     assert set(configs["data"]) == {"a100", "t4"}
     assert configs["immutable"] is True
-    assert one(made, ":Release")["values"]["devicePlugin"]["config"] == {"name": configs["metadata"]["name"], "default": ""}
+    assert one(made, ":Release")["values"]["devicePlugin"]["config"] == {
+        "name": configs["metadata"]["name"],
+        "default": "",
+    }
     assert one(made, ":NodeGroup", "a100")["labels"]["nvidia.com/device-plugin.config"] == "a100"
     assert "nvidia.com/device-plugin.config" not in one(made, ":NodeGroup", "whole")["labels"]
 
 
 def test_gpus_of_one_node_may_be_cut_differently(record: Record) -> None:
     made = record("shared-eks", fleet=SHARED_EKS)
-    layouts = yaml.safe_load(one(made, ":ConfigMap", "mig-layouts")["data"]["config.yaml"])["mig-configs"]
+    layouts = yaml.safe_load(one(made, ":ConfigMap", "mig-layouts")["data"]["config.yaml"])[
+        "mig-configs"
+    ]
     entries = layouts[one(made, ":GPUPool", "a100")["spec"]["migConfig"]]
     assert [(e["devices"], e["mig-enabled"], e.get("mig-devices")) for e in entries] == [
         ([0, 1, 2, 3], True, {"1g.5gb": 7}),
@@ -528,8 +663,14 @@ def test_gpus_of_one_node_may_be_cut_differently(record: Record) -> None:
         ([6, 7], False, None),
     ]
     desired = json.loads(one(made, ":ConfigMap", "desired-a100")["data"]["desired.json"])
-    assert [g["instances"] for g in desired["gpus"]] == [{"1g.5gb": 7}] * 4 + [{"3g.20gb": 2}] * 2 + [{}] * 2
-    assert desired["resources"] == {"nvidia.com/mig-1g.5gb.shared": 112, "nvidia.com/mig-3g.20gb": 4, "nvidia.com/gpu": 2}
+    assert [g["instances"] for g in desired["gpus"]] == [{"1g.5gb": 7}] * 4 + [
+        {"3g.20gb": 2}
+    ] * 2 + [{}] * 2
+    assert desired["resources"] == {
+        "nvidia.com/mig-1g.5gb.shared": 112,
+        "nvidia.com/mig-3g.20gb": 4,
+        "nvidia.com/gpu": 2,
+    }
 
 
 def test_without_sharing_nothing_of_the_device_plugin_is_set(record: Record) -> None:
@@ -550,11 +691,27 @@ def test_what_is_only_planned_is_refused_before_any_resource(mocked: Any, stack:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("nodes: {count: 1}", "nodes: {min: 0, max: 2}, capacity: flex-start", "capacity flex-start"),
+        (
+            "nodes: {count: 1}",
+            "nodes: {min: 0, max: 2}, capacity: flex-start",
+            "capacity flex-start",
+        ),
         ("nodes: {count: 1}", "nodes: {min: 0, max: 2}, capacity: queued", "capacity queued"),
-        ("nodes: {count: 1}", "nodes: {count: 1}, capacity: {mode: reservation, reservation: r}", "capacity reservation"),
-        ("location: us", "existing: true, location: us", "cluster.existing: taking an existing cluster"),
-        ("nodes: {count: 1}", "nodes: {count: 1}, partition: {mode: operator, config: all-1g.5gb}", "NVIDIA's operator on GKE"),
+        (
+            "nodes: {count: 1}",
+            "nodes: {count: 1}, capacity: {mode: reservation, reservation: r}",
+            "capacity reservation",
+        ),
+        (
+            "location: us",
+            "existing: true, location: us",
+            "cluster.existing: taking an existing cluster",
+        ),
+        (
+            "nodes: {count: 1}",
+            "nodes: {count: 1}, partition: {mode: operator, config: all-1g.5gb}",
+            "NVIDIA's operator on GKE",
+        ),
     ],
 )
 def test_each_thing_that_cannot_be_built_yet_is_named(old: str, new: str, said: str) -> None:

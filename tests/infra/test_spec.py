@@ -1,4 +1,6 @@
-"""What a stack file is refused with: file, line, key, reason, remedy; every problem at once; never a traceback."""
+"""What a stack file is refused with: file, line, key, reason, remedy; every problem at once; never
+a traceback.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +43,13 @@ node_pools:
 - {name: a, gpu: {model: A100-40, count: 2}, nodes: {count: 1}, sharing: fractional}
 workloads: [{name: w, gpu_share: {memory: 8Gi, compute_percent: 40, cards: 2}}]
 hosts:
-- {name: h, gpu: {model: A30, count: 1}, in_use: refuse, gpus: [{index: 0, instances: [{profile: 2g.12gb, start: 0}]}]}
+- {name: h, gpu: {model: A30, count: 1}, in_use: refuse, gpus: [{index: 0,
+    instances: [{profile: 2g.12gb, start: 0}]}]}
 """
-SHARED = EKS.replace("nodes: {count: 1}", "nodes: {count: 1}\n  sharing: {mode: time-slicing, replicas: {mig-1g.5gb: 2}}")
+SHARED = EKS.replace(
+    "nodes: {count: 1}",
+    "nodes: {count: 1}\n  sharing: {mode: time-slicing, replicas: {mig-1g.5gb: 2}}",
+)
 
 REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
     # fleet, what to replace, with what, what the message says
@@ -51,9 +57,18 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         GKE,
         "machine_type:",
         "machin_type:",
-        ("broken.yaml:7: node_pools[0].machin_type (pool a)", "did you mean machine_type?", "1 problem,"),
+        (
+            "broken.yaml:7: node_pools[0].machin_type (pool a)",
+            "did you mean machine_type?",
+            "1 problem,",
+        ),
     ),
-    (GKE, "a3-highgpu-8g", "a3-highgpu-8gg", ("broken.yaml:7:", "not in the catalog", "did you mean a3-highgpu-8g?")),
+    (
+        GKE,
+        "a3-highgpu-8g",
+        "a3-highgpu-8gg",
+        ("broken.yaml:7:", "not in the catalog", "did you mean a3-highgpu-8g?"),
+    ),
     (GKE, "a3-highgpu-8g", "p4d.24xlarge", ("machine type of eks",)),
     (GKE, "a3-highgpu-8g", "e2-standard-4", ("has no GPU", "nearest in size with GPUs: ")),
     (GKE, "cloud: gke", "cloud: gcp", ("cloud", '"gcp" is none of gke, eks', "did you mean gke?")),
@@ -65,7 +80,12 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         GKE,
         "count: 1",
         "count: 0",
-        ("nodes.count", "0 is less than 1: a pool without nodes is no pool", "write 1 to 65000", "[source: GKE limits"),
+        (
+            "nodes.count",
+            "0 is less than 1: a pool without nodes is no pool",
+            "write 1 to 65000",
+            "[source: GKE limits",
+        ),
     ),
     (GKE, "{count: 1}", "{min: 3, max: 1}", ("min 3 is above max 1",)),
     (GKE, "{count: 1}", "{min: 3}", ("nodes.max", "is missing")),
@@ -73,42 +93,111 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         GKE,
         "nodes: {count: 1}",
         "node_count: 1",
-        ("node_pools[0].node_count", "here it is nodes", "node_pools[0].nodes (pool a): is missing"),
+        (
+            "node_pools[0].node_count",
+            "here it is nodes",
+            "node_pools[0].nodes (pool a): is missing",
+        ),
     ),
     (GKE, "nodes: {count: 1}", "nodes: 1", ("node_pools[0].nodes", "no mapping")),
     (GKE, "  nodes: {count: 1}", "  nodes: {count: 1}\n  nodes: {count: 2}", ("is there twice",)),
-    (GKE, "3g.40gb", "4g.40gb", ("GKE does not cut nvidia-h100-80gb into 4g.40gb", "nearest", "[source: ")),
+    (
+        GKE,
+        "3g.40gb",
+        "4g.40gb",
+        ("GKE does not cut nvidia-h100-80gb into 4g.40gb", "nearest", "[source: "),
+    ),
     (GKE, "3g.40gb", "3g.20gb", ("H100-80 has no profile 3g.20gb", "nearest: 3g.40gb")),
     (GKE, "3g.40gb", "3g40gb", ("is no MIG profile",)),
-    (GKE, "mode: native, profile: 3g.40gb", "mode: bare, profile: 3g.40gb", ("'bare' is not for this pool", "under hosts")),
+    (
+        GKE,
+        "mode: native, profile: 3g.40gb",
+        "mode: bare, profile: 3g.40gb",
+        ("'bare' is not for this pool", "under hosts"),
+    ),
     (GKE, "mode: native", "mode: nativ", ("partition.mode", "did you mean native?")),
     (GKE, "mode: native, ", "", ("partition.mode", "is missing")),
-    (GKE, "{mode: native, profile: 3g.40gb}", "natve", ("node_pools[0].partition (pool a)", "did you mean native?")),
-    (GKE, "  zones: [us-central1-c]\n", "", ("node_pools[0].zones", "is missing", "[us-central1-a]")),
+    (
+        GKE,
+        "{mode: native, profile: 3g.40gb}",
+        "natve",
+        ("node_pools[0].partition (pool a)", "did you mean native?"),
+    ),
+    (
+        GKE,
+        "  zones: [us-central1-c]\n",
+        "",
+        ("node_pools[0].zones", "is missing", "[us-central1-a]"),
+    ),
     (GKE, "[us-central1-c]", "[us-east1-c]", ("us-east1-c is no zone of us-central1",)),
     (GKE, "[us-central1-c]", "us-central1-c", ("zones", "no list")),
-    (GKE, "[us-central1-c]", "[us-central1-a, us-central1-c]", ("1 node cannot be shared evenly among 2 zones",)),
+    (
+        GKE,
+        "[us-central1-c]",
+        "[us-central1-a, us-central1-c]",
+        ("1 node cannot be shared evenly among 2 zones",),
+    ),
     (GKE, "name: a", "name: A_1", ("is no name",)),
     (GKE, "name: a", f"name: {'a' * 41}", ("at most 40 characters",)),
     (GKE, "name: a", "name: system", ("name of the system pool",)),
     (GKE, "  nodes:", "  driver: latest\n  nodes:", ("did you mean LATEST?",)),
-    (GKE, "  nodes:", "  driver: LATEST\n  image_type: UBUNTU_CONTAINERD\n  nodes:", ("LATEST for COS only",)),
-    (GKE, "  nodes:", "  capacity: spott\n  nodes:", ("node_pools[0].capacity", "did you mean spot?")),
+    (
+        GKE,
+        "  nodes:",
+        "  driver: LATEST\n  image_type: UBUNTU_CONTAINERD\n  nodes:",
+        ("LATEST for COS only",),
+    ),
+    (
+        GKE,
+        "  nodes:",
+        "  capacity: spott\n  nodes:",
+        ("node_pools[0].capacity", "did you mean spot?"),
+    ),
     (GKE, "  nodes:", "  spot: true\n  nodes:", ("here it is capacity: spot",)),
-    (GKE, "  nodes:", "  local_ssd: {ephemeral: 2}\n  nodes:", ("comes with 16 local SSDs, not 2", "{ephemeral: 16}")),
+    (
+        GKE,
+        "  nodes:",
+        "  local_ssd: {ephemeral: 2}\n  nodes:",
+        ("comes with 16 local SSDs, not 2", "{ephemeral: 16}"),
+    ),
     (GKE, "  nodes:", "  max_pods_per_node: 16\n  nodes:", ("too few for 16 partitions",)),
     (GKE, "  nodes:", "  gpu: {model: T4, count: 1}\n  nodes:", ("has its GPUs fixed",)),
-    (GKE, "  nodes:", "  labels: {nvidia.com/mig.config: x}\n  nodes:", ("races the device plugin", "use partition")),
+    (
+        GKE,
+        "  nodes:",
+        "  labels: {nvidia.com/mig.config: x}\n  nodes:",
+        ("races the device plugin", "use partition"),
+    ),
     (GKE, "  nodes:", "  labels: {slicewright.io/pool: x}\n  nodes:", ("slicewright's own",)),
     (GKE, "  nodes:", "  labels: {x: true}\n  nodes:", ("no text", 'write it in quotes: "true"')),
     (GKE, "  nodes:", "  labels: {a b: c}\n  nodes:", ('labels."a b"', "no Kubernetes key")),
-    (GKE, "  nodes:", "  taints: [{key: k, effect: NoSchedul}]\n  nodes:", ("taints[0].effect", "did you mean NoSchedule?")),
-    (GKE, "  nodes:", "  taints: [{key: nvidia.com/gpu, effect: NoSchedule}]\n  nodes:", ("GKE itself puts it there",)),
-    (GKE, "  nodes:", "  taints: [{key: k, effect: NoSchedule}, {key: k, effect: NO_SCHEDULE}]\n  nodes:", ("is there twice",)),
+    (
+        GKE,
+        "  nodes:",
+        "  taints: [{key: k, effect: NoSchedul}]\n  nodes:",
+        ("taints[0].effect", "did you mean NoSchedule?"),
+    ),
+    (
+        GKE,
+        "  nodes:",
+        "  taints: [{key: nvidia.com/gpu, effect: NoSchedule}]\n  nodes:",
+        ("GKE itself puts it there",),
+    ),
+    (
+        GKE,
+        "  nodes:",
+        "  taints: [{key: k, effect: NoSchedule}, {key: k, effect: NO_SCHEDULE}]\n  nodes:",
+        ("is there twice",),
+    ),
     (GKE, "cloud: gke", "cloud: gke\ngpu_operator: {}", ("no pool of the fleet is cut by it",)),
     (GKE, "cloud: gke", "cloud: gke\nsystem_pool: {machine_type: a2-highgpu-1g}", ("has GPUs",)),
     (GKE, "cloud: gke", "cloud: gke\nverify_timeout_minutes: 0", ("verify_timeout_minutes",)),
-    (GKE, "cloud: gke", "cloud: gke\nverfy_timeout_minutes: 9", ("did you mean verify_timeout_minutes?",)),
+    (
+        GKE,
+        "cloud: gke",
+        "cloud: gke\nverfy_timeout_minutes: 9",
+        ("did you mean verify_timeout_minutes?",),
+    ),
     (GKE, GKE[GKE.index("- name") :], "  []\n", ("node_pools", "is empty")),
     (EKS, "all-1g.5gb", "all-1g.6gb", ("is no layout of A100-40", "did you mean all-1g.5gb?")),
     (EKS, "all-1g.5gb", "all-disabled", ("write partition: none",)),
@@ -125,7 +214,12 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
     (EKS, "config: all-1g.5gb", "layout: {1g.5gb: 99999999999}", ("does not fit", "nearest")),
     (EKS, "count: 1", "count: 99999999999", ("65000",)),
     (EKS, "config: all-1g.5gb", "layout: {1g.5gb: 0}", ('partition.layout."1g.5gb"',)),
-    (EKS, "config: all-1g.5gb", "layout: {1g.5gb: 7}, config: all-1g.5gb", ("has layout and config",)),
+    (
+        EKS,
+        "config: all-1g.5gb",
+        "layout: {1g.5gb: 7}, config: all-1g.5gb",
+        ("has layout and config",),
+    ),
     (EKS, ", config: all-1g.5gb", "", ("has none of layout, config and gpus",)),
     (
         EKS,
@@ -148,8 +242,18 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         "cloud: eks\ngpu_operator: {mig_manager: {default_config: all-balanced}}",
         ("default_config", "all-disabled"),
     ),
-    (EKS, "all-1g.5gb}", "all-balanced}\ngpu_operator: {mig_strategy: single}", ("more than one profile", "mig_strategy: mixed")),
-    (EKS, "  nodes:", "  labels: {node.kubernetes.io/x: y}\n  nodes:", ("EKS refuses labels with a kubernetes.io",)),
+    (
+        EKS,
+        "all-1g.5gb}",
+        "all-balanced}\ngpu_operator: {mig_strategy: single}",
+        ("more than one profile", "mig_strategy: mixed"),
+    ),
+    (
+        EKS,
+        "  nodes:",
+        "  labels: {node.kubernetes.io/x: y}\n  nodes:",
+        ("EKS refuses labels with a kubernetes.io",),
+    ),
     (EKS, "  nodes:", '  labels: {x: ""}\n  nodes:', ("EKS refuses labels without a value",)),
     (
         EKS,
@@ -162,9 +266,13 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(
-    ("fleet", "old", "new", "said"), REFUSED, ids=[f"{new.strip()[:60]!r} for {old[:20]!r}" for _, old, new, _ in REFUSED]
+    ("fleet", "old", "new", "said"),
+    REFUSED,
+    ids=[f"{new.strip()[:60]!r} for {old[:20]!r}" for _, old, new, _ in REFUSED],
 )
-def test_is_refused(broken: Callable[[str], str], fleet: str, old: str, new: str, said: tuple[str, ...]) -> None:
+def test_is_refused(
+    broken: Callable[[str], str], fleet: str, old: str, new: str, said: tuple[str, ...]
+) -> None:
     assert old in fleet
     message = broken(fleet.replace(old, new, 1))
     assert message.startswith("stacks/Pulumi.broken.yaml: ")
@@ -175,7 +283,9 @@ def test_is_refused(broken: Callable[[str], str], fleet: str, old: str, new: str
 @pytest.mark.parametrize("fleet", [GKE, EKS, BYO, SHARED], ids=["gke", "eks", "byo", "shared"])
 def test_the_unbroken_fleets_are_accepted(tmp_path: Path, fleet: str) -> None:
     file = tmp_path / "Pulumi.x.yaml"
-    file.write_text("config:\n  slicewright:fleet:\n" + "".join(f"    {line}\n" for line in fleet.splitlines()))
+    file.write_text(
+        "config:\n  slicewright:fleet:\n" + "".join(f"    {line}\n" for line in fleet.splitlines())
+    )
     assert plan.read_file(file).pools[0].name == "a"
 
 
@@ -186,12 +296,15 @@ def test_every_problem_is_shown_at_once_with_its_line(broken: Callable[[str], st
         "node_pools:\n"
         "- {name: a, machine_type: p4d.24xlarg, nodes: {count: 1}}\n"  # of substance
         "- {name: b, machine_type: p4d.24xlarge, nodes: {cont: 1}}\n"  # of shape, in another pool
-        "- {name: c, machine_type: p4d.24xlarge, nodes: {count: 1}, partition: {mode: operator, layout: {4g.20gb: 2}}}\n"
+        "- {name: c, machine_type: p4d.24xlarge, nodes: {count: 1}, partition: {mode: "
+        "operator, layout: {4g.20gb: 2}}}\n"
         "verify_timeout_minutes: 0\n"
     )
     lines = message.splitlines()
     assert lines[0] == "stacks/Pulumi.broken.yaml: 4 problems, nothing was created or changed"
-    assert [line.split(" ")[2] for line in lines[1:]] == [f"stacks/Pulumi.broken.yaml:{n}:" for n in (6, 7, 8, 9)]
+    assert [line.split(" ")[2] for line in lines[1:]] == [
+        f"stacks/Pulumi.broken.yaml:{n}:" for n in (6, 7, 8, 9)
+    ]
     assert "node_pools[2].partition.layout (pool c)" in lines[3]
 
 
@@ -205,10 +318,15 @@ def test_every_problem_is_shown_at_once_with_its_line(broken: Callable[[str], st
         ("config:\n  slicewright:fleet:", "slicewright:fleet: is empty, no mapping"),
         ("\x00", "is no YAML"),
         ("a: &a [*a]", "has no key"),
-        ("config:\n  slicewright:fleet: &a\n    cloud: *a", ":3: cloud: an alias points to what it stands in"),
+        (
+            "config:\n  slicewright:fleet: &a\n    cloud: *a",
+            ":3: cloud: an alias points to what it stands in",
+        ),
     ],
 )
-def test_a_file_that_is_no_stack_file_is_one_clear_problem(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_is_no_stack_file_is_one_clear_problem(
+    tmp_path: Path, text: str, said: str
+) -> None:
     file = tmp_path / "Pulumi.x.yaml"
     file.write_text(text)
     with pytest.raises(spec.SpecError) as refused:
@@ -226,8 +344,24 @@ _BITS = st.recursive(
     | st.booleans()
     | st.integers()
     | st.text(max_size=8)
-    | st.sampled_from(["gke", "eks", "byo", "native", "operator", "spot", "mps", "3g.40gb", "a3-highgpu-8g", "A100-40", "8Gi"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    | st.sampled_from(
+        [
+            "gke",
+            "eks",
+            "byo",
+            "native",
+            "operator",
+            "spot",
+            "mps",
+            "3g.40gb",
+            "a3-highgpu-8g",
+            "A100-40",
+            "8Gi",
+        ]
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
@@ -260,7 +394,9 @@ def test_whatever_stands_anywhere_the_answer_is_a_plan_or_a_refusal(data: st.Dat
 def test_both_spellings_of_an_effect_mean_the_same(tmp_path: Path) -> None:
     plans = []
     for effect in ("NoSchedule", "NO_SCHEDULE"):
-        raw = GKE.replace("  nodes:", f"  taints: [{{key: k, value: v, effect: {effect}}}]\n  nodes:")
+        raw = GKE.replace(
+            "  nodes:", f"  taints: [{{key: k, value: v, effect: {effect}}}]\n  nodes:"
+        )
         import yaml
 
         plans.append(plan.read(json.dumps(yaml.safe_load(raw)), spec.Source("x")))
@@ -272,5 +408,7 @@ def test_words_that_yaml_1_1_takes_for_booleans_stay_text(tmp_path: Path) -> Non
     """As the engine reads them: `value: on` is the text "on"."""
     file = tmp_path / "Pulumi.x.yaml"
     fleet = GKE.replace("  nodes:", "  taints: [{key: k, value: on, effect: NoSchedule}]\n  nodes:")
-    file.write_text("config:\n  slicewright:fleet:\n" + "".join(f"    {line}\n" for line in fleet.splitlines()))
+    file.write_text(
+        "config:\n  slicewright:fleet:\n" + "".join(f"    {line}\n" for line in fleet.splitlines())
+    )
     assert plan.read_file(file).pools[0].taints[0].value == "on"

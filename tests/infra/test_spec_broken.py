@@ -1,5 +1,6 @@
-"""More than two hundred broken stack files: one thing broken in a good one, each refused for that thing, where it stands, no two
-alike, each with what would be right."""
+"""More than two hundred broken stack files: one thing broken in a good one, each refused for that
+thing, where it stands, no two alike, each with what would be right.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +73,9 @@ def generated() -> Iterator[Broken]:
                     broken = {(_misspelt(k) if k == last else k): v for k, v in at.items()}
                     at.clear()
                     at.update(broken)
-                    yield Broken(f"{stack}: {shown} misspelt", dumped(fleet), (*path[:-1], _misspelt(last)))
+                    yield Broken(
+                        f"{stack}: {shown} misspelt", dumped(fleet), (*path[:-1], _misspelt(last))
+                    )
                     continue
                 # A list where no list may be, a number where one may.
                 at[last] = 7.5 if kind == "wrong type" else None
@@ -81,7 +84,9 @@ def generated() -> Iterator[Broken]:
 
 # null says the same as nothing where nothing is allowed.
 _MAY_BE_NULL = {"fractional", "local_ssd", "zones", "config", "start", "ami_type"}
-GENERATED = [b for b in generated() if not (b.name.endswith(" null") and b.path[-1] in _MAY_BE_NULL)]
+GENERATED = [
+    b for b in generated() if not (b.name.endswith(" null") and b.path[-1] in _MAY_BE_NULL)
+]
 
 
 def test_there_are_more_than_two_hundred() -> None:
@@ -108,8 +113,11 @@ def test_the_broken_thing_is_named_with_its_line(broken: Broken, tmp_path: Path)
     assert at, f"nothing about line {where}:\n{message}"
     last = str(broken.path[-1])
     assert any(last in line for line in at) or isinstance(broken.path[-1], int), message
-    # Path, then what is wrong, then what would be right; never a class of ours or of the libraries'.
-    assert not re.search(r"Traceback|pydantic|infra\.|<class|ValidationError|object at 0x|None", message)
+    # Path, then what is wrong, then what would be right; never a class of ours or of the
+    # libraries'.
+    assert not re.search(
+        r"Traceback|pydantic|infra\.|<class|ValidationError|object at 0x|None", message
+    )
     assert len(error.problems) == len(lines)
     for problem, line in itertools.product(error.problems, lines):
         assert problem.reason
@@ -118,7 +126,9 @@ def test_the_broken_thing_is_named_with_its_line(broken: Broken, tmp_path: Path)
 
 
 def test_every_broken_file_has_a_message_of_its_own(tmp_path: Path) -> None:
-    """Within a stack no two are alike; between stacks only those that break the same key in the same way."""
+    """Within a stack no two are alike; between stacks only those that break the same key in the
+    same way.
+    """
     said: dict[str, list[Broken]] = {}
     for broken in GENERATED:
         said.setdefault(str(refused(broken.text, tmp_path)).partition("\n")[2], []).append(broken)
@@ -148,7 +158,8 @@ def _line(text: str, path: tuple[str | int, ...]) -> int:
 
 GOOD = (ROOT / "stacks" / "Pulumi.s1.yaml").read_text()
 _BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n"
+    for old, new in zip("abcdefgh", "bcdefghi", strict=True)
 )
 BYTES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is empty"),
@@ -158,34 +169,60 @@ BYTES: dict[str, tuple[bytes, str]] = {
     "a tab": (b"config:\n\tx: 1\n", "is no YAML"),
     "a list": (b"- config\n", ":1: is a list, no mapping of keys to values; it needs the key"),
     "a scalar": (b"hello\n", ":1: is one text, no mapping of keys to values; it needs the key"),
-    "another project's": (b"config:\n  other:fleet: {}\n", "has no key 'slicewright:fleet' under 'config'"),
+    "another project's": (
+        b"config:\n  other:fleet: {}\n",
+        "has no key 'slicewright:fleet' under 'config'",
+    ),
     "not UTF-8": (b"config:\n  x: \xff\xfe\n", "is no UTF-8 text"),
     "UTF-16": ("config: {}\n".encode("utf-16"), "is no UTF-8 text"),
     "a zero byte": (b"config: \x00\n", "is no YAML"),
-    "anchor bomb": (f"{_BOMB}config:\n  slicewright:fleet: *i\n".encode(), "values once its aliases are written out"),
-    "alias of itself": (b"config:\n  slicewright:fleet: &a\n    cloud: *a\n", "an alias points to what it stands in"),
+    "anchor bomb": (
+        f"{_BOMB}config:\n  slicewright:fleet: *i\n".encode(),
+        "values once its aliases are written out",
+    ),
+    "alias of itself": (
+        b"config:\n  slicewright:fleet: &a\n    cloud: *a\n",
+        "an alias points to what it stands in",
+    ),
     "an unknown alias": (b"config:\n  slicewright:fleet: *nobody\n", "is no YAML"),
     "deep": (b"config:\n  slicewright:fleet: " + b"[" * 100_000, "is nested more than"),
     "deep mapping": (b"config: " + b"{a: " * 5_000, "is nested more than"),
     "huge": (b"#" + b"x" * (5 * 1024 * 1024), "a stack file has at most"),
-    "infinite": (b"config:\n  slicewright:fleet: {cloud: eks, verify_timeout_minutes: 1e999}\n", "a number is too large"),
+    "infinite": (
+        b"config:\n  slicewright:fleet: {cloud: eks, verify_timeout_minutes: 1e999}\n",
+        "a number is too large",
+    ),
     "NaN": (b"config:\n  slicewright:fleet: {cloud: .nan}\n", '".nan" is none of'),
-    "a tag": (b"config:\n  slicewright:fleet: !!python/object/apply:os.system [ls]\n", "Pulumi.broken.yaml"),
+    "a tag": (
+        b"config:\n  slicewright:fleet: !!python/object/apply:os.system [ls]\n",
+        "Pulumi.broken.yaml",
+    ),
     "a binary": (
         b"config:\n  slicewright:fleet: {cloud: !!binary aGVsbG8=}\n",
         ":2: cloud: the tag tag:yaml.org,2002:binary has no",
     ),
-    "a key that is a list": (b"config:\n  slicewright:fleet: {? [a, b] : c, cloud: eks}\n", "Pulumi.broken.yaml"),
-    "a merge of nothing": (b"config:\n  slicewright:fleet: {<<: 7, cloud: eks}\n", "Pulumi.broken.yaml"),
+    "a key that is a list": (
+        b"config:\n  slicewright:fleet: {? [a, b] : c, cloud: eks}\n",
+        "Pulumi.broken.yaml",
+    ),
+    "a merge of nothing": (
+        b"config:\n  slicewright:fleet: {<<: 7, cloud: eks}\n",
+        "Pulumi.broken.yaml",
+    ),
     "a huge whole number": (
-        b"config:\n  slicewright:fleet: {cloud: eks, verify_timeout_minutes: " + b"9" * 5000 + b"}\n",
+        b"config:\n  slicewright:fleet: {cloud: eks, verify_timeout_minutes: "
+        + b"9" * 5000
+        + b"}\n",
         ":2: verify_timeout_minutes: a number is too large",
     ),
     "a fleet that is text": (
         b"config:\n  slicewright:fleet: hello\n",
         ':2: slicewright:fleet: is the text "hello", no mapping of keys',
     ),
-    "a secret": (b"config:\n  slicewright:fleet: {secure: AAAB}\n", "is encrypted, and nothing in a fleet is secret"),
+    "a secret": (
+        b"config:\n  slicewright:fleet: {secure: AAAB}\n",
+        "is encrypted, and nothing in a fleet is secret",
+    ),
     "the same key twice": (
         GOOD.replace("    cloud: eks\n", "    cloud: eks\n    cloud: eks\n").encode(),
         "the key is there twice",
@@ -194,7 +231,9 @@ BYTES: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", BYTES)
-def test_a_file_that_is_hardly_one(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_hardly_one(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     content, said = BYTES[name]
     file = tmp_path / "Pulumi.broken.yaml"
     file.write_bytes(content)
@@ -209,10 +248,15 @@ def test_a_directory_is_no_stack_file(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "cannot be read: is a directory, no file" in capsys.readouterr().out
 
 
-def test_a_pipe_is_refused_at_once_and_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_is_refused_at_once_and_not_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
     assert cli.main(["check", str(tmp_path / "pipe.yaml")]) == cli.BAD_INPUT
-    assert "pipe.yaml: cannot be read: is a pipe, no file; name a stack file" in capsys.readouterr().out
+    assert (
+        "pipe.yaml: cannot be read: is a pipe, no file; name a stack file"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_device_is_refused_before_it_is_read(capsys: pytest.CaptureFixture[str]) -> None:
@@ -220,7 +264,9 @@ def test_a_device_is_refused_before_it_is_read(capsys: pytest.CaptureFixture[str
     assert "/dev/zero: cannot be read: is a device, no file" in capsys.readouterr().out
 
 
-def test_a_file_too_large_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_too_large_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "large.yaml"
     with file.open("wb") as large:
         large.truncate(1 << 40)  # a hole: it takes no room on the disk
@@ -229,7 +275,10 @@ def test_a_file_too_large_is_refused_before_it_is_read(tmp_path: Path, monkeypat
         plan.read_file(file)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything; the next test has the same answer without rights")
+@pytest.mark.skipif(
+    os.geteuid() == 0,
+    reason="root reads everything; the next test has the same answer without rights",
+)
 def test_a_file_without_permission(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(GOOD)
@@ -238,7 +287,9 @@ def test_a_file_without_permission(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "cannot be read: Permission denied" in capsys.readouterr().out
 
 
-def test_what_the_system_refuses_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_system_refuses_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def refuse(_: Path) -> bytes:
         raise PermissionError(13, "Permission denied")
 
@@ -259,6 +310,8 @@ def test_lines_are_right_with_a_mark_and_crlf(tmp_path: Path) -> None:
     broken = GOOD.replace("p4d.24xlarge", "p4d.24xlarg")
     file = tmp_path / "Pulumi.broken.yaml"
     file.write_bytes(("\ufeff" + broken.replace("\n", "\r\n")).encode())
-    where = 1 + next(i for i, line in enumerate(broken.splitlines()) if "machine_type: p4d.24xlarg" in line)
+    where = 1 + next(
+        i for i, line in enumerate(broken.splitlines()) if "machine_type: p4d.24xlarg" in line
+    )
     with pytest.raises(spec.SpecError, match=f"broken.yaml:{where}: "):
         plan.read_file(file, name="broken.yaml")

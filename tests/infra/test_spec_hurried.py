@@ -1,5 +1,6 @@
-"""Stack files as people in a hurry write them: pasted from other tools, indented with tabs, quoted wrongly. Each is told its own
-slip, in its own line, in one run."""
+"""Stack files as people in a hurry write them: pasted from other tools, indented with tabs, quoted
+wrongly. Each is told its own slip, in its own line, in one run.
+"""
 
 from __future__ import annotations
 
@@ -62,14 +63,17 @@ def in_pool(lines: str, *said: str) -> Slip:
 
 SLIPS: Mapping[str, Slip] = {
     "Terraform itself": Slip(
-        'resource "google_container_node_pool" "a" {\n  node_count = 1\n}\n', (":1: is one text, no mapping",)
+        'resource "google_container_node_pool" "a" {\n  node_count = 1\n}\n',
+        (":1: is one text, no mapping",),
     ),
     "Terraform's words": gke(
         POOL,
-        "        initial_node_count: 1\n        node_config: {machine_type: a3-highgpu-8g, disk_size_gb: 100}\n",
+        "        initial_node_count: 1\n        node_config: {machine_type: a3-highgpu-8g, "
+        "disk_size_gb: 100}\n",
         ":6: node_pools[0].nodes (pool a): is missing; write nodes: {count: 1}",
         ":9: node_pools[0].initial_node_count (pool a): unknown key; here it is nodes: {count: …}",
-        ":10: node_pools[0].node_config (pool a): unknown key; write its keys (machine_type) beside it, not below",
+        ":10: node_pools[0].node_config (pool a): unknown key; write its keys "
+        "(machine_type) beside it, not below",
     ),
     "eksctl's words": eks(
         "machine_type: p4d.24xlarge",
@@ -78,13 +82,27 @@ SLIPS: Mapping[str, Slip] = {
         ":8: node_pools[0].desiredCapacity (pool a): unknown key; here it is nodes: {count: …}",
     ),
     "a Kubernetes manifest": Slip("apiVersion: v1\nkind: ConfigMap\n", (": has no key 'config'",)),
-    "a fleet without config": Slip("slicewright:fleet:\n  cloud: eks\n", (": has no key 'config'",)),
-    "a nested namespace": Slip("config:\n  slicewright: {fleet: {}}\n", (": has no key 'slicewright:fleet' under 'config'",)),
-    "a tab": eks("        nodes", "\tnodes", ":8: is no YAML: found a tab character", "YAML is indented with spaces"),
-    "a key twice": in_pool(
-        "nodes: {count: 2}", ":9: node_pools[0].nodes (pool a): the key is there twice; keep one; the other is in line 8"
+    "a fleet without config": Slip(
+        "slicewright:fleet:\n  cloud: eks\n", (": has no key 'config'",)
     ),
-    "config twice": Slip(EKS + EKS, (":10: the key 'config' is there twice; keep one, the other is in line 1",)),
+    "a nested namespace": Slip(
+        "config:\n  slicewright: {fleet: {}}\n",
+        (": has no key 'slicewright:fleet' under 'config'",),
+    ),
+    "a tab": eks(
+        "        nodes",
+        "\tnodes",
+        ":8: is no YAML: found a tab character",
+        "YAML is indented with spaces",
+    ),
+    "a key twice": in_pool(
+        "nodes: {count: 2}",
+        ":9: node_pools[0].nodes (pool a): the key is there twice; keep one; the other is "
+        "in line 8",
+    ),
+    "config twice": Slip(
+        EKS + EKS, (":10: the key 'config' is there twice; keep one, the other is in line 1",)
+    ),
     "yes and off": gke(
         POOL,
         f"        management: {{auto_repair: yes, auto_upgrade: off}}\n{POOL}",
@@ -92,74 +110,147 @@ SLIPS: Mapping[str, Slip] = {
         '.auto_upgrade (pool a): "off" is neither true nor false; write false',
     ),
     "octal": eks(
-        "count: 1", "count: 010", ":8: node_pools[0].nodes.count (pool a): 010: some programs read", "write 10, or in quotes"
+        "count: 1",
+        "count: 010",
+        ":8: node_pools[0].nodes.count (pool a): 010: some programs read",
+        "write 10, or in quotes",
     ),
-    "no octal": eks("count: 1", "count: 09", ":8: node_pools[0].nodes.count (pool a): 09: some programs read", "write 9, or"),
-    "octal without end": eks("count: 1", "count: 0" + "9" * 5000, ":8: node_pools[0].nodes.count (pool a): 0999"),
+    "no octal": eks(
+        "count: 1",
+        "count: 09",
+        ":8: node_pools[0].nodes.count (pool a): 09: some programs read",
+        "write 9, or",
+    ),
+    "octal without end": eks(
+        "count: 1", "count: 0" + "9" * 5000, ":8: node_pools[0].nodes.count (pool a): 0999"
+    ),
     "another region for the zones": eks(
         "region: eu-west-1",
         "region: us-east-1, zones: [eu-west-1a, eu-west-1b]",
-        ":4: cluster.zones[0]: eu-west-1a is no zone of us-east-1, where the cluster is; for example us-east-1a",
+        ":4: cluster.zones[0]: eu-west-1a is no zone of us-east-1, where the cluster is; "
+        "for example us-east-1a",
         ":4: cluster.zones[1]: eu-west-1b is no zone of us-east-1",
     ),
     "a quoted number": eks(
-        "count: 1", 'count: "3"', ':8: node_pools[0].nodes.count (pool a): "3" is no whole number; write it without quotes: 3'
+        "count: 1",
+        'count: "3"',
+        ':8: node_pools[0].nodes.count (pool a): "3" is no whole number; write it without '
+        "quotes: 3",
     ),
-    "a float": eks("count: 1", "count: 2.0", ":8: node_pools[0].nodes.count (pool a): 2.0 is no whole number; write 2"),
+    "a float": eks(
+        "count: 1",
+        "count: 2.0",
+        ":8: node_pools[0].nodes.count (pool a): 2.0 is no whole number; write 2",
+    ),
     "1e3": eks("count: 1", "count: 1e3", "1e3 is no whole number; write 1000"),
     "1_000": eks("count: 1", "count: 1_000", '"1_000" is no whole number; write 1 to 65000'),
     "hexadecimal": eks("count: 1", "count: 0x10", '"0x10" is no whole number; write 1 to 65000'),
     "a negative number": eks(
-        "count: 1", "count: -1", "-1 is less than 1: a pool without nodes is no pool; write 1 to 65000", "[source: GKE limits"
+        "count: 1",
+        "count: -1",
+        "-1 is less than 1: a pool without nodes is no pool; write 1 to 65000",
+        "[source: GKE limits",
     ),
     "a count alone": eks("{count: 1}", "3", "3 is no mapping of keys to values; write {count: 3}"),
     "a size with its unit": in_pool(
         "disk: {size_gb: 200GB}",
-        ':8: node_pools[0].disk.size_gb (pool a): "200GB" is no whole number; write it without a unit: 200',
+        ':8: node_pools[0].disk.size_gb (pool a): "200GB" is no whole number; write it '
+        "without a unit: 200",
     ),
     "a size alone": in_pool(
-        "disk: 200", ":8: node_pools[0].disk (pool a): 200 is no mapping of keys to values; write {size_gb: 200}"
+        "disk: 200",
+        ":8: node_pools[0].disk (pool a): 200 is no mapping of keys to values; write "
+        "{size_gb: 200}",
     ),
     "an absurd size": in_pool(
-        "disk: {size_gb: 99999999}", "99999999 is more than 65536: EBS has no larger volume; write 20 to 65536 [source: EKS API"
+        "disk: {size_gb: 99999999}",
+        "99999999 is more than 65536: EBS has no larger volume; write 20 to 65536 [source: EKS API",
     ),
     "a version without quotes": eks(
-        "region:", "version: 1.30, region:", ":4: cluster.version: 1.3", 'write it in quotes: "1.30"'
+        "region:",
+        "version: 1.30, region:",
+        ":4: cluster.version: 1.3",
+        'write it in quotes: "1.30"',
     ),
-    "an alias of nothing": in_pool("labels: *nobody", ":8: is no YAML: found undefined alias; define it with &"),
-    "CRLF": Slip(EKS.replace("count: 1", "count: x").replace("\n", "\r\n"), (":8: node_pools[0].nodes.count (pool a): ",)),
-    "CR": Slip(EKS.replace("count: 1", "count: x").replace("\n", "\r"), (":8: node_pools[0].nodes.count (pool a): ",)),
-    "one space too few": eks("        nodes", "       nodes", ":8: is no YAML: ", "is this line indented as its neighbours?"),
+    "an alias of nothing": in_pool(
+        "labels: *nobody", ":8: is no YAML: found undefined alias; define it with &"
+    ),
+    "CRLF": Slip(
+        EKS.replace("count: 1", "count: x").replace("\n", "\r\n"),
+        (":8: node_pools[0].nodes.count (pool a): ",),
+    ),
+    "CR": Slip(
+        EKS.replace("count: 1", "count: x").replace("\n", "\r"),
+        (":8: node_pools[0].nodes.count (pool a): ",),
+    ),
+    "one space too few": eks(
+        "        nodes",
+        "       nodes",
+        ":8: is no YAML: ",
+        "is this line indented as its neighbours?",
+    ),
     "no dash": eks(
-        "      - name", "        name", ":6: node_pools: ", "is no list; write it as a list: '- ' before its first key"
+        "      - name",
+        "        name",
+        ":6: node_pools: ",
+        "is no list; write it as a list: '- ' before its first key",
     ),
-    "no colon": eks("cloud: eks", "cloud eks", ":4: is no YAML: mapping values are not allowed", "has the line before its ': '"),
-    "no space after the colon": eks("cloud: eks", "cloud:eks", ":4: is no YAML: mapping values", "has the line before its ': '"),
-    "an open bracket": eks("{count: 1}", "{count: 1", ":9: is no YAML: ", "close every quote and bracket"),
+    "no colon": eks(
+        "cloud: eks",
+        "cloud eks",
+        ":4: is no YAML: mapping values are not allowed",
+        "has the line before its ': '",
+    ),
+    "no space after the colon": eks(
+        "cloud: eks", "cloud:eks", ":4: is no YAML: mapping values", "has the line before its ': '"
+    ),
+    "an open bracket": eks(
+        "{count: 1}", "{count: 1", ":9: is no YAML: ", "close every quote and bracket"
+    ),
     "an open quote": eks("name: a", 'name: "a', ": is no YAML: ", "close every quote and bracket"),
-    "a variable": eks("count: 1", "count: ${NODES}", ":8: is no YAML: ", "variables and templates are not filled in here"),
+    "a variable": eks(
+        "count: 1",
+        "count: ${NODES}",
+        ":8: is no YAML: ",
+        "variables and templates are not filled in here",
+    ),
     "a template": eks(
         "count: 1",
         "count: {{ .Values.nodes }}",
         ":8: a key is a list or a mapping",
         "variables and templates are not filled in here",
     ),
-    "two documents": Slip(EKS + "---\n" + EKS, (":10: is no YAML: but found another document; take away the '---'",)),
+    "two documents": Slip(
+        EKS + "---\n" + EKS, (":10: is no YAML: but found another document; take away the '---'",)
+    ),
     "a list of keys": Slip(
         "config:\n  slicewright:fleet:\n    - cloud: eks\n    - cluster: {name: c}\n",
-        (":3: slicewright:fleet: is a list of 2 items, no mapping of keys to values; write cloud, cluster and node_pools",),
+        (
+            ":3: slicewright:fleet: is a list of 2 items, no mapping of keys to values; "
+            "write cloud, cluster and node_pools",
+        ),
     ),
     "a secret fleet": Slip(
         "config:\n  slicewright:fleet:\n    secure: AAAB\n",
         (":3: slicewright:fleet: is encrypted", "not by `pulumi config set --secret`"),
     ),
-    "a secret name": eks("name: c,", "name: {secure: AAAB},", ":4: cluster.name: is encrypted", "with --plaintext, not --secret"),
-    "a secret tag": in_pool("tags: {team: {secure: AAAB}}", ":8: node_pools[0].tags.team (pool a): is encrypted"),
-    "a secret that would be two good labels": in_pool("tags: {secure: AAAB}", ":8: node_pools[0].tags (pool a): is encrypted"),
+    "a secret name": eks(
+        "name: c,",
+        "name: {secure: AAAB},",
+        ":4: cluster.name: is encrypted",
+        "with --plaintext, not --secret",
+    ),
+    "a secret tag": in_pool(
+        "tags: {team: {secure: AAAB}}", ":8: node_pools[0].tags.team (pool a): is encrypted"
+    ),
+    "a secret that would be two good labels": in_pool(
+        "tags: {secure: AAAB}", ":8: node_pools[0].tags (pool a): is encrypted"
+    ),
     "a zone for zones": gke(
         "[us-central1-c]",
         "us-central1-c",
-        ':8: node_pools[0].zones (pool a): "us-central1-c" is no list; write it as a list: [us-central1-c]',
+        ':8: node_pools[0].zones (pool a): "us-central1-c" is no list; write it as a list: '
+        "[us-central1-c]",
     ),
     "a region mistyped": gke(
         "location: us-central1",
@@ -172,15 +263,19 @@ SLIPS: Mapping[str, Slip] = {
         ":8: node_pools[0].zones[0] (pool a): us-central1-c is no zone of us-east1",
     ),
     "a region by its city": eks(
-        "eu-west-1", "Ireland", ':4: cluster.region: "Ireland" is no region of Amazon\'s; write it like eu-west-1'
+        "eu-west-1",
+        "Ireland",
+        ':4: cluster.region: "Ireland" is no region of Amazon\'s; write it like eu-west-1',
     ),
     "an A100's layout on an H100": eks(
         "p4d.24xlarge",
         "p5.48xlarge",
-        ":9: node_pools[0].partition.config (pool a): all-1g.5gb is no layout of H100-80; did you mean all-1g.10gb?",
+        ":9: node_pools[0].partition.config (pool a): all-1g.5gb is no layout of H100-80; "
+        "did you mean all-1g.10gb?",
     ),
     "the same with media": Slip(
-        EKS.replace("p4d.24xlarge", "p5.48xlarge").replace("all-1g.5gb", "all-1g.5gb.me"), ("did you mean all-1g.10gb.me?",)
+        EKS.replace("p4d.24xlarge", "p5.48xlarge").replace("all-1g.5gb", "all-1g.5gb.me"),
+        ("did you mean all-1g.10gb.me?",),
     ),
     "two things in a layout": eks(
         "config: all-1g.5gb",
@@ -189,36 +284,59 @@ SLIPS: Mapping[str, Slip] = {
         "and of the others, 4g.20gb x2: at most 1 fit on one GPU; 8 of 7 compute slices needed",
     ),
     "kubectl's taint": in_pool(
-        'taints: ["team=a:NoSchedule"]', ":8: node_pools[0].taints[0] (pool a): ", "{key: team, effect: NoSchedule}"
+        'taints: ["team=a:NoSchedule"]',
+        ":8: node_pools[0].taints[0] (pool a): ",
+        "{key: team, effect: NoSchedule}",
     ),
-    "labels as a list": in_pool("labels: [role=gpu]", ":8: node_pools[0].labels (pool a): ", "for example {team: h100}"),
+    "labels as a list": in_pool(
+        "labels: [role=gpu]", ":8: node_pools[0].labels (pool a): ", "for example {team: h100}"
+    ),
     "a label that is a mapping": in_pool(
         "labels: {team: {name: x}}", ":8: node_pools[0].labels.team (pool a): ", "write one text"
     ),
     "a space behind": eks(
-        "p4d.24xlarge", '"p4d.24xlarge "', ":7: node_pools[0].machine_type (pool a): ", "empty, or with a space at an end"
+        "p4d.24xlarge",
+        '"p4d.24xlarge "',
+        ":7: node_pools[0].machine_type (pool a): ",
+        "empty, or with a space at an end",
     ),
-    "typographic quotes": eks("name: a", "name: “a”", ":6: node_pools[0].name (pool “a”): ", "for example a "),
-    "capitals": eks("cloud: eks", "cloud: EKS", ':3: cloud: "EKS" is none of gke, eks, byo; did you mean eks?'),
-    "a key in capitals": eks("cloud: eks", "Cloud: eks", ":3: Cloud: unknown key; did you mean cloud?"),
+    "typographic quotes": eks(
+        "name: a", "name: “a”", ":6: node_pools[0].name (pool “a”): ", "for example a "
+    ),
+    "capitals": eks(
+        "cloud: eks", "cloud: EKS", ':3: cloud: "EKS" is none of gke, eks, byo; did you mean eks?'
+    ),
+    "a key in capitals": eks(
+        "cloud: eks", "Cloud: eks", ":3: Cloud: unknown key; did you mean cloud?"
+    ),
     "a pool of nothing": Slip(
-        EKS + "      -\n", (":10: node_pools[1]: null is no mapping of keys to values; leave the item out, or",)
+        EKS + "      -\n",
+        (":10: node_pools[1]: null is no mapping of keys to values; leave the item out, or",),
     ),
     "a key of nothing": eks(
-        "nodes: {count: 1}", "nodes:", ":8: node_pools[0].nodes (pool a): null is no mapping", "for example {count: 1}"
+        "nodes: {count: 1}",
+        "nodes:",
+        ":8: node_pools[0].nodes (pool a): null is no mapping",
+        "for example {count: 1}",
     ),
     "a merge of nothing": eks(
-        "cloud: eks", "<<: 7\n    cloud: eks", ": is no YAML: expected a mapping", "write << with an alias"
+        "cloud: eks",
+        "<<: 7\n    cloud: eks",
+        ": is no YAML: expected a mapping",
+        "write << with an alias",
     ),
     "a slip that is merged": Slip(
-        EKS.replace("- name: a", "- &base\n        name: a").replace("count", "cont") + "      - {<<: *base, name: b}\n",
+        EKS.replace("- name: a", "- &base\n        name: a").replace("count", "cont")
+        + "      - {<<: *base, name: b}\n",
         (
             ":9: node_pools[0].nodes.cont (pool a): unknown key; did you mean count?",
             ":9: node_pools[1].nodes.cont (pool b): unknown",
         ),
     ),
     "three at once": Slip(
-        EKS.replace("count: 1", "count: 70000").replace("name: a", "name: My_Pool").replace("eu-west-1", "Ireland"),
+        EKS.replace("count: 1", "count: 70000")
+        .replace("name: a", "name: My_Pool")
+        .replace("eu-west-1", "Ireland"),
         (
             ":4: cluster.region: ",
             ":6: node_pools[0].name (pool My_Pool): ",
@@ -229,7 +347,9 @@ SLIPS: Mapping[str, Slip] = {
 
 
 @pytest.mark.parametrize("name", SLIPS)
-def test_a_hurried_slip_is_told_in_its_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hurried_slip_is_told_in_its_line(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     slip, file = SLIPS[name], tmp_path / "Pulumi.hurried.yaml"
     file.write_bytes(slip.text.encode())
     assert cli.main(["check", str(file)]) == cli.BAD_INPUT
@@ -247,5 +367,11 @@ def test_a_hurried_slip_is_told_in_its_line(name: str, tmp_path: Path, capsys: p
 
 def test_what_is_merged_may_be_said_again(tmp_path: Path) -> None:
     file = tmp_path / "Pulumi.x.yaml"
-    file.write_text(EKS.replace("- name: a", "- &base\n        name: a") + "      - {<<: *base, name: b, nodes: {count: 2}}\n")
-    assert [(pool.name, pool.nodes.max) for pool in plan.read_file(file).pools] == [("a", 1), ("b", 2)]
+    file.write_text(
+        EKS.replace("- name: a", "- &base\n        name: a")
+        + "      - {<<: *base, name: b, nodes: {count: 2}}\n"
+    )
+    assert [(pool.name, pool.nodes.max) for pool in plan.read_file(file).pools] == [
+        ("a", 1),
+        ("b", 2),
+    ]

@@ -1,4 +1,6 @@
-"""Every bound and every form of a stack file: what it refuses, why, by whose word, and what would be right."""
+"""Every bound and every form of a stack file: what it refuses, why, by whose word, and what would
+be right.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from infra.spec.limits import DnsName, Form, LabelKeyForm, Whole, Wrong
-from infra.spec.models import ByoFleet, EksFleet, GkeFleet
-from infra.spec.shape import example, inside, is_model, rules
+from infra.spec.reading.shape import example, inside, is_model, rules
+from infra.spec.schema.fleet import ByoFleet, EksFleet, GkeFleet
+from infra.spec.schema.limits import DnsName, Form, LabelKeyForm, Whole, Wrong
 
 Rule = Whole | Form | DnsName | LabelKeyForm
 
@@ -27,7 +29,11 @@ def _models(at: Any, seen: set[Any]) -> Iterator[type[BaseModel]]:
 
 
 MODELS = [model for fleet in (GkeFleet, EksFleet, ByoFleet) for model in _models(fleet, set())]
-FIELDS = {f"{model.__name__}.{name}": inside(model, name) for model in MODELS for name in model.model_fields}
+FIELDS = {
+    f"{model.__name__}.{name}": inside(model, name)
+    for model in MODELS
+    for name in model.model_fields
+}
 
 
 def _said(annotation: Any) -> Iterator[Rule]:
@@ -38,8 +44,12 @@ def _said(annotation: Any) -> Iterator[Rule]:
             yield from _said(inner)
 
 
-RULES: dict[str, list[Rule]] = {name: list(_said(annotation)) for name, annotation in FIELDS.items()}
-NUMBERS = [(name, rule) for name, found in RULES.items() for rule in found if isinstance(rule, Whole)]
+RULES: dict[str, list[Rule]] = {
+    name: list(_said(annotation)) for name, annotation in FIELDS.items()
+}
+NUMBERS = [
+    (name, rule) for name, found in RULES.items() for rule in found if isinstance(rule, Whole)
+]
 FORMS = [(name, rule) for name, found in RULES.items() for rule in found if isinstance(rule, Form)]
 
 
@@ -49,7 +59,9 @@ def test_there_are_bounds_to_test() -> None:
 
 
 @pytest.mark.parametrize(("field", "rule"), NUMBERS, ids=lambda p: p if isinstance(p, str) else "")
-def test_a_number_out_of_bounds_is_told_the_bounds_why_and_by_whose_word(field: str, rule: Whole) -> None:
+def test_a_number_out_of_bounds_is_told_the_bounds_why_and_by_whose_word(
+    field: str, rule: Whole
+) -> None:
     beyond = [(rule.least - 1, f"is less than {rule.least}: {rule.below}")]
     if rule.most is not None:
         assert rule.above, field
@@ -65,7 +77,8 @@ def test_a_number_out_of_bounds_is_told_the_bounds_why_and_by_whose_word(field: 
         assert refused.value.source
 
 
-# What a number may be at most depends on the GPU, the pool or the workload here: `infra.plan` refuses it.
+# What a number may be at most depends on the GPU, the pool or the workload here: `infra.plan`
+# refuses it.
 OPEN = {
     "GpuGroup.index",
     "GpuGroup.layout",
@@ -92,7 +105,9 @@ def _leaves(annotation: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("field", "rule"), FORMS, ids=lambda p: p if isinstance(p, str) else "")
-def test_text_of_no_such_form_is_told_what_it_is_not_and_is_shown_one(field: str, rule: Form) -> None:
+def test_text_of_no_such_form_is_told_what_it_is_not_and_is_shown_one(
+    field: str, rule: Form
+) -> None:
     for good in rule.examples:
         # A version in quotes is shown with them: without, YAML reads a number.
         assert rule.check(good.strip('"')) == good.strip('"')
@@ -117,6 +132,8 @@ def test_the_example_of_a_part_is_valid(model: type[BaseModel]) -> None:
     """It stands in messages, and in the place of what is left out of a broken file."""
     made = example(model)
     assert (
-        model.model_validate_json(TypeAdapter(Any).dump_json(made)).model_dump(exclude_unset=True, mode="json").keys()
+        model.model_validate_json(TypeAdapter(Any).dump_json(made))
+        .model_dump(exclude_unset=True, mode="json")
+        .keys()
         == made.keys()
     )

@@ -1,4 +1,6 @@
-"""The JSON Schema for editors is the one of this spec, accepts every stack file, and refuses what editors can see."""
+"""The JSON Schema for editors is the one of this spec, accepts every stack file, and refuses what
+editors can see.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from infra import plan, spec
-from infra.spec import schema
+from infra.spec import json_schema as schema
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docs" / "reference" / "stack-file.schema.json"
@@ -31,14 +33,18 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def errors(node: dict[str, Any], value: Any, at: str = "") -> list[str]:
-    """The part of JSON Schema 2020-12 that pydantic writes; a keyword that it does not know is an error of the test."""
+    """The part of JSON Schema 2020-12 that pydantic writes; a keyword that it does not know is an
+    error of the test.
+    """
     found: list[str] = []
     for keyword, said in node.items():
         match keyword:
             case "$ref":
                 found += errors(SCHEMA["$defs"][said.removeprefix("#/$defs/")], value, at)
             case "type":
-                if not isinstance(value, _TYPES[said]) or (isinstance(value, bool) and said == "integer"):
+                if not isinstance(value, _TYPES[said]) or (
+                    isinstance(value, bool) and said == "integer"
+                ):
                     return [f"{at}: is no {said}"]
             case "const":
                 found += [] if value == said else [f"{at}: is not {said}"]
@@ -49,7 +55,11 @@ def errors(node: dict[str, Any], value: Any, at: str = "") -> list[str]:
                 if not fitting or (keyword == "oneOf" and len(fitting) > 1):
                     found.append(f"{at}: fits {len(fitting)} of {keyword}")
             case "required":
-                found += [f"{at}.{key}: is missing" for key in said if isinstance(value, dict) and key not in value]
+                found += [
+                    f"{at}.{key}: is missing"
+                    for key in said
+                    if isinstance(value, dict) and key not in value
+                ]
             case "properties":
                 if isinstance(value, dict):
                     for key in set(said) & set(value):
@@ -64,7 +74,10 @@ def errors(node: dict[str, Any], value: Any, at: str = "") -> list[str]:
                 if isinstance(value, dict):
                     patterns = node.get("patternProperties", {})
                     others = [
-                        k for k in value if k not in node.get("properties", {}) and not any(re.search(p, k) for p in patterns)
+                        k
+                        for k in value
+                        if k not in node.get("properties", {})
+                        and not any(re.search(p, k) for p in patterns)
                     ]
                     if said is False:
                         found += [f"{at}.{key}: unknown" for key in others]
@@ -77,22 +90,34 @@ def errors(node: dict[str, Any], value: Any, at: str = "") -> list[str]:
                         found += errors(said, item, f"{at}[{i}]")
             case "minItems" | "minProperties":
                 sized = list if keyword == "minItems" else dict
-                found += [f"{at}: has less than {said}"] if isinstance(value, sized) and len(value) < said else []
+                found += (
+                    [f"{at}: has less than {said}"]
+                    if isinstance(value, sized) and len(value) < said
+                    else []
+                )
             case "minimum":
                 found += [f"{at}: below {said}"] if isinstance(value, int) and value < said else []
             case "maximum":
                 found += [f"{at}: above {said}"] if isinstance(value, int) and value > said else []
             case "minLength":
-                found += [f"{at}: too short"] if isinstance(value, str) and len(value) < said else []
+                found += (
+                    [f"{at}: too short"] if isinstance(value, str) and len(value) < said else []
+                )
             case "pattern":
-                found += [f"{at}: not like {said}"] if isinstance(value, str) and not re.search(said, value) else []
+                found += (
+                    [f"{at}: not like {said}"]
+                    if isinstance(value, str) and not re.search(said, value)
+                    else []
+                )
             case _:
                 assert keyword in _SILENT, f"this test does not know {keyword}"
     return found
 
 
 def test_the_committed_schema_is_current() -> None:
-    assert FILE.read_text() == schema.text(), "run: python -m infra.spec.schema > docs/reference/stack-file.schema.json"
+    assert FILE.read_text() == schema.text(), (
+        "run: python -m infra.spec.json_schema > docs/reference/stack-file.schema.json"
+    )
 
 
 @pytest.mark.parametrize("stack", STACKS, ids=lambda s: s.name)
@@ -163,13 +188,19 @@ def test_an_editor_sees_that_there_is_no_pool() -> None:
 
 
 @pytest.mark.parametrize("stack", ["s0", "s1"])
-@pytest.mark.parametrize("mode", ["on-demand", "spot", "flex-start", "queued", "reservation", "capacity-block"])
+@pytest.mark.parametrize(
+    "mode", ["on-demand", "spot", "flex-start", "queued", "reservation", "capacity-block"]
+)
 def test_an_editor_offers_the_capacity_that_the_cloud_has(stack: str, mode: str) -> None:
     block = {"reservation": "cr-0123456789abcdef0"} if mode == "capacity-block" else {}
     config = _with(stack, capacity={"mode": mode, **block})
-    fleet = TypeAdapter(spec.shape.FLEET).validate_json(json.dumps(config["config"]["slicewright:fleet"]))
+    fleet = TypeAdapter(spec.shape.FLEET).validate_json(
+        json.dumps(config["config"]["slicewright:fleet"])
+    )
     _, problems = plan.build(fleet)
-    there = not any(" only" in p.reason for p in problems if p.path == ("node_pools", 0, "capacity"))
+    there = not any(
+        " only" in p.reason for p in problems if p.path == ("node_pools", 0, "capacity")
+    )
     assert (errors(SCHEMA, config) == []) is there
     if not block:
         assert (errors(SCHEMA, _with(stack, capacity=mode)) == []) is there

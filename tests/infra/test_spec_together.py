@@ -1,4 +1,6 @@
-"""Two things broken in one file are both told, and nothing else: what is left out of a broken file hides and adds nothing."""
+"""Two things broken in one file are both told, and nothing else: what is left out of a broken file
+hides and adds nothing.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,8 @@ WRONG: Mapping[str, Mapping[str, Any]] = {
 }
 WRONG["gke"]["capacity"] = {"mode": "capacity-block", "reservation": "cr-0123456789abcdef0"}  # type: ignore[index]
 
-# A thing that is wrong -> what must be known to see that it is. A layout cannot be judged on nobody knows which GPU.
+# A thing that is wrong -> what must be known to see that it is. A layout cannot be judged on nobody
+# knows which GPU.
 JUDGED_BY: Mapping[str, tuple[Path_, ...]] = {
     "partition": (("machine_type",), ("gpu", "model"), ("gpu",)),
     "max_pods_per_node": (("machine_type",), ("partition",), ("sharing",)),
@@ -73,7 +76,13 @@ def _touch(one: Path_, other: Path_) -> bool:
 
 
 def _places(value: Any, path: Path_ = ()) -> Iterator[Path_]:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for step, inner in items:
         yield (*path, step)
         yield from _places(inner, (*path, step))
@@ -98,7 +107,9 @@ def _problems(fleet: Any) -> tuple[spec.Problem, ...]:
 
 
 def _broken_in_shape(fleet: Any, keep: Path_) -> Iterator[tuple[Path_, Any]]:
-    """Every other place of the fleet with a value of no type that may be there, every other key misspelt, or one too many."""
+    """Every other place of the fleet with a value of no type that may be there, every other key
+    misspelt, or one too many.
+    """
     for path in _places(fleet):
         if _touch(path, keep) or path == ("cloud",):
             continue
@@ -118,7 +129,11 @@ def _broken_in_shape(fleet: Any, keep: Path_) -> Iterator[tuple[Path_, Any]]:
 def _wrong(fleet: Any, pool: int) -> Mapping[str, Any]:
     """Without what the fleet's fractions would make wrong twice."""
     fractional = fleet["node_pools"][pool].get("sharing") == "fractional"
-    return {k: v for k, v in WRONG[fleet["cloud"]].items() if not fractional or k not in ("partition", "sharing")}
+    return {
+        k: v
+        for k, v in WRONG[fleet["cloud"]].items()
+        if not fractional or k not in ("partition", "sharing")
+    }
 
 
 def _pools() -> Iterator[tuple[str, int, str]]:
@@ -145,7 +160,9 @@ def test_a_slip_of_shape_hides_no_other_and_makes_no_other(stack: str, pool: int
         assert any(_touch(p.path, path) for p in found), f"{path}: {found}"
         judged = JUDGED_BY.get(key, ())
         open_ = any(_touch(path, (*wrong[:2], *by)) or _touch(path, by) for by in judged)
-        assert open_ or alone <= {p.path for p in found}, f"{path} hides {alone - {p.path for p in found}}"
+        assert open_ or alone <= {p.path for p in found}, (
+            f"{path} hides {alone - {p.path for p in found}}"
+        )
         tried += 1
     assert tried > 20
 
@@ -158,7 +175,11 @@ def test_two_things_wrong_in_what_they_say_are_both_told(stack: str, pool: int, 
             continue
         both = copy.deepcopy(fleet)
         both["node_pools"][pool] |= {key: WRONG[fleet["cloud"]][key], other: value}
-        found = {p.path[2] for p in _problems(both) if p.path[:2] == ("node_pools", pool) and len(p.path) > 2}
+        found = {
+            p.path[2]
+            for p in _problems(both)
+            if p.path[:2] == ("node_pools", pool) and len(p.path) > 2
+        }
         for told, beside in ((key, other), (other, key)):
             judged = any(by[0] == beside for by in JUDGED_BY.get(told, ()))
             assert judged or told in found, f"{told} is hidden by {beside}: {found}"
@@ -168,7 +189,9 @@ def test_two_things_wrong_in_what_they_say_are_both_told(stack: str, pool: int, 
 @pytest.mark.parametrize("shape", ["index", "mig", "instances", "persistence"])
 def test_a_host_is_judged_beside_a_slip_of_shape(shape: str) -> None:
     fleet = yaml.safe_load(STACKS["s2"].read_text())["config"]["slicewright:fleet"]
-    fleet["hosts"][0]["gpus"].append({"index": 9, "instances": [{"profile": "4g.20gb"}, {"profile": "4g.20gb"}]})
+    fleet["hosts"][0]["gpus"].append(
+        {"index": 9, "instances": [{"profile": "4g.20gb"}, {"profile": "4g.20gb"}]}
+    )
     fleet["hosts"][0]["gpus"][0][shape] = [[["?"]]]
     found = {p.path[:6] for p in _problems(fleet)}
     at = ("hosts", 0, "gpus")
@@ -213,7 +236,11 @@ def test_of_many_slips_each_is_told_and_nothing_else(data: st.DataObject) -> Non
         if any(_touch(path, other) for other in broken):
             continue
         holder, last = _holder(fleet, path), path[-1]
-        if isinstance(last, str) and not {"labels", "layout", "replicas"} & set(path[:-1]) and data.draw(st.booleans()):
+        if (
+            isinstance(last, str)
+            and not {"labels", "layout", "replicas"} & set(path[:-1])
+            and data.draw(st.booleans())
+        ):
             holder[_misspelt(last)] = holder.pop(last)
             broken.append((*path[:-1], _misspelt(last)))
         else:

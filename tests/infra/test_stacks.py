@@ -1,4 +1,6 @@
-"""Each published system has a stack file, and its plan has the system's own numbers (ids of the walkthroughs)."""
+"""Each published system has a stack file, and its plan has the system's own numbers (ids of the
+walkthroughs).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def written(stack: str) -> dict[str, Any]:
-    raw: dict[str, Any] = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())["config"]["slicewright:fleet"]
+    raw: dict[str, Any] = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())[
+        "config"
+    ]["slicewright:fleet"]
     return raw
 
 
@@ -37,16 +41,24 @@ def refusal(raw: Mapping[str, Any]) -> str:
 
 def test_s0_is_8_gpus_with_2_partitions_of_half_a_gpu() -> None:
     (pool,) = pools("s0").values()
-    assert (pool.gpu_count, pool.layout, pool.resources) == (8, {"3g.40gb": 2}, {"nvidia.com/gpu": 16})  # S0-12, -13, -35
+    assert (pool.gpu_count, pool.layout, pool.resources) == (
+        8,
+        {"3g.40gb": 2},
+        {"nvidia.com/gpu": 16},
+    )  # S0-12, -13, -35
     assert pool.gpu.profiles["3g.40gb"].sms == 60
 
 
 @pytest.mark.parametrize(
-    ("size", "partitions"), [("1g.10gb", 56), ("1g.20gb", 32), ("2g.20gb", 24), ("3g.40gb", 16), ("7g.80gb", 8)]
+    ("size", "partitions"),
+    [("1g.10gb", 56), ("1g.20gb", 32), ("2g.20gb", 24), ("3g.40gb", 16), ("7g.80gb", 8)],
 )
 def test_s0_every_size_of_the_walkthrough(size: str, partitions: int) -> None:  # S0-06
     raw = written("s0")
-    raw["node_pools"][0] |= {"partition": {"mode": "native", "profile": size}, "max_pods_per_node": 110}
+    raw["node_pools"][0] |= {
+        "partition": {"mode": "native", "profile": size},
+        "max_pods_per_node": 110,
+    }
     (pool,) = planned(raw).pools
     assert pool.resources == {"nvidia.com/gpu": partitions}
 
@@ -89,7 +101,10 @@ def test_s2_cuts_one_gpu_of_six_at_the_published_places() -> None:
     assert (host.gpu.name, host.gpu_count, host.wait_minutes) == ("A100-40", 6, None)
     (gpu,) = host.gpus
     assert (gpu.index, gpu.mig, gpu.persistence) == (2, True, True)  # S2-05, -07, -08
-    assert [(p.profile, p.start, p.size) for p in gpu.instances] == [("3g.20gb", 0, 4), ("3g.20gb", 4, 4)]  # S2-12
+    assert [(p.profile, p.start, p.size) for p in gpu.instances] == [
+        ("3g.20gb", 0, 4),
+        ("3g.20gb", 4, 4),
+    ]  # S2-12
 
 
 @pytest.mark.parametrize(
@@ -98,8 +113,14 @@ def test_s2_cuts_one_gpu_of_six_at_the_published_places() -> None:
         ([{"profile": "4g.20gb"}] * 2, "8 of 7 compute slices"),
         ([{"profile": "3g.20gb"}] * 3, "at most 2 fit"),
         ([{"profile": "3g.20gb", "start": 2}], "cannot start at slot 2; it starts at 0, 4"),
-        ([{"profile": "3g.20gb", "start": 4}, {"profile": "2g.10gb", "start": 4}], "overlap those of instances[0]"),
-        ([{"profile": "3g.20gb", "start": 4}, {"profile": "2g.10gb"}], "says no start, others on this GPU do"),
+        (
+            [{"profile": "3g.20gb", "start": 4}, {"profile": "2g.10gb", "start": 4}],
+            "overlap those of instances[0]",
+        ),
+        (
+            [{"profile": "3g.20gb", "start": 4}, {"profile": "2g.10gb"}],
+            "says no start, others on this GPU do",
+        ),
     ],
 )
 def test_s2_refusals(instances: list[dict[str, Any]], said: str) -> None:
@@ -110,7 +131,11 @@ def test_s2_refusals(instances: list[dict[str, Any]], said: str) -> None:
 
 def test_s2_without_starts_the_places_are_found() -> None:
     raw = written("s2")
-    raw["hosts"][0]["gpus"][0]["instances"] = [{"profile": "3g.20gb"}, {"profile": "1g.5gb"}, {"profile": "1g.5gb"}]
+    raw["hosts"][0]["gpus"][0]["instances"] = [
+        {"profile": "3g.20gb"},
+        {"profile": "1g.5gb"},
+        {"profile": "1g.5gb"},
+    ]
     fleet = planned(raw)
     assert isinstance(fleet, ByoFleetPlan)
     taken = [set(range(p.start, p.start + p.size)) for p in fleet.hosts[0].gpus[0].instances]
@@ -121,14 +146,28 @@ def test_s2_without_starts_the_places_are_found() -> None:
 def test_s3_shares_are_totals_over_cards() -> None:
     fleet = planned(written("s3"))
     (share,) = fleet.workloads
-    assert (share.cards, share.memory_mib_per_card, share.compute_percent_per_card) == (3, 6144, 80)  # S3-19
-    assert share.requests == {"nvidia.com/gpu": 3, "nvidia.com/gpumem": 6144, "nvidia.com/gpucores": 80}
-    assert share.annotations == {"hami.io/node-scheduler-policy": "binpack", "hami.io/gpu-scheduler-policy": "spread"}  # S3-16
+    assert (share.cards, share.memory_mib_per_card, share.compute_percent_per_card) == (
+        3,
+        6144,
+        80,
+    )  # S3-19
+    assert share.requests == {
+        "nvidia.com/gpu": 3,
+        "nvidia.com/gpumem": 6144,
+        "nvidia.com/gpucores": 80,
+    }
+    assert share.annotations == {
+        "hami.io/node-scheduler-policy": "binpack",
+        "hami.io/gpu-scheduler-policy": "spread",
+    }  # S3-16
 
 
 def test_s3_volcengine_reads_totals() -> None:
     (share,) = planned({**written("s3"), "fractional": {"provider": "vke"}}).workloads
-    assert share.requests == {"vke.volcengine.com/mgpu-core": 240, "vke.volcengine.com/mgpu-memory": 18432}
+    assert share.requests == {
+        "vke.volcengine.com/mgpu-core": 240,
+        "vke.volcengine.com/mgpu-memory": 18432,
+    }
     assert share.annotations == {
         "vke.volcengine.com/container-multiple-gpu": "3",
         "vke.volcengine.com/mgpu-compute-policy": "native-burst-share",
@@ -142,10 +181,16 @@ def test_s3_volcengine_reads_totals() -> None:
             {"memory": "18Gi", "compute_percent": 240, "cards": 1},
             "240 % on 1 card is 240 % of each; a card has 100; write cards: 3",
         ),
-        ({"memory": "18Gi", "compute_percent": 100, "cards": 3}, "100 % cannot be shared evenly by 3 cards; write 102"),
+        (
+            {"memory": "18Gi", "compute_percent": 100, "cards": 3},
+            "100 % cannot be shared evenly by 3 cards; write 102",
+        ),
         ({"memory": "128Mi", "compute_percent": 10}, "256 is the least"),
         ({"memory": "20Gi", "compute_percent": 10, "cards": 1}, "the largest card has 15360 MiB"),
-        ({"memory": "1000Mi", "compute_percent": 30, "cards": 3}, "1000 MiB cannot be shared evenly by 3 cards; write 1002Mi"),
+        (
+            {"memory": "1000Mi", "compute_percent": 30, "cards": 3},
+            "1000 MiB cannot be shared evenly by 3 cards; write 1002Mi",
+        ),
         ({"memory": "8Gi", "compute_percent": 80, "cards": 8}, "no node has more than 4"),
         ({"memory": "0Gi", "compute_percent": 80}, "is no amount of memory"),
         ({"memory": "1Gi", "compute_percent": 0}, "compute_percent"),
@@ -157,7 +202,10 @@ def test_s3_refusals(share: dict[str, Any], said: str) -> None:
 
 def test_s3_mig_and_fractions_never_meet_on_a_pool() -> None:
     raw = written("s3")
-    raw["node_pools"][0] |= {"gpu": {"model": "A100-40", "count": 1}, "partition": {"mode": "operator", "config": "all-1g.5gb"}}
+    raw["node_pools"][0] |= {
+        "gpu": {"model": "A100-40", "count": 1},
+        "partition": {"mode": "operator", "config": "all-1g.5gb"},
+    }
     assert "fractions and MIG do not go together" in refusal(raw)
 
 
@@ -168,26 +216,37 @@ def test_s4_partitions_times_slices() -> None:
         "nvidia.com/mig-2g.10gb": 3,
         "nvidia.com/mig-3g.20gb": 4,
     }
-    assert made["a100-40gb"].devices == {"nvidia.com/mig-1g.5gb": 2, "nvidia.com/mig-2g.10gb": 1, "nvidia.com/mig-3g.20gb": 1}
+    assert made["a100-40gb"].devices == {
+        "nvidia.com/mig-1g.5gb": 2,
+        "nvidia.com/mig-2g.10gb": 1,
+        "nvidia.com/mig-3g.20gb": 1,
+    }
     assert made["tesla-t4"].resources == {"nvidia.com/gpu": 14}  # S4-55
 
 
 def test_s4_single_strategy_gives_seven() -> None:  # S4-23
     raw = written("s4")
     raw["gpu_operator"]["mig_strategy"] = "single"
-    raw["node_pools"][0] |= {"partition": {"mode": "operator", "config": "all-1g.5gb"}, "sharing": "none"}
+    raw["node_pools"][0] |= {
+        "partition": {"mode": "operator", "config": "all-1g.5gb"},
+        "sharing": "none",
+    }
     assert planned(raw).pools[0].resources == {"nvidia.com/gpu": 7}
 
 
 def test_s4_both_pools_are_keys_of_one_config() -> None:  # S4-51, -58, -60
     configs = values.plugin_configs(planned(written("s4")).pools)
     assert set(configs) == {"a100-40gb", "tesla-t4"}
-    assert configs["tesla-t4"]["sharing"]["timeSlicing"]["resources"] == [{"name": "nvidia.com/gpu", "replicas": 14}]
+    assert configs["tesla-t4"]["sharing"]["timeSlicing"]["resources"] == [
+        {"name": "nvidia.com/gpu", "replicas": 14}
+    ]
     for pool in planned(written("s4")).pools:
         assert pool.labels["nvidia.com/device-plugin.config"] == pool.name  # S4-53
 
 
-def test_s4_a_resource_that_the_nodes_have_not_is_refused() -> None:  # of S4-59 two lines had no effect
+def test_s4_a_resource_that_the_nodes_have_not_is_refused() -> (
+    None
+):  # of S4-59 two lines had no effect
     raw = written("s4")
     raw["node_pools"][0]["sharing"]["replicas"] = {"gpu": 3, "mig-1g.5gb": 4, "mig-7g.40gb": 7}
     said = refusal(raw)

@@ -1,4 +1,6 @@
-"""What other programs read: NVIDIA's own parser accepts the layouts, and the chart gets only keys it has."""
+"""What other programs read: NVIDIA's own parser accepts the layouts, and the chart gets only keys
+it has.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def fleet() -> EksFleetPlan:
 
 
 @pytest.mark.toolchain
-def test_nvidias_parser_accepts_every_layout(fleet: EksFleetPlan, check_config: Callable[[Any], None]) -> None:
+def test_nvidias_parser_accepts_every_layout(
+    fleet: EksFleetPlan, check_config: Callable[[Any], None]
+) -> None:
     config = values.mig_parted_config(fleet.pools)
     assert set(config["mig-configs"]) == {"all-disabled", fleet.pools[0].mig_config}
     check_config(config)
@@ -38,7 +42,8 @@ def test_layouts_only_match_the_pools_own_gpu(fleet: EksFleetPlan) -> None:
     }
 
 
-# Keys of the chart's values.yaml, v26.7.0, as far as slicewright sets them. Helm ignores the others without a word.
+# Keys of the chart's values.yaml, v26.7.0, as far as slicewright sets them. Helm ignores the others
+# without a word.
 CHART_KEYS: Mapping[str, Any] = {
     "mig": {"strategy": None},
     "operator": {"nodeSelector": None},
@@ -76,28 +81,46 @@ def test_s1_settings_are_the_ones_that_the_chart_obeys(fleet: EksFleetPlan) -> N
     assert given["mig"] == {"strategy": "mixed"}  # S1-12
     assert given["devicePlugin"]["enabled"] is True  # S1-13
     assert given["migManager"]["enabled"] is True  # S1-15
-    assert given["migManager"]["env"] == [{"name": "WITH_REBOOT", "value": "true"}]  # S1-16, where the chart reads it
-    assert given["migManager"]["config"] == {"name": "mig-layouts-1", "default": "all-disabled"}  # S1-17
+    assert given["migManager"]["env"] == [
+        {"name": "WITH_REBOOT", "value": "true"}
+    ]  # S1-16, where the chart reads it
+    assert given["migManager"]["config"] == {
+        "name": "mig-layouts-1",
+        "default": "all-disabled",
+    }  # S1-17
     assert given["driver"]["enabled"] is False  # S1-11, corrected: the image has one
     assert given["toolkit"]["enabled"] is False
 
 
 def test_operands_tolerate_what_the_pools_nodes_are_born_with(fleet: EksFleetPlan) -> None:
     given = values.operator_values(fleet, mig_config_map="x")
-    for tolerations in (given["daemonsets"]["tolerations"], given["node-feature-discovery"]["worker"]["tolerations"]):
+    for tolerations in (
+        given["daemonsets"]["tolerations"],
+        given["node-feature-discovery"]["worker"]["tolerations"],
+    ):
         for taint in fleet.pools[0].taints:
             assert any(
-                t["key"] == taint.key and t["effect"] == taint.effect and (t["operator"] == "Exists" or t["value"] == taint.value)
+                t["key"] == taint.key
+                and t["effect"] == taint.effect
+                and (t["operator"] == "Exists" or t["value"] == taint.value)
                 for t in tolerations
             ), taint
 
 
 def test_the_same_plan_gives_the_same_text(fleet: EksFleetPlan) -> None:
-    assert values.as_yaml(values.mig_parted_config(fleet.pools)) == values.as_yaml(values.mig_parted_config(tuple(fleet.pools)))
+    assert values.as_yaml(values.mig_parted_config(fleet.pools)) == values.as_yaml(
+        values.mig_parted_config(tuple(fleet.pools))
+    )
 
 
 def test_a_kubeconfig_has_no_secret_and_asks_the_clouds_own_command() -> None:
-    config = values.kubeconfig(cluster="c", server="https://h", ca_data="Q0E=", command="aws", arguments=["eks", "get-token"])
+    config = values.kubeconfig(
+        cluster="c",
+        server="https://h",
+        ca_data="Q0E=",
+        command="aws",
+        arguments=["eks", "get-token"],
+    )
     (user,) = config["users"]
     assert set(user["user"]) == {"exec"}
     assert user["user"]["exec"]["args"] == ["eks", "get-token"]

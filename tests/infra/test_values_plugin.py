@@ -1,4 +1,6 @@
-"""NVIDIA's own device plugin reads the sharing that is planned as it was meant, and knows every key of it."""
+"""NVIDIA's own device plugin reads the sharing that is planned as it was meant, and knows every key
+of it.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,12 @@ MIXED = """\
 cloud: eks
 cluster: {name: c, region: eu-west-1}
 node_pools:
-- {name: a, machine_type: p4d.24xlarge, nodes: {count: 1}, partition: {mode: operator, config: all-1g.5gb},
-   sharing: {mode: time-slicing, replicas: 4, rename_by_default: true, fail_requests_greater_than_one: false}}
-- {name: media, machine_type: p4d.24xlarge, nodes: {count: 1}, partition: {mode: operator, layout: {1g.5gb+me: 1, 1g.5gb: 6}},
+- {name: a, machine_type: p4d.24xlarge, nodes: {count: 1}, partition: {mode: operator,
+    config: all-1g.5gb},
+   sharing: {mode: time-slicing, replicas: 4, rename_by_default: true,
+       fail_requests_greater_than_one: false}}
+- {name: media, machine_type: p4d.24xlarge, nodes: {count: 1}, partition: {mode: operator,
+    layout: {1g.5gb+me: 1, 1g.5gb: 6}},
    sharing: {mode: time-slicing, replicas: {mig-1g.5gb.me: 2}}}
 """
 SINGLE = """\
@@ -34,7 +39,11 @@ node_pools:
 
 def fleets() -> list[plan.FleetPlan]:
     raws = [yaml.safe_load(text) for text in (MIXED, SINGLE)]
-    raws.append(yaml.safe_load((ROOT / "stacks" / "Pulumi.s4.yaml").read_text())["config"]["slicewright:fleet"])
+    raws.append(
+        yaml.safe_load((ROOT / "stacks" / "Pulumi.s4.yaml").read_text())["config"][
+            "slicewright:fleet"
+        ]
+    )
     return [plan.read(json.dumps(raw), spec.Source("test", raw)) for raw in raws]
 
 
@@ -52,6 +61,14 @@ def test_nvidias_plugin_reads_what_was_meant(witness: Callable[..., str], tmp_pa
         assert (verdict["Error"], verdict["Unknown"]) == ("", "")
         pool, sharing = meant[file], verdict["Config"]["sharing"]
         kind = "mps" if pool.shares[0].strategy == "mps" else "timeSlicing"
-        found = {r["name"]: (r["replicas"], r.get("rename", r["name"])) for r in sharing[kind]["resources"]}
-        assert found == {share.resource: (share.replicas, share.advertised) for share in pool.shares}
-        assert sharing[kind].get("failRequestsGreaterThanOne", False) == pool.shares[0].fail_requests_greater_than_one
+        found = {
+            r["name"]: (r["replicas"], r.get("rename", r["name"]))
+            for r in sharing[kind]["resources"]
+        }
+        assert found == {
+            share.resource: (share.replicas, share.advertised) for share in pool.shares
+        }
+        assert (
+            sharing[kind].get("failRequestsGreaterThanOne", False)
+            == pool.shares[0].fail_requests_greater_than_one
+        )

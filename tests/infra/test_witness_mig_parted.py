@@ -1,4 +1,6 @@
-"""The catalog's configs against NVIDIA's: the default config that mig-parted carries, and its validator."""
+"""The catalog's configs against NVIDIA's: the default config that mig-parted carries, and its
+validator.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +25,30 @@ pytestmark = pytest.mark.toolchain
 
 NOT_OURS: Mapping[str, str] = {
     # Configs of boards that are not in the catalog.
-    **{f"all-{p}": "GH200 with 144 GB" for p in ("1g.36gb", "2g.36gb", "3g.72gb", "4g.72gb", "7g.144gb")},
+    **{
+        f"all-{p}": "GH200 with 144 GB"
+        for p in ("1g.36gb", "2g.36gb", "3g.72gb", "4g.72gb", "7g.144gb")
+    },
     **{f"all-{p}": "GB200 boards with other names" for p in ("3g.95gb", "4g.95gb", "7g.189gb")},
 }
 
 
 @pytest.fixture(scope="module")
 def default_config(go: Any) -> Mapping[str, list[dict[str, Any]]]:
-    """The configs of deployments/systemd/config-default.yaml in the module's own files, which go.sum fixes."""
+    """The configs of deployments/systemd/config-default.yaml in the module's own files, which
+    go.sum fixes.
+    """
     sdk, environment = go
     witness = Path(__file__).parent / "witness"
 
     def run(*argv: str) -> str:
         return subprocess.run(
-            [sdk.program, *argv], cwd=witness, env=environment, check=True, capture_output=True, text=True
+            [sdk.program, *argv],
+            cwd=witness,
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout
 
     module = "github.com/NVIDIA/mig-parted"
@@ -68,7 +80,9 @@ def test_every_named_config_resolves_on_each_board_as_nvidias(
 ) -> None:
     for config in CATALOG.named_configs[gpu.name].values():
         for pci_id in gpu.pci_ids:
-            reaching = [e for e in default_config[config.name] if (f := filters(e)) is None or pci_id in f]
+            reaching = [
+                e for e in default_config[config.name] if (f := filters(e)) is None or pci_id in f
+            ]
             if pci_id in config.without:
                 assert reaching == [], (config.name, pci_id)
                 continue
@@ -77,14 +91,19 @@ def test_every_named_config_resolves_on_each_board_as_nvidias(
             assert entry.get("mig-devices", {}) == dict(config.layout), (config.name, pci_id)
 
 
-def test_the_balanced_configs_filters_are_the_catalogs_pci_ids(default_config: Mapping[str, list[dict[str, Any]]]) -> None:
-    """Every board that NVIDIA tells apart belongs to one GPU here; GH200 with 144 GB is left out on purpose."""
+def test_the_balanced_configs_filters_are_the_catalogs_pci_ids(
+    default_config: Mapping[str, list[dict[str, Any]]],
+) -> None:
+    """Every board that NVIDIA tells apart belongs to one GPU here; GH200 with 144 GB is left out on
+    purpose.
+    """
     theirs = {pci for entry in default_config["all-balanced"] for pci in filters(entry) or ()}
     assert theirs - {pci for gpu in MIG_GPUS for pci in gpu.pci_ids} == {"0x234810DE"}
     assert {pci for gpu in MIG_GPUS for pci in gpu.pci_ids} <= theirs
 
 
-# ---- the validator ----------------------------------------------------------------------------------------------------------
+# ---- the validator
+# --------------------------------------------------------------------------------------------------
 
 
 def rendered(gpu: Gpu, layouts: Mapping[str, Mapping[str, int] | None]) -> dict[str, Any]:
@@ -93,21 +112,36 @@ def rendered(gpu: Gpu, layouts: Mapping[str, Mapping[str, int] | None]) -> dict[
     def entry(layout: Mapping[str, int] | None) -> dict[str, Any]:
         if layout is None:
             return {"device-filter": list(gpu.pci_ids), "devices": "all", "mig-enabled": False}
-        return {"device-filter": list(gpu.pci_ids), "devices": "all", "mig-enabled": True, "mig-devices": dict(layout)}
+        return {
+            "device-filter": list(gpu.pci_ids),
+            "devices": "all",
+            "mig-enabled": True,
+            "mig-devices": dict(layout),
+        }
 
-    return {"version": "v1", "mig-configs": {name: [entry(layout)] for name, layout in layouts.items()}}
+    return {
+        "version": "v1",
+        "mig-configs": {name: [entry(layout)] for name, layout in layouts.items()},
+    }
 
 
 @pytest.fixture
-def accepts(one_tool: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[Mapping[str, Any], str], str]:
-    """Asks nvidia-mig-parted whether a config is valid; the answer is empty, or what it says against it."""
+def accepts(
+    one_tool: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Mapping[str, Any], str], str]:
+    """Asks nvidia-mig-parted whether a config is valid; the answer is empty, or what it says
+    against it.
+    """
     program, directory = one_tool("mig_parted"), tmp_path_factory.mktemp("configs")
 
     def ask(config: Mapping[str, Any], name: str) -> str:
         file = directory / "config.yaml"
         file.write_text(json.dumps(config))
         done = subprocess.run(
-            [program, "assert", "--valid-config", "-f", file, "-c", name], capture_output=True, text=True, check=False
+            [program, "assert", "--valid-config", "-f", file, "-c", name],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         return "" if done.returncode == 0 else done.stderr or f"exit code {done.returncode}"
 
@@ -125,12 +159,17 @@ def test_named_configs_and_all_accepted_layouts_are_valid_for_nvidia(
 
 
 @given(gpu=st.sampled_from(MIG_GPUS), data=st.data())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_layouts_for_each_gpu_of_a_node_are_valid_for_nvidia(
     gpu: Gpu, data: st.DataObject, accepts: Callable[[Mapping[str, Any], str], str]
 ) -> None:
     layouts = data.draw(st.lists(st.sampled_from(geometry.layouts(gpu)), min_size=1, max_size=8))
-    entries = [{"devices": [i], "mig-enabled": True, "mig-devices": dict(layout)} for i, layout in enumerate(layouts)]
+    entries = [
+        {"devices": [i], "mig-enabled": True, "mig-devices": dict(layout)}
+        for i, layout in enumerate(layouts)
+    ]
     assert accepts({"version": "v1", "mig-configs": {"mixed": entries}}, "mixed") == ""
 
 
@@ -158,8 +197,14 @@ def test_we_refuse_what_its_validator_wrongly_accepts(
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ({"wrong": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g10gb": 1}}]}, "1g10gb"),
-        ({"wrong": [{"devices": "all", "mig-enabled": False, "mig-devices": {"1g.10gb": 1}}]}, "mig-enabled"),
+        (
+            {"wrong": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g10gb": 1}}]},
+            "1g10gb",
+        ),
+        (
+            {"wrong": [{"devices": "all", "mig-enabled": False, "mig-devices": {"1g.10gb": 1}}]},
+            "mig-enabled",
+        ),
         ({"wrong": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 0}}]}, ""),
         ({"other": [{"devices": "all", "mig-enabled": False}]}, "wrong"),
     ],

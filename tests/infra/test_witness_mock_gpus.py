@@ -1,4 +1,6 @@
-"""The catalog's MIG tables against go-nvml's mock GPUs. Every difference is listed here with its reason; a new one fails."""
+"""The catalog's MIG tables against go-nvml's mock GPUs. Every difference is listed here with its
+reason; a new one fails.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ _DOUBLE = "copied from the plain 1g: a double-memory 1g holds 2 slots, from an e
 KNOWN: Mapping[str, Mapping[str, tuple[object, str]]] = {
     # GPU -> fact -> what the mock says, and why it is not believed.
     "A30": {
-        "1g.6gb memory": (5836, "a thousandth of the whole less per slice; the MIG guide's lgip says 5.81 GiB"),
+        "1g.6gb memory": (
+            5836,
+            "a thousandth of the whole less per slice; the MIG guide's lgip says 5.81 GiB",
+        ),
         "1g.6gb+me memory": (5836, "as 1g.6gb"),
         "2g.12gb memory": (11672, "as 1g.6gb; 11.69 GiB"),
         "2g.12gb+me memory": (11672, "as 1g.6gb; 11.69 GiB"),
@@ -59,7 +64,10 @@ KNOWN: Mapping[str, Mapping[str, tuple[object, str]]] = {
         "1g.20gb starts": ((0, 1, 2, 3, 4, 5, 6), _DOUBLE),
     },
     "H200": {
-        "PCI id": ("0x233310DE", "no board of NVIDIA's; the operator's filters and pci.ids have 0x2335"),
+        "PCI id": (
+            "0x233310DE",
+            "no board of NVIDIA's; the operator's filters and pci.ids have 0x2335",
+        ),
         "total memory": (144384, _MEMORY),
         "1g.18gb memory": (18432, _MEMORY),
         "1g.18gb+me memory": (18432, _MEMORY),
@@ -77,7 +85,10 @@ KNOWN: Mapping[str, Mapping[str, tuple[object, str]]] = {
         "1g.35gb starts": ((0, 1, 2, 3, 4, 5, 6), _DOUBLE),
     },
     "B200": {
-        "PCI id": ("0x2B0010DE", "not B200's: the operator's filters, pci.ids and a capture have 0x2901"),
+        "PCI id": (
+            "0x2B0010DE",
+            "not B200's: the operator's filters, pci.ids and a capture have 0x2901",
+        ),
         "total memory": (184320, _MEMORY),
         "1g.23gb memory": (23552, _MEMORY),
         "1g.23gb+me memory": (23552, _MEMORY),
@@ -93,17 +104,28 @@ KNOWN: Mapping[str, Mapping[str, tuple[object, str]]] = {
 
 
 def ours(gpu: Gpu, pci_id: str) -> Facts:
-    """What the catalog knows; what it does not know is not compared. pci_id: the mock's, of which a model may have several."""
-    facts: Facts = {"PCI id": pci_id if pci_id in gpu.pci_ids else gpu.pci_ids[0], "total memory": gpu.memory_mib}
+    """What the catalog knows; what it does not know is not compared. pci_id: the mock's, of which a
+    model may have several.
+    """
+    facts: Facts = {
+        "PCI id": pci_id if pci_id in gpu.pci_ids else gpu.pci_ids[0],
+        "total memory": gpu.memory_mib,
+    }
     for p in gpu.profiles.values():
-        facts |= {f"{p.name} slices": p.kind.compute, f"{p.name} most": p.kind.most, f"{p.name} enum": p.kind.nvml}
+        facts |= {
+            f"{p.name} slices": p.kind.compute,
+            f"{p.name} most": p.kind.most,
+            f"{p.name} enum": p.kind.nvml,
+        }
         facts |= {f"{p.name} starts": p.kind.starts, f"{p.name} slots": p.kind.size}
         facts |= {f"{p.name} memory": p.memory_mib, f"{p.name} SMs": p.sms}
     return {fact: value for fact, value in facts.items() if value is not None}
 
 
 def named(gpu: Gpu, enum: int) -> str:
-    return next((p.name for p in gpu.profiles.values() if p.kind.nvml == enum), f"NVML profile {enum}")
+    return next(
+        (p.name for p in gpu.profiles.values() if p.kind.nvml == enum), f"NVML profile {enum}"
+    )
 
 
 def noted(gpu: Gpu) -> Facts:
@@ -113,17 +135,29 @@ def noted(gpu: Gpu) -> Facts:
     for enum, (slices, most, sms, memory, starts, slots) in said["profiles"].items():
         name = named(gpu, int(enum))
         facts |= {f"{name} slices": slices, f"{name} most": most, f"{name} enum": int(enum)}
-        facts |= {f"{name} starts": tuple(starts), f"{name} slots": slots, f"{name} memory": memory, f"{name} SMs": sms}
+        facts |= {
+            f"{name} starts": tuple(starts),
+            f"{name} slots": slots,
+            f"{name} memory": memory,
+            f"{name} SMs": sms,
+        }
     return facts
 
 
 def differences(gpu: Gpu, theirs: Facts) -> dict[str, tuple[object, object]]:
-    """Fact -> (what the catalog says, what the mock says). A fact that only one of them has is a difference, unless the
-    catalog has it as unknown."""
+    """Fact -> (what the catalog says, what the mock says). A fact that only one of them has is a
+    difference, unless the catalog has it as unknown.
+    """
     mine = ours(gpu, str(theirs["PCI id"]))
-    unknown = {f"{p.name} {what}" for p in gpu.profiles.values() for what in ("memory", "SMs")} - set(mine)
+    unknown = {
+        f"{p.name} {what}" for p in gpu.profiles.values() for what in ("memory", "SMs")
+    } - set(mine)
     facts = {fact for fact in {*mine, *theirs} if fact not in unknown}
-    return {fact: (mine.get(fact), theirs.get(fact)) for fact in sorted(facts) if mine.get(fact) != theirs.get(fact)}
+    return {
+        fact: (mine.get(fact), theirs.get(fact))
+        for fact in sorted(facts)
+        if mine.get(fact) != theirs.get(fact)
+    }
 
 
 @pytest.mark.parametrize("name", MAIN)
@@ -147,7 +181,9 @@ def mocks(witness: Callable[..., Any]) -> Mapping[str, Any]:
 
 @pytest.mark.toolchain
 def test_a100_is_as_go_nvmls_mock_says_it(mocks: Mapping[str, Any]) -> None:
-    """The one mock that the module registry serves; NVIDIA derived it from a real GPU, and it agrees in everything but ids."""
+    """The one mock that the module registry serves; NVIDIA derived it from a real GPU, and it
+    agrees in everything but ids.
+    """
     gpu = GPUS["A100-40"]
     ((product, said),) = mocks.items()
     assert product == f"Mock {gpu.products[0]}"
@@ -155,11 +191,29 @@ def test_a100_is_as_go_nvmls_mock_says_it(mocks: Mapping[str, Any]) -> None:
     mine = ours(gpu, str(theirs["PCI id"]))
     for enum, profile in said["Profiles"].items():
         name, info, placements = named(gpu, int(enum)), profile["Info"], profile["Placements"]
-        theirs |= {f"{name} slices": info["SliceCount"], f"{name} most": info["InstanceCount"], f"{name} enum": int(enum)}
-        theirs |= {f"{name} starts": tuple(p["Start"] for p in placements), f"{name} memory": info["MemorySizeMB"]}
-        theirs |= {f"{name} SMs": info["MultiprocessorCount"], f"{name} ids": (info["Id"], {p["Size"] for p in placements})}
-        theirs |= {f"{name} engines": tuple(info[f"{e}Count"] for e in ("CopyEngine", "Decoder", "Encoder", "Jpeg", "Ofa"))}
-        theirs |= {f"{name} parts": {int(slices): count for slices, count in profile["ComputeInstances"].items()}}
+        theirs |= {
+            f"{name} slices": info["SliceCount"],
+            f"{name} most": info["InstanceCount"],
+            f"{name} enum": int(enum),
+        }
+        theirs |= {
+            f"{name} starts": tuple(p["Start"] for p in placements),
+            f"{name} memory": info["MemorySizeMB"],
+        }
+        theirs |= {
+            f"{name} SMs": info["MultiprocessorCount"],
+            f"{name} ids": (info["Id"], {p["Size"] for p in placements}),
+        }
+        theirs |= {
+            f"{name} engines": tuple(
+                info[f"{e}Count"] for e in ("CopyEngine", "Decoder", "Encoder", "Jpeg", "Ofa")
+            )
+        }
+        theirs |= {
+            f"{name} parts": {
+                int(slices): count for slices, count in profile["ComputeInstances"].items()
+            }
+        }
     assert gpu.family is not None
     for p in gpu.profiles.values():
         e = p.engines

@@ -1,7 +1,8 @@
-"""What NVIDIA's device plugin makes of a config file: its own parser, through a small Go program, ready for what we render.
+"""What NVIDIA's device plugin makes of a config file: its own parser, through a small Go program,
+ready for what we render.
 
-The parser takes files with keys that it does not know, and ignores these; ours must have none. A strict reading of the same types
-tells them.
+The parser takes files with keys that it does not know, and ignores these; ours must have none. A
+strict reading of the same types tells them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ Judge = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 @pytest.fixture
 def judge(witness: Callable[..., Any], tmp_path: Path) -> Judge:
-    """Error: what its parser says against a config; Unknown: what a strict reading says; Config: as the plugin understands it."""
+    """Error: what its parser says against a config; Unknown: what a strict reading says; Config: as
+    the plugin understands it.
+    """
 
     def ask(config: Mapping[str, Any]) -> Mapping[str, Any]:
         file = tmp_path / "config.yaml"
@@ -32,7 +35,13 @@ def judge(witness: Callable[..., Any], tmp_path: Path) -> Judge:
 
 
 def time_slicing(**resource: object) -> dict[str, Any]:
-    sharing = {"timeSlicing": {"renameByDefault": False, "failRequestsGreaterThanOne": True, "resources": [resource]}}
+    sharing = {
+        "timeSlicing": {
+            "renameByDefault": False,
+            "failRequestsGreaterThanOne": True,
+            "resources": [resource],
+        }
+    }
     return {"version": "v1", "flags": {"migStrategy": "mixed"}, "sharing": sharing}
 
 
@@ -46,7 +55,12 @@ def test_right_configs_are_understood_as_written(judge: Judge) -> None:
 
 
 def test_mps_always_fails_requests_for_more_than_one(judge: Judge) -> None:
-    answer = judge({"version": "v1", "sharing": {"mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}})
+    answer = judge(
+        {
+            "version": "v1",
+            "sharing": {"mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}},
+        }
+    )
     assert (answer["Error"], answer["Unknown"]) == ("", "")
     assert answer["Config"]["sharing"]["mps"]["failRequestsGreaterThanOne"] is True
 
@@ -67,7 +81,9 @@ def test_a_shared_mig_profile_is_understood(judge: Judge) -> None:
     ],
     ids=str,
 )
-def test_wrong_configs_are_refused_by_its_parser(judge: Judge, config: Mapping[str, Any], says: str) -> None:
+def test_wrong_configs_are_refused_by_its_parser(
+    judge: Judge, config: Mapping[str, Any], says: str
+) -> None:
     assert says in judge(config)["Error"]
 
 
@@ -80,19 +96,28 @@ def test_wrong_configs_are_refused_by_its_parser(judge: Judge, config: Mapping[s
     ],
     ids=str,
 )
-def test_misspelt_keys_are_ignored_by_its_parser_and_told_by_the_strict_reading(judge: Judge, config: Mapping[str, Any]) -> None:
+def test_misspelt_keys_are_ignored_by_its_parser_and_told_by_the_strict_reading(
+    judge: Judge, config: Mapping[str, Any]
+) -> None:
     answer = judge(config)
     assert answer["Error"] == ""
     assert "unknown field" in answer["Unknown"]
 
 
 def test_capitals_do_not_matter_to_its_parser(judge: Judge) -> None:
-    """JSON in Go: a key in small letters is the same key. We write them as documented all the same."""
-    config = {"version": "v1", "sharing": {"timeslicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 2}]}}}
+    """JSON in Go: a key in small letters is the same key. We write them as documented all the
+    same.
+    """
+    config = {
+        "version": "v1",
+        "sharing": {"timeslicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 2}]}},
+    }
     assert judge(config)["Config"]["sharing"]["timeSlicing"]["resources"][0]["replicas"] == 2
 
 
-def test_inside_a_shared_resource_even_the_strict_reading_sees_no_misspelt_key(judge: Judge) -> None:
+def test_inside_a_shared_resource_even_the_strict_reading_sees_no_misspelt_key(
+    judge: Judge,
+) -> None:
     """These types unpack themselves: what we render there must be right by construction."""
     answer = judge(time_slicing(name="nvidia.com/gpu", replicas=2, weight=3))
     assert (answer["Error"], answer["Unknown"]) == ("", "")

@@ -1,6 +1,8 @@
-"""The catalog against what the rehearsal knows by itself: the fake silicon's table, and the simulated clouds' machine types.
+"""The catalog against what the rehearsal knows by itself: the fake silicon's table, and the
+simulated clouds' machine types.
 
-These were written apart from the catalog, from the same public sources; a slip in one of them shows here.
+These were written apart from the catalog, from the same public sources; a slip in one of them shows
+here.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def differences(gpu: Gpu, model: Model) -> Iterator[str]:
     mode = "none" if gpu.family is None else "after reset" if gpu.mode_change_resets else "at once"
     yield from compare("MIG mode", mode, model.mig)
     yield from compare("slots", gpu.family.slots if gpu.family else 0, model.slots)
-    yield from compare("compute slices", gpu.family.compute if gpu.family else 0, model.compute_slices)
+    yield from compare(
+        "compute slices", gpu.family.compute if gpu.family else 0, model.compute_slices
+    )
     yield from compare("profiles", sorted(gpu.profiles), sorted(s.name for s in model.slices))
     for theirs in model.slices:
         if theirs.name not in gpu.profiles:
@@ -85,7 +89,11 @@ def simulated_machines() -> Iterator[tuple[Cloud, str]]:
 def test_a_simulated_machine_is_as_in_the_catalog(cloud: Cloud, name: str) -> None:
     theirs = simulated.machines(cloud)[name]
     ours: Machine = CATALOG.machines[cloud, name]
-    assert (ours.vcpus, ours.memory_gib, ours.gpu_count) == (theirs.vcpu, theirs.ram_gib, theirs.gpu_count)
+    assert (ours.vcpus, ours.memory_gib, ours.gpu_count) == (
+        theirs.vcpu,
+        theirs.ram_gib,
+        theirs.gpu_count,
+    )
     assert ours.local_ssds == theirs.local_ssd
     if cloud == "eks":
         assert ours.pods == theirs.pods

@@ -27,11 +27,17 @@ def test_an_answer_is_parsed(server: Any, answer: Any) -> None:
         ("apply", "application/apply-patch+yaml"),
     ],
 )
-def test_every_kind_of_patch_says_what_it_is(kind: Any, content_type: str, server: Any, answer: Any) -> None:
+def test_every_kind_of_patch_says_what_it_is(
+    kind: Any, content_type: str, server: Any, answer: Any
+) -> None:
     server.answers = [answer(body={})]
     server.client().patch("/x", {"a": 1}, kind=kind)
     (asked,) = server.asked
-    assert (asked.method, asked.headers["Content-Type"], asked.body) == ("PATCH", content_type, {"a": 1})
+    assert (asked.method, asked.headers["Content-Type"], asked.body) == (
+        "PATCH",
+        content_type,
+        {"a": 1},
+    )
 
 
 def test_an_error_carries_what_the_server_said(server: Any, answer: Any) -> None:
@@ -39,12 +45,18 @@ def test_an_error_carries_what_the_server_said(server: Any, answer: Any) -> None
     server.answers = [answer(status=409, body=status)]
     with pytest.raises(ApiError) as error:
         server.client().get("/x")
-    assert (error.value.status, error.value.reason, str(error.value)) == (409, "Conflict", "the object has been modified")
+    assert (error.value.status, error.value.reason, str(error.value)) == (
+        409,
+        "Conflict",
+        "the object has been modified",
+    )
     assert error.value.retry_after_s is None
 
 
 def test_the_server_may_ask_for_a_pause(server: Any, answer: Any) -> None:
-    server.answers = [answer(status=429, body={"message": "slow down"}, headers={"Retry-After": "7"})]
+    server.answers = [
+        answer(status=429, body={"message": "slow down"}, headers={"Retry-After": "7"})
+    ]
     with pytest.raises(ApiError) as error:
         server.client().get("/x")
     assert error.value.retry_after_s == 7.0
@@ -86,7 +98,10 @@ def test_a_stream_gives_whole_lines(server: Any, answer: Any) -> None:
 def test_a_path_is_built_from_its_parts() -> None:
     assert path_of("v1", "nodes") == "/api/v1/nodes"
     assert path_of("v1", "pods", "p", "ns") == "/api/v1/namespaces/ns/pods/p"
-    assert path_of("slicewright.io/v1alpha1", "gpupools", "p") == "/apis/slicewright.io/v1alpha1/gpupools/p"
+    assert (
+        path_of("slicewright.io/v1alpha1", "gpupools", "p")
+        == "/apis/slicewright.io/v1alpha1/gpupools/p"
+    )
 
 
 def test_outside_a_pod_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

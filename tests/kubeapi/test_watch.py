@@ -9,7 +9,10 @@ from kubeapi import list_and_watch
 
 
 def _listed(version: str, *names: str) -> dict[str, Any]:
-    return {"metadata": {"resourceVersion": version}, "items": [{"metadata": {"name": n}} for n in names]}
+    return {
+        "metadata": {"resourceVersion": version},
+        "items": [{"metadata": {"name": n}} for n in names],
+    }
 
 
 def _lines(*events: dict[str, Any]) -> bytes:
@@ -52,7 +55,9 @@ def test_a_410_as_the_answer_itself_counts_too(server: Any, answer: Any) -> None
         answer(status=410, body={"message": "too old", "reason": "Expired"}),
         answer(body=_listed("9", "c")),
     ]
-    assert [e.type for e in islice(list_and_watch(server.client(), "/x", stop=threading.Event()), 2)] == ["LISTED"] * 2
+    assert [
+        e.type for e in islice(list_and_watch(server.client(), "/x", stop=threading.Event()), 2)
+    ] == ["LISTED"] * 2
 
 
 def test_errors_are_told_and_outlived(server: Any, answer: Any) -> None:
@@ -63,14 +68,20 @@ def test_errors_are_told_and_outlived(server: Any, answer: Any) -> None:
     ]
     told: list[str] = []
     events = list_and_watch(
-        server.client(), "/x", stop=threading.Event(), backoff_max_s=0.05, on_error=lambda e: told.append(str(e))
+        server.client(),
+        "/x",
+        stop=threading.Event(),
+        backoff_max_s=0.05,
+        on_error=lambda e: told.append(str(e)),
     )
     assert next(events).type == "LISTED"
     assert told[0] == "nodes is forbidden"
     assert len(told) == 2
 
 
-def test_a_server_that_ends_watches_at_once_is_not_asked_in_a_tight_loop(server: Any, answer: Any) -> None:
+def test_a_server_that_ends_watches_at_once_is_not_asked_in_a_tight_loop(
+    server: Any, answer: Any
+) -> None:
     server.answers = [answer(body=_listed("1")), answer(body=b"")]
     stop = threading.Event()
     threading.Timer(1.0, stop.set).start()

@@ -20,10 +20,10 @@ import pytest
 
 import node_agent
 from node_agent import cli
+from node_agent.cluster.node import NodeState
 from node_agent.desired import Desired, DesiredGpu
-from node_agent.node import NodeState
-from node_agent.observed import Engines, MigDevice, Observation, ObservedGpu
-from node_agent.prober import Prober
+from node_agent.nvml.observed import Engines, MigDevice, Observation, ObservedGpu
+from node_agent.nvml.prober import Prober
 from rehearsal.cluster.silicon import models, state
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -80,7 +80,13 @@ def right(half: Callable[[int], MigDevice]) -> Observation:
 
 @pytest.fixture
 def node() -> NodeState:
-    return NodeState(name="n1", uid="u1", boot_id="b1", capacity={"nvidia.com/gpu": 4}, allocatable={"nvidia.com/gpu": 4})
+    return NodeState(
+        name="n1",
+        uid="u1",
+        boot_id="b1",
+        capacity={"nvidia.com/gpu": 4},
+        allocatable={"nvidia.com/gpu": 4},
+    )
 
 
 @pytest.fixture(scope="session")
@@ -99,12 +105,21 @@ def fake_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True)
 class Silicon:
-    """A node's fake GPUs: `path` for `rehearsal.cluster.silicon.state`, and looks at them through the real NVML binding."""
+    """A node's fake GPUs: `path` for `rehearsal.cluster.silicon.state`, and looks at them through
+    the real NVML binding.
+    """
 
     path: Path
     library: Path
 
-    def prober(self, *, deadline_s: float = 5.0, user: int | None = None, thorough: bool = False, busy: bool = False) -> Prober:
+    def prober(
+        self,
+        *,
+        deadline_s: float = 5.0,
+        user: int | None = None,
+        thorough: bool = False,
+        busy: bool = False,
+    ) -> Prober:
         return Prober.start(deadline_s=deadline_s, look=lambda: self._look(user, thorough, busy))
 
     def look(self, *, user: int | None = None) -> Observation:
@@ -119,7 +134,7 @@ class Silicon:
         pynvml.nvmlLib = ctypes.CDLL(str(self.library))
         pynvml._nvmlGetFunctionPointer_cache.clear()
         os.environ[state.VARIABLE] = str(self.path)
-        from node_agent import nvml
+        from node_agent.nvml import probe as nvml
 
         if user is not None:
             os.setgroups([])
@@ -155,7 +170,9 @@ def halves(silicon: Callable[..., Silicon]) -> Silicon:
 
 @pytest.fixture
 def in_this_process(fake_library: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
-    """`in_this_process(path)`: from here on pynvml asks the simulated GPUs of that state file, without a child process."""
+    """`in_this_process(path)`: from here on pynvml asks the simulated GPUs of that state file,
+    without a child process.
+    """
     monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(fake_library)))
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     # Set here, so that it is put back afterwards; the library reads it at every init.
@@ -169,12 +186,20 @@ def in_this_process(fake_library: Path, monkeypatch: pytest.MonkeyPatch) -> Call
 
 @pytest.fixture
 def command() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """`command(silicon, "show", user=65534)`: the agent as a process on that silicon, here or as another user."""
+    """`command(silicon, "show", user=65534)`: the agent as a process on that silicon, here or as
+    another user.
+    """
 
-    def run(node: Silicon, *arguments: str, user: int | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        node: Silicon, *arguments: str, user: int | None = None
+    ) -> subprocess.CompletedProcess[str]:
         if user is not None:
             return _as_user(node, user, arguments)
-        variables = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(node.library.parent), state.VARIABLE: str(node.path)}
+        variables = {
+            "PATH": os.environ["PATH"],
+            "LD_LIBRARY_PATH": str(node.library.parent),
+            state.VARIABLE: str(node.path),
+        }
         return subprocess.run(
             [sys.executable, "-m", "node_agent", *arguments],
             env=variables,
@@ -188,8 +213,12 @@ def command() -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
-def _as_user(node: Silicon, user: int, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    """In a fork of this process: another user may not be able to start its Python. All modules are loaded before."""
+def _as_user(
+    node: Silicon, user: int, arguments: tuple[str, ...]
+) -> subprocess.CompletedProcess[str]:
+    """In a fork of this process: another user may not be able to start its Python. All modules are
+    loaded before.
+    """
     for module in pkgutil.iter_modules(node_agent.__path__, "node_agent."):
         if module.name != "node_agent.__main__":
             importlib.import_module(module.name)
@@ -201,7 +230,8 @@ def _as_user(node: Silicon, user: int, arguments: tuple[str, ...]) -> subprocess
             for number, stream in enumerate(streams, start=1):
                 os.dup2(stream.fileno(), number)
             sys.stdout, sys.stderr = open(1, "w"), open(2, "w")  # noqa: SIM115 - descriptors
-            # As by name, which by then may stand for another test's library: a forked child inherits what is loaded.
+            # As by name, which by then may stand for another test's library: a forked child
+            # inherits what is loaded.
             pynvml.nvmlLib = ctypes.CDLL(str(node.library))
             pynvml._nvmlGetFunctionPointer_cache.clear()
             os.environ[state.VARIABLE] = str(node.path)

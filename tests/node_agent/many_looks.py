@@ -1,7 +1,8 @@
-"""A process that looks and looks again, and prints what it and its children held before and after: `many_looks.py STATE LOOKS`.
+"""A process that looks and looks again, and prints what it and its children held before and after:
+`many_looks.py STATE LOOKS`.
 
-A process of its own, because what another test left behind in the test runner's (a thread that ends later, a connection)
-would count as ours.
+A process of its own, because what another test left behind in the test runner's (a thread that ends
+later, a connection) would count as ours.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from node_agent.prober import Prober
+from node_agent.nvml.prober import Prober
 from rehearsal.cluster.silicon import state
 
 
@@ -34,7 +35,9 @@ def main(silicon: Path, looks: int) -> None:
 
 
 def _all_held(prober: Prober) -> list[dict[str, int]]:
-    """Of the agent, its lookout, and every worker, once the next look's worker waits: between two it is not there."""
+    """Of the agent, its lookout, and every worker, once the next look's worker waits: between two
+    it is not there.
+    """
     time.sleep(0.5)
     children = Path(f"/proc/{prober.pid}/task/{prober.pid}/children").read_text().split()
     return [_held(pid) for pid in (os.getpid(), prober.pid, *map(int, children))]
@@ -43,7 +46,9 @@ def _all_held(prober: Prober) -> list[dict[str, int]]:
 def _held(pid: int) -> dict[str, int]:
     process = Path(f"/proc/{pid}")
     return {
-        "resident KiB": int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024,
+        "resident KiB": int((process / "statm").read_text().split()[1])
+        * os.sysconf("SC_PAGE_SIZE")
+        // 1024,
         "threads": len(list((process / "task").iterdir())),
         "descriptors": len(list((process / "fd").iterdir())),
     }

@@ -18,6 +18,7 @@ import urllib3
 
 import kubeapi
 import node_agent
+import telemetry
 from node_agent.desired import Desired, dump
 from rehearsal.cluster.silicon import state
 
@@ -28,27 +29,45 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The agent as the program ships it: our packages and their pure-Python dependencies."""
     source = tmp_path_factory.mktemp("zipapp")
-    for package in (node_agent, kubeapi, urllib3):
+    for package in (node_agent, kubeapi, telemetry, urllib3):
         where = Path(str(package.__file__)).parent
         shutil.copytree(where, source / where.name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(str(pynvml.__file__), source)
     target = tmp_path_factory.mktemp("opt") / "node_agent.pyz"
-    (source / "__main__.py").write_text("import sys\n\nfrom node_agent.cli import main\n\nsys.exit(main())\n")
+    (source / "__main__.py").write_text(
+        "import sys\n\nfrom node_agent.cli import main\n\nsys.exit(main())\n"
+    )
     zipapp.create_archive(source, target, compressed=True)
     return target
 
 
 @pytest.fixture(params=["module", "zip"])
 def agent(request: pytest.FixtureRequest, zipped: Path, fake_library: Path, tmp_path: Path) -> Run:
-    def run(*arguments: str, silicon: Any = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: str, silicon: Any = None, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         # -I: nothing of the environment or the working directory helps the zip file.
-        start = [sys.executable, "-m", "node_agent"] if request.param == "module" else [sys.executable, "-I", str(zipped)]
-        variables = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(fake_library.parent), **environment}
+        start = (
+            [sys.executable, "-m", "node_agent"]
+            if request.param == "module"
+            else [sys.executable, "-I", str(zipped)]
+        )
+        variables = {
+            "PATH": os.environ["PATH"],
+            "LD_LIBRARY_PATH": str(fake_library.parent),
+            **environment,
+        }
         if silicon is not None:
             variables[state.VARIABLE] = str(silicon.path)
         directory = Path(node_agent.__file__).parents[1] if request.param == "module" else tmp_path
         return subprocess.run(
-            [*start, *arguments], env=variables, cwd=directory, capture_output=True, text=True, timeout=30, check=False
+            [*start, *arguments],
+            env=variables,
+            cwd=directory,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
         )
 
     return run
@@ -82,18 +101,24 @@ def test_verify_ends_with_0_on_a_match(agent: Run, halves: Any, file: str) -> No
     assert judged.stdout.startswith("Match: 2 GPUs as wanted (3g.40gb x2).")
 
 
-def test_verify_ends_with_1_on_a_mismatch_and_says_which_gpu(agent: Run, halves: Any, file: str) -> None:
+def test_verify_ends_with_1_on_a_mismatch_and_says_which_gpu(
+    agent: Run, halves: Any, file: str
+) -> None:
     state.recut(halves.path, 1, ["1g.10gb"] * 7)
     judged = agent("verify", "--desired", file, "--silicon-only", silicon=halves)
     assert judged.returncode == 1
     assert judged.stdout.startswith("Mismatch: GPU 1 wanted 3g.40gb x2, found 1g.10gb x7:")
 
 
-def test_verify_ends_with_2_where_the_driver_does_not_answer(agent: Run, halves: Any, file: str) -> None:
+def test_verify_ends_with_2_where_the_driver_does_not_answer(
+    agent: Run, halves: Any, file: str
+) -> None:
     state.inject(halves.path, state.Injection(call="nvmlInit", code=9))
     judged = agent("verify", "--desired", file, "--silicon-only", silicon=halves)
     assert judged.returncode == 2
-    assert judged.stdout.startswith("Unknown: node wanted 2 GPUs, found nvmlInit: Driver Not Loaded:")
+    assert judged.stdout.startswith(
+        "Unknown: node wanted 2 GPUs, found nvmlInit: Driver Not Loaded:"
+    )
 
 
 def test_without_a_driver_show_says_so(agent: Run) -> None:
@@ -105,8 +130,14 @@ def test_without_a_driver_show_says_so(agent: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["verify", "--desired", "/nowhere/desired.json"], "/nowhere/desired.json: No such file or directory"),
-        (["verify", "--desired", "{file}"], "NODE_NAME is not set; on a machine that is no Kubernetes node, say --silicon-only"),
+        (
+            ["verify", "--desired", "/nowhere/desired.json"],
+            "/nowhere/desired.json: No such file or directory",
+        ),
+        (
+            ["verify", "--desired", "{file}"],
+            "NODE_NAME is not set; on a machine that is no Kubernetes node, say --silicon-only",
+        ),
         (["watch", "--desired", "{file}"], "NODE_NAME is not set"),
         (["watch"], "--desired"),
         (["show", "--deadline", "soon"], "'soon' is no number of seconds"),
@@ -115,7 +146,9 @@ def test_without_a_driver_show_says_so(agent: Run) -> None:
         ([], "COMMAND"),
     ],
 )
-def test_a_wrong_question_gets_one_clear_line(arguments: list[str], complaint: str, agent: Run, file: str, halves: Any) -> None:
+def test_a_wrong_question_gets_one_clear_line(
+    arguments: list[str], complaint: str, agent: Run, file: str, halves: Any
+) -> None:
     answer = agent(*(a.replace("{file}", file) for a in arguments), silicon=halves)
     assert answer.returncode == 2
     assert complaint in answer.stderr
@@ -124,7 +157,11 @@ def test_a_wrong_question_gets_one_clear_line(arguments: list[str], complaint: s
 
 def test_watch_outside_a_cluster_says_so(agent: Run, file: str, halves: Any) -> None:
     answer = agent("watch", "--desired", file, silicon=halves, NODE_NAME="n1")
-    assert (answer.returncode, "not in a pod" in answer.stderr, "Traceback" in answer.stderr) == (2, True, False)
+    assert (answer.returncode, "not in a pod" in answer.stderr, "Traceback" in answer.stderr) == (
+        2,
+        True,
+        False,
+    )
 
 
 def test_a_broken_desired_file_is_told_with_its_problems(agent: Run, tmp_path: Path) -> None:

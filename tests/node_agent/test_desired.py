@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from node_agent.desired import Desired, DesiredError, DesiredGpu, DesiredSharing, dump, hash_of, parse
+from node_agent.desired import (
+    Desired,
+    DesiredError,
+    DesiredGpu,
+    DesiredSharing,
+    dump,
+    hash_of,
+    parse,
+)
 
 FULL = Desired(
     pool="all-of-it",
@@ -21,7 +29,9 @@ FULL = Desired(
         DesiredGpu(index=2, mig=False),
     ),
     resources={"nvidia.com/mig-1g.5gb": 14, "nvidia.com/gpu": 1},
-    sharing=(DesiredSharing(resource="nvidia.com/mig-1g.5gb", strategy="time-slicing", replicas=2),),
+    sharing=(
+        DesiredSharing(resource="nvidia.com/mig-1g.5gb", strategy="time-slicing", replicas=2),
+    ),
 )
 
 
@@ -30,13 +40,17 @@ def test_parse_inverts_dump() -> None:
 
 
 def test_the_order_in_which_it_was_built_changes_neither_text_nor_hash() -> None:
-    shuffled = replace(FULL, gpus=tuple(reversed(FULL.gpus)), resources=dict(reversed(FULL.resources.items())))
+    shuffled = replace(
+        FULL, gpus=tuple(reversed(FULL.gpus)), resources=dict(reversed(FULL.resources.items()))
+    )
     assert dump(shuffled) == dump(FULL)
     assert hash_of(shuffled) == hash_of(FULL)
 
 
 def test_the_hash_of_a_layout_of_today_stays_for_ever() -> None:
-    """It stands in running clusters: a change rolls every agent and makes every pool be proven again."""
+    """It stands in running clusters: a change rolls every agent and makes every pool be proven
+    again.
+    """
     plain = Desired(
         pool="p",
         partitioner="gke",
@@ -73,30 +87,59 @@ def _without(key: str) -> Callable[[dict[str, object]], None]:
         (lambda r: r.update(gpuz=[]), "gpuz: unknown key; known are version, pool"),
         (lambda r: r.update(pool=""), "pool: empty"),
         (lambda r: r.update(pool=3), "pool: must be a string, is 3"),
-        (lambda r: r.update(partitioner="me"), 'partitioner: must be one of gke, mig-manager, none, is "me"'),
+        (
+            lambda r: r.update(partitioner="me"),
+            'partitioner: must be one of gke, mig-manager, none, is "me"',
+        ),
         (lambda r: r.update(gpu_count=True), "gpu_count: must be a whole number, is true"),
         (lambda r: r.update(gpu_count=2.0), "gpu_count: must be a whole number, is 2.0"),
         (lambda r: r.update(gpu_count=0, gpus=[]), "gpu_count: 0; a GPU node has at least 1"),
         (lambda r: r.update(gpu_models=[]), "gpu_models: name at least one"),
         (lambda r: r.update(gpu_models="H100"), 'gpu_models: must be a list, is "H100"'),
-        (lambda r: r["gpus"].pop(), 'gpus: indexes [0, 1]; write one entry "all", or each of 0 to 2 once'),
+        (
+            lambda r: r["gpus"].pop(),
+            'gpus: indexes [0, 1]; write one entry "all", or each of 0 to 2 once',
+        ),
         (lambda r: r["gpus"][0].update(index="all"), "write one entry"),
-        (lambda r: r["gpus"][0].update(index="first"), 'gpus[0].index: must be a whole number, is "first"'),
+        (
+            lambda r: r["gpus"][0].update(index="first"),
+            'gpus[0].index: must be a whole number, is "first"',
+        ),
         (lambda r: r["gpus"][2].update(instances={"1g.5gb": 1}), "gpus[2]: instances without MIG"),
-        (lambda r: r["gpus"][0].update(instances={"1g5gb": 1}), "gpus[0].instances: '1g5gb' is no MIG profile"),
-        (lambda r: r["gpus"][0].update(instances={"1g.5gb": 0}), "gpus[0].instances.1g.5gb: 0; must be at least 1"),
+        (
+            lambda r: r["gpus"][0].update(instances={"1g5gb": 1}),
+            "gpus[0].instances: '1g5gb' is no MIG profile",
+        ),
+        (
+            lambda r: r["gpus"][0].update(instances={"1g.5gb": 0}),
+            "gpus[0].instances.1g.5gb: 0; must be at least 1",
+        ),
         (lambda r: r["gpus"][0].update(mig="yes"), 'gpus[0].mig: must be true or false, is "yes"'),
         (lambda r: r.update(gpus=[1]), "gpus[0]: must be an object, is 1"),
         (lambda r: r.update(resources={"gpu": 1}), "resources: 'gpu' is no extended resource"),
-        (lambda r: r["resources"].update({"nvidia.com/gpu": -1}), "resources.nvidia.com/gpu: -1; must be 0 or more"),
+        (
+            lambda r: r["resources"].update({"nvidia.com/gpu": -1}),
+            "resources.nvidia.com/gpu: -1; must be 0 or more",
+        ),
         (lambda r: r.update(minimum_driver="new"), "minimum_driver: 'new' is no driver version"),
         (lambda r: r.update(gpu_memory_mib=0), "gpu_memory_mib: 0"),
-        (lambda r: r["sharing"][0].update(resource="nvidia.com/x"), "sharing[0].resource: 'nvidia.com/x' is not in resources"),
-        (lambda r: r["sharing"][0].update(replicas=3), "sharing[0].replicas: 3; must be at least 2 and divide"),
-        (lambda r: r["sharing"][0].update(strategy="luck"), "sharing[0].strategy: must be one of time-slicing, mps"),
+        (
+            lambda r: r["sharing"][0].update(resource="nvidia.com/x"),
+            "sharing[0].resource: 'nvidia.com/x' is not in resources",
+        ),
+        (
+            lambda r: r["sharing"][0].update(replicas=3),
+            "sharing[0].replicas: 3; must be at least 2 and divide",
+        ),
+        (
+            lambda r: r["sharing"][0].update(strategy="luck"),
+            "sharing[0].strategy: must be one of time-slicing, mps",
+        ),
     ],
 )
-def test_nonsense_is_refused_with_its_path(change: Callable[[dict[str, object]], None], problem: str) -> None:
+def test_nonsense_is_refused_with_its_path(
+    change: Callable[[dict[str, object]], None], problem: str
+) -> None:
     raw = json.loads(dump(FULL))
     change(raw)
     with pytest.raises(DesiredError) as refused:

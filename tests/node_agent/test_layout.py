@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 from node_agent.layout import GpuLayout, Layout, LayoutError, Part, parse
 
 UUID = "GPU-82864c44-d125-bf84-645f-e800925bf730"
-GPUS = {0: "GPU-00000000-0000-0000-0000-000000000000", 1: UUID, 2: "GPU-22222222-2222-2222-2222-222222222222"}
+GPUS = {
+    0: "GPU-00000000-0000-0000-0000-000000000000",
+    1: UUID,
+    2: "GPU-22222222-2222-2222-2222-222222222222",
+}
 
 
 def _of(*texts: str) -> dict[int, str]:

@@ -34,14 +34,23 @@ def test_ten_thousand_looks_leave_nothing_behind(silicon: Callable[..., Any]) ->
     )
     assert done.returncode == 0, done.stderr
     held = json.loads(done.stdout)
-    assert [len(held[when]) for when in ("before", "after")] == [3, 3], "the agent, its lookout, and one worker that waits"
+    assert [len(held[when]) for when in ("before", "after")] == [3, 3], (
+        "the agent, its lookout, and one worker that waits"
+    )
     for before, after in zip(held["before"], held["after"], strict=True):
-        assert (after["threads"], after["descriptors"]) == (before["threads"], before["descriptors"])
+        assert (after["threads"], after["descriptors"]) == (
+            before["threads"],
+            before["descriptors"],
+        )
         assert after["resident KiB"] - before["resident KiB"] < 2048
 
 
 def _environment(node: Any) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(node.library.parent), state.VARIABLE: str(node.path)}
+    return {
+        "PATH": os.environ["PATH"],
+        "LD_LIBRARY_PATH": str(node.library.parent),
+        state.VARIABLE: str(node.path),
+    }
 
 
 @contextmanager
@@ -49,7 +58,18 @@ def _watching(node: Any, log: Path, *more: str) -> Iterator[tuple[subprocess.Pop
     """The agent as a process on a host, and its port."""
     with log.open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "node_agent", "watch", "--port", "0", "--interval", "0.1", *more, "all:3g.40gb*2"],
+            [
+                sys.executable,
+                "-m",
+                "node_agent",
+                "watch",
+                "--port",
+                "0",
+                "--interval",
+                "0.1",
+                *more,
+                "all:3g.40gb*2",
+            ],
             env=_environment(node),
             cwd=PROJECT,
             stderr=stderr,
@@ -93,7 +113,9 @@ def test_on_a_host_it_watches_without_a_cluster(halves: Any, tmp_path: Path) -> 
         assert f"slicewright_partition_memory_used_bytes{{{where}}}" in text
         assert 'slicewright_driver_info{driver="550.90.07",cuda="12.4"} 1' in text
         state.recut(halves.path, 1, ["1g.10gb"] * 7)
-        _until(lambda: 'slicewright_mismatch{reason="WrongLayout"} 1' in _metrics(port), "a mismatch")
+        _until(
+            lambda: 'slicewright_mismatch{reason="WrongLayout"} 1' in _metrics(port), "a mismatch"
+        )
         state.lose(halves.path, 0)
         _until(lambda: 'slicewright_mismatch{reason="GpuLost"} 1' in _metrics(port), "a lost GPU")
     assert "GPU 1 wanted 3g.40gb x2, found 1g.10gb x7" in log.read_text()
@@ -111,7 +133,9 @@ def test_killed_it_leaves_no_process_and_starts_anew(halves: Any, tmp_path: Path
         _until(lambda: 'slicewright_verdict{verdict="Match"} 1' in _metrics(port), "a match again")
 
 
-def test_between_looks_nothing_of_the_driver_is_held_not_even_by_the_worker_that_waits(halves: Any, tmp_path: Path) -> None:
+def test_between_looks_nothing_of_the_driver_is_held_not_even_by_the_worker_that_waits(
+    halves: Any, tmp_path: Path
+) -> None:
     """And the driver is held while a look measures utilization, or this test could not fail."""
 
     def held(pid: str) -> bool:
@@ -124,11 +148,21 @@ def test_between_looks_nothing_of_the_driver_is_held_not_even_by_the_worker_that
 
     def processes(agent: int) -> list[str]:
         lookouts = _children(str(agent))
-        return [str(agent), *lookouts, *(worker for lookout in lookouts for worker in _children(lookout))]
+        return [
+            str(agent),
+            *lookouts,
+            *(worker for lookout in lookouts for worker in _children(lookout)),
+        ]
 
     with _watching(halves, tmp_path / "log", "--interval", "5", "--utilization") as (process, port):
-        _until(lambda: any(held(pid) for pid in processes(process.pid)), "a look, which takes 0.12 s, holds the library")
-        _until(lambda: "slicewright_partition_utilization_ratio{" in _metrics(port), "the look is over, and measured")
+        _until(
+            lambda: any(held(pid) for pid in processes(process.pid)),
+            "a look, which takes 0.12 s, holds the library",
+        )
+        _until(
+            lambda: "slicewright_partition_utilization_ratio{" in _metrics(port),
+            "the look is over, and measured",
+        )
         _until(lambda: len(processes(process.pid)) == 3, "the next worker waits")
         assert [held(pid) for pid in processes(process.pid)] == [False] * 3
 
@@ -140,7 +174,10 @@ def test_where_utilization_is_not_measured_the_log_says_so_once_and_there_is_no_
     state.recut(node.path, 0, ["3g.40gb", "3g.40gb"])
     with _watching(node, log, "--utilization") as (_, port):
         _until(lambda: "slicewright_utilization_source_up{" in _metrics(port), "a thorough look")
-        _until(lambda: float(_value(_metrics(port), "slicewright_probe_duration_seconds_count")) >= 5, "more looks")
+        _until(
+            lambda: float(_value(_metrics(port), "slicewright_probe_duration_seconds_count")) >= 5,
+            "more looks",
+        )
         text = _metrics(port)
     assert _value(text, "slicewright_utilization_source_up") == "0"
     assert "utilization_ratio{" not in text
@@ -164,7 +201,10 @@ def _has_ended(pid: str) -> bool:
 
 def test_a_host_layout_of_a_gpu_that_never_was_is_refused(halves: Any, command: Any) -> None:
     refused = command(halves, "watch", "--port", "0", "7:off")
-    assert (refused.returncode, "7: no such GPU; this machine has GPU 0, 1" in refused.stderr) == (2, True)
+    assert (refused.returncode, "7: no such GPU; this machine has GPU 0, 1" in refused.stderr) == (
+        2,
+        True,
+    )
 
 
 def test_json_of_show_is_whole(halves: Any, command: Any) -> None:

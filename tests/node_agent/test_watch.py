@@ -12,14 +12,15 @@ from typing import Any, cast
 
 import pytest
 
-from kubeapi import ApiError, Client, Unreachable, log
-from kubeapi.endpoints import serve
+from kubeapi import ApiError, Client, Unreachable
 from node_agent.desired import Desired, hash_of
-from node_agent.health import Health
-from node_agent.metrics import Numbers
-from node_agent.report import seconds
+from node_agent.reporting.health import Health
+from node_agent.reporting.metrics import Numbers
+from node_agent.reporting.report import seconds
 from node_agent.watch import Pace, watch
 from rehearsal.cluster.silicon import state
+from telemetry import log
+from telemetry.endpoints import serve
 
 PACE = Pace(interval_s=0.1, quick_s=0.05, quick_for_s=60, node_every_s=0.2)
 
@@ -44,8 +45,15 @@ class Api:
         if path == "/api/v1/nodes/n1":
             assert query == {"resourceVersion": "0"}
             self.node_reads += 1
-            status = {"nodeInfo": {"bootID": self.boot}, "capacity": self.resources, "allocatable": self.resources}
-            return {"metadata": {"name": "n1", "uid": "u1", "labels": self.labels}, "status": status}
+            status = {
+                "nodeInfo": {"bootID": self.boot},
+                "capacity": self.resources,
+                "allocatable": self.resources,
+            }
+            return {
+                "metadata": {"name": "n1", "uid": "u1", "labels": self.labels},
+                "status": status,
+            }
         if self.report is None:
             raise ApiError(404, {"reason": "NotFound"})
         return self.report
@@ -82,12 +90,23 @@ class Running:
 def run(desired: Desired) -> Callable[..., Any]:
     @contextmanager
     def running(
-        node: Any, api: Api, *, deadline_s: float = 5.0, desired: Desired = desired, pace: Pace = PACE
+        node: Any,
+        api: Api,
+        *,
+        deadline_s: float = 5.0,
+        desired: Desired = desired,
+        pace: Pace = PACE,
     ) -> Iterator[Running]:
         prober = node.prober(deadline_s=deadline_s)
-        health, numbers, stop = Health(stall_after_s=30, stale_after_s=5), Numbers(desired), threading.Event()
+        health, numbers, stop = (
+            Health(stall_after_s=30, stale_after_s=5),
+            Numbers(desired),
+            threading.Event(),
+        )
         options = {"numbers": numbers, "health": health, "pace": pace, "stop": stop}
-        thread = threading.Thread(target=watch, args=(desired, prober, cast(Client, api), "n1"), kwargs=options)
+        thread = threading.Thread(
+            target=watch, args=(desired, prober, cast(Client, api), "n1"), kwargs=options
+        )
         thread.start()
         try:
             yield Running(api, health, numbers)
@@ -105,7 +124,9 @@ def node(silicon: Callable[..., Any]) -> Any:
     return silicon("H100-80", 2)
 
 
-def test_a_node_from_whole_gpus_to_a_match_to_a_fault(run: Any, node: Any, desired: Desired) -> None:
+def test_a_node_from_whole_gpus_to_a_match_to_a_fault(
+    run: Any, node: Any, desired: Desired
+) -> None:
     api = Api()
     with run(node, api) as agent:
         agent.wait("Mismatch", "NotPartitioned")
@@ -187,9 +208,17 @@ def test_metrics_say_what_was_found(run: Any, node: Any) -> None:
     state.recut(node.path, 1, ["1g.10gb"] * 7)
     with run(node, Api(resources={"nvidia.com/gpu": "9"})) as agent:
         agent.wait("Mismatch", "WrongLayout")
-        server = serve("127.0.0.1", 0, alive=agent.health.alive, ready=agent.health.ready, metrics=lambda: agent.numbers.text)
+        server = serve(
+            "127.0.0.1",
+            0,
+            alive=agent.health.alive,
+            ready=agent.health.ready,
+            metrics=lambda: agent.numbers.text,
+        )
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics", timeout=30) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{server.server_port}/metrics", timeout=30
+            ) as answer:
                 lines = answer.read().decode().splitlines()
         finally:
             server.shutdown()
@@ -204,10 +233,14 @@ def test_metrics_say_what_was_found(run: Any, node: Any) -> None:
     assert any(line.startswith("slicewright_probe_duration_seconds_bucket{le=") for line in lines)
     names = {line.split("{")[0].split(" ")[0] for line in lines if not line.startswith("#")}
     described = {line.split(" ")[2] for line in lines if line.startswith("# TYPE")}
-    assert {name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count") for name in names} <= described
+    assert {
+        name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count") for name in names
+    } <= described
 
 
-def test_another_layout_has_another_hash_in_the_report(run: Any, node: Any, desired: Desired) -> None:
+def test_another_layout_has_another_hash_in_the_report(
+    run: Any, node: Any, desired: Desired
+) -> None:
     other = replace(desired, resources={})
     api = Api()
     with run(node, api, desired=other) as agent:
@@ -216,7 +249,9 @@ def test_another_layout_has_another_hash_in_the_report(run: Any, node: Any, desi
         assert api.report["report"]["observedHash"] == hash_of(other) != hash_of(desired)
 
 
-def test_while_mig_manager_works_the_driver_is_left_alone(run: Any, node: Any, desired: Desired) -> None:
+def test_while_mig_manager_works_the_driver_is_left_alone(
+    run: Any, node: Any, desired: Desired
+) -> None:
     state_label = "nvidia.com/mig.config.state"
     api = Api(labels={state_label: "pending"}, resources={"nvidia.com/gpu": "4"})
     for index in range(2):
@@ -231,7 +266,9 @@ def test_while_mig_manager_works_the_driver_is_left_alone(run: Any, node: Any, d
         agent.wait("Match", "PartitionsMatch")
 
 
-def test_an_api_server_that_is_away_is_told_once(run: Any, node: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_api_server_that_is_away_is_told_once(
+    run: Any, node: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     log.start()
     try:
         with run(node, Api(error=Unreachable("connection refused"))) as agent:
@@ -245,7 +282,10 @@ def test_an_api_server_that_is_away_is_told_once(run: Any, node: Any, capsys: py
 def test_an_api_server_that_asks_to_be_left_alone_is(run: Any, node: Any, clocks: Clocks) -> None:
     for index in range(2):
         state.recut(node.path, index, ["3g.40gb", "3g.40gb"])
-    api = Api(resources={"nvidia.com/gpu": "4"}, error=ApiError(429, {"message": "slow down"}, retry_after_s=3000.0))
+    api = Api(
+        resources={"nvidia.com/gpu": "4"},
+        error=ApiError(429, {"message": "slow down"}, retry_after_s=3000.0),
+    )
     with run(node, api) as agent:
         agent.until(lambda: agent.numbers._count >= 20, "twenty looks")
         assert api.asked == 1
@@ -254,7 +294,9 @@ def test_an_api_server_that_asks_to_be_left_alone_is(run: Any, node: Any, clocks
         agent.wait("Match", "PartitionsMatch")
 
 
-def test_when_an_outage_is_over_the_node_is_read_before_anything_is_written(run: Any, node: Any, clocks: Clocks) -> None:
+def test_when_an_outage_is_over_the_node_is_read_before_anything_is_written(
+    run: Any, node: Any, clocks: Clocks
+) -> None:
     """Else 2,000 agents would each write that they could not read it, and then that they can."""
     for index in range(2):
         state.recut(node.path, index, ["3g.40gb", "3g.40gb"])
@@ -263,9 +305,12 @@ def test_when_an_outage_is_over_the_node_is_read_before_anything_is_written(run:
         agent.wait("Match", "PartitionsMatch")
         api.error = ApiError(503, {"message": "starting"}, retry_after_s=100.0)
         clocks.monotonic_s += 6 * HOUR_S
-        agent.until(lambda: 'slicewright_verdict{verdict="Unknown"} 1' in agent.numbers.text, "unknown")
+        agent.until(
+            lambda: 'slicewright_verdict{verdict="Unknown"} 1' in agent.numbers.text, "unknown"
+        )
         api.error = None
-        clocks.wall_s += HOUR_S  # reports go by this clock and may be written again; for the Node's sake it is too early
+        # reports go by this clock and may be written again; for the Node's sake it is too early
+        clocks.wall_s += HOUR_S
         looks = agent.numbers._count
         agent.until(lambda: agent.numbers._count >= looks + 8, "looks go on")
         assert (api.said(), api.writes) == (("Match", "PartitionsMatch"), 1)
@@ -298,11 +343,13 @@ class Clocks:
 def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     made = Clocks()
     monkeypatch.setattr("node_agent.watch.time", made)
-    monkeypatch.setattr("node_agent.health.time", made)
+    monkeypatch.setattr("node_agent.reporting.health.time", made)
     return made
 
 
-@pytest.mark.parametrize("jumps", [(HOUR_S, -HOUR_S), (-HOUR_S, HOUR_S)], ids=["forward and back", "back and forward"])
+@pytest.mark.parametrize(
+    "jumps", [(HOUR_S, -HOUR_S), (-HOUR_S, HOUR_S)], ids=["forward and back", "back and forward"]
+)
 def test_a_wall_clock_that_jumps_costs_one_heartbeat_and_no_readiness(
     jumps: tuple[float, float], run: Any, node: Any, clocks: Clocks
 ) -> None:
@@ -314,7 +361,9 @@ def test_a_wall_clock_that_jumps_costs_one_heartbeat_and_no_readiness(
         for jump in jumps:
             before, looks = api.writes, agent.numbers._count
             clocks.wall_s += jump
-            agent.until(lambda before=before: api.writes == before + 1, "a heartbeat in the new time")
+            agent.until(
+                lambda before=before: api.writes == before + 1, "a heartbeat in the new time"
+            )
             agent.until(lambda looks=looks: agent.numbers._count >= looks + 8, "looks go on")
             assert api.writes == before + 1, "one, and no storm"
             assert api.report is not None
@@ -323,15 +372,22 @@ def test_a_wall_clock_that_jumps_costs_one_heartbeat_and_no_readiness(
             assert api.said() == ("Match", "PartitionsMatch")
 
 
-def test_damping_lives_on_the_monotonic_clock(run: Any, node: Any, desired: Desired, clocks: Clocks) -> None:
+def test_damping_lives_on_the_monotonic_clock(
+    run: Any, node: Any, desired: Desired, clocks: Clocks
+) -> None:
     api = Api()
     with run(node, api, desired=replace(desired, resources={})) as agent:
         for _ in range(4):
             for index in range(2):
                 state.recut(node.path, index, ["3g.40gb", "3g.40gb"])
-            agent.until(lambda: 'slicewright_verdict{verdict="Match"} 1' in agent.numbers.text, "a match")
+            agent.until(
+                lambda: 'slicewright_verdict{verdict="Match"} 1' in agent.numbers.text, "a match"
+            )
             state.recut(node.path, 1, ["7g.80gb"])
-            agent.until(lambda: 'slicewright_mismatch{reason="WrongLayout"} 1' in agent.numbers.text, "a fall")
+            agent.until(
+                lambda: 'slicewright_mismatch{reason="WrongLayout"} 1' in agent.numbers.text,
+                "a fall",
+            )
         state.recut(node.path, 1, ["3g.40gb", "3g.40gb"])
 
         def still_held() -> bool:
@@ -346,12 +402,19 @@ def test_damping_lives_on_the_monotonic_clock(run: Any, node: Any, desired: Desi
         clocks.monotonic_s += 50
         assert still_held(), "50 s is less than the minute that a match must stand"
         clocks.monotonic_s += 11
-        agent.until(lambda: 'slicewright_verdict{verdict="Match"} 1' in agent.numbers.text, "a match, told after a minute")
+        agent.until(
+            lambda: 'slicewright_verdict{verdict="Match"} 1' in agent.numbers.text,
+            "a match, told after a minute",
+        )
         assert agent.health.alive() is None
 
 
-def test_a_machine_that_was_stopped_for_an_hour_goes_on(run: Any, node: Any, clocks: Clocks) -> None:
-    """Both clocks jump: a virtual machine that was paused. The first turn afterwards is a fresh one."""
+def test_a_machine_that_was_stopped_for_an_hour_goes_on(
+    run: Any, node: Any, clocks: Clocks
+) -> None:
+    """Both clocks jump: a virtual machine that was paused. The first turn afterwards is a fresh
+    one.
+    """
     for index in range(2):
         state.recut(node.path, index, ["3g.40gb", "3g.40gb"])
     api = Api(resources={"nvidia.com/gpu": "4"})
@@ -360,5 +423,8 @@ def test_a_machine_that_was_stopped_for_an_hour_goes_on(run: Any, node: Any, clo
         reads = api.node_reads
         clocks.wall_s += HOUR_S
         clocks.monotonic_s += HOUR_S
-        agent.until(lambda: api.node_reads > reads and agent.health.ready() is None, "the own Node is read anew, and it is ready")
+        agent.until(
+            lambda: api.node_reads > reads and agent.health.ready() is None,
+            "the own Node is read anew, and it is ready",
+        )
         assert api.said() == ("Match", "PartitionsMatch")

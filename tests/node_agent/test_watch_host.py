@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from kubeapi import log
-from node_agent.health import Health
 from node_agent.layout import parse
-from node_agent.metrics import Numbers
-from node_agent.observed import Observation
-from node_agent.verify import desired_of
+from node_agent.nvml.observed import Observation
+from node_agent.reporting.health import Health
+from node_agent.reporting.metrics import Numbers
+from node_agent.verdict.verify import desired_of
 from node_agent.watch import Pace, watch_host
 from rehearsal.cluster.silicon import state
+from telemetry import log
 
 
 @pytest.fixture
@@ -36,9 +36,16 @@ def _watching(node: Any, layout: str) -> Iterator[Numbers]:
     prober = node.prober()
     numbers, stop = Numbers(desired_of({}, Observation())), threading.Event()
     health = Health(stall_after_s=30, stale_after_s=5)
-    options: dict[str, Any] = {"numbers": numbers, "health": health, "pace": Pace(interval_s=0.05), "stop": stop}
+    options: dict[str, Any] = {
+        "numbers": numbers,
+        "health": health,
+        "pace": Pace(interval_s=0.05),
+        "stop": stop,
+    }
     thread = threading.Thread(
-        target=watch_host, args=(parse([layout]), prober), kwargs={**options, "kernel_log": Path("/nowhere")}
+        target=watch_host,
+        args=(parse([layout]), prober),
+        kwargs={**options, "kernel_log": Path("/nowhere")},
     )
     thread.start()
     try:
@@ -62,7 +69,9 @@ def _looks_on(numbers: Numbers) -> None:
     _until(lambda: numbers._count >= looks + 4, "some more looks")
 
 
-def test_a_lost_gpu_named_by_its_uuid_is_warned_of_once(halves: Any, said: list[tuple[str, dict[str, Any]]]) -> None:
+def test_a_lost_gpu_named_by_its_uuid_is_warned_of_once(
+    halves: Any, said: list[tuple[str, dict[str, Any]]]
+) -> None:
     uuid = state.load(halves.path).gpus[1].uuid
     with _watching(halves, f"{uuid}:3g.40gb*2") as numbers:
         _until(lambda: 'slicewright_verdict{verdict="Match"} 1' in numbers.text, "a match")
@@ -74,15 +83,21 @@ def test_a_lost_gpu_named_by_its_uuid_is_warned_of_once(halves: Any, said: list[
             assert warned == [f"{uuid}: no such GPU; this machine has GPU 0, 1"] * times
             state.reboot(halves.path)
             state.recut(halves.path, 1, ["3g.40gb", "3g.40gb"])
-            _until(lambda: 'slicewright_verdict{verdict="Match"} 1' in numbers.text, "a match again")
+            _until(
+                lambda: 'slicewright_verdict{verdict="Match"} 1' in numbers.text, "a match again"
+            )
 
 
 @pytest.mark.parametrize("layout", ["all:3g.40gb*2", "0:off"])
-def test_a_machine_that_shows_no_gpu_never_matches(layout: str, halves: Any, said: list[tuple[str, dict[str, Any]]]) -> None:
+def test_a_machine_that_shows_no_gpu_never_matches(
+    layout: str, halves: Any, said: list[tuple[str, dict[str, Any]]]
+) -> None:
     state.change(halves.path, lambda node: replace(node, gpus=()))
     with _watching(halves, layout) as numbers:
         _until(lambda: 'slicewright_mismatch{reason="WrongGpuCount"} 1' in numbers.text, "found")
         _looks_on(numbers)
         assert 'slicewright_verdict{verdict="Match"} 1' not in numbers.text
     (verdict,) = [facts for event, facts in said if event == "verdict"]
-    assert verdict["message"].startswith(f"node wanted {layout}, found 0 GPUs, none of them named: ")
+    assert verdict["message"].startswith(
+        f"node wanted {layout}, found 0 GPUs, none of them named: "
+    )

@@ -1,4 +1,6 @@
-"""`slicewright plan --diff` for people: what is said of what goes, comes, or lies in another cluster."""
+"""`slicewright plan --diff` for people: what is said of what goes, comes, or lies in another
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def written(stack: str) -> dict[str, Any]:
-    raw: dict[str, Any] = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())["config"]["slicewright:fleet"]
+    raw: dict[str, Any] = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())[
+        "config"
+    ]["slicewright:fleet"]
     return raw
 
 
@@ -55,7 +59,9 @@ def test_nodes_of_a_cloud_go_with_their_pool() -> None:
 
 def test_another_existing_cluster_is_told_without_contradiction() -> None:
     lines = told(written("s3"), written("s4"))
-    assert [line for line in lines if "replace:" in line] == ["fleet: replace: cluster.context shared -> gpu-sharing"]
+    assert [line for line in lines if "replace:" in line] == [
+        "fleet: replace: cluster.context shared -> gpu-sharing"
+    ]
     assert [line for line in lines if line.startswith("pool")] == [
         "pool shared: gone, its nodes and the pods on them stay",
         "pool a100-40gb: new, its GPUs are cut",
@@ -71,7 +77,9 @@ def test_another_existing_cluster_is_told_without_contradiction() -> None:
         ("s3", "context", "pool shared: in place, its nodes are those of the other cluster"),
     ],
 )
-def test_a_pool_that_reads_the_same_in_another_cluster_is_not_called_unchanged(stack: str, key: str, last: str) -> None:
+def test_a_pool_that_reads_the_same_in_another_cluster_is_not_called_unchanged(
+    stack: str, key: str, last: str
+) -> None:
     after = written(stack)
     after["cluster"][key] = "other"
     assert told(written(stack), after)[-1] == last
@@ -82,7 +90,8 @@ def test_of_a_workload_what_differs_is_told() -> None:
     after["fractional"] |= {"node_policy": "spread", "gpu_policy": "binpack"}
     (line,) = (line for line in told(written("s3"), after) if "workloads" in line)
     assert line == (
-        "fleet: in place: workloads app-a annotations hami.io/node-scheduler-policy binpack -> spread; "
+        "fleet: in place: workloads app-a annotations hami.io/node-scheduler-policy "
+        "binpack -> spread; "
         "hami.io/gpu-scheduler-policy spread -> binpack"
     )
 
@@ -92,16 +101,28 @@ def test_workloads_that_come_go_or_change_places_are_told() -> None:
     two["workloads"].append(two["workloads"][0] | {"name": "app-b"})
     turned = copy.deepcopy(two)
     turned["workloads"].reverse()
-    assert any("workloads app-a (nvidia.com/gpu 3" in line and "-> app-a" in line for line in told(written("s3"), two))
+    assert any(
+        "workloads app-a (nvidia.com/gpu 3" in line and "-> app-a" in line
+        for line in told(written("s3"), two)
+    )
     assert "fleet: in place: workloads the same in another order" in told(two, turned)
 
 
 SHARE = plan.Share(
-    resource="nvidia.com/gpu", advertised="nvidia.com/gpu", strategy="mps", replicas=2, fail_requests_greater_than_one=False
+    resource="nvidia.com/gpu",
+    advertised="nvidia.com/gpu",
+    strategy="mps",
+    replicas=2,
+    fail_requests_greater_than_one=False,
 )
 HOST_GPU = plan.HostGpuPlan(index=0, mig=False, persistence=True, instances=())
 WORKLOAD = plan.SharePlan(
-    name="a", cards=1, memory_mib_per_card=256, compute_percent_per_card=10, requests={"gpu": 1}, annotations={"k": "v"}
+    name="a",
+    cards=1,
+    memory_mib_per_card=256,
+    compute_percent_per_card=10,
+    requests={"gpu": 1},
+    annotations={"k": "v"},
 )
 
 
@@ -120,10 +141,18 @@ WORKLOAD = plan.SharePlan(
         ),
         (
             HOST_GPU,
-            {"index": 1, "mig": True, "persistence": False, "instances": (Placement(profile="3g.20gb", start=0, size=4),)},
+            {
+                "index": 1,
+                "mig": True,
+                "persistence": False,
+                "instances": (Placement(profile="3g.20gb", start=0, size=4),),
+            },
         ),
         (plan.NodeCount(min=2, max=2, autoscaled=True), {"min": 1, "max": 3, "autoscaled": False}),
-        (plan.Taint(key="a", value="b", effect="NoSchedule"), {"key": "c", "value": "c", "effect": "NoExecute"}),
+        (
+            plan.Taint(key="a", value="b", effect="NoSchedule"),
+            {"key": "c", "value": "c", "effect": "NoExecute"},
+        ),
         (
             WORKLOAD,
             {
@@ -137,7 +166,9 @@ WORKLOAD = plan.SharePlan(
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_no_change_of_a_value_is_shown_as_from_one_thing_to_the_same(value: Any, others: dict[str, Any]) -> None:
+def test_no_change_of_a_value_is_shown_as_from_one_thing_to_the_same(
+    value: Any, others: dict[str, Any]
+) -> None:
     for field, other in others.items():
         step = shown._step((value,), (dataclasses.replace(value, **{field: other}),))
         before, _, after = step.rpartition(" -> ")

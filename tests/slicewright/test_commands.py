@@ -16,8 +16,12 @@ from slicewright import cli
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(("command", "main"), [("slicewright", cli.main), ("slicewright-agent", node_agent.cli.main)])
-def test_both_commands_tell_the_projects_version(command: str, main: object, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "main"), [("slicewright", cli.main), ("slicewright-agent", node_agent.cli.main)]
+)
+def test_both_commands_tell_the_projects_version(
+    command: str, main: object, capsys: pytest.CaptureFixture[str]
+) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     with pytest.raises(SystemExit) as ended:
         main(["--version"])  # type: ignore[operator]
@@ -26,7 +30,9 @@ def test_both_commands_tell_the_projects_version(command: str, main: object, cap
 
 def test_make_help_names_every_target() -> None:
     (phony,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    told = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        ["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     assert sorted(line.split()[0] for line in told.splitlines()) == sorted(phony.split())
     assert all(len(line.split()) > 1 for line in told.splitlines())
 
@@ -50,7 +56,9 @@ def test_make_clean_removes_what_was_made(project: Path) -> None:
 def test_make_clean_refuses_while_a_rehearsal_runs_and_says_how_to_end_it(project: Path) -> None:
     """Its processes would go on without the directory that knows them."""
     (project / ".rehearsal/s1/processes/cloud.json").touch()
-    refused = subprocess.run(["make", "-s", "clean"], cwd=project, capture_output=True, text=True, check=False)
+    refused = subprocess.run(
+        ["make", "-s", "clean"], cwd=project, capture_output=True, text=True, check=False
+    )
     assert refused.returncode != 0
     assert "in .rehearsal: s1." in refused.stderr
     assert "make destroy" in refused.stderr

@@ -29,17 +29,23 @@ def test_double_memory_takes_two_slots_and_one_slice() -> None:
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
-@pytest.mark.parametrize("gpu", sorted(name for name, gpu in catalog.load().gpus.items() if gpu.family))
+@pytest.mark.parametrize(
+    "gpu", sorted(name for name, gpu in catalog.load().gpus.items() if gpu.family)
+)
 def test_every_maximal_layout_is_drawn_in_full_at_any_width(gpu: str, width: int) -> None:
     found = catalog.load().gpus[gpu]
     assert found.family is not None
     for layout in geometry.maximal(found):
         placed = placements_of(found, layout)
-        numbers, memory, compute, *legend = (line.plain for line in draw(found, placed, width=width))
+        numbers, memory, compute, *legend = (
+            line.plain for line in draw(found, placed, width=width)
+        )
         assert numbers.split()[1:] == [str(slot) for slot in range(found.family.slots)]
         assert memory.count("[") == sum(layout.values())
         assert memory.count("·") == found.family.slots - sum(p.size for p in placed)
-        assert compute.count("[") == sum(1 for p in placed if found.profiles[p.profile].kind.compute)
+        assert compute.count("[") == sum(
+            1 for p in placed if found.profiles[p.profile].kind.compute
+        )
         names = " ".join(legend) if legend else memory
         assert all(profile in names for profile in layout)
 
@@ -47,5 +53,7 @@ def test_every_maximal_layout_is_drawn_in_full_at_any_width(gpu: str, width: int
 def test_where_a_slice_has_three_slots_the_rows_still_agree() -> None:
     numbers, memory, compute = rows("RTX-PRO-6000", {"2g.48gb": 1, "1g.24gb": 2})
     assert numbers.split()[-1] == "11"
-    assert [i for i, c in enumerate(memory) if c == "["] == [i for i, c in enumerate(compute) if c == "["]
+    assert [i for i, c in enumerate(memory) if c == "["] == [
+        i for i, c in enumerate(compute) if c == "["
+    ]
     assert len(memory) == len(compute)

@@ -43,7 +43,8 @@ def test_s0_is_drawn_with_eight_memory_columns_and_seven_of_compute(run: Any) ->
     memory, compute = lines[at + 1], lines[at + 2]
     assert re.fullmatch(r"    memory  \[ +3g\.40gb +\]\[ +3g\.40gb +\]", memory)
     assert re.fullmatch(r"    compute \[ +3g\.40gb +\] +· +\[ +3g\.40gb +\]", compute)
-    # Both rows have the same columns: the second instance starts under itself, and compute ends one column earlier.
+    # Both rows have the same columns: the second instance starts under itself, and compute ends one
+    # column earlier.
     column = (len(memory) - 12) // 8
     assert memory.index("][") + 1 == compute.rindex("[")
     assert len(memory) - len(compute) == column
@@ -56,7 +57,8 @@ def test_s4_shows_two_pools_that_share_each_in_its_way(run: Any) -> None:
         "existing cluster gpu-sharing (context gpu-sharing)",
         "GPU 0 of each node: A100-40, 40960 MiB, 4 partitions",
         "each mig-1g.5gb is shared by 4 (time-slicing)",
-        "a node offers   nvidia.com/mig-1g.5gb 8, nvidia.com/mig-2g.10gb 3, nvidia.com/mig-3g.20gb 4",
+        "a node offers   nvidia.com/mig-1g.5gb 8, nvidia.com/mig-2g.10gb 3, "
+        "nvidia.com/mig-3g.20gb 4",
         "a node offers   nvidia.com/gpu 14",
         "this version cannot build it yet",
     ):
@@ -72,7 +74,16 @@ def test_every_stack_is_shown_and_written_for_machines(run: Any, stack: str) -> 
     assert code == 0
     written = json.loads(out)
     assert written["version"] == 1
-    assert {"cloud", "cluster", "pools", "hosts", "workloads", "files", "totals", "cannot_be_built_yet"} <= set(written)
+    assert {
+        "cloud",
+        "cluster",
+        "pools",
+        "hosts",
+        "workloads",
+        "files",
+        "totals",
+        "cannot_be_built_yet",
+    } <= set(written)
 
 
 def test_the_keys_for_machines_are_stable(run: Any) -> None:
@@ -105,7 +116,10 @@ def test_the_keys_for_machines_are_stable(run: Any) -> None:
     assert pool["nodes"] == {"min": 1, "max": 1, "autoscaled": False}
     assert [p["start"] for p in pool["gpus"][7]["placements"]] == [0, 1, 2, 3, 4, 5, 6]
     assert written["totals"]["allocatable"] == {"nvidia.com/mig-1g.5gb": {"min": 56, "max": 56}}
-    assert set(written["files"]["mig_parted"]["mig-configs"]) == {"all-disabled", pool["mig_config"]}
+    assert set(written["files"]["mig_parted"]["mig-configs"]) == {
+        "all-disabled",
+        pool["mig_config"],
+    }
 
 
 @pytest.mark.parametrize("stack", ["s0", "s1"])
@@ -122,12 +136,17 @@ def test_an_unknown_price_is_said_and_never_zero(run: Any, stack: str) -> None:
         assert (price is None) == bool(pool["no_price"])
         if price is None:
             assert cost["why_unknown"][name] == pool["no_price"]
-            assert f"not in it: {'the system pool' if name == 'system' else f'pool {name}'}, {pool['no_price']}" in told
+            assert (
+                f"not in it: {'the system pool' if name == 'system' else f'pool {name}'}, "
+                f"{pool['no_price']}" in told
+            )
     assert "control plane" in told.splitlines()[0]
     assert "control plane" in cost["not_in_it"]
 
 
-@pytest.mark.parametrize(("stack", "unknown"), [("s2", ["rnd3"]), ("s3", ["shared"]), ("s4", ["a100-40gb", "tesla-t4"])])
+@pytest.mark.parametrize(
+    ("stack", "unknown"), [("s2", ["rnd3"]), ("s3", ["shared"]), ("s4", ["a100-40gb", "tesla-t4"])]
+)
 def test_what_exists_already_is_not_told_as_free(run: Any, stack: str, unknown: list[str]) -> None:
     cost = json.loads(run("plan", "-s", stack, "--json")[1])["totals"]["usd_per_hour"]
     assert (cost["min"], cost["max"], cost["unknown"]) == (None, None, unknown)
@@ -139,7 +158,11 @@ def test_where_no_price_is_known_the_sum_is_unknown_and_not_zero(run: Any, tmp_p
     text = (ROOT / "stacks" / "Pulumi.s0.yaml").read_text()
     dear.write_text(text.replace("us-central1", "us-nowhere1"))
     cost = json.loads(run("plan", str(dear), "--json")[1])["totals"]["usd_per_hour"]
-    assert (cost["min"], cost["max"], cost["unknown"]) == (None, None, ["h100-partition-3g", "system"])
+    assert (cost["min"], cost["max"], cost["unknown"]) == (
+        None,
+        None,
+        ["h100-partition-3g", "system"],
+    )
     assert "cost: unknown" in run("plan", str(dear))[1]
 
 
@@ -147,7 +170,8 @@ def test_a_spot_sample_is_not_called_a_list_price(run: Any, tmp_path: Path) -> N
     both = tmp_path / "both.yaml"
     text = (ROOT / "stacks" / "Pulumi.s0.yaml").read_text()
     both.write_text(
-        f"{text}      - {{ name: bought, machine_type: a2-highgpu-1g, zones: [us-central1-a], nodes: {{ count: 1 }} }}\n"
+        f"{text}      - {{ name: bought, machine_type: a2-highgpu-1g, zones: "
+        f"[us-central1-a], nodes: {{ count: 1 }} }}\n"
     )
     for stack, of in (
         ("s0", "at a spot sample for pool h100-partition-3g;"),
@@ -198,14 +222,19 @@ def test_exit_codes(run: Any, arguments: tuple[str, ...], code: int, said: str) 
 
 
 def test_check_has_the_notes_that_plan_has(run: Any, tmp_path: Path) -> None:
-    """A zone that the catalog does not know for the machine is no reason to refuse: its list may be old."""
+    """A zone that the catalog does not know for the machine is no reason to refuse: its list may be
+    old.
+    """
     moved = tmp_path / "moved.yaml"
     text = (ROOT / "stacks" / "Pulumi.s0.yaml").read_text()
     moved.write_text(text.replace("zones: [us-central1-c]", "zones: [us-central1-z]"))
     code, out, _ = run("check", str(moved), "stacks/Pulumi.s4.yaml")
     assert code == 0
     assert f"{moved}: ok, 1 pool(s)\nnote: " in out
-    assert "note: pool h100-partition-3g: the catalog does not know a3-highgpu-8g in us-central1-z" in out
+    assert (
+        "note: pool h100-partition-3g: the catalog does not know a3-highgpu-8g in us-central1-z"
+        in out
+    )
     for file in (str(moved), "s4"):
         told = [line for line in run("plan", file)[1].splitlines() if line.startswith("note: ")]
         assert told
@@ -228,7 +257,9 @@ def no_reader() -> Iterator[int]:
 
 
 def called(arguments: list[str], stdout: int | None, *, how: str = "") -> tuple[int, str]:
-    """Exit code and stderr of the command in a process of its own. how: what the shell does with its stdout."""
+    """Exit code and stderr of the command in a process of its own. how: what the shell does with
+    its stdout.
+    """
     done = subprocess.run(
         ["sh", "-c", f'exec "$0" "$@" {how}', sys.executable, "-m", "slicewright.cli", *arguments],
         stdout=stdout,
@@ -259,7 +290,9 @@ def test_a_reader_that_had_enough_gets_no_traceback(arguments: list[str], no_rea
 
 
 @pytest.mark.parametrize("arguments", ANSWERS, ids=" ".join)
-def test_a_full_disk_is_said_in_one_line_and_is_not_taken_for_something_unproven(arguments: list[str]) -> None:
+def test_a_full_disk_is_said_in_one_line_and_is_not_taken_for_something_unproven(
+    arguments: list[str],
+) -> None:
     full = "slicewright: the output cannot be written: No space left on device\n"
     assert called(arguments, None, how=">/dev/full") == (cli.CANNOT_RUN, full)
 

@@ -1,4 +1,6 @@
-"""Wrong use of `slicewright rehearse`: one message, an exit code, and nothing made or lost. Nothing is started here."""
+"""Wrong use of `slicewright rehearse`: one message, an exit code, and nothing made or lost. Nothing
+is started here.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def test_a_stack_that_cannot_be_brought_up_yet_is_refused_with_its_line(
     assert "stacks/Pulumi.s3.yaml:" in told
 
 
-def test_somebodys_own_directory_is_left_as_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_somebodys_own_directory_is_left_as_it_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     (tmp_path / "s0").mkdir(mode=0o755)
     (tmp_path / "s0" / "thesis.txt").write_text("years of work")
     code, told = _run(capsys, "--stack", "s0", "--directory", tmp_path)
@@ -47,11 +51,16 @@ def test_somebodys_own_directory_is_left_as_it_is(capsys: pytest.CaptureFixture[
     assert "is no rehearsal environment" in told
     assert (tmp_path / "s0" / "thesis.txt").read_text() == "years of work"
     assert (tmp_path / "s0").stat().st_mode & 0o777 == 0o755
-    assert _run(capsys, "destroy", "--force", "--stack", "s0", "--directory", tmp_path)[0] == cli.PROVEN
+    assert (
+        _run(capsys, "destroy", "--force", "--stack", "s0", "--directory", tmp_path)[0]
+        == cli.PROVEN
+    )
     assert (tmp_path / "s0" / "thesis.txt").exists()
 
 
-def test_a_kept_environment_is_not_taken_over(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_kept_environment_is_not_taken_over(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     (tmp_path / "s0" / "processes").mkdir(parents=True)
     (tmp_path / "s0" / "kept").touch()
     code, told = _run(capsys, "--stack", "s0", "--directory", tmp_path)
@@ -61,14 +70,18 @@ def test_a_kept_environment_is_not_taken_over(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("action", ["env", "break", "repair"])
-def test_where_there_is_no_environment_it_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path, action: str) -> None:
+def test_where_there_is_no_environment_it_says_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, action: str
+) -> None:
     code, told = _run(capsys, action, "--stack", "s0", "--directory", tmp_path)
     assert code == cli.CANNOT_RUN
     assert "no rehearsal environment" in told
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("running", "told_too"), [((), "none was left running"), (("s0", "s1"), "there are s0, s1")])
+@pytest.mark.parametrize(
+    ("running", "told_too"), [((), "none was left running"), (("s0", "s1"), "there are s0, s1")]
+)
 def test_without_a_stack_the_only_one_is_meant(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, running: tuple[str, ...], told_too: str
 ) -> None:
@@ -87,7 +100,9 @@ class TestFault:
 
     def test_without_a_pool_it_means_the_only_one(self) -> None:
         fault = faults.WrongLayout(pool="", node=0, gpu=3, profile="1g.10gb")
-        assert faults.aimed(fault, self.FLEET) == dataclasses.replace(fault, pool="h100-partition-3g")
+        assert faults.aimed(fault, self.FLEET) == dataclasses.replace(
+            fault, pool="h100-partition-3g"
+        )
 
     @pytest.mark.parametrize(
         ("wrong", "told"),
@@ -99,7 +114,9 @@ class TestFault:
         ],
     )
     def test_one_that_could_never_bite_is_refused(self, wrong: dict[str, Any], told: str) -> None:
-        fault = faults.WrongLayout(**{"pool": "h100-partition-3g", "node": 0, "gpu": 0, "profile": "1g.10gb", **wrong})
+        fault = faults.WrongLayout(
+            **{"pool": "h100-partition-3g", "node": 0, "gpu": 0, "profile": "1g.10gb", **wrong}
+        )
         with pytest.raises(faults.NoSuchFault) as refused:
             faults.aimed(fault, self.FLEET)
         assert told in str(refused.value)

@@ -1,4 +1,6 @@
-"""`aws` of a rehearsal: `aws eks get-token --cluster-name NAME [--region R] [--output json]`, and nothing else."""
+"""`aws` of a rehearsal: `aws eks get-token --cluster-name NAME [--region R] [--output json]`, and
+nothing else.
+"""
 
 import sys
 
@@ -19,7 +21,9 @@ def answer() -> str:
         else:
             options[name] = value if equals else next(arguments, "")
     if words != ["eks", "get-token"]:
-        raise NoCredential(f"this stand-in knows 'eks get-token' only, not {' '.join(words) or 'nothing'!r}")
+        raise NoCredential(
+            f"this stand-in knows 'eks get-token' only, not {' '.join(words) or 'nothing'!r}"
+        )
     if options.get("--output", "json") != "json":
         raise NoCredential("--output: this stand-in writes json only")
     cluster = options.get("--cluster-name")

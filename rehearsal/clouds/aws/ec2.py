@@ -1,4 +1,6 @@
-"""The simulated EC2: networks, their parts, and who still depends on them. Launch templates stand in launch_templates."""
+"""The simulated EC2: networks, their parts, and who still depends on them. Launch templates stand
+in launch_templates.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,24 @@ from rehearsal.clouds.core.errors import CloudError, aws_error
 
 JsonObject = dict[str, Any]
 
-VPCS, GATEWAYS, SUBNETS, ROUTES = "ec2/vpcs", "ec2/internetGateways", "ec2/subnets", "ec2/routeTables"
+VPCS, GATEWAYS, SUBNETS, ROUTES = (
+    "ec2/vpcs",
+    "ec2/internetGateways",
+    "ec2/subnets",
+    "ec2/routeTables",
+)
 _ZONE = re.compile(r"[a-z]{2}(-[a-z]+)+-\d[a-f]")
-# kind -> (id prefix, what the error calls it, the request's list of ids, the answer's list, the id's field)
+# kind -> (id prefix, what the error calls it, the request's list of ids, the answer's list, the
+# id's field)
 _KINDS = {
     VPCS: ("vpc", "InvalidVpcID.NotFound", "VpcIds", "Vpcs", "VpcId"),
-    GATEWAYS: ("igw", "InvalidInternetGatewayID.NotFound", "InternetGatewayIds", "InternetGateways", "InternetGatewayId"),
+    GATEWAYS: (
+        "igw",
+        "InvalidInternetGatewayID.NotFound",
+        "InternetGatewayIds",
+        "InternetGateways",
+        "InternetGatewayId",
+    ),
     SUBNETS: ("subnet", "InvalidSubnetID.NotFound", "SubnetIds", "Subnets", "SubnetId"),
     ROUTES: ("rtb", "InvalidRouteTableID.NotFound", "RouteTableIds", "RouteTables", "RouteTableId"),
 }
@@ -62,7 +76,9 @@ class Ec2:
 
     def inventory(self) -> list[JsonObject]:
         found = [
-            {"kind": f"ec2.{kind.partition('/')[2][:-1]}", "name": key} for kind in _KINDS for key, _ in self._store.items(kind)
+            {"kind": f"ec2.{kind.partition('/')[2][:-1]}", "name": key}
+            for kind in _KINDS
+            for key, _ in self._store.items(kind)
         ]
         return found + self._templates.inventory()
 
@@ -70,7 +86,12 @@ class Ec2:
         found = self._store.get(kind, _key(params, identity))
         if found is None:
             prefix, error, *_ = _KINDS[kind]
-            word = {"vpc": "vpc", "igw": "internetGateway", "subnet": "subnet", "rtb": "routeTable"}[prefix]
+            word = {
+                "vpc": "vpc",
+                "igw": "internetGateway",
+                "subnet": "subnet",
+                "rtb": "routeTable",
+            }[prefix]
             raise aws_error(error, f"The {word} ID '{identity}' does not exist")
         return found
 
@@ -83,10 +104,18 @@ class Ec2:
     def _describe(self, kind: str) -> Handler:
         def describe(params: JsonObject, body: JsonObject) -> JsonObject:
             if body.get("Filters"):
-                raise CloudError(501, "NOT_SIMULATED", "The rehearsal's cloud does not simulate Filters; name the ids.")
+                raise CloudError(
+                    501,
+                    "NOT_SIMULATED",
+                    "The rehearsal's cloud does not simulate Filters; name the ids.",
+                )
             ids = body.get(_KINDS[kind][2])
             found = [self._find(kind, params, i) for i in ids] if ids else self._all(kind, params)
-            return {_KINDS[kind][3]: [{k: v for k, v in f.items() if not k.startswith("_")} for f in found]}
+            return {
+                _KINDS[kind][3]: [
+                    {k: v for k, v in f.items() if not k.startswith("_")} for f in found
+                ]
+            }
 
         return describe
 
@@ -123,7 +152,11 @@ class Ec2:
             self._find(VPCS, params, identity)
             inside = [s for s in self._all(SUBNETS, params) if s["VpcId"] == identity]
             inside += [t for t in self._all(ROUTES, params) if t["VpcId"] == identity]
-            inside += [g for g in self._all(GATEWAYS, params) if any(a["VpcId"] == identity for a in g["Attachments"])]
+            inside += [
+                g
+                for g in self._all(GATEWAYS, params)
+                if any(a["VpcId"] == identity for a in g["Attachments"])
+            ]
             if inside:
                 raise _dependency(f"The vpc '{identity}' has dependencies and cannot be deleted.")
             self._store.delete(VPCS, _key(params, identity))
@@ -144,10 +177,18 @@ class Ec2:
             self._find(VPCS, params, body["VpcId"])
             if gateway["Attachments"]:
                 raise aws_error(
-                    "Resource.AlreadyAssociated", f"resource {gateway['InternetGatewayId']} is already attached to a network"
+                    "Resource.AlreadyAssociated",
+                    f"resource {gateway['InternetGatewayId']} is already attached to a network",
                 )
-            if any(a["VpcId"] == body["VpcId"] for g in self._all(GATEWAYS, params) for a in g["Attachments"]):
-                raise aws_error("InvalidParameterValue", f"Network {body['VpcId']} already has an internet gateway attached")
+            if any(
+                a["VpcId"] == body["VpcId"]
+                for g in self._all(GATEWAYS, params)
+                for a in g["Attachments"]
+            ):
+                raise aws_error(
+                    "InvalidParameterValue",
+                    f"Network {body['VpcId']} already has an internet gateway attached",
+                )
             gateway["Attachments"] = [{"VpcId": body["VpcId"], "State": "available"}]
             self._put(GATEWAYS, params, gateway)
         return {}
@@ -157,9 +198,13 @@ class Ec2:
             gateway = self._find(GATEWAYS, params, body["InternetGatewayId"])
             if not any(a["VpcId"] == body["VpcId"] for a in gateway["Attachments"]):
                 raise aws_error(
-                    "Gateway.NotAttached", f"resource {gateway['InternetGatewayId']} is not attached to network {body['VpcId']}"
+                    "Gateway.NotAttached",
+                    f"resource {gateway['InternetGatewayId']} is not attached to network "
+                    f"{body['VpcId']}",
                 )
-            if self._context.store.values("eks/nodegroups") and self._machines_in(params, body["VpcId"]):
+            if self._context.store.values("eks/nodegroups") and self._machines_in(
+                params, body["VpcId"]
+            ):
                 raise _dependency(
                     f"Network {body['VpcId']} has some mapped public address(es). "
                     "Please unmap those public address(es) before detaching the gateway."
@@ -172,7 +217,9 @@ class Ec2:
         identity = body["InternetGatewayId"]
         with self._store.lock:
             if self._find(GATEWAYS, params, identity)["Attachments"]:
-                raise _dependency(f"The internetGateway '{identity}' has dependencies and cannot be deleted.")
+                raise _dependency(
+                    f"The internetGateway '{identity}' has dependencies and cannot be deleted."
+                )
             self._store.delete(GATEWAYS, _key(params, identity))
         return {}
 
@@ -184,15 +231,21 @@ class Ec2:
             raise aws_error(
                 "InvalidParameterValue",
                 f"Value ({zone}) for parameter availabilityZone is invalid. "
-                f"Subnets can currently only be created in the following availability zones: {known}.",
+                "Subnets can currently only be created in the following availability "
+                f"zones: {known}.",
             )
         with self._store.lock:
             vpc = self._find(VPCS, params, body["VpcId"])
             if not block.subnet_of(ipaddress.IPv4Network(vpc["CidrBlock"])):
                 raise aws_error("InvalidSubnet.Range", f"The CIDR '{block}' is invalid.")
             for other in self._all(SUBNETS, params):
-                if other["VpcId"] == vpc["VpcId"] and block.overlaps(ipaddress.ip_network(other["CidrBlock"])):
-                    raise aws_error("InvalidSubnet.Conflict", f"The CIDR '{block}' conflicts with another subnet")
+                if other["VpcId"] == vpc["VpcId"] and block.overlaps(
+                    ipaddress.ip_network(other["CidrBlock"])
+                ):
+                    raise aws_error(
+                        "InvalidSubnet.Conflict",
+                        f"The CIDR '{block}' conflicts with another subnet",
+                    )
             identity = _identity("subnet")
             subnet = {
                 "SubnetId": identity,
@@ -212,7 +265,11 @@ class Ec2:
     def _modify_subnet(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
             subnet = self._find(SUBNETS, params, body["SubnetId"])
-            subnet |= {k: bool(v.get("Value")) for k, v in body.items() if k != "SubnetId" and isinstance(v, dict)}
+            subnet |= {
+                k: bool(v.get("Value"))
+                for k, v in body.items()
+                if k != "SubnetId" and isinstance(v, dict)
+            }
             self._put(SUBNETS, params, subnet)
         return {}
 
@@ -220,12 +277,19 @@ class Ec2:
         identity = body["SubnetId"]
         with self._store.lock:
             self._find(SUBNETS, params, identity)
-            users = [c["cluster"]["resourcesVpcConfig"]["subnetIds"] for c in self._store.values("eks/clusters")]
+            users = [
+                c["cluster"]["resourcesVpcConfig"]["subnetIds"]
+                for c in self._store.values("eks/clusters")
+            ]
             users += [g["nodegroup"]["subnets"] for g in self._store.values("eks/nodegroups")]
             if any(identity in subnets for subnets in users):
-                raise _dependency(f"The subnet '{identity}' has dependencies and cannot be deleted.")
+                raise _dependency(
+                    f"The subnet '{identity}' has dependencies and cannot be deleted."
+                )
             for table in self._all(ROUTES, params):
-                table["Associations"] = [a for a in table["Associations"] if a["SubnetId"] != identity]
+                table["Associations"] = [
+                    a for a in table["Associations"] if a["SubnetId"] != identity
+                ]
                 self._put(ROUTES, params, table)
             self._store.delete(SUBNETS, _key(params, identity))
         return {}
@@ -258,18 +322,28 @@ class Ec2:
             gateway = body.get("GatewayId")
             if not gateway:
                 raise CloudError(
-                    501, "NOT_SIMULATED", "The rehearsal's cloud simulates routes to internet gateways only (GatewayId)."
+                    501,
+                    "NOT_SIMULATED",
+                    "The rehearsal's cloud simulates routes to internet gateways only (GatewayId).",
                 )
             attachments = self._find(GATEWAYS, params, gateway)["Attachments"]
             if not any(a["VpcId"] == table["VpcId"] for a in attachments):
                 raise aws_error(
                     "InvalidParameterValue",
-                    f"route table {table['RouteTableId']} and network gateway {gateway} belong to different networks",
+                    f"route table {table['RouteTableId']} and network gateway {gateway} "
+                    "belong to different networks",
                 )
             if any(r["DestinationCidrBlock"] == destination for r in table["Routes"]):
-                raise aws_error("RouteAlreadyExists", f"The route identified by {destination} already exists.")
+                raise aws_error(
+                    "RouteAlreadyExists", f"The route identified by {destination} already exists."
+                )
             table["Routes"].append(
-                {"DestinationCidrBlock": destination, "GatewayId": gateway, "Origin": "CreateRoute", "State": "active"}
+                {
+                    "DestinationCidrBlock": destination,
+                    "GatewayId": gateway,
+                    "Origin": "CreateRoute",
+                    "State": "active",
+                }
             )
             self._put(ROUTES, params, table)
         return {"Return": True}
@@ -277,7 +351,11 @@ class Ec2:
     def _delete_route(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
             table = self._find(ROUTES, params, body["RouteTableId"])
-            left = [r for r in table["Routes"] if r["DestinationCidrBlock"] != body.get("DestinationCidrBlock")]
+            left = [
+                r
+                for r in table["Routes"]
+                if r["DestinationCidrBlock"] != body.get("DestinationCidrBlock")
+            ]
             if len(left) == len(table["Routes"]):
                 raise aws_error(
                     "InvalidRoute.NotFound",
@@ -294,12 +372,18 @@ class Ec2:
             if subnet["VpcId"] != table["VpcId"]:
                 raise aws_error(
                     "InvalidParameterValue",
-                    f"route table {table['RouteTableId']} and subnet {subnet['SubnetId']} belong to different networks",
+                    f"route table {table['RouteTableId']} and subnet {subnet['SubnetId']} "
+                    "belong to different networks",
                 )
-            if any(a["SubnetId"] == subnet["SubnetId"] for t in self._all(ROUTES, params) for a in t["Associations"]):
+            if any(
+                a["SubnetId"] == subnet["SubnetId"]
+                for t in self._all(ROUTES, params)
+                for a in t["Associations"]
+            ):
                 raise aws_error(
                     "Resource.AlreadyAssociated",
-                    f"the specified association for route table {table['RouteTableId']} conflicts with an existing association",
+                    f"the specified association for route table {table['RouteTableId']} "
+                    "conflicts with an existing association",
                 )
             association = {
                 "RouteTableAssociationId": _identity("rtbassoc"),
@@ -310,22 +394,34 @@ class Ec2:
             }
             table["Associations"].append(association)
             self._put(ROUTES, params, table)
-        return {"AssociationId": association["RouteTableAssociationId"], "AssociationState": {"State": "associated"}}
+        return {
+            "AssociationId": association["RouteTableAssociationId"],
+            "AssociationState": {"State": "associated"},
+        }
 
     def _disassociate(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
             for table in self._all(ROUTES, params):
-                left = [a for a in table["Associations"] if a["RouteTableAssociationId"] != body["AssociationId"]]
+                left = [
+                    a
+                    for a in table["Associations"]
+                    if a["RouteTableAssociationId"] != body["AssociationId"]
+                ]
                 if len(left) < len(table["Associations"]):
                     self._put(ROUTES, params, table | {"Associations": left})
                     return {}
-        raise aws_error("InvalidAssociationID.NotFound", f"The association ID '{body['AssociationId']}' does not exist")
+        raise aws_error(
+            "InvalidAssociationID.NotFound",
+            f"The association ID '{body['AssociationId']}' does not exist",
+        )
 
     def _delete_table(self, params: JsonObject, body: JsonObject) -> JsonObject:
         identity = body["RouteTableId"]
         with self._store.lock:
             if self._find(ROUTES, params, identity)["Associations"]:
-                raise _dependency(f"The routeTable '{identity}' has dependencies and cannot be deleted.")
+                raise _dependency(
+                    f"The routeTable '{identity}' has dependencies and cannot be deleted."
+                )
             self._store.delete(ROUTES, _key(params, identity))
         return {}
 
@@ -335,9 +431,16 @@ class Ec2:
 
     def _delete_tags(self, params: JsonObject, body: JsonObject) -> JsonObject:
         gone = {t["Key"] for t in body.get("Tags", [])}
-        return self._retag(params, body["Resources"], lambda old: {k: v for k, v in old.items() if k not in gone})
+        return self._retag(
+            params, body["Resources"], lambda old: {k: v for k, v in old.items() if k not in gone}
+        )
 
-    def _retag(self, params: JsonObject, identities: list[str], change: Callable[[dict[str, str]], dict[str, str]]) -> JsonObject:
+    def _retag(
+        self,
+        params: JsonObject,
+        identities: list[str],
+        change: Callable[[dict[str, str]], dict[str, str]],
+    ) -> JsonObject:
         kinds = {prefix: kind for kind, (prefix, *_) in _KINDS.items()} | {"lt": TEMPLATES}
         with self._store.lock:
             for identity in identities:
@@ -352,7 +455,9 @@ class Ec2:
 
     def _machines_in(self, params: JsonObject, vpc: str) -> bool:
         inside = {s["SubnetId"] for s in self._all(SUBNETS, params) if s["VpcId"] == vpc}
-        return any(n["place"] in inside for g in self._store.values("eks/nodegroups") for n in g["nodes"])
+        return any(
+            n["place"] in inside for g in self._store.values("eks/nodegroups") for n in g["nodes"]
+        )
 
 
 def find_subnet(context: Context, region: str, identity: str) -> JsonObject | None:
@@ -360,9 +465,13 @@ def find_subnet(context: Context, region: str, identity: str) -> JsonObject | No
 
 
 def reaches_internet(context: Context, region: str, subnet: JsonObject) -> bool:
-    """Whether its route table has a default route. Without one a node finds neither registry nor cluster."""
+    """Whether its route table has a default route. Without one a node finds neither registry nor
+    cluster.
+    """
     for key, table in context.store.items(ROUTES):
-        if key.startswith(f"{region}/") and any(a["SubnetId"] == subnet["SubnetId"] for a in table["Associations"]):
+        if key.startswith(f"{region}/") and any(
+            a["SubnetId"] == subnet["SubnetId"] for a in table["Associations"]
+        ):
             return any(r["DestinationCidrBlock"] == "0.0.0.0/0" for r in table["Routes"])
     return False
 
@@ -386,10 +495,14 @@ def _block(text: str | None, *, low: int, high: int) -> ipaddress.IPv4Network:
         block = ipaddress.IPv4Network(text or "")
     except ValueError:
         raise aws_error(
-            "InvalidParameterValue", f"Value ({text}) for parameter cidrBlock is invalid. This is not a valid CIDR block."
+            "InvalidParameterValue",
+            f"Value ({text}) for parameter cidrBlock is invalid. This is not a valid CIDR block.",
         ) from None
     if not low <= block.prefixlen <= high:
-        raise aws_error("InvalidVpc.Range", f"The CIDR '{text}' is invalid: its size must be between /{low} and /{high}.")
+        raise aws_error(
+            "InvalidVpc.Range",
+            f"The CIDR '{text}' is invalid: its size must be between /{low} and /{high}.",
+        )
     return block
 
 
@@ -399,7 +512,8 @@ def _tags(body: JsonObject, resource_type: str) -> list[JsonObject]:
         if specification.get("ResourceType") != resource_type:
             raise aws_error(
                 "InvalidParameterValue",
-                f"'{specification.get('ResourceType')}' is not a valid taggable resource type for this operation.",
+                f"'{specification.get('ResourceType')}' is not a valid taggable resource "
+                "type for this operation.",
             )
         found += specification.get("Tags", [])
     return sorted(found, key=lambda t: str(t["Key"]))

@@ -35,13 +35,19 @@ class Eks:
         self._store = context.store
         self._groups = Groups(context, self)
         context.tasks.register(
-            {"eks.CreateCluster": self._finish_create, "eks.DeleteCluster": self._finish_delete, **self._groups.tasks()}
+            {
+                "eks.CreateCluster": self._finish_create,
+                "eks.DeleteCluster": self._finish_delete,
+                **self._groups.tasks(),
+            }
         )
 
     def methods(self) -> Methods:
         return {
             "CreateCluster": self._create,
-            "DescribeCluster": lambda params, body: {"cluster": self.cluster(params, body["name"])["cluster"]},
+            "DescribeCluster": lambda params, body: {
+                "cluster": self.cluster(params, body["name"])["cluster"]
+            },
             "ListClusters": self._list,
             "UpdateClusterConfig": self._update_config,
             "DeleteCluster": self._delete,
@@ -56,34 +62,49 @@ class Eks:
         }
 
     def inventory(self) -> list[JsonObject]:
-        found: list[JsonObject] = [{"kind": "eks.cluster", "name": key} for key, _ in self._store.items(CLUSTERS)]
-        found += [{"kind": "eks.nodegroup", "name": key, "nodes": len(g["nodes"])} for key, g in self._store.items(GROUPS)]
+        found: list[JsonObject] = [
+            {"kind": "eks.cluster", "name": key} for key, _ in self._store.items(CLUSTERS)
+        ]
+        found += [
+            {"kind": "eks.nodegroup", "name": key, "nodes": len(g["nodes"])}
+            for key, g in self._store.items(GROUPS)
+        ]
         return found + [{"kind": "eks.addon", "name": key} for key, _ in self._store.items(ADDONS)]
 
     def revive(self) -> None:
-        """Control planes of active clusters that have ended with the machine, say, are started again."""
+        """Control planes of active clusters that have ended with the machine, say, are started
+        again.
+        """
         for key, item in self._store.items(CLUSTERS):
             if item["cluster"]["status"] == "ACTIVE":
                 address = self._context.planes.start(item["cluster"]["name"])
-                self._set(key, endpoint=address.server, certificateAuthority={"data": address.ca_data})
+                self._set(
+                    key, endpoint=address.server, certificateAuthority={"data": address.ca_data}
+                )
 
     # Used by groups as well.
 
     def cluster(self, params: JsonObject, name: str) -> JsonObject:
         item = self._store.get(CLUSTERS, f"{params['region']}/{name}")
         if item is None:
-            raise aws_error("ResourceNotFoundException", f"No cluster found for name: {name}.", code=404)
+            raise aws_error(
+                "ResourceNotFoundException", f"No cluster found for name: {name}.", code=404
+            )
         return item
 
     def active_cluster(self, params: JsonObject, name: str) -> JsonObject:
         item = self.cluster(params, name)
         if item["cluster"]["status"] != "ACTIVE":
             raise aws_error(
-                "ResourceInUseException", f"Cluster '{name}' is not in ACTIVE status, it is {item['cluster']['status']}", code=409
+                "ResourceInUseException",
+                f"Cluster '{name}' is not in ACTIVE status, it is {item['cluster']['status']}",
+                code=409,
             )
         return item
 
-    def record_update(self, owner: str, kind: str, parameters: JsonObject, *, status: str) -> JsonObject:
+    def record_update(
+        self, owner: str, kind: str, parameters: JsonObject, *, status: str
+    ) -> JsonObject:
         update = {
             "id": str(uuid.uuid4()),
             "status": status,
@@ -102,7 +123,9 @@ class Eks:
                 return
             update["status"] = "Failed" if error else "Successful"
             if error:
-                update["errors"] = [{"errorCode": error[0], "errorMessage": error[1], "resourceIds": []}]
+                update["errors"] = [
+                    {"errorCode": error[0], "errorMessage": error[1], "resourceIds": []}
+                ]
             self._store.put(UPDATES, f"{owner}/{identity}", update)
 
     # Methods.
@@ -112,13 +135,16 @@ class Eks:
         key = f"{region}/{name}"
         with self._store.lock:
             if self._store.get(CLUSTERS, key):
-                raise aws_error("ResourceInUseException", f"Cluster already exists with name: {name}", code=409)
+                raise aws_error(
+                    "ResourceInUseException", f"Cluster already exists with name: {name}", code=409
+                )
             vpc = check_cluster(self._context, region, body)
             taken = self._store.get(CLUSTER_NAMES, name)
             if taken and taken["owner"] != key:
                 raise aws_error(
                     "ResourceInUseException",
-                    f"The rehearsal already has a cluster named {name} ({taken['owner']}); one name per environment.",
+                    f"The rehearsal already has a cluster named {name} ({taken['owner']}); "
+                    "one name per environment.",
                     code=409,
                 )
             self._store.put(CLUSTER_NAMES, name, {"owner": key})
@@ -133,7 +159,8 @@ class Eks:
         try:
             address = self._context.planes.start(name)
         except Exception as e:
-            # Whatever stops a control plane from starting is the simulated region's trouble; who waits for it must be told.
+            # Whatever stops a control plane from starting is the simulated region's trouble; who
+            # waits for it must be told.
             log.exception("cluster %s", name)
             issue = {
                 "code": "InternalFailure",
@@ -141,7 +168,12 @@ class Eks:
             }
             self._set(key, status="FAILED", health={"issues": [issue]})
             return
-        self._set(key, status="ACTIVE", endpoint=address.server, certificateAuthority={"data": address.ca_data})
+        self._set(
+            key,
+            status="ACTIVE",
+            endpoint=address.server,
+            certificateAuthority={"data": address.ca_data},
+        )
 
     def _set(self, key: str, **fields: Any) -> None:
         with self._store.lock:
@@ -151,18 +183,29 @@ class Eks:
                 self._store.put(CLUSTERS, key, item)
 
     def _list(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        return {"clusters": [k.partition("/")[2] for k, _ in self._store.items(CLUSTERS) if k.startswith(f"{params['region']}/")]}
+        return {
+            "clusters": [
+                k.partition("/")[2]
+                for k, _ in self._store.items(CLUSTERS)
+                if k.startswith(f"{params['region']}/")
+            ]
+        }
 
     def _update_config(self, params: JsonObject, body: JsonObject) -> JsonObject:
         name = body["name"]
         changes = {k: v for k, v in body.items() if k not in ("name", "clientRequestToken")}
         if len(changes) != 1:
-            raise invalid(f"Only one type of update can be allowed, got {', '.join(sorted(changes)) or 'none'}.")
+            raise invalid(
+                "Only one type of update can be allowed, got "
+                f"{', '.join(sorted(changes)) or 'none'}."
+            )
         with self._store.lock:
             item = self.active_cluster(params, name)
             for field, value in changes.items():
                 current = item["cluster"].get(field)
-                item["cluster"][field] = {**current, **value} if isinstance(current, dict) else value
+                item["cluster"][field] = (
+                    {**current, **value} if isinstance(current, dict) else value
+                )
             self._store.put(CLUSTERS, f"{params['region']}/{name}", item)
         owner = f"{params['region']}/{name}"
         return {"update": self.record_update(owner, "ConfigUpdate", changes, status="Successful")}
@@ -173,9 +216,14 @@ class Eks:
         with self._store.lock:
             item = self.cluster(params, name)
             if item["cluster"].get("deletionProtection"):
-                raise aws_error("InvalidRequestException", f"Cannot delete cluster {name}: deletion protection is enabled.")
+                raise aws_error(
+                    "InvalidRequestException",
+                    f"Cannot delete cluster {name}: deletion protection is enabled.",
+                )
             if any(k.startswith(f"{key}/") for k, _ in self._store.items(GROUPS)):
-                raise aws_error("ResourceInUseException", "Cluster has nodegroups attached", code=409)
+                raise aws_error(
+                    "ResourceInUseException", "Cluster has nodegroups attached", code=409
+                )
             item["cluster"]["status"] = "DELETING"
             self._store.put(CLUSTERS, key, item)
         self._context.tasks.begin("eks.DeleteCluster", key=key)
@@ -192,17 +240,32 @@ class Eks:
         self._store.delete(CLUSTER_NAMES, name)
 
     def _describe_update(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        owner = "/".join(filter(None, (params["region"], body["name"], body.get("nodegroupName") or body.get("addonName"))))
+        owner = "/".join(
+            filter(
+                None,
+                (
+                    params["region"],
+                    body["name"],
+                    body.get("nodegroupName") or body.get("addonName"),
+                ),
+            )
+        )
         update = self._store.get(UPDATES, f"{owner}/{body['updateId']}")
         if update is None:
-            raise aws_error("ResourceNotFoundException", f"No update found for ID: {body['updateId']}", code=404)
+            raise aws_error(
+                "ResourceNotFoundException", f"No update found for ID: {body['updateId']}", code=404
+            )
         return {"update": update}
 
     def _addon(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        found = self._store.get(ADDONS, f"{params['region']}/{body['clusterName']}/{body['addonName']}")
+        found = self._store.get(
+            ADDONS, f"{params['region']}/{body['clusterName']}/{body['addonName']}"
+        )
         if found is None:
             raise aws_error(
-                "ResourceNotFoundException", f"No addon: {body['addonName']} found in cluster: {body['clusterName']}", code=404
+                "ResourceNotFoundException",
+                f"No addon: {body['addonName']} found in cluster: {body['clusterName']}",
+                code=404,
             )
         return found
 
@@ -212,7 +275,8 @@ class Eks:
             self.active_cluster(params, cluster)
             if name not in _ADDONS:
                 raise invalid(
-                    f"Addon {name} specified is not supported; the rehearsal's cloud knows {', '.join(sorted(_ADDONS))}"
+                    f"Addon {name} specified is not supported; the rehearsal's cloud knows "
+                    f"{', '.join(sorted(_ADDONS))}"
                 )
             key = f"{params['region']}/{cluster}/{name}"
             if self._store.get(ADDONS, key):
@@ -221,20 +285,29 @@ class Eks:
                 "addonName": name,
                 "clusterName": cluster,
                 "addonVersion": body.get("addonVersion") or _ADDONS[name],
-                "addonArn": f"arn:aws:eks:{params['region']}:{ACCOUNT}:addon/{cluster}/{name}/{uuid.uuid4()}",
+                "addonArn": f"arn:aws:eks:{params['region']}:{ACCOUNT}:addon/"
+                f"{cluster}/{name}/{uuid.uuid4()}",
                 "createdAt": now(),
                 "modifiedAt": now(),
                 "health": {"issues": []},
                 "status": "ACTIVE",
                 "tags": body.get("tags", {}),
-                **{k: body[k] for k in ("configurationValues", "serviceAccountRoleArn") if k in body},
+                **{
+                    k: body[k]
+                    for k in ("configurationValues", "serviceAccountRoleArn")
+                    if k in body
+                },
             }
             return {"addon": self._store.put(ADDONS, key, addon)}
 
     def _update_addon(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
             addon = self._addon(params, body)
-            addon |= {k: body[k] for k in ("addonVersion", "configurationValues", "serviceAccountRoleArn") if k in body}
+            addon |= {
+                k: body[k]
+                for k in ("addonVersion", "configurationValues", "serviceAccountRoleArn")
+                if k in body
+            }
             addon["modifiedAt"] = now()
             key = f"{params['region']}/{body['clusterName']}/{body['addonName']}"
             self._store.put(ADDONS, key, addon)
@@ -243,7 +316,9 @@ class Eks:
     def _delete_addon(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
             addon = self._addon(params, body)
-            self._store.delete(ADDONS, f"{params['region']}/{body['clusterName']}/{body['addonName']}")
+            self._store.delete(
+                ADDONS, f"{params['region']}/{body['clusterName']}/{body['addonName']}"
+            )
         return {"addon": addon | {"status": "DELETING"}}
 
     def _tag(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -252,7 +327,9 @@ class Eks:
     def _untag(self, params: JsonObject, body: JsonObject) -> JsonObject:
         return self._retag(params, body["resourceArn"], add={}, remove=body["tagKeys"])
 
-    def _retag(self, params: JsonObject, arn: str, *, add: JsonObject, remove: list[str]) -> JsonObject:
+    def _retag(
+        self, params: JsonObject, arn: str, *, add: JsonObject, remove: list[str]
+    ) -> JsonObject:
         with self._store.lock:
             for kind, inner, field in (
                 (CLUSTERS, "cluster", "arn"),
@@ -262,7 +339,11 @@ class Eks:
                 for key, item in self._store.items(kind):
                     thing = item[inner] if inner else item
                     if thing[field] == arn:
-                        thing["tags"] = {k: v for k, v in (thing.get("tags", {}) | add).items() if k not in remove}
+                        thing["tags"] = {
+                            k: v
+                            for k, v in (thing.get("tags", {}) | add).items()
+                            if k not in remove
+                        }
                         self._store.put(kind, key, item)
                         return {}
         raise aws_error("NotFoundException", f"The resource {arn} does not exist.", code=404)
@@ -291,11 +372,17 @@ def _filled(body: JsonObject, *, region: str, vpc: str) -> JsonObject:
         },
         "kubernetesNetworkConfig": services | (body.get("kubernetesNetworkConfig") or {}),
         "logging": body.get("logging") or {"clusterLogging": [{"types": [], "enabled": False}]},
-        "identity": {"oidc": {"issuer": f"https://oidc.eks.{region}.amazonaws.com/id/{secrets.token_hex(16).upper()}"}},
+        "identity": {
+            "oidc": {
+                "issuer": f"https://oidc.eks.{region}.amazonaws.com/id/{secrets.token_hex(16).upper()}"
+            }
+        },
         "status": "CREATING",
         "accessConfig": {
             "authenticationMode": access.get("authenticationMode", "CONFIG_MAP"),
-            "bootstrapClusterCreatorAdminPermissions": access.get("bootstrapClusterCreatorAdminPermissions", True),
+            "bootstrapClusterCreatorAdminPermissions": access.get(
+                "bootstrapClusterCreatorAdminPermissions", True
+            ),
         },
         "upgradePolicy": body.get("upgradePolicy") or {"supportType": "EXTENDED"},
         "deletionProtection": body.get("deletionProtection", False),

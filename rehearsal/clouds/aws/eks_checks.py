@@ -1,4 +1,6 @@
-"""What EKS refuses, or accepts and then fails at, beyond its model. Sources: clouds' docs and issue threads, as named there."""
+"""What EKS refuses, or accepts and then fails at, beyond its model. Sources: clouds' docs and issue
+threads, as named there.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,13 @@ from typing import Any
 
 from rehearsal.clouds.aws.ec2 import find_subnet, reaches_internet
 from rehearsal.clouds.aws.iam import attached, find_role, trusts
-from rehearsal.clouds.aws.launch_templates import BadUserData, find_template, node_settings, resolved_version, template_data
+from rehearsal.clouds.aws.launch_templates import (
+    BadUserData,
+    find_template,
+    node_settings,
+    resolved_version,
+    template_data,
+)
 from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.core.errors import CloudError, aws_error
 from rehearsal.clouds.core.machines import machines
@@ -27,7 +35,9 @@ def check_cluster(context: Context, region: str, body: JsonObject) -> JsonObject
     if version and version not in VERSIONS:
         raise invalid(f"unsupported Kubernetes version {version}; supported: {', '.join(VERSIONS)}")
     _check_role(context, body["roleArn"], "eks.amazonaws.com", field="roleArn")
-    subnets = [_subnet(context, region, i) for i in body["resourcesVpcConfig"].get("subnetIds") or []]
+    subnets = [
+        _subnet(context, region, i) for i in body["resourcesVpcConfig"].get("subnetIds") or []
+    ]
     if len({s["AvailabilityZone"] for s in subnets}) < 2:
         raise invalid("Subnets specified must be in at least two different AZs")
     _one_vpc(subnets)
@@ -44,13 +54,16 @@ def check_nodegroup(context: Context, region: str, cluster: JsonObject, body: Js
     template = check_launch_template(context, region, body)
     types = body.get("instanceTypes") or []
     if types and template.get("InstanceType"):
-        raise invalid("Instance types can not be specified in both the launch template and the API request")
+        raise invalid(
+            "Instance types can not be specified in both the launch template and the API request"
+        )
     types = types or [template.get("InstanceType") or "t3.medium"]
     unknown = [t for t in types if t not in machines("eks")]
     if unknown:
         known = ", ".join(sorted(machines("eks")))
         raise invalid(
-            f"The following supplied instance types do not exist: [{', '.join(unknown)}] (the rehearsal's cloud knows {known})"
+            f"The following supplied instance types do not exist: [{', '.join(unknown)}] "
+            f"(the rehearsal's cloud knows {known})"
         )
     check_ami(body, template, types)
     check_scaling(body.get("scalingConfig") or {})
@@ -64,7 +77,9 @@ def check_launch_template(context: Context, region: str, body: JsonObject) -> Js
     if not asked:
         return {}
     if bool(asked.get("id")) == bool(asked.get("name")):
-        raise invalid("You must specify either launch template id or launch template name, not both")
+        raise invalid(
+            "You must specify either launch template id or launch template name, not both"
+        )
     try:
         _, template = find_template(context.store, region, asked.get("id"), asked.get("name"))
         data = template_data(template, str(asked.get("version", "$Default")))
@@ -74,10 +89,13 @@ def check_launch_template(context: Context, region: str, body: JsonObject) -> Js
         if body.get(field) is not None:
             raise invalid(f"{what} must be specified within the launch template.")
     for field in ("NetworkInterfaces", "IamInstanceProfile", "InstanceInitiatedShutdownBehavior"):
-        subnets = field == "NetworkInterfaces" and not any(i.get("SubnetId") for i in data.get(field, []))
+        subnets = field == "NetworkInterfaces" and not any(
+            i.get("SubnetId") for i in data.get(field, [])
+        )
         if data.get(field) and not subnets:
             raise invalid(
-                f"Launch template should not specify {field}" + (" with a subnet" if field == "NetworkInterfaces" else "")
+                f"Launch template should not specify {field}"
+                + (" with a subnet" if field == "NetworkInterfaces" else "")
             )
     market = (data.get("InstanceMarketOptions") or {}).get("MarketType")
     if market == "spot" or (market and body.get("capacityType") != "CAPACITY_BLOCK"):
@@ -85,11 +103,15 @@ def check_launch_template(context: Context, region: str, body: JsonObject) -> Js
     if data.get("ImageId"):
         for field in ("amiType", "version", "releaseVersion"):
             if body.get(field) not in (None, "CUSTOM"):
-                raise invalid(f"You cannot specify {field} when the launch template has an image id.")
+                raise invalid(
+                    f"You cannot specify {field} when the launch template has an image id."
+                )
     try:
         node_settings(data)
     except BadUserData as e:
-        raise invalid(f"User data was not in the MIME multipart format that node groups need: {e}") from None
+        raise invalid(
+            f"User data was not in the MIME multipart format that node groups need: {e}"
+        ) from None
     return data
 
 
@@ -99,13 +121,23 @@ def check_ami(body: JsonObject, template: JsonObject, types: list[str]) -> None:
         raise invalid("Launch template with an image id is required for amiType CUSTOM")
     families = {t.split(".")[0] for t in types}
     if ami and "ARM_64" in ami:
-        raise invalid(f"[{', '.join(types)}] is not a valid instance type for requested amiType {ami}")
-    if ami in ("AL2023_x86_64_NVIDIA", "BOTTLEROCKET_x86_64_NVIDIA") and families & _X86_NVIDIA != families:
-        raise invalid(f"[{', '.join(types)}] is not a valid instance type for requested amiType {ami}: it has no NVIDIA GPU")
+        raise invalid(
+            f"[{', '.join(types)}] is not a valid instance type for requested amiType {ami}"
+        )
+    if (
+        ami in ("AL2023_x86_64_NVIDIA", "BOTTLEROCKET_x86_64_NVIDIA")
+        and families & _X86_NVIDIA != families
+    ):
+        raise invalid(
+            f"[{', '.join(types)}] is not a valid instance type for requested amiType "
+            f"{ami}: it has no NVIDIA GPU"
+        )
 
 
 def check_scaling(scaling: JsonObject) -> None:
-    low, want, high = (int(scaling.get(k, d)) for k, d in (("minSize", 1), ("desiredSize", 2), ("maxSize", 2)))
+    low, want, high = (
+        int(scaling.get(k, d)) for k, d in (("minSize", 1), ("desiredSize", 2), ("maxSize", 2))
+    )
     if high < low:
         raise invalid(f"Minimum capacity {low} can't be greater than maximum capacity {high}")
     if want < low:
@@ -117,8 +149,13 @@ def check_scaling(scaling: JsonObject) -> None:
 def check_labels(labels: JsonObject) -> None:
     for key in labels:
         prefix = key.rpartition("/")[0]
-        if prefix in ("kubernetes.io", "k8s.io") or prefix.endswith((".kubernetes.io", ".k8s.io", "eks.amazonaws.com")):
-            raise invalid(f"Label cannot contain reserved prefixes [kubernetes.io/, k8s.io/, eks.amazonaws.com/]: {key}")
+        if prefix in ("kubernetes.io", "k8s.io") or prefix.endswith(
+            (".kubernetes.io", ".k8s.io", "eks.amazonaws.com")
+        ):
+            raise invalid(
+                "Label cannot contain reserved prefixes [kubernetes.io/, k8s.io/, "
+                f"eks.amazonaws.com/]: {key}"
+            )
 
 
 def check_taints(taints: list[JsonObject]) -> None:
@@ -134,16 +171,25 @@ def check_taints(taints: list[JsonObject]) -> None:
         seen.add(identity)
 
 
-def why_nodes_cannot_join(context: Context, region: str, nodegroup: JsonObject) -> tuple[str, str] | None:
-    """What EKS finds out only after some minutes: (health issue code, message); None = nothing in the way."""
+def why_nodes_cannot_join(
+    context: Context, region: str, nodegroup: JsonObject
+) -> tuple[str, str] | None:
+    """What EKS finds out only after some minutes: (health issue code, message); None = nothing in
+    the way.
+    """
     role = find_role(context, nodegroup["nodeRole"])
     policies = attached(role) if role else set()
     worker = policies & {"AmazonEKSWorkerNodePolicy", "AmazonEKSWorkerNodeMinimalPolicy"}
-    registry = policies & {"AmazonEC2ContainerRegistryPullOnly", "AmazonEC2ContainerRegistryReadOnly"}
+    registry = policies & {
+        "AmazonEC2ContainerRegistryPullOnly",
+        "AmazonEC2ContainerRegistryReadOnly",
+    }
     if role is None or not worker or not registry:
         return "NodeCreationFailure", (
-            f"Instances failed to join the kubernetes cluster: role {nodegroup['nodeRole']} lacks AmazonEKSWorkerNodePolicy or "
-            f"AmazonEC2ContainerRegistryPullOnly (attached: {', '.join(sorted(policies)) or 'none'})"
+            "Instances failed to join the kubernetes cluster: role "
+            f"{nodegroup['nodeRole']} lacks AmazonEKSWorkerNodePolicy or "
+            "AmazonEC2ContainerRegistryPullOnly (attached: "
+            f"{', '.join(sorted(policies)) or 'none'})"
         )
     for identity in nodegroup["subnets"]:
         subnet = find_subnet(context, region, identity)
@@ -152,13 +198,17 @@ def why_nodes_cannot_join(context: Context, region: str, nodegroup: JsonObject) 
         if not reaches_internet(context, region, subnet):
             return (
                 "NodeCreationFailure",
-                f"Instances failed to join the kubernetes cluster: subnet {identity} has no route to the internet",
+                f"Instances failed to join the kubernetes cluster: subnet {identity} has "
+                "no route to the internet",
             )
         if not subnet["MapPublicIpOnLaunch"]:
             return "Ec2SubnetInvalidConfiguration", (
-                f"One or more Amazon EC2 Subnets of [{identity}] for node group {nodegroup['nodegroupName']} "
-                "does not automatically assign public IP addresses to instances launched into it. If you want your "
-                "instances to be assigned a public IP address, then you need to enable auto-assign public IP address "
+                f"One or more Amazon EC2 Subnets of [{identity}] for node group "
+                f"{nodegroup['nodegroupName']} "
+                "does not automatically assign public IP addresses to instances launched "
+                "into it. If you want your "
+                "instances to be assigned a public IP address, then you need to enable "
+                "auto-assign public IP address "
                 "for the subnet."
             )
     return None
@@ -167,7 +217,9 @@ def why_nodes_cannot_join(context: Context, region: str, nodegroup: JsonObject) 
 def _check_role(context: Context, arn: str, service: str, *, field: str) -> None:
     role = find_role(context, arn)
     if role is None:
-        raise invalid(f"The role with name {arn.rpartition('/')[2]} cannot be found ({field} {arn}).")
+        raise invalid(
+            f"The role with name {arn.rpartition('/')[2]} cannot be found ({field} {arn})."
+        )
     if not trusts(role, service):
         raise invalid(
             f"Role with arn: {arn}, could not be assumed because it does not exist "

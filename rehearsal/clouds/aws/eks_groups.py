@@ -1,4 +1,6 @@
-"""The simulated EKS: managed node groups, their updates, and what goes wrong with them after they were accepted."""
+"""The simulated EKS: managed node groups, their updates, and what goes wrong with them after they
+were accepted.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class Groups:
     def methods(self) -> Methods:
         return {
             "CreateNodegroup": self._create,
-            "DescribeNodegroup": lambda params, body: {"nodegroup": self._group(params, body)["nodegroup"]},
+            "DescribeNodegroup": lambda params, body: {
+                "nodegroup": self._group(params, body)["nodegroup"]
+            },
             "ListNodegroups": self._list,
             "UpdateNodegroupConfig": self._update_config,
             "UpdateNodegroupVersion": self._update_version,
@@ -59,15 +63,27 @@ class Groups:
 
     def _group(self, params: JsonObject, body: JsonObject) -> JsonObject:
         self._clusters.cluster(params, body["clusterName"])
-        found = self._store.get(GROUPS, f"{params['region']}/{body['clusterName']}/{body['nodegroupName']}")
+        found = self._store.get(
+            GROUPS, f"{params['region']}/{body['clusterName']}/{body['nodegroupName']}"
+        )
         if found is None:
-            raise aws_error("ResourceNotFoundException", f"No node group found for name: {body['nodegroupName']}.", code=404)
+            raise aws_error(
+                "ResourceNotFoundException",
+                f"No node group found for name: {body['nodegroupName']}.",
+                code=404,
+            )
         return found
 
     def _list(self, params: JsonObject, body: JsonObject) -> JsonObject:
         self._clusters.cluster(params, body["clusterName"])
         prefix = f"{params['region']}/{body['clusterName']}/"
-        return {"nodegroups": [g["nodegroup"]["nodegroupName"] for k, g in self._store.items(GROUPS) if k.startswith(prefix)]}
+        return {
+            "nodegroups": [
+                g["nodegroup"]["nodegroupName"]
+                for k, g in self._store.items(GROUPS)
+                if k.startswith(prefix)
+            ]
+        }
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
         region, name = params["region"], body["clusterName"]
@@ -77,7 +93,8 @@ class Groups:
             if self._store.get(GROUPS, key):
                 raise aws_error(
                     "ResourceInUseException",
-                    f"NodeGroup already exists with name {body['nodegroupName']} and cluster name {name}",
+                    f"NodeGroup already exists with name {body['nodegroupName']} and "
+                    f"cluster name {name}",
                     code=409,
                 )
             check_nodegroup(self._context, region, cluster, body)
@@ -101,10 +118,12 @@ class Groups:
         version = body.get("version") or cluster["version"]
         group = {
             "nodegroupName": body["nodegroupName"],
-            "nodegroupArn": f"arn:aws:eks:{region}:{ACCOUNT}:nodegroup/{cluster['name']}/{body['nodegroupName']}/{uuid.uuid4()}",
+            "nodegroupArn": f"arn:aws:eks:{region}:{ACCOUNT}:nodegroup/{cluster['name']}/"
+            f"{body['nodegroupName']}/{uuid.uuid4()}",
             "clusterName": cluster["name"],
             "version": version,
-            "releaseVersion": body.get("releaseVersion") or f"{_kubelet_version(version).split('-')[0]}-{_RELEASE}",
+            "releaseVersion": body.get("releaseVersion")
+            or f"{_kubelet_version(version).split('-')[0]}-{_RELEASE}",
             "createdAt": now(),
             "modifiedAt": now(),
             "status": "CREATING",
@@ -114,7 +133,8 @@ class Groups:
                 "desiredSize": scaling.get("desiredSize", 2),
                 "maxSize": scaling.get("maxSize", 2),
             },
-            "instanceTypes": body.get("instanceTypes") or ([] if body.get("launchTemplate") else ["t3.medium"]),
+            "instanceTypes": body.get("instanceTypes")
+            or ([] if body.get("launchTemplate") else ["t3.medium"]),
             "subnets": body["subnets"],
             "amiType": body.get("amiType") or "AL2023_x86_64_STANDARD",
             "nodeRole": body["nodeRole"],
@@ -123,12 +143,16 @@ class Groups:
             "updateConfig": {"maxUnavailable": 1, **(body.get("updateConfig") or {})},
             "tags": body.get("tags", {}),
             "health": {"issues": []},
-            "resources": {"autoScalingGroups": [{"name": f"eks-{body['nodegroupName']}-{uuid.uuid4()}"}]},
+            "resources": {
+                "autoScalingGroups": [{"name": f"eks-{body['nodegroupName']}-{uuid.uuid4()}"}]
+            },
         }
         if "maxUnavailablePercentage" in group["updateConfig"]:
             del group["updateConfig"]["maxUnavailable"]
         if body.get("launchTemplate"):
-            group["launchTemplate"] = launch_template_version(self._context, region, body["launchTemplate"])
+            group["launchTemplate"] = launch_template_version(
+                self._context, region, body["launchTemplate"]
+            )
         else:
             group["diskSize"] = body.get("diskSize", 20)
         if body.get("nodeRepairConfig"):
@@ -145,7 +169,9 @@ class Groups:
             self._set(key, status="ACTIVE", health={"issues": []})
 
     def _converge(self, key: str) -> tuple[str, str] | None:
-        """Brings the group's nodes to what the group says; a health issue where that cannot be done."""
+        """Brings the group's nodes to what the group says; a health issue where that cannot be
+        done.
+        """
         item = self._store.get(GROUPS, key)
         if item is None:
             return None
@@ -154,7 +180,14 @@ class Groups:
             return issue
         api = self._context.planes.nodes(item["cluster"])
         try:
-            fleet.converge(self._store, GROUPS, key, api, target(self._context, item), timeout_s=self._context.ready_timeout_s)
+            fleet.converge(
+                self._store,
+                GROUPS,
+                key,
+                api,
+                target(self._context, item),
+                timeout_s=self._context.ready_timeout_s,
+            )
         except NotReady as e:
             return "NodeCreationFailure", f"Instances failed to join the kubernetes cluster: {e}"
         except fleet.NoRoom as e:
@@ -193,17 +226,27 @@ class Groups:
             group = item["nodegroup"]
             if body.get("launchTemplate"):
                 if "launchTemplate" not in group:
-                    raise invalid("You cannot add a launch template to a node group that was created without one.")
+                    raise invalid(
+                        "You cannot add a launch template to a node group that was created "
+                        "without one."
+                    )
                 wanted = body["launchTemplate"]
                 if wanted.get("id", group["launchTemplate"]["id"]) != group["launchTemplate"]["id"]:
                     raise invalid("Only the version of the launch template can be changed.")
                 check_launch_template(
                     self._context,
                     region,
-                    {"launchTemplate": {"id": group["launchTemplate"]["id"], "version": wanted.get("version", "$Default")}},
+                    {
+                        "launchTemplate": {
+                            "id": group["launchTemplate"]["id"],
+                            "version": wanted.get("version", "$Default"),
+                        }
+                    },
                 )
                 group["launchTemplate"] = launch_template_version(
-                    self._context, region, {**wanted, "id": group["launchTemplate"]["id"], "name": None}
+                    self._context,
+                    region,
+                    {**wanted, "id": group["launchTemplate"]["id"], "name": None},
                 )
             group["version"] = body.get("version") or group["version"]
             group["releaseVersion"] = body.get("releaseVersion") or group["releaseVersion"]
@@ -227,8 +270,17 @@ class Groups:
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
             item = self._group(params, body)
-            if item["nodegroup"]["status"] not in ("ACTIVE", "CREATE_FAILED", "DEGRADED", "DELETE_FAILED"):
-                raise aws_error("ResourceInUseException", f"Nodegroup is in status {item['nodegroup']['status']}", code=409)
+            if item["nodegroup"]["status"] not in (
+                "ACTIVE",
+                "CREATE_FAILED",
+                "DEGRADED",
+                "DELETE_FAILED",
+            ):
+                raise aws_error(
+                    "ResourceInUseException",
+                    f"Nodegroup is in status {item['nodegroup']['status']}",
+                    code=409,
+                )
             item["nodegroup"]["status"] = "DELETING"
             self._store.put(GROUPS, item["key"], item)
         self._context.tasks.begin("eks.DeleteNodegroup", key=item["key"])
@@ -243,7 +295,11 @@ class Groups:
             fleet.dissolve(self._store, GROUPS, key, self._context.planes.nodes(item["cluster"]))
         except Exception as e:
             log.exception("node group %s", key)
-            problem = {"code": "InternalFailure", "message": f"the rehearsal's cloud: {type(e).__name__}: {e}", "resourceIds": []}
+            problem = {
+                "code": "InternalFailure",
+                "message": f"the rehearsal's cloud: {type(e).__name__}: {e}",
+                "resourceIds": [],
+            }
             self._set(key, status="DELETE_FAILED", health={"issues": [problem]})
             return
         self._store.delete(GROUPS, key)
@@ -253,7 +309,8 @@ class Groups:
         if item["nodegroup"]["status"] not in ("ACTIVE", "DEGRADED"):
             raise aws_error(
                 "ResourceInUseException",
-                f"Nodegroup cannot be updated as it is currently not in Active State, it is {item['nodegroup']['status']}",
+                "Nodegroup cannot be updated as it is currently not in Active State, it "
+                f"is {item['nodegroup']['status']}",
                 code=409,
             )
         return item
@@ -277,5 +334,10 @@ def _applied(group: JsonObject) -> JsonObject:
 
 
 def _changed_taints(taints: list[JsonObject], change: JsonObject) -> list[JsonObject]:
-    gone = {(t["key"], t["effect"]) for t in [*(change.get("removeTaints") or ()), *(change.get("addOrUpdateTaints") or ())]}
-    return [t for t in taints if (t["key"], t["effect"]) not in gone] + list(change.get("addOrUpdateTaints") or ())
+    gone = {
+        (t["key"], t["effect"])
+        for t in [*(change.get("removeTaints") or ()), *(change.get("addOrUpdateTaints") or ())]
+    }
+    return [t for t in taints if (t["key"], t["effect"]) not in gone] + list(
+        change.get("addOrUpdateTaints") or ()
+    )

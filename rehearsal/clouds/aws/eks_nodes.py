@@ -8,7 +8,12 @@ from collections.abc import Collection
 from typing import Any
 
 from rehearsal.clouds.aws.ec2 import find_subnet
-from rehearsal.clouds.aws.launch_templates import NodeSettings, find_template, node_settings, template_data
+from rehearsal.clouds.aws.launch_templates import (
+    NodeSettings,
+    find_template,
+    node_settings,
+    template_data,
+)
 from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.core.machines import eks_reserved_memory_ki, machines, reserved_cpu_millis
 from rehearsal.clouds.core.node_group import NoRoom, Target
@@ -79,14 +84,23 @@ def _new_name(context: Context, region: str, place: str, ours: Collection[str]) 
     raise NoRoom(f"InsufficientFreeAddresses: subnet {place} ({block}) has no free address")
 
 
-def _node(context: Context, item: JsonObject, settings: NodeSettings, *, name: str, place: str, index: int) -> JsonObject:
+def _node(
+    context: Context, item: JsonObject, settings: NodeSettings, *, name: str, place: str, index: int
+) -> JsonObject:
     group, region = item["nodegroup"], item["region"]
     kind = instance_type(context, item)
     machine = machines("eks")[kind]
-    subnet = find_subnet(context, region, place) or {"AvailabilityZone": f"{region}a", "AvailabilityZoneId": "az1"}
+    subnet = find_subnet(context, region, place) or {
+        "AvailabilityZone": f"{region}a",
+        "AvailabilityZoneId": "az1",
+    }
     pods = settings.max_pods or machine.pods or 110
-    instance = "i-0" + hashlib.sha256(f"{item['key']}/{name}/{item['generation']}".encode()).hexdigest()[:16]
-    # Taints of the API travel as a kubelet flag; where user data sets the flag too, the later one counts, and that is the user's.
+    instance = (
+        "i-0"
+        + hashlib.sha256(f"{item['key']}/{name}/{item['generation']}".encode()).hexdigest()[:16]
+    )
+    # Taints of the API travel as a kubelet flag; where user data sets the flag too, the later one
+    # counts, and that is the user's.
     taints = kubernetes_taints(group.get("taints", []))
     if settings.taints is not None:
         declared = {(k, e) for k, _, e in settings.taints}
@@ -102,7 +116,9 @@ def _node(context: Context, item: JsonObject, settings: NodeSettings, *, name: s
         "eks.amazonaws.com/nodegroup-image": _image(group),
         "failure-domain.beta.kubernetes.io/region": region,
         "failure-domain.beta.kubernetes.io/zone": zone,
-        "k8s.io/cloud-provider-aws": hashlib.md5(item["cluster"].encode(), usedforsecurity=False).hexdigest(),
+        "k8s.io/cloud-provider-aws": hashlib.md5(
+            item["cluster"].encode(), usedforsecurity=False
+        ).hexdigest(),
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",
@@ -128,7 +144,9 @@ def _node(context: Context, item: JsonObject, settings: NodeSettings, *, name: s
             pods=pods,
             kubelet_version=f"v{item['kubelet_version']}",
             os_image=_os_image(group["amiType"]),
-            kernel="6.12.46-66.121.amzn2023.x86_64" if group["version"] != "1.36" else "6.18.5-12.amzn2023.x86_64",
+            kernel="6.12.46-66.121.amzn2023.x86_64"
+            if group["version"] != "1.36"
+            else "6.18.5-12.amzn2023.x86_64",
             runtime="containerd://2.1.5",
             machine=_machine(context, item, kind, index),
         )
@@ -141,11 +159,16 @@ def _template_disk(context: Context, item: JsonObject) -> int | None:
         return None
     _, found = find_template(context.store, item["region"], template["id"], None)
     mappings = template_data(found, template["version"]).get("BlockDeviceMappings") or []
-    return next((int(m["Ebs"]["VolumeSize"]) for m in mappings if m.get("Ebs", {}).get("VolumeSize")), None)
+    return next(
+        (int(m["Ebs"]["VolumeSize"]) for m in mappings if m.get("Ebs", {}).get("VolumeSize")), None
+    )
 
 
 def _image(group: JsonObject) -> str:
-    return "ami-0" + hashlib.sha256(f"{group['amiType']}/{group['releaseVersion']}".encode()).hexdigest()[:16]
+    return (
+        "ami-0"
+        + hashlib.sha256(f"{group['amiType']}/{group['releaseVersion']}".encode()).hexdigest()[:16]
+    )
 
 
 def _os_image(ami_type: str) -> str:
@@ -167,7 +190,8 @@ def _machine(context: Context, item: JsonObject, kind: str, index: int) -> JsonO
         "driver_version": DRIVER if "NVIDIA" in group["amiType"] else None,
     }
     fault = context.faults.of_node(
-        pools=[group["nodegroupName"], group.get("labels", {}).get("slicewright.io/pool", "")], index=index
+        pools=[group["nodegroupName"], group.get("labels", {}).get("slicewright.io/pool", "")],
+        index=index,
     )
     if fault:
         found["fault"] = fault

@@ -14,13 +14,17 @@ JsonObject = dict[str, Any]
 
 ACCOUNT = "123456789012"
 ROLES = "aws-iam/roles"
-# AWS-managed policies that clusters and nodes of a rehearsal may name. Source: AWS managed policy reference.
+# AWS-managed policies that clusters and nodes of a rehearsal may name. Source: AWS managed policy
+# reference.
 _MANAGED = {
-    "AmazonEKSClusterPolicy", "AmazonEKSVPCResourceController", "AmazonEKSServicePolicy", "AmazonEKSWorkerNodePolicy",
-    "AmazonEKSWorkerNodeMinimalPolicy", "AmazonEC2ContainerRegistryPullOnly", "AmazonEC2ContainerRegistryReadOnly",
+    "AmazonEKSClusterPolicy", "AmazonEKSVPCResourceController", "AmazonEKSServicePolicy",
+    "AmazonEKSWorkerNodePolicy",
+    "AmazonEKSWorkerNodeMinimalPolicy", "AmazonEC2ContainerRegistryPullOnly",
+    "AmazonEC2ContainerRegistryReadOnly",
     "AmazonEKS_CNI_Policy", "AmazonSSMManagedInstanceCore", "service-role/AmazonEBSCSIDriverPolicy",
     "CloudWatchAgentServerPolicy",
-    "AmazonS3ReadOnlyAccess", "AmazonEKSComputePolicy", "AmazonEKSNetworkingPolicy", "AmazonEKSLoadBalancingPolicy",
+    "AmazonS3ReadOnlyAccess", "AmazonEKSComputePolicy", "AmazonEKSNetworkingPolicy",
+    "AmazonEKSLoadBalancingPolicy",
     "AmazonEKSBlockStoragePolicy",
 }  # fmt: skip
 
@@ -38,7 +42,10 @@ class AwsIam:
             "DeleteRole": self._delete,
             "AttachRolePolicy": self._attach,
             "DetachRolePolicy": self._detach,
-            "ListAttachedRolePolicies": lambda _, body: {"AttachedPolicies": _policies(self._role(body)), "IsTruncated": False},
+            "ListAttachedRolePolicies": lambda _, body: {
+                "AttachedPolicies": _policies(self._role(body)),
+                "IsTruncated": False,
+            },
             "TagRole": self._tag,
             "UntagRole": self._untag,
         }
@@ -46,14 +53,18 @@ class AwsIam:
     def inventory(self) -> list[JsonObject]:
         roles = list(self._store.items(ROLES))
         attached = [
-            {"kind": "iam.rolePolicyAttachment", "name": f"{key} {arn}"} for key, role in roles for arn in role["policies"]
+            {"kind": "iam.rolePolicyAttachment", "name": f"{key} {arn}"}
+            for key, role in roles
+            for arn in role["policies"]
         ]
         return [{"kind": "iam.role", "name": key} for key, _ in roles] + attached
 
     def _role(self, body: JsonObject) -> JsonObject:
         found = self._store.get(ROLES, body["RoleName"])
         if found is None:
-            raise aws_error("NoSuchEntity", f"The role with name {body['RoleName']} cannot be found.", code=404)
+            raise aws_error(
+                "NoSuchEntity", f"The role with name {body['RoleName']} cannot be found.", code=404
+            )
         return found
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -61,7 +72,9 @@ class AwsIam:
         trust = _document(body["AssumeRolePolicyDocument"])
         with self._store.lock:
             if self._store.get(ROLES, name):
-                raise aws_error("EntityAlreadyExists", f"Role with name {name} already exists.", code=409)
+                raise aws_error(
+                    "EntityAlreadyExists", f"Role with name {name} already exists.", code=409
+                )
             role = {
                 "RoleName": name,
                 "Path": path,
@@ -80,7 +93,9 @@ class AwsIam:
         return self._change(body, trust=_document(body["PolicyDocument"]))
 
     def _update(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        return self._change(body, **{k: body[k] for k in ("Description", "MaxSessionDuration") if k in body})
+        return self._change(
+            body, **{k: body[k] for k in ("Description", "MaxSessionDuration") if k in body}
+        )
 
     def _change(self, body: JsonObject, **fields: Any) -> JsonObject:
         with self._store.lock:
@@ -91,14 +106,23 @@ class AwsIam:
         with self._store.lock:
             role = self._role(body)
             if role["policies"]:
-                raise aws_error("DeleteConflict", "Cannot delete entity, must detach all policies first.", code=409)
+                raise aws_error(
+                    "DeleteConflict",
+                    "Cannot delete entity, must detach all policies first.",
+                    code=409,
+                )
             self._store.delete(ROLES, body["RoleName"])
         return {}
 
     def _attach(self, params: JsonObject, body: JsonObject) -> JsonObject:
         arn = body["PolicyArn"]
-        if not arn.startswith("arn:aws:iam::aws:policy/") or arn.removeprefix("arn:aws:iam::aws:policy/") not in _MANAGED:
-            raise aws_error("NoSuchEntity", f"Policy {arn} does not exist or is not attachable.", code=404)
+        if (
+            not arn.startswith("arn:aws:iam::aws:policy/")
+            or arn.removeprefix("arn:aws:iam::aws:policy/") not in _MANAGED
+        ):
+            raise aws_error(
+                "NoSuchEntity", f"Policy {arn} does not exist or is not attachable.", code=404
+            )
         with self._store.lock:
             role = self._role(body)
             return self._change(body, policies=sorted({*role["policies"], arn}))
@@ -107,17 +131,25 @@ class AwsIam:
         with self._store.lock:
             role = self._role(body)
             if body["PolicyArn"] not in role["policies"]:
-                raise aws_error("NoSuchEntity", f"Policy {body['PolicyArn']} was not found.", code=404)
-            return self._change(body, policies=[p for p in role["policies"] if p != body["PolicyArn"]])
+                raise aws_error(
+                    "NoSuchEntity", f"Policy {body['PolicyArn']} was not found.", code=404
+                )
+            return self._change(
+                body, policies=[p for p in role["policies"] if p != body["PolicyArn"]]
+            )
 
     def _tag(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
             tags = {t["Key"]: t["Value"] for t in [*self._role(body)["Tags"], *body["Tags"]]}
-            return self._change(body, Tags=[{"Key": k, "Value": v} for k, v in sorted(tags.items())])
+            return self._change(
+                body, Tags=[{"Key": k, "Value": v} for k, v in sorted(tags.items())]
+            )
 
     def _untag(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
-            return self._change(body, Tags=[t for t in self._role(body)["Tags"] if t["Key"] not in body["TagKeys"]])
+            return self._change(
+                body, Tags=[t for t in self._role(body)["Tags"] if t["Key"] not in body["TagKeys"]]
+            )
 
 
 def find_role(context: Context, arn: str) -> JsonObject | None:
@@ -131,7 +163,11 @@ def trusts(role: JsonObject, service: str) -> bool:
         services = principal.get("Service", []) if isinstance(principal, dict) else []
         services = [services] if isinstance(services, str) else services
         actions = [actions] if isinstance(actions, str) else actions
-        if statement.get("Effect") == "Allow" and "sts:AssumeRole" in actions and service in services:
+        if (
+            statement.get("Effect") == "Allow"
+            and "sts:AssumeRole" in actions
+            and service in services
+        ):
             return True
     return False
 

@@ -36,16 +36,21 @@ class LaunchTemplates:
         }
 
     def inventory(self) -> list[JsonObject]:
-        return [{"kind": "ec2.launchTemplate", "name": key} for key, _ in self._store.items(TEMPLATES)]
+        return [
+            {"kind": "ec2.launchTemplate", "name": key} for key, _ in self._store.items(TEMPLATES)
+        ]
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
         name = body["LaunchTemplateName"]
         with self._store.lock:
             if any(
-                t["LaunchTemplateName"] == name for k, t in self._store.items(TEMPLATES) if k.startswith(f"{params['region']}/")
+                t["LaunchTemplateName"] == name
+                for k, t in self._store.items(TEMPLATES)
+                if k.startswith(f"{params['region']}/")
             ):
                 raise aws_error(
-                    "InvalidLaunchTemplateName.AlreadyExistsException", f"Launch template name already in use: {name}"
+                    "InvalidLaunchTemplateName.AlreadyExistsException",
+                    f"Launch template name already in use: {name}",
                 )
             identity = f"lt-0{secrets.token_hex(8)}"
             tags = [
@@ -64,7 +69,11 @@ class LaunchTemplates:
                 "Tags": tags,
                 "_versions": [_version(1, body)],
             }
-            return {"LaunchTemplate": _shown(self._store.put(TEMPLATES, f"{params['region']}/{identity}", template))}
+            return {
+                "LaunchTemplate": _shown(
+                    self._store.put(TEMPLATES, f"{params['region']}/{identity}", template)
+                )
+            }
 
     def _create_version(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
@@ -85,13 +94,21 @@ class LaunchTemplates:
 
     def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
         ids = body.get("LaunchTemplateIds")
-        found = [self._find(params, {"LaunchTemplateId": i})[1] for i in ids] if ids else self._store.values(TEMPLATES)
+        found = (
+            [self._find(params, {"LaunchTemplateId": i})[1] for i in ids]
+            if ids
+            else self._store.values(TEMPLATES)
+        )
         return {"LaunchTemplates": [_shown(t) for t in found]}
 
     def _describe_versions(self, params: JsonObject, body: JsonObject) -> JsonObject:
         _, template = self._find(params, body)
         wanted = body.get("Versions") or [str(v["number"]) for v in template["_versions"]]
-        return {"LaunchTemplateVersions": [_shown_version(template, _find_version(template, str(w))) for w in wanted]}
+        return {
+            "LaunchTemplateVersions": [
+                _shown_version(template, _find_version(template, str(w))) for w in wanted
+            ]
+        }
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
@@ -100,17 +117,27 @@ class LaunchTemplates:
         return {"LaunchTemplate": _shown(template)}
 
     def _find(self, params: JsonObject, body: JsonObject) -> tuple[str, JsonObject]:
-        return find_template(self._store, params["region"], body.get("LaunchTemplateId"), body.get("LaunchTemplateName"))
+        return find_template(
+            self._store,
+            params["region"],
+            body.get("LaunchTemplateId"),
+            body.get("LaunchTemplateName"),
+        )
 
 
-def find_template(store: Any, region: str, identity: str | None, name: str | None) -> tuple[str, JsonObject]:
+def find_template(
+    store: Any, region: str, identity: str | None, name: str | None
+) -> tuple[str, JsonObject]:
     """Raises CloudError as EC2 does for one that is not there."""
     for key, template in store.items(TEMPLATES):
-        if key == f"{region}/{identity}" or (name and key.startswith(f"{region}/") and template["LaunchTemplateName"] == name):
+        if key == f"{region}/{identity}" or (
+            name and key.startswith(f"{region}/") and template["LaunchTemplateName"] == name
+        ):
             return key, template
     if identity:
         raise aws_error(
-            "InvalidLaunchTemplateId.NotFound", f"The specified launch template, with template ID {identity}, does not exist."
+            "InvalidLaunchTemplateId.NotFound",
+            f"The specified launch template, with template ID {identity}, does not exist.",
         )
     raise aws_error(
         "InvalidLaunchTemplateName.NotFoundException",
@@ -129,7 +156,10 @@ def resolved_version(template: JsonObject, version: str) -> str:
 
 
 def _find_version(template: JsonObject, version: str) -> JsonObject:
-    number = {"$Latest": template["LatestVersionNumber"], "$Default": template["DefaultVersionNumber"]}.get(version, version)
+    number = {
+        "$Latest": template["LatestVersionNumber"],
+        "$Default": template["DefaultVersionNumber"],
+    }.get(version, version)
     for known in template["_versions"]:
         if str(known["number"]) == str(number):
             found: JsonObject = known
@@ -147,8 +177,15 @@ def _version(number: int, body: JsonObject) -> JsonObject:
         try:
             base64.b64decode(user_data, validate=True)
         except (binascii.Error, ValueError):
-            raise aws_error("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data.") from None
-    return {"number": number, "data": data, "created": now(), "description": body.get("VersionDescription", "")}
+            raise aws_error(
+                "InvalidUserData.Malformed", "Invalid BASE64 encoding of user data."
+            ) from None
+    return {
+        "number": number,
+        "data": data,
+        "created": now(),
+        "description": body.get("VersionDescription", ""),
+    }
 
 
 def _shown(template: JsonObject) -> JsonObject:
@@ -182,12 +219,16 @@ class BadUserData(Exception):
 
 
 def node_settings(data: JsonObject) -> NodeSettings:
-    """Source: awslabs/amazon-eks-ami nodeadm, NodeConfig v1alpha1 (spec.kubelet.config and .flags). Raises BadUserData."""
+    """Source: awslabs/amazon-eks-ami nodeadm, NodeConfig v1alpha1 (spec.kubelet.config and .flags).
+    Raises BadUserData.
+    """
     if not data.get("UserData"):
         return NodeSettings()
     message = email.message_from_bytes(base64.b64decode(data["UserData"]))
     if not message.is_multipart():
-        raise BadUserData("user data is not a MIME multipart message, so EKS cannot merge its own into it")
+        raise BadUserData(
+            "user data is not a MIME multipart message, so EKS cannot merge its own into it"
+        )
     max_pods: int | None = None
     labels: list[tuple[str, str]] = []
     taints: tuple[tuple[str, str, str], ...] | None = None
@@ -200,15 +241,23 @@ def node_settings(data: JsonObject) -> NodeSettings:
         config = kubelet.get("config") or {}
         max_pods = int(str(config["maxPods"])) if "maxPods" in config else max_pods
         if "registerWithTaints" in config:
-            taints = tuple((t["key"], t.get("value", ""), t["effect"]) for t in config["registerWithTaints"])
+            taints = tuple(
+                (t["key"], t.get("value", ""), t["effect"]) for t in config["registerWithTaints"]
+            )
         for flag in kubelet.get("flags") or []:
             name, _, value = str(flag).partition("=")
             if name == "--node-labels":
-                labels += [(k, v) for k, _, v in (pair.partition("=") for pair in value.split(",") if pair)]
+                labels += [
+                    (k, v) for k, _, v in (pair.partition("=") for pair in value.split(",") if pair)
+                ]
             elif name == "--register-with-taints":
                 flag_taints = _flag_taints(value.split(","))
     # A kubelet flag wins over its configuration file.
-    return NodeSettings(max_pods=max_pods, labels=tuple(labels), taints=flag_taints if flag_taints is not None else taints)
+    return NodeSettings(
+        max_pods=max_pods,
+        labels=tuple(labels),
+        taints=flag_taints if flag_taints is not None else taints,
+    )
 
 
 def _kubelet(text: str) -> JsonObject:
@@ -221,7 +270,9 @@ def _kubelet(text: str) -> JsonObject:
         or document.get("kind") != "NodeConfig"
         or document.get("apiVersion") != "node.eks.aws/v1alpha1"
     ):
-        raise BadUserData("a part of type application/node.eks.aws is no NodeConfig of node.eks.aws/v1alpha1")
+        raise BadUserData(
+            "a part of type application/node.eks.aws is no NodeConfig of node.eks.aws/v1alpha1"
+        )
     spec = document.get("spec") or {}
     unknown = sorted(set(spec) - {"cluster", "kubelet", "containerd", "instance", "featureGates"})
     if unknown:

@@ -13,8 +13,12 @@ SERVICES: Mapping[str, str] = {"eks": "eks", "ec2": "ec2", "aws-iam": "iam"}
 """Our service name -> botocore's. IAM has another name here, because Google's is `iam` too."""
 
 _ERRORS: Mapping[str, Callable[[str], str]] = {
-    "eks": lambda fault: "InvalidParameterException" if fault == "unknown" else "ValidationException",
-    "ec2": lambda fault: {"unknown": "UnknownParameter", "missing": "MissingParameter"}.get(fault, "InvalidParameterValue"),
+    "eks": lambda fault: (
+        "InvalidParameterException" if fault == "unknown" else "ValidationException"
+    ),
+    "ec2": lambda fault: {"unknown": "UnknownParameter", "missing": "MissingParameter"}.get(
+        fault, "InvalidParameterValue"
+    ),
     "aws-iam": lambda _: "ValidationError",
 }
 
@@ -25,14 +29,18 @@ def _model(service: str) -> Any:
     from botocore.loaders import Loader
     from botocore.model import ServiceModel
 
-    return ServiceModel(Loader().load_service_model(SERVICES[service], "service-2"), SERVICES[service])
+    return ServiceModel(
+        Loader().load_service_model(SERVICES[service], "service-2"), SERVICES[service]
+    )
 
 
 def validate(service: str, operation: str, body: Mapping[str, Any]) -> None:
     """Raises CloudError 400 naming every fault of the request, in AWS's words."""
     model = _model(service)
     if operation not in model.operation_names:
-        raise aws_error("InvalidAction", f"The action {operation} is not valid for this web service.")
+        raise aws_error(
+            "InvalidAction", f"The action {operation} is not valid for this web service."
+        )
     shape = model.operation_model(operation).input_shape
     if shape is None:
         return
@@ -72,7 +80,10 @@ def _faults(shape: Any, value: Any, path: str) -> Iterator[tuple[str, str]]:
             else:
                 yield from _faults(member, item, at)
         if shape.is_tagged_union and len(value) != 1:
-            yield "invalid", f"Value at '{path}' must have exactly one of {', '.join(sorted(shape.members))}"
+            yield (
+                "invalid",
+                f"Value at '{path}' must have exactly one of {', '.join(sorted(shape.members))}",
+            )
     elif kind == "list" and isinstance(value, list):
         yield from _size_faults(shape, len(value), value, path)
         for index, item in enumerate(value):
@@ -84,42 +95,67 @@ def _faults(shape: Any, value: Any, path: str) -> Iterator[tuple[str, str]]:
             yield from _faults(shape.value, item, f"{path}.{key}.member")
     elif kind == "string" and isinstance(value, str):
         yield from _string_faults(shape, value, path)
-    elif kind in ("integer", "long", "float", "double") and isinstance(value, int | float) and not isinstance(value, bool):
+    elif (
+        kind in ("integer", "long", "float", "double")
+        and isinstance(value, int | float)
+        and not isinstance(value, bool)
+    ):
         yield from _range_faults(shape, value, path)
 
 
 def _string_faults(shape: Any, value: str, path: str) -> Iterator[tuple[str, str]]:
     if shape.enum and value not in shape.enum:
-        yield "invalid", _constraint(value, path, f"Member must satisfy enum value set: [{', '.join(shape.enum)}]")
+        yield (
+            "invalid",
+            _constraint(
+                value, path, f"Member must satisfy enum value set: [{', '.join(shape.enum)}]"
+            ),
+        )
         return
     yield from _size_faults(shape, len(value), value, path)
     pattern = shape.metadata.get("pattern")
     if pattern and not _matches(pattern, value):
-        yield "invalid", _constraint(value, path, f"Member must satisfy regular expression pattern: {pattern}")
+        yield (
+            "invalid",
+            _constraint(value, path, f"Member must satisfy regular expression pattern: {pattern}"),
+        )
 
 
 def _matches(pattern: str, value: str) -> bool:
     try:
         return re.fullmatch(pattern, value) is not None
     except re.error:
-        # Java's \p{L} and the like, which Python's re does not have; the few patterns that use them allow almost anything.
+        # Java's \p{L} and the like, which Python's re does not have; the few patterns that use them
+        # allow almost anything.
         return True
 
 
 def _size_faults(shape: Any, size: int, value: Any, path: str) -> Iterator[tuple[str, str]]:
     low, high = shape.metadata.get("min"), shape.metadata.get("max")
     if low is not None and size < low:
-        yield "invalid", _constraint(value, path, f"Member must have length greater than or equal to {low}")
+        yield (
+            "invalid",
+            _constraint(value, path, f"Member must have length greater than or equal to {low}"),
+        )
     if high is not None and size > high:
-        yield "invalid", _constraint(value, path, f"Member must have length less than or equal to {high}")
+        yield (
+            "invalid",
+            _constraint(value, path, f"Member must have length less than or equal to {high}"),
+        )
 
 
 def _range_faults(shape: Any, value: float, path: str) -> Iterator[tuple[str, str]]:
     low, high = shape.metadata.get("min"), shape.metadata.get("max")
     if low is not None and value < low:
-        yield "invalid", _constraint(value, path, f"Member must have value greater than or equal to {low}")
+        yield (
+            "invalid",
+            _constraint(value, path, f"Member must have value greater than or equal to {low}"),
+        )
     if high is not None and value > high:
-        yield "invalid", _constraint(value, path, f"Member must have value less than or equal to {high}")
+        yield (
+            "invalid",
+            _constraint(value, path, f"Member must have value less than or equal to {high}"),
+        )
 
 
 def _constraint(value: Any, path: str, text: str) -> str:

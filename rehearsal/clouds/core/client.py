@@ -33,12 +33,19 @@ class CloudClient:
         named = os.environ.get(VARIABLE)
         if not named:
             raise CloudUnreachable(
-                f"{VARIABLE} is not set: this is the rehearsal's stand-in for a cloud provider, and it works only inside a "
+                f"{VARIABLE} is not set: this is the rehearsal's stand-in for a cloud "
+                "provider, and it works only inside a "
                 "rehearsal environment (make rehearse KEEP=1 prints the exports)"
             )
         return cls(Path(named))
 
-    def call(self, service: str, method: str, params: JsonObject | None = None, body: JsonObject | None = None) -> JsonObject:
+    def call(
+        self,
+        service: str,
+        method: str,
+        params: JsonObject | None = None,
+        body: JsonObject | None = None,
+    ) -> JsonObject:
         """Raises CloudError where the cloud refuses, CloudUnreachable where there is none."""
         request = {"service": service, "method": method, "params": params or {}, "body": body or {}}
         answer: JsonObject = self._send("POST", "/call", json.dumps(request).encode())["result"]
@@ -58,11 +65,15 @@ class CloudClient:
     def _send(self, method: str, path: str, data: bytes | None) -> JsonObject:
         connection = _UnixConnection(self._path, self._timeout_s)
         try:
-            connection.request(method, path, data, {"Content-Type": "application/json"} if data else {})
+            connection.request(
+                method, path, data, {"Content-Type": "application/json"} if data else {}
+            )
             response = connection.getresponse()
             raw = response.read()
         except (OSError, http.client.HTTPException) as e:
-            raise CloudUnreachable(f"no simulated cloud answers on {self._path} ({e}); is the rehearsal running?") from e
+            raise CloudUnreachable(
+                f"no simulated cloud answers on {self._path} ({e}); is the rehearsal running?"
+            ) from e
         finally:
             connection.close()
         body: JsonObject = json.loads(raw)
@@ -84,7 +95,8 @@ class _UnixConnection(http.client.HTTPConnection):
         if len(os.fsencode(text)) <= 107:
             self.sock.connect(text)
             return
-        # The kernel's limit for a socket's path; through a descriptor of its directory any path is short.
+        # The kernel's limit for a socket's path; through a descriptor of its directory any path is
+        # short.
         directory = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY)
         try:
             self.sock.connect(f"/proc/self/fd/{directory}/{self._path.name}")

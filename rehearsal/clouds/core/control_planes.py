@@ -1,4 +1,6 @@
-"""The door from the simulated clouds to what runs for real: control planes and kubelet stand-ins, as processes."""
+"""The door from the simulated clouds to what runs for real: control planes and kubelet stand-ins,
+as processes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Address:
 
 
 class ControlPlanes(Protocol):
-    """Clusters by name, one name per environment. `start` and `remove` may be repeated after a crash."""
+    """Clusters by name, one name per environment. `start` and `remove` may be repeated after a
+    crash.
+    """
 
     def start(self, cluster: str) -> Address:
         """Returns when the API server answers and the kubelet stand-in is started."""
@@ -43,7 +47,9 @@ class LocalControlPlanes:
         from rehearsal.host import processes
         from rehearsal.host.toolchain import Toolchain
 
-        control_plane.start(self.environment, cluster, Toolchain.load(self.environment / "toolchain.json"))
+        control_plane.start(
+            self.environment, cluster, Toolchain.load(self.environment / "toolchain.json")
+        )
         if processes.find(self.environment, f"kubelet-{cluster}") is None:
             argv = [
                 sys.executable,

@@ -17,7 +17,9 @@ _GOOGLE_STATUS = {
 
 
 class CloudError(Exception):
-    """A refused call: HTTP code, the cloud's name for the error (`NOT_FOUND`, `ResourceInUseException`), message for people."""
+    """A refused call: HTTP code, the cloud's name for the error (`NOT_FOUND`,
+    `ResourceInUseException`), message for people.
+    """
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(message)

@@ -1,7 +1,8 @@
-"""What both clouds' credential programs hand to kubectl and to the kubernetes provider: the cluster administrator's certificate.
+"""What both clouds' credential programs hand to kubectl and to the kubernetes provider: the cluster
+administrator's certificate.
 
-Real ones hand out a short-lived token of the cloud's IAM. Standard library only, and little of it: kubectl runs this before every
-command.
+Real ones hand out a short-lived token of the cloud's IAM. Standard library only, and little of it:
+kubectl runs this before every command.
 """
 
 import base64
@@ -21,7 +22,9 @@ class NoCredential(Exception):
 def environment() -> Path:
     named = os.environ.get(VARIABLE)
     if not named:
-        raise NoCredential(f"{VARIABLE} is not set: this stand-in gives credentials inside a rehearsal only")
+        raise NoCredential(
+            f"{VARIABLE} is not set: this stand-in gives credentials inside a rehearsal only"
+        )
     return Path(named)
 
 
@@ -49,7 +52,9 @@ def credential(cluster: str) -> str:
         user = json.loads(path.read_text())["users"][0]["user"]
     except FileNotFoundError:
         known = ", ".join(clusters()) or "none"
-        raise NoCredential(f"the rehearsal has no cluster named {cluster}; it has {known}") from None
+        raise NoCredential(
+            f"the rehearsal has no cluster named {cluster}; it has {known}"
+        ) from None
     status = {
         "clientCertificateData": base64.b64decode(user["client-certificate-data"]).decode(),
         "clientKeyData": base64.b64decode(user["client-key-data"]).decode(),
@@ -65,6 +70,9 @@ def run(program: str, answer) -> int:  # type: ignore[no-untyped-def]
         print(f"{program}: {e}", file=sys.stderr)
         return 1
     except (OSError, ValueError, KeyError, IndexError) as e:
-        print(f"{program}: the rehearsal's cluster files cannot be read: {type(e).__name__}: {e}", file=sys.stderr)
+        print(
+            f"{program}: the rehearsal's cluster files cannot be read: {type(e).__name__}: {e}",
+            file=sys.stderr,
+        )
         return 1
     return 0

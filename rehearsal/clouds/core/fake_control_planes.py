@@ -1,4 +1,6 @@
-"""Control planes on paper: nodes as files, Ready when they are made. For tests of the clouds alone, without API servers."""
+"""Control planes on paper: nodes as files, Ready when they are made. For tests of the clouds alone,
+without API servers.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class PaperPlanes:
 
     def start(self, cluster: str) -> Address:
         self._directory(cluster).mkdir(parents=True, exist_ok=True)
-        return Address(server="https://127.0.0.1:6443", ca_data=base64.b64encode(b"a CA on paper").decode())
+        return Address(
+            server="https://127.0.0.1:6443", ca_data=base64.b64encode(b"a CA on paper").decode()
+        )
 
     def remove(self, cluster: str) -> None:
         directory = self._directory(cluster)
@@ -50,7 +54,12 @@ class PaperNodes:
             _write(path, node)
 
     def reshape(
-        self, name: str, *, labels: Mapping[str, str | None], add_taints: Sequence[Taint], drop_taints: Sequence[Taint]
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str | None],
+        add_taints: Sequence[Taint],
+        drop_taints: Sequence[Taint],
     ) -> None:
         path = self._file(name)
         if not path.exists():
@@ -76,7 +85,9 @@ class PaperNodes:
         """A file `never-ready` beside the nodes stands for a kubelet that does not come up."""
         missing = set(names) - self.names()
         if missing or (self.directory / "never-ready").exists():
-            raise NotReady(f"not Ready after {timeout_s:.0f} s: {', '.join(sorted(missing or names))}")
+            raise NotReady(
+                f"not Ready after {timeout_s:.0f} s: {', '.join(sorted(missing or names))}"
+            )
 
     def install(self, path: str, manifest: JsonObject) -> None:
         """Add-ons run nowhere on paper."""

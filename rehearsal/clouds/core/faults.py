@@ -35,18 +35,24 @@ class Faults:
         return [f for f in found if isinstance(f, dict)] if isinstance(found, list) else ()
 
     def before_call(self, service: str, method: str) -> None:
-        """Raises what a fault like `{"fault": "api-error", "method": "eks.CreateNodegroup", "code": 429, "times": 1}` asks for.
+        """Raises what a fault like `{"fault": "api-error", "method": "eks.CreateNodegroup", "code":
+        429, "times": 1}` asks for.
 
         Optional: message, status (the cloud's name for the error); without times it stays for ever.
         """
         for fault in self.listed():
-            if fault.get("fault") != "api-error" or fault.get("method") not in (method, f"{service}.{method}"):
+            if fault.get("fault") != "api-error" or fault.get("method") not in (
+                method,
+                f"{service}.{method}",
+            ):
                 continue
             if self._spend(fault):
                 raise _error(service, fault)
 
     def of_node(self, *, pools: Sequence[str], index: int) -> JsonObject | None:
-        """The fault that node `index` of a pool of any of these names is born with, as the machine annotation carries it."""
+        """The fault that node `index` of a pool of any of these names is born with, as the machine
+        annotation carries it.
+        """
         for fault in self.listed():
             if fault.get("pool") in pools and fault.get("node") == index:
                 rest = {k: v for k, v in fault.items() if k not in ("fault", "pool", "node")}
@@ -73,5 +79,7 @@ def _error(service: str, fault: JsonObject) -> CloudError:
     if service in _GOOGLE:
         return google_error(code, message, status=fault.get("status"))
     return aws_error(
-        str(fault.get("status") or ("ThrottlingException" if code == 429 else "InternalFailure")), message, code=code
+        str(fault.get("status") or ("ThrottlingException" if code == 429 else "InternalFailure")),
+        message,
+        code=code,
     )

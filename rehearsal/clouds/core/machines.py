@@ -28,7 +28,9 @@ MIG_MODELS = frozenset({"A100-40", "A100-80", "H100-80"})
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """One machine type. `gpu` is GKE's accelerator type on GKE, a silicon model on EKS; None = no GPU of its own."""
+    """One machine type. `gpu` is GKE's accelerator type on GKE, a silicon model on EKS; None = no
+    GPU of its own.
+    """
 
     name: str
     vcpu: int
@@ -57,7 +59,8 @@ def _machine(name: str, row: Mapping[str, object]) -> Machine:
     values = dict(row)
     ram_gib = values["ram_gib"]
     assert isinstance(ram_gib, int)
-    # About 3 % of a machine's RAM never reaches the kubelet's capacity (inferred from published node descriptions).
+    # About 3 % of a machine's RAM never reaches the kubelet's capacity (inferred from published
+    # node descriptions).
     values.setdefault("memory_ki", ram_gib * 1024 * 1024 * 97 // 100)
     values.setdefault("pods", None)
     values.setdefault("gpu", None)
@@ -74,12 +77,18 @@ def _machine(name: str, row: Mapping[str, object]) -> Machine:
 
 
 def reserved_cpu_millis(vcpu: int) -> int:
-    """What kubelet keeps for itself on both clouds: 6 % of the first core, 1 % of the next, 0.5 % of two more, 0.25 % above."""
-    return int(60 + 10 * min(max(vcpu - 1, 0), 1) + 5 * min(max(vcpu - 2, 0), 2) + 2.5 * max(vcpu - 4, 0))
+    """What kubelet keeps for itself on both clouds: 6 % of the first core, 1 % of the next, 0.5 %
+    of two more, 0.25 % above.
+    """
+    return int(
+        60 + 10 * min(max(vcpu - 1, 0), 1) + 5 * min(max(vcpu - 2, 0), 2) + 2.5 * max(vcpu - 4, 0)
+    )
 
 
 def gke_reserved_memory_ki(ram_gib: int) -> int:
-    """25 % of the first 4 GiB, 20 % of the next 4, 10 % of the next 8, 6 % of the next 112, 2 % above; 100 MiB for eviction."""
+    """25 % of the first 4 GiB, 20 % of the next 4, 10 % of the next 8, 6 % of the next 112, 2 %
+    above; 100 MiB for eviction.
+    """
     gib, left = 0.0, float(ram_gib)
     for size, share in ((4, 0.25), (4, 0.20), (8, 0.10), (112, 0.06)):
         gib += min(left, size) * share

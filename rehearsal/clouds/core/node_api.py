@@ -20,15 +20,24 @@ class NotReady(Exception):
 
 
 class NodeApi(Protocol):
-    """What the simulated clouds do to nodes and to their own add-ons. Every method may be repeated after a crash."""
+    """What the simulated clouds do to nodes and to their own add-ons. Every method may be repeated
+    after a crash.
+    """
 
     def register(self, node: JsonObject) -> None:
         """The machine has booted and its kubelet has registered."""
 
     def reshape(
-        self, name: str, *, labels: Mapping[str, str | None], add_taints: Sequence[Taint], drop_taints: Sequence[Taint]
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str | None],
+        add_taints: Sequence[Taint],
+        drop_taints: Sequence[Taint],
     ) -> None:
-        """Changes labels (None = remove) and taints, leaving alone what others put there. A node that is gone is left gone."""
+        """Changes labels (None = remove) and taints, leaving alone what others put there. A node
+        that is gone is left gone.
+        """
 
     def remove(self, name: str) -> None:
         """Cordons, ends the pods, deletes the node."""
@@ -48,7 +57,9 @@ class ApiServerNodes:
 
     kubeconfig: Path
     pods_grace_s: float = 3.0
-    """How long ordinary pods get to end before the machine is gone. Real clouds give up to an hour; a rehearsal does not wait."""
+    """How long ordinary pods get to end before the machine is gone. Real clouds give up to an hour;
+    a rehearsal does not wait.
+    """
 
     @cached_property
     def _client(self) -> Client:
@@ -63,18 +74,26 @@ class ApiServerNodes:
                 raise
 
     def reshape(
-        self, name: str, *, labels: Mapping[str, str | None], add_taints: Sequence[Taint], drop_taints: Sequence[Taint]
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str | None],
+        add_taints: Sequence[Taint],
+        drop_taints: Sequence[Taint],
     ) -> None:
         client = self._client
         for attempt in range(8):
             try:
                 node = client.get(f"/api/v1/nodes/{name}")
                 dropped = {_taint_id(t) for t in [*drop_taints, *add_taints]}
-                taints = [t for t in node["spec"].get("taints", []) if _taint_id(t) not in dropped] + [
-                    dict(t) for t in add_taints
-                ]
+                taints = [
+                    t for t in node["spec"].get("taints", []) if _taint_id(t) not in dropped
+                ] + [dict(t) for t in add_taints]
                 patch = {
-                    "metadata": {"labels": dict(labels), "resourceVersion": node["metadata"]["resourceVersion"]},
+                    "metadata": {
+                        "labels": dict(labels),
+                        "resourceVersion": node["metadata"]["resourceVersion"],
+                    },
                     "spec": {"taints": taints or None},
                 }
                 client.patch(f"/api/v1/nodes/{name}", patch)
@@ -129,7 +148,11 @@ class ApiServerNodes:
     def install(self, path: str, manifest: JsonObject) -> None:
         client = self._client
         client.patch(
-            f"{path}/{manifest['metadata']['name']}", manifest, kind="apply", fieldManager="rehearsal-cloud", force="true"
+            f"{path}/{manifest['metadata']['name']}",
+            manifest,
+            kind="apply",
+            fieldManager="rehearsal-cloud",
+            force="true",
         )
 
 
@@ -143,12 +166,16 @@ def _is_ready(node: JsonObject) -> bool:
 
 
 def _pods_on(client: Client, node: str) -> list[JsonObject]:
-    pods: list[JsonObject] = client.get("/api/v1/pods", fieldSelector=f"spec.nodeName={node}")["items"]
+    pods: list[JsonObject] = client.get("/api/v1/pods", fieldSelector=f"spec.nodeName={node}")[
+        "items"
+    ]
     return pods
 
 
 def _of_daemon_set(pod: JsonObject) -> bool:
-    return any(o["kind"] in ("DaemonSet", "Node") for o in pod["metadata"].get("ownerReferences", []))
+    return any(
+        o["kind"] in ("DaemonSet", "Node") for o in pod["metadata"].get("ownerReferences", [])
+    )
 
 
 def _delete_pod(client: Client, pod: JsonObject, *, grace_s: int | None) -> None:

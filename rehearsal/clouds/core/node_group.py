@@ -1,4 +1,6 @@
-"""The machines of one pool: brought from what they are to what they should be, in steps that a killed service can repeat."""
+"""The machines of one pool: brought from what they are to what they should be, in steps that a
+killed service can repeat.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE = 16
 READY_TIMEOUT_S = 120.0
-"""Real clouds wait 15 to 35 minutes for a node to join; a simulated one joins in seconds or never."""
+"""Real clouds wait 15 to 35 minutes for a node to join; a simulated one joins in seconds or
+never.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +47,28 @@ class NoRoom(Exception):
     """The place cannot take another node; the message says why."""
 
 
-def converge(store: Store, kind: str, key: str, api: NodeApi, target: Target, *, timeout_s: float = READY_TIMEOUT_S) -> None:
-    """Returns when every wanted node is Ready and no other is left. Raises NotReady or NoRoom; what exists by then is on record.
+def converge(
+    store: Store,
+    kind: str,
+    key: str,
+    api: NodeApi,
+    target: Target,
+    *,
+    timeout_s: float = READY_TIMEOUT_S,
+) -> None:
+    """Returns when every wanted node is Ready and no other is left. Raises NotReady or NoRoom; what
+    exists by then is on record.
 
-    The record of a node is written before the node is made and erased after it is gone, so nothing is ever unknown to the store.
+    The record of a node is written before the node is made and erased after it is gone, so nothing
+    is ever unknown to the store.
     """
     _reshape_staying(store, kind, key, api, target)
     stale = [r for r in _records(store, kind, key) if r["generation"] != target.generation]
-    wanted = [place for place, count in sorted(target.places.items()) for _ in range(count - _count(store, kind, key, place))]
+    wanted = [
+        place
+        for place, count in sorted(target.places.items())
+        for _ in range(count - _count(store, kind, key, place))
+    ]
     _add(store, kind, key, api, target, wanted)
     for record in stale:
         place = record["place"]
@@ -84,8 +102,12 @@ def _count(store: Store, kind: str, key: str, place: str) -> int:
     return sum(r["place"] == place for r in _records(store, kind, key))
 
 
-def _add(store: Store, kind: str, key: str, api: NodeApi, target: Target, places: Sequence[str]) -> list[str]:
-    """A new node in each of the places; their names. Raises NoRoom after making those that had room."""
+def _add(
+    store: Store, kind: str, key: str, api: NodeApi, target: Target, places: Sequence[str]
+) -> list[str]:
+    """A new node in each of the places; their names. Raises NoRoom after making those that had
+    room.
+    """
     new: list[JsonObject] = []
     full: NoRoom | None = None
     with store.lock:
@@ -99,7 +121,12 @@ def _add(store: Store, kind: str, key: str, api: NodeApi, target: Target, places
             except NoRoom as e:
                 full = e
                 continue
-            record = {"name": name, "place": place, "generation": target.generation, "index": next(free)}
+            record = {
+                "name": name,
+                "place": place,
+                "generation": target.generation,
+                "index": next(free),
+            }
             item["nodes"].append(record)
             new.append(record)
         store.put(kind, key, item)
@@ -110,7 +137,9 @@ def _add(store: Store, kind: str, key: str, api: NodeApi, target: Target, places
 
 
 def _rebirth(api: NodeApi, target: Target, records: Sequence[JsonObject]) -> None:
-    """Registers again what is on record but not in the cluster: deleted by hand, or the service was killed in between."""
+    """Registers again what is on record but not in the cluster: deleted by hand, or the service was
+    killed in between.
+    """
     present = api.names()
     missing = [r for r in records if r["name"] not in present]
     _each(missing, lambda r: api.register(target.node(r["name"], r["place"], r["index"])))
@@ -138,7 +167,9 @@ def _each(records: Sequence[JsonObject], step: Callable[[JsonObject], None]) -> 
 
 
 def _reshape_staying(store: Store, kind: str, key: str, api: NodeApi, target: Target) -> None:
-    """Only what the user changed is touched: a startup taint lifted by hand stays lifted, a label put on by hand stays on."""
+    """Only what the user changed is touched: a startup taint lifted by hand stays lifted, a label
+    put on by hand stays on.
+    """
     with store.lock:
         item = store.get(kind, key)
         if item is None:

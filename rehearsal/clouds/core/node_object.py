@@ -13,7 +13,11 @@ JsonObject = dict[str, Any]
 
 KUBERNETES = "1.36.2"
 MACHINE_ANNOTATION = "rehearsal.slicewright.io/machine"
-_EFFECTS = {"NO_SCHEDULE": "NoSchedule", "PREFER_NO_SCHEDULE": "PreferNoSchedule", "NO_EXECUTE": "NoExecute"}
+_EFFECTS = {
+    "NO_SCHEDULE": "NoSchedule",
+    "PREFER_NO_SCHEDULE": "PreferNoSchedule",
+    "NO_EXECUTE": "NoExecute",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +44,9 @@ class Build:
 
 
 def node_object(build: Build) -> JsonObject:
-    """Kubelet and kwok add the rest (addresses, conditions, heartbeat). No GPU resource: a device plugin advertises those."""
+    """Kubelet and kwok add the rest (addresses, conditions, heartbeat). No GPU resource: a device
+    plugin advertises those.
+    """
     annotations = {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"}
     if build.machine is not None:
         annotations[MACHINE_ANNOTATION] = json.dumps(build.machine, sort_keys=True)
@@ -84,4 +90,7 @@ def node_object(build: Build) -> JsonObject:
 
 def kubernetes_taints(taints: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     """Cloud form (NO_SCHEDULE) -> Kubernetes form."""
-    return [{"key": t["key"], "value": t.get("value", ""), "effect": _EFFECTS[t["effect"]]} for t in taints]
+    return [
+        {"key": t["key"], "value": t.get("value", ""), "effect": _EFFECTS[t["effect"]]}
+        for t in taints
+    ]

@@ -13,7 +13,8 @@ JsonObject = dict[str, Any]
 
 
 class Store:
-    """A kind (`container/nodePools`) holds things by key. A write is on disk before it returns: a kill loses nothing answered.
+    """A kind (`container/nodePools`) holds things by key. A write is on disk before it returns: a
+    kill loses nothing answered.
 
     `lock` makes "look, then write" one step; take it for quick work only.
     """

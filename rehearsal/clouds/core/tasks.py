@@ -1,4 +1,6 @@
-"""Work that outlives a request: written down before it starts, so that a killed service takes it up again."""
+"""Work that outlives a request: written down before it starts, so that a killed service takes it up
+again.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ log = logging.getLogger(__name__)
 
 
 class Tasks:
-    """Runs each task in a thread. A task must bear being run again from its beginning, and handle its own failures."""
+    """Runs each task in a thread. A task must bear being run again from its beginning, and handle
+    its own failures.
+    """
 
     def __init__(self, store: Store, delay_s: Callable[[str], float]) -> None:
         self._store = store
@@ -31,7 +35,9 @@ class Tasks:
         self._handlers.update(handlers)
 
     def begin(self, kind: str, **arguments: Any) -> None:
-        """Written down first: when the request is answered, the work will be done, kill -9 or not."""
+        """Written down first: when the request is answered, the work will be done, kill -9 or
+        not.
+        """
         identity = f"{time.time_ns()}-{secrets.token_hex(3)}"
         self._store.put(KIND, identity, {"kind": kind, "arguments": arguments})
         self._run(identity, kind, arguments)
@@ -51,7 +57,12 @@ class Tasks:
         return not any(t.is_alive() for t in self._threads.values())
 
     def _run(self, identity: str, kind: str, arguments: JsonObject) -> None:
-        thread = threading.Thread(target=self._work, args=(identity, kind, arguments), name=f"{kind} {identity}", daemon=True)
+        thread = threading.Thread(
+            target=self._work,
+            args=(identity, kind, arguments),
+            name=f"{kind} {identity}",
+            daemon=True,
+        )
         self._threads[identity] = thread
         thread.start()
 
@@ -62,7 +73,8 @@ class Tasks:
                 time.sleep(pause)
             self._handlers[kind](arguments)
         except Exception:
-            # A handler turns what it foresees into the state of its resource; this is a bug of ours. The service lives on.
+            # A handler turns what it foresees into the state of its resource; this is a bug of
+            # ours. The service lives on.
             log.exception("task %s %s", kind, arguments)
         finally:
             self._store.delete(KIND, identity)

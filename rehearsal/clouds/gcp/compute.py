@@ -46,7 +46,9 @@ class Compute:
         if found is None:
             project, *rest = key.split("/")
             where = f"projects/{project}/" + (
-                f"global/networks/{rest[0]}" if kind == NETWORKS else f"regions/{rest[0]}/subnetworks/{rest[-1]}"
+                f"global/networks/{rest[0]}"
+                if kind == NETWORKS
+                else f"regions/{rest[0]}/subnetworks/{rest[-1]}"
             )
             raise google_error(404, f"The resource '{where}' was not found")
         return found
@@ -57,7 +59,9 @@ class Compute:
         link = f"{_API}/projects/{project}/global/networks/{name}"
         with self._store.lock:
             if self._store.get(NETWORKS, f"{project}/{name}"):
-                raise google_error(409, f"The resource 'projects/{project}/global/networks/{name}' already exists")
+                raise google_error(
+                    409, f"The resource 'projects/{project}/global/networks/{name}' already exists"
+                )
             network = {
                 "routingConfig": {"routingMode": "REGIONAL"},
                 "networkFirewallPolicyEnforcementOrder": "AFTER_CLASSIC_FIREWALL",
@@ -93,10 +97,17 @@ class Compute:
             network = self._store.get(NETWORKS, f"{project}/{network_name}")
             if network is None:
                 raise google_error(
-                    400, f"The referenced network resource 'projects/{project}/global/networks/{network_name}' cannot be found."
+                    400,
+                    "The referenced network resource "
+                    f"'projects/{project}/global/networks/{network_name}' cannot be found.",
                 )
             if self._store.get(SUBNETWORKS, key):
-                raise google_error(409, f"The resource 'projects/{project}/regions/{region}/subnetworks/{name}' already exists")
+                raise google_error(
+                    409,
+                    "The resource "
+                    f"'projects/{project}/regions/{region}/subnetworks/{name}' already "
+                    "exists",
+                )
             self._check_ranges(network["selfLink"], region, body)
             address = ipaddress.ip_network(body["ipCidrRange"])
             subnetwork = {
@@ -114,7 +125,10 @@ class Compute:
         return _done(project, f"regions/{region}", link, "insert")
 
     def _check_ranges(self, network: str, region: str, body: JsonObject) -> None:
-        wanted = [body.get("ipCidrRange"), *(r.get("ipCidrRange") for r in body.get("secondaryIpRanges") or [])]
+        wanted = [
+            body.get("ipCidrRange"),
+            *(r.get("ipCidrRange") for r in body.get("secondaryIpRanges") or []),
+        ]
         taken = [
             (s["name"], ipaddress.ip_network(r))
             for s in self._store.values(SUBNETWORKS)
@@ -125,11 +139,15 @@ class Compute:
             try:
                 block = ipaddress.ip_network(str(text))
             except ValueError as e:
-                raise google_error(400, f"Invalid value for field 'resource.ipCidrRange': '{text}'. {e}.") from None
+                raise google_error(
+                    400, f"Invalid value for field 'resource.ipCidrRange': '{text}'. {e}."
+                ) from None
             for owner, other in taken:
                 if block.overlaps(other):
                     raise google_error(
-                        400, f"Invalid IPCidrRange: {block} conflicts with existing subnetwork '{owner}' in region '{region}'."
+                        400,
+                        f"Invalid IPCidrRange: {block} conflicts with existing subnetwork "
+                        f"'{owner}' in region '{region}'.",
                     )
             taken.append((str(body.get("name")), block))
 
@@ -137,15 +155,21 @@ class Compute:
         key = _subnetwork_key(params)
         with self._store.lock:
             subnetwork = self._get(SUBNETWORKS, key)
-            self._store.put(SUBNETWORKS, key, subnetwork | body | {"fingerprint": secrets.token_urlsafe(8)})
-        return _done(params["project"], f"regions/{params['region']}", subnetwork["selfLink"], "patch")
+            self._store.put(
+                SUBNETWORKS, key, subnetwork | body | {"fingerprint": secrets.token_urlsafe(8)}
+            )
+        return _done(
+            params["project"], f"regions/{params['region']}", subnetwork["selfLink"], "patch"
+        )
 
     def _delete_subnetwork(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
             subnetwork = self._get(SUBNETWORKS, _subnetwork_key(params))
             self._refuse_while_a_cluster_uses("subnetwork", subnetwork)
             self._store.delete(SUBNETWORKS, _subnetwork_key(params))
-        return _done(params["project"], f"regions/{params['region']}", subnetwork["selfLink"], "delete")
+        return _done(
+            params["project"], f"regions/{params['region']}", subnetwork["selfLink"], "delete"
+        )
 
     def _refuse_while_a_cluster_uses(self, field: str, thing: JsonObject) -> None:
         project = thing["selfLink"].removeprefix(f"{_API}/projects/").split("/")[0]
@@ -153,17 +177,27 @@ class Compute:
             # A cluster's machines hold the network's addresses.
             if key.split("/")[1] == project and item["cluster"].get(field) == thing["name"]:
                 zone = item["cluster"]["locations"][0]
-                machine = f"{_API}/projects/{project}/zones/{zone}/instances/gke-{item['cluster']['name']}"
+                name = f"gke-{item['cluster']['name']}"
+                machine = f"{_API}/projects/{project}/zones/{zone}/instances/{name}"
                 raise _in_use(thing["selfLink"], machine)
 
 
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
-        raise google_error(400, f"Invalid value for field 'resource.name': '{name}'. Must be a match of regex '{_NAME.pattern}'")
+        raise google_error(
+            400,
+            f"Invalid value for field 'resource.name': '{name}'. Must be a match of regex "
+            f"'{_NAME.pattern}'",
+        )
 
 
 def _common(link: str, kind: str) -> JsonObject:
-    return {"kind": kind, "id": str(secrets.randbits(62)), "selfLink": link, "creationTimestamp": now()}
+    return {
+        "kind": kind,
+        "id": str(secrets.randbits(62)),
+        "selfLink": link,
+        "creationTimestamp": now(),
+    }
 
 
 def _done(project: str, scope: str, target: str, kind: str) -> JsonObject:
@@ -183,7 +217,8 @@ def _done(project: str, scope: str, target: str, kind: str) -> JsonObject:
 def _in_use(link: str, by: str) -> CloudError:
     return google_error(
         400,
-        f"The resource '{link.removeprefix(_API + '/')}' is already being used by '{by.removeprefix(_API + '/')}'",
+        f"The resource '{link.removeprefix(_API + '/')}' is already being used by "
+        f"'{by.removeprefix(_API + '/')}'",
         status="RESOURCE_IN_USE_BY_ANOTHER_RESOURCE",
     )
 

@@ -12,14 +12,22 @@ from rehearsal.clouds.core.control_planes import Address
 from rehearsal.clouds.core.errors import CloudError, google_error
 from rehearsal.clouds.gcp import gke_addons
 from rehearsal.clouds.gcp.gke_checks import check_name
-from rehearsal.clouds.gcp.gke_defaults import VERSION, default_locations, etag, fill_node_config, region_of, zones_of
+from rehearsal.clouds.gcp.gke_defaults import (
+    VERSION,
+    default_locations,
+    etag,
+    fill_node_config,
+    region_of,
+    zones_of,
+)
 from rehearsal.clouds.gcp.gke_pools import POOLS, Pools
 
 JsonObject = dict[str, Any]
 
 CLUSTERS = "container/clusters"
 OPERATIONS = "container/operations"
-# UpdateCluster's word for a field -> the cluster's. The rest of desired* has no effect that a rehearsal could show: refused.
+# UpdateCluster's word for a field -> the cluster's. The rest of desired* has no effect that a
+# rehearsal could show: refused.
 _DESIRED = {
     "desiredLoggingConfig": "loggingConfig",
     "desiredMonitoringConfig": "monitoringConfig",
@@ -57,12 +65,19 @@ class Gke:
         }
 
     def inventory(self) -> list[JsonObject]:
-        clusters = [{"kind": "container.cluster", "name": key} for key, _ in self._store.items(CLUSTERS)]
-        pools = [{"kind": "container.nodePool", "name": key, "nodes": len(i["nodes"])} for key, i in self._store.items(POOLS)]
+        clusters = [
+            {"kind": "container.cluster", "name": key} for key, _ in self._store.items(CLUSTERS)
+        ]
+        pools = [
+            {"kind": "container.nodePool", "name": key, "nodes": len(i["nodes"])}
+            for key, i in self._store.items(POOLS)
+        ]
         return clusters + pools
 
     def revive(self) -> None:
-        """Control planes of running clusters that have ended with the machine, say, are started again."""
+        """Control planes of running clusters that have ended with the machine, say, are started
+        again.
+        """
         for key, item in self._store.items(CLUSTERS):
             if item["cluster"]["status"] == "RUNNING":
                 self._set_running(key, self._context.planes.start(item["cluster"]["name"]))
@@ -103,7 +118,10 @@ class Gke:
             error = {"code": e.code, "message": e.message}
         except Exception as e:
             log.exception("%s", arguments)
-            error = {"code": 13, "message": f"internal error of the rehearsal's cloud: {type(e).__name__}: {e}"}
+            error = {
+                "code": 13,
+                "message": f"internal error of the rehearsal's cloud: {type(e).__name__}: {e}",
+            }
         with self._store.lock:
             operation = self._store.get(OPERATIONS, arguments["operation"]) or {}
             operation |= {"status": "DONE", "endTime": now()}
@@ -113,7 +131,11 @@ class Gke:
 
     def running_operations(self, target: str) -> list[JsonObject]:
         link = f"https://container.googleapis.com/v1/{target}"
-        return [o for o in self._store.values(OPERATIONS) if o["status"] == "RUNNING" and o["targetLink"].startswith(link)]
+        return [
+            o
+            for o in self._store.values(OPERATIONS)
+            if o["status"] == "RUNNING" and o["targetLink"].startswith(link)
+        ]
 
     def shown(self, item: JsonObject) -> JsonObject:
         """The cluster as GetCluster answers: with its pools."""
@@ -137,7 +159,9 @@ class Gke:
         if not pools and count < 1:
             raise google_error(400, "Cluster.initial_node_count must be greater than zero.")
         if pools and count:
-            raise google_error(400, "Cluster.initial_node_count and Cluster.node_pools must not both be set.")
+            raise google_error(
+                400, "Cluster.initial_node_count and Cluster.node_pools must not both be set."
+            )
         with self._store.lock:
             if self._store.get(CLUSTERS, key):
                 raise google_error(409, f"Already exists: {key}.")
@@ -146,14 +170,24 @@ class Gke:
             wrong = sorted(set(locations) - set(zones_of(location)))
             if wrong:
                 raise google_error(
-                    400, f"Locations {', '.join(wrong)} are not in {location}; it has {', '.join(zones_of(location))}."
+                    400,
+                    f"Locations {', '.join(wrong)} are not in {location}; it has "
+                    f"{', '.join(zones_of(location))}.",
                 )
             if not pools:
-                pools = [{"name": "default-pool", "initialNodeCount": count, "config": asked.get("nodeConfig") or {}}]
+                pools = [
+                    {
+                        "name": "default-pool",
+                        "initialNodeCount": count,
+                        "config": asked.get("nodeConfig") or {},
+                    }
+                ]
             for pool in pools:
                 self._pools.check(pool, location=location)
             _claim_name(self._context, name, key)
-            cluster = _filled(asked, name=name, project=project, location=location, locations=locations)
+            cluster = _filled(
+                asked, name=name, project=project, location=location, locations=locations
+            )
             cluster |= {"network": network, "subnetwork": subnetwork}
             self._store.put(CLUSTERS, key, {"key": key, "cluster": cluster, "nodes": []})
             for pool in pools:
@@ -187,7 +221,11 @@ class Gke:
 
     def _list(self, params: JsonObject, body: JsonObject) -> JsonObject:
         parent = params["parent"].replace("/locations/-", "/locations/")
-        return {"clusters": [self.shown(i) for key, i in self._store.items(CLUSTERS) if key.startswith(parent)]}
+        return {
+            "clusters": [
+                self.shown(i) for key, i in self._store.items(CLUSTERS) if key.startswith(parent)
+            ]
+        }
 
     def _update(self, params: JsonObject, body: JsonObject) -> JsonObject:
         update = body.get("update") or {}
@@ -198,10 +236,14 @@ class Gke:
                 f"The rehearsal's cloud updates one of {', '.join(sorted(_DESIRED))} at a time, "
                 f"not {', '.join(sorted(update)) or 'nothing'}.",
             )
-        return self._change(params["name"], {_DESIRED[k]: v for k, v in update.items()}, "UPDATE_CLUSTER")
+        return self._change(
+            params["name"], {_DESIRED[k]: v for k, v in update.items()}, "UPDATE_CLUSTER"
+        )
 
     def _set_labels(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        return self._change(params["name"], {"resourceLabels": body.get("resourceLabels") or {}}, "UPDATE_CLUSTER")
+        return self._change(
+            params["name"], {"resourceLabels": body.get("resourceLabels") or {}}, "UPDATE_CLUSTER"
+        )
 
     def _change(self, key: str, change: JsonObject, kind: str) -> JsonObject:
         with self._store.lock:
@@ -225,7 +267,9 @@ class Gke:
             "location": location,
             "zone": location,
         }
-        return self._store.put(OPERATIONS, f"projects/{project}/locations/{location}/operations/{name}", operation)
+        return self._store.put(
+            OPERATIONS, f"projects/{project}/locations/{location}/operations/{name}", operation
+        )
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         key = params["name"]
@@ -260,7 +304,8 @@ class Gke:
         if running:
             raise google_error(
                 400,
-                f"Cluster is running incompatible operation {running[0]['name']} ({running[0]['operationType']}).",
+                f"Cluster is running incompatible operation {running[0]['name']} "
+                f"({running[0]['operationType']}).",
                 status="FAILED_PRECONDITION",
             )
 
@@ -275,18 +320,23 @@ class Gke:
         found = [
             s
             for k, s in self._store.items("compute/subnetworks")
-            if k.startswith(f"{project}/{region}/") and s["network"].endswith(f"/{name}") and wanted in ("", s["name"])
+            if k.startswith(f"{project}/{region}/")
+            and s["network"].endswith(f"/{name}")
+            and wanted in ("", s["name"])
         ]
         if not found:
             what = f'Subnetwork "{wanted}"' if wanted else "A subnetwork"
-            raise google_error(400, f'{what} of network "{name}" does not exist in region {region}.')
+            raise google_error(
+                400, f'{what} of network "{name}" does not exist in region {region}.'
+            )
         ranges = {r["rangeName"] for r in found[0].get("secondaryIpRanges", [])}
         policy = asked.get("ipAllocationPolicy") or {}
         for field in ("clusterSecondaryRangeName", "servicesSecondaryRangeName"):
             if policy.get(field) and policy[field] not in ranges:
                 raise google_error(
                     400,
-                    f'Secondary range "{policy[field]}" does not exist in subnetwork "{found[0]["name"]}"; '
+                    f'Secondary range "{policy[field]}" does not exist in subnetwork '
+                    f'"{found[0]["name"]}"; '
                     f"it has {sorted(ranges)}.",
                 )
         return name, found[0]["name"]
@@ -297,16 +347,23 @@ def _claim_name(context: Context, name: str, owner: str) -> None:
     taken = context.store.get(CLUSTER_NAMES, name)
     if taken and taken["owner"] != owner:
         raise google_error(
-            409, f'The rehearsal already has a cluster named "{name}" ({taken["owner"]}); one name per environment.'
+            409,
+            f'The rehearsal already has a cluster named "{name}" ({taken["owner"]}); one '
+            "name per environment.",
         )
     context.store.put(CLUSTER_NAMES, name, {"owner": owner})
 
 
-def _filled(asked: JsonObject, *, name: str, project: str, location: str, locations: list[str]) -> JsonObject:
+def _filled(
+    asked: JsonObject, *, name: str, project: str, location: str, locations: list[str]
+) -> JsonObject:
     cluster = {k: v for k, v in asked.items() if k not in ("nodePools", "masterAuth")}
     channel = (asked.get("releaseChannel") or {}).get("channel", "REGULAR")
     defaults: JsonObject = {
-        "addonsConfig": {"kubernetesDashboard": {"disabled": True}, "networkPolicyConfig": {"disabled": True}},
+        "addonsConfig": {
+            "kubernetesDashboard": {"disabled": True},
+            "networkPolicyConfig": {"disabled": True},
+        },
         "clusterIpv4Cidr": "10.0.0.0/16",
         "servicesIpv4Cidr": "10.96.0.0/16",
         "databaseEncryption": {"state": "DECRYPTED"},

@@ -1,4 +1,6 @@
-"""What GKE itself runs in a cluster and the rehearsal needs: the GPU device plugin, which also partitions."""
+"""What GKE itself runs in a cluster and the rehearsal needs: the GPU device plugin, which also
+partitions.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ def install(api: NodeApi) -> None:
 
 
 def device_plugin() -> JsonObject:
-    """Source of the shape: GoogleCloudPlatform/container-engine-accelerators, cmd/nvidia_gpu/device-plugin.yaml."""
+    """Source of the shape: GoogleCloudPlatform/container-engine-accelerators,
+    cmd/nvidia_gpu/device-plugin.yaml.
+    """
     labels = {"k8s-app": NAME}
     volumes = {
         "device-plugin": "/var/lib/kubelet/device-plugins",
@@ -76,16 +80,22 @@ def device_plugin() -> JsonObject:
                                 "--enable-health-monitoring",
                                 "--gpu-config=/etc/nvidia/gpu_config.json",
                             ],
-                            "env": [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}],
+                            "env": [
+                                {"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}
+                            ],
                             "resources": {
                                 "requests": {"cpu": "50m", "memory": "50Mi"},
                                 "limits": {"memory": "100Mi"},
                             },
                             "securityContext": {"privileged": True},
-                            "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts.items()],
+                            "volumeMounts": [
+                                {"name": name, "mountPath": path} for name, path in mounts.items()
+                            ],
                         }
                     ],
-                    "volumes": [{"name": name, "hostPath": {"path": path}} for name, path in volumes.items()],
+                    "volumes": [
+                        {"name": name, "hostPath": {"path": path}} for name, path in volumes.items()
+                    ],
                 },
             },
         },

@@ -1,4 +1,6 @@
-"""`gke-gcloud-auth-plugin` of a rehearsal: prints an ExecCredential for the cluster that kubectl wants to reach."""
+"""`gke-gcloud-auth-plugin` of a rehearsal: prints an ExecCredential for the cluster that kubectl
+wants to reach.
+"""
 
 import sys
 

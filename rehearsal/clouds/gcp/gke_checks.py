@@ -1,4 +1,6 @@
-"""What GKE refuses although its model allows it: the rules between fields. Source: the clouds' documentation."""
+"""What GKE refuses although its model allows it: the rules between fields. Source: the clouds'
+documentation.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ def check_name(kind: str, name: str) -> None:
     if not _NAME.fullmatch(name):
         raise google_error(
             400,
-            f'Invalid value for field "{kind}.name": "{name}": must match {_NAME.pattern} (lower case, at most 40 characters).',
+            f'Invalid value for field "{kind}.name": "{name}": must match {_NAME.pattern} '
+            "(lower case, at most 40 characters).",
         )
 
 
@@ -33,7 +36,11 @@ def check_pool(pool: JsonObject, *, cluster_zones: Sequence[str]) -> None:
     locations = pool.get("locations") or ()
     for zone in locations:
         if zone not in cluster_zones:
-            raise google_error(400, f'Zone "{zone}" is not in the region of the cluster; it has {", ".join(cluster_zones)}.')
+            raise google_error(
+                400,
+                f'Zone "{zone}" is not in the region of the cluster; it has '
+                f"{', '.join(cluster_zones)}.",
+            )
     for zone in locations or cluster_zones[:3]:
         if machine.zones is not None and zone not in machine.zones:
             raise google_error(
@@ -49,7 +56,9 @@ def check_pool(pool: JsonObject, *, cluster_zones: Sequence[str]) -> None:
     pods = int((pool.get("maxPodsConstraint") or {}).get("maxPodsPerNode", 110))
     if not 8 <= pods <= 256:
         raise google_error(
-            400, f"Invalid value for field node_pool.max_pods_constraint.max_pods_per_node: {pods}: must be 8 to 256."
+            400,
+            "Invalid value for field node_pool.max_pods_constraint.max_pods_per_node: "
+            f"{pods}: must be 8 to 256.",
         )
     check_upgrade(pool.get("upgradeSettings") or {})
     check_count(int(pool.get("initialNodeCount", 0)))
@@ -59,7 +68,9 @@ def find_machine(name: str) -> Machine:
     known = machines("gke")
     if name not in known:
         raise google_error(
-            400, f"Machine type with name '{name}' does not exist. (The rehearsal's cloud knows {', '.join(sorted(known))}.)"
+            400,
+            f"Machine type with name '{name}' does not exist. (The rehearsal's cloud knows "
+            f"{', '.join(sorted(known))}.)",
         )
     return known[name]
 
@@ -77,10 +88,14 @@ def check_accelerators(config: JsonObject, machine: Machine) -> None:
         if machine.gpu:
             raise google_error(
                 400,
-                f"Machine type {machine.name} comes with {machine.gpu_count} x {machine.gpu}: accelerators must be specified.",
+                f"Machine type {machine.name} comes with {machine.gpu_count} x "
+                f"{machine.gpu}: accelerators must be specified.",
             )
         return
-    kind, count = str(accelerators[0].get("acceleratorType", "")), int(accelerators[0].get("acceleratorCount", 0))
+    kind, count = (
+        str(accelerators[0].get("acceleratorType", "")),
+        int(accelerators[0].get("acceleratorCount", 0)),
+    )
     if machine.gpu:
         if (kind, count) != (machine.gpu, machine.gpu_count):
             raise google_error(
@@ -89,21 +104,30 @@ def check_accelerators(config: JsonObject, machine: Machine) -> None:
                 f"which has exactly {machine.gpu_count} x {machine.gpu}.",
             )
     elif count not in machine.gpu_choices.get(kind, ()):
-        offered = "; ".join(f"{k} x {'/'.join(map(str, v))}" for k, v in machine.gpu_choices.items()) or "none"
+        offered = (
+            "; ".join(f"{k} x {'/'.join(map(str, v))}" for k, v in machine.gpu_choices.items())
+            or "none"
+        )
         raise google_error(
-            400, f"Accelerator {count} x {kind} cannot be attached to machine type {machine.name}; possible: {offered}."
+            400,
+            f"Accelerator {count} x {kind} cannot be attached to machine type "
+            f"{machine.name}; possible: {offered}.",
         )
     _check_partition(accelerators[0], kind)
     _check_sharing(accelerators[0])
 
 
 def _check_partition(accelerator: JsonObject, kind: str) -> None:
-    """The form, and that the GPU can be partitioned at all. Whether the size exists on it is found out on the node, if ever."""
+    """The form, and that the GPU can be partitioned at all. Whether the size exists on it is found
+    out on the node, if ever.
+    """
     size = accelerator.get("gpuPartitionSize")
     if not size:
         return
     if not _SIZE.fullmatch(size):
-        raise google_error(400, f'Invalid GPU partition size "{size}": must have the form of 1g.5gb.')
+        raise google_error(
+            400, f'Invalid GPU partition size "{size}": must have the form of 1g.5gb.'
+        )
     if GKE_GPU_MODELS.get(kind) not in MIG_MODELS:
         raise google_error(400, f"GPU partitioning is not supported on accelerator type {kind}.")
 
@@ -114,20 +138,30 @@ def _check_sharing(accelerator: JsonObject) -> None:
         return
     clients = int(sharing.get("maxSharedClientsPerGpu", 0))
     if sharing.get("gpuSharingStrategy") in (None, "GPU_SHARING_STRATEGY_UNSPECIFIED"):
-        raise google_error(400, "gpu_sharing_config.gpu_sharing_strategy must be TIME_SHARING or MPS.")
+        raise google_error(
+            400, "gpu_sharing_config.gpu_sharing_strategy must be TIME_SHARING or MPS."
+        )
     if not 2 <= clients <= 48:
-        raise google_error(400, f"gpu_sharing_config.max_shared_clients_per_gpu must be 2 to 48, got {clients}.")
+        raise google_error(
+            400, f"gpu_sharing_config.max_shared_clients_per_gpu must be 2 to 48, got {clients}."
+        )
 
 
 def check_ssd(config: JsonObject, machine: Machine) -> None:
     ephemeral = (config.get("ephemeralStorageLocalSsdConfig") or {}).get("localSsdCount")
     raw = (config.get("localNvmeSsdBlockConfig") or {}).get("localSsdCount")
     if ephemeral is not None and raw is not None:
-        raise google_error(400, "Only one of ephemeral_storage_local_ssd_config and local_nvme_ssd_block_config may be set.")
+        raise google_error(
+            400,
+            "Only one of ephemeral_storage_local_ssd_config and "
+            "local_nvme_ssd_block_config may be set.",
+        )
     asked = int(ephemeral or raw or 0)
     if machine.local_ssd is not None and asked not in (0, machine.local_ssd):
         raise google_error(
-            400, f"Machine type {machine.name} comes with exactly {machine.local_ssd} local SSDs, {asked} were asked for."
+            400,
+            f"Machine type {machine.name} comes with exactly {machine.local_ssd} local "
+            f"SSDs, {asked} were asked for.",
         )
     if asked and not machine.local_ssd and machine.name.startswith("e2-"):
         raise google_error(400, f"Local SSDs cannot be attached to machine type {machine.name}.")
@@ -140,7 +174,8 @@ def check_upgrade(settings: JsonObject) -> None:
     if surge < 0 or down < 0 or not 0 < surge + down <= 20:
         raise google_error(
             400,
-            f"upgrade_settings: max_surge ({surge}) and max_unavailable ({down}) must not be negative, "
+            f"upgrade_settings: max_surge ({surge}) and max_unavailable ({down}) must not "
+            "be negative, "
             "and their sum must be 1 to 20.",
         )
 
@@ -151,13 +186,17 @@ def check_labels_and_taints(config: JsonObject) -> None:
         _check_key("label", key)
         if value and not _LABEL_NAME.fullmatch(value):
             raise google_error(
-                400, f'Invalid label value "{value}" of "{key}": at most 63 characters, alphanumeric at both ends.'
+                400,
+                f'Invalid label value "{value}" of "{key}": at most 63 characters, '
+                "alphanumeric at both ends.",
             )
         prefix = key.rpartition("/")[0]
         if prefix.endswith(("kubernetes.io", "k8s.io")) or prefix == "cloud.google.com":
             raise google_error(400, f'Node label key "{key}" uses the reserved prefix "{prefix}".')
     if sum(len(k) + len(v) for k, v in labels.items()) > 1024:
-        raise google_error(400, "Node labels: keys and values together must not be longer than 1024 characters.")
+        raise google_error(
+            400, "Node labels: keys and values together must not be longer than 1024 characters."
+        )
     seen: set[tuple[str, str]] = set()
     for taint in config.get("taints") or []:
         key, effect = str(taint.get("key", "")), str(taint.get("effect", "EFFECT_UNSPECIFIED"))
@@ -171,10 +210,13 @@ def check_labels_and_taints(config: JsonObject) -> None:
 
 def _check_key(what: str, key: str) -> None:
     prefix, _, name = key.rpartition("/")
-    if not _LABEL_NAME.fullmatch(name) or (prefix and (len(prefix) > 253 or not _DNS.fullmatch(prefix))):
+    if not _LABEL_NAME.fullmatch(name) or (
+        prefix and (len(prefix) > 253 or not _DNS.fullmatch(prefix))
+    ):
         raise google_error(
             400,
-            f'Invalid {what} key "{key}": a name of at most 63 characters, after an optional DNS prefix of at most 253 and "/".',
+            f'Invalid {what} key "{key}": a name of at most 63 characters, after an '
+            'optional DNS prefix of at most 253 and "/".',
         )
 
 

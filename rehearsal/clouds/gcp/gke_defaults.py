@@ -31,7 +31,9 @@ def etag() -> str:
 
 
 def zones_of(location: str) -> list[str]:
-    """All zones of a region; a zone is its own only one. Source: compute regions; the few that are not a, b, c are listed."""
+    """All zones of a region; a zone is its own only one. Source: compute regions; the few that are
+    not a, b, c are listed.
+    """
     if location.count("-") == 2:
         return [location]
     return [f"{location}-{letter}" for letter in _ZONES.get(location, _THREE_ZONES)]
@@ -74,7 +76,13 @@ def fill_node_config(config: JsonObject) -> JsonObject:
 
 
 def _provisioning(config: JsonObject) -> str:
-    return "spot" if config.get("spot") else "preemptible" if config.get("preemptible") else "on-demand"
+    return (
+        "spot"
+        if config.get("spot")
+        else "preemptible"
+        if config.get("preemptible")
+        else "on-demand"
+    )
 
 
 def _fill_accelerator(accelerator: JsonObject) -> JsonObject:
@@ -99,7 +107,11 @@ def fill_pool(pool: JsonObject, *, cluster_locations: list[str]) -> JsonObject:
         "locations": list(pool.get("locations") or cluster_locations),
         "version": pool.get("version") or VERSION,
         "management": pool.get("management") or {"autoRepair": True, "autoUpgrade": True},
-        "maxPodsConstraint": {"maxPodsPerNode": str(int((pool.get("maxPodsConstraint") or {}).get("maxPodsPerNode", 110)))},
+        "maxPodsConstraint": {
+            "maxPodsPerNode": str(
+                int((pool.get("maxPodsConstraint") or {}).get("maxPodsPerNode", 110))
+            )
+        },
         "upgradeSettings": {"strategy": "SURGE", "maxSurge": 1, **upgrade},
         "config": fill_node_config(pool.get("config") or {}),
         "podIpv4CidrSize": 24,

@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from rehearsal.clouds.core.faults import Faults
-from rehearsal.clouds.core.machines import GKE_GPU_MODELS, gke_reserved_memory_ki, machines, reserved_cpu_millis
+from rehearsal.clouds.core.machines import (
+    GKE_GPU_MODELS,
+    gke_reserved_memory_ki,
+    machines,
+    reserved_cpu_millis,
+)
 from rehearsal.clouds.core.node_group import Target
 from rehearsal.clouds.core.node_object import Build, kubernetes_taints, node_object
 from rehearsal.clouds.gcp.gke_defaults import region_of
@@ -19,7 +24,8 @@ from rehearsal.clouds.gcp.gke_defaults import region_of
 JsonObject = dict[str, Any]
 
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}
-# LATEST is what the walkthrough of system S0 found on its nodes; DEFAULT is an older branch that GKE shipped beside it.
+# LATEST is what the walkthrough of system S0 found on its nodes; DEFAULT is an older branch that
+# GKE shipped beside it.
 _DRIVERS = {"LATEST": "550.90.07", "DEFAULT": "535.183.01"}
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
@@ -29,35 +35,47 @@ def is_gpu_pool(pool: JsonObject) -> bool:
 
 
 def target(item: JsonObject, *, project: str, cluster: str, faults: Faults) -> Target:
-    """item: the stored pool: `pool` in API form, count per zone, generation, whether GKE adds its GPU taint."""
+    """item: the stored pool: `pool` in API form, count per zone, generation, whether GKE adds its
+    GPU taint.
+    """
     pool = item["pool"]
     name, config = pool["name"], pool["config"]
     prefix = f"gke-{cluster}-{name}"[:49].rstrip("-")
-    group = hashlib.sha256(f"{project}/{cluster}/{name}/{pool['etag_seed']}".encode()).hexdigest()[:8]
+    group = hashlib.sha256(f"{project}/{cluster}/{name}/{pool['etag_seed']}".encode()).hexdigest()[
+        :8
+    ]
     upgrade = pool["upgradeSettings"]
 
     def node(node_name: str, zone: str, index: int) -> JsonObject:
-        return _node(item, project=project, node_name=node_name, zone=zone, index=index, faults=faults)
+        return _node(
+            item, project=project, node_name=node_name, zone=zone, index=index, faults=faults
+        )
 
     return Target(
         places=dict.fromkeys(pool["locations"], int(item["count"])),
         generation=item["generation"],
         labels=config.get("labels", {}),
         taints=kubernetes_taints(config.get("taints", [])),
-        new_name=lambda _place, _taken: f"{prefix}-{group}-{''.join(secrets.choice(_ALPHABET) for _ in range(4))}",
+        new_name=lambda _place, _taken: (
+            f"{prefix}-{group}-{''.join(secrets.choice(_ALPHABET) for _ in range(4))}"
+        ),
         node=node,
         surge=int(upgrade.get("maxSurge", 0)) > 0,
     )
 
 
-def _node(item: JsonObject, *, project: str, node_name: str, zone: str, index: int, faults: Faults) -> JsonObject:
+def _node(
+    item: JsonObject, *, project: str, node_name: str, zone: str, index: int, faults: Faults
+) -> JsonObject:
     pool = item["pool"]
     config = pool["config"]
     machine = machines("gke")[config["machineType"]]
     pods = int(pool["maxPodsConstraint"]["maxPodsPerNode"])
     taints: Sequence[dict[str, str]] = config.get("taints", [])
     if item["gke_gpu_taint"]:
-        taints = [t for t in taints if (t["key"], t["effect"]) != (GPU_TAINT["key"], GPU_TAINT["effect"])] + [GPU_TAINT]
+        taints = [
+            t for t in taints if (t["key"], t["effect"]) != (GPU_TAINT["key"], GPU_TAINT["effect"])
+        ] + [GPU_TAINT]
     return node_object(
         Build(
             name=node_name,
@@ -71,7 +89,9 @@ def _node(item: JsonObject, *, project: str, node_name: str, zone: str, index: i
             disk_gb=config["diskSizeGb"],
             pods=pods,
             kubelet_version=f"v{pool['version']}",
-            os_image="Container-Optimized OS from Google" if config["imageType"].startswith("COS") else "Ubuntu 24.04.3 LTS",
+            os_image="Container-Optimized OS from Google"
+            if config["imageType"].startswith("COS")
+            else "Ubuntu 24.04.3 LTS",
             kernel="6.12.55+" if config["imageType"].startswith("COS") else "6.8.0-1041-gke",
             runtime="containerd://2.1.5",
             machine=_machine(item, node_name, index, faults),
@@ -113,7 +133,11 @@ def _labels(pool: JsonObject, node_name: str, zone: str) -> dict[str, str]:
         "topology.kubernetes.io/region": region,
         "topology.kubernetes.io/zone": zone,
     }
-    for key, setting in (("gke-spot", "spot"), ("gke-preemptible", "preemptible"), ("gke-flex-start", "flexStart")):
+    for key, setting in (
+        ("gke-spot", "spot"),
+        ("gke-preemptible", "preemptible"),
+        ("gke-flex-start", "flexStart"),
+    ):
         if config.get(setting):
             labels[f"cloud.google.com/{key}"] = "true"
     if (config.get("workloadMetadataConfig") or {}).get("mode") == "GKE_METADATA":
@@ -135,7 +159,9 @@ def _gpu_labels(config: JsonObject) -> dict[str, str]:
     sharing = gpu.get("gpuSharingConfig")
     if sharing:
         labels["cloud.google.com/gke-gpu-sharing-strategy"] = _sharing_name(sharing)
-        labels["cloud.google.com/gke-max-shared-clients-per-gpu"] = sharing["maxSharedClientsPerGpu"]
+        labels["cloud.google.com/gke-max-shared-clients-per-gpu"] = sharing[
+            "maxSharedClientsPerGpu"
+        ]
     driver = gpu["gpuDriverInstallationConfig"]["gpuDriverVersion"]
     if driver in _DRIVERS:
         labels["cloud.google.com/gke-gpu-driver-version"] = driver.lower()

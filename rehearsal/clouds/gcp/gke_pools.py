@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 JsonObject = dict[str, Any]
 
 POOLS = "container/nodePools"
-# UpdateNodePool: what is changed on running nodes, and what makes GKE replace every node. Source: the API reference of
-# projects.locations.clusters.nodePools.update.
-# field -> (name inside its wrapper, what "none" is)
+# UpdateNodePool: what is changed on running nodes, and what makes GKE replace every node. Source:
+# the API reference of projects.locations.clusters.nodePools.update. field -> (name inside its
+# wrapper, what "none" is)
 _WRAPPED: Mapping[str, tuple[str, Any]] = {
     "labels": ("labels", {}),
     "taints": ("taints", []),
@@ -38,8 +38,10 @@ _WRAPPED: Mapping[str, tuple[str, Any]] = {
     "tags": ("tags", []),
 }
 _CONFIG_RECREATES = (
-    "machineType", "diskType", "diskSizeGb", "bootDisk", "imageType", "gvnic", "fastSocket", "gcfsConfig", "kubeletConfig",
-    "linuxNodeConfig", "containerdConfig", "taintConfig", "workloadMetadataConfig", "loggingConfig", "confidentialNodes",
+    "machineType", "diskType", "diskSizeGb", "bootDisk", "imageType", "gvnic", "fastSocket",
+    "gcfsConfig", "kubeletConfig",
+    "linuxNodeConfig", "containerdConfig", "taintConfig", "workloadMetadataConfig",
+    "loggingConfig", "confidentialNodes",
 )  # fmt: skip
 _POOL_IN_PLACE = ("locations", "upgradeSettings", "nodeDrainConfig")
 
@@ -55,7 +57,9 @@ class Pools:
         return {
             f"{pools}.create": self._create,
             f"{pools}.get": lambda params, _: self.shown(self.pool(params["name"])),
-            f"{pools}.list": lambda params, _: {"nodePools": [self.shown(p) for p in self.of_cluster(params["parent"])]},
+            f"{pools}.list": lambda params, _: {
+                "nodePools": [self.shown(p) for p in self.of_cluster(params["parent"])]
+            },
             f"{pools}.update": self._update,
             f"{pools}.setSize": self._set_size,
             f"{pools}.setManagement": self._set_management,
@@ -64,7 +68,10 @@ class Pools:
         }
 
     def tasks(self) -> dict[str, Task]:
-        return {"container.nodePools.converge": self._finish_converge, "container.nodePools.delete": self._finish_delete}
+        return {
+            "container.nodePools.converge": self._finish_converge,
+            "container.nodePools.delete": self._finish_delete,
+        }
 
     def pool(self, key: str) -> JsonObject:
         item = self._store.get(POOLS, key)
@@ -73,7 +80,11 @@ class Pools:
         return item
 
     def of_cluster(self, cluster_key: str) -> list[JsonObject]:
-        return [item for key, item in self._store.items(POOLS) if key.startswith(f"{cluster_key}/nodePools/")]
+        return [
+            item
+            for key, item in self._store.items(POOLS)
+            if key.startswith(f"{cluster_key}/nodePools/")
+        ]
 
     def shown(self, item: JsonObject) -> JsonObject:
         pool = {k: v for k, v in item["pool"].items() if k != "etag_seed"}
@@ -92,12 +103,16 @@ class Pools:
         check_pool(pool, cluster_zones=zones_of(location))
 
     def put_new(self, cluster_key: str, cluster: JsonObject, asked: JsonObject) -> JsonObject:
-        """Records a checked pool as PROVISIONING. GKE decides on its GPU taint now, and never again."""
+        """Records a checked pool as PROVISIONING. GKE decides on its GPU taint now, and never
+        again.
+        """
         key = f"{cluster_key}/nodePools/{asked['name']}"
         pool = fill_pool(asked, cluster_locations=cluster["locations"])
         link = f"https://container.googleapis.com/v1/{key}"
         pool |= {"selfLink": link, "status": "PROVISIONING", "etag_seed": secrets.token_hex(4)}
-        gpu_taint = is_gpu_pool(pool) and any(not is_gpu_pool(p["pool"]) for p in self.of_cluster(cluster_key))
+        gpu_taint = is_gpu_pool(pool) and any(
+            not is_gpu_pool(p["pool"]) for p in self.of_cluster(cluster_key)
+        )
         if gpu_taint:
             self._refuse_other_gpu_taint(pool)
         item = {
@@ -112,15 +127,23 @@ class Pools:
         return self._store.put(POOLS, key, item)
 
     def converge(self, key: str) -> None:
-        """Brings the pool's nodes to what the pool says. Raises CloudError after writing down what went wrong."""
+        """Brings the pool's nodes to what the pool says. Raises CloudError after writing down what
+        went wrong.
+        """
         item = self.pool(key)
         cluster = self._clusters.cluster(key.rpartition("/nodePools/")[0])["cluster"]
-        wanted = target(item, project=key.split("/")[1], cluster=cluster["name"], faults=self._context.faults)
+        wanted = target(
+            item, project=key.split("/")[1], cluster=cluster["name"], faults=self._context.faults
+        )
         api = self._context.planes.nodes(cluster["name"])
         try:
-            fleet.converge(self._store, POOLS, key, api, wanted, timeout_s=self._context.ready_timeout_s)
+            fleet.converge(
+                self._store, POOLS, key, api, wanted, timeout_s=self._context.ready_timeout_s
+            )
         except (NotReady, fleet.NoRoom) as e:
-            message = f"All cluster resources were brought up, but: only some nodes have registered: {e}."
+            message = (
+                f"All cluster resources were brought up, but: only some nodes have registered: {e}."
+            )
             self._set(key, status="RUNNING_WITH_ERROR", statusMessage=message)
             raise google_error(400, message) from e
         self._set(key, status="RUNNING", statusMessage=None)
@@ -179,9 +202,15 @@ class Pools:
         known = {*_POOL_IN_PLACE, *_WRAPPED, *_CONFIG_RECREATES, "nodeVersion"}
         for field in changes:
             if field == "accelerators":
-                raise google_error(400, "Updating accelerator type, count or partition size of a node pool is not supported.")
+                raise google_error(
+                    400,
+                    "Updating accelerator type, count or partition size of a node pool is "
+                    "not supported.",
+                )
             if field not in known:
-                raise google_error(400, f"The rehearsal's cloud does not update {field} of a node pool.")
+                raise google_error(
+                    400, f"The rehearsal's cloud does not update {field} of a node pool."
+                )
 
     def _set_size(self, params: JsonObject, body: JsonObject) -> JsonObject:
         count = int(body.get("nodeCount", 0))
@@ -189,7 +218,11 @@ class Pools:
         return self._reconcile(params["name"], "SET_NODE_POOL_SIZE", count=count)
 
     def _set_management(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        return self._reconcile(params["name"], "SET_NODE_POOL_MANAGEMENT", pool={"management": body.get("management") or {}})
+        return self._reconcile(
+            params["name"],
+            "SET_NODE_POOL_MANAGEMENT",
+            pool={"management": body.get("management") or {}},
+        )
 
     def _set_autoscaling(self, params: JsonObject, body: JsonObject) -> JsonObject:
         scaling = body.get("autoscaling") or {}
@@ -198,18 +231,30 @@ class Pools:
             total = "totalMaxNodeCount" in scaling
             if (not total and not 0 <= low <= high) or (not total and high < 1):
                 raise google_error(
-                    400, f"Autoscaling needs 0 <= minNodeCount ({low}) <= maxNodeCount ({high}) and maxNodeCount >= 1."
+                    400,
+                    f"Autoscaling needs 0 <= minNodeCount ({low}) <= maxNodeCount ({high}) "
+                    "and maxNodeCount >= 1.",
                 )
         return self._reconcile(params["name"], "SET_NODE_POOL_SIZE", pool={"autoscaling": scaling})
 
     def _reconcile(
-        self, key: str, operation_type: str, *, count: int | None = None, pool: JsonObject | None = None
+        self,
+        key: str,
+        operation_type: str,
+        *,
+        count: int | None = None,
+        pool: JsonObject | None = None,
     ) -> JsonObject:
         with self._store.lock:
             item = self._usable_pool(key)
             item["count"] = item["count"] if count is None else count
             # The API shows the size of a pool in initialNodeCount, misleading as the name is.
-            item["pool"] |= {**(pool or {}), "initialNodeCount": item["count"], "etag": etag(), "status": "RECONCILING"}
+            item["pool"] |= {
+                **(pool or {}),
+                "initialNodeCount": item["count"],
+                "etag": etag(),
+                "status": "RECONCILING",
+            }
             self._store.put(POOLS, key, item)
         return self._clusters.begin("container.nodePools.converge", operation_type, key)
 
@@ -242,19 +287,32 @@ class Pools:
         return cluster
 
     def _usable_pool(self, key: str) -> JsonObject:
-        """Locks are per pool: pools of one cluster change in parallel, one pool does one thing at a time."""
+        """Locks are per pool: pools of one cluster change in parallel, one pool does one thing at a
+        time.
+        """
         item = self.pool(key)
         running = self._clusters.running_operations(key)
         if running:
-            raise _busy(f"Cluster is running incompatible operation {running[0]['name']} ({running[0]['operationType']}).")
+            raise _busy(
+                f"Cluster is running incompatible operation {running[0]['name']} "
+                f"({running[0]['operationType']})."
+            )
         self._usable_cluster(key.rpartition("/nodePools/")[0])
         return item
 
     def _refuse_other_gpu_taint(self, pool: JsonObject) -> None:
-        """Declared exactly as GKE sets it, its own taint is accepted; with another value the two collide."""
+        """Declared exactly as GKE sets it, its own taint is accepted; with another value the two
+        collide.
+        """
         for taint in pool["config"].get("taints", []):
-            if taint["key"] == GPU_TAINT["key"] and taint["effect"] == GPU_TAINT["effect"] and taint != GPU_TAINT:
-                raise google_error(400, "Found more than one taint with key nvidia.com/gpu and effect NO_SCHEDULE")
+            if (
+                taint["key"] == GPU_TAINT["key"]
+                and taint["effect"] == GPU_TAINT["effect"]
+                and taint != GPU_TAINT
+            ):
+                raise google_error(
+                    400, "Found more than one taint with key nvidia.com/gpu and effect NO_SCHEDULE"
+                )
 
     def _set(self, key: str, **fields: Any) -> None:
         with self._store.lock:
@@ -267,7 +325,10 @@ def _applied(pool: JsonObject) -> JsonObject:
     from rehearsal.clouds.core.node_object import kubernetes_taints
 
     config = pool["config"]
-    return {"labels": config.get("labels", {}), "taints": kubernetes_taints(config.get("taints", []))}
+    return {
+        "labels": config.get("labels", {}),
+        "taints": kubernetes_taints(config.get("taints", [])),
+    }
 
 
 def _busy(message: str) -> CloudError:

@@ -16,7 +16,9 @@ ACCOUNTS = "iam/serviceAccounts"
 POLICIES = "cloudresourcemanager/policies"
 _ACCOUNT_ID = re.compile(r"[a-z][-a-z0-9]{4,28}[a-z0-9]")
 _ROLE = re.compile(r"(projects/[^/]+/|organizations/[^/]+/)?roles/[A-Za-z0-9_.]+")
-_MEMBER = re.compile(r"(user|serviceAccount|group|domain|principal|principalSet|deleted):.+|allUsers|allAuthenticatedUsers")
+_MEMBER = re.compile(
+    r"(user|serviceAccount|group|domain|principal|principalSet|deleted):.+|allUsers|allAuthenticatedUsers"
+)
 
 
 class GoogleIam:
@@ -38,7 +40,9 @@ class GoogleIam:
         }
 
     def inventory(self) -> list[JsonObject]:
-        accounts = [{"kind": "iam.serviceAccount", "name": key} for key, _ in self._store.items(ACCOUNTS)]
+        accounts = [
+            {"kind": "iam.serviceAccount", "name": key} for key, _ in self._store.items(ACCOUNTS)
+        ]
         bindings = [
             {"kind": "cloudresourcemanager.member", "name": f"{project} {binding['role']} {member}"}
             for project, policy in self._store.items(POLICIES)
@@ -55,16 +59,24 @@ class GoogleIam:
         return found
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        project, account_id = params["name"].removeprefix("projects/"), str(body.get("accountId", ""))
+        project, account_id = (
+            params["name"].removeprefix("projects/"),
+            str(body.get("accountId", "")),
+        )
         if not _ACCOUNT_ID.fullmatch(account_id):
             raise google_error(
                 400,
-                f'Invalid account id "{account_id}": 6 to 30 lower case letters, digits and "-", starting with a letter.',
+                f'Invalid account id "{account_id}": 6 to 30 lower case letters, digits '
+                'and "-", starting with a letter.',
             )
         email = f"{account_id}@{project}.iam.gserviceaccount.com"
         with self._store.lock:
             if self._store.get(ACCOUNTS, email):
-                raise google_error(409, f"Service account {account_id} already exists within project projects/{project}.")
+                raise google_error(
+                    409,
+                    f"Service account {account_id} already exists within project "
+                    f"projects/{project}.",
+                )
             account = {
                 **(body.get("serviceAccount") or {}),
                 "name": f"projects/{project}/serviceAccounts/{email}",
@@ -92,13 +104,18 @@ class GoogleIam:
                 member = f"serviceAccount:{account['email']}"
                 for binding in policy.get("bindings", []):
                     binding["members"] = [
-                        f"deleted:{member}?uid={account['uniqueId']}" if m == member else m for m in binding["members"]
+                        f"deleted:{member}?uid={account['uniqueId']}" if m == member else m
+                        for m in binding["members"]
                     ]
                 self._store.put(POLICIES, project, policy)
         return {}
 
     def _policy(self, project: str) -> JsonObject:
-        return self._store.get(POLICIES, project) or {"version": 1, "etag": "BwAAAAAAAAA=", "bindings": []}
+        return self._store.get(POLICIES, project) or {
+            "version": 1,
+            "etag": "BwAAAAAAAAA=",
+            "bindings": [],
+        }
 
     def _set_policy(self, params: JsonObject, body: JsonObject) -> JsonObject:
         policy = body.get("policy") or {}
@@ -107,22 +124,28 @@ class GoogleIam:
             if policy.get("etag") and policy["etag"] != current["etag"]:
                 raise google_error(
                     409,
-                    "There were concurrent policy changes. Please retry the whole read-modify-write with exponential backoff.",
+                    "There were concurrent policy changes. Please retry the whole "
+                    "read-modify-write with exponential backoff.",
                     status="ABORTED",
                 )
             for binding in policy.get("bindings", []):
                 self._check_binding(binding)
             bindings = [b for b in policy.get("bindings", []) if b.get("members")]
-            return self._store.put(POLICIES, params["resource"], {"version": 1, "etag": etag(), "bindings": bindings})
+            return self._store.put(
+                POLICIES, params["resource"], {"version": 1, "etag": etag(), "bindings": bindings}
+            )
 
     def _check_binding(self, binding: JsonObject) -> None:
         if not _ROLE.fullmatch(str(binding.get("role", ""))):
-            raise google_error(400, f"Role {binding.get('role')} is not supported for this resource.")
+            raise google_error(
+                400, f"Role {binding.get('role')} is not supported for this resource."
+            )
         for member in binding.get("members", []):
             if not _MEMBER.fullmatch(member):
                 raise google_error(
                     400,
-                    f"Invalid member {member}: it must have a type, as in serviceAccount:NAME@PROJECT.iam.gserviceaccount.com.",
+                    f"Invalid member {member}: it must have a type, as in "
+                    "serviceAccount:NAME@PROJECT.iam.gserviceaccount.com.",
                 )
             kind, _, email = member.partition(":")
             ours = kind == "serviceAccount" and email.endswith(".iam.gserviceaccount.com")

@@ -18,13 +18,20 @@ DOCUMENTS: Mapping[str, str] = {
     "cloudresourcemanager": "cloudresourcemanager.v1",
 }
 
-_INTEGER = {"int32": (-(2**31), 2**31 - 1), "uint32": (0, 2**32 - 1), "int64": (-(2**63), 2**63 - 1), "uint64": (0, 2**64 - 1)}
+_INTEGER = {
+    "int32": (-(2**31), 2**31 - 1),
+    "uint32": (0, 2**32 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+    "uint64": (0, 2**64 - 1),
+}
 _OUTPUT_ONLY = re.compile(r"^\W*output[ _-]only", re.IGNORECASE)
 
 
 @cache
 def document(service: str) -> dict[str, Any]:
-    """The discovery document of one service, as google-api-python-client ships it; read once, when first asked for."""
+    """The discovery document of one service, as google-api-python-client ships it; read once, when
+    first asked for.
+    """
     import googleapiclient
 
     directory = Path(googleapiclient.__file__).parent / "discovery_cache" / "documents"
@@ -33,7 +40,9 @@ def document(service: str) -> dict[str, Any]:
 
 
 def find_method(service: str, name: str) -> dict[str, Any]:
-    """The description of `projects.locations.clusters.create`. Raises CloudError 404 for a method that the API does not have."""
+    """The description of `projects.locations.clusters.create`. Raises CloudError 404 for a method
+    that the API does not have.
+    """
     node = document(service)
     *collections, method = name.split(".")
     for collection in collections:
@@ -45,13 +54,17 @@ def find_method(service: str, name: str) -> dict[str, Any]:
 
 
 def validate(service: str, name: str, params: Mapping[str, Any], body: Any) -> None:
-    """Raises CloudError 400 with every fault of the request, in the words of Google's front end where they are known."""
+    """Raises CloudError 400 with every fault of the request, in the words of Google's front end
+    where they are known.
+    """
     method = find_method(service, name)
     faults = list(_parameter_faults(method, params))
     reference = method.get("request", {}).get("$ref")
     if reference:
         schemas = document(service)["schemas"]
-        faults += _faults(schemas, schemas[reference], body if body is not None else {}, "", reference)
+        faults += _faults(
+            schemas, schemas[reference], body if body is not None else {}, "", reference
+        )
     elif body:
         faults.append(f"Method {name} takes no request body.")
     if faults:
@@ -69,16 +82,22 @@ def _parameter_faults(method: Mapping[str, Any], params: Mapping[str, Any]) -> I
         if schema.get("type") == "string" and not isinstance(value, str):
             yield f"Invalid value for parameter {name}: {_show(value)} is not a string."
         elif "pattern" in schema and not re.fullmatch(schema["pattern"], str(value)):
-            yield f"Invalid value for parameter {name}: {_show(value)} does not match {schema['pattern']}"
+            yield (
+                f"Invalid value for parameter {name}: {_show(value)} does not match "
+                f"{schema['pattern']}"
+            )
     for name in params:
         if name not in known:
             yield (
-                f'Invalid JSON payload received. Unknown name "{name}": Cannot bind query parameter. '
+                f'Invalid JSON payload received. Unknown name "{name}": Cannot bind query '
+                "parameter. "
                 f"Field '{name}' could not be found in request message."
             )
 
 
-def _faults(schemas: Mapping[str, Any], schema: Mapping[str, Any], value: Any, path: str, type_name: str) -> Iterator[str]:
+def _faults(
+    schemas: Mapping[str, Any], schema: Mapping[str, Any], value: Any, path: str, type_name: str
+) -> Iterator[str]:
     if "$ref" in schema:
         yield from _faults(schemas, schemas[schema["$ref"]], value, path, schema["$ref"])
         return
@@ -88,7 +107,8 @@ def _faults(schemas: Mapping[str, Any], schema: Mapping[str, Any], value: Any, p
     if kind == "object":
         yield from _object_faults(schemas, schema, value, path, type_name)
     elif kind == "array":
-        # Protobuf's JSON form takes a single value for a repeated field; Pulumi's providers never send one, so it is a slip here.
+        # Protobuf's JSON form takes a single value for a repeated field; Pulumi's providers never
+        # send one, so it is a slip here.
         if not isinstance(value, list):
             yield _wrong(path, "LIST", value)
             return
@@ -98,7 +118,9 @@ def _faults(schemas: Mapping[str, Any], schema: Mapping[str, Any], value: Any, p
         yield from _scalar_faults(schema, value, path, type_name)
 
 
-def _object_faults(schemas: Mapping[str, Any], schema: Mapping[str, Any], value: Any, path: str, type_name: str) -> Iterator[str]:
+def _object_faults(
+    schemas: Mapping[str, Any], schema: Mapping[str, Any], value: Any, path: str, type_name: str
+) -> Iterator[str]:
     if not isinstance(value, dict):
         yield _wrong(path, type_name, value)
         return
@@ -109,9 +131,14 @@ def _object_faults(schemas: Mapping[str, Any], schema: Mapping[str, Any], value:
         if name in properties:
             member = properties[name]
             if _is_output_only(member):
-                yield f"Invalid value at '{at}': the field is output only and cannot be set in a request."
+                yield (
+                    f"Invalid value at '{at}': the field is output only and cannot be set in a "
+                    "request."
+                )
             else:
-                yield from _faults(schemas, member, item, at, f"{type_name}.{name[:1].upper()}{name[1:]}")
+                yield from _faults(
+                    schemas, member, item, at, f"{type_name}.{name[:1].upper()}{name[1:]}"
+                )
         elif extra is not None:
             yield from _faults(schemas, extra, item, f"{path}[{json.dumps(name)}]", type_name)
         else:
@@ -119,12 +146,17 @@ def _object_faults(schemas: Mapping[str, Any], schema: Mapping[str, Any], value:
             yield f'Invalid JSON payload received. Unknown name "{name}"{where}: Cannot find field.'
 
 
-def _scalar_faults(schema: Mapping[str, Any], value: Any, path: str, type_name: str) -> Iterator[str]:
+def _scalar_faults(
+    schema: Mapping[str, Any], value: Any, path: str, type_name: str
+) -> Iterator[str]:
     kind, form = schema["type"], schema.get("format", "")
     if "enum" in schema:
         if value not in schema["enum"]:
             allowed = ", ".join(schema["enum"])
-            yield f"Invalid value at '{path}' (type.googleapis.com/{type_name}), {_show(value)}; allowed: {allowed}"
+            yield (
+                f"Invalid value at '{path}' (type.googleapis.com/{type_name}), {_show(value)}; "
+                f"allowed: {allowed}"
+            )
     elif form in _INTEGER:
         if not _is_integer(value, *_INTEGER[form]):
             yield _wrong(path, form.upper(), value)
@@ -139,7 +171,9 @@ def _scalar_faults(schema: Mapping[str, Any], value: Any, path: str, type_name: 
 
 
 def _is_integer(value: Any, low: int, high: int) -> bool:
-    """As protobuf's JSON form has it: 64-bit numbers travel as strings, and either form is read for either width."""
+    """As protobuf's JSON form has it: 64-bit numbers travel as strings, and either form is read for
+    either width.
+    """
     if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
         value = int(value)
     if isinstance(value, float) and value.is_integer():

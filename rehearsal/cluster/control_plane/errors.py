@@ -2,4 +2,6 @@
 
 
 class ControlPlaneError(Exception):
-    """A control plane did not start, or cannot exist as asked; the message says which part, why, and where its log is."""
+    """A control plane did not start, or cannot exist as asked; the message says which part, why,
+    and where its log is.
+    """

@@ -1,4 +1,6 @@
-"""The directory of one cluster, E/clusters/NAME: its files, written whole or not at all, and its lock."""
+"""The directory of one cluster, E/clusters/NAME: its files, written whole or not at all, and its
+lock.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,13 @@ class Endpoint:
 
 
 def directory(environment: Path, cluster: str) -> Path:
-    """Raises ControlPlaneError for a name that a cluster cannot have (both clouds' rules, the narrower of each)."""
+    """Raises ControlPlaneError for a name that a cluster cannot have (both clouds' rules, the
+    narrower of each).
+    """
     if not _NAME.fullmatch(cluster):
         raise ControlPlaneError(
-            f"cluster name {cluster!r}: write at most 63 lower-case letters, digits and '-', with a letter or digit at both ends"
+            f"cluster name {cluster!r}: write at most 63 lower-case letters, digits and "
+            "'-', with a letter or digit at both ends"
         )
     return environment.resolve() / "clusters" / cluster
 
@@ -75,14 +80,19 @@ def write(path: Path, content: str) -> None:
 
 @contextlib.contextmanager
 def locked(cluster_directory: Path) -> Iterator[None]:
-    """Makes the directory if need be and lets nobody else start, stop or remove the cluster; a dead holder's lock is free."""
+    """Makes the directory if need be and lets nobody else start, stop or remove the cluster; a dead
+    holder's lock is free.
+    """
     while True:
         cluster_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(cluster_directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             # Whoever held the lock before may have removed the directory.
-            if cluster_directory.exists() and cluster_directory.stat().st_ino == os.fstat(descriptor).st_ino:
+            if (
+                cluster_directory.exists()
+                and cluster_directory.stat().st_ino == os.fstat(descriptor).st_ino
+            ):
                 yield
                 return
         finally:

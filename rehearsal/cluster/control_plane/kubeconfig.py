@@ -1,4 +1,6 @@
-"""Kubeconfigs as JSON (which is YAML): every reader in the rehearsal can parse them without a YAML library."""
+"""Kubeconfigs as JSON (which is YAML): every reader in the rehearsal can parse them without a YAML
+library.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,18 @@ from rehearsal.cluster.control_plane.pki import Pki
 
 
 def render(*, cluster: str, server: str, pki: Pki, user: str) -> str:
-    """A kubeconfig that carries everything itself, so that it can be copied and handed to a provider as one string."""
+    """A kubeconfig that carries everything itself, so that it can be copied and handed to a
+    provider as one string.
+    """
     return json.dumps(
         {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [
-                {"name": cluster, "cluster": {"server": server, "certificate-authority-data": _data(pki.ca)}},
+                {
+                    "name": cluster,
+                    "cluster": {"server": server, "certificate-authority-data": _data(pki.ca)},
+                },
             ],
             "users": [
                 {

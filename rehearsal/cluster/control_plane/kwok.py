@@ -18,7 +18,9 @@ LEASE_S = 40
 
 
 def stages() -> str:
-    """The stages as kwok reads them: YAML documents, those for pods restricted to images that do not run as processes."""
+    """The stages as kwok reads them: YAML documents, those for pods restricted to images that do
+    not run as processes.
+    """
     documents: list[dict[str, Any]] = []
     for path in sorted(_STAGES.glob("*.yaml")):
         documents += [document for document in yaml.safe_load_all(path.read_text()) if document]
@@ -29,6 +31,13 @@ def stages() -> str:
 
 
 def _not_a_process() -> dict[str, Any]:
-    # A jq string literal has JSON's escapes, and kwok compares the boolean's name. A pod without an image matches nothing.
+    # A jq string literal has JSON's escapes, and kwok compares the boolean's name. A pod without an
+    # image matches nothing.
     pattern = json.dumps("|".join(PROCESS_IMAGES))
-    return {"jq": {"key": f".spec.containers[0].image | test({pattern})", "operator": "In", "values": ["false"]}}
+    return {
+        "jq": {
+            "key": f".spec.containers[0].image | test({pattern})",
+            "operator": "In",
+            "values": ["false"],
+        }
+    }

@@ -1,4 +1,6 @@
-"""Start, stop and remove one cluster's control plane. Each may be repeated, and picks up what an interrupted one left."""
+"""Start, stop and remove one cluster's control plane. Each may be repeated, and picks up what an
+interrupted one left.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,20 @@ from rehearsal.host.toolchain import Toolchain
 
 _USERS = ("admin", "controller-manager", "scheduler", "kwok", "kubelet")
 _PKI = pki.Pki(directory=Path("pki"))
-"""As the parts see it, from the cluster's directory: a path of a person's choice may hold what has a meaning in flags."""
+"""As the parts see it, from the cluster's directory: a path of a person's choice may hold what has
+a meaning in flags.
+"""
 _STAGES = "kwok-stages.yaml"
 _READY_S = 90.0
 _STOP_S = 10.0
 
 
 def start(environment: Path, cluster: str, toolchain: Toolchain) -> Endpoint:
-    """The cluster's API server, ready, with all five processes running; at once if it is so already.
+    """The cluster's API server, ready, with all five processes running; at once if it is so
+    already.
 
-    Starts what is missing, on the data, certificates and (if still free) the port of the time before. A start that fails or is
-    interrupted ends what it started. Raises ControlPlaneError.
+    Starts what is missing, on the data, certificates and (if still free) the port of the time
+    before. A start that fails or is interrupted ends what it started. Raises ControlPlaneError.
     """
     directory = files.directory(environment, cluster)
     with files.locked(directory):
@@ -89,26 +94,47 @@ class _Start:
         try:
             endpoint = self._write_files(port)
             base = [self._ensure(parts.etcd(self._tools))]
-            # A tenth of a second; an API server that finds nobody there tries again after a whole one.
+            # A tenth of a second; an API server that finds nobody there tries again after a whole
+            # one.
             waiting.wait_for(
-                "etcd", lambda: waiting.listens(self._directory, parts.ETCD_SOCKET), running=base, timeout_s=_READY_S
+                "etcd",
+                lambda: waiting.listens(self._directory, parts.ETCD_SOCKET),
+                running=base,
+                timeout_s=_READY_S,
             )
             base.append(self._ensure(parts.apiserver(self._tools, _PKI, port)))
             client = _admin(self._directory)
-            waiting.wait_for("a ready API server", lambda: waiting.is_ready(client), running=base, timeout_s=_READY_S)
+            waiting.wait_for(
+                "a ready API server",
+                lambda: waiting.is_ready(client),
+                running=base,
+                timeout_s=_READY_S,
+            )
         finally:
             if held:
                 held.release()
-        # Not before the API server is ready: refused by rights that are not written yet, they would back off for seconds.
+        # Not before the API server is ready: refused by rights that are not written yet, they would
+        # back off for seconds.
         rest = [
-            self._ensure(parts.controller_manager(self._tools, _PKI, self._kubeconfig("controller-manager"))),
+            self._ensure(
+                parts.controller_manager(self._tools, _PKI, self._kubeconfig("controller-manager"))
+            ),
             self._ensure(parts.scheduler(self._tools, self._kubeconfig("scheduler"))),
         ]
         if not self._find("kwok"):
             _forget_node_leases(client)
-        rest.append(self._ensure(parts.kwok_controller(self._tools, self._kubeconfig("kwok"), Path(_STAGES))))
+        rest.append(
+            self._ensure(
+                parts.kwok_controller(self._tools, self._kubeconfig("kwok"), Path(_STAGES))
+            )
+        )
         everything = base + rest
-        waiting.wait_for("ServiceAccounts", lambda: waiting.hands_out_accounts(client), running=everything, timeout_s=_READY_S)
+        waiting.wait_for(
+            "ServiceAccounts",
+            lambda: waiting.hands_out_accounts(client),
+            running=everything,
+            timeout_s=_READY_S,
+        )
         return endpoint
 
     def undo(self) -> None:
@@ -123,7 +149,9 @@ class _Start:
             kubeconfig=files.kubeconfig(self._directory, "admin"),
         )
         for user in _USERS:
-            content = kubeconfig.render(cluster=self._cluster, server=endpoint.server, pki=made, user=user)
+            content = kubeconfig.render(
+                cluster=self._cluster, server=endpoint.server, pki=made, user=user
+            )
             files.write(files.kubeconfig(self._directory, user), content)
         files.write(self._directory / _STAGES, kwok.stages())
         files.store_endpoint(self._directory, endpoint)
@@ -138,16 +166,26 @@ class _Start:
     def _ensure(self, part: Part) -> Recorded:
         if running := self._find(part.kind):
             return running
-        # Nothing of the caller's environment: a proxy, a KUBECONFIG or a home directory is none of their business.
+        # Nothing of the caller's environment: a proxy, a KUBECONFIG or a home directory is none of
+        # their business.
         env = {"PATH": os.defpath, "HOME": str(self._directory), **part.env}
         name = parts.process_name(part.kind, self._cluster)
-        record = processes.start(self._environment, name, part.argv, env=env, cwd=self._directory, stop_rank=part.stop_rank)
+        record = processes.start(
+            self._environment,
+            name,
+            part.argv,
+            env=env,
+            cwd=self._directory,
+            stop_rank=part.stop_rank,
+        )
         self._started.append(record)
         return record
 
 
 def _all_run(environment: Path, cluster: str) -> bool:
-    return all(processes.find(environment, parts.process_name(kind, cluster)) for kind in parts.KINDS)
+    return all(
+        processes.find(environment, parts.process_name(kind, cluster)) for kind in parts.KINDS
+    )
 
 
 def _stop(environment: Path, cluster: str) -> None:
@@ -175,4 +213,6 @@ def _forget_node_leases(client: Client) -> None:
             client.delete(f"{leases}/{lease['metadata']['name']}")
     except ApiError as e:
         if e.status != 404:
-            raise ControlPlaneError(f"the API server does not let go of old node leases: {e}") from e
+            raise ControlPlaneError(
+                f"the API server does not let go of old node leases: {e}"
+            ) from e

@@ -10,9 +10,10 @@ from rehearsal.cluster.control_plane import kwok
 from rehearsal.cluster.control_plane.pki import SERVICE_NETWORK, Pki
 from rehearsal.host.toolchain import Toolchain
 
-# etcd answers on unix sockets in the cluster's own directory (mode 0700) and not on TCP: no other user of the machine can reach
-# it, and no certificate is needed. The names are relative to the directory, which is the working directory of both ends, because
-# a unix socket's address holds 107 bytes and a path may be longer. etcd insists on the form host:port.
+# etcd answers on unix sockets in the cluster's own directory (mode 0700) and not on TCP: no other
+# user of the machine can reach it, and no certificate is needed. The names are relative to the
+# directory, which is the working directory of both ends, because a unix socket's address holds 107
+# bytes and a path may be longer. etcd insists on the form host:port.
 ETCD_SOCKET = "etcd.sock:0"
 _ETCD_PEER_SOCKET = "etcd-peer.sock:0"
 
@@ -24,7 +25,9 @@ class Part:
     kind: str
     argv: tuple[str, ...]
     stop_rank: int
-    """Those who use the API server end before it, and it before etcd: an API server without etcd hangs on SIGTERM."""
+    """Those who use the API server end before it, and it before etcd: an API server without etcd
+    hangs on SIGTERM.
+    """
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -86,7 +89,8 @@ def controller_manager(tools: Toolchain, pki: Pki, kubeconfig: Path) -> Part:
         # Nothing asks it anything: no port, so no door to guard.
         "--secure-port=0",
         "--leader-elect=false",
-        # With false and RBAC, DaemonSets stay at 0 pods: the manager's own user may not create them.
+        # With false and RBAC, DaemonSets stay at 0 pods: the manager's own user may not create
+        # them.
         "--use-service-account-credentials=true",
         f"--service-account-private-key-file={pki.key('service-accounts')}",
         f"--root-ca-file={pki.ca}",
@@ -94,11 +98,14 @@ def controller_manager(tools: Toolchain, pki: Pki, kubeconfig: Path) -> Part:
         f"--cluster-signing-key-file={pki.key('ca')}",
         # Those need a cloud.
         "--controllers=*,-node-ipam-controller,-cloud-node-lifecycle-controller,-service-lb-controller,-node-route-controller",
-        # The default of 20 requests a second makes it take 5 s only to fetch its controllers' tokens.
+        # The default of 20 requests a second makes it take 5 s only to fetch its controllers'
+        # tokens.
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
     )
-    return Part(kind="kube-controller-manager", argv=argv, stop_rank=11, env={"GOMEMLIMIT": "300MiB"})
+    return Part(
+        kind="kube-controller-manager", argv=argv, stop_rank=11, env={"GOMEMLIMIT": "300MiB"}
+    )
 
 
 def scheduler(tools: Toolchain, kubeconfig: Path) -> Part:

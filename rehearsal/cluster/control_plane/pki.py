@@ -1,7 +1,8 @@
 """The certificates of one simulated cluster: one authority, and what it signed.
 
-Keys are EC P-256 (a hundred times faster to make than RSA) and readable by the owner only. Made once per cluster and reused, so
-that a restarted API server is still trusted by every kubeconfig and pod that knew the first one.
+Keys are EC P-256 (a hundred times faster to make than RSA) and readable by the owner only. Made
+once per cluster and reused, so that a restarted API server is still trusted by every kubeconfig and
+pod that knew the first one.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _CLOCK_SLACK = datetime.timedelta(hours=1)
 
 @dataclass(frozen=True, kw_only=True)
 class Pki:
-    """Files of one cluster's `pki/` directory, by what they are for. `X.crt` always has its `X.key` beside it."""
+    """Files of one cluster's `pki/` directory, by what they are for. `X.crt` always has its `X.key`
+    beside it.
+    """
 
     directory: Path
 
@@ -72,20 +75,26 @@ _LEAVES: Sequence[_Leaf] = (
         addresses=("127.0.0.1", "10.96.0.1"),
     ),
     # What the kubelet stand-in shows to the API server when a person asks for a pod's log.
-    _Leaf(name="kubelet-serving", common_name="kubelet", dns=("localhost",), addresses=("127.0.0.1",)),
-    # What the API server shows to the kubelet stand-in; checked there against the authority and this name.
+    _Leaf(
+        name="kubelet-serving", common_name="kubelet", dns=("localhost",), addresses=("127.0.0.1",)
+    ),
+    # What the API server shows to the kubelet stand-in; checked there against the authority and
+    # this name.
     _Leaf(name="apiserver-kubelet-client", common_name="kube-apiserver-kubelet-client"),
     _Leaf(name="admin", common_name="rehearsal-admin", organization="system:masters"),
     _Leaf(name="controller-manager", common_name="system:kube-controller-manager"),
     _Leaf(name="scheduler", common_name="system:kube-scheduler"),
-    # The two stand-ins for machines and their kubelets. They are the simulation, not its subject: no rights to try out on them.
+    # The two stand-ins for machines and their kubelets. They are the simulation, not its subject:
+    # no rights to try out on them.
     _Leaf(name="kwok", common_name="rehearsal-kwok", organization="system:masters"),
     _Leaf(name="kubelet", common_name="rehearsal-kubelet", organization="system:masters"),
 )
 
 
 def ensure(directory: Path) -> Pki:
-    """The cluster's certificates, made where there are none. A half-made directory cannot exist: it is renamed when complete."""
+    """The cluster's certificates, made where there are none. A half-made directory cannot exist: it
+    is renamed when complete.
+    """
     if not directory.exists():
         unfinished = directory.with_name(f".{directory.name}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -102,23 +111,33 @@ def _make(directory: Path) -> None:
         _builder(ca_name, ca_name, ca_key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
+        .add_extension(
+            x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False
+        )
         .sign(ca_key, hashes.SHA256())
     )
     _write(directory / "ca.crt", ca.public_bytes(serialization.Encoding.PEM))
     _write(directory / "ca.key", _pem(ca_key))
     for leaf in _LEAVES:
         key = ec.generate_private_key(ec.SECP256R1())
-        _write(directory / f"{leaf.name}.crt", _sign(leaf, key.public_key(), ca, ca_key).public_bytes(serialization.Encoding.PEM))
+        _write(
+            directory / f"{leaf.name}.crt",
+            _sign(leaf, key.public_key(), ca, ca_key).public_bytes(serialization.Encoding.PEM),
+        )
         _write(directory / f"{leaf.name}.key", _pem(key))
     accounts = ec.generate_private_key(ec.SECP256R1())
     _write(directory / "service-accounts.key", _pem(accounts))
-    public = accounts.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    public = accounts.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
     _write(directory / "service-accounts.pub", public)
 
 
 def _sign(
-    leaf: _Leaf, public: ec.EllipticCurvePublicKey, ca: x509.Certificate, ca_key: ec.EllipticCurvePrivateKey
+    leaf: _Leaf,
+    public: ec.EllipticCurvePublicKey,
+    ca: x509.Certificate,
+    ca_key: ec.EllipticCurvePrivateKey,
 ) -> x509.Certificate:
     purpose = ExtendedKeyUsageOID.SERVER_AUTH if leaf.serves else ExtendedKeyUsageOID.CLIENT_AUTH
     builder = (
@@ -126,7 +145,9 @@ def _sign(
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
+        )
     )
     if leaf.serves:
         names: list[x509.GeneralName] = [x509.DNSName(name) for name in leaf.dns]
@@ -135,7 +156,9 @@ def _sign(
     return builder.sign(ca_key, hashes.SHA256())
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
@@ -149,12 +172,15 @@ def _builder(subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePubl
 
 
 def _name(common_name: str, organization: str | None = None) -> x509.Name:
-    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization)] if organization else []
+    attributes = (
+        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization)] if organization else []
+    )
     return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    # OpenSSL 3.x in Python's strict mode refuses an authority without keyCertSign and a leaf that claims it.
+    # OpenSSL 3.x in Python's strict mode refuses an authority without keyCertSign and a leaf that
+    # claims it.
     return x509.KeyUsage(
         digital_signature=True,
         key_cert_sign=signs_certificates,
@@ -170,7 +196,9 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
     )
 
 

@@ -15,7 +15,9 @@ _TRIES = 200
 
 
 class HeldPort:
-    """Bound, so that nobody else gets it, but not listening. The server may bind it meanwhile if it sets SO_REUSEPORT."""
+    """Bound, so that nobody else gets it, but not listening. The server may bind it meanwhile if it
+    sets SO_REUSEPORT.
+    """
 
     def __init__(self, bound: socket.socket) -> None:
         self.number: int = bound.getsockname()[1]
@@ -30,8 +32,8 @@ class HeldPort:
 def hold(preferred: int | None = None) -> HeldPort:
     """The preferred port if it is free, else another.
 
-    Below the range that the kernel gives to outgoing connections, where there is room: a stopped cluster then finds its port
-    free again. Raises ControlPlaneError when no port is free.
+    Below the range that the kernel gives to outgoing connections, where there is room: a stopped
+    cluster then finds its port free again. Raises ControlPlaneError when no port is free.
     """
     if preferred is not None:
         for after_restart in (False, True):
@@ -43,13 +45,16 @@ def hold(preferred: int | None = None) -> HeldPort:
         number = random.randint(_LOWEST, highest) if highest - _LOWEST > _TRIES else 0  # noqa: S311 - a choice, not a secret
         if held := _bind(number, after_restart=False):
             return held
-    raise ControlPlaneError(f"no free TCP port found on {_ADDRESS} in {_TRIES} tries between {_LOWEST} and {highest}")
+    raise ControlPlaneError(
+        f"no free TCP port found on {_ADDRESS} in {_TRIES} tries between {_LOWEST} and {highest}"
+    )
 
 
 def _bind(number: int, *, after_restart: bool) -> HeldPort | None:
     bound = socket.socket()
     if after_restart:
-        # Closed connections of the server before are remembered for a minute; they are no reason to change the port.
+        # Closed connections of the server before are remembered for a minute; they are no reason to
+        # change the port.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((_ADDRESS, number))

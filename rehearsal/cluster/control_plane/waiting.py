@@ -18,17 +18,27 @@ _LOG_LINES = 8
 _LOG_TAIL_BYTES = 20_000
 
 
-def wait_for(what: str, condition: Callable[[], bool], *, running: Iterable[Recorded], timeout_s: float) -> None:
-    """Returns when `condition` holds. Raises ControlPlaneError when a process needed for it has ended, or after timeout_s."""
+def wait_for(
+    what: str, condition: Callable[[], bool], *, running: Iterable[Recorded], timeout_s: float
+) -> None:
+    """Returns when `condition` holds. Raises ControlPlaneError when a process needed for it has
+    ended, or after timeout_s.
+    """
     running = tuple(running)
     deadline = time.monotonic() + timeout_s
     while not condition():
         for record in running:
             if not processes.is_alive(record):
-                raise ControlPlaneError(f"{record.name} ended while the cluster waited for {what}{last_words(record.log)}")
+                raise ControlPlaneError(
+                    f"{record.name} ended while the cluster waited for "
+                    f"{what}{last_words(record.log)}"
+                )
         if time.monotonic() > deadline:
             logs = ", ".join(str(record.log) for record in running)
-            raise ControlPlaneError(f"no {what} within {timeout_s:.0f} s; the machine may be overloaded, or look into {logs}")
+            raise ControlPlaneError(
+                f"no {what} within {timeout_s:.0f} s; the machine may be overloaded, or "
+                f"look into {logs}"
+            )
         time.sleep(_POLL_S)
 
 
@@ -55,7 +65,9 @@ def is_ready(client: Client) -> bool:
 
 
 def hands_out_accounts(client: Client) -> bool:
-    """Whether a pod could be created now: its ServiceAccount and the authority it is given are there."""
+    """Whether a pod could be created now: its ServiceAccount and the authority it is given are
+    there.
+    """
     try:
         client.get("/api/v1/namespaces/default/serviceaccounts/default")
         client.get("/api/v1/namespaces/default/configmaps/kube-root-ca.crt")
@@ -72,6 +84,7 @@ def last_words(log: Path) -> str:
             text = file.read().decode(errors="replace")
     except OSError:
         return f"; its log {log} cannot be read"
-    # Only what the last start wrote, without the line that says when it was (or one that the cut left half).
+    # Only what the last start wrote, without the line that says when it was (or one that the cut
+    # left half).
     lines = f"\n{text}".rpartition("\n--- ")[2].splitlines()[1:][-_LOG_LINES:]
     return f"; the end of its log {log}:\n" + "\n".join(f"  {line[:500]}" for line in lines)

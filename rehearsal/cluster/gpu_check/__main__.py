@@ -1,7 +1,8 @@
-"""`python -m rehearsal.cluster.gpu_check`: reads this machine's GPUs, compares them with the fake's, writes a page per model.
+"""`python -m rehearsal.cluster.gpu_check`: reads this machine's GPUs, compares them with the
+fake's, writes a page per model.
 
-Exit codes: 0 read, and nothing differs; 1 read, and something differs or could not be compared; 3 there is no driver to ask, or
-the fake cannot be built here.
+Exit codes: 0 read, and nothing differs; 1 read, and something differs or could not be compared; 3
+there is no driver to ask, or the fake cannot be built here.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import rehearsal
-from node_agent import profiles
-from node_agent.kernel_log import KernelLog
-from node_agent.observed import Observation, parse
+from node_agent.nvml import profiles
+from node_agent.nvml.observed import Observation, parse
+from node_agent.xids.kernel_log import KernelLog
 from rehearsal.cluster.gpu_check import page
 from rehearsal.cluster.gpu_check.comparing import Difference, differences
 from rehearsal.cluster.silicon import models, placement, state
@@ -39,13 +40,24 @@ class _CannotRun(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="gpu-check", description="Compares this machine's GPUs with the fake's. Reads only.")
-    parser.add_argument("--to", type=Path, default=_ROOT / "docs" / "gpu-check", metavar="DIRECTORY", help="for the pages")
+    parser = argparse.ArgumentParser(
+        prog="gpu-check", description="Compares this machine's GPUs with the fake's. Reads only."
+    )
+    parser.add_argument(
+        "--to",
+        type=Path,
+        default=_ROOT / "docs" / "gpu-check",
+        metavar="DIRECTORY",
+        help="for the pages",
+    )
     options = parser.parse_args(arguments)
     try:
         real = _read(os.environ)
         if "failure" in real:
-            raise _CannotRun(f"no NVIDIA driver answers on this machine: {real['failure']['text']} ({real['failure']['call']})")
+            raise _CannotRun(
+                f"no NVIDIA driver answers on this machine: {real['failure']['text']} "
+                f"({real['failure']['call']})"
+            )
         return _check(real, options.to)
     except (_CannotRun, ToolchainError) as e:
         print(f"gpu-check: {e}", file=sys.stderr)
@@ -59,7 +71,9 @@ def _check(real: Mapping[str, Any], to: Path) -> int:
     first_of = {gpu["model"]: gpu for gpu in reversed(real["gpus"]) if not gpu["failure"]}
     silent = [gpu for gpu in real["gpus"] if gpu["failure"]]
     for gpu in silent:
-        print(f"GPU {gpu['index']}: not compared: {gpu['failure']['call']}: {gpu['failure']['text']}")
+        print(
+            f"GPU {gpu['index']}: not compared: {gpu['failure']['call']}: {gpu['failure']['text']}"
+        )
     result = DIFFERENT if silent or not first_of else SAME
     if not real["gpus"]:
         print("the driver answers, and has no GPU")
@@ -68,25 +82,40 @@ def _check(real: Mapping[str, Any], to: Path) -> int:
         found = _compared(gpu, real["driver"])
         result = SAME if not found and result == SAME else DIFFERENT
         name = page.name(gpu, real["driver"])
-        text = page.page(real, gpu, found, day=datetime.now(UTC).strftime("%Y-%m-%d"), xid_log=xid_log)
+        text = page.page(
+            real, gpu, found, day=datetime.now(UTC).strftime("%Y-%m-%d"), xid_log=xid_log
+        )
         (to / f"{name}.md").write_text(text, encoding="utf-8")
         told = found if isinstance(found, str) else [vars(difference) for difference in found]
         whole = {**real, "compared": gpu["index"], "differences": told}
         (to / f"{name}.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-        differ = f"not compared: {found}" if isinstance(found, str) else f"{len(found)} difference(s) from the fake"
+        differ = (
+            f"not compared: {found}"
+            if isinstance(found, str)
+            else f"{len(found)} difference(s) from the fake"
+        )
         print(f"{gpu['model']}: {differ}; {to / name}.md")
         if not isinstance(found, str):
-            print("\n".join(f"  {d.what}: {d.real}, the fake says {d.fake}" for d in found), end="\n" if found else "")
+            print(
+                "\n".join(f"  {d.what}: {d.real}, the fake says {d.fake}" for d in found),
+                end="\n" if found else "",
+            )
     return result
 
 
 def _compared(gpu: Mapping[str, Any], driver: str) -> tuple[Difference, ...] | str:
     """The differences, or why there is nothing to compare with."""
     models_ = models.models()
-    key = next((k for k, m in models_.items() if gpu["pci_device"] == f"{m.pci_id << 16 | 0x10DE:#010x}"), None)
+    key = next(
+        (k for k, m in models_.items() if gpu["pci_device"] == f"{m.pci_id << 16 | 0x10DE:#010x}"),
+        None,
+    )
     key = key or next((k for k, m in models_.items() if m.name == gpu["model"]), None)
     if key is None:
-        return f"the fake has no model like {gpu['model']} ({gpu['pci_device']}); it has {', '.join(models_)}"
+        return (
+            f"the fake has no model like {gpu['model']} ({gpu['pci_device']}); it has "
+            f"{', '.join(models_)}"
+        )
     (library,) = _library().paths.values()
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as directory:
         path = Path(directory) / "state"
@@ -96,8 +125,16 @@ def _compared(gpu: Mapping[str, Any], driver: str) -> tuple[Difference, ...] | s
             try:
                 state.recut(path, 0, _profiles_of(gpu))
             except (KeyError, placement.NoRoom) as e:
-                return (Difference(what="how it is cut", real=", ".join(_profiles_of(gpu)), fake=f"cannot be: {e}"),)
-        fake = _read({**os.environ, "LD_LIBRARY_PATH": str(library.parent), state.VARIABLE: str(path)})
+                return (
+                    Difference(
+                        what="how it is cut",
+                        real=", ".join(_profiles_of(gpu)),
+                        fake=f"cannot be: {e}",
+                    ),
+                )
+        fake = _read(
+            {**os.environ, "LD_LIBRARY_PATH": str(library.parent), state.VARIABLE: str(path)}
+        )
     if "failure" in fake:
         raise _CannotRun(f"the fake does not answer: {fake['failure']['text']}")
     return differences(gpu, fake["gpus"][0])
@@ -117,7 +154,9 @@ def _as_observed(gpu: Mapping[str, Any]) -> dict[str, Any]:
 def _library() -> Found:
     """The fake, built if need be; nothing else of the tool chain."""
     tools = [tool for tool in TOOLS if tool.name == "fake-nvml"]
-    (found,) = obtain(tools, from_environment(os.environ), lambda line: print(line, file=sys.stderr))
+    (found,) = obtain(
+        tools, from_environment(os.environ), lambda line: print(line, file=sys.stderr)
+    )
     return found
 
 
@@ -125,13 +164,22 @@ def _read(environment: Mapping[str, str]) -> dict[str, Any]:
     argv = [sys.executable, "-m", "rehearsal.cluster.gpu_check.reading"]
     try:
         done = subprocess.run(
-            argv, env=dict(environment), cwd=_ROOT, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+            argv,
+            env=dict(environment),
+            cwd=_ROOT,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired:
-        raise _CannotRun(f"the driver did not answer all questions within {_TIMEOUT_S:g} s") from None
+        raise _CannotRun(
+            f"the driver did not answer all questions within {_TIMEOUT_S:g} s"
+        ) from None
     if done.returncode:
         raise _CannotRun(
-            f"the driver cannot be read: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else 'no word'}"
+            "the driver cannot be read: "
+            f"{done.stderr.strip().splitlines()[-1] if done.stderr.strip() else 'no word'}"
         )
     told: dict[str, Any] = json.loads(done.stdout)
     return told

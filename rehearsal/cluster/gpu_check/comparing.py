@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 _ABSENT = "(not there)"
-# What a GPU model has or does, whoever uses it. Names, numbers and readings of the single board (UUID, temperature) are its own.
+# What a GPU model has or does, whoever uses it. Names, numbers and readings of the single board
+# (UUID, temperature) are its own.
 _COMPARED = (
     "model",
     "pci_device",
@@ -31,10 +32,14 @@ class Difference:
 
 
 def differences(real: Mapping[str, Any], fake: Mapping[str, Any]) -> tuple[Difference, ...]:
-    """Of two GPUs as `reading` tells them. A profile, a place or an error code that only one of them has is a difference."""
+    """Of two GPUs as `reading` tells them. A profile, a place or an error code that only one of
+    them has is a difference.
+    """
     ours, theirs = dict(_facts(fake)), dict(_facts(real))
     return tuple(
-        Difference(what=what, real=str(theirs.get(what, _ABSENT)), fake=str(ours.get(what, _ABSENT)))
+        Difference(
+            what=what, real=str(theirs.get(what, _ABSENT)), fake=str(ours.get(what, _ABSENT))
+        )
         for what in [*theirs, *(what for what in ours if what not in theirs)]
         if theirs.get(what, _ABSENT) != ours.get(what, _ABSENT)
     )

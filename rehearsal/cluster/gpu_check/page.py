@@ -14,22 +14,41 @@ def name(gpu: Mapping[str, Any], driver: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", f"{gpu['model']} {driver}".lower()).strip("-")
 
 
-def page(reading: Mapping[str, Any], gpu: Mapping[str, Any], found: Sequence[Difference] | str, *, day: str, xid_log: str) -> str:
-    """found: the differences, or why nothing was compared. xid_log: whether Xids can be read here."""
+def page(
+    reading: Mapping[str, Any],
+    gpu: Mapping[str, Any],
+    found: Sequence[Difference] | str,
+    *,
+    day: str,
+    xid_log: str,
+) -> str:
+    """found: the differences, or why nothing was compared. xid_log: whether Xids can be read
+    here.
+    """
     return "\n".join(_lines(reading, gpu, found, day, xid_log)) + "\n"
 
 
 def _lines(
-    reading: Mapping[str, Any], gpu: Mapping[str, Any], found: Sequence[Difference] | str, day: str, xid_log: str
+    reading: Mapping[str, Any],
+    gpu: Mapping[str, Any],
+    found: Sequence[Difference] | str,
+    day: str,
+    xid_log: str,
 ) -> Iterator[str]:
-    source = "SIMULATED: read from the fake library" if reading["simulated"] else "Read from a real driver"
+    source = (
+        "SIMULATED: read from the fake library"
+        if reading["simulated"]
+        else "Read from a real driver"
+    )
     yield from (
         f"# {gpu['model']}, driver {reading['driver']}",
         "",
-        f"{source} by `make gpu-check` on {day}, {'as root' if reading['privileged'] else 'without privileges'}; nothing was"
+        f"{source} by `make gpu-check` on {day}, "
+        f"{'as root' if reading['privileged'] else 'without privileges'}; nothing was"
         " written to the GPU. Times are measured.",
         "",
-        f"{len(reading['gpus'])} GPU(s); CUDA {reading['cuda']}; {gpu['memory_mib']} MiB; MIG {gpu['mig']}"
+        f"{len(reading['gpus'])} GPU(s); CUDA {reading['cuda']}; {gpu['memory_mib']} MiB; "
+        f"MIG {gpu['mig']}"
         f" (after the next reset {gpu['mig_pending']}).",
         "",
         "## What differs from the fake",
@@ -38,14 +57,24 @@ def _lines(
     if isinstance(found, str):
         yield f"Not compared: {found}"
     elif found:
-        yield from _table(("what", "this driver", "fake"), [(d.what, d.real, d.fake) for d in found])
+        yield from _table(
+            ("what", "this driver", "fake"), [(d.what, d.real, d.fake) for d in found]
+        )
     else:
         yield "Nothing."
     yield from ("", "## Profiles", "")
     yield from _table(
         ("profile", "ID", "most", "slices", "SMs", "MiB", "places"),
         [
-            (p["name"], p["id"], p["most"], p["slices"], p["multiprocessors"], p["memory_mib"], _places(gpu, p["name"]))
+            (
+                p["name"],
+                p["id"],
+                p["most"],
+                p["slices"],
+                p["multiprocessors"],
+                p["memory_mib"],
+                _places(gpu, p["name"]),
+            )
             for p in gpu["offered"]
         ],
     )
@@ -61,7 +90,10 @@ def _lines(
         "## Milliseconds per look",
         "",
     )
-    yield from _table(("look", "median", "longest", "looks"), [(k, *v.values()) for k, v in reading["milliseconds"].items()])
+    yield from _table(
+        ("look", "median", "longest", "looks"),
+        [(k, *v.values()) for k, v in reading["milliseconds"].items()],
+    )
     yield from ("", "## Error codes", "")
     yield from _table(("question", "code"), list(gpu["answers"].items()))
 

@@ -1,8 +1,8 @@
-"""Everything that the agent reads of this machine's GPUs, and the driver's answers to questions that it should refuse, as JSON.
+"""Everything that the agent reads of this machine's GPUs, and the driver's answers to questions
+that it should refuse, as JSON.
 
-A process of its own (`python -m rehearsal.cluster.gpu_check.reading`): the same program is run over the real library
-and over the fake.
-Only calls that change nothing.
+A process of its own (`python -m rehearsal.cluster.gpu_check.reading`): the same program is run over
+the real library and over the fake. Only calls that change nothing.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import Any
 
 import pynvml
 
-from node_agent import observed, partition
-from node_agent.cut import Gpu
-from node_agent.prober import Prober
-from node_agent.transaction import Refusal
+from node_agent.host import partition
+from node_agent.host.cut import Gpu
+from node_agent.host.transaction import Refusal
+from node_agent.nvml import observed
+from node_agent.nvml.prober import Prober
 from rehearsal.cluster.silicon import state
 
 _QUICK_LOOKS, _THOROUGH_LOOKS = 30, 5
@@ -40,7 +41,9 @@ def read() -> dict[str, Any]:
             return {"failure": vars(observation.failure)}
         looks = {
             "quick look": _milliseconds(prober.probe, _QUICK_LOOKS),
-            "thorough look, with utilization": _milliseconds(lambda: prober.probe(thorough=True), _THOROUGH_LOOKS),
+            "thorough look, with utilization": _milliseconds(
+                lambda: prober.probe(thorough=True), _THOROUGH_LOOKS
+            ),
         }
     finally:
         prober.close()
@@ -62,7 +65,11 @@ def _milliseconds(look: Callable[[], object], times: int) -> dict[str, float]:
         began = time.perf_counter()
         look()
         took.append((time.perf_counter() - began) * 1e3)
-    return {"median": round(statistics.median(took), 2), "longest": round(max(took), 2), "looks": times}
+    return {
+        "median": round(statistics.median(took), 2),
+        "longest": round(max(took), 2),
+        "looks": times,
+    }
 
 
 def _more() -> Sequence[Mapping[str, Any]]:
@@ -75,11 +82,18 @@ def _more_of(gpu: Gpu) -> Mapping[str, Any]:
     try:
         device = pynvml.nvmlDeviceGetHandleByIndex(gpu.index)
     except pynvml.NVMLError as e:
-        return {"places": {}, "pci_device": f"error {e.value}", "compute_capability": None, "answers": {}}
+        return {
+            "places": {},
+            "pci_device": f"error {e.value}",
+            "compute_capability": None,
+            "answers": {},
+        }
     return {
         "places": {p.name: {"starts": list(p.starts), "size": p.size} for p in gpu.offered},
         "pci_device": _answer(lambda: f"{pynvml.nvmlDeviceGetPciInfo(device).pciDeviceId:#010x}"),
-        "compute_capability": _answer(lambda: list(pynvml.nvmlDeviceGetCudaComputeCapability(device))),
+        "compute_capability": _answer(
+            lambda: list(pynvml.nvmlDeviceGetCudaComputeCapability(device))
+        ),
         "answers": {name: _code(call) for name, call in _questions(device).items()},
     }
 
@@ -88,18 +102,30 @@ def _questions(device: Any) -> dict[str, Callable[[], Any]]:
     n = pynvml
     return {
         "nvmlDeviceGetHandleByIndex(99)": lambda: n.nvmlDeviceGetHandleByIndex(_FAR),
-        "nvmlDeviceGetHandleByUUID(MIG-0)": lambda: n.nvmlDeviceGetHandleByUUID("MIG-00000000-0000-0000-0000-000000000000"),
+        "nvmlDeviceGetHandleByUUID(MIG-0)": lambda: n.nvmlDeviceGetHandleByUUID(
+            "MIG-00000000-0000-0000-0000-000000000000"
+        ),
         "nvmlDeviceGetAttributes(GPU)": lambda: n.nvmlDeviceGetAttributes(device),
         "nvmlDeviceGetGpuInstanceId(GPU)": lambda: n.nvmlDeviceGetGpuInstanceId(device),
         "nvmlDeviceGetMigMode": lambda: n.nvmlDeviceGetMigMode(device),
         "nvmlDeviceGetMaxMigDeviceCount": lambda: n.nvmlDeviceGetMaxMigDeviceCount(device),
-        "nvmlDeviceGetMigDeviceHandleByIndex(99)": lambda: n.nvmlDeviceGetMigDeviceHandleByIndex(device, _FAR),
-        "nvmlDeviceGetGpuInstanceProfileInfo(99)": lambda: n.nvmlDeviceGetGpuInstanceProfileInfo(device, _FAR),
+        "nvmlDeviceGetMigDeviceHandleByIndex(99)": lambda: n.nvmlDeviceGetMigDeviceHandleByIndex(
+            device, _FAR
+        ),
+        "nvmlDeviceGetGpuInstanceProfileInfo(99)": lambda: n.nvmlDeviceGetGpuInstanceProfileInfo(
+            device, _FAR
+        ),
         "nvmlDeviceGetGpuInstanceById(99)": lambda: n.nvmlDeviceGetGpuInstanceById(device, _FAR),
-        "nvmlDeviceGetGpuInstanceRemainingCapacity(99)": lambda: n.nvmlDeviceGetGpuInstanceRemainingCapacity(device, _FAR),
+        "nvmlDeviceGetGpuInstanceRemainingCapacity(99)": lambda: (
+            n.nvmlDeviceGetGpuInstanceRemainingCapacity(device, _FAR)
+        ),
         "nvmlDeviceGetUtilizationRates": lambda: n.nvmlDeviceGetUtilizationRates(device),
-        "nvmlGpmSampleGet(GPU)": lambda: _sampled(lambda sample: n.nvmlGpmSampleGet(device, sample)),
-        "nvmlGpmMigSampleGet(99)": lambda: _sampled(lambda sample: n.nvmlGpmMigSampleGet(device, _FAR, sample)),
+        "nvmlGpmSampleGet(GPU)": lambda: _sampled(
+            lambda sample: n.nvmlGpmSampleGet(device, sample)
+        ),
+        "nvmlGpmMigSampleGet(99)": lambda: _sampled(
+            lambda sample: n.nvmlGpmMigSampleGet(device, _FAR, sample)
+        ),
     }
 
 

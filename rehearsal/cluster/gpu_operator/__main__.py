@@ -1,4 +1,6 @@
-"""`python -m rehearsal.cluster.gpu_operator`, in a pod with a service account; runs until SIGTERM."""
+"""`python -m rehearsal.cluster.gpu_operator`, in a pod with a service account; runs until
+SIGTERM.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from rehearsal.cluster.gpu_operator.health import serve
 
 
 def main() -> int:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
+    )
     try:
         client = Client.in_cluster(user_agent="slicewright-gpu-operator")
     except (Unreachable, OSError) as e:

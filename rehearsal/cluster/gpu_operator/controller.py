@@ -1,4 +1,6 @@
-"""The loop: whatever has changed, make the cluster what its ClusterPolicy says, and say in its status how far that is."""
+"""The loop: whatever has changed, make the cluster what its ClusterPolicy says, and say in its
+status how far that is.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Store:
         self._changed.set()
 
     def put(self, changed: JsonObject) -> None:
-        """An answer of the API server: newer than what the watch has told so far, unless that has come meanwhile."""
+        """An answer of the API server: newer than what the watch has told so far, unless that has
+        come meanwhile.
+        """
         with self._lock:
             known = self._objects.get(_key(changed))
             if known is None or _version(known) < _version(changed):
@@ -76,17 +80,24 @@ class Operator:
             ("/api/v1/nodes", self.nodes),
             ("/apis/nvidia.com/v1/clusterpolicies", self.policies),
             (path_of("apps/v1", "daemonsets", None, self._namespace), self.daemonsets),
-            (path_of("nfd.k8s-sigs.io/v1alpha1", "nodefeatures", None, self._namespace), self.features),
+            (
+                path_of("nfd.k8s-sigs.io/v1alpha1", "nodefeatures", None, self._namespace),
+                self.features,
+            ),
         )
         for path, store in watches:
-            threading.Thread(target=self._watch, args=(path, store), name=f"watch {path}", daemon=True).start()
+            threading.Thread(
+                target=self._watch, args=(path, store), name=f"watch {path}", daemon=True
+            ).start()
         while not self._stop.is_set():
             self._changed.wait(_RESYNC_S)
             if self._stop.wait(_SETTLE_S):
                 return
             self._changed.clear()
             if not (self.nodes.listed and self.policies.listed and self.daemonsets.listed):
-                continue  # acting on half a picture would take labels away that are due to objects not seen yet
+                # acting on half a picture would take labels away that are due to objects not seen
+                # yet
+                continue
             try:
                 self.reconcile()
             except (ApiError, Unreachable) as e:
@@ -97,12 +108,17 @@ class Operator:
     def reconcile(self) -> None:
         """One pass. Raises ApiError or Unreachable; what was done by then stays done."""
         self._label_features()
-        policies = sorted(self.policies.all(), key=lambda p: (p["metadata"].get("creationTimestamp", ""), p["metadata"]["name"]))
+        policies = sorted(
+            self.policies.all(),
+            key=lambda p: (p["metadata"].get("creationTimestamp", ""), p["metadata"]["name"]),
+        )
         if not policies:
             self._applied.clear()
             return
         for ignored in policies[1:]:
-            self._report(ignored, "ignored", "Ignored", "there is an older ClusterPolicy; a cluster has one")
+            self._report(
+                ignored, "ignored", "Ignored", "there is an older ClusterPolicy; a cluster has one"
+            )
         first = policies[0]
         if "deletionTimestamp" in first["metadata"]:
             return
@@ -117,11 +133,14 @@ class Operator:
         self._remove_disabled(policy)
         waiting = self._not_ready(policy)
         if waiting:
-            self._report(first, "notReady", "OperandNotReady", f"operands not ready: {', '.join(waiting)}")
+            self._report(
+                first, "notReady", "OperandNotReady", f"operands not ready: {', '.join(waiting)}"
+            )
         else:
             self._report(first, "ready", "Reconciled", "")
 
-    # -- nodes ----------------------------------------------------------------------------------------------------------
+    # -- nodes
+    # ----------------------------------------------------------------------------------------------
 
     def _label_features(self) -> None:
         told: dict[str, dict[str, str]] = {}
@@ -134,7 +153,9 @@ class Operator:
             changes, note = wanted_labels.feature_changes(node, found)
             noted = (node["metadata"].get("annotations") or {}).get(wanted_labels.NFD_OWNED, "")
             if changes or note != noted:
-                self._patch_node(node, {"labels": changes, "annotations": {wanted_labels.NFD_OWNED: note}})
+                self._patch_node(
+                    node, {"labels": changes, "annotations": {wanted_labels.NFD_OWNED: note}}
+                )
 
     def _label_for_operands(self, policy: Policy) -> None:
         for node in self.nodes.all():
@@ -145,7 +166,10 @@ class Operator:
     def _patch_node(self, node: JsonObject, metadata: Mapping[str, object]) -> None:
         name = node["metadata"]["name"]
         try:
-            answer = self._client.patch(path_of("v1", "nodes", name), {"metadata": {"uid": node["metadata"]["uid"], **metadata}})
+            answer = self._client.patch(
+                path_of("v1", "nodes", name),
+                {"metadata": {"uid": node["metadata"]["uid"], **metadata}},
+            )
         except ApiError as e:
             if e.status in (404, 409):
                 return  # gone, or another of its name: the watch will say so
@@ -153,7 +177,8 @@ class Operator:
         self.nodes.put(answer)
         _log.info("node %s: %s", name, json.dumps(metadata.get("labels"), sort_keys=True))
 
-    # -- operands -------------------------------------------------------------------------------------------------------
+    # -- operands
+    # ----------------------------------------------------------------------------------------------
 
     def _apply(self, made: list[JsonObject]) -> None:
         present = {d["metadata"]["name"]: d for d in self.daemonsets.all()}
@@ -164,8 +189,15 @@ class Operator:
             gone = one["kind"] == "DaemonSet" and one["metadata"]["name"] not in present
             if self._applied.get(key) == text and not gone:
                 continue
-            path = path_of(one["apiVersion"], plural, one["metadata"]["name"], self._namespace if namespaced else None)
-            answer = self._client.patch(path, one, kind="apply", fieldManager=_FIELD_MANAGER, force="true")
+            path = path_of(
+                one["apiVersion"],
+                plural,
+                one["metadata"]["name"],
+                self._namespace if namespaced else None,
+            )
+            answer = self._client.patch(
+                path, one, kind="apply", fieldManager=_FIELD_MANAGER, force="true"
+            )
             if one["kind"] == "DaemonSet":
                 self.daemonsets.put(answer)
             self._applied[key] = text
@@ -178,7 +210,9 @@ class Operator:
             ours = all((metadata.get("labels") or {}).get(k) == v for k, v in MANAGED.items())
             if ours and metadata["name"] not in wanted and "deletionTimestamp" not in metadata:
                 try:
-                    self._client.delete(path_of("apps/v1", "daemonsets", metadata["name"], self._namespace))
+                    self._client.delete(
+                        path_of("apps/v1", "daemonsets", metadata["name"], self._namespace)
+                    )
                 except ApiError as e:
                     if e.status != 404:
                         raise
@@ -187,7 +221,11 @@ class Operator:
 
     def _not_ready(self, policy: Policy) -> list[str]:
         present = {d["metadata"]["name"]: d for d in self.daemonsets.all()}
-        return [name for name in daemonset_names(policy, self._namespace) if not _is_ready(present.get(name))]
+        return [
+            name
+            for name in daemonset_names(policy, self._namespace)
+            if not _is_ready(present.get(name))
+        ]
 
     def _report(self, cluster_policy: JsonObject, state: str, reason: str, message: str) -> None:
         old = cluster_policy.get("status") or {}
@@ -227,7 +265,10 @@ def _is_ready(daemonset: JsonObject | None) -> bool:
     if status.get("observedGeneration", 0) < daemonset["metadata"].get("generation", 0):
         return False
     desired = status.get("desiredNumberScheduled", 0)
-    return bool(status.get("numberReady", 0) == desired and status.get("updatedNumberScheduled", 0) == desired)
+    return bool(
+        status.get("numberReady", 0) == desired
+        and status.get("updatedNumberScheduled", 0) == desired
+    )
 
 
 def _key(api_object: JsonObject) -> str:

@@ -1,4 +1,6 @@
-"""The operator's health endpoints, where its Deployment's probes look for them: port 8081, /healthz and /readyz."""
+"""The operator's health endpoints, where its Deployment's probes look for them: port 8081, /healthz
+and /readyz.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which labels a node should have: NFD's, the operator's, and those of NodeFeature objects. Pure functions.
+"""Which labels a node should have: NFD's, the operator's, and those of NodeFeature objects. Pure
+functions.
 
 Source of the operator's rules: gpu-operator controllers/state_manager.go.
 """
@@ -19,7 +20,9 @@ MIG_CONFIG = "nvidia.com/mig.config"
 MIG_CAPABLE = "nvidia.com/mig.capable"
 MIG_MANAGER = "nvidia.com/gpu.deploy.mig-manager"
 NFD_OWNED = "nfd.node.kubernetes.io/feature-labels"
-"""Annotation in which nfd-master notes the labels that it wrote, so that it can take them away again."""
+"""Annotation in which nfd-master notes the labels that it wrote, so that it can take them away
+again.
+"""
 DEPLOY: tuple[str, ...] = tuple(
     f"nvidia.com/gpu.deploy.{operand}"
     for operand in (
@@ -39,7 +42,9 @@ Changes = dict[str, str | None]
 
 
 def nfd_labels(node: JsonObject) -> dict[str, str]:
-    """What NFD's worker would find. It would look at the PCI bus; the simulated node's machine annotation says the same."""
+    """What NFD's worker would find. It would look at the PCI bus; the simulated node's machine
+    annotation says the same.
+    """
     annotations = node["metadata"].get("annotations") or {}
     if MACHINE not in annotations:
         return {}
@@ -56,7 +61,9 @@ def nfd_labels(node: JsonObject) -> dict[str, str]:
 
 
 def feature_changes(node: JsonObject, features: Mapping[str, str]) -> tuple[Changes, str]:
-    """nfd-master's part: what to change so that the node has exactly these of its labels, and the new note of them."""
+    """nfd-master's part: what to change so that the node has exactly these of its labels, and the
+    new note of them.
+    """
     metadata = node["metadata"]
     labels = metadata.get("labels") or {}
     noted = (metadata.get("annotations") or {}).get(NFD_OWNED, "")
@@ -76,7 +83,8 @@ def operator_changes(node: JsonObject, labels: Mapping[str, str], policy: Policy
         changes[PRESENT] = "true"
     if labels.get(OPERANDS) == "false":
         return {**changes, **{k: None for k in (*DEPLOY, MIG_MANAGER) if k in labels}}
-    # A value that is there is honoured: `false` is a person's, `paused-for-mig-change` mig-manager's. It is never repaired.
+    # A value that is there is honoured: `false` is a person's, `paused-for-mig-change`
+    # mig-manager's. It is never repaired.
     changes.update({k: "true" for k in DEPLOY if not labels.get(k)})
     if mig_capable(labels):
         if not labels.get(MIG_MANAGER):
@@ -89,7 +97,9 @@ def operator_changes(node: JsonObject, labels: Mapping[str, str], policy: Policy
 
 
 def mig_capable(labels: Mapping[str, str]) -> bool:
-    """By GFD's label, else by the product's name; H200 and newer are known only after GFD has run."""
+    """By GFD's label, else by the product's name; H200 and newer are known only after GFD has
+    run.
+    """
     if "nvidia.com/vgpu.host-driver-version" in labels:
         return False
     if MIG_CAPABLE in labels:

@@ -1,4 +1,6 @@
-"""The objects that the operator puts into the cluster for a ClusterPolicy. Pure: dictionaries in, dictionaries out."""
+"""The objects that the operator puts into the cluster for a ClusterPolicy. Pure: dictionaries in,
+dictionaries out.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,21 @@ from rehearsal.cluster.gpu_operator.policy import Operand, Policy, PolicyError
 MANAGED = {"app.kubernetes.io/managed-by": "gpu-operator"}
 _RBAC = "rbac.authorization.k8s.io/v1"
 _DEFAULT_MIG_CONFIG = "default-mig-parted-config"
-_NODE_NAME: JsonObject = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
-_NAMESPACE: JsonObject = {"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
+_NODE_NAME: JsonObject = {
+    "name": "NODE_NAME",
+    "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}},
+}
+_NAMESPACE: JsonObject = {
+    "name": "NAMESPACE",
+    "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+}
 _ALL_GPUS: tuple[JsonObject, ...] = (
     {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
     {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"},
 )
-# The generated config of an empty migManager.config.name (all-<profile> of the hardware) is mig-manager 0.14's and newer; the
-# newest that can be had here is 0.13.1, so only the two names that need no knowledge of the hardware are there.
+# The generated config of an empty migManager.config.name (all-<profile> of the hardware) is
+# mig-manager 0.14's and newer; the newest that can be had here is 0.13.1, so only the two names
+# that need no knowledge of the hardware are there.
 _DEFAULT_LAYOUTS = """\
 version: v1
 mig-configs:
@@ -50,10 +59,13 @@ class _Part:
 
 
 def objects(policy: Policy, namespace: str) -> list[JsonObject]:
-    """In the order in which they are applied. Raises PolicyError for what this stand-in cannot do."""
+    """In the order in which they are applied. Raises PolicyError for what this stand-in
+    cannot do.
+    """
     if policy.device_plugin_config:
         raise PolicyError(
-            f"devicePlugin.config.name is {policy.device_plugin_config!r}: the rehearsal's GPU operator does not select sharing "
+            f"devicePlugin.config.name is {policy.device_plugin_config!r}: the rehearsal's "
+            "GPU operator does not select sharing "
             "configs per node yet; leave devicePlugin.config empty"
         )
     parts = [p for p in _parts(policy, namespace) if p.operand.enabled]
@@ -70,7 +82,11 @@ def objects(policy: Policy, namespace: str) -> list[JsonObject]:
             {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
-                "metadata": {"name": _DEFAULT_MIG_CONFIG, "namespace": namespace, "labels": dict(MANAGED)},
+                "metadata": {
+                    "name": _DEFAULT_MIG_CONFIG,
+                    "namespace": namespace,
+                    "labels": dict(MANAGED),
+                },
                 "data": {"config.yaml": _DEFAULT_LAYOUTS},
             }
         )
@@ -119,8 +135,9 @@ def _parts(policy: Policy, namespace: str) -> Sequence[_Part]:
             command=("nvidia-device-plugin",),
             env=(
                 {"name": "FAIL_ON_INIT_ERROR", "value": "true"},
-                # With cdi.enabled the real operator says cdi-annotations,cdi-cri here; those look for more of a driver than the
-                # rehearsal's has. What a pod is promised (its resources, its devices' ids) is the same.
+                # With cdi.enabled the real operator says cdi-annotations,cdi-cri here; those look
+                # for more of a driver than the rehearsal's has. What a pod is promised (its
+                # resources, its devices' ids) is the same.
                 {"name": "DEVICE_LIST_STRATEGY", "value": "envvar"},
                 {"name": "DEVICE_ID_STRATEGY", "value": "uuid"},
                 {"name": "PASS_DEVICE_SPECS", "value": "true"},
@@ -128,7 +145,9 @@ def _parts(policy: Policy, namespace: str) -> Sequence[_Part]:
                 monitor,
                 *_ALL_GPUS,
             ),
-            volumes=({"name": "device-plugin", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}},),
+            volumes=(
+                {"name": "device-plugin", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}},
+            ),
             mounts=({"name": "device-plugin", "mountPath": "/var/lib/kubelet/device-plugins"},),
         ),
         _Part(
@@ -170,8 +189,9 @@ def _parts(policy: Policy, namespace: str) -> Sequence[_Part]:
                 _NODE_NAME,
                 {"name": "CONFIG_FILE", "value": "/mig-parted-config/config.yaml"},
                 {"name": "DEFAULT_GPU_CLIENTS_NAMESPACE", "value": namespace},
-                # On a node with a host driver the real operator says true: mig-manager then stops host services, and sleeps 30 s
-                # at every change of MIG mode. The simulated nodes have no host services; migManager.env can say true.
+                # On a node with a host driver the real operator says true: mig-manager then stops
+                # host services, and sleeps 30 s at every change of MIG mode. The simulated nodes
+                # have no host services; migManager.env can say true.
                 {"name": "WITH_SHUTDOWN_HOST_GPU_CLIENTS", "value": "false"},
                 *clients,
                 *_ALL_GPUS,
@@ -187,7 +207,11 @@ def _parts(policy: Policy, namespace: str) -> Sequence[_Part]:
                 *clients_mount,
             ),
             cluster_rules=(
-                {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "update", "patch"]},
+                {
+                    "apiGroups": [""],
+                    "resources": ["nodes"],
+                    "verbs": ["get", "list", "watch", "update", "patch"],
+                },
                 {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "delete"]},
                 {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get", "list"]},
             ),
@@ -200,16 +224,29 @@ def _rights(part: _Part, namespace: str) -> list[JsonObject]:
     metadata = {"name": part.app, "labels": dict(MANAGED)}
     subject = {"kind": "ServiceAccount", "name": part.app, "namespace": namespace}
     made: list[JsonObject] = [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {**metadata, "namespace": namespace}},
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {**metadata, "namespace": namespace},
+        },
     ]
     if part.cluster_rules:
         made += [
-            {"apiVersion": _RBAC, "kind": "ClusterRole", "metadata": dict(metadata), "rules": list(part.cluster_rules)},
+            {
+                "apiVersion": _RBAC,
+                "kind": "ClusterRole",
+                "metadata": dict(metadata),
+                "rules": list(part.cluster_rules),
+            },
             {
                 "apiVersion": _RBAC,
                 "kind": "ClusterRoleBinding",
                 "metadata": dict(metadata),
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": part.app},
+                "roleRef": {
+                    "apiGroup": "rbac.authorization.k8s.io",
+                    "kind": "ClusterRole",
+                    "name": part.app,
+                },
                 "subjects": [subject],
             },
         ]
@@ -225,7 +262,11 @@ def _rights(part: _Part, namespace: str) -> list[JsonObject]:
                 "apiVersion": _RBAC,
                 "kind": "RoleBinding",
                 "metadata": {**metadata, "namespace": namespace},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": part.app},
+                "roleRef": {
+                    "apiGroup": "rbac.authorization.k8s.io",
+                    "kind": "Role",
+                    "name": part.app,
+                },
                 "subjects": [subject],
             },
         ]

@@ -1,4 +1,6 @@
-"""A ClusterPolicy as this stand-in reads it. Source of names and defaults: nvidia.com/v1 of chart gpu-operator v26.7.0."""
+"""A ClusterPolicy as this stand-in reads it. Source of names and defaults: nvidia.com/v1 of chart
+gpu-operator v26.7.0.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from dataclasses import dataclass
 from kubeapi.client import JsonObject
 
 NO_IMAGE = "empty image path provided through both ClusterPolicy CR and ENV"
-_DEFAULT_TOLERATIONS: tuple[JsonObject, ...] = ({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},)
+_DEFAULT_TOLERATIONS: tuple[JsonObject, ...] = (
+    {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+)
 
 
 class PolicyError(Exception):
@@ -56,7 +60,9 @@ class Policy:
 
 
 def parse(cluster_policy: JsonObject) -> Policy:
-    """Raises PolicyError for what the real operator refuses, and for operands that this stand-in does not have."""
+    """Raises PolicyError for what the real operator refuses, and for operands that this stand-in
+    does not have.
+    """
     spec = cluster_policy.get("spec") or {}
     metadata = cluster_policy["metadata"]
     for missing, advice in (
@@ -68,7 +74,10 @@ def parse(cluster_policy: JsonObject) -> Policy:
     ):
         # Absent means enabled for driver and toolkit only, as in the CRD's defaults.
         if _enabled(spec.get(missing), default=missing in ("driver", "toolkit")):
-            raise PolicyError(f"{missing} is enabled, which the rehearsal's GPU operator does not simulate; set {advice}")
+            raise PolicyError(
+                f"{missing} is enabled, which the rehearsal's GPU operator does not "
+                f"simulate; set {advice}"
+            )
     daemonsets = spec.get("daemonsets") or {}
     strategy = daemonsets.get("updateStrategy") or "RollingUpdate"
     rolling = daemonsets.get("rollingUpdate") or {"maxUnavailable": "1"}
@@ -101,7 +110,9 @@ def parse(cluster_policy: JsonObject) -> Policy:
 
 
 def image_of(section: JsonObject) -> str:
-    """`repository/image:version`, or `@` where the version is a digest. Raises PolicyError where the three are not all given."""
+    """`repository/image:version`, or `@` where the version is a digest. Raises PolicyError where
+    the three are not all given.
+    """
     repository, image, version = (section.get(k) or "" for k in ("repository", "image", "version"))
     if not repository and not version and image:
         return str(image)
@@ -133,4 +144,7 @@ def _update_strategy(strategy: str, rolling: JsonObject) -> JsonObject:
         return {"type": "OnDelete"}
     most = rolling.get("maxUnavailable", "1")
     # The CR has a string where a DaemonSet wants a number or a percentage.
-    return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": int(most) if str(most).isdigit() else most}}
+    return {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxUnavailable": int(most) if str(most).isdigit() else most},
+    }

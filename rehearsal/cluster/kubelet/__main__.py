@@ -1,10 +1,13 @@
-"""`python -m rehearsal.cluster.kubelet --environment E --cluster NAME`: runs until SIGTERM, and leaves no process behind."""
+"""`python -m rehearsal.cluster.kubelet --environment E --cluster NAME`: runs until SIGTERM, and
+leaves no process behind.
+"""
 
 from __future__ import annotations
 
 import os
 
-# grpc's handlers around fork() are for programs that go on in the child; here every child execs at once.
+# grpc's handlers around fork() are for programs that go on in the child; here every child execs at
+# once.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 import argparse
@@ -28,15 +31,21 @@ async def _run(environment: Path, cluster: str, toolchain: Toolchain) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     kubelet = ClusterKubelet(environment, cluster, toolchain)
-    await kubelet.run(stopping, lambda: print(f"kubelet stand-in of {cluster}: watching", flush=True))
+    await kubelet.run(
+        stopping, lambda: print(f"kubelet stand-in of {cluster}: watching", flush=True)
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m rehearsal.cluster.kubelet", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m rehearsal.cluster.kubelet", description=__doc__
+    )
     parser.add_argument("--environment", type=Path, required=True)
     parser.add_argument("--cluster", required=True)
     asked = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
+    )
     if why := launcher.why_not():
         print(f"kubelet stand-in: {why}", file=sys.stderr)
         return 1
@@ -45,7 +54,9 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 65536)), hard))
     environment = asked.environment.resolve()
     try:
-        asyncio.run(_run(environment, asked.cluster, Toolchain.load(environment / "toolchain.json")))
+        asyncio.run(
+            _run(environment, asked.cluster, Toolchain.load(environment / "toolchain.json"))
+        )
     except (OSError, ValueError, KeyError, ToolchainError, NoAddress) as e:
         print(f"kubelet stand-in of {asked.cluster}: {e}", file=sys.stderr)
         return 1
@@ -56,5 +67,6 @@ if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Threads may still wait for an answer of the API server, and nothing is left for them to do: the processes have ended.
+    # Threads may still wait for an answer of the API server, and nothing is left for them to do:
+    # the processes have ended.
     os._exit(status)

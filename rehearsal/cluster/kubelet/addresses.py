@@ -1,4 +1,6 @@
-"""Pods' addresses: every pod gets its own out of 127.0.0.0/8, where all of the rehearsal's traffic stays."""
+"""Pods' addresses: every pod gets its own out of 127.0.0.0/8, where all of the rehearsal's traffic
+stays.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,17 @@ class NoAddress(Exception):
 
 
 class AddressBlock:
-    """127.X.0.0/16, held against every other kubelet stand-in on this machine for as long as this object lives.
+    """127.X.0.0/16, held against every other kubelet stand-in on this machine for as long as this
+    object lives.
 
-    The claim is a socket bound to 127.X.0.1:10250, so the kernel gives it back when the process dies, however it dies.
+    The claim is a socket bound to 127.X.0.1:10250, so the kernel gives it back when the process
+    dies, however it dies.
     """
 
     def __init__(self, seed: str) -> None:
-        """seed: which block is tried first, so that a stand-in that is started again mostly finds its pods' addresses free."""
+        """seed: which block is tried first, so that a stand-in that is started again mostly finds
+        its pods' addresses free.
+        """
         start = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big")
         size = _LAST - _FIRST + 1
         for step in range(size):
@@ -36,16 +42,22 @@ class AddressBlock:
             self.network = ipaddress.ip_network(f"127.{second}.0.0/16")
             break
         else:
-            raise NoAddress(f"no block 127.X.0.0/16 with X from {_FIRST} to {_LAST} is free on port {_CLAIM_PORT}")
+            raise NoAddress(
+                f"no block 127.X.0.0/16 with X from {_FIRST} to {_LAST} is free on port "
+                f"{_CLAIM_PORT}"
+            )
         self._used: set[str] = set()
         self._next = 256  # from 127.X.1.0 on; the first /24 is the stand-in's own
 
     def take(self, wish: str | None = None) -> str:
-        """A free address; the wished one where it lies in the block and is free. Raises NoAddress."""
+        """A free address; the wished one where it lies in the block and is free. Raises
+        NoAddress.
+        """
         if wish and wish not in self._used and ipaddress.ip_address(wish) in self.network:
             self._used.add(wish)
             return wish
-        # Round and round instead of the lowest free one: an address is not reused while old connections may linger.
+        # Round and round instead of the lowest free one: an address is not reused while old
+        # connections may linger.
         for _ in range(self.network.num_addresses):
             candidate = str(self.network[self._next])
             self._next = self._next + 1 if self._next + 1 < self.network.num_addresses - 1 else 256

@@ -19,7 +19,9 @@ _T = TypeVar("_T")
 
 
 class Api:
-    """Calls run in a few threads of their own; `client` is for code that runs in a thread anyway."""
+    """Calls run in a few threads of their own; `client` is for code that runs in a thread
+    anyway.
+    """
 
     def __init__(self, client: Client, *, threads: int = 8) -> None:
         self.client = client
@@ -28,7 +30,9 @@ class Api:
 
     async def run(self, call: Callable[..., _T], *args: object, **named: object) -> _T:
         """Any blocking call, in one of the threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, functools.partial(call, *args, **named))
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, functools.partial(call, *args, **named)
+        )
 
     async def patch_status(self, path: str, body: JsonObject) -> JsonObject:
         return await self.run(self.client.patch, f"{path}/status", body, kind="strategic")
@@ -43,13 +47,19 @@ class Api:
             "preconditions": {"uid": metadata["uid"]},
         }
         try:
-            await self.run(self.client.delete, path_of("v1", "pods", metadata["name"], metadata["namespace"]), body)
+            await self.run(
+                self.client.delete,
+                path_of("v1", "pods", metadata["name"], metadata["namespace"]),
+                body,
+            )
         except ApiError as e:
             if e.status not in (404, 409):  # gone already, or another pod of the same name
                 raise
 
     def warn(self, pod: JsonObject, container: str | None, reason: str, message: str) -> None:
-        """A Warning Event on the pod; the same one is not repeated within a minute. Sent in the background, lost if it fails."""
+        """A Warning Event on the pod; the same one is not repeated within a minute. Sent in the
+        background, lost if it fails.
+        """
         metadata = pod["metadata"]
         key = (metadata["uid"], reason, message)
         now = time.monotonic()
@@ -70,7 +80,10 @@ class Api:
         event: JsonObject = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"generateName": f"{metadata['name']}.", "namespace": metadata["namespace"]},
+            "metadata": {
+                "generateName": f"{metadata['name']}.",
+                "namespace": metadata["namespace"],
+            },
             "involvedObject": involved,
             "type": "Warning",
             "reason": reason,
@@ -89,4 +102,6 @@ class Api:
         try:
             self.client.create(path_of("v1", "events", None, event["metadata"]["namespace"]), event)
         except (ApiError, Unreachable) as e:
-            _log.info("event %s on %s not sent: %s", event["reason"], event["involvedObject"]["name"], e)
+            _log.info(
+                "event %s on %s not sent: %s", event["reason"], event["involvedObject"]["name"], e
+            )

@@ -10,10 +10,11 @@ LONGEST_S = 300.0
 
 @dataclass
 class RestartBackoff:
-    """The kubelet's rule: the first restart at once, then 10 s after the end, doubling to 5 min; 10 min of running reset it.
+    """The kubelet's rule: the first restart at once, then 10 s after the end, doubling to 5 min; 10
+    min of running reset it.
 
-    Source: pkg/kubelet, doBackOff and client-go's flowcontrol.Backoff (an entry is made by the first restart and waited for by
-    the second; it is reset after twice the longest pause).
+    Source: pkg/kubelet, doBackOff and client-go's flowcontrol.Backoff (an entry is made by the
+    first restart and waited for by the second; it is reset after twice the longest pause).
     """
 
     pause_s: float = 0.0

@@ -1,4 +1,6 @@
-"""All simulated nodes of one cluster: what the API server tells, handed to the node or pod that it is about."""
+"""All simulated nodes of one cluster: what the API server tells, handed to the node or pod that it
+is about.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class ClusterKubelet:
 
     def __init__(self, environment: Path, cluster: str, toolchain: Toolchain) -> None:
         self._directory = environment / "clusters" / cluster
-        client = Client.from_kubeconfig(kubeconfig(self._directory, "kubelet"), user_agent="slicewright-kubelet")
+        client = Client.from_kubeconfig(
+            kubeconfig(self._directory, "kubelet"), user_agent="slicewright-kubelet"
+        )
         self._toolchain = toolchain
         self._api = Api(client)
         self._sources = ApiSources(client)
@@ -72,15 +76,23 @@ class ClusterKubelet:
         self._logs: LogServer | None = None
 
     async def run(self, stopping: asyncio.Event, started: Callable[[], None]) -> None:
-        """Until `stopping` is set; then every process is ended. `started` is called when the watches have begun."""
+        """Until `stopping` is set; then every process is ended. `started` is called when the
+        watches have begun.
+        """
         self._logs = LogServer(self._directory / "pki", self._find_log)
         loop = asyncio.get_running_loop()
 
         def feed(path: str, handle: Callable[[Event], None], fields: dict[str, str]) -> None:
-            # Any: the selector travels as a keyword argument, which mypy would match against the named ones.
+            # Any: the selector travels as a keyword argument, which mypy would match against the
+            # named ones.
             query: Any = fields
             watched = list_and_watch(
-                self._api.client, path, stop=self._stop, backoff_max_s=2.0, on_error=partial(_note, path), **query
+                self._api.client,
+                path,
+                stop=self._stop,
+                backoff_max_s=2.0,
+                on_error=partial(_note, path),
+                **query,
             )
             for event in watched:
                 try:
@@ -108,7 +120,8 @@ class ClusterKubelet:
         self._addresses.close()
         self._api.close()
 
-    # -- nodes ----------------------------------------------------------------------------------------------------------
+    # -- nodes
+    # ----------------------------------------------------------------------------------------------
 
     def _on_node(self, event: Event) -> None:
         if event.type == "LISTED":
@@ -135,7 +148,13 @@ class ClusterKubelet:
             self._drop_node(name)
         assert self._logs is not None
         fresh = SimulatedNode(
-            node, self._directory / "nodes" / name, self._toolchain, self._api, self._bus, self._logs.port, self._on_reboot
+            node,
+            self._directory / "nodes" / name,
+            self._toolchain,
+            self._api,
+            self._bus,
+            self._logs.port,
+            self._on_reboot,
         )
         self._nodes[name] = fresh
         self._faults[name] = LayoutFault(fresh, self._restart_pods)
@@ -165,7 +184,8 @@ class ClusterKubelet:
         if tasks:
             await asyncio.wait(tasks)
         for run in runs:
-            # Pods that were being deleted wait for their kubelet's last word; the others are the pod garbage collector's.
+            # Pods that were being deleted wait for their kubelet's last word; the others are the
+            # pod garbage collector's.
             if "deletionTimestamp" in run.pod["metadata"]:
                 try:
                     await self._api.remove_pod(run.pod)
@@ -182,7 +202,9 @@ class ClusterKubelet:
             node.keep_only(self._known)
 
     async def _reboot(self, node: SimulatedNode) -> None:
-        """All processes of the node end; its GPUs start anew, then the pods' containers do. kwok's pods notice nothing."""
+        """All processes of the node end; its GPUs start anew, then the pods' containers do. kwok's
+        pods notice nothing.
+        """
         runs = [run for run in self._pods.values() if run.node is node]
         _log.info("node %s reboots with %d pods", node.name, len(runs))
         await node.reboot(asyncio.gather(*(run.crash() for run in runs)))
@@ -190,11 +212,14 @@ class ClusterKubelet:
     async def _restart_pods(self, node: SimulatedNode, programs: frozenset[str]) -> None:
         """Starts the containers of those images' repositories on one node again, at once."""
         for run in list(self._pods.values()):
-            if run.node is node and any(p in run.pod["spec"]["containers"][0]["image"] for p in programs):
+            if run.node is node and any(
+                p in run.pod["spec"]["containers"][0]["image"] for p in programs
+            ):
                 _log.info("%s: started again, its node's fault has changed", run.name)
                 await run.restart_containers()
 
-    # -- pods -----------------------------------------------------------------------------------------------------------
+    # -- pods
+    # ----------------------------------------------------------------------------------------------
 
     def _on_pod(self, event: Event) -> None:
         if event.type == "LISTED":
@@ -253,7 +278,9 @@ class ClusterKubelet:
             run.vanished()
 
     def _account(self, pod: JsonObject, node: SimulatedNode) -> None:
-        """A pod that kwok runs: it gets devices like any other, and fails if there are none, but has no process."""
+        """A pod that kwok runs: it gets devices like any other, and fails if there are none, but
+        has no process.
+        """
         uid = pod["metadata"]["uid"]
         over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if over:
@@ -262,12 +289,16 @@ class ClusterKubelet:
             return
         if uid in self._held:
             return
-        asked = {c["name"]: devices for c in pod["spec"]["containers"] if (devices := devices_asked(c))}
+        asked = {
+            c["name"]: devices for c in pod["spec"]["containers"] if (devices := devices_asked(c))
+        }
         if asked:
             self._held[uid] = node
             self._spawn(self._admit(pod, node, asked))
 
-    async def _admit(self, pod: JsonObject, node: SimulatedNode, asked: dict[str, dict[str, int]]) -> None:
+    async def _admit(
+        self, pod: JsonObject, node: SimulatedNode, asked: dict[str, dict[str, int]]
+    ) -> None:
         uid = pod["metadata"]["uid"]
         await node.ready.wait()
         if node.holds(uid):
@@ -289,18 +320,30 @@ class ClusterKubelet:
             try:
                 await self._api.patch_status(path, {"metadata": {"uid": uid}, "status": status})
             except (ApiError, Unreachable) as problem:
-                _log.warning("%s/%s: rejection not written: %s", metadata["namespace"], metadata["name"], problem)
+                _log.warning(
+                    "%s/%s: rejection not written: %s",
+                    metadata["namespace"],
+                    metadata["name"],
+                    problem,
+                )
 
-    # -- the rest -------------------------------------------------------------------------------------------------------
+    # -- the rest
+    # ----------------------------------------------------------------------------------------------
 
     def _find_log(self, namespace: str, name: str) -> LogPlace | None:
-        """Called by the log server's threads; a dictionary's values are copied whole, so no lock is needed."""
+        """Called by the log server's threads; a dictionary's values are copied whole, so no lock is
+        needed.
+        """
         run = next((r for r in list(self._pods.values()) if r.name == f"{namespace}/{name}"), None)
         if run is None:
             return None
         spec = run.pod["spec"]
         containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
-        return LogPlace(directory=run.directory, containers=frozenset(c["name"] for c in containers), running=run.is_running)
+        return LogPlace(
+            directory=run.directory,
+            containers=frozenset(c["name"] for c in containers),
+            running=run.is_running,
+        )
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(coroutine)

@@ -27,7 +27,9 @@ class Host(Protocol):
     """What a container needs of its pod."""
 
     async def launch(self, container: JsonObject, attempt: int) -> subprocess.Popen[bytes]:
-        """Starts the process. Raises MissingReference or Unsupported, OSError, ApiError, Unreachable."""
+        """Starts the process. Raises MissingReference or Unsupported, OSError, ApiError,
+        Unreachable.
+        """
         ...
 
     def changed(self) -> None:
@@ -70,8 +72,8 @@ class Process:
     def _on_exit(self) -> None:
         self._loop.remove_reader(self._fd)
         os.close(self._fd)
-        # What the container's first process left behind ends with it, as in a container. Before the wait, while the ended
-        # leader still keeps its number from becoming somebody else's.
+        # What the container's first process left behind ends with it, as in a container. Before the
+        # wait, while the ended leader still keeps its number from becoming somebody else's.
         try:
             os.killpg(self._popen.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -100,7 +102,10 @@ class Container:
     async def keep(self) -> None:
         """Until the policy lets it rest, or until `stop`. Raises Unsupported."""
         # Probes are read first: a pod that asks for an unknown one must not start.
-        asked = {w: probes.parse(self.spec, w, self.pod_ip) for w in ("startupProbe", "readinessProbe", "livenessProbe")}
+        asked = {
+            w: probes.parse(self.spec, w, self.pod_ip)
+            for w in ("startupProbe", "readinessProbe", "livenessProbe")
+        }
         if self.state.terminated is not None:  # an earlier kubelet process left it so
             if not self._restarts(self.state.terminated.exit_code):
                 return
@@ -112,7 +117,9 @@ class Container:
                 return
             began = time.monotonic()
             ended = await self._run(popen, asked)
-            if self._stopping.is_set() or not (self._restart_now or self._restarts(ended.exit_code)):
+            if self._stopping.is_set() or not (
+                self._restart_now or self._restarts(ended.exit_code)
+            ):
                 return
             self.state.last, self.state.terminated = ended, None
             self.state.waiting_reason, self.state.waiting_message = "ContainerCreating", ""
@@ -120,8 +127,13 @@ class Container:
             self._restart_now = False
             if pause:
                 self.state.waiting_reason = "CrashLoopBackOff"
-                self.state.waiting_message = f"back-off {pause:g}s restarting failed container={self.spec['name']}"
-                restarting = f"Back-off restarting failed container {self.spec['name']} (exit {ended.exit_code})"
+                self.state.waiting_message = (
+                    f"back-off {pause:g}s restarting failed container={self.spec['name']}"
+                )
+                restarting = (
+                    f"Back-off restarting failed container {self.spec['name']} (exit "
+                    f"{ended.exit_code})"
+                )
                 self.host.warn(self.spec["name"], "BackOff", restarting)
                 self.host.changed()
                 if await self._paused(pause):
@@ -183,7 +195,9 @@ class Container:
             return False
         return True
 
-    async def _run(self, popen: subprocess.Popen[bytes], asked: dict[str, probes.Probe | None]) -> Terminated:
+    async def _run(
+        self, popen: subprocess.Popen[bytes], asked: dict[str, probes.Probe | None]
+    ) -> Terminated:
         process = self.process = Process(popen)
         if self._stopping.is_set():
             process.send(signal.SIGKILL)  # stop came while the process was being started
@@ -193,7 +207,9 @@ class Container:
         state.started = asked["startupProbe"] is None
         state.ready = state.started and asked["readinessProbe"] is None
         self.host.changed()
-        watching = asyncio.create_task(self._probe(process, asked), name=f"probes {self.spec['name']}")
+        watching = asyncio.create_task(
+            self._probe(process, asked), name=f"probes {self.spec['name']}"
+        )
         try:
             code = await asyncio.shield(process.exited)
         finally:
@@ -229,7 +245,9 @@ class Container:
         await asyncio.gather(*loops)
 
     async def _until(self, probe: probes.Probe, began: float, process: Process, kind: str) -> bool:
-        """Asks until it answers well (True) or has failed too often (False, and the process is being ended)."""
+        """Asks until it answers well (True) or has failed too often (False, and the process is
+        being ended).
+        """
         await _delay(probe, began)
         failures = 0
         while (wrong := await probe.once()) is not None:
@@ -273,7 +291,9 @@ class Container:
 
     async def _unhealthy(self, process: Process, kind: str) -> None:
         self.host.warn(
-            self.spec["name"], "Killing", f"Container {self.spec['name']} failed {kind.lower()} probe, will be restarted"
+            self.spec["name"],
+            "Killing",
+            f"Container {self.spec['name']} failed {kind.lower()} probe, will be restarted",
         )
         # The end of the process cancels this very task; the kill itself must go on.
         ending = asyncio.create_task(process.end(self.grace_s))

@@ -1,4 +1,6 @@
-"""A container's environment, command and arguments as the kubelet works them out from the pod's spec."""
+"""A container's environment, command and arguments as the kubelet works them out from the pod's
+spec.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 from kubeapi.client import JsonObject
 
 Lookup = Callable[[str, str], Mapping[str, str] | None]
-"""("configmaps" | "secrets", name) -> the object's data as text, or None where there is no such object."""
+"""("configmaps" | "secrets", name) -> the object's data as text, or None where there is no such
+object.
+"""
 
 
 class MissingReference(Exception):
-    """A ConfigMap, a Secret or a key that the container needs is not there; the kubelet tries again until it is."""
+    """A ConfigMap, a Secret or a key that the container needs is not there; the kubelet tries again
+    until it is.
+    """
 
 
 class Unsupported(Exception):
-    """The pod asks for something that this kubelet stand-in does not do. Final: the message says what."""
+    """The pod asks for something that this kubelet stand-in does not do. Final: the message says
+    what.
+    """
 
 
 _REFERENCE = re.compile(r"\$(\$|\(([A-Za-z0-9_.\-]+)\))")
@@ -25,7 +33,9 @@ _FIELD_WITH_KEY = re.compile(r"^metadata\.(labels|annotations)\['([^']+)'\]$")
 
 
 def expand(text: str, known: Mapping[str, str]) -> str:
-    """`$(NAME)` becomes its value; `$$` is a literal dollar; an unknown name stays as it is written."""
+    """`$(NAME)` becomes its value; `$$` is a literal dollar; an unknown name stays as it is
+    written.
+    """
 
     def put(match: re.Match[str]) -> str:
         if match[1] == "$":
@@ -36,12 +46,15 @@ def expand(text: str, known: Mapping[str, str]) -> str:
 
 
 def field_value(pod: JsonObject, path: str, *, pod_ip: str, host_ip: str) -> str:
-    """The downward API's value of one fieldPath. Raises Unsupported for a path that pods may not name either."""
+    """The downward API's value of one fieldPath. Raises Unsupported for a path that pods may not
+    name either.
+    """
     metadata, spec = pod["metadata"], pod["spec"]
     if match := _FIELD_WITH_KEY.match(path):
         return str((metadata.get(match[1]) or {}).get(match[2], ""))
     if path in ("metadata.labels", "metadata.annotations"):
-        # The form of downwardAPI files: one key="value" line each, sorted. Source: pkg/fieldpath, FormatMap.
+        # The form of downwardAPI files: one key="value" line each, sorted. Source: pkg/fieldpath,
+        # FormatMap.
         values = metadata.get(path.removeprefix("metadata.")) or {}
         return "\n".join(f'{k}="{_go_quote(str(v))}"' for k, v in sorted(values.items()))
     match path:
@@ -64,7 +77,13 @@ def field_value(pod: JsonObject, path: str, *, pod_ip: str, host_ip: str) -> str
 
 
 def variables(
-    pod: JsonObject, container: JsonObject, lookup: Lookup, *, base: Mapping[str, str], pod_ip: str, host_ip: str
+    pod: JsonObject,
+    container: JsonObject,
+    lookup: Lookup,
+    *,
+    base: Mapping[str, str],
+    pod_ip: str,
+    host_ip: str,
 ) -> dict[str, str]:
     """`base`, then envFrom, then env, the later winning. Raises MissingReference or Unsupported."""
     result = dict(base)
@@ -83,11 +102,15 @@ def variables(
         elif reference := source.get("secretKeyRef"):
             _put(result, name, _one_key("secrets", reference, lookup))
         else:
-            raise Unsupported(f"env {name}: the kubelet stand-in knows no {'/'.join(sorted(source))}")
+            raise Unsupported(
+                f"env {name}: the kubelet stand-in knows no {'/'.join(sorted(source))}"
+            )
     return result
 
 
-def command_line(container: JsonObject, known: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def command_line(
+    container: JsonObject, known: Mapping[str, str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(command, args), both expanded; empty where the pod leaves them to the image."""
     return _expanded(container.get("command"), known), _expanded(container.get("args"), known)
 
@@ -95,7 +118,10 @@ def command_line(container: JsonObject, known: Mapping[str, str]) -> tuple[tuple
 def text_data(kind: str, found: JsonObject) -> dict[str, str]:
     """The data of a ConfigMap or Secret as text, as environment variables see it."""
     if kind == "secrets":
-        return {k: base64.b64decode(v).decode(errors="replace") for k, v in (found.get("data") or {}).items()}
+        return {
+            k: base64.b64decode(v).decode(errors="replace")
+            for k, v in (found.get("data") or {}).items()
+        }
     return dict(found.get("data") or {})
 
 
@@ -104,7 +130,11 @@ def _expanded(words: Sequence[str] | None, known: Mapping[str, str]) -> tuple[st
 
 
 def _all_keys(source: JsonObject, lookup: Lookup) -> dict[str, str]:
-    kind, reference = ("configmaps", source["configMapRef"]) if "configMapRef" in source else ("secrets", source["secretRef"])
+    kind, reference = (
+        ("configmaps", source["configMapRef"])
+        if "configMapRef" in source
+        else ("secrets", source["secretRef"])
+    )
     data = lookup(kind, reference["name"])
     if data is None:
         if reference.get("optional"):
@@ -121,7 +151,9 @@ def _one_key(kind: str, reference: JsonObject, lookup: Lookup) -> str | None:
         return None
     if data is None:
         raise MissingReference(f'{_singular(kind)} "{reference["name"]}" not found')
-    raise MissingReference(f"couldn't find key {reference['key']} in {_singular(kind)} {reference['name']}")
+    raise MissingReference(
+        f"couldn't find key {reference['key']} in {_singular(kind)} {reference['name']}"
+    )
 
 
 def _put(result: dict[str, str], name: str, value: str | None) -> None:

@@ -1,8 +1,9 @@
-"""The fault "wrong-layout" on one node: a GPU that is cut otherwise than everybody was told, until the fault is taken away.
+"""The fault "wrong-layout" on one node: a GPU that is cut otherwise than everybody was told, until
+the fault is taken away.
 
-Form: the machine annotation's `fault` {"kind": "wrong-layout", "gpu": 3, "profile": "1g.10gb"}. On GKE nodes GKE's own
-partitioner makes the mistake (it is told through its environment); on EKS nodes the GPU is cut anew behind mig-manager's back,
-after mig-manager has reported success.
+Form: the machine annotation's `fault` {"kind": "wrong-layout", "gpu": 3, "profile": "1g.10gb"}. On
+GKE nodes GKE's own partitioner makes the mistake (it is told through its environment); on EKS nodes
+the GPU is cut anew behind mig-manager's back, after mig-manager has reported success.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class WrongLayout:
 
 
 def fault_of(node: JsonObject) -> WrongLayout | None:
-    """The fault in the node's machine annotation; None where there is none, or none that is known."""
+    """The fault in the node's machine annotation; None where there is none, or none that is
+    known.
+    """
     text = (node["metadata"].get("annotations") or {}).get(ANNOTATION)
     try:
         fault = json.loads(text)["fault"] if text else None
@@ -107,12 +110,15 @@ class LayoutFault:
         if fault is None:
             if applied is not None:
                 self._record.unlink()
-                _log.info("node %s: fault gone, mig-manager is to apply its layout again", self._node.name)
+                _log.info(
+                    "node %s: fault gone, mig-manager is to apply its layout again", self._node.name
+                )
                 await self._restart(self._node, _MIG_MANAGER)
             return
         if labels.get(_STATE) != "success":
             if applied is not None:
-                self._record.unlink()  # a new run of mig-manager overwrites the wrong layout; it is played again after it
+                # a new run of mig-manager overwrites the wrong layout; it is played again after it
+                self._record.unlink()
             return
         mark = {"gpu": fault.gpu, "profile": fault.profile, "config": labels.get(_CONFIG)}
         # A GPU without MIG mode (mig-manager has run for all-disabled) has no layout to be wrong.
@@ -120,5 +126,7 @@ class LayoutFault:
             return
         silicon.recut(self._node.place.silicon, fault.gpu, [fault.profile])
         self._record.write_text(json.dumps(mark))
-        _log.info("node %s: fault: GPU %d now holds one %s", self._node.name, fault.gpu, fault.profile)
+        _log.info(
+            "node %s: fault: GPU %d now holds one %s", self._node.name, fault.gpu, fault.profile
+        )
         await self._restart(self._node, _PLUGIN)

@@ -1,4 +1,6 @@
-"""What runs when a pod names an image: the table of the images that this rehearsal has programs for."""
+"""What runs when a pod names an image: the table of the images that this rehearsal has programs
+for.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ from rehearsal.cluster.kubelet.environment_variables import Unsupported
 from rehearsal.host.toolchain import Toolchain
 
 _SLEEPER = (
-    'echo "simulated: $0 does nothing here; $1"; trap "exit 0" TERM INT; sleep infinity & wait $!'  # wait can be interrupted
-)
+    'echo "simulated: $0 does nothing here; $1"; trap "exit 0" TERM INT; sleep infinity & wait '
+    "$!"
+)  # wait can be interrupted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,18 +26,24 @@ class Program:
     path: tuple[Path, ...] = ()
     """Directories to put on PATH first."""
     host_paths: tuple[Path, ...] = ()
-    """What it needs to see of this machine beside its own directory and this Python's installation."""
+    """What it needs to see of this machine beside its own directory and this Python's
+    installation.
+    """
     env: tuple[tuple[str, str], ...] = ()
 
 
 def repository(image: str) -> str:
-    """Without tag and digest: `docker.io/library/python:3.13@sha256:…` -> `docker.io/library/python`."""
+    """Without tag and digest: `docker.io/library/python:3.13@sha256:…` ->
+    `docker.io/library/python`.
+    """
     name = image.split("@")[0]
     head, _, tail = name.rpartition(":")
     return head if head and "/" not in tail else name
 
 
-def program(image: str, command: tuple[str, ...], args: tuple[str, ...], toolchain: Toolchain, shims: Path) -> Program:
+def program(
+    image: str, command: tuple[str, ...], args: tuple[str, ...], toolchain: Toolchain, shims: Path
+) -> Program:
     """What to run for one container. shims: directory of our `chroot` (reboots.py).
 
     Raises Unsupported for an image, or a command of it, that has no program here.
@@ -45,14 +54,19 @@ def program(image: str, command: tuple[str, ...], args: tuple[str, ...], toolcha
     last = name.rsplit("/", 1)[-1]
     called = Path(command[0]).name if command else ""
     if name.startswith("registry.k8s.io/nfd/"):
-        return _sleeper(last, "the GPU operator's stand-in labels the nodes and copies NodeFeatures")
+        return _sleeper(
+            last, "the GPU operator's stand-in labels the nodes and copies NodeFeatures"
+        )
     if name.startswith("gke.gcr.io/nvidia-gpu-device-plugin"):
         return _own(toolchain.gke_device_plugin)
     match last:
         case "gpu-operator" if called in ("", "gpu-operator"):
             return _module("rehearsal.cluster.gpu_operator")
         case "gpu-operator" | "gpu-operator-validator":
-            return _sleeper(called or last, "whether the node's resources are there is seen by the kubelet stand-in itself")
+            return _sleeper(
+                called or last,
+                "whether the node's resources are there is seen by the kubelet stand-in itself",
+            )
         case "dcgm-exporter" | "dcgm" | "k8s-mps-control-daemon":
             return _sleeper(last, "its engine needs real silicon")
         case "k8s-mig-manager":
@@ -68,21 +82,28 @@ def program(image: str, command: tuple[str, ...], args: tuple[str, ...], toolcha
         case _:
             raise Unsupported(
                 f"image {image!r} with command {list(command)!r} has no program in the rehearsal; "
-                "images that run: python, NVIDIA's gpu-operator, k8s-mig-manager, k8s-device-plugin (nvidia-device-plugin, "
-                "gpu-feature-discovery), GKE's nvidia-gpu-device-plugin; kwok simulates pods of other registries"
+                "images that run: python, NVIDIA's gpu-operator, k8s-mig-manager, "
+                "k8s-device-plugin (nvidia-device-plugin, "
+                "gpu-feature-discovery), GKE's nvidia-gpu-device-plugin; kwok simulates "
+                "pods of other registries"
             )
 
 
 def _python(command: tuple[str, ...], args: tuple[str, ...]) -> Program:
     if Path(command[0]).name not in ("python", "python3", "python3.13"):
         return Program(argv=(*command, *args))
-    # The bare interpreter without any site-packages: the image has none, so an import that is missing there is missing here.
+    # The bare interpreter without any site-packages: the image has none, so an import that is
+    # missing there is missing here.
     interpreter = os.path.realpath(sys.executable)
-    return Program(argv=(interpreter, "-S", *command[1:], *args), host_paths=(Path(sys.base_prefix),))
+    return Program(
+        argv=(interpreter, "-S", *command[1:], *args), host_paths=(Path(sys.base_prefix),)
+    )
 
 
 def _module(module: str) -> Program:
-    """A stand-in of our own: this interpreter with this environment's packages and this source tree."""
+    """A stand-in of our own: this interpreter with this environment's packages and this source
+    tree.
+    """
     source = Path(__file__).resolve().parents[3]
     return Program(
         argv=(sys.executable, "-m", module),

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 from kubeapi.client import JsonObject
 from rehearsal.cluster.kubelet import faults, images, logfiles
 from rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation
-from rehearsal.cluster.kubelet.environment_variables import MissingReference, Unsupported, command_line, text_data, variables
+from rehearsal.cluster.kubelet.environment_variables import (
+    MissingReference,
+    Unsupported,
+    command_line,
+    text_data,
+    variables,
+)
 from rehearsal.cluster.kubelet.sources import ApiSources
 from rehearsal.cluster.kubelet.volumes import PodVolumes
 from rehearsal.cluster.node import launcher
@@ -24,15 +30,22 @@ if TYPE_CHECKING:
 _SCRATCH = Path("/tmp")  # noqa: S108 - the program's own
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DRIVER_LIBRARIES = Path("/opt/nvidia/lib64")
-"""Where the container toolkit's stand-in puts the driver's library. The real one puts it into the system's own directory, which
-is this machine's here, so LD_LIBRARY_PATH has to lead to it."""
+"""Where the container toolkit's stand-in puts the driver's library. The real one puts it into the
+system's own directory, which is this machine's here, so LD_LIBRARY_PATH has to lead to it.
+"""
 
 
 class Launching:
     """Starts processes, in two threads: each start takes tens of milliseconds of this machine."""
 
     def __init__(
-        self, marks: Mapping[str, str], shims: Path, toolchain: Toolchain, sources: ApiSources, host: str, port: str
+        self,
+        marks: Mapping[str, str],
+        shims: Path,
+        toolchain: Toolchain,
+        sources: ApiSources,
+        host: str,
+        port: str,
     ) -> None:
         """marks: of this process, by which strays are told; a pod cannot see the path in them."""
         self._marks = marks
@@ -76,7 +89,12 @@ class Launching:
         pod = run.pod
         uid, gid = _user(pod, container)
         known = variables(
-            pod, container, self._lookup(pod["metadata"]["namespace"]), base=self._base(pod), pod_ip=pod_ip, host_ip="127.0.0.1"
+            pod,
+            container,
+            self._lookup(pod["metadata"]["namespace"]),
+            base=self._base(pod),
+            pod_ip=pod_ip,
+            host_ip="127.0.0.1",
         )
         if devices:
             known = {**known, **devices.env}
@@ -89,11 +107,18 @@ class Launching:
         binds = [_bind(volumes, mount) for mount in mounts]
         known.update(faults.environment_of(run.node.machine.cloud, run.node.fault))
         if run.node.machine.gpu_model and _sees_gpus(pod, container, known):
-            binds.append(launcher.Bind(source=self._toolchain.fake_nvml.parent, target=_DRIVER_LIBRARIES))
+            binds.append(
+                launcher.Bind(source=self._toolchain.fake_nvml.parent, target=_DRIVER_LIBRARIES)
+            )
             others = known.get("LD_LIBRARY_PATH")
-            known["LD_LIBRARY_PATH"] = f"{_DRIVER_LIBRARIES}:{others}" if others else str(_DRIVER_LIBRARIES)
-        if _context(pod, container).get("readOnlyRootFilesystem") and not any(b.target == _SCRATCH for b in binds):
-            # The launcher gives every program an empty /tmp to write to; this one has asked for none.
+            known["LD_LIBRARY_PATH"] = (
+                f"{_DRIVER_LIBRARIES}:{others}" if others else str(_DRIVER_LIBRARIES)
+            )
+        if _context(pod, container).get("readOnlyRootFilesystem") and not any(
+            b.target == _SCRATCH for b in binds
+        ):
+            # The launcher gives every program an empty /tmp to write to; this one has asked for
+            # none.
             nothing = run.directory / "nothing"
             nothing.mkdir(parents=True, exist_ok=True)
             binds.insert(0, launcher.Bind(source=nothing, target=_SCRATCH))
@@ -133,9 +158,18 @@ class _Lookup:
 
 
 def _is_kernels(pod: JsonObject, mount: JsonObject) -> bool:
-    """Whether it mounts the node's /proc, /sys or /dev at its own place, where the launcher puts it anyway, and more of it."""
-    host_paths = {v["name"]: v["hostPath"]["path"] for v in pod["spec"].get("volumes") or () if "hostPath" in v}
-    return mount["mountPath"] in ("/proc", "/sys", "/dev") and host_paths.get(mount["name"]) == mount["mountPath"]
+    """Whether it mounts the node's /proc, /sys or /dev at its own place, where the launcher puts it
+    anyway, and more of it.
+    """
+    host_paths = {
+        v["name"]: v["hostPath"]["path"]
+        for v in pod["spec"].get("volumes") or ()
+        if "hostPath" in v
+    }
+    return (
+        mount["mountPath"] in ("/proc", "/sys", "/dev")
+        and host_paths.get(mount["name"]) == mount["mountPath"]
+    )
 
 
 def _bind(volumes: PodVolumes, mount: JsonObject) -> launcher.Bind:
@@ -143,26 +177,42 @@ def _bind(volumes: PodVolumes, mount: JsonObject) -> launcher.Bind:
     if source is None:
         raise Unsupported(f"volumeMount {mount['name']!r} names no volume of the pod")
     if mount.get("subPathExpr"):
-        raise Unsupported(f"volumeMount {mount['name']!r}: the kubelet stand-in knows no subPathExpr")
+        raise Unsupported(
+            f"volumeMount {mount['name']!r}: the kubelet stand-in knows no subPathExpr"
+        )
     if below := mount.get("subPath"):
         source = source / below
         if not source.resolve().is_relative_to(volumes.paths[mount["name"]].resolve()):
-            raise Unsupported(f"volumeMount {mount['name']!r}: subPath {below!r} leads out of the volume")
-    return launcher.Bind(source=source, target=Path(mount["mountPath"]), read_only=bool(mount.get("readOnly")))
+            raise Unsupported(
+                f"volumeMount {mount['name']!r}: subPath {below!r} leads out of the volume"
+            )
+    return launcher.Bind(
+        source=source, target=Path(mount["mountPath"]), read_only=bool(mount.get("readOnly"))
+    )
 
 
 def _context(pod: JsonObject, container: JsonObject) -> JsonObject:
-    return {**(pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
+    return {
+        **(pod["spec"].get("securityContext") or {}),
+        **(container.get("securityContext") or {}),
+    }
 
 
 def _sees_gpus(pod: JsonObject, container: JsonObject, known: Mapping[str, str]) -> bool:
     """Whether the NVIDIA runtime would put the driver into this container.
 
-    It does so under its runtime class, or (as the default runtime of GPU images) for privileged containers, that ask through
-    NVIDIA_VISIBLE_DEVICES. A pod without either may still mount the driver's directory from its node, as GKE's do.
+    It does so under its runtime class, or (as the default runtime of GPU images) for privileged
+    containers, that ask through NVIDIA_VISIBLE_DEVICES. A pod without either may still mount the
+    driver's directory from its node, as GKE's do.
     """
-    by_runtime = pod["spec"].get("runtimeClassName") == "nvidia" or _context(pod, container).get("privileged")
-    return bool(by_runtime) and known.get("NVIDIA_VISIBLE_DEVICES", "void") not in ("", "void", "none")
+    by_runtime = pod["spec"].get("runtimeClassName") == "nvidia" or _context(pod, container).get(
+        "privileged"
+    )
+    return bool(by_runtime) and known.get("NVIDIA_VISIBLE_DEVICES", "void") not in (
+        "",
+        "void",
+        "none",
+    )
 
 
 def _user(pod: JsonObject, container: JsonObject) -> tuple[int, int]:

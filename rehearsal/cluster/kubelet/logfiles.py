@@ -13,7 +13,9 @@ def path(pod_directory: Path, container: str, attempt: int) -> Path:
 
 
 def make_room(log: Path | None) -> None:
-    """Makes the directory, and drops logs older than the previous run's: a crash loop must not fill the disk."""
+    """Makes the directory, and drops logs older than the previous run's: a crash loop must not fill
+    the disk.
+    """
     if log is None:
         return
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,6 +1,8 @@
-"""The kubelet's own HTTPS door, as far as `kubectl logs` needs it: GET /containerLogs/NAMESPACE/POD/CONTAINER.
+"""The kubelet's own HTTPS door, as far as `kubectl logs` needs it: GET
+/containerLogs/NAMESPACE/POD/CONTAINER.
 
-What else kubectl asks a kubelet for (exec, attach, port-forward) is refused in words that kubectl shows.
+What else kubectl asks a kubelet for (exec, attach, port-forward) is refused in words that kubectl
+shows.
 """
 
 from __future__ import annotations
@@ -50,8 +52,11 @@ class LogServer:
         context.verify_mode = ssl.CERT_REQUIRED
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.find = find
-        # The handshake is done by the connection's own thread: a silent client must not hold up the others.
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        # The handshake is done by the connection's own thread: a silent client must not hold up the
+        # others.
+        self._server.socket = context.wrap_socket(
+            self._server.socket, server_side=True, do_handshake_on_connect=False
+        )
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, name="logs", daemon=True)
         self._thread.start()
@@ -86,7 +91,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(_STREAMS[parts[0]])
             return
         if len(parts) != 4 or parts[0] != "containerLogs":
-            self._answer(404, b"this kubelet stand-in answers GET /containerLogs/NAMESPACE/POD/CONTAINER only\n")
+            self._answer(
+                404,
+                b"this kubelet stand-in answers GET /containerLogs/NAMESPACE/POD/CONTAINER only\n",
+            )
             return
         query = {k: v[-1] for k, v in parse_qs(url.query).items()}
         _, namespace, pod, container = parts
@@ -98,7 +106,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, f"container {container!r} not found in pod {pod!r}\n".encode())
             return
         if query.get("timestamps") == "true":
-            self._answer(400, b"the kubelet stand-in keeps what a process wrote as it is, without the time of each line\n")
+            self._answer(
+                400,
+                b"the kubelet stand-in keeps what a process wrote as it is, without the "
+                b"time of each line\n",
+            )
             return
         self._send_log(place, container, query)
 
@@ -135,7 +147,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _follow(self, place: LogPlace, container: str, log: Path, end: int) -> None:
         while True:
-            running = place.running(container)  # asked before reading, so that the last lines are not missed
+            running = place.running(
+                container
+            )  # asked before reading, so that the last lines are not missed
             try:
                 with log.open("rb") as file:
                     file.seek(end)
@@ -152,13 +166,28 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _is_api_server(self) -> bool:
         certificate = self.request.getpeercert() or {}
-        names = {value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"}
+        names = {
+            value
+            for part in certificate.get("subject", ())
+            for key, value in part
+            if key == "commonName"
+        }
         return ALLOWED_CLIENT in names
 
     def _refuse(self, what: str) -> None:
         """As an object of the API, which the API server hands on as it is."""
-        message = f"simulated kubelet: kubectl {what} is not simulated; kubectl logs is, of pods that run as processes"
-        status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "code": 501}
+        message = (
+            f"simulated kubelet: kubectl {what} is not simulated; kubectl logs is, of pods "
+            "that run as processes"
+        )
+        status = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": message,
+            "code": 501,
+        }
         self._answer(501, json.dumps(status).encode(), "application/json")
 
     def _answer(self, status: int, body: bytes, kind: str = "text/plain") -> None:

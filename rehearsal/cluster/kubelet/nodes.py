@@ -1,4 +1,6 @@
-"""One simulated node: its directory and silicon, its device plugins, and what its Node object says about them."""
+"""One simulated node: its directory and silicon, its device plugins, and what its Node object says
+about them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ from typing import Any
 from kubeapi.client import ApiError, JsonObject, Unreachable, path_of
 from rehearsal.cluster.kubelet.api import Api
 from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger
-from rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation, AllocationFailed, DevicePlugins
+from rehearsal.cluster.kubelet.deviceplugin.plugins import (
+    Allocation,
+    AllocationFailed,
+    DevicePlugins,
+)
 from rehearsal.cluster.kubelet.faults import WrongLayout, fault_of
 from rehearsal.cluster.kubelet.podresources.server import BoundPod, PodResources
 from rehearsal.cluster.kubelet.reboots import RebootListener
@@ -38,7 +44,9 @@ def is_simulated(node: JsonObject) -> bool:
 
 
 def machine_of(node: JsonObject) -> Machine:
-    """The machine that the node stands for, from its annotation; one without GPUs where there is none, or a broken one."""
+    """The machine that the node stands for, from its annotation; one without GPUs where there is
+    none, or a broken one.
+    """
     text = (node["metadata"].get("annotations") or {}).get(machines.ANNOTATION)
     if text is not None:
         try:
@@ -52,7 +60,11 @@ def machine_of(node: JsonObject) -> Machine:
 def devices_asked(container: JsonObject) -> dict[str, int]:
     """Extended resources that a container asks for (their limit is their request)."""
     limits = (container.get("resources") or {}).get("limits") or {}
-    return {k: int(v) for k, v in limits.items() if "/" in k and "kubernetes.io/" not in k and str(v).isdigit() and int(v) > 0}
+    return {
+        k: int(v)
+        for k, v in limits.items()
+        if "/" in k and "kubernetes.io/" not in k and str(v).isdigit() and int(v) > 0
+    }
 
 
 class SimulatedNode:
@@ -103,7 +115,9 @@ class SimulatedNode:
         self._dirty.set()
 
     async def stop(self, *, remove: bool) -> None:
-        """remove: the node is gone for good, and so are its GPUs and files; otherwise they wait for the next kubelet process."""
+        """remove: the node is gone for good, and so are its GPUs and files; otherwise they wait for
+        the next kubelet process.
+        """
         if self._working:
             self._working.cancel()
             await asyncio.gather(self._working, return_exceptions=True)
@@ -125,8 +139,14 @@ class SimulatedNode:
         self._pods.pop(pod_uid, None)
 
     async def allocate(self, pod_uid: str, container: str, asked: Mapping[str, int]) -> Allocation:
-        """Raises AllocationFailed. Resources that no plugin ever registered here are none of the device manager's business."""
-        known = {r: n for r, n in asked.items() if r in self._ledger.devices or r.startswith("nvidia.com/")}
+        """Raises AllocationFailed. Resources that no plugin ever registered here are none of the
+        device manager's business.
+        """
+        known = {
+            r: n
+            for r, n in asked.items()
+            if r in self._ledger.devices or r.startswith("nvidia.com/")
+        }
         if self._plugins is None:
             raise AllocationFailed("Allocate failed: the node has no device manager yet")
         return await self._plugins.allocate(pod_uid, container, known)
@@ -152,7 +172,9 @@ class SimulatedNode:
                 await self._api.run(self._build)
                 self._ledger.load()
                 self._bus.listen(self.place.system_bus, _UNITS)
-                self._listener = self._listener or RebootListener(self.place.root, lambda: self._reboots(self))
+                self._listener = self._listener or RebootListener(
+                    self.place.root, lambda: self._reboots(self)
+                )
                 await self._start_sockets()
                 self.ready.set()
             except Exception:  # noqa: BLE001 - without it this node would be dead in silence; the others must go on
@@ -163,7 +185,9 @@ class SimulatedNode:
         await self._report()
 
     async def reboot(self, ended: Awaitable[object]) -> None:
-        """ended: done when all processes of the node have ended. Nothing starts on the node until this is over."""
+        """ended: done when all processes of the node have ended. Nothing starts on the node until
+        this is over.
+        """
         self.ready.clear()
         try:
             await ended
@@ -191,7 +215,9 @@ class SimulatedNode:
             await self._pod_resources.stop()
 
     def _build(self) -> None:
-        """GPUs outlive a kubelet, so a directory that an earlier process left is kept if it is of this very node."""
+        """GPUs outlive a kubelet, so a directory that an earlier process left is kept if it is of
+        this very node.
+        """
         self.directory.mkdir(parents=True, exist_ok=True)
         identity = {"uid": self.uid, "machine": json.loads(json.dumps(asdict(self.machine)))}
         record = self.directory / "node.json"
@@ -218,7 +244,9 @@ class SimulatedNode:
             if not wanted:
                 continue
             try:
-                answer = await self._api.patch_status(path, {"metadata": {"uid": self.uid}, "status": wanted})
+                answer = await self._api.patch_status(
+                    path, {"metadata": {"uid": self.uid}, "status": wanted}
+                )
                 self.object = {**self.object, "status": answer["status"]}
                 tries = 0
             except ApiError as e:
@@ -240,18 +268,30 @@ class SimulatedNode:
         """Only what differs from the Node object as last seen; empty if nothing does."""
         status = self.object.get("status") or {}
         wanted: JsonObject = {}
-        addresses = [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": self.name}]
+        addresses = [
+            {"type": "InternalIP", "address": "127.0.0.1"},
+            {"type": "Hostname", "address": self.name},
+        ]
         if sorted(status.get("addresses") or (), key=_kind) != addresses[::-1]:
-            wanted["addresses"] = [*addresses, *({"$patch": "delete", "type": t} for t in _other_kinds(status))]
+            wanted["addresses"] = [
+                *addresses,
+                *({"$patch": "delete", "type": t} for t in _other_kinds(status)),
+            ]
         if (status.get("daemonEndpoints") or {}).get("kubeletEndpoint") != {"Port": self._log_port}:
             wanted["daemonEndpoints"] = {"kubeletEndpoint": {"Port": self._log_port}}
         if self._boot_id and (status.get("nodeInfo") or {}).get("bootID") != self._boot_id:
             wanted["nodeInfo"] = {"bootID": self._boot_id}
-        for key, counts in (("capacity", self._ledger.capacity()), ("allocatable", self._ledger.allocatable())):
+        for key, counts in (
+            ("capacity", self._ledger.capacity()),
+            ("allocatable", self._ledger.allocatable()),
+        ):
             now = status.get(key) or {}
-            # What a plugin of an earlier time had announced and none announces now is 0, as after a restart of the real kubelet.
+            # What a plugin of an earlier time had announced and none announces now is 0, as after a
+            # restart of the real kubelet.
             stale = {r: 0 for r in now if r.startswith("nvidia.com/")}
-            differing = {r: str(n) for r, n in {**stale, **counts}.items() if str(now.get(r)) != str(n)}
+            differing = {
+                r: str(n) for r, n in {**stale, **counts}.items() if str(now.get(r)) != str(n)
+            }
             if differing:
                 wanted[key] = differing
         return wanted
@@ -262,4 +302,8 @@ def _kind(address: Any) -> str:
 
 
 def _other_kinds(status: JsonObject) -> list[str]:
-    return [a["type"] for a in status.get("addresses") or () if a["type"] not in ("InternalIP", "Hostname")]
+    return [
+        a["type"]
+        for a in status.get("addresses") or ()
+        if a["type"] not in ("InternalIP", "Hostname")
+    ]

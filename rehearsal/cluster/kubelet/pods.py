@@ -1,4 +1,6 @@
-"""One pod that runs as real processes, from its binding to a simulated node until it is gone from the API."""
+"""One pod that runs as real processes, from its binding to a simulated node until it is gone from
+the API.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,18 @@ _REFRESH_AT = 0.8
 
 
 class PodRun:
-    """Start `run` as a task; feed it with `update`, `vanished` and `kill`. All in the event loop."""
+    """Start `run` as a task; feed it with `update`, `vanished` and `kill`. All in the event
+    loop.
+    """
 
     def __init__(
-        self, pod: JsonObject, node: SimulatedNode, api: Api, sources: ApiSources, addresses: AddressBlock, launching: Launching
+        self,
+        pod: JsonObject,
+        node: SimulatedNode,
+        api: Api,
+        sources: ApiSources,
+        addresses: AddressBlock,
+        launching: Launching,
     ) -> None:
         self.pod = pod
         self.node = node
@@ -45,7 +55,9 @@ class PodRun:
         self.directory: Path = node.directory / "pods" / metadata["uid"]
         self._path = path_of("v1", "pods", metadata["name"], metadata["namespace"])
         earlier = pod.get("status") or {}
-        self._init = _states(pod["spec"].get("initContainers") or (), earlier.get("initContainerStatuses") or ())
+        self._init = _states(
+            pod["spec"].get("initContainers") or (), earlier.get("initContainerStatuses") or ()
+        )
         self._main = _states(pod["spec"]["containers"], earlier.get("containerStatuses") or ())
         self._initialized = not self._init
         self._refusal: tuple[str, str] | None = None
@@ -61,7 +73,8 @@ class PodRun:
         if "deletionTimestamp" in metadata:
             self._leaving.set()
 
-    # -- what the watch tells -------------------------------------------------------------------------------------------
+    # -- what the watch tells
+    # -------------------------------------------------------------------------------------------
 
     def update(self, pod: JsonObject) -> None:
         self.pod = pod
@@ -71,7 +84,9 @@ class PodRun:
         self._dirty.set()
 
     def vanished(self) -> None:
-        """The pod is gone from the API, or its node is: the processes end now, and nobody is told."""
+        """The pod is gone from the API, or its node is: the processes end now, and nobody is
+        told.
+        """
         self._gone = True
         self._leaving.set()
 
@@ -82,20 +97,25 @@ class PodRun:
             container.kill()
 
     async def crash(self) -> None:
-        """The node reboots: the processes end without being asked, and start again when it is ready."""
+        """The node reboots: the processes end without being asked, and start again when it is
+        ready.
+        """
         await asyncio.gather(*(c.restart(asked=False) for c in self.containers))
 
     async def restart_containers(self) -> None:
         await asyncio.gather(*(c.restart() for c in self.containers))
 
-    # -- what containers need (containers.Host) -------------------------------------------------------------------------
+    # -- what containers need (containers.Host)
+    # -------------------------------------------------------------------------
 
     async def launch(self, container: JsonObject, attempt: int) -> subprocess.Popen[bytes]:
         await self.node.ready.wait()  # it may be rebooting
         assert self._pod_ip is not None
         assert self._volumes is not None
         devices = self._devices.get(container["name"])
-        return await self._launching.start(self, container, attempt, self._pod_ip, self._volumes, devices)
+        return await self._launching.start(
+            self, container, attempt, self._pod_ip, self._volumes, devices
+        )
 
     def is_running(self, container: str) -> bool:
         return any(c.spec["name"] == container and c.process is not None for c in self.containers)
@@ -107,7 +127,8 @@ class PodRun:
         _log.info("%s: %s: %s", self.name, reason, message)
         self._api.warn(self.pod, container, reason, message)
 
-    # -- the life -------------------------------------------------------------------------------------------------------
+    # -- the life
+    # ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         writing = asyncio.create_task(self._write_status(), name=f"status {self.name}")
@@ -132,9 +153,14 @@ class PodRun:
         await asyncio.wait({living, leaving}, return_when=asyncio.FIRST_COMPLETED)
         leaving.cancel()
         if not living.done():
-            grace_s = 1.0 if self._gone else float(self.pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+            grace_s = (
+                1.0
+                if self._gone
+                else float(self.pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+            )
             if self.containers:
-                # It then returns by itself. It must not be cancelled: a process that is just being started would be lost.
+                # It then returns by itself. It must not be cancelled: a process that is just being
+                # started would be lost.
                 await asyncio.gather(*(c.stop(grace_s) for c in self.containers))
             else:
                 living.cancel()
@@ -161,19 +187,26 @@ class PodRun:
             for container in spec["containers"]:
                 if asked := devices_asked(container):
                     uid = self.pod["metadata"]["uid"]
-                    self._devices[container["name"]] = await self.node.allocate(uid, container["name"], asked)
+                    self._devices[container["name"]] = await self.node.allocate(
+                        uid, container["name"], asked
+                    )
         except AllocationFailed as e:
             self._refusal = ("UnexpectedAdmissionError", f"Pod was rejected: {e}")
             self.warn(None, "UnexpectedAdmissionError", str(e))
             self.changed()
             return
         self._volumes = await self._mounted()
-        refreshing = asyncio.create_task(self._refresh_tokens(self._volumes), name=f"tokens {self.name}")
+        refreshing = asyncio.create_task(
+            self._refresh_tokens(self._volumes), name=f"tokens {self.name}"
+        )
         try:
             policy = spec.get("restartPolicy", "Always")
             for init, state in zip(spec.get("initContainers") or (), self._init, strict=True):
-                # An init container runs until it succeeds, whatever the pod's policy, unless that is Never.
-                container = self._container(init, state, "Never" if policy == "Never" else "OnFailure")
+                # An init container runs until it succeeds, whatever the pod's policy, unless that
+                # is Never.
+                container = self._container(
+                    init, state, "Never" if policy == "Never" else "OnFailure"
+                )
                 self.containers = [container]
                 await container.keep()
                 if state.terminated is None or state.terminated.exit_code != 0:
@@ -181,7 +214,8 @@ class PodRun:
             self._initialized = True
             self.changed()
             self.containers = [
-                self._container(main, state, policy) for main, state in zip(spec["containers"], self._main, strict=True)
+                self._container(main, state, policy)
+                for main, state in zip(spec["containers"], self._main, strict=True)
             ]
             if not self._leaving.is_set():
                 await asyncio.gather(*(c.keep() for c in self.containers))
@@ -191,13 +225,18 @@ class PodRun:
     def _container(self, spec: JsonObject, state: ContainerState, policy: str) -> Container:
         assert self._pod_ip is not None
         grace_s = float(self.pod["spec"].get("terminationGracePeriodSeconds", 30))
-        return Container(spec=spec, state=state, host=self, pod_ip=self._pod_ip, policy=policy, grace_s=grace_s)
+        return Container(
+            spec=spec, state=state, host=self, pod_ip=self._pod_ip, policy=policy, grace_s=grace_s
+        )
 
     def place(self) -> volumes.PodPlace:
         assert self._pod_ip is not None
         context = self.pod["spec"].get("securityContext") or {}
         default = context.get("runAsUser")
-        users = {(c.get("securityContext") or {}).get("runAsUser", default) for c in self.pod["spec"]["containers"]}
+        users = {
+            (c.get("securityContext") or {}).get("runAsUser", default)
+            for c in self.pod["spec"]["containers"]
+        }
         return volumes.PodPlace(
             pod=self.pod,
             directory=self.directory,
@@ -208,7 +247,9 @@ class PodRun:
         )
 
     async def _mounted(self) -> volumes.PodVolumes:
-        """Tries until everything that the volumes need is there; the containers stay in ContainerCreating meanwhile."""
+        """Tries until everything that the volumes need is there; the containers stay in
+        ContainerCreating meanwhile.
+        """
         tries = 0
         while True:
             try:
@@ -230,7 +271,9 @@ class PodRun:
                 if due[token.path] > loop.time():
                     continue
                 try:
-                    lives_s = await self._api.run(volumes.refresh, self.place(), self._sources, token)
+                    lives_s = await self._api.run(
+                        volumes.refresh, self.place(), self._sources, token
+                    )
                     due[token.path] = loop.time() + _REFRESH_AT * min(lives_s, token.expiration_s)
                 except (ApiError, Unreachable, OSError) as e:
                     _log.warning("%s: token not refreshed: %s", self.name, e)
@@ -249,7 +292,8 @@ class PodRun:
                 await asyncio.sleep(_WRITE_RETRY_S[min(tries, len(_WRITE_RETRY_S) - 1)])
                 tries += 1
 
-    # -- status ---------------------------------------------------------------------------------------------------------
+    # -- status
+    # ----------------------------------------------------------------------------------------------
 
     async def _write_status(self) -> None:
         tries = 0
@@ -290,11 +334,14 @@ class PodRun:
                 return  # the watch will say that it is gone
             raise
         self._written = _meaning(status)
-        # Its conditions decide whether the next write is a transition; the watch may bring them later than the next change.
+        # Its conditions decide whether the next write is a transition; the watch may bring them
+        # later than the next change.
         self.pod = {**self.pod, "status": answer["status"]}
 
     def _adopt_ended(self) -> None:
-        """A pod that had ended before this kubelet process began: nothing to write, only to remove when it is deleted."""
+        """A pod that had ended before this kubelet process began: nothing to write, only to remove
+        when it is deleted.
+        """
         status = self.pod["status"]
         self._initialized = True
         self._pod_ip = None
@@ -309,7 +356,9 @@ class PodRun:
         self.changed()
 
 
-def _states(specs: list[JsonObject] | tuple[()], statuses: list[JsonObject] | tuple[()]) -> list[ContainerState]:
+def _states(
+    specs: list[JsonObject] | tuple[()], statuses: list[JsonObject] | tuple[()]
+) -> list[ContainerState]:
     by_name = {s["name"]: s for s in statuses}
     return [ContainerState.from_api(spec, by_name.get(spec["name"])) for spec in specs]
 
@@ -320,12 +369,17 @@ def _refuse_unsupported(spec: JsonObject) -> None:
         if container.get("lifecycle"):
             raise Unsupported(f"container {name!r}: the kubelet stand-in runs no lifecycle hooks")
         if container.get("restartPolicy"):
-            raise Unsupported(f"init container {name!r}: the kubelet stand-in runs no sidecars (restartPolicy of a container)")
+            raise Unsupported(
+                f"init container {name!r}: the kubelet stand-in runs no sidecars "
+                "(restartPolicy of a container)"
+            )
         if container.get("volumeDevices"):
             raise Unsupported(f"container {name!r}: the kubelet stand-in knows no block devices")
 
 
 def _meaning(status: JsonObject) -> JsonObject:
     """The status without the moments of transitions, which alone are no reason to write."""
-    conditions = [{k: v for k, v in c.items() if k != "lastTransitionTime"} for c in status["conditions"]]
+    conditions = [
+        {k: v for k, v in c.items() if k != "lastTransitionTime"} for c in status["conditions"]
+    ]
     return {**status, "conditions": conditions}

@@ -32,8 +32,19 @@ class HttpGet:
             context.verify_mode = ssl.CERT_NONE
         reader, writer = await asyncio.open_connection(self.host, self.port, ssl=context)
         try:
-            headers = {"Host": f"{self.host}:{self.port}", "User-Agent": _USER_AGENT, "Accept": "*/*", **self.headers}
-            lines = [f"GET {self.path} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items()), "Connection: close", "", ""]
+            headers = {
+                "Host": f"{self.host}:{self.port}",
+                "User-Agent": _USER_AGENT,
+                "Accept": "*/*",
+                **self.headers,
+            }
+            lines = [
+                f"GET {self.path} HTTP/1.1",
+                *(f"{k}: {v}" for k, v in headers.items()),
+                "Connection: close",
+                "",
+                "",
+            ]
             writer.write("\r\n".join(lines).encode())
             await writer.drain()
             first = (await reader.readline()).decode(errors="replace").split(maxsplit=2)
@@ -66,7 +77,9 @@ class TcpConnect:
 
 class Question(Protocol):
     async def ask(self) -> str | None:
-        """None if the container is well, else what is wrong. May raise OSError, which counts as unwell."""
+        """None if the container is well, else what is wrong. May raise OSError, which counts as
+        unwell.
+        """
         ...
 
 
@@ -90,11 +103,15 @@ class Probe:
 
 
 def parse(container: JsonObject, which: str, pod_ip: str) -> Probe | None:
-    """which: startupProbe, readinessProbe, livenessProbe. Raises Unsupported for probes that need a shell in the container."""
+    """which: startupProbe, readinessProbe, livenessProbe. Raises Unsupported for probes that need a
+    shell in the container.
+    """
     spec = container.get(which)
     if not spec:
         return None
-    ports = {p["name"]: int(p["containerPort"]) for p in container.get("ports") or () if "name" in p}
+    ports = {
+        p["name"]: int(p["containerPort"]) for p in container.get("ports") or () if "name" in p
+    }
     if get := spec.get("httpGet"):
         path = get.get("path") or "/"
         question: Question = HttpGet(
@@ -105,11 +122,16 @@ def parse(container: JsonObject, which: str, pod_ip: str) -> Probe | None:
             headers={h["name"]: h["value"] for h in get.get("httpHeaders") or ()},
         )
     elif connect := spec.get("tcpSocket"):
-        question = TcpConnect(host=connect.get("host") or pod_ip, port=_port(connect["port"], ports, which))
+        question = TcpConnect(
+            host=connect.get("host") or pod_ip, port=_port(connect["port"], ports, which)
+        )
     else:
         kind = ", ".join(sorted(set(spec) & {"exec", "grpc"})) or "unknown"
         name = container["name"]
-        raise Unsupported(f"{which} of container {name!r}: the kubelet stand-in does httpGet and tcpSocket, not {kind}")
+        raise Unsupported(
+            f"{which} of container {name!r}: the kubelet stand-in does httpGet and "
+            f"tcpSocket, not {kind}"
+        )
     return Probe(
         question=question,
         initial_delay_s=float(spec.get("initialDelaySeconds") or 0),
@@ -124,5 +146,8 @@ def _port(value: int | str, ports: Mapping[str, int], which: str) -> int:
     if isinstance(value, int) or value.isdigit():
         return int(value)
     if value not in ports:
-        raise Unsupported(f"{which}: the container has no port named {value!r}; it has {', '.join(sorted(ports)) or 'none'}")
+        raise Unsupported(
+            f"{which}: the container has no port named {value!r}; it has "
+            f"{', '.join(sorted(ports)) or 'none'}"
+        )
     return ports[value]

@@ -1,7 +1,9 @@
-"""`reboot` on a simulated node: mig-manager runs `chroot /host reboot`, and the node's processes and silicon start again.
+"""`reboot` on a simulated node: mig-manager runs `chroot /host reboot`, and the node's processes
+and silicon start again.
 
-The `chroot` that mig-manager finds is a small script of ours, since a simulated node's root has no programs. It asks for the
-reboot where init systems have always listened, at the named pipe /run/initctl.
+The `chroot` that mig-manager finds is a small script of ours, since a simulated node's root has no
+programs. It asks for the reboot where init systems have always listened, at the named pipe
+/run/initctl.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from pathlib import Path
 _PIPE = "run/initctl"
 _CHROOT = """\
 #!/bin/sh
-# Stands for chroot(1) on a simulated node: `chroot ROOT reboot` asks the rehearsal's kubelet to play a reboot.
+# Stands for chroot(1) on a simulated node: `chroot ROOT reboot` asks the rehearsal's kubelet to
+# play a reboot.
 root=$1
 shift
 case "$1" in

@@ -10,17 +10,23 @@ from typing import Protocol
 from kubeapi.client import ApiError, Client, JsonObject, path_of
 
 _KEEP_S = 5.0
-"""How long an answer is used again. A DaemonSet's pods on 64 nodes start together and mount the same objects."""
+"""How long an answer is used again. A DaemonSet's pods on 64 nodes start together and mount the
+same objects.
+"""
 
 
 class Sources(Protocol):
     def find(self, kind: str, namespace: str, name: str) -> JsonObject | None: ...
 
-    def token(self, pod: JsonObject, audience: str | None, expiration_s: int) -> tuple[str, float]: ...
+    def token(
+        self, pod: JsonObject, audience: str | None, expiration_s: int
+    ) -> tuple[str, float]: ...
 
 
 class ApiSources:
-    """Thread-safe. Both methods raise ApiError or Unreachable; an object that does not exist is None, and not remembered."""
+    """Thread-safe. Both methods raise ApiError or Unreachable; an object that does not exist is
+    None, and not remembered.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -46,7 +52,9 @@ class ApiSources:
         return found
 
     def token(self, pod: JsonObject, audience: str | None, expiration_s: int) -> tuple[str, float]:
-        """A token bound to the pod (so it carries the node's name, and dies with the pod), and its life in seconds."""
+        """A token bound to the pod (so it carries the node's name, and dies with the pod), and its
+        life in seconds.
+        """
         metadata = pod["metadata"]
         account = pod["spec"].get("serviceAccountName", "default")
         request: JsonObject = {
@@ -54,11 +62,18 @@ class ApiSources:
             "kind": "TokenRequest",
             "spec": {
                 "expirationSeconds": expiration_s,
-                "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]},
+                "boundObjectRef": {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "name": metadata["name"],
+                    "uid": metadata["uid"],
+                },
                 **({"audiences": [audience]} if audience else {}),
             },
         }
-        answer = self._client.create(path_of("v1", "serviceaccounts", account, metadata["namespace"]) + "/token", request)
+        answer = self._client.create(
+            path_of("v1", "serviceaccounts", account, metadata["namespace"]) + "/token", request
+        )
         status = answer["status"]
         expires = datetime.fromisoformat(status["expirationTimestamp"].replace("Z", "+00:00"))
         return str(status["token"]), (expires - datetime.now(UTC)).total_seconds()

@@ -87,7 +87,9 @@ class ContainerState:
 
     @classmethod
     def from_api(cls, spec: JsonObject, status: JsonObject | None) -> ContainerState:
-        """Of a container that an earlier kubelet process left behind; its process has died with that kubelet."""
+        """Of a container that an earlier kubelet process left behind; its process has died with
+        that kubelet.
+        """
         state = cls(name=spec["name"], image=spec["image"])
         if status is None:
             return state
@@ -104,7 +106,8 @@ class ContainerState:
                 reason="Error",
                 started_at=now["running"]["startedAt"],
                 finished_at=timestamp(),
-                message="the kubelet stand-in was started again; this container's process had ended with the old one",
+                message="the kubelet stand-in was started again; this container's process had "
+                "ended with the old one",
                 container_id=state.container_id,
             )
         return state
@@ -126,7 +129,9 @@ class PodFacts:
 
 
 def pod_status(facts: PodFacts) -> JsonObject:
-    """The status to write. Conditions are only the kubelet's own four; others (gates, disruption) belong to their writers."""
+    """The status to write. Conditions are only the kubelet's own four; others (gates, disruption)
+    belong to their writers.
+    """
     phase = _phase(facts)
     previous = {c["type"]: c for c in (facts.pod.get("status") or {}).get("conditions") or ()}
     over = phase in ("Succeeded", "Failed")
@@ -138,13 +143,18 @@ def pod_status(facts: PodFacts) -> JsonObject:
         ready = {
             "status": "False",
             "reason": "ReadinessGatesNotReady",
-            "message": f"corresponding condition of pod readiness gate {closed[0]!r} does not exist or is not True",
+            "message": f"corresponding condition of pod readiness gate {closed[0]!r} does not "
+            "exist "
+            "or is not True",
         }
     else:
         ready = containers_ready
     incomplete = [c.name for c in facts.init if not (c.terminated and c.terminated.exit_code == 0)]
     if facts.initialized or not incomplete:
-        initialized = {"status": "True", **({"reason": "PodCompleted"} if phase == "Succeeded" else {})}
+        initialized = {
+            "status": "True",
+            **({"reason": "PodCompleted"} if phase == "Succeeded" else {}),
+        }
     else:
         initialized = {
             "status": "False",
@@ -160,7 +170,9 @@ def pod_status(facts: PodFacts) -> JsonObject:
     }
     status: JsonObject = {
         "phase": phase,
-        "conditions": [_condition(kind, value, previous.get(kind), now) for kind, value in wanted.items()],
+        "conditions": [
+            _condition(kind, value, previous.get(kind), now) for kind, value in wanted.items()
+        ],
         "hostIP": facts.host_ip,
         "hostIPs": [{"ip": facts.host_ip}],
         "startTime": facts.start_time,
@@ -195,7 +207,10 @@ def _phase(facts: PodFacts) -> str:
     deleting = "deletionTimestamp" in facts.pod["metadata"]
     if len(ended) == len(facts.main) and deleting:
         return "Succeeded" if all(t.exit_code == 0 for t in ended) else "Failed"
-    if any(c.running_since is not None or c.terminated is not None or c.last is not None for c in facts.main):
+    if any(
+        c.running_since is not None or c.terminated is not None or c.last is not None
+        for c in facts.main
+    ):
         return "Running"
     return "Pending"
 

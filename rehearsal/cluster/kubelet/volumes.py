@@ -1,4 +1,6 @@
-"""A pod's volumes as directories and files on this machine, ready to be bound into the pod's view of its node."""
+"""A pod's volumes as directories and files on this machine, ready to be bound into the pod's view
+of its node.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kubeapi.client import JsonObject
-from rehearsal.cluster.kubelet.environment_variables import MissingReference, Unsupported, field_value
+from rehearsal.cluster.kubelet.environment_variables import (
+    MissingReference,
+    Unsupported,
+    field_value,
+)
 from rehearsal.cluster.kubelet.sources import Sources
 
 _DEFAULT_MODE = 0o644
@@ -50,10 +56,11 @@ class PodPlace:
 
 
 def prepare(place: PodPlace, sources: Sources) -> PodVolumes:
-    """Writes every volume of the pod. Safe to repeat. Raises MissingReference, Unsupported, ApiError, Unreachable.
+    """Writes every volume of the pod. Safe to repeat. Raises MissingReference, Unsupported,
+    ApiError, Unreachable.
 
-    ConfigMaps and Secrets are written once: a later edit of a mutable one is not seen by a running pod (the product's are
-    immutable).
+    ConfigMaps and Secrets are written once: a later edit of a mutable one is not seen by a running
+    pod (the product's are immutable).
     """
     paths: dict[str, Path] = {}
     tokens: list[TokenFile] = []
@@ -63,15 +70,20 @@ def prepare(place: PodPlace, sources: Sources) -> PodVolumes:
 
 
 def refresh(place: PodPlace, sources: Sources, token: TokenFile) -> float:
-    """Writes a new token of the API server and says how many seconds it lives. Raises ApiError or Unreachable."""
+    """Writes a new token of the API server and says how many seconds it lives. Raises ApiError or
+    Unreachable.
+    """
     text, lives_s = sources.token(place.pod, token.audience, token.expiration_s)
-    # With one user for all containers the file is its alone; otherwise it is root's with the volume's mode, so that every user of
-    # the pod can read it where it is mounted. Source: collectData, k8s.io/kubernetes v1.36.2, pkg/volume/projected/projected.go.
+    # With one user for all containers the file is its alone; otherwise it is root's with the
+    # volume's mode, so that every user of the pod can read it where it is mounted. Source:
+    # collectData, k8s.io/kubernetes v1.36.2, pkg/volume/projected/projected.go.
     _write(token.path, text.encode(), token.mode if token.owner is None else 0o600, token.owner)
     return lives_s
 
 
-def _prepare_one(place: PodPlace, sources: Sources, volume: JsonObject, tokens: list[TokenFile]) -> Path:
+def _prepare_one(
+    place: PodPlace, sources: Sources, volume: JsonObject, tokens: list[TokenFile]
+) -> Path:
     name = volume["name"]
     if "hostPath" in volume:
         return _host_path(place.node_root, volume["hostPath"], name)
@@ -81,9 +93,23 @@ def _prepare_one(place: PodPlace, sources: Sources, volume: JsonObject, tokens: 
     if "emptyDir" in volume:
         directory.chmod(0o777)  # as the real kubelet: any user of the pod may write
     elif "configMap" in volume:
-        _write_object(place, sources, directory, "configmaps", volume["configMap"], volume["configMap"].get("name", ""))
+        _write_object(
+            place,
+            sources,
+            directory,
+            "configmaps",
+            volume["configMap"],
+            volume["configMap"].get("name", ""),
+        )
     elif "secret" in volume:
-        _write_object(place, sources, directory, "secrets", volume["secret"], volume["secret"].get("secretName", ""))
+        _write_object(
+            place,
+            sources,
+            directory,
+            "secrets",
+            volume["secret"],
+            volume["secret"].get("secretName", ""),
+        )
     elif "downwardAPI" in volume:
         _write_fields(place, directory, volume["downwardAPI"])
     elif "projected" in volume:
@@ -97,7 +123,12 @@ def _prepare_one(place: PodPlace, sources: Sources, volume: JsonObject, tokens: 
 
 
 def _write_projected(
-    place: PodPlace, sources: Sources, directory: Path, source: JsonObject, mode: int, tokens: list[TokenFile]
+    place: PodPlace,
+    sources: Sources,
+    directory: Path,
+    source: JsonObject,
+    mode: int,
+    tokens: list[TokenFile],
 ) -> None:
     if "serviceAccountToken" in source:
         asked = source["serviceAccountToken"]
@@ -112,17 +143,31 @@ def _write_projected(
         refresh(place, sources, token)
     elif "configMap" in source:
         _write_object(
-            place, sources, directory, "configmaps", {"defaultMode": mode, **source["configMap"]}, source["configMap"]["name"]
+            place,
+            sources,
+            directory,
+            "configmaps",
+            {"defaultMode": mode, **source["configMap"]},
+            source["configMap"]["name"],
         )
     elif "secret" in source:
-        _write_object(place, sources, directory, "secrets", {"defaultMode": mode, **source["secret"]}, source["secret"]["name"])
+        _write_object(
+            place,
+            sources,
+            directory,
+            "secrets",
+            {"defaultMode": mode, **source["secret"]},
+            source["secret"]["name"],
+        )
     elif "downwardAPI" in source:
         _write_fields(place, directory, {"defaultMode": mode, **source["downwardAPI"]})
     else:
         raise Unsupported(f"the kubelet stand-in projects no {', '.join(sorted(source))}")
 
 
-def _write_object(place: PodPlace, sources: Sources, directory: Path, kind: str, reference: JsonObject, name: str) -> None:
+def _write_object(
+    place: PodPlace, sources: Sources, directory: Path, kind: str, reference: JsonObject, name: str
+) -> None:
     found = sources.find(kind, place.pod["metadata"]["namespace"], name)
     optional = bool(reference.get("optional"))
     if found is None:
@@ -140,21 +185,32 @@ def _write_object(place: PodPlace, sources: Sources, directory: Path, kind: str,
         if item["key"] not in data:
             if optional:
                 continue
-            raise MissingReference(f"references non-existent config key: {item['key']} (in {kind.removesuffix('s')} {name!r})")
-        _write(directory / item["path"], data[item["key"]], int(item.get("mode", mode)), place.owner)
+            raise MissingReference(
+                f"references non-existent config key: {item['key']} (in "
+                f"{kind.removesuffix('s')} {name!r})"
+            )
+        _write(
+            directory / item["path"], data[item["key"]], int(item.get("mode", mode)), place.owner
+        )
 
 
 def _write_fields(place: PodPlace, directory: Path, reference: JsonObject) -> None:
     mode = int(reference.get("defaultMode", _DEFAULT_MODE))
     for item in reference.get("items") or ():
         if "fieldRef" not in item:
-            raise Unsupported(f"downwardAPI {item['path']!r}: the kubelet stand-in knows no resourceFieldRef")
-        value = field_value(place.pod, item["fieldRef"]["fieldPath"], pod_ip=place.pod_ip, host_ip=place.host_ip)
+            raise Unsupported(
+                f"downwardAPI {item['path']!r}: the kubelet stand-in knows no resourceFieldRef"
+            )
+        value = field_value(
+            place.pod, item["fieldRef"]["fieldPath"], pod_ip=place.pod_ip, host_ip=place.host_ip
+        )
         _write(directory / item["path"], value.encode(), int(item.get("mode", mode)), place.owner)
 
 
 def _write(path: Path, data: bytes, mode: int, owner: int | None) -> None:
-    """Whole or not at all: a token is replaced while the pod reads it. Never readable to others for a moment."""
+    """Whole or not at all: a token is replaced while the pod reads it. Never readable to others for
+    a moment.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
@@ -170,7 +226,9 @@ def _write(path: Path, data: bytes, mode: int, owner: int | None) -> None:
 
 
 def _host_path(node_root: Path, reference: JsonObject, name: str) -> Path:
-    """A path of the simulated node, never of this machine. Source of the type checks: pkg/volume/hostpath."""
+    """A path of the simulated node, never of this machine. Source of the type checks:
+    pkg/volume/hostpath.
+    """
     wanted = str(reference["path"])
     kind = reference.get("type") or ""
     path = (node_root / wanted.lstrip("/")).resolve()
@@ -193,7 +251,10 @@ def _host_path(node_root: Path, reference: JsonObject, name: str) -> Path:
         "BlockDevice": stat.S_ISBLK,
     }
     if kind not in matches:
-        raise Unsupported(f"volume {name!r}: hostPath type {kind!r} is none of {', '.join(sorted(filter(None, matches)))}")
+        raise Unsupported(
+            f"volume {name!r}: hostPath type {kind!r} is none of "
+            f"{', '.join(sorted(filter(None, matches)))}"
+        )
     if not path.exists() or not matches[kind](path.stat().st_mode):
         raise MissingReference(f"hostPath type check failed: {wanted} is not a {kind or 'path'}")
     return path

@@ -1,8 +1,9 @@
 """The system bus of simulated nodes: as much of D-Bus and of systemd as NVIDIA's mig-manager needs.
 
-mig-manager connects to `<host root>/run/dbus/system_bus_socket` at every run and gives up without it; told to stop the host's GPU
-clients, it asks systemd for units, stops them and starts them again, and waits for the signal that the job is done. One thread
-serves the buses of all nodes; each node has its own units.
+mig-manager connects to `<host root>/run/dbus/system_bus_socket` at every run and gives up without
+it; told to stop the host's GPU clients, it asks systemd for units, stops them and starts them
+again, and waits for the signal that the job is done. One thread serves the buses of all nodes; each
+node has its own units.
 """
 
 from __future__ import annotations
@@ -21,8 +22,17 @@ _SYSTEMD = "org.freedesktop.systemd1"
 _UNITS = "/org/freedesktop/systemd1/unit/"
 _GUID = b"51696365777269676874726568656172"
 _CALL, _RETURN, _ERROR, _SIGNAL = 1, 2, 3, 4
-_PATH, _INTERFACE, _MEMBER, _ERROR_NAME, _REPLY_SERIAL, _DESTINATION, _SENDER, _SIGNATURE = range(1, 9)
-_FIELD_TYPES: Mapping[int, str] = {_PATH: "o", _INTERFACE: "s", _MEMBER: "s", _ERROR_NAME: "s", _DESTINATION: "s", _SENDER: "s"}
+_PATH, _INTERFACE, _MEMBER, _ERROR_NAME, _REPLY_SERIAL, _DESTINATION, _SENDER, _SIGNATURE = range(
+    1, 9
+)
+_FIELD_TYPES: Mapping[int, str] = {
+    _PATH: "o",
+    _INTERFACE: "s",
+    _MEMBER: "s",
+    _ERROR_NAME: "s",
+    _DESTINATION: "s",
+    _SENDER: "s",
+}
 
 
 class SystemBus:
@@ -39,7 +49,9 @@ class SystemBus:
         self._thread.start()
 
     def listen(self, path: Path, units: Mapping[str, bool] | None = None) -> None:
-        """Serves one node's bus at the socket `path` (of any length). units: systemd unit -> whether it runs. Raises OSError."""
+        """Serves one node's bus at the socket `path` (of any length). units: systemd unit ->
+        whether it runs. Raises OSError.
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -196,7 +208,12 @@ class _Connection:
             case _:
                 name = "org.freedesktop.DBus.Error.UnknownMethod"
                 text = f"the rehearsal's system bus does not know {call.interface}.{call.member}"
-                self._send(_ERROR, {_REPLY_SERIAL: call.serial, _ERROR_NAME: name}, "s", _Writer().string(text))
+                self._send(
+                    _ERROR,
+                    {_REPLY_SERIAL: call.serial, _ERROR_NAME: name},
+                    "s",
+                    _Writer().string(text),
+                )
 
     def signal(self, member: str, signature: str, body: _Writer) -> None:
         fields: dict[int, str | int] = {
@@ -209,7 +226,9 @@ class _Connection:
     def _reply(self, call: _Message, signature: str = "", body: _Writer | None = None) -> None:
         self._send(_RETURN, {_REPLY_SERIAL: call.serial}, signature, body or _Writer())
 
-    def _send(self, kind: int, fields: Mapping[int, str | int], signature: str, body: _Writer) -> None:
+    def _send(
+        self, kind: int, fields: Mapping[int, str | int], signature: str, body: _Writer
+    ) -> None:
         self.serial += 1
         head = _Writer(struct.pack("<cBBBIII", b"l", kind, 1, 1, len(body.data), self.serial, 0))
         start = len(head.data)
@@ -252,7 +271,14 @@ def _take(connection: _Connection) -> _Message | None:
     fields: dict[int, str | int] = dict(_header_fields(buffer[: 16 + fields_length]))
     connection.buffer = buffer[start + body_length :]
     body = buffer[start : start + body_length]
-    return _Message(kind, serial, str(fields.get(_PATH, "")), str(fields.get(_INTERFACE, "")), str(fields.get(_MEMBER, "")), body)
+    return _Message(
+        kind,
+        serial,
+        str(fields.get(_PATH, "")),
+        str(fields.get(_INTERFACE, "")),
+        str(fields.get(_MEMBER, "")),
+        body,
+    )
 
 
 def _header_fields(head: bytes) -> Iterator[tuple[int, str | int]]:
@@ -260,7 +286,14 @@ def _header_fields(head: bytes) -> Iterator[tuple[int, str | int]]:
     while reader.at < len(head):
         number = reader.pad(8).byte()
         kind = reader.signature()
-        yield number, reader.uint32() if kind == "u" else reader.signature() if kind == "g" else reader.string()
+        yield (
+            number,
+            reader.uint32()
+            if kind == "u"
+            else reader.signature()
+            if kind == "g"
+            else reader.string(),
+        )
 
 
 # --- systemd ---
@@ -272,9 +305,9 @@ def _unit_list(node: _Node, names: list[str]) -> _Writer:
     for name in names:
         known, runs = name in node.units, node.units.get(name, False)
         body.pad(8).string(name).string(name)
-        body.string("loaded" if known else "not-found").string("active" if runs else "inactive").string(
-            "running" if runs else "dead"
-        )
+        body.string("loaded" if known else "not-found").string(
+            "active" if runs else "inactive"
+        ).string("running" if runs else "dead")
         body.string("").string(_UNITS + _escape(name)).uint32(0).string("").string("/")
     body.data[0:4] = struct.pack("<I", len(body.data) - start)
     return body

@@ -1,4 +1,6 @@
-"""Starts programs on a simulated node: real processes, each in a mount namespace where the node's files are the machine's."""
+"""Starts programs on a simulated node: real processes, each in a mount namespace where the node's
+files are the machine's.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,10 @@ class Bind:
 class LaunchSpec:
     """One program on one node.
 
-    It sees: the host's /usr, /bin, /lib…, parts of /etc, and `host_paths`, all read-only at their own places; the node's
-    /proc/modules, /proc/driver, /sys, /etc/*, /home/* (read-only) and /run/*, /var/lib/kubelet (writable) from `node_root`; an
-    empty /tmp; the `binds`. Nothing else of the host, and nothing of the host is writable.
+    It sees: the host's /usr, /bin, /lib…, parts of /etc, and `host_paths`, all read-only at their
+    own places; the node's /proc/modules, /proc/driver, /sys, /etc/*, /home/* (read-only) and
+    /run/*, /var/lib/kubelet (writable) from `node_root`; an empty /tmp; the `binds`. Nothing else
+    of the host, and nothing of the host is writable.
     """
 
     argv: tuple[str, ...]
@@ -61,22 +64,26 @@ class LaunchSpec:
 
 
 def start(spec: LaunchSpec) -> subprocess.Popen[bytes]:
-    """The program, running in a session and process group of its own. It is killed when this process ends, however it ends.
+    """The program, running in a session and process group of its own. It is killed when this
+    process ends, however it ends.
 
-    Its exit code is 126 if its file system could not be built, 127 if it could not be executed; the log says why. Raises OSError.
+    Its exit code is 126 if its file system could not be built, 127 if it could not be executed; the
+    log says why. Raises OSError.
     """
     return _starter().start(spec)
 
 
 def stop(process: subprocess.Popen[bytes], *, grace_s: float) -> int:
-    """SIGTERM to the program's whole group, SIGKILL to what is left after `grace_s` seconds. The program's exit code.
+    """SIGTERM to the program's whole group, SIGKILL to what is left after `grace_s` seconds. The
+    program's exit code.
 
     Also for a program that has ended by itself: what it started and left behind is killed.
     """
     if process.poll() is None:
         _signal_group(process, signal.SIGTERM)
         _await_end(process, grace_s)
-    # Not yet waited for, the dead program keeps its number from being given to somebody else, whom the signal would hit.
+    # Not yet waited for, the dead program keeps its number from being given to somebody else, whom
+    # the signal would hit.
     _signal_group(process, signal.SIGKILL)
     return process.wait()
 
@@ -98,17 +105,28 @@ def _await_end(process: subprocess.Popen[bytes], timeout_s: float) -> None:
 def why_not() -> str | None:
     """None where programs can be started like this; else the reason, and what a person can do."""
     if sys.platform != "linux":
-        return f"simulated nodes need Linux mount namespaces; this is {sys.platform}. Use a Linux machine, or a container on it."
+        return (
+            f"simulated nodes need Linux mount namespaces; this is {sys.platform}. Use a Linux "
+            "machine, or a container on it."
+        )
     with tempfile.TemporaryDirectory() as directory:
         tried = subprocess.run(
-            [*_interpreter(), str(_STAGE), "--probe", directory], capture_output=True, text=True, timeout=30, check=False
+            [*_interpreter(), str(_STAGE), "--probe", directory],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
         )
     if tried.returncode == 0:
         return None
-    reason = (tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"])[-1].removeprefix("rehearsal: ")
+    reason = (tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"])[
+        -1
+    ].removeprefix("rehearsal: ")
     return (
-        f"simulated nodes run programs in mount namespaces, which this host does not allow ({reason}). "
-        "Run as root, or allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
+        "simulated nodes run programs in mount namespaces, which this host does not allow "
+        f"({reason}). "
+        "Run as root, or allow unprivileged user namespaces (sysctl "
+        "kernel.unprivileged_userns_clone=1, "
         "kernel.apparmor_restrict_unprivileged_userns=0); in a container add "
         "--cap-add SYS_ADMIN --security-opt seccomp=unconfined."
     )
@@ -121,10 +139,14 @@ def require() -> None:
 
 
 class _Starter:
-    """One thread that starts everything: the kernel ties "dies with its parent" to the thread that forked, so it must stay."""
+    """One thread that starts everything: the kernel ties "dies with its parent" to the thread that
+    forked, so it must stay.
+    """
 
     def __init__(self) -> None:
-        self._wanted: queue.SimpleQueue[tuple[LaunchSpec, Future[subprocess.Popen[bytes]]]] = queue.SimpleQueue()
+        self._wanted: queue.SimpleQueue[tuple[LaunchSpec, Future[subprocess.Popen[bytes]]]] = (
+            queue.SimpleQueue()
+        )
         threading.Thread(target=self._run, name="rehearsal-launcher", daemon=True).start()
 
     def start(self, spec: LaunchSpec) -> subprocess.Popen[bytes]:
@@ -186,7 +208,10 @@ def _described(spec: LaunchSpec) -> dict[str, object]:
         "cwd": str(spec.cwd),
         "uid": spec.uid,
         "gid": spec.gid,
-        "binds": [{"source": str(b.source.absolute()), "target": str(b.target), "read_only": b.read_only} for b in spec.binds],
+        "binds": [
+            {"source": str(b.source.absolute()), "target": str(b.target), "read_only": b.read_only}
+            for b in spec.binds
+        ],
         "host_paths": [str(path) for path in host_paths],
         "node_root": str(spec.node_root.absolute()),
         "mount_point": str(spec.node_root.absolute().parent / "mnt"),
@@ -196,7 +221,8 @@ def _described(spec: LaunchSpec) -> dict[str, object]:
 
 
 def _interpreter() -> list[str]:
-    # -S: no site-packages, -I: nothing from the environment. The base interpreter starts faster than the virtual environment's.
+    # -S: no site-packages, -I: nothing from the environment. The base interpreter starts faster
+    # than the virtual environment's.
     return [os.path.realpath(sys.executable), "-I", "-S"]
 
 

@@ -1,4 +1,6 @@
-"""What a simulated node's hardware is: the annotation that the simulated cloud puts on GPU nodes."""
+"""What a simulated node's hardware is: the annotation that the simulated cloud puts on GPU
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Machine:
 
 
 def read(annotation: str | Mapping[str, Any]) -> Machine:
-    """The machine that the annotation, as text or as its parsed JSON, describes. Raises BadMachine."""
+    """The machine that the annotation, as text or as its parsed JSON, describes. Raises
+    BadMachine.
+    """
     try:
         given = json.loads(annotation) if isinstance(annotation, str) else annotation
         return Machine(
@@ -41,4 +45,7 @@ def read(annotation: str | Mapping[str, Any]) -> Machine:
             gke_gpu_config=given.get("gke_gpu_config"),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise BadMachine(f"annotation {ANNOTATION} is not understood ({type(e).__name__}: {e}): {str(annotation)[:200]}") from e
+        raise BadMachine(
+            f"annotation {ANNOTATION} is not understood ({type(e).__name__}: {e}): "
+            f"{str(annotation)[:200]}"
+        ) from e

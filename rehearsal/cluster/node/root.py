@@ -1,4 +1,6 @@
-"""The file system of one simulated node: what its kernel, its driver and its cloud would have put there."""
+"""The file system of one simulated node: what its kernel, its driver and its cloud would have put
+there.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from rehearsal.cluster.silicon.models import Model
 from rehearsal.cluster.silicon.node_silicon import NodeSilicon
 
 _GI_IDS, _CI_IDS = range(15), range(8)
-"""Ids that the driver can give to instances; the kernel lists a device node for each, whether it exists or not."""
+"""Ids that the driver can give to instances; the kernel lists a device node for each, whether it
+exists or not.
+"""
 
 
 class _Tools(Protocol):
@@ -26,7 +30,9 @@ class _Tools(Protocol):
 
 @dataclass(frozen=True)
 class NodeRoot:
-    """`directory` holds everything of one node: `root/`, its file system, and `silicon/`, its GPUs."""
+    """`directory` holds everything of one node: `root/`, its file system, and `silicon/`, its
+    GPUs.
+    """
 
     directory: Path
 
@@ -56,10 +62,12 @@ class NodeRoot:
 
 
 def build(node_dir: Path, machine: Mapping[str, Any] | Machine, toolchain: _Tools) -> NodeRoot:
-    """The files of a GPU node below `node_dir`, made or made again; GPUs that exist already stay as they are.
+    """The files of a GPU node below `node_dir`, made or made again; GPUs that exist already stay as
+    they are.
 
-    machine: the annotation's JSON, or what was read from it. toolchain: for its simulated libnvidia-ml.so.1 (`fake_nvml`).
-    Raises BadMachine, UnknownModel, ValueError for hardware that the fake does not have.
+    machine: the annotation's JSON, or what was read from it. toolchain: for its simulated
+    libnvidia-ml.so.1 (`fake_nvml`). Raises BadMachine, UnknownModel, ValueError for hardware that
+    the fake does not have.
     """
     known = machine if isinstance(machine, Machine) else read(machine)
     node = _bare(node_dir, _product_name(known))
@@ -82,7 +90,14 @@ def build_without_gpus(node_dir: Path) -> NodeRoot:
 
 def _bare(node_dir: Path, product_name: str) -> NodeRoot:
     node = NodeRoot(node_dir)
-    for directory in ("proc", "sys/bus/pci/devices", "etc", "home", "run/nvidia/validations", "run/dbus"):
+    for directory in (
+        "proc",
+        "sys/bus/pci/devices",
+        "etc",
+        "home",
+        "run/nvidia/validations",
+        "run/dbus",
+    ):
         (node.root / directory).mkdir(parents=True, exist_ok=True)
     node.device_plugins.mkdir(parents=True, exist_ok=True)
     node.pod_resources.mkdir(parents=True, exist_ok=True)
@@ -94,19 +109,26 @@ def _bare(node_dir: Path, product_name: str) -> NodeRoot:
 
 def _product_name(machine: Machine) -> str:
     # What the firmware of the cloud's machines says: AWS its instance type, Google its own name.
-    return "Google Compute Engine\n" if machine.cloud == "gke" else f"{machine.machine_type or 'Amazon EC2'}\n"
+    return (
+        "Google Compute Engine\n"
+        if machine.cloud == "gke"
+        else f"{machine.machine_type or 'Amazon EC2'}\n"
+    )
 
 
 def _new_silicon(node: NodeRoot, machine: Machine) -> NodeSilicon:
     assert machine.gpu_model is not None
     seed = "-".join(node.directory.parts[-3:]).replace(" ", "_")
-    return state.create(node.silicon, machine.gpu_model, machine.gpu_count, machine.driver_version, seed)
+    return state.create(
+        node.silicon, machine.gpu_model, machine.gpu_count, machine.driver_version, seed
+    )
 
 
 def _write_driver(root: Path, silicon: NodeSilicon) -> None:
     _write(
         root / "proc/modules",
-        "nvidia_uvm 1445888 0 - Live 0x0000000000000000\nnvidia 56717312 1 nvidia_uvm, Live 0x0000000000000000\n",
+        "nvidia_uvm 1445888 0 - Live 0x0000000000000000\nnvidia 56717312 1 nvidia_uvm, "
+        "Live 0x0000000000000000\n",
     )
     _write(
         root / "proc/driver/nvidia/version",
@@ -118,7 +140,9 @@ def _write_driver(root: Path, silicon: NodeSilicon) -> None:
             continue
         for gi in _GI_IDS:
             minors.append(f"gpu{gpu.minor}/gi{gi}/access {len(minors) + 1}")
-            minors += [f"gpu{gpu.minor}/gi{gi}/ci{ci}/access {len(minors) + 1 + ci}" for ci in _CI_IDS]
+            minors += [
+                f"gpu{gpu.minor}/gi{gi}/ci{ci}/access {len(minors) + 1 + ci}" for ci in _CI_IDS
+            ]
     _write(root / "proc/driver/nvidia-caps/mig-minors", "\n".join(minors) + "\n")
 
 
@@ -133,19 +157,25 @@ def _write_pci(root: Path, silicon: NodeSilicon) -> None:
         _write(device / "resource", _regions(gpu.index))
         (device / "config").write_bytes(_config_space(gpu.model))
         (device / "vfio-dev").mkdir(exist_ok=True)
-    # NVIDIA's programs look names up here; without a file they parse a database of their own at every device read.
+    # NVIDIA's programs look names up here; without a file they parse a database of their own at
+    # every device read.
     kind = silicon.gpus[0].model
     _write(
         root / "usr/share/misc/pci.ids",
-        f"10de  NVIDIA Corporation\n\t{kind.pci_id:04x}  {kind.name}\nC 03  Display controller\n\t02  3D controller\n",
+        f"10de  NVIDIA Corporation\n\t{kind.pci_id:04x}  {kind.name}\nC 03  Display "
+        "controller\n\t02  3D controller\n",
     )
 
 
 def _regions(index: int) -> str:
-    """The thirteen regions of sysfs' `resource`: first address, last, flags. BAR 0 is where the driver's registers are."""
+    """The thirteen regions of sysfs' `resource`: first address, last, flags. BAR 0 is where the
+    driver's registers are.
+    """
     bar0 = 0xA0000000 + index * 0x01000000
     lines = [f"0x{bar0:016x} 0x{bar0 + 0xFFFFFF:016x} 0x0000000000040200"]
-    return "\n".join(lines + ["0x0000000000000000 0x0000000000000000 0x0000000000000000"] * 12) + "\n"
+    return (
+        "\n".join(lines + ["0x0000000000000000 0x0000000000000000 0x0000000000000000"] * 12) + "\n"
+    )
 
 
 def _config_space(kind: Model) -> bytes:
@@ -162,7 +192,9 @@ def _write(path: Path, text: str) -> None:
 
 
 def _link(source: Path, target: Path) -> None:
-    """A hard link where both are on one file system, else a copy: a symbolic link would lead out of the node."""
+    """A hard link where both are on one file system, else a copy: a symbolic link would lead out of
+    the node.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:

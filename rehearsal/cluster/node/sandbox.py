@@ -1,8 +1,9 @@
-"""The last step before a program of a simulated node: builds the node's file system around this process, then becomes it.
+"""The last step before a program of a simulated node: builds the node's file system around this
+process, then becomes it.
 
-Run by launcher.py as `python -I -S stage.py FD`, FD holding the JSON of what to start. Only the standard library, and little of
-it: this is the price of every start. Ends with 126 if the file system cannot be built, with 127 if the program cannot be
-executed; the reason is on stderr.
+Run by launcher.py as `python -I -S stage.py FD`, FD holding the JSON of what to start. Only the
+standard library, and little of it: this is the price of every start. Ends with 126 if the file
+system cannot be built, with 127 if the program cannot be executed; the reason is on stderr.
 """
 
 # Importing pathlib would double the time of a start.
@@ -19,7 +20,16 @@ import stat
 import sys
 from typing import Any
 
-_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND, _MS_MOVE, _MS_REC, _MS_PRIVATE = 1, 2, 4, 32, 4096, 8192, 16384, 1 << 18
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND, _MS_MOVE, _MS_REC, _MS_PRIVATE = (
+    1,
+    2,
+    4,
+    32,
+    4096,
+    8192,
+    16384,
+    1 << 18,
+)
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
 _MNT_DETACH = 2
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
@@ -29,11 +39,24 @@ _AT_FDCWD = -100
 
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _ETC = (
-    "alternatives", "ca-certificates", "gai.conf", "group", "hosts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime",
-    "mime.types", "nsswitch.conf", "os-release", "passwd", "pki", "protocols", "resolv.conf", "services", "ssl",
+    "alternatives", "ca-certificates", "gai.conf", "group", "hosts", "ld.so.cache", "ld.so.conf",
+    "ld.so.conf.d", "localtime",
+    "mime.types", "nsswitch.conf", "os-release", "passwd", "pki", "protocols",
+    "resolv.conf", "services", "ssl",
 )  # fmt: skip
 _DEVICES = ("null", "zero", "full", "random", "urandom")
-_PROC = ("cpuinfo", "filesystems", "loadavg", "meminfo", "self", "stat", "sys", "thread-self", "uptime", "version")
+_PROC = (
+    "cpuinfo",
+    "filesystems",
+    "loadavg",
+    "meminfo",
+    "self",
+    "stat",
+    "sys",
+    "thread-self",
+    "uptime",
+    "version",
+)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -49,7 +72,10 @@ def _check(result: int, what: str) -> None:
 
 def _mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
     encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
-    _check(_libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]), f"mount {source} on {target}")
+    _check(
+        _libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]),
+        f"mount {source} on {target}",
+    )
 
 
 class _MountAttr(ctypes.Structure):
@@ -64,7 +90,12 @@ class _MountAttr(ctypes.Structure):
 def _make_read_only(target: str, *, recursive: bool) -> None:
     attributes = _MountAttr(_MOUNT_ATTR_RDONLY, 0, 0, 0)
     flags = _AT_RECURSIVE if recursive else 0
-    if _libc.syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(target), flags, ctypes.byref(attributes), 32) == 0:
+    if (
+        _libc.syscall(
+            _SYS_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(target), flags, ctypes.byref(attributes), 32
+        )
+        == 0
+    ):
         return
     # Kernels before 5.12, one mount at a time; flags that the file system has must be repeated.
     kept = os.statvfs(target).f_flag & (_MS_NOSUID | _MS_NODEV | 8)
@@ -72,7 +103,9 @@ def _make_read_only(target: str, *, recursive: bool) -> None:
 
 
 class Root:
-    """A file system under construction at `at`. Its directories are its own (on its tmpfs) or parts of something bound."""
+    """A file system under construction at `at`. Its directories are its own (on its tmpfs) or parts
+    of something bound.
+    """
 
     def __init__(self, at: str) -> None:
         self._at = at
@@ -88,7 +121,9 @@ class Root:
             self._own.add(path)
 
     def bind(self, source: str, target: str, *, read_only: bool) -> None:
-        """What is at `source` outside is at `target` inside, even where the directory around it is somebody else's."""
+        """What is at `source` outside is at `target` inside, even where the directory around it is
+        somebody else's.
+        """
         try:
             is_directory = stat.S_ISDIR(os.stat(source).st_mode)
         except OSError as e:
@@ -121,7 +156,9 @@ class Root:
             _make_read_only(path, recursive=False)
 
     def _opened(self, path: str) -> str:
-        """`path`, links resolved, such that its parent exists and `path` itself exists or can be made there."""
+        """`path`, links resolved, such that its parent exists and `path` itself exists or can be
+        made there.
+        """
         for _ in range(40):
             restart = None
             current = ""
@@ -146,7 +183,9 @@ class Root:
         raise Failed(f"too many links in {path}")
 
     def _take_over(self, directory: str) -> None:
-        """Makes a bound directory this root's own, with the same children, so that more can be put in."""
+        """Makes a bound directory this root's own, with the same children, so that more can be put
+        in.
+        """
         full = self._at + directory
         before = os.open(full, os.O_PATH | os.O_DIRECTORY)
         try:
@@ -179,7 +218,11 @@ def _isolate() -> None:
 
 
 def _map_user(inner_uid: int, inner_gid: int, uid: int, gid: int) -> None:
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{inner_uid} {uid} 1"), ("gid_map", f"{inner_gid} {gid} 1")):
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{inner_uid} {uid} 1"),
+        ("gid_map", f"{inner_gid} {gid} 1"),
+    ):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
 
@@ -202,20 +245,29 @@ def _build(spec: dict[str, Any]) -> Root:
             root.bind(f"/etc/{name}", f"/etc/{name}", read_only=True)
     shown: list[str] = [f"/{name}" for name in _SYSTEM]
     for path in sorted(spec["host_paths"]):
-        if os.path.exists(path) and not any(path == other or path.startswith(f"{other}/") for other in shown):
+        if os.path.exists(path) and not any(
+            path == other or path.startswith(f"{other}/") for other in shown
+        ):
             root.bind(path, path, read_only=True)
             shown.append(path)
     _kernel(root, node, spec)
     for name, read_only in (("etc", True), ("run", False), ("home", True)):
         root.directory(f"/{name}")
-        for child in sorted(os.listdir(f"{node}/{name}") if os.path.isdir(f"{node}/{name}") else ()):
+        for child in sorted(
+            os.listdir(f"{node}/{name}") if os.path.isdir(f"{node}/{name}") else ()
+        ):
             root.bind(f"{node}/{name}/{child}", f"/{name}/{child}", read_only=read_only)
     root.directory("/var/lib")
     root.bind(f"{node}/var/lib/kubelet", "/var/lib/kubelet", read_only=False)
     root.link("/run", "/var/run")
     if os.path.exists(f"{node}/usr/share/misc/pci.ids"):
-        # The first place where programs look for it; or the second, if having the first would mean to rebuild /usr/share.
-        place = "/usr/share/misc/pci.ids" if os.path.exists("/usr/share/misc/pci.ids") else "/usr/local/share/pci.ids"
+        # The first place where programs look for it; or the second, if having the first would mean
+        # to rebuild /usr/share.
+        place = (
+            "/usr/share/misc/pci.ids"
+            if os.path.exists("/usr/share/misc/pci.ids")
+            else "/usr/local/share/pci.ids"
+        )
         root.bind(f"{node}/usr/share/misc/pci.ids", place, read_only=True)
     root.directory("/opt")
     for bind in spec["binds"]:
@@ -225,7 +277,9 @@ def _build(spec: dict[str, Any]) -> Root:
 
 
 def _kernel(root: Root, node: str, spec: dict[str, Any]) -> None:
-    """/proc, /sys and /dev: the node's where it differs, the host's where programs need a kernel's."""
+    """/proc, /sys and /dev: the node's where it differs, the host's where programs need a
+    kernel's.
+    """
     root.bind("/proc", "/.proc", read_only=False)
     for name in (*_PROC, str(os.getpid())):
         root.link(f"/.proc/{name}", f"/proc/{name}")
@@ -236,7 +290,12 @@ def _kernel(root: Root, node: str, spec: dict[str, Any]) -> None:
     root.bind(f"{node}/sys", "/sys", read_only=True)
     for name in _DEVICES:
         root.bind(f"/dev/{name}", f"/dev/{name}", read_only=False)
-    for name, target in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
+    for name, target in (
+        ("fd", "/proc/self/fd"),
+        ("stdin", "fd/0"),
+        ("stdout", "fd/1"),
+        ("stderr", "fd/2"),
+    ):
         root.link(target, f"/dev/{name}")
     root.tmpfs("/dev/shm", "mode=1777,size=64m")  # noqa: S108
     if spec["silicon"] is not None:
@@ -259,7 +318,8 @@ def _enter(at: str) -> None:
 
 def _become(uid: int, gid: int, *, rootless: bool) -> None:
     if uid != 0 and rootless:
-        # Only one user is mapped; another user namespace gives it the wanted number, and exec takes its capabilities away.
+        # Only one user is mapped; another user namespace gives it the wanted number, and exec takes
+        # its capabilities away.
         _check(_libc.unshare(_CLONE_NEWUSER), "unshare of users")
         _map_user(uid, gid, 0, 0)
     elif uid != 0:
@@ -304,13 +364,19 @@ def main() -> None:
         _become(spec["uid"], spec["gid"], rootless=rootless)
         _die_with_parent(spec["parent"])
     except (Failed, OSError) as e:
-        print(f"rehearsal: the node's file system cannot be built: {e}", file=sys.stderr, flush=True)
+        print(
+            f"rehearsal: the node's file system cannot be built: {e}", file=sys.stderr, flush=True
+        )
         sys.exit(126)
     try:
         os.chdir(spec["cwd"])
         os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606
     except OSError as e:
-        print(f"rehearsal: cannot run {spec['argv'][0]} in {spec['cwd']}: {e.strerror}", file=sys.stderr, flush=True)
+        print(
+            f"rehearsal: cannot run {spec['argv'][0]} in {spec['cwd']}: {e.strerror}",
+            file=sys.stderr,
+            flush=True,
+        )
         sys.exit(127)
 
 

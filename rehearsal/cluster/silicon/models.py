@@ -11,7 +11,9 @@ from types import MappingProxyType
 from typing import Literal
 
 LIBRARY = Path(__file__).resolve().parent / "library"
-"""The C sources; `cc -shared -fPIC -O2 -pthread -Wl,-soname,libnvidia-ml.so.1 LIBRARY/*.c` makes the library."""
+"""The C sources; `cc -shared -fPIC -O2 -pthread -Wl,-soname,libnvidia-ml.so.1 LIBRARY/*.c` makes
+the library.
+"""
 
 
 class UnknownModel(Exception):
@@ -65,7 +67,10 @@ class Model:
         for slice_ in self.slices:
             if slice_.name == name:
                 return slice_
-        raise KeyError(f"{self.name} has no profile {name}; it has {', '.join(s.name for s in self.slices) or 'none'}")
+        raise KeyError(
+            f"{self.name} has no profile {name}; it has "
+            f"{', '.join(s.name for s in self.slices) or 'none'}"
+        )
 
     def slice_of(self, profile: int) -> Slice:
         """The profile with NVML's enum `profile`. Raises KeyError."""
@@ -89,7 +94,9 @@ def models() -> Mapping[str, Model]:
     slices: dict[str, list[Slice]] = {}
     for key, *row in rows["SLICE"]:
         slices.setdefault(str(key), []).append(_slice(row))
-    return MappingProxyType({str(row[0]): _model(row, tuple(slices.get(str(row[0]), ()))) for row in rows["MODEL"]})
+    return MappingProxyType(
+        {str(row[0]): _model(row, tuple(slices.get(str(row[0]), ()))) for row in rows["MODEL"]}
+    )
 
 
 def model(key: str) -> Model:
@@ -97,12 +104,16 @@ def model(key: str) -> Model:
     try:
         return models()[key]
     except KeyError:
-        raise UnknownModel(f"the fake has no GPU model {key!r}; it has {', '.join(models())}") from None
+        raise UnknownModel(
+            f"the fake has no GPU model {key!r}; it has {', '.join(models())}"
+        ) from None
 
 
 def _model(row: tuple[object, ...], slices: tuple[Slice, ...]) -> Model:
     key, name, *rest = row
-    pci_id, memory_mib, sms, slots, compute_slices, _, _, _, _, mig, _, nvlinks, *_ = (int(str(n)) for n in rest)
+    pci_id, memory_mib, sms, slots, compute_slices, _, _, _, _, mig, _, nvlinks, *_ = (
+        int(str(n)) for n in rest
+    )
     return Model(
         key=str(key),
         name=str(name),
@@ -119,9 +130,22 @@ def _model(row: tuple[object, ...], slices: tuple[Slice, ...]) -> Model:
 
 def _slice(row: list[object]) -> Slice:
     name, *rest = row
-    profile, id_, compute_slices, most, starts, size, sms, memory_mib, _, decoders, encoders, jpegs, ofas, _ = (
-        int(str(n)) for n in rest
-    )
+    (
+        profile,
+        id_,
+        compute_slices,
+        most,
+        starts,
+        size,
+        sms,
+        memory_mib,
+        _,
+        decoders,
+        encoders,
+        jpegs,
+        ofas,
+        _,
+    ) = (int(str(n)) for n in rest)
     return Slice(
         name=str(name),
         profile=profile,

@@ -1,4 +1,6 @@
-"""What a state file says: frozen objects, parsed from its lines and written back to the same lines (see library/state.c)."""
+"""What a state file says: frozen objects, parsed from its lines and written back to the same lines
+(see library/state.c).
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,11 @@ class Gpu:
         names = []
         for gi in self.instances:
             for ci in gi.compute_instances:
-                names.append(gi.profile if ci.slices == gi.slice.compute_slices else f"{ci.slices}c.{gi.profile}")
+                names.append(
+                    gi.profile
+                    if ci.slices == gi.slice.compute_slices
+                    else f"{ci.slices}c.{gi.profile}"
+                )
         return tuple(sorted(names))
 
 
@@ -92,7 +98,9 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """How busy a GPU instance, or a whole GPU, is: percent, as GPM measures it on Hopper and later."""
+    """How busy a GPU instance, or a whole GPU, is: percent, as GPM measures it on Hopper and
+    later.
+    """
 
     gpu: int
     gi: int = NO_INSTANCE
@@ -104,7 +112,9 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Injection:
-    """A fault of one NVML call. `call` is the function's name without `_v2`, `_v3`, or `*` for every call on a GPU."""
+    """A fault of one NVML call. `call` is the function's name without `_v2`, `_v3`, or `*` for
+    every call on a GPU.
+    """
 
     call: str
     gpu: int = -1
@@ -135,7 +145,12 @@ class NodeSilicon:
 def health_when_well() -> Mapping[str, int]:
     """Every health value that a state file may hold, with that of a well, idle GPU."""
     text = (LIBRARY / "health.def").read_text(encoding="utf-8")
-    return MappingProxyType({name: int(value) for name, value in re.findall(r"^HEALTH\((\w+), (-?\d+)\)$", text, re.MULTILINE)})
+    return MappingProxyType(
+        {
+            name: int(value)
+            for name, value in re.findall(r"^HEALTH\((\w+), (-?\d+)\)$", text, re.MULTILINE)
+        }
+    )
 
 
 # --- writing ---
@@ -143,32 +158,49 @@ def health_when_well() -> Mapping[str, int]:
 
 def dump(node: NodeSilicon) -> str:
     """The file's text."""
-    lines = [HEADER, f"node driver={node.driver_version} cuda={node.cuda} seed={node.seed} serial={node.serial}"]
+    lines = [
+        HEADER,
+        f"node driver={node.driver_version} cuda={node.cuda} seed={node.seed} serial={node.serial}",
+    ]
     for gpu in node.gpus:
         lines += _gpu_lines(gpu)
     lines += [
-        f"process gpu={p.gpu} pid={p.pid} gi={p.gi} ci={p.ci} memory_mib={p.memory_mib} name={p.name.replace(' ', '_')}"
+        f"process gpu={p.gpu} pid={p.pid} gi={p.gi} ci={p.ci} memory_mib={p.memory_mib} "
+        f"name={p.name.replace(' ', '_')}"
         for p in node.processes
     ]
-    lines += [f"event sequence={e.sequence} gpu={e.gpu} type={e.type} data={e.data} gi={e.gi} ci={e.ci}" for e in node.events]
     lines += [
-        f"load gpu={x.gpu} gi={x.gi} graphics={x.graphics} sm={x.sm} occupancy={x.occupancy} dram={x.dram}" for x in node.loads
+        f"event sequence={e.sequence} gpu={e.gpu} type={e.type} data={e.data} gi={e.gi} ci={e.ci}"
+        for e in node.events
     ]
-    lines += [f"inject call={i.call} gpu={i.gpu} code={i.code} times={i.times} delay_ms={i.delay_ms}" for i in node.injections]
+    lines += [
+        f"load gpu={x.gpu} gi={x.gi} graphics={x.graphics} sm={x.sm} "
+        f"occupancy={x.occupancy} dram={x.dram}"
+        for x in node.loads
+    ]
+    lines += [
+        f"inject call={i.call} gpu={i.gpu} code={i.code} times={i.times} delay_ms={i.delay_ms}"
+        for i in node.injections
+    ]
     return "\n".join(lines) + "\n"
 
 
 def _gpu_lines(gpu: Gpu) -> list[str]:
     pci = gpu.pci.removesuffix(".0")
     lines = [
-        f"gpu index={gpu.index} model={gpu.model.key} uuid={gpu.uuid} board={gpu.board} pci={pci} minor={gpu.minor} "
+        f"gpu index={gpu.index} model={gpu.model.key} uuid={gpu.uuid} board={gpu.board} "
+        f"pci={pci} minor={gpu.minor} "
         f"mig={gpu.mig:d} pending={gpu.mig_pending:d} lost={gpu.lost:d}"
     ]
     lines += [f"health gpu={gpu.index} {key}={value}" for key, value in gpu.health.items()]
     for gi in gpu.instances:
-        lines.append(f"gi gpu={gpu.index} id={gi.id} profile={gi.slice.profile} start={gi.start} serial={gi.serial}")
+        lines.append(
+            f"gi gpu={gpu.index} id={gi.id} profile={gi.slice.profile} start={gi.start} "
+            f"serial={gi.serial}"
+        )
         lines += [
-            f"ci gpu={gpu.index} gi={gi.id} id={ci.id} profile={ci.profile_id} start={ci.start} size={ci.slices} "
+            f"ci gpu={gpu.index} gi={gi.id} id={ci.id} profile={ci.profile_id} "
+            f"start={ci.start} size={ci.slices} "
             f"index={ci.index} serial={ci.serial} uuid={ci.uuid}"
             for ci in gi.compute_instances
         ]
@@ -229,7 +261,9 @@ def _read_load(draft: _Draft, words: dict[str, str]) -> None:
 
 def _read_injection(draft: _Draft, words: dict[str, str]) -> None:
     call = words.pop("call")
-    draft.injections.append(Injection(call=call, **{key: int(value) for key, value in words.items()}))
+    draft.injections.append(
+        Injection(call=call, **{key: int(value) for key, value in words.items()})
+    )
 
 
 _READERS: Mapping[str, Callable[[_Draft, dict[str, str]], None]] = {
@@ -249,7 +283,10 @@ def parse(text: str, *, source: str) -> NodeSilicon:
     """Raises BadState, naming `source` and the line."""
     first, *lines = text.splitlines() or [""]
     if first != HEADER:
-        raise BadState(f"{source}: not a silicon state file of this version (its first line is {first[:40]!r}, not {HEADER!r})")
+        raise BadState(
+            f"{source}: not a silicon state file of this version (its first line is "
+            f"{first[:40]!r}, not {HEADER!r})"
+        )
     draft = _Draft()
     for number, line in enumerate(lines, start=2):
         word, *rest = line.split(" ")

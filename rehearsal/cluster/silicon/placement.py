@@ -1,4 +1,6 @@
-"""Where instances go when the rehearsal itself cuts a GPU: the same rules that the C library keeps."""
+"""Where instances go when the rehearsal itself cuts a GPU: the same rules that the C library
+keeps.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ class NoRoom(Exception):
 
 
 def place(model: Model, slices: Sequence[Slice]) -> tuple[Placed, ...]:
-    """One legal placement of all `slices`, largest first, each at the highest slot that lets the rest fit. Raises NoRoom."""
+    """One legal placement of all `slices`, largest first, each at the highest slot that lets the
+    rest fit. Raises NoRoom.
+    """
     order = sorted(slices, key=lambda s: (-s.size, -s.compute_slices))
     found = _search(model, order, ())
     if found is None:
@@ -24,14 +28,18 @@ def place(model: Model, slices: Sequence[Slice]) -> tuple[Placed, ...]:
 
 
 def tree_id(model: Model, slice_: Slice, start: int) -> int:
-    """The GPU instance id that the driver gives: 0 the whole GPU, 1 and 2 its halves (upper first), then quarters and eighths."""
+    """The GPU instance id that the driver gives: 0 the whole GPU, 1 and 2 its halves (upper first),
+    then quarters and eighths.
+    """
     parts = model.slots // slice_.size
     if parts < 2:
         return 0
     return parts - 1 + (1 - start // slice_.size if parts == 2 else start // slice_.size)
 
 
-def _search(model: Model, rest: Sequence[Slice], placed: tuple[Placed, ...]) -> tuple[Placed, ...] | None:
+def _search(
+    model: Model, rest: Sequence[Slice], placed: tuple[Placed, ...]
+) -> tuple[Placed, ...] | None:
     if not rest:
         return placed
     for start in reversed(rest[0].starts):

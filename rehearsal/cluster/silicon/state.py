@@ -1,7 +1,9 @@
-"""One node's silicon as a file: made, read, and changed from outside as hardware, faults and reboots would change it.
+"""One node's silicon as a file: made, read, and changed from outside as hardware, faults and
+reboots would change it.
 
-Every change takes the lock that the C library takes (`<file>.lock`) and renames a new file into place, so programs that have the
-library loaded see either the old state or the new, and see the new at their next call.
+Every change takes the lock that the C library takes (`<file>.lock`) and renames a new file into
+place, so programs that have the library loaded see either the old state or the new, and see the new
+at their next call.
 """
 
 from __future__ import annotations
@@ -69,10 +71,13 @@ _XID = 8
 _MAX_GPUS = 16
 # The newest CUDA that each driver branch brought, as NVML encodes it.
 _CUDA = {
-    450: 11000, 470: 11040, 510: 11060, 515: 11070, 520: 11080, 525: 12000, 530: 12010, 535: 12020, 545: 12030, 550: 12040,
+    450: 11000, 470: 11040, 510: 11060, 515: 11070, 520: 11080, 525: 12000,
+    530: 12010, 535: 12020, 545: 12030, 550: 12040,
     555: 12050, 560: 12060, 565: 12070, 570: 12080, 575: 12090, 580: 13000, 590: 13010,
 }  # fmt: skip
-_CURED_BY_RESET = frozenset({"remap_pending", "retired_pending", "recovery_action", "throttle_reasons"})
+_CURED_BY_RESET = frozenset(
+    {"remap_pending", "retired_pending", "recovery_action", "throttle_reasons"}
+)
 # Buses of the GPUs of an eight-GPU board as NVIDIA's own machines have them.
 _BUSES = (0x1B, 0x43, 0x52, 0x61, 0x9D, 0xC3, 0xD1, 0xDF)
 _COMPUTE_STARTS = {1: range(7), 2: range(0, 7, 2), 3: range(0, 7, 4)}
@@ -80,7 +85,8 @@ _COMPUTE_IDS = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
 
 
 def create(path: Path, model_key: str, count: int, driver_version: str, seed: str) -> NodeSilicon:
-    """A new state file of `count` GPUs of one model, MIG off, well and idle. UUIDs follow from `seed` (no spaces).
+    """A new state file of `count` GPUs of one model, MIG off, well and idle. UUIDs follow from
+    `seed` (no spaces).
 
     Raises UnknownModel, ValueError.
     """
@@ -117,9 +123,11 @@ def change(path: Path, edit: Callable[[NodeSilicon], NodeSilicon]) -> NodeSilico
 
 
 def recut(path: Path, gpu_index: int, profiles: Sequence[str]) -> NodeSilicon:
-    """Cuts one GPU anew, whatever it was, with MIG mode on: one MIG device per name (`1g.10gb`, `1c.3g.40gb`); UUIDs are new.
+    """Cuts one GPU anew, whatever it was, with MIG mode on: one MIG device per name (`1g.10gb`,
+    `1c.3g.40gb`); UUIDs are new.
 
-    Raises KeyError for a profile that the GPU does not have, placement.NoRoom where they do not fit together.
+    Raises KeyError for a profile that the GPU does not have, placement.NoRoom where they do not fit
+    together.
     """
 
     def edit(node: NodeSilicon) -> NodeSilicon:
@@ -133,12 +141,17 @@ def recut(path: Path, gpu_index: int, profiles: Sequence[str]) -> NodeSilicon:
 def set_mig_mode(path: Path, gpu_index: int, enabled: bool) -> NodeSilicon:
     """MIG mode on or off as if it had been so since boot; no instances."""
     return change(
-        path, lambda node: _with_gpu(node, replace(node.gpus[gpu_index], mig=enabled, mig_pending=enabled, instances=()))
+        path,
+        lambda node: _with_gpu(
+            node, replace(node.gpus[gpu_index], mig=enabled, mig_pending=enabled, instances=())
+        ),
     )
 
 
 def reboot(path: Path) -> NodeSilicon:
-    """The node restarts: no instances, no processes; Ampere's pending MIG mode becomes its mode, later GPUs forget theirs."""
+    """The node restarts: no instances, no processes; Ampere's pending MIG mode becomes its mode,
+    later GPUs forget theirs.
+    """
 
     def started(gpu: Gpu) -> Gpu:
         mode = gpu.mig_pending if gpu.model.mig == "after reset" else False
@@ -147,9 +160,16 @@ def reboot(path: Path) -> NodeSilicon:
             for key, value in gpu.health.items()
             if not key.endswith("_volatile") and key not in ("remap_pending", "recovery_action")
         }
-        return replace(gpu, mig=mode, mig_pending=mode, lost=False, instances=(), health=MappingProxyType(kept))
+        return replace(
+            gpu, mig=mode, mig_pending=mode, lost=False, instances=(), health=MappingProxyType(kept)
+        )
 
-    return change(path, lambda node: replace(node, gpus=tuple(started(g) for g in node.gpus), processes=(), events=(), loads=()))
+    return change(
+        path,
+        lambda node: replace(
+            node, gpus=tuple(started(g) for g in node.gpus), processes=(), events=(), loads=()
+        ),
+    )
 
 
 def reboot_pending(path: Path) -> bool:
@@ -167,7 +187,9 @@ def heal(path: Path) -> NodeSilicon:
     return change(
         path,
         lambda node: replace(
-            node, injections=(), gpus=tuple(replace(gpu, lost=False, health=MappingProxyType({})) for gpu in node.gpus)
+            node,
+            injections=(),
+            gpus=tuple(replace(gpu, lost=False, health=MappingProxyType({})) for gpu in node.gpus),
         ),
     )
 
@@ -180,11 +202,18 @@ def lose(path: Path, gpu_index: int) -> NodeSilicon:
 def set_health(path: Path, gpu_index: int, **values: int) -> NodeSilicon:
     """Sets health values by the names of library/health.def. Raises ValueError for another name."""
     if unknown := values.keys() - health_when_well().keys():
-        raise ValueError(f"no health value {', '.join(sorted(unknown))}; there are {', '.join(health_when_well())}")
+        raise ValueError(
+            f"no health value {', '.join(sorted(unknown))}; there are "
+            f"{', '.join(health_when_well())}"
+        )
 
     def edit(node: NodeSilicon) -> NodeSilicon:
         gpu = node.gpus[gpu_index]
-        merged = {key: value for key, value in {**gpu.health, **values}.items() if value != health_when_well()[key]}
+        merged = {
+            key: value
+            for key, value in {**gpu.health, **values}.items()
+            if value != health_when_well()[key]
+        }
         return _with_gpu(node, replace(gpu, health=MappingProxyType(merged)))
 
     return change(path, edit)
@@ -214,13 +243,20 @@ def record_event(path: Path, event: Event) -> NodeSilicon:
 
     def edit(node: NodeSilicon) -> NodeSilicon:
         sequence = max((e.sequence for e in node.events), default=0) + 1
-        return replace(node, events=(*node.events, replace(event, sequence=sequence))[-_EVENTS_KEPT:])
+        return replace(
+            node, events=(*node.events, replace(event, sequence=sequence))[-_EVENTS_KEPT:]
+        )
 
     return change(path, edit)
 
 
 def record_xid(
-    path: Path, gpu_index: int, xid: int, *, gi: int = node_silicon.NO_INSTANCE, ci: int = node_silicon.NO_INSTANCE
+    path: Path,
+    gpu_index: int,
+    xid: int,
+    *,
+    gi: int = node_silicon.NO_INSTANCE,
+    ci: int = node_silicon.NO_INSTANCE,
 ) -> NodeSilicon:
     """The driver reports XID `xid` for a GPU, or for one of its MIG devices."""
     return record_event(path, Event(sequence=0, gpu=gpu_index, type=_XID, data=xid, gi=gi, ci=ci))
@@ -236,7 +272,10 @@ def _new_gpu(kind: Model, index: int, count: int, seed: str) -> Gpu:
         index=index,
         model=kind,
         uuid=_uuid("GPU", seed, f"gpu {index}"),
-        board=str(1650000000000 + int.from_bytes(blake2b(f"{seed} {index}".encode(), digest_size=4).digest(), "big")),
+        board=str(
+            1650000000000
+            + int.from_bytes(blake2b(f"{seed} {index}".encode(), digest_size=4).digest(), "big")
+        ),
         pci=f"0000:{bus:02x}:00.0",
         minor=index,
         mig=False,
@@ -247,8 +286,12 @@ def _new_gpu(kind: Model, index: int, count: int, seed: str) -> Gpu:
     )
 
 
-def _cut(node: NodeSilicon, kind: Model, profiles: Sequence[str]) -> tuple[tuple[GpuInstance, ...], int]:
-    """GPU instances for the MIG devices `profiles`, and the serial last given. Devices smaller than their instance share one."""
+def _cut(
+    node: NodeSilicon, kind: Model, profiles: Sequence[str]
+) -> tuple[tuple[GpuInstance, ...], int]:
+    """GPU instances for the MIG devices `profiles`, and the serial last given. Devices smaller than
+    their instance share one.
+    """
     wanted: list[tuple[str, list[int]]] = []
     for name, count in Counter(profiles).items():
         part, dot, rest = name.partition(".")

@@ -1,7 +1,9 @@
-"""Long-lived processes of a rehearsal, each on record: started without a gap, found again by a later run, ended for certain.
+"""Long-lived processes of a rehearsal, each on record: started without a gap, found again by a
+later run, ended for certain.
 
-A process is known by its pid together with the kernel's start time and the boot, never by its name: a pid is used again, a name
-is anybody's. Its descendants are known by two environment variables that `start` sets and that every child inherits.
+A process is known by its pid together with the kernel's start time and the boot, never by its name:
+a pid is used again, a name is anybody's. Its descendants are known by two environment variables
+that `start` sets and that every child inherits.
 """
 
 from rehearsal.host.processes.ending import end_leftovers, stop, stop_all

@@ -17,22 +17,30 @@ from rehearsal.host.processes.records import Recorded
 
 _GRACE_S = 10.0
 _KILL_S = 10.0
-"""A killed process is gone at once, unless the kernel holds it (a hung disk); then waiting longer does not help."""
+"""A killed process is gone at once, unless the kernel holds it (a hung disk); then waiting longer
+does not help.
+"""
 
 
 def stop(record: Recorded, *, grace_s: float = _GRACE_S) -> None:
-    """Ends the process: SIGTERM to its group, SIGKILL after grace_s seconds to it and all that descends from it.
+    """Ends the process: SIGTERM to its group, SIGKILL after grace_s seconds to it and all that
+    descends from it.
 
-    Returns when all are gone, at once if they are already; then the record is gone too. A record whose pid belongs to another
-    process now is removed and that process left alone. Raises StillRunning for a process that outlives even SIGKILL.
+    Returns when all are gone, at once if they are already; then the record is gone too. A record
+    whose pid belongs to another process now is removed and that process left alone. Raises
+    StillRunning for a process that outlives even SIGKILL.
     """
     _stop((record,), grace_s)
 
 
-def stop_all(environment: Path, order: Sequence[str] = (), *, grace_s: float = _GRACE_S) -> list[str]:
-    """Ends every process of the environment and returns the names of those that ran, or had left something running.
+def stop_all(
+    environment: Path, order: Sequence[str] = (), *, grace_s: float = _GRACE_S
+) -> list[str]:
+    """Ends every process of the environment and returns the names of those that ran, or had left
+    something running.
 
-    order: name patterns (`kubelet-*`), first ends first; the rest follow by stop rank. Equals end side by side.
+    order: name patterns (`kubelet-*`), first ends first; the rest follow by stop rank. Equals end
+    side by side.
     """
 
     def rank(record: Recorded) -> tuple[int, int]:
@@ -50,15 +58,17 @@ def stop_all(environment: Path, order: Sequence[str] = (), *, grace_s: float = _
 
 
 def end_leftovers(environment: Path) -> list[str]:
-    """Ends what an earlier run left of this environment, also after a kill -9 of it, and returns what was found.
+    """Ends what an earlier run left of this environment, also after a kill -9 of it, and returns
+    what was found.
 
-    First the recorded processes, by identity and in order; then any that carry this environment's marks though no record
-    knows them (in the result as `process PID`).
+    First the recorded processes, by identity and in order; then any that carry this environment's
+    marks though no record knows them (in the result as `process PID`).
     """
     ended = stop_all(environment, grace_s=5.0)
     ended += [f"process {stray.pid}" for stray in marked(environment)]
     _kill(lambda: marked(environment))
-    # One that was told to end may have started another meanwhile: killed just now, its record is still there.
+    # One that was told to end may have started another meanwhile: killed just now, its record is
+    # still there.
     stop_all(environment)
     for path in records.directory(environment).glob("*.json"):
         if records.load(environment, path.stem) is None:
@@ -73,7 +83,11 @@ def end_descendants(environment: Path, name: str) -> None:
 
 def _stop(together: Collection[Recorded], grace_s: float) -> None:
     # An old record in somebody's hand must not end the descendants of a newer process of that name.
-    together = [record for record in together if records.load(record.environment, record.name) in (record, None)]
+    together = [
+        record
+        for record in together
+        if records.load(record.environment, record.name) in (record, None)
+    ]
     with _held(_members(together)) as handles:
         for handle in handles:
             handle.send(signal.SIGTERM)
@@ -94,11 +108,17 @@ def _members(together: Iterable[Recorded]) -> list[kernel.Seen]:
     A group is trusted only while its leader is seen running: later its number may be another's.
     """
     groups = {record.pid for record in together if records.seen(record)}
-    return [seen for seen in kernel.see_all() if seen.group in groups and not seen.ended] if groups else []
+    return (
+        [seen for seen in kernel.see_all() if seen.group in groups and not seen.ended]
+        if groups
+        else []
+    )
 
 
 def _kill(find: Callable[[], list[kernel.Seen]]) -> None:
-    """SIGKILL, again and again, until `find` finds nothing: what is found may be forking meanwhile."""
+    """SIGKILL, again and again, until `find` finds nothing: what is found may be forking
+    meanwhile.
+    """
     deadline = time.monotonic() + _KILL_S
     while found := find():
         if time.monotonic() > deadline:
@@ -122,5 +142,6 @@ def _held(found: Iterable[kernel.Seen]) -> Iterator[list[kernel.Handle]]:
 def _unkillable(found: Iterable[kernel.Seen]) -> StillRunning:
     pids = ", ".join(str(seen.pid) for seen in found)
     return StillRunning(
-        f"processes that survived SIGKILL for {_KILL_S:.0f} s: {pids}; the kernel holds them, look with `ps -o stat,wchan`"
+        f"processes that survived SIGKILL for {_KILL_S:.0f} s: {pids}; the kernel holds "
+        "them, look with `ps -o stat,wchan`"
     )

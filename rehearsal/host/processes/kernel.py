@@ -22,7 +22,9 @@ class Seen:
     group: int
     session: int
     start_ticks: int
-    """Clock ticks from boot to its start; with the pid and the boot it names one process for ever."""
+    """Clock ticks from boot to its start; with the pid and the boot it names one process for
+    ever.
+    """
 
     @property
     def ended(self) -> bool:
@@ -41,7 +43,8 @@ def see(pid: int) -> Seen | None:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
-    # The second field is the command's name in parentheses and may itself hold spaces and parentheses.
+    # The second field is the command's name in parentheses and may itself hold spaces and
+    # parentheses.
     fields = stat[stat.rindex(")") + 2 :].split()
     return Seen(
         pid=pid,
@@ -60,7 +63,9 @@ def see_all() -> Iterator[Seen]:
 
 
 def initial_environment(pid: int) -> frozenset[bytes]:
-    """`NAME=value` entries that the process was started with; empty for another user's process, a zombie or a kernel thread."""
+    """`NAME=value` entries that the process was started with; empty for another user's process, a
+    zombie or a kernel thread.
+    """
     try:
         return frozenset(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
     except OSError:
@@ -112,7 +117,9 @@ def hold(seen: Seen) -> Handle | None:
 
 
 def wait_for_end(handles: Iterable[Handle], *, timeout_s: float, reap: Callable[[], None]) -> bool:
-    """True when all have ended within timeout_s. `reap` is called after each end, so that own children leave no zombies."""
+    """True when all have ended within timeout_s. `reap` is called after each end, so that own
+    children leave no zombies.
+    """
     poll = select.poll()
     waiting = {handle.fileno() for handle in handles}
     for descriptor in waiting:

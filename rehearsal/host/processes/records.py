@@ -1,4 +1,6 @@
-"""The record of a process: one JSON file, written before the process may do anything, removed when it has ended."""
+"""The record of a process: one JSON file, written before the process may do anything, removed when
+it has ended.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def is_alive(record: Recorded) -> bool:
 
 
 def find(environment: Path, name: str) -> Recorded | None:
-    """The running process of that name, or None. A record whose process has ended counts as none."""
+    """The running process of that name, or None. A record whose process has ended counts as
+    none.
+    """
     record = load(environment, name)
     return record if record and is_alive(record) else None
 
@@ -65,11 +69,16 @@ def directory(environment: Path) -> Path:
 def check_name(name: str) -> None:
     """Raises ValueError for a name that could not be a file's."""
     if not _NAME.fullmatch(name):
-        raise ValueError(f"process name {name!r}: letters, digits, '.', '_' and '-' only, and a letter or digit first")
+        raise ValueError(
+            f"process name {name!r}: letters, digits, '.', '_' and '-' only, and a letter "
+            "or digit first"
+        )
 
 
 def load(environment: Path, name: str) -> Recorded | None:
-    """The record, or None where there is none or it cannot be read (then the marks still find the process)."""
+    """The record, or None where there is none or it cannot be read (then the marks still find the
+    process).
+    """
     try:
         stored = json.loads((directory(environment) / f"{name}.json").read_text())
         return Recorded(

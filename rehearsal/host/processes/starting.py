@@ -15,8 +15,9 @@ from rehearsal.host.processes.errors import NotStarted, ProcessError
 from rehearsal.host.processes.marks import marks
 from rehearsal.host.processes.records import Recorded
 
-# The child becomes a shell that waits at its standard input. The program runs, under the same pid, only after the record is
-# written and a line has come. Should this process die before that, the shell reads the end of the pipe and is gone.
+# The child becomes a shell that waits at its standard input. The program runs, under the same pid,
+# only after the record is written and a line has come. Should this process die before that, the
+# shell reads the end of the pipe and is gone.
 _GATE = 'read -r _ && exec "$@" </dev/null'
 
 
@@ -24,7 +25,9 @@ class AlreadyRunning(ProcessError):
     """A process of that name runs in the environment; `record` is its."""
 
     def __init__(self, record: Recorded) -> None:
-        super().__init__(f"{record.name} runs already in {record.environment} (pid {record.pid}); stop it first")
+        super().__init__(
+            f"{record.name} runs already in {record.environment} (pid {record.pid}); stop it first"
+        )
         self.record = record
 
 
@@ -39,12 +42,13 @@ def start(
     pass_fds: Sequence[int] = (),
     stop_rank: int = 0,
 ) -> Recorded:
-    """Starts `argv` in a session of its own, with output appended to `log` (environment/log/NAME.log) and no input.
+    """Starts `argv` in a session of its own, with output appended to `log`
+    (environment/log/NAME.log) and no input.
 
-    env: the whole environment of the process (None: this process's); the marks are added in any case.
-    stop_rank: lower ends first when everything is stopped.
-    What an ended process of that name left running is ended first. The process outlives its starter.
-    Raises AlreadyRunning, NotStarted, ValueError for an impossible name.
+    env: the whole environment of the process (None: this process's); the marks are added in any
+    case. stop_rank: lower ends first when everything is stopped. What an ended process of that name
+    left running is ended first. The process outlives its starter. Raises AlreadyRunning,
+    NotStarted, ValueError for an impossible name.
     """
     environment = environment.resolve()
     records.check_name(name)
@@ -56,7 +60,16 @@ def start(
         if running := records.find(environment, name):
             raise AlreadyRunning(running)
         end_descendants(environment, name)
-        return _start(environment, name, [program, *map(str, argv[1:])], variables, cwd, log, tuple(pass_fds), stop_rank)
+        return _start(
+            environment,
+            name,
+            [program, *map(str, argv[1:])],
+            variables,
+            cwd,
+            log,
+            tuple(pass_fds),
+            stop_rank,
+        )
 
 
 def _start(
@@ -71,7 +84,9 @@ def _start(
 ) -> Recorded:
     try:
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb", buffering=0) as output:
+        with os.fdopen(
+            os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb", buffering=0
+        ) as output:
             output.write(f"--- {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {name} starts\n".encode())
             child = subprocess.Popen(
                 ["/bin/sh", "-c", _GATE, name, *argv],
@@ -112,7 +127,9 @@ def _start(
 
 
 def _program(program: str | Path, variables: Mapping[str, str], cwd: Path | None) -> str:
-    """An absolute path, found before anything is started: a shell that cannot exec would only say so in its log."""
+    """An absolute path, found before anything is started: a shell that cannot exec would only say
+    so in its log.
+    """
     directory = Path.cwd() if cwd is None else cwd
     if "/" in str(program):
         path = directory / program

@@ -1,4 +1,6 @@
-"""The programs that a rehearsal runs and that are not ours: found on PATH, downloaded, or built, once per user and machine."""
+"""The programs that a rehearsal runs and that are not ours: found on PATH, downloaded, or built,
+once per user and machine.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ __all__ = ["Found", "MissingPrerequisite", "Toolchain", "ToolchainError", "ensur
 
 
 def ensure(report: Report) -> Toolchain:
-    """The whole toolchain, obtained where it is missing. `report` gets a line for whatever takes time.
+    """The whole toolchain, obtained where it is missing. `report` gets a line for whatever takes
+    time.
 
-    Raises ToolchainError when a tool cannot be had. The first run on a machine can take a quarter of an hour, every later one
-    a fraction of a second.
+    Raises ToolchainError when a tool cannot be had. The first run on a machine can take a quarter
+    of an hour, every later one a fraction of a second.
     """
     return assemble(survey(report))
 
@@ -30,4 +33,6 @@ def survey(report: Report) -> tuple[Found, ...]:
 
 
 def assemble(found: tuple[Found, ...]) -> Toolchain:
-    return Toolchain(**{field: path.absolute() for one in found for field, path in one.paths.items()})
+    return Toolchain(
+        **{field: path.absolute() for one in found for field, path in one.paths.items()}
+    )

@@ -1,7 +1,8 @@
 """`python -m rehearsal.host.toolchain`: gets every tool and prints where each is.
 
-Exit codes: 0 everything is there; 1 a tool could not be had; 2 wrong usage; 3 the machine lacks something that this cannot
-bring (C compiler, Go and every way to get it, room on disk); 130 interrupted. Progress goes to stderr, the table to stdout.
+Exit codes: 0 everything is there; 1 a tool could not be had; 2 wrong usage; 3 the machine lacks
+something that this cannot bring (C compiler, Go and every way to get it, room on disk); 130
+interrupted. Progress goes to stderr, the table to stdout.
 """
 
 from __future__ import annotations
@@ -23,12 +24,21 @@ from rehearsal.host.toolchain.tools import TOOLS
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m rehearsal.host.toolchain",
-        description="Gets the tools of the rehearsal: from PATH, from the cache, from the publisher, or by building them.",
-        epilog=f"Environment: {DOWNLOAD}=never, {MIRROR}=URL in place of https://github.com, {CLEAR}=1, XDG_CACHE_HOME.",
+        description="Gets the tools of the rehearsal: from PATH, from the cache, from the "
+        "publisher, "
+        "or by building them.",
+        epilog=f"Environment: {DOWNLOAD}=never, {MIRROR}=URL in place of https://github.com, "
+        f"{CLEAR}=1, XDG_CACHE_HOME.",
     )
     parser.add_argument("--json", action="store_true", help="the table as JSON")
-    parser.add_argument("--no-download", action="store_true", help="build what is not installed, download no release")
-    parser.add_argument("--clear-go-cache", action="store_true", help="keep nothing of Go's caches after building")
+    parser.add_argument(
+        "--no-download",
+        action="store_true",
+        help="build what is not installed, download no release",
+    )
+    parser.add_argument(
+        "--clear-go-cache", action="store_true", help="keep nothing of Go's caches after building"
+    )
     parsed = parser.parse_args(arguments)
     try:
         settings = from_environment(os.environ)
@@ -41,7 +51,10 @@ def main(arguments: Sequence[str]) -> int:
         print(f"toolchain: {e}", file=sys.stderr)
         return e.exit_code
     except KeyboardInterrupt:
-        print("toolchain: interrupted; what was complete is kept, what was half done is gone", file=sys.stderr)
+        print(
+            "toolchain: interrupted; what was complete is kept, what was half done is gone",
+            file=sys.stderr,
+        )
         return 130
     print(json.dumps(_rows(found), indent=2) if parsed.json else _table(found))
     return 0
@@ -63,9 +76,15 @@ def _rows(found: Sequence[Found]) -> list[dict[str, str | float]]:
 
 def _table(found: Sequence[Found]) -> str:
     head = ("TOOL", "VERSION", "FROM", "TOOK", "PATH")
-    rows = [(str(r["tool"]), str(r["version"]), str(r["from"]), _took(r["seconds"]), str(r["path"])) for r in _rows(found)]
+    rows = [
+        (str(r["tool"]), str(r["version"]), str(r["from"]), _took(r["seconds"]), str(r["path"]))
+        for r in _rows(found)
+    ]
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(4)]
-    return "\n".join("  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[4]]) for row in (head, *rows))
+    return "\n".join(
+        "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[4]])
+        for row in (head, *rows)
+    )
 
 
 def _took(seconds: str | float) -> str:

@@ -15,19 +15,27 @@ from rehearsal.host.toolchain.versions import Answers
 
 
 def obtain(tools: Sequence[Tool], settings: Settings, report: Report) -> tuple[Found, ...]:
-    """Every tool, in the order of `tools`. Raises ToolchainError; what was complete by then stays in the cache."""
+    """Every tool, in the order of `tools`. Raises ToolchainError; what was complete by then stays
+    in the cache.
+    """
     try:
         return _obtain(tools, settings, report)
     except OSError as e:
         if e.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise MissingPrerequisite(f"the disk is full ({e.filename or settings.cache}): {disk.room(settings.cache)}") from e
+            raise MissingPrerequisite(
+                f"the disk is full ({e.filename or settings.cache}): {disk.room(settings.cache)}"
+            ) from e
         where = e.filename or settings.cache
-        raise ToolchainError(f"{where}: {e.strerror or e}; set XDG_CACHE_HOME to a directory that you can write to") from e
+        raise ToolchainError(
+            f"{where}: {e.strerror or e}; set XDG_CACHE_HOME to a directory that you can write to"
+        ) from e
 
 
 def _obtain(tools: Sequence[Tool], settings: Settings, report: Report) -> tuple[Found, ...]:
     if not machine().startswith("linux-"):
-        raise MissingPrerequisite(f"the rehearsal needs Linux (mount namespaces, NVML's ABI); this is {machine()}")
+        raise MissingPrerequisite(
+            f"the rehearsal needs Linux (mount namespaces, NVML's ABI); this is {machine()}"
+        )
     cache = Cache(settings.cache)
     answers = Answers(settings.cache / "answers.json")
     cache.sweep()
@@ -48,5 +56,7 @@ def _obtain(tools: Sequence[Tool], settings: Settings, report: Report) -> tuple[
         # Imported late: a run that finds everything pays nothing for HTTP and TLS.
         from rehearsal.host.toolchain.making import Making
 
-        found |= {one.tool.name: one for one in Making(settings, cache, answers, report).make(missing)}
+        found |= {
+            one.tool.name: one for one in Making(settings, cache, answers, report).make(missing)
+        }
     return tuple(found[tool.name] for tool in tools)

@@ -23,14 +23,26 @@ _SOURCES: Mapping[type, tuple[str, ...]] = {
 }
 
 _HINTS: tuple[tuple[str, str, type[ToolchainError]], ...] = (
-    (r"no space left on device", "the disk is full; builds need about 8 GB for Go's caches", MissingPrerequisite),
-    (r"checksum mismatch|SECURITY ERROR", "a module is not what go.sum says; do not go on with it", ToolchainError),
+    (
+        r"no space left on device",
+        "the disk is full; builds need about 8 GB for Go's caches",
+        MissingPrerequisite,
+    ),
+    (
+        r"checksum mismatch|SECURITY ERROR",
+        "a module is not what go.sum says; do not go on with it",
+        ToolchainError,
+    ),
     (
         r"dial tcp|no such host|connection refused|i/o timeout|TLS handshake|proxyconnect",
         "the Go module registry cannot be reached; check the network, GOPROXY and HTTPS_PROXY",
         ToolchainError,
     ),
-    (r"signal: killed", "the kernel killed a compiler; 4 GiB of free memory are enough", ToolchainError),
+    (
+        r"signal: killed",
+        "the kernel killed a compiler; 4 GiB of free memory are enough",
+        ToolchainError,
+    ),
     (
         r"C compiler .* not found|stdlib\.h: No such file",
         "install a C compiler with its headers (gcc, libc6-dev)",
@@ -50,7 +62,9 @@ def key(tool: Tool, settings: Settings, answers: Answers) -> str:
             made_with = f"go {go_sdk.series(settings, answers)} {source.tags!r} {source.ldflags!r}"
         case CLibrary():
             made_with = f"{c_compiler.version(settings, answers)} {source.flags!r}"
-    digest = hashlib.sha256(f"{machine()}\0{made_with}\0{[(b.name, b.package) for b in tool.binaries]!r}\0".encode())
+    digest = hashlib.sha256(
+        f"{machine()}\0{made_with}\0{[(b.name, b.package) for b in tool.binaries]!r}\0".encode()
+    )
     for file in sources(tool):
         digest.update(f"{file.relative_to(source.directory)}\0".encode())
         digest.update(hashlib.sha256(file.read_bytes()).digest())
@@ -58,23 +72,45 @@ def key(tool: Tool, settings: Settings, answers: Answers) -> str:
 
 
 def sources(tool: Tool) -> list[Path]:
-    """The files that a build reads, in a fixed order, tests left out. Raises ToolchainError when there are none."""
+    """The files that a build reads, in a fixed order, tests left out. Raises ToolchainError when
+    there are none.
+    """
     directory, patterns = tool.source.directory, _SOURCES[type(tool.source)]
-    found = {f for pattern in patterns for f in directory.rglob(pattern) if f.is_file() and not f.name.endswith("_test.go")}
+    found = {
+        f
+        for pattern in patterns
+        for f in directory.rglob(pattern)
+        if f.is_file() and not f.name.endswith("_test.go")
+    }
     if not any(f.suffix in {".c", ".go"} or f.name == "go.mod" for f in found):
-        raise ToolchainError(f"{tool.title}: its source {directory} is not there; this checkout is incomplete")
+        raise ToolchainError(
+            f"{tool.title}: its source {directory} is not there; this checkout is incomplete"
+        )
     return sorted(found)
 
 
 def build(
-    tool: Tool, staging: Path, settings: Settings, sdk: Sdk | None, go_caches: Mapping[str, str], log: Path, report: Report
+    tool: Tool,
+    staging: Path,
+    settings: Settings,
+    sdk: Sdk | None,
+    go_caches: Mapping[str, str],
+    log: Path,
+    report: Report,
 ) -> None:
-    """Leaves the tool's files in `staging`/bin. Raises ToolchainError with the end of the builder's output."""
+    """Leaves the tool's files in `staging`/bin. Raises ToolchainError with the end of the builder's
+    output.
+    """
     log.write_text("")
     target = staging / "bin"
     match tool.source:
         case CLibrary() as library:
-            argv: list[str | Path] = [c_compiler.find(settings), *library.flags, "-o", target / tool.binaries[0].name]
+            argv: list[str | Path] = [
+                c_compiler.find(settings),
+                *library.flags,
+                "-o",
+                target / tool.binaries[0].name,
+            ]
             argv += [f for f in sources(tool) if f.suffix == ".c"]
             environment = dict(settings.environment)
         case GoModule() as module:
@@ -83,10 +119,22 @@ def build(
             work = staging / "work"
             work.mkdir()
             environment = _go_environment(settings, sdk, go_caches, work)
-            argv = [sdk.program, "build", "-v", "-trimpath", "-buildvcs=false", "-mod=readonly", f"-tags={module.tags}"]
+            argv = [
+                sdk.program,
+                "build",
+                "-v",
+                "-trimpath",
+                "-buildvcs=false",
+                "-mod=readonly",
+                f"-tags={module.tags}",
+            ]
             # One package is named by the file it makes; several make files of their own names.
             one = len(tool.binaries) == 1
-            argv += [f"-ldflags={module.ldflags}", "-o", target / tool.binaries[0].name if one else f"{target}{os.sep}"]
+            argv += [
+                f"-ldflags={module.ldflags}",
+                "-o",
+                target / tool.binaries[0].name if one else f"{target}{os.sep}",
+            ]
             argv += [b.package for b in tool.binaries]
     began = time.monotonic()
     code = commands.run(
@@ -100,13 +148,28 @@ def build(
     if code != 0:
         raise _failure(tool, code, time.monotonic() - began, log)
     if missing := [b.name for b in tool.binaries if not (target / b.name).is_file()]:
-        raise ToolchainError(f"{tool.title}: the build ended well but made no {', '.join(missing)}; its output: {log}")
+        raise ToolchainError(
+            f"{tool.title}: the build ended well but made no {', '.join(missing)}; its "
+            f"output: {log}"
+        )
 
 
-def _go_environment(settings: Settings, sdk: Sdk, caches: Mapping[str, str], work: Path) -> dict[str, str]:
+def _go_environment(
+    settings: Settings, sdk: Sdk, caches: Mapping[str, str], work: Path
+) -> dict[str, str]:
     environment = dict(settings.environment)
-    # What a developer has set for other work must not change what is built here; GOPROXY, GOPRIVATE and the like stay.
-    for name in ("GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFIPS140", "GO111MODULE", "GODEBUG"):
+    # What a developer has set for other work must not change what is built here; GOPROXY, GOPRIVATE
+    # and the like stay.
+    for name in (
+        "GOOS",
+        "GOARCH",
+        "GOAMD64",
+        "GOARM64",
+        "GOEXPERIMENT",
+        "GOFIPS140",
+        "GO111MODULE",
+        "GODEBUG",
+    ):
         environment.pop(name, None)
     if sdk.from_wheel:
         environment.pop("GOROOT", None)
@@ -139,4 +202,7 @@ def _failure(tool: Tool, code: int, seconds: float, log: Path) -> ToolchainError
         ("the whole output is in the log", ToolchainError),
     )
     shown = "\n".join(f"    {line[:300]}" for line in said[-12:])
-    return kind(f"{tool.title} could not be built (exit code {code} after {seconds:.0f} s): {hint}.\n  end of {log}:\n{shown}")
+    return kind(
+        f"{tool.title} could not be built (exit code {code} after {seconds:.0f} s): "
+        f"{hint}.\n  end of {log}:\n{shown}"
+    )

@@ -16,14 +16,21 @@ def find(settings: Settings) -> Path:
     for name in chosen[:1] or ("cc", "gcc", "clang"):
         if found := shutil.which(name, path=settings.path):
             return Path(found)
-    looked = f"CC={' '.join(chosen)} does not exist" if chosen else "neither cc, gcc nor clang is on PATH"
+    looked = (
+        f"CC={' '.join(chosen)} does not exist"
+        if chosen
+        else "neither cc, gcc nor clang is on PATH"
+    )
     raise MissingPrerequisite(
-        f"building what loads NVML needs a C compiler, and {looked}; install one (Debian: `apt-get install gcc libc6-dev`)"
+        f"building what loads NVML needs a C compiler, and {looked}; install one (Debian: "
+        "`apt-get install gcc libc6-dev`)"
     )
 
 
 def version(settings: Settings, answers: Answers) -> str:
-    """What the compiler calls itself; `none` without one, so that what it built once is still found."""
+    """What the compiler calls itself; `none` without one, so that what it built once is still
+    found.
+    """
     try:
         compiler = find(settings)
     except MissingPrerequisite:

@@ -24,10 +24,11 @@ def run(
     progress: Callable[[float], None],
     every_s: float,
 ) -> int:
-    """The exit code of a command whose output went to `log`. `progress` is called with the seconds so far.
+    """The exit code of a command whose output went to `log`. `progress` is called with the seconds
+    so far.
 
-    Interrupted (KeyboardInterrupt, or any exception from `progress`), it ends the command and all its children first. When this
-    process is killed outright, the kernel kills the command.
+    Interrupted (KeyboardInterrupt, or any exception from `progress`), it ends the command and all
+    its children first. When this process is killed outright, the kernel kills the command.
     """
     began = time.monotonic()
     with log.open("ab") as output:
@@ -38,7 +39,8 @@ def run(
             stderr=subprocess.STDOUT,
             env=dict(environment),
             cwd=directory,
-            start_new_session=True,  # its own group, so that ending it reaches compilers and linkers too
+            # its own group, so that ending it reaches compilers and linkers too
+            start_new_session=True,
             preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 - one prctl call, its library loaded beforehand
         )
         try:
@@ -54,7 +56,9 @@ def run(
 def tail(log: Path, lines: int = 15) -> list[str]:
     """The last lines that say something."""
     with suppress(OSError):
-        return [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-lines:]
+        return [line for line in log.read_text(errors="replace").splitlines() if line.strip()][
+            -lines:
+        ]
     return []
 
 

@@ -6,7 +6,9 @@ import shutil
 from pathlib import Path
 
 ENOUGH_BYTES = 10e9
-"""Go's caches grow to about 9 GB when all tools are built (measured 2026-11-21), the tools themselves to 0.5 GB."""
+"""Go's caches grow to about 9 GB when all tools are built (measured 2026-11-21), the tools
+themselves to 0.5 GB.
+"""
 
 
 def free(place: Path) -> int:
@@ -16,6 +18,7 @@ def free(place: Path) -> int:
 
 def room(place: Path) -> str:
     return (
-        f"{free(place) / 1e9:.1f} GB are free at {place}, and building all tools needs about {ENOUGH_BYTES / 1e9:.0f} GB, "
+        f"{free(place) / 1e9:.1f} GB are free at {place}, and building all tools needs "
+        f"about {ENOUGH_BYTES / 1e9:.0f} GB, "
         "most of it for Go's caches (GOCACHE and GOMODCACHE can lie elsewhere)"
     )

@@ -46,11 +46,19 @@ def cached(tool: Tool, build_key: str, cache: Cache, settings: Settings) -> Entr
 
 
 def release_key(tool: Tool, settings: Settings) -> str:
-    """Hash of what decides which file is downloaded. A mirror counts where the list of digests comes from it too."""
+    """Hash of what decides which file is downloaded. A mirror counts where the list of digests
+    comes from it too.
+    """
     pinned = tool.release is not None and machine() in tool.release.sha256
     described = repr((machine(), tool.version, tool.release, None if pinned else settings.mirror))
     return hashlib.sha256(described.encode()).hexdigest()[:16]
 
 
 def of(tool: Tool, entry: Entry, *, fresh: bool) -> Found:
-    return Found(tool, entry.origin, fresh, entry.seconds, {b.field: entry.file(b.name) for b in tool.binaries})
+    return Found(
+        tool,
+        entry.origin,
+        fresh,
+        entry.seconds,
+        {b.field: entry.file(b.name) for b in tool.binaries},
+    )

@@ -1,4 +1,6 @@
-"""Making what is missing: official releases first, then builds, one tool after the other, telling what and why."""
+"""Making what is missing: official releases first, then builds, one tool after the other, telling
+what and why.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from rehearsal.host.toolchain.versions import Answers
 
 
 class Making:
-    """One run's work. Tools are made one by one: two Go builds at once are slower on two cores than one after the other."""
+    """One run's work. Tools are made one by one: two Go builds at once are slower on two cores than
+    one after the other.
+    """
 
     def __init__(self, settings: Settings, cache: Cache, answers: Answers, report: Report) -> None:
         self._settings = settings
@@ -29,7 +33,9 @@ class Making:
         self._network = Network(settings)
 
     def make(self, missing: Sequence[Missing]) -> Iterator[Found]:
-        """Each tool as soon as it is there. Raises ToolchainError at the first that cannot be had."""
+        """Each tool as soon as it is there. Raises ToolchainError at the first that cannot be
+        had.
+        """
         names = ", ".join(one.tool.title for one in missing)
         longest = _estimate(sum(one.tool.expected_s for one in missing))
         self._report(f"to be got: {names} (if all must be built: about {longest} on 2 cores, once)")
@@ -59,11 +65,15 @@ class Making:
             began = time.monotonic()
             with self._cache.staging(tool.name) as staging:
                 try:
-                    release.fetch(tool, wanted, staging, self._settings, self._network, self._report)
+                    release.fetch(
+                        tool, wanted, staging, self._settings, self._network, self._report
+                    )
                     self._check(tool, staging)
                 except (DownloadFailed, ToolchainError) as e:
                     return f"its release cannot be downloaded ({e})"
-                entry = self._publish(tool, staging, release_key(tool, self._settings), "downloaded", began)
+                entry = self._publish(
+                    tool, staging, release_key(tool, self._settings), "downloaded", began
+                )
         self._report(f"{tool.title}: {one.why}; {_told(entry)}")
         return of(tool, entry, fresh=True)
 
@@ -79,21 +89,34 @@ class Making:
 
     @contextmanager
     def _go_caches(self) -> Iterator[Mapping[str, str]]:
-        """Where Go keeps modules and compiled packages: the user's own, or caches that are gone when the builds are done."""
+        """Where Go keeps modules and compiled packages: the user's own, or caches that are gone
+        when the builds are done.
+        """
         if not self._settings.clear_go_cache:
             yield {}
             return
-        with self._cache.lock("go-caches", self._report), self._cache.staging("go-caches") as directory:
+        with (
+            self._cache.lock("go-caches", self._report),
+            self._cache.staging("go-caches") as directory,
+        ):
             yield {"GOCACHE": str(directory / "build"), "GOMODCACHE": str(directory / "modules")}
 
-    def _build(self, one: Missing, why_not: str, sdk: Sdk | None, go_caches: Mapping[str, str]) -> Found:
+    def _build(
+        self, one: Missing, why_not: str, sdk: Sdk | None, go_caches: Mapping[str, str]
+    ) -> Found:
         tool = one.tool
         with self._cache.lock(tool.name, self._report):
             if (entry := cached(tool, one.build_key, self._cache, self._settings)) is not None:
                 return of(tool, entry, fresh=False)
             reasons = "; ".join(reason for reason in (one.why, why_not) if reason)
-            means = "compiling it" if isinstance(tool.source, CLibrary) else "building it from the Go module registry"
-            self._report(f"{tool.title}: {reasons}; {means}, about {_estimate(tool.expected_s)} on 2 cores")
+            means = (
+                "compiling it"
+                if isinstance(tool.source, CLibrary)
+                else "building it from the Go module registry"
+            )
+            self._report(
+                f"{tool.title}: {reasons}; {means}, about {_estimate(tool.expected_s)} on 2 cores"
+            )
             began = time.monotonic()
             with self._cache.staging(tool.name) as staging:
                 log = self._cache.log(tool.name)
@@ -110,13 +133,20 @@ class Making:
                 continue
             answer = versions.run(staging / "bin" / binary.name, binary.ask)
             if answer is None:
-                raise ToolchainError(f"{tool.title}: {binary.name} does not run here (is {self._cache.root} mounted noexec?)")
+                raise ToolchainError(
+                    f"{tool.title}: {binary.name} does not run here (is {self._cache.root} "
+                    "mounted noexec?)"
+                )
             if versions.parse(answer) != versions.parse(tool.version):
-                raise ToolchainError(f"{tool.title}: {binary.name} says that it is {answer.strip()[:80]!r}")
+                raise ToolchainError(
+                    f"{tool.title}: {binary.name} says that it is {answer.strip()[:80]!r}"
+                )
 
     def _publish(self, tool: Tool, staging: Path, key: str, origin: Origin, began: float) -> Entry:
         files = tuple(binary.name for binary in tool.binaries)
-        return self._cache.publish(staging, tool.name, key, origin=origin, seconds=time.monotonic() - began, files=files)
+        return self._cache.publish(
+            staging, tool.name, key, origin=origin, seconds=time.monotonic() - began, files=files
+        )
 
 
 def _estimate(seconds: float) -> str:
@@ -129,4 +159,6 @@ def _duration(seconds: float) -> str:
 
 def _told(entry: Entry) -> str:
     size = sum(entry.files.values()) / 1e6
-    return f"{entry.origin} in {_duration(entry.seconds)}, {size:.1f} MB -> {entry.directory / 'bin'}"
+    return (
+        f"{entry.origin} in {_duration(entry.seconds)}, {size:.1f} MB -> {entry.directory / 'bin'}"
+    )

@@ -21,7 +21,8 @@ class Refusal:
 
 
 def find(tool: Tool, settings: Settings, answers: Answers) -> dict[str, Path] | Refusal:
-    """Paths of the tool's binaries by their Toolchain field, each the first on PATH that is of a version that serves.
+    """Paths of the tool's binaries by their Toolchain field, each the first on PATH that is of a
+    version that serves.
 
     Serves: same major and minor number as the pinned version, same patch number or a later one.
     """
@@ -40,26 +41,37 @@ def find(tool: Tool, settings: Settings, answers: Answers) -> dict[str, Path] | 
 
 
 def candidates(name: str, settings: Settings) -> Iterator[Path]:
-    """Every executable file called `name` on PATH, in its order, but for what a rehearsal put there itself."""
+    """Every executable file called `name` on PATH, in its order, but for what a rehearsal put there
+    itself.
+    """
     environment = settings.environment.get("SLICEWRIGHT_REHEARSAL")
     own = [settings.cache.resolve(), *([Path(environment).resolve()] if environment else [])]
     for directory in settings.path.split(os.pathsep):
         if not directory.startswith("/"):
             continue
         program = Path(directory) / name
-        # access first: it says no where is_file would raise, in a directory that may not be looked into
-        if os.access(program, os.X_OK) and program.is_file() and not any(_below(program, place) for place in own):
+        # access first: it says no where is_file would raise, in a directory that may not be looked
+        # into
+        if (
+            os.access(program, os.X_OK)
+            and program.is_file()
+            and not any(_below(program, place) for place in own)
+        ):
             yield program
 
 
 def _below(program: Path, place: Path) -> bool:
     # As written and as it resolves: an environment's bin/ holds links to the cache.
     return (
-        program.is_relative_to(place) or program.parent.resolve().is_relative_to(place) or program.resolve().is_relative_to(place)
+        program.is_relative_to(place)
+        or program.parent.resolve().is_relative_to(place)
+        or program.resolve().is_relative_to(place)
     )
 
 
-def _find(binary: Binary, wanted: tuple[int, int, int], settings: Settings, answers: Answers) -> Path | Refusal:
+def _find(
+    binary: Binary, wanted: tuple[int, int, int], settings: Settings, answers: Answers
+) -> Path | Refusal:
     refusal = Refusal(f"{binary.name} is not on PATH")
     first = True
     for program in candidates(binary.name, settings):
@@ -68,7 +80,11 @@ def _find(binary: Binary, wanted: tuple[int, int, int], settings: Settings, answ
         if version is not None and versions.serves(version, wanted):
             return program
         if first:
-            said = "does not say its version" if version is None else f"is v{'.'.join(map(str, version))}"
+            said = (
+                "does not say its version"
+                if version is None
+                else f"is v{'.'.join(map(str, version))}"
+            )
             refusal = Refusal(f"{program} {said}, not v{'.'.join(map(str, wanted))}")
             first = False
     return refusal

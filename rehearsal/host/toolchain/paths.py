@@ -1,4 +1,6 @@
-"""Where the tools of one rehearsal lie: what `ensure` answers and every environment keeps as toolchain.json."""
+"""Where the tools of one rehearsal lie: what `ensure` answers and every environment keeps as
+toolchain.json.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ class Toolchain:
 
     pulumi: Path
     control_plane: Path
-    """One binary for etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl; the first argument chooses."""
+    """One binary for etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl; the
+    first argument chooses.
+    """
     kwok: Path
     mig_parted: Path
     mig_manager: Path
@@ -28,7 +32,9 @@ class Toolchain:
     def dump(self, path: Path) -> None:
         """Writes `path` whole or not at all."""
         beside = path.with_name(path.name + ".new")
-        beside.write_text(json.dumps({name: str(value) for name, value in asdict(self).items()}, indent=2) + "\n")
+        beside.write_text(
+            json.dumps({name: str(value) for name, value in asdict(self).items()}, indent=2) + "\n"
+        )
         beside.replace(path)
 
     @classmethod
@@ -41,5 +47,6 @@ class Toolchain:
             raise ToolchainError(f"{path}: {e.strerror}") from e
         except (ValueError, KeyError, TypeError) as e:
             raise ToolchainError(
-                f"{path}: not the paths of a toolchain ({type(e).__name__}: {e}); set the environment up again"
+                f"{path}: not the paths of a toolchain ({type(e).__name__}: {e}); set the "
+                "environment up again"
             ) from e

@@ -1,4 +1,6 @@
-"""Official releases: fetched, checked against a digest, unpacked. Anything short of that is DownloadFailed, and no file."""
+"""Official releases: fetched, checked against a digest, unpacked. Anything short of that is
+DownloadFailed, and no file.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class DownloadFailed(Exception):
 
 
 class Network:
-    """What this run has learnt about servers, so that being offline costs one short attempt and not one per tool."""
+    """What this run has learnt about servers, so that being offline costs one short attempt and not
+    one per tool.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -86,14 +90,26 @@ class Network:
         return outcome[0] if outcome else f"{host}: no answer within {self._settings.connect_s:g} s"
 
 
-def fetch(tool: Tool, release: Release, staging: Path, settings: Settings, network: Network, report: Report) -> None:
-    """Leaves the tool's program as `staging`/bin/NAME, with the digest that it should have. Raises DownloadFailed."""
+def fetch(
+    tool: Tool,
+    release: Release,
+    staging: Path,
+    settings: Settings,
+    network: Network,
+    report: Report,
+) -> None:
+    """Leaves the tool's program as `staging`/bin/NAME, with the digest that it should have. Raises
+    DownloadFailed.
+    """
     url = _url(release.files[machine()], tool, settings)
     expected, says = _expected(tool, release, settings, network)
     part = staging / "download"
     found = _save(url, part, network, _teller(tool, settings, report))
     if found != expected:
-        raise DownloadFailed(f"{url} has SHA-256 {found}, but {says} says {expected}; what was fetched is thrown away")
+        raise DownloadFailed(
+            f"{url} has SHA-256 {found}, but {says} says {expected}; what was fetched is "
+            "thrown away"
+        )
     program = staging / "bin" / tool.binaries[0].name
     if release.member is None:
         part.rename(program)
@@ -107,7 +123,9 @@ def _url(template: str, tool: Tool, settings: Settings) -> str:
     return settings.mirror + url.removeprefix(_PUBLISHER) if settings.mirror else url
 
 
-def _expected(tool: Tool, release: Release, settings: Settings, network: Network) -> tuple[str, str]:
+def _expected(
+    tool: Tool, release: Release, settings: Settings, network: Network
+) -> tuple[str, str]:
     if (pinned := release.sha256.get(machine())) is not None:
         return pinned, "the digest pinned in this checkout"
     if release.checksums is None:

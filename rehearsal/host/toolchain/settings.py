@@ -16,7 +16,9 @@ CLEAR = "SLICEWRIGHT_TOOLCHAIN_CLEAR_GO_CACHE"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Nothing in this package looks at the process environment but through here (proxies excepted: the standard library does)."""
+    """Nothing in this package looks at the process environment but through here (proxies excepted:
+    the standard library does).
+    """
 
     cache: Path
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -25,7 +27,9 @@ class Settings:
     mirror: str | None = None
     """Base URL that takes the place of `https://github.com` in every download."""
     clear_go_cache: bool = False
-    """Go builds use caches of their own that are removed afterwards (several GB), instead of the user's."""
+    """Go builds use caches of their own that are removed afterwards (several GB), instead of the
+    user's.
+    """
     connect_s: float = 1.5
     """Seconds after which a server that does not answer counts as out of reach."""
     stall_s: float = 15.0
@@ -39,7 +43,9 @@ class Settings:
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
-    """Raises ToolchainError for a value that says nothing, so that a typing error is not taken for a choice."""
+    """Raises ToolchainError for a value that says nothing, so that a typing error is not taken for
+    a choice.
+    """
     return Settings(
         cache=_cache_home(environment) / "slicewright" / "toolchain",
         environment=dict(environment),
@@ -56,20 +62,27 @@ def _cache_home(environment: Mapping[str, str]) -> Path:
     try:
         return Path(environment["HOME"] if environment.get("HOME") else Path.home()) / ".cache"
     except RuntimeError as e:
-        raise ToolchainError(f"no place for the cache of built tools: HOME and XDG_CACHE_HOME are not set ({e})") from e
+        raise ToolchainError(
+            f"no place for the cache of built tools: HOME and XDG_CACHE_HOME are not set ({e})"
+        ) from e
 
 
 def _mirror(environment: Mapping[str, str]) -> str | None:
     value = environment.get(MIRROR, "").rstrip("/")
     if value and not value.startswith(("https://", "http://")):
         raise ToolchainError(
-            f"{MIRROR}={value!r} is no base URL; write https://HOST/… (it takes the place of https://github.com)"
+            f"{MIRROR}={value!r} is no base URL; write https://HOST/… (it takes the place "
+            "of https://github.com)"
         )
     return value or None
 
 
-def _chosen(environment: Mapping[str, str], name: str, meanings: Mapping[str, bool], default: str) -> bool:
+def _chosen(
+    environment: Mapping[str, str], name: str, meanings: Mapping[str, bool], default: str
+) -> bool:
     value = environment.get(name, "") or default
     if value not in meanings:
-        raise ToolchainError(f"{name}={value!r} means nothing here; write one of {', '.join(meanings)}")
+        raise ToolchainError(
+            f"{name}={value!r} means nothing here; write one of {', '.join(meanings)}"
+        )
     return meanings[value]

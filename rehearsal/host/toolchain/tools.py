@@ -1,7 +1,9 @@
-"""The tools of the rehearsal: versions, where a ready one can be downloaded, and how each is built from source.
+"""The tools of the rehearsal: versions, where a ready one can be downloaded, and how each is built
+from source.
 
-Versions and durations: shared knowledge of the project, measured 2026-11-20 and -21 on 2 cores. The Go modules that are
-built lie in `go/`, one per graph of dependencies, each with its go.sum: what is built is exactly what was tried here.
+Versions and durations: shared knowledge of the project, measured 2026-11-20 and -21 on 2 cores. The
+Go modules that are built lie in `go/`, one per graph of dependencies, each with its go.sum: what is
+built is exactly what was tried here.
 """
 
 from __future__ import annotations
@@ -44,10 +46,14 @@ class Release:
     sha256: Mapping[str, str]
     """Pinned digest of that file, by machine."""
     checksums: str | None = None
-    """URL of the publisher's list of digests, for machines without a pinned one. It comes from the same place as the file, so it
-    proves that nothing was lost or changed on the way, not that the publisher's account is in the right hands."""
+    """URL of the publisher's list of digests, for machines without a pinned one. It comes from the
+    same place as the file, so it proves that nothing was lost or changed on the way, not that the
+    publisher's account is in the right hands.
+    """
     member: str | None = None
-    """Path of the program inside the file, when that is a tar archive; None when the file is the program."""
+    """Path of the program inside the file, when that is a tar archive; None when the file is the
+    program.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +83,9 @@ class Tool:
     binaries: tuple[Binary, ...]
     source: GoModule | CLibrary
     expected_s: float
-    """Seconds that a build takes on 2 cores with nothing cached, for people to know what they wait for."""
+    """Seconds that a build takes on 2 cores with nothing cached, for people to know what they wait
+    for.
+    """
     release: Release | None = None
 
     @property
@@ -86,12 +94,24 @@ class Tool:
 
     @property
     def on_path(self) -> bool:
-        """Whether one that is installed already may serve: only if it can say which version it is."""
+        """Whether one that is installed already may serve: only if it can say which version
+        it is.
+        """
         return all(binary.ask for binary in self.binaries)
 
 
-def _nvidia(name: str, version: str, *, module: str, directory: str, binaries: Mapping[str, str], expected_s: float) -> Tool:
-    """Programs of one of NVIDIA's Go modules, which are all laid out alike. binaries: field of Toolchain -> name."""
+def _nvidia(
+    name: str,
+    version: str,
+    *,
+    module: str,
+    directory: str,
+    binaries: Mapping[str, str],
+    expected_s: float,
+) -> Tool:
+    """Programs of one of NVIDIA's Go modules, which are all laid out alike. binaries: field of
+    Toolchain -> name.
+    """
     return Tool(
         name=name,
         version=version,
@@ -101,8 +121,9 @@ def _nvidia(name: str, version: str, *, module: str, directory: str, binaries: M
         ),
         source=GoModule(
             directory=_HERE / "go" / directory,
-            # -z lazy as in NVIDIA's own Makefiles: go-nvml leaves NVML's symbols to be found when the library is loaded, and a
-            # linker that binds at start (the default of Ubuntu's gcc) makes a program that never starts.
+            # -z lazy as in NVIDIA's own Makefiles: go-nvml leaves NVML's symbols to be found when
+            # the library is loaded, and a linker that binds at start (the default of Ubuntu's gcc)
+            # makes a program that never starts.
             ldflags=f"-s -w -extldflags=-Wl,-z,lazy -X {module}/internal/info.version=v{version}",
         ),
         expected_s=expected_s,
@@ -123,7 +144,15 @@ TOOLS: tuple[Tool, ...] = (
         binaries=(Binary(field="fake_nvml", name="libnvidia-ml.so.1"),),
         source=CLibrary(
             directory=_HERE.parent / "silicon" / "library",
-            flags=("-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-pthread", "-Wl,-soname,libnvidia-ml.so.1"),
+            flags=(
+                "-shared",
+                "-fPIC",
+                "-O2",
+                "-Wall",
+                "-Wextra",
+                "-pthread",
+                "-Wl,-soname,libnvidia-ml.so.1",
+            ),
         ),
         expected_s=2,
     ),
@@ -131,7 +160,9 @@ TOOLS: tuple[Tool, ...] = (
         name="gke-gpu-device-plugin",
         version="own",
         binaries=(Binary(field="gke_device_plugin", name="gke-gpu-device-plugin", package="."),),
-        source=GoModule(directory=_HERE / "go" / "gke_device_plugin", ldflags="-s -w -extldflags=-Wl,-z,lazy"),
+        source=GoModule(
+            directory=_HERE / "go" / "gke_device_plugin", ldflags="-s -w -extldflags=-Wl,-z,lazy"
+        ),
         expected_s=40,
     ),
     _nvidia(
@@ -147,26 +178,39 @@ TOOLS: tuple[Tool, ...] = (
         _DEVICE_PLUGIN,
         module="github.com/NVIDIA/k8s-device-plugin",
         directory="device_plugin",
-        binaries={"device_plugin": "nvidia-device-plugin", "gpu_feature_discovery": "gpu-feature-discovery"},
+        binaries={
+            "device_plugin": "nvidia-device-plugin",
+            "gpu_feature_discovery": "gpu-feature-discovery",
+        },
         expected_s=75,
     ),
     Tool(
         name="kwok",
         version="0.8.0",
-        binaries=(Binary(field="kwok", name="kwok", package="sigs.k8s.io/kwok/cmd/kwok", ask=("--version",)),),
+        binaries=(
+            Binary(
+                field="kwok", name="kwok", package="sigs.k8s.io/kwok/cmd/kwok", ask=("--version",)
+            ),
+        ),
         source=GoModule(directory=_HERE / "go" / "kwok"),
         expected_s=90,
         release=Release(
-            files={"linux-x86_64": "https://github.com/kubernetes-sigs/kwok/releases/download/v{version}/kwok-linux-amd64"},
-            # kwok publishes no list of digests. This one is the digest that two unrelated projects recorded for that file: the
-            # Arch package kwok-bin 0.8.0, and a download pin in a public repository (both read 2026-11-21). For other
-            # machines only one record was found, which is not enough: they build.
-            sha256={"linux-x86_64": "f5a4385a2ae1b9dd7f8acae18e002a75c0ebba124ae9d7259aa8dadb50711f46"},
+            files={
+                "linux-x86_64": "https://github.com/kubernetes-sigs/kwok/releases/download/v{version}/kwok-linux-amd64"
+            },
+            # kwok publishes no list of digests. This one is the digest that two unrelated projects
+            # recorded for that file: the Arch package kwok-bin 0.8.0, and a download pin in a
+            # public repository (both read 2026-11-21). For other machines only one record was
+            # found, which is not enough: they build.
+            sha256={
+                "linux-x86_64": "f5a4385a2ae1b9dd7f8acae18e002a75c0ebba124ae9d7259aa8dadb50711f46"
+            },
         ),
     ),
     Tool(
-        # No official build: it is our own main of five official programs. Theirs, installed one by one, do not serve either,
-        # because etcd's flags differ from those of this one and five versions would have to fit.
+        # No official build: it is our own main of five official programs. Theirs, installed one by
+        # one, do not serve either, because etcd's flags differ from those of this one and five
+        # versions would have to fit.
         name="control-plane",
         version=_KUBERNETES,
         binaries=(
@@ -188,11 +232,19 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="pulumi",
         version=_PULUMI,
-        binaries=(Binary(field="pulumi", name="pulumi", package="github.com/pulumi/pulumi/pkg/v3/cmd/pulumi", ask=("version",)),),
+        binaries=(
+            Binary(
+                field="pulumi",
+                name="pulumi",
+                package="github.com/pulumi/pulumi/pkg/v3/cmd/pulumi",
+                ask=("version",),
+            ),
+        ),
         source=GoModule(
             directory=_HERE / "go" / "pulumi",
             tags="osusergo,grpcnotrace",
-            ldflags=f"-s -w -X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version=v{_PULUMI}",
+            ldflags="-s -w -X "
+            f"github.com/pulumi/pulumi/sdk/v3/go/common/version.Version=v{_PULUMI}",
         ),
         expected_s=300,
         release=Release(
@@ -202,7 +254,8 @@ TOOLS: tuple[Tool, ...] = (
             },
             sha256={},  # none known to us from two sources; the publisher's list serves
             checksums="https://github.com/pulumi/pulumi/releases/download/v{version}/pulumi-{version}-checksums.txt",
-            # Only the engine: the archive's language hosts would lie beside it and be found before ours.
+            # Only the engine: the archive's language hosts would lie beside it and be found before
+            # ours.
             member="pulumi/pulumi",
         ),
     ),

@@ -1,4 +1,6 @@
-"""Which version a program is, asked of the program itself and remembered while its file does not change."""
+"""Which version a program is, asked of the program itself and remembered while its file does not
+change.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _PATIENCE_S = 20.0
 
 
 def parse(text: str) -> tuple[int, int, int] | None:
-    """The first version number in `text`, for example of `Kubernetes v1.36.2` or `go version go1.26.8 linux/amd64`."""
+    """The first version number in `text`, for example of `Kubernetes v1.36.2` or `go version
+    go1.26.8 linux/amd64`.
+    """
     match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
     if match is None:
         return None
@@ -22,15 +26,18 @@ def parse(text: str) -> tuple[int, int, int] | None:
 
 
 def serves(found: tuple[int, int, int], wanted: tuple[int, int, int]) -> bool:
-    """Whether `found` may stand in for the pinned version: same major and minor number, same patch or a later one."""
+    """Whether `found` may stand in for the pinned version: same major and minor number, same patch
+    or a later one.
+    """
     return found[:2] == wanted[:2] and found[2] >= wanted[2]
 
 
 class Answers:
     """What programs said when asked for their version, kept in one file.
 
-    A program is asked again when its path leads to another file or the file has another size or time. A script is asked every
-    time, and so is a link to a program of another name: version managers (asdf, mise, pyenv) answer differently by directory.
+    A program is asked again when its path leads to another file or the file has another size or
+    time. A script is asked every time, and so is a link to a program of another name: version
+    managers (asdf, mise, pyenv) answer differently by directory.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,10 +51,16 @@ class Answers:
             pass  # a lost memory costs one question per program
 
     def ask(self, program: Path, arguments: Sequence[str]) -> str | None:
-        """What `program` prints when run with `arguments`, stdout and stderr together; None when it fails or does not end."""
+        """What `program` prints when run with `arguments`, stdout and stderr together; None when it
+        fails or does not end.
+        """
         state = _state(program)
         key = " ".join([str(program), *arguments])
-        if state is not None and (known := self._known.get(key)) is not None and known.get("state") == state:
+        if (
+            state is not None
+            and (known := self._known.get(key)) is not None
+            and known.get("state") == state
+        ):
             answer = known.get("answer")
             return answer if isinstance(answer, str) else None
         answer = run(program, arguments)
@@ -67,7 +80,9 @@ class Answers:
 
 
 def _state(program: Path) -> list[Any] | None:
-    """What must stay the same for an answer to stay true; None where nothing that can be seen from outside would do."""
+    """What must stay the same for an answer to stay true; None where nothing that can be seen from
+    outside would do.
+    """
     try:
         real = program.resolve(strict=True)
         status = real.stat()
@@ -81,8 +96,11 @@ def _state(program: Path) -> list[Any] | None:
 
 
 def run(program: Path, arguments: Sequence[str]) -> str | None:
-    """What `program` prints, asked now; None when it fails, cannot be run, or has not ended after 20 s."""
-    # PULUMI_SKIP_UPDATE_CHECK: `pulumi version` would otherwise ask the internet for a newer one, and wait when there is none.
+    """What `program` prints, asked now; None when it fails, cannot be run, or has not ended after
+    20 s.
+    """
+    # PULUMI_SKIP_UPDATE_CHECK: `pulumi version` would otherwise ask the internet for a newer one,
+    # and wait when there is none.
     environment = {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true", "GOTOOLCHAIN": "local"}
     try:
         done = subprocess.run(

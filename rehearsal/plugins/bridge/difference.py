@@ -21,10 +21,12 @@ def difference(
     keeps: Sequence[str] = (),
     named_by: str | None = None,
 ) -> Difference:
-    """force_new, sets, keeps: property paths without indices; each stands for everything below it too.
+    """force_new, sets, keeps: property paths without indices; each stands for everything below it
+    too.
 
-    sets: order does not count. keeps: leaving the property out keeps what is there (optional and computed).
-    named_by: the automatic-name property. If it was given by hand and stays, old and new cannot live side by side: delete first.
+    sets: order does not count. keeps: leaving the property out keeps what is there (optional and
+    computed). named_by: the automatic-name property. If it was given by hand and stays, old and new
+    cannot live side by side: delete first.
     """
     detailed: dict[str, Kind] = {}
     for path, kind, value in _changes(unwrap(dict(old)), unwrap(dict(new)), "", "", sets):
@@ -49,14 +51,18 @@ def _keeps_its_name(named_by: str | None, old: Mapping[str, Any], new: Mapping[s
     return name is not None and name is not UNKNOWN and name == unwrap(old.get(named_by))
 
 
-def _changes(old: Any, new: Any, path: str, plain: str, sets: Sequence[str]) -> Iterator[tuple[str, Kind, Any]]:
+def _changes(
+    old: Any, new: Any, path: str, plain: str, sets: Sequence[str]
+) -> Iterator[tuple[str, Kind, Any]]:
     if old is None and new is None:
         return
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
             if not key.startswith("__"):
                 at = _member(path, key)
-                yield from _changes(old.get(key), new.get(key), at, f"{plain}.{key}" if plain else key, sets)
+                yield from _changes(
+                    old.get(key), new.get(key), at, f"{plain}.{key}" if plain else key, sets
+                )
     elif isinstance(old, list) and isinstance(new, list):
         if plain in sets and not has_unknown(new):
             old, new = _paired(old, new)

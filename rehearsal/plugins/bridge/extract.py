@@ -1,7 +1,9 @@
-"""`python -m rehearsal.plugins.bridge.extract`: writes both stand-ins' schema.json anew from the installed Pulumi SDKs.
+"""`python -m rehearsal.plugins.bridge.extract`: writes both stand-ins' schema.json anew from the
+installed Pulumi SDKs.
 
-The real providers answer with a schema that the SDKs are generated from, so the SDKs' classes tell it: property names as on the
-wire, types, what is required. Read from source, not imported: importing takes seconds, and annotations lose their names.
+The real providers answer with a schema that the SDKs are generated from, so the SDKs' classes tell
+it: property names as on the wire, types, what is required. Read from source, not imported:
+importing takes seconds, and annotations lose their names.
 """
 
 from __future__ import annotations
@@ -71,11 +73,18 @@ def extract(package: str, resources: Mapping[str, str]) -> JsonObject:
     return found
 
 
-def _collect(types: JsonObject, classes: Mapping[str, ast.ClassDef], module: str, properties: Mapping[str, JsonObject]) -> None:
+def _collect(
+    types: JsonObject,
+    classes: Mapping[str, ast.ClassDef],
+    module: str,
+    properties: Mapping[str, JsonObject],
+) -> None:
     for schema in properties.values():
         reference = _reference(schema["type"])
         if reference and reference not in types:
-            types[reference] = dict(_properties(classes[reference.partition("/")[2] + "Args"], module))
+            types[reference] = dict(
+                _properties(classes[reference.partition("/")[2] + "Args"], module)
+            )
             _collect(types, classes, module, types[reference])
 
 
@@ -101,7 +110,9 @@ def _properties(node: ast.ClassDef, module: str) -> Iterator[tuple[str, JsonObje
                 continue
             wire = function.name
             if isinstance(decorator, ast.Call):
-                wire = next(ast.literal_eval(k.value) for k in decorator.keywords if k.arg == "name")
+                wire = next(
+                    ast.literal_eval(k.value) for k in decorator.keywords if k.arg == "name"
+                )
             kind, optional = _type(function.returns, module)
             yield wire, {"type": kind, **({} if optional else {"required": True})}
 

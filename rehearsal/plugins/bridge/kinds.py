@@ -15,7 +15,9 @@ JsonObject = dict[str, Any]
 
 @dataclass(frozen=True)
 class Autoname:
-    """Where no name is given, the resource's name in the program, "-" and seven hex digits, cut to fit."""
+    """Where no name is given, the resource's name in the program, "-" and seven hex digits, cut to
+    fit.
+    """
 
     property: str
     longest: int
@@ -40,7 +42,9 @@ class Session:
 
 @dataclass(frozen=True)
 class State:
-    """What is there. inputs: in the shape of `check`; outputs: everything a program may read, inputs' names included."""
+    """What is there. inputs: in the shape of `check`; outputs: everything a program may read,
+    inputs' names included.
+    """
 
     inputs: Properties
     outputs: Properties
@@ -48,7 +52,9 @@ class State:
 
 @dataclass
 class Made:
-    """A created resource. `trouble`: reasons why it is not what was asked for; it exists all the same."""
+    """A created resource. `trouble`: reasons why it is not what was asked for; it exists all the
+    same.
+    """
 
     id: str
     trouble: Sequence[str] = field(default_factory=tuple)
@@ -59,7 +65,9 @@ class Resource(ABC):
 
     kind: str
     force_new: Sequence[str] = ()
-    """Property paths without list indices whose change replaces; each stands for everything below it too."""
+    """Property paths without list indices whose change replaces; each stands for everything below
+    it too.
+    """
     sets: Sequence[str] = ()
     keeps: Sequence[str] = ()
     """Optional and computed: leaving the property out later keeps what is there."""
@@ -73,7 +81,9 @@ class Resource(ABC):
         return {}
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
-        """What the schema cannot say: properties that exclude or need each other. Inputs may hold UNKNOWN."""
+        """What the schema cannot say: properties that exclude or need each other. Inputs may hold
+        UNKNOWN.
+        """
         return ()
 
     @abstractmethod
@@ -84,7 +94,9 @@ class Resource(ABC):
         """None: gone. `inputs` is what was asked for, {} for import."""
 
     def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
-        """Brings the resource to `new`; `old` is what it was asked to be. Returns reasons why it is not there yet."""
+        """Brings the resource to `new`; `old` is what it was asked to be. Returns reasons why it is
+        not there yet.
+        """
         raise NotImplementedError(f"{self.kind} has nothing that can be updated in place")
 
     @abstractmethod

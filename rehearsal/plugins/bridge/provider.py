@@ -1,4 +1,6 @@
-"""A cloud provider's stand-in: the engine's calls, answered from a table of resources and the simulated cloud."""
+"""A cloud provider's stand-in: the engine's calls, answered from a table of resources and the
+simulated cloud.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,19 @@ from rehearsal.plugins.engine.plugin import (
     unwrap,
 )
 
-_RETRIED = frozenset({"FAILED_PRECONDITION", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "ABORTED", "ThrottlingException", "Throttling"})
-"""Answers that the real providers wait out: another operation runs, quota of calls, a server's bad moment."""
+_RETRIED = frozenset(
+    {
+        "FAILED_PRECONDITION",
+        "RESOURCE_EXHAUSTED",
+        "UNAVAILABLE",
+        "ABORTED",
+        "ThrottlingException",
+        "Throttling",
+    }
+)
+"""Answers that the real providers wait out: another operation runs, quota of calls, a server's bad
+moment.
+"""
 
 
 class BridgedProvider(ProviderPlugin):
@@ -48,7 +61,9 @@ class BridgedProvider(ProviderPlugin):
         self._settings: dict[str, str] = {}
 
     def settings_from(self, variables: Mapping[str, str], args: Properties) -> dict[str, str]:
-        """The provider's own settings (project, region): its inputs, else the stack's configuration."""
+        """The provider's own settings (project, region): its inputs, else the stack's
+        configuration.
+        """
         found = {k.rpartition(":")[2]: v for k, v in variables.items()}
         return found | {k: v for k, v in unwrap(args).items() if isinstance(v, str)}
 
@@ -69,12 +84,24 @@ class BridgedProvider(ProviderPlugin):
     ) -> Checked:
         resource = self._resource(type)
         inputs = {k: v for k, v in _asked(news).items() if v is not None}
-        defaults = {k: v for k, v in resource.defaults(unwrap(inputs), self._settings).items() if k not in inputs}
+        defaults = {
+            k: v
+            for k, v in resource.defaults(unwrap(inputs), self._settings).items()
+            if k not in inputs
+        }
         failures: list[CheckFailure] = []
         naming = resource.autoname
-        if naming and naming.property not in inputs and not (naming.prefix_property and inputs.get(naming.prefix_property)):
+        if (
+            naming
+            and naming.property not in inputs
+            and not (naming.prefix_property and inputs.get(naming.prefix_property))
+        ):
             if autonaming and autonaming.mode == "disable":
-                failures.append(CheckFailure(naming.property, "automatic names are disabled by the project; give one"))
+                failures.append(
+                    CheckFailure(
+                        naming.property, "automatic names are disabled by the project; give one"
+                    )
+                )
             else:
                 defaults[naming.property] = _name(naming, name, olds, random_seed, autonaming)
         inputs |= defaults
@@ -103,15 +130,27 @@ class BridgedProvider(ProviderPlugin):
             named_by=resource.autoname.property if resource.autoname else None,
         )
 
-    def create(self, urn: str, type: str, name: str, inputs: Properties, timeout_s: float, preview: bool) -> Created:  # noqa: A002
+    def create(
+        self,
+        urn: str,
+        type: str,  # noqa: A002
+        name: str,
+        inputs: Properties,
+        timeout_s: float,
+        preview: bool,
+    ) -> Created:
         resource = self._resource(type)
         if preview:
             unknown = {o: UNKNOWN for o in self.schema.outputs(type) if o not in inputs}
             return Created("", unknown | _asked(inputs))
         session = self._session(urn, resource, timeout_s)
-        made: Made = self._guarded(type, lambda: resource.create(session, unwrap(inputs)), retry_until=_deadline(session))
+        made: Made = self._guarded(
+            type, lambda: resource.create(session, unwrap(inputs)), retry_until=_deadline(session)
+        )
         gone = f"{type} {made.id} vanished while it was created"
-        return Created(made.id, self._outputs(session, resource, made.id, inputs, made.trouble, gone))
+        return Created(
+            made.id, self._outputs(session, resource, made.id, inputs, made.trouble, gone)
+        )
 
     def read(
         self,
@@ -128,7 +167,9 @@ class BridgedProvider(ProviderPlugin):
         if state is None:
             return None
         kept = {"__defaults": inputs["__defaults"]} if "__defaults" in inputs else {}
-        return ReadBack(id, _marked({**state.inputs, **kept}, inputs), _marked(state.outputs, inputs))
+        return ReadBack(
+            id, _marked({**state.inputs, **kept}, inputs), _marked(state.outputs, inputs)
+        )
 
     def update(
         self,
@@ -144,27 +185,60 @@ class BridgedProvider(ProviderPlugin):
     ) -> Properties:
         resource = self._resource(type)
         if preview:
-            changed = {k for k in {*old_inputs, *news} if unwrap(old_inputs.get(k)) != unwrap(news.get(k))}
-            open_ones = {o: UNKNOWN for o, causes in resource.update_unknowns.items() if changed & set(causes)}
+            changed = {
+                k for k in {*old_inputs, *news} if unwrap(old_inputs.get(k)) != unwrap(news.get(k))
+            }
+            open_ones = {
+                o: UNKNOWN
+                for o, causes in resource.update_unknowns.items()
+                if changed & set(causes)
+            }
             return {**old_outputs, **_asked(news), **open_ones}
         session = self._session(urn, resource, timeout_s)
         old, new = unwrap(old_inputs), unwrap(news)
-        trouble = self._guarded(type, lambda: resource.update(session, id, old, new), retry_until=_deadline(session))
-        return self._outputs(session, resource, id, news, trouble, f"{type} {id} is gone; run pulumi refresh")
+        trouble = self._guarded(
+            type, lambda: resource.update(session, id, old, new), retry_until=_deadline(session)
+        )
+        return self._outputs(
+            session, resource, id, news, trouble, f"{type} {id} is gone; run pulumi refresh"
+        )
 
-    def delete(self, urn: str, type: str, id: str, outputs: Properties, old_inputs: Properties, timeout_s: float) -> None:  # noqa: A002
+    def delete(
+        self,
+        urn: str,
+        type: str,  # noqa: A002
+        id: str,  # noqa: A002
+        outputs: Properties,
+        old_inputs: Properties,
+        timeout_s: float,
+    ) -> None:
         resource = self._resource(type)
         session = self._session(urn, resource, timeout_s)
-        self._guarded(type, lambda: resource.delete(session, id, unwrap(old_inputs)), retry_until=_deadline(session))
+        self._guarded(
+            type,
+            lambda: resource.delete(session, id, unwrap(old_inputs)),
+            retry_until=_deadline(session),
+        )
 
     def _outputs(
-        self, session: Session, resource: Resource, identity: str, inputs: Properties, trouble: Sequence[str], gone: str
+        self,
+        session: Session,
+        resource: Resource,
+        identity: str,
+        inputs: Properties,
+        trouble: Sequence[str],
+        gone: str,
     ) -> Properties:
-        """As they are after a change. Raises InitFailed where there was trouble, ProviderError (`gone`) where nothing is left."""
-        state = self._guarded(resource.kind, lambda: resource.read(session, identity, unwrap(inputs)))
+        """As they are after a change. Raises InitFailed where there was trouble, ProviderError
+        (`gone`) where nothing is left.
+        """
+        state = self._guarded(
+            resource.kind, lambda: resource.read(session, identity, unwrap(inputs))
+        )
         if state is None:
             raise ProviderError(gone)
-        # What a program reads must be there: an absent output would vanish from its dependents without a word.
+        # What a program reads must be there: an absent output would vanish from its dependents
+        # without a word.
         empty = dict.fromkeys(self.schema.outputs(resource.kind))
         outputs = _marked({**empty, **_asked(inputs), **state.outputs}, inputs)
         if trouble:
@@ -175,7 +249,10 @@ class BridgedProvider(ProviderPlugin):
         found = self.resources.get(token)
         if found is None:
             known = ", ".join(sorted(self.resources))
-            raise ProviderError(f"the rehearsal's stand-in for {self.package} does not know {token}; it knows {known}")
+            raise ProviderError(
+                f"the rehearsal's stand-in for {self.package} does not know {token}; it "
+                f"knows {known}"
+            )
         return found
 
     def _session(self, urn: str, resource: Resource, timeout_s: float) -> Session:
@@ -188,8 +265,12 @@ class BridgedProvider(ProviderPlugin):
             cancelled=cancelled.is_set,
         )
 
-    def _guarded(self, token: str, step: Callable[[], Any], *, retry_until: float | None = None) -> Any:
-        """The step, with the cloud's refusals worded for the user; passing ones are tried again until the deadline."""
+    def _guarded(
+        self, token: str, step: Callable[[], Any], *, retry_until: float | None = None
+    ) -> Any:
+        """The step, with the cloud's refusals worded for the user; passing ones are tried again
+        until the deadline.
+        """
         pause = self.retry_pause_s
         cancelled = self.cancelled
         while True:
@@ -199,7 +280,12 @@ class BridgedProvider(ProviderPlugin):
                 raise ProviderError(str(e)) from e
             except CloudError as e:
                 passing = e.reason in _RETRIED or (e.code >= 500 and e.code != 501)
-                if not passing or retry_until is None or time.monotonic() + pause > retry_until or cancelled.wait(pause):
+                if (
+                    not passing
+                    or retry_until is None
+                    or time.monotonic() + pause > retry_until
+                    or cancelled.wait(pause)
+                ):
                     raise ProviderError(f"{token}: {e.reason} ({e.code}): {e.message}") from e
                 pause = min(pause * 2, 10)
 
@@ -215,7 +301,9 @@ def _deadline(session: Session) -> float:
     return time.monotonic() + session.timeout_s
 
 
-def _name(naming: Autoname, name: str, olds: Properties, seed: bytes, autonaming: Autonaming | None) -> str:
+def _name(
+    naming: Autoname, name: str, olds: Properties, seed: bytes, autonaming: Autonaming | None
+) -> str:
     """Kept while the resource lives; a replacement is checked without olds and gets a new one."""
     if naming.property in olds.get("__defaults", ()) and olds.get(naming.property):
         return str(unwrap(olds[naming.property]))
@@ -234,4 +322,7 @@ def _asked(inputs: Properties) -> Properties:
 
 def _marked(properties: Properties, inputs: Properties) -> Properties:
     """Secret where the input of that name was."""
-    return {k: Secret(v) if k in inputs and has_secret(inputs[k]) and not has_secret(v) else v for k, v in properties.items()}
+    return {
+        k: Secret(v) if k in inputs and has_secret(inputs[k]) and not has_secret(v) else v
+        for k, v in properties.items()
+    }

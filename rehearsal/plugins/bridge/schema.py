@@ -31,17 +31,25 @@ class Schema:
         return found
 
     def failures(self, token: str, inputs: Mapping[str, Any]) -> list[CheckFailure]:
-        """Unknown, missing and mistyped properties, each with its path. What is not known yet passes."""
+        """Unknown, missing and mistyped properties, each with its path. What is not known yet
+        passes.
+        """
         return list(self._object(self.inputs(token), inputs, ""))
 
-    def _object(self, properties: Mapping[str, JsonObject], value: Mapping[str, Any], path: str) -> Iterator[CheckFailure]:
+    def _object(
+        self, properties: Mapping[str, JsonObject], value: Mapping[str, Any], path: str
+    ) -> Iterator[CheckFailure]:
         for name, item in value.items():
             at = f"{path}.{name}" if path else name
             if name.startswith("__"):
                 continue
             if name not in properties:
                 near = difflib.get_close_matches(name, properties, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"properties here: {', '.join(sorted(properties))}"
+                hint = (
+                    f"did you mean {near[0]}?"
+                    if near
+                    else f"properties here: {', '.join(sorted(properties))}"
+                )
                 yield CheckFailure(at, f"unknown property {name!r}; {hint}")
             else:
                 yield from self._value(properties[name]["type"], item, at)
@@ -73,11 +81,18 @@ class Schema:
             yield from self._object(self.types[kind["object"]], value, path)
 
 
-_ARTICLE = {"string": "a string", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
+_ARTICLE = {
+    "string": "a string",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+}
 
 
 def _fits(kind: str, value: Any) -> bool:
-    """Scalars as text are read too, as the real bridge does: "3" for 3, "true" for true, 3 for "3"."""
+    """Scalars as text are read too, as the real bridge does: "3" for 3, "true" for true, 3
+    for "3".
+    """
     if kind == "string":
         return isinstance(value, str | int | float | bool)
     if kind == "boolean":

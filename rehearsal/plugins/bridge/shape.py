@@ -1,6 +1,8 @@
-"""Shapes: how a resource's inputs become the cloud's request, and the cloud's answer becomes inputs again.
+"""Shapes: how a resource's inputs become the cloud's request, and the cloud's answer becomes inputs
+again.
 
-A shape is declared once and read both ways, so that what was asked for and what is seen later can be compared word for word.
+A shape is declared once and read both ways, so that what was asked for and what is seen later can
+be compared word for word.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ def same(*names: str, computed: bool = False) -> dict[str, Field]:
 
 
 def to_api(shape: Shape, inputs: Mapping[str, Any], path: str = "") -> JsonObject:
-    """Raises ProviderError, naming the path, for a property that the real provider knows and the stand-in does not."""
+    """Raises ProviderError, naming the path, for a property that the real provider knows and the
+    stand-in does not.
+    """
     request: JsonObject = {}
     for name, value in inputs.items():
         if name.startswith("__") or value is None:
@@ -52,7 +56,10 @@ def to_api(shape: Shape, inputs: Mapping[str, Any], path: str = "") -> JsonObjec
         field = shape.get(name)
         if field is None:
             known = ", ".join(sorted(shape))
-            raise ProviderError(f"{at}: the rehearsal's stand-in does not simulate this property; here it knows {known}")
+            raise ProviderError(
+                f"{at}: the rehearsal's stand-in does not simulate this property; here it "
+                f"knows {known}"
+            )
         _put(request, field.api or name, _to_api(field, value, at))
     return request
 
@@ -79,11 +86,14 @@ def _to_api(field: Field, value: Any, at: str) -> Any:
     return to_api(field.of, value, at)
 
 
-def from_api(shape: Shape, answer: Mapping[str, Any], prior: Mapping[str, Any] | None) -> JsonObject:
+def from_api(
+    shape: Shape, answer: Mapping[str, Any], prior: Mapping[str, Any] | None
+) -> JsonObject:
     """The inputs that the answer amounts to.
 
-    prior: what was asked for. What the cloud added of its own accord is left out, so that a clean refresh shows nothing; what it
-    no longer has, or has otherwise, shows. None: everything, as outputs show it.
+    prior: what was asked for. What the cloud added of its own accord is left out, so that a clean
+    refresh shows nothing; what it no longer has, or has otherwise, shows. None: everything, as
+    outputs show it.
     """
     found: JsonObject = {}
     for name, field in shape.items():
@@ -93,7 +103,11 @@ def from_api(shape: Shape, answer: Mapping[str, Any], prior: Mapping[str, Any] |
             if value not in (None, {}, []):
                 found[name] = value
         elif asked is None:
-            if not field.computed and value != field.default and value not in (None, {}, [], "", False):
+            if (
+                not field.computed
+                and value != field.default
+                and value not in (None, {}, [], "", False)
+            ):
                 found[name] = value
         elif value is not None or not _is_empty(field, asked):
             if value is not None:
@@ -115,8 +129,13 @@ def _from_api(field: Field, value: Any, asked: Any, *, everything: bool) -> Any:
     if field.many:
         priors = asked if isinstance(asked, list) else []
         fill: JsonObject | None = None if everything else {}
-        return [from_api(field.of, v, priors[i] if i < len(priors) and not everything else fill) for i, v in enumerate(value)]
-    return from_api(field.of, value, None if everything else (asked if isinstance(asked, dict) else {}))
+        return [
+            from_api(field.of, v, priors[i] if i < len(priors) and not everything else fill)
+            for i, v in enumerate(value)
+        ]
+    return from_api(
+        field.of, value, None if everything else (asked if isinstance(asked, dict) else {})
+    )
 
 
 def _in_order(value: list[Any], asked: list[Any]) -> list[Any]:

@@ -1,4 +1,6 @@
-"""Stand-ins for Helm charts that no package registry carries: what a chart's values may say, and what it then installs."""
+"""Stand-ins for Helm charts that no package registry carries: what a chart's values may say, and
+what it then installs.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Chart:
     render: Callable[[Mapping[str, Any], str, str], list[Json]]
     """(values, release, namespace) -> manifests. The values have passed `check`."""
     crds: Callable[[], list[Json]]
-    """What the chart's crds/ directory holds: installed first, never upgraded, kept by an uninstall."""
+    """What the chart's crds/ directory holds: installed first, never upgraded, kept by an
+    uninstall.
+    """
     removes_crds: Callable[[Mapping[str, Any]], bool]
     """Whether an uninstall with these values takes the CRDs along (a hook of the chart)."""
 
@@ -49,7 +53,10 @@ _CHARTS: Sequence[Chart] = (
 
 def find(name: str, *, repository: str | None, version: str | None) -> Chart:
     """Raises NoSuchChart. version None: the newest one."""
-    have = "; ".join(f"chart {chart.name!r} {chart.version} of repository {chart.repository}" for chart in _CHARTS)
+    have = "; ".join(
+        f"chart {chart.name!r} {chart.version} of repository {chart.repository}"
+        for chart in _CHARTS
+    )
     for chart in _CHARTS:
         if chart.name != name or (repository or "").rstrip("/") != chart.repository:
             continue
@@ -57,4 +64,7 @@ def find(name: str, *, repository: str | None, version: str | None) -> Chart:
             raise NoSuchChart(f"the rehearsal has no {name} {version}; it has {chart.version}")
         return chart
     where = f"repository {repository}" if repository else "no repository"
-    raise NoSuchChart(f"the rehearsal cannot install chart {name!r} of {where}: it has stand-ins only, namely {have}")
+    raise NoSuchChart(
+        f"the rehearsal cannot install chart {name!r} of {where}: it has stand-ins only, "
+        f"namely {have}"
+    )

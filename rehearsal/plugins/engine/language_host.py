@@ -1,9 +1,11 @@
-"""`pulumi-language-python` of the rehearsal: runs Python programs and policy packs in the project's environment.
+"""`pulumi-language-python` of the rehearsal: runs Python programs and policy packs in the project's
+environment.
 
     python -m rehearsal.plugins.engine.language_host [engine's flags] ENGINE_ADDRESS
 
-The engine starts it twice for `up` and `preview` (the first time only to ask its version), so it imports little.
-Source of the protocol: pulumi/pulumi `proto/pulumi/language.proto`, `sdk/python/cmd/pulumi-language-python`.
+The engine starts it twice for `up` and `preview` (the first time only to ask its version), so it
+imports little. Source of the protocol: pulumi/pulumi `proto/pulumi/language.proto`,
+`sdk/python/cmd/pulumi-language-python`.
 """
 
 # ruff: noqa: N802 - the methods' names are the protocol's
@@ -71,10 +73,24 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[m
             str(python),
             "-u",
             str(_RUN_PROGRAM),
-            *("--project", request.project, "--stack", request.stack, "--parallel", str(request.parallel)),
+            *(
+                "--project",
+                request.project,
+                "--stack",
+                request.stack,
+                "--parallel",
+                str(request.parallel),
+            ),
             *("--dry_run", "true" if request.dryRun else "false"),
             *("--monitor", request.monitor_address, "--engine", self._engine_address),
-            *("--pwd", request.pwd, "--organization", request.organization, "--root_directory", info.root_directory),
+            *(
+                "--pwd",
+                request.pwd,
+                "--organization",
+                request.organization,
+                "--root_directory",
+                info.root_directory,
+            ),
             str(Path(info.program_directory) / info.entry_point),
             *request.args,
         ]
@@ -105,7 +121,12 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[m
         if request.kind == "analyzer":
             argv = [str(python), "-u", "-m", "pulumi.policy", *request.args, directory]
         else:
-            argv = [str(python), "-u", str(Path(directory) / request.info.entry_point), *request.args]
+            argv = [
+                str(python),
+                "-u",
+                str(Path(directory) / request.info.entry_point),
+                *request.args,
+            ]
         child = self._start(argv, variables, request.pwd, subprocess.PIPE)
         context.add_callback(lambda: self._end(child))
         try:
@@ -132,10 +153,13 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[m
         found = json.loads(
             _ask(
                 python,
-                "import json, importlib.metadata as m; print(json.dumps(sorted((d.name, d.version) for d in m.distributions())))",
+                "import json, importlib.metadata as m; print(json.dumps(sorted((d.name, "
+                "d.version) for d in m.distributions())))",
             )
         )
-        dependencies = [language_pb2.DependencyInfo(name=name, version=version) for name, version in found]
+        dependencies = [
+            language_pb2.DependencyInfo(name=name, version=version) for name, version in found
+        ]
         return language_pb2.GetProgramDependenciesResponse(dependencies=dependencies)
 
     def end_children(self) -> None:
@@ -147,7 +171,8 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[m
 
     def _run_to_end(self, argv: Sequence[str], variables: Mapping[str, str], context: Any) -> int:
         child = self._start(argv, variables, None, None)
-        # An engine that fails early drops this call while the program still waits for an answer from it.
+        # An engine that fails early drops this call while the program still waits for an answer
+        # from it.
         context.add_callback(lambda: self._end(child))
         try:
             return child.wait()
@@ -157,7 +182,9 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[m
     def _start(
         self, argv: Sequence[str], variables: Mapping[str, str], pwd: str | None, pipe: int | None
     ) -> subprocess.Popen[bytes]:
-        child = subprocess.Popen(argv, env=dict(variables), cwd=pwd, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
+        child = subprocess.Popen(
+            argv, env=dict(variables), cwd=pwd, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+        )
         with self._lock:
             self._children.add(child)
         return child
@@ -176,7 +203,9 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[m
 
 
 def attach(host: LanguageHost) -> tuple[Any, int]:
-    """The host inside this process, for PULUMI_DEBUG_LANGUAGES=python:PORT: its server (`.stop(None)`) and its port."""
+    """The host inside this process, for PULUMI_DEBUG_LANGUAGES=python:PORT: its server
+    (`.stop(None)`) and its port.
+    """
     server = new_server()
     language_pb2_grpc.add_LanguageRuntimeServicer_to_server(host, server)
     port: int = server.add_insecure_port("127.0.0.1:0")
@@ -196,7 +225,8 @@ def _environment(info: Any) -> tuple[Path, dict[str, str]]:
     if not python.exists():
         raise NoEnvironment(
             f"Pulumi.yaml's runtime option `virtualenv` is {named!r}, but there is no {python}; "
-            f"make that environment (`uv sync`, or `python -m venv {virtualenv}` and install the project into it)"
+            f"make that environment (`uv sync`, or `python -m venv {virtualenv}` and "
+            "install the project into it)"
         )
     variables["VIRTUAL_ENV"] = str(virtualenv)
     variables["PATH"] = f"{virtualenv / 'bin'}:{variables.get('PATH', os.defpath)}"
@@ -223,16 +253,22 @@ def _output_of(child: subprocess.Popen[bytes]) -> Iterator[Any]:
 
 
 def _ask(python: Path, program: str) -> str:
-    return subprocess.run([str(python), "-c", program], check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(
+        [str(python), "-c", program], check=True, capture_output=True, text=True, timeout=60
+    ).stdout
 
 
 def main() -> None:
     if len(sys.argv) < 2:
         sys.exit(
-            "this is the Python language host of the Pulumi engine: `pulumi` starts it, with its own address as the last argument"
+            "this is the Python language host of the Pulumi engine: `pulumi` starts it, "
+            "with its own address as the last argument"
         )
     host = LanguageHost(sys.argv[-1])
-    run_until_told(lambda server: language_pb2_grpc.add_LanguageRuntimeServicer_to_server(host, server), leave=host.end_children)
+    run_until_told(
+        lambda server: language_pb2_grpc.add_LanguageRuntimeServicer_to_server(host, server),
+        leave=host.end_children,
+    )
 
 
 if __name__ == "__main__":

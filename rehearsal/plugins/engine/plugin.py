@@ -1,7 +1,8 @@
 """What a provider plugin is built on: subclass ProviderPlugin, and `serve` it.
 
-The engine uses one plugin object per provider resource: of a launched plugin there is one per process; of an attached one
-(PULUMI_DEBUG_PROVIDERS=name:port) one per connection, because requests do not name their provider.
+The engine uses one plugin object per provider resource: of a launched plugin there is one per
+process; of an attached one (PULUMI_DEBUG_PROVIDERS=name:port) one per connection, because requests
+do not name their provider.
 """
 
 # ruff: noqa: A002 - `id` and `type` are the protocol's words
@@ -64,17 +65,22 @@ class Severity(IntEnum):
 
 
 class ProviderError(Exception):
-    """The operation failed and changed nothing that the engine must store. The message is shown to the user as it is."""
+    """The operation failed and changed nothing that the engine must store. The message is shown to
+    the user as it is.
+    """
 
 
 class InitFailed(Exception):
-    """The resource exists but is not what was asked for (partial failure): the engine stores `outputs`, shows every reason, fails
-    the run, and calls Update at the next `up` even if nothing changed.
+    """The resource exists but is not what was asked for (partial failure): the engine stores
+    `outputs`, shows every reason, fails the run, and calls Update at the next `up` even if nothing
+    changed.
 
     inputs: None keeps the inputs that the engine knows.
     """
 
-    def __init__(self, id: str, outputs: Properties, inputs: Properties | None, reasons: Sequence[str]) -> None:
+    def __init__(
+        self, id: str, outputs: Properties, inputs: Properties | None, reasons: Sequence[str]
+    ) -> None:
         self.id = id
         self.outputs = outputs
         self.inputs = inputs
@@ -84,7 +90,9 @@ class InitFailed(Exception):
 
 @dataclass(frozen=True)
 class CheckFailure:
-    """A refused input; `property` is its path (`nodeConfig.machineType`), "" for the resource as a whole."""
+    """A refused input; `property` is its path (`nodeConfig.machineType`), "" for the resource as a
+    whole.
+    """
 
     property: str
     reason: str
@@ -130,7 +138,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Created:
-    """`id` is "" in previews. `outputs` holds every output that a program may read; in previews UNKNOWN where it is open."""
+    """`id` is "" in previews. `outputs` holds every output that a program may read; in previews
+    UNKNOWN where it is open.
+    """
 
     id: str
     outputs: Properties
@@ -138,7 +148,9 @@ class Created:
 
 @dataclass(frozen=True)
 class ReadBack:
-    """What is really there. Drift is seen in `inputs` only: live values in the shape that `check` gives them."""
+    """What is really there. Drift is seen in `inputs` only: live values in the shape that `check`
+    gives them.
+    """
 
     id: str
     inputs: Properties
@@ -151,8 +163,8 @@ LogSink = Callable[[Severity, str, str, bool], None]
 class ProviderPlugin(ABC):
     """One configured provider. Methods are called from many threads at once.
 
-    Every method may raise ProviderError; create, read and update also InitFailed. Anything else is reported as the plugin's bug.
-    timeout_s is 0 where the user set none.
+    Every method may raise ProviderError; create, read and update also InitFailed. Anything else is
+    reported as the plugin's bug. timeout_s is 0 where the user set none.
     """
 
     version: str = "0.0.0"
@@ -160,14 +172,18 @@ class ProviderPlugin(ABC):
 
     def __init__(self) -> None:
         self.cancelled = threading.Event()
-        """Set when the user interrupts. Take it when an operation starts: later operations get a new one."""
+        """Set when the user interrupts. Take it when an operation starts: later operations get a
+        new one.
+        """
         self.engine_address = ""
         self.urn = ""
         """Of the provider resource, once configured."""
         self._sink: LogSink | None = None
 
     def log(self, severity: Severity, message: str, urn: str = "", ephemeral: bool = False) -> None:
-        """One line to the engine. Ephemeral lines are live status: the last one shows, an empty one clears it."""
+        """One line to the engine. Ephemeral lines are live status: the last one shows, an empty one
+        clears it.
+        """
         if self._sink is not None:
             self._sink(severity, message, urn, ephemeral)
 
@@ -176,14 +192,20 @@ class ProviderPlugin(ABC):
         return Checked(news)
 
     def diff_config(
-        self, urn: str, old_outputs: Properties, old_inputs: Properties, news: Properties, ignore_changes: Sequence[str]
+        self,
+        urn: str,
+        old_outputs: Properties,
+        old_inputs: Properties,
+        news: Properties,
+        ignore_changes: Sequence[str],
     ) -> Difference:
         """A non-empty `replaces` replaces the provider and every resource under it."""
         return Difference(changes=unwrap(old_inputs) != unwrap(news))
 
     @abstractmethod
     def configure(self, variables: Mapping[str, str], args: Properties) -> None:
-        """variables: `package:config:key` -> text, objects as JSON. args: the same inputs as values, secrets marked.
+        """variables: `package:config:key` -> text, objects as JSON. args: the same inputs as
+        values, secrets marked.
 
         Not called while an input is unknown; Create and Update are then not called either.
         """
@@ -199,7 +221,9 @@ class ProviderPlugin(ABC):
         random_seed: bytes,
         autonaming: Autonaming | None,
     ) -> Checked:
-        """olds (old inputs) is empty for a new resource and for the second Check of a replacement."""
+        """olds (old inputs) is empty for a new resource and for the second Check of a
+        replacement.
+        """
 
     @abstractmethod
     def diff(
@@ -215,7 +239,9 @@ class ProviderPlugin(ABC):
         """With ignore_changes, news already hold the old values."""
 
     @abstractmethod
-    def create(self, urn: str, type: str, name: str, inputs: Properties, timeout_s: float, preview: bool) -> Created: ...
+    def create(
+        self, urn: str, type: str, name: str, inputs: Properties, timeout_s: float, preview: bool
+    ) -> Created: ...
 
     @abstractmethod
     def read(
@@ -245,7 +271,15 @@ class ProviderPlugin(ABC):
         """The full new outputs."""
 
     @abstractmethod
-    def delete(self, urn: str, type: str, id: str, outputs: Properties, old_inputs: Properties, timeout_s: float) -> None:
+    def delete(
+        self,
+        urn: str,
+        type: str,
+        id: str,
+        outputs: Properties,
+        old_inputs: Properties,
+        timeout_s: float,
+    ) -> None:
         """Returns when it is gone, also when it was gone already."""
 
     def invoke(self, token: str, args: Properties, preview: bool) -> Properties:
@@ -254,7 +288,9 @@ class ProviderPlugin(ABC):
 
 
 def serve(make: Callable[[], ProviderPlugin]) -> NoReturn:
-    """Runs a launched plugin until the engine is done with it. make: its class, or anything that makes an object of it."""
+    """Runs a launched plugin until the engine is done with it. make: its class, or anything that
+    makes an object of it.
+    """
     from rehearsal.plugins.engine.server import run  # the server stands on the types above
 
     run(make)

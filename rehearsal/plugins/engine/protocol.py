@@ -1,7 +1,8 @@
 """The engine's gRPC messages, without the SDK around them.
 
-The stubs lie inside the `pulumi` package, whose own import reads in the whole SDK: half of a plugin's start. So the packages
-above them stand empty while the stubs are read, and are taken away again: a later `import pulumi` gets the real one.
+The stubs lie inside the `pulumi` package, whose own import reads in the whole SDK: half of a
+plugin's start. So the packages above them stand empty while the stubs are read, and are taken away
+again: a later `import pulumi` gets the real one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ def _stand_empty() -> list[str]:
         return []
     found = importlib.util.find_spec("pulumi")
     if found is None or not found.submodule_search_locations:
-        raise ImportError("the engine's protocol comes with the `pulumi` package, which is not installed here; run `uv sync`")
+        raise ImportError(
+            "the engine's protocol comes with the `pulumi` package, which is not installed "
+            "here; run `uv sync`"
+        )
     directory = Path(next(iter(found.submodule_search_locations)))
     for name in _PARENTS:
         package = ModuleType(name)

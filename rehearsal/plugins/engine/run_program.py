@@ -1,8 +1,9 @@
 """Runs one Pulumi program: the child of the language host, in the project's own Python.
 
-Stands alone (only `pulumi` is imported), because the project's environment need not hold the rehearsal; started by path.
-Exit status: 0 done; 32 failed, and the user has been told why; 1 failed. A RunError is a 1 though the user has been told, as
-in the official pulumi-language-python-exec v3.259.0: the engine adds its own line on the exit code there, too.
+Stands alone (only `pulumi` is imported), because the project's environment need not hold the
+rehearsal; started by path. Exit status: 0 done; 32 failed, and the user has been told why; 1
+failed. A RunError is a 1 though the user has been told, as in the official
+pulumi-language-python-exec v3.259.0: the engine adds its own line on the exit code there, too.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ TOLD = 32
 
 def main(argv: Sequence[str]) -> int:
     """Never raises: what the program raises is shown through the engine."""
-    # The engine interrupts the whole process group when it stops; a traceback of that would look like the program's fault.
+    # The engine interrupts the whole process group when it stops; a traceback of that would look
+    # like the program's fault.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     # This file's own directory must not hide the project's modules.
     here = str(Path(__file__).resolve().parent)
@@ -35,12 +37,15 @@ def main(argv: Sequence[str]) -> int:
         import pulumi.runtime
     except ImportError as e:
         print(
-            f"{sys.executable} cannot import the Pulumi SDK ({e}); install the project's dependencies into that environment",
+            f"{sys.executable} cannot import the Pulumi SDK ({e}); install the project's "
+            "dependencies into that environment",
             file=sys.stderr,
         )
         return TOLD
 
-    pulumi.runtime.set_all_config(pulumi.runtime.get_config_env(), pulumi.runtime.get_config_secret_keys_env())
+    pulumi.runtime.set_all_config(
+        pulumi.runtime.get_config_env(), pulumi.runtime.get_config_secret_keys_env()
+    )
     pulumi.runtime.configure(
         pulumi.runtime.Settings(
             project=options.project,
@@ -58,7 +63,8 @@ def main(argv: Sequence[str]) -> int:
 
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    # A failed resource leaves futures that nobody awaits any more; asyncio's complaints about them help nobody.
+    # A failed resource leaves futures that nobody awaits any more; asyncio's complaints about them
+    # help nobody.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     status = 1
     with ThreadPoolExecutor(max_workers=4 * max(options.parallel, 1)) as executor:
@@ -69,7 +75,9 @@ def main(argv: Sequence[str]) -> int:
         except pulumi.RunError as e:
             pulumi.log.error(str(e))
         except Exception:  # noqa: BLE001 - the program's own error, whatever it is, belongs to the user
-            pulumi.log.error("Program failed with an unhandled exception:\n" + _traceback_from(options.program))
+            pulumi.log.error(
+                "Program failed with an unhandled exception:\n" + _traceback_from(options.program)
+            )
             status = TOLD
     loop.close()
     sys.stdout.flush()
@@ -83,7 +91,8 @@ def _run(program: str) -> None:
         import pulumi
 
         raise pulumi.RunError(
-            f"no Pulumi program here: {path} has no __main__.py (Pulumi.yaml's `main` names the program's directory)"
+            f"no Pulumi program here: {path} has no __main__.py (Pulumi.yaml's `main` "
+            "names the program's directory)"
         )
     runpy.run_path(program, run_name="__main__")
 
@@ -99,8 +108,19 @@ def _traceback_from(program: str) -> str:
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Run one Pulumi program; started by the language host.")
-    for name in ("project", "stack", "dry_run", "monitor", "engine", "pwd", "organization", "root_directory"):
+    parser = argparse.ArgumentParser(
+        description="Run one Pulumi program; started by the language host."
+    )
+    for name in (
+        "project",
+        "stack",
+        "dry_run",
+        "monitor",
+        "engine",
+        "pwd",
+        "organization",
+        "root_directory",
+    ):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--parallel", type=int, required=True)
     parser.add_argument("program")

@@ -14,24 +14,48 @@ from typing import Any, NoReturn
 import grpc
 from google.protobuf import any_pb2, empty_pb2
 
-from rehearsal.plugins.engine.plugin import Autonaming, Checked, Difference, InitFailed, ProviderError, ProviderPlugin, Severity
-from rehearsal.plugins.engine.protocol import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc
+from rehearsal.plugins.engine.plugin import (
+    Autonaming,
+    Checked,
+    Difference,
+    InitFailed,
+    ProviderError,
+    ProviderPlugin,
+    Severity,
+)
+from rehearsal.plugins.engine.protocol import (
+    engine_pb2,
+    engine_pb2_grpc,
+    plugin_pb2,
+    provider_pb2,
+    provider_pb2_grpc,
+)
 from rehearsal.plugins.engine.serving import CHANNEL_OPTIONS, new_server, run_until_told
 from rehearsal.plugins.engine.values import decode, encode
 
 
 def run(make: Callable[[], ProviderPlugin]) -> NoReturn:
-    """Runs a launched plugin: prints the port, serves, and leaves at once on SIGINT, SIGTERM or when the engine is gone.
+    """Runs a launched plugin: prints the port, serves, and leaves at once on SIGINT, SIGTERM or
+    when the engine is gone.
 
     make: the plugin class, or anything that makes a new plugin object.
     """
     if len(sys.argv) < 2:
-        sys.exit("this is a plugin of the Pulumi engine: `pulumi` starts it, with its own address as the last argument")
-    run_until_told(lambda server: provider_pb2_grpc.add_ResourceProviderServicer_to_server(_Servicer(make, sys.argv[-1]), server))
+        sys.exit(
+            "this is a plugin of the Pulumi engine: `pulumi` starts it, with its own "
+            "address as the last argument"
+        )
+    run_until_told(
+        lambda server: provider_pb2_grpc.add_ResourceProviderServicer_to_server(
+            _Servicer(make, sys.argv[-1]), server
+        )
+    )
 
 
 class AttachedServer:
-    """A plugin inside this process, for PULUMI_DEBUG_PROVIDERS=name:port. Use as a context manager, or call `stop`."""
+    """A plugin inside this process, for PULUMI_DEBUG_PROVIDERS=name:port. Use as a context manager,
+    or call `stop`.
+    """
 
     def __init__(self, make: Callable[[], ProviderPlugin]) -> None:
         self._server = new_server()
@@ -64,12 +88,16 @@ class _Connection:
         with self._lock:
             if engine_address and engine_address != self.plugin.engine_address:
                 self.plugin.engine_address = engine_address
-                self._stub = engine_pb2_grpc.EngineStub(grpc.insecure_channel(engine_address, options=CHANNEL_OPTIONS))
+                self._stub = engine_pb2_grpc.EngineStub(
+                    grpc.insecure_channel(engine_address, options=CHANNEL_OPTIONS)
+                )
 
     def _log(self, severity: Severity, message: str, urn: str, ephemeral: bool) -> None:
         if self._stub is None:
             return
-        request = engine_pb2.LogRequest(severity=int(severity), message=message, urn=urn, ephemeral=ephemeral)
+        request = engine_pb2.LogRequest(
+            severity=int(severity), message=message, urn=urn, ephemeral=ephemeral
+        )
         try:
             self._stub.Log(request, timeout=5)
         except grpc.RpcError:
@@ -84,7 +112,8 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
         self._lock = threading.Lock()
 
     def _connection(self, context: Any) -> _Connection:
-        # Launched, there is one provider however often the engine reconnects; attached, the peer tells providers apart.
+        # Launched, there is one provider however often the engine reconnects; attached, the peer
+        # tells providers apart.
         peer = "" if self._engine_address else context.peer()
         with self._lock:
             if peer not in self._connections:
@@ -97,10 +126,13 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
         try:
             yield plugin
         except ProviderError as e:
-            # Any code but UNKNOWN, INTERNAL and DATA_LOSS: those tell the engine that the resource's state is unknown.
+            # Any code but UNKNOWN, INTERNAL and DATA_LOSS: those tell the engine that the
+            # resource's state is unknown.
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(e))
         except InitFailed as e:
-            detail = provider_pb2.ErrorResourceInitFailed(id=e.id, properties=encode(e.outputs), reasons=e.reasons)
+            detail = provider_pb2.ErrorResourceInitFailed(
+                id=e.id, properties=encode(e.outputs), reasons=e.reasons
+            )
             if e.inputs is not None:
                 detail.inputs.CopyFrom(encode(e.inputs))
             context.set_trailing_metadata((("grpc-status-details-bin", _status(str(e), detail)),))
@@ -109,14 +141,20 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
             plugin.log(Severity.DEBUG, traceback.format_exc())
             traceback.print_exc()
             name = type(plugin).__module__
-            context.abort(grpc.StatusCode.INTERNAL, f"a bug in {name}: {type(e).__name__}: {e} (traceback: `pulumi … --debug`)")
+            context.abort(
+                grpc.StatusCode.INTERNAL,
+                f"a bug in {name}: {type(e).__name__}: {e} (traceback: `pulumi … --debug`)",
+            )
 
     # Handshake and its kin.
 
     def Handshake(self, request: Any, context: Any) -> Any:
         self._connection(context).attach(request.engine_address)
         return provider_pb2.ProviderHandshakeResponse(
-            accept_secrets=True, accept_resources=True, accept_outputs=False, supports_autonaming_configuration=True
+            accept_secrets=True,
+            accept_resources=True,
+            accept_outputs=False,
+            supports_autonaming_configuration=True,
         )
 
     def Attach(self, request: Any, context: Any) -> Any:
@@ -140,7 +178,9 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
 
     def CheckConfig(self, request: Any, context: Any) -> Any:
         with self._answering(context) as plugin:
-            return _checked(plugin.check_config(request.urn, decode(request.olds), decode(request.news)))
+            return _checked(
+                plugin.check_config(request.urn, decode(request.olds), decode(request.news))
+            )
 
     def DiffConfig(self, request: Any, context: Any) -> Any:
         with self._answering(context) as plugin:
@@ -199,18 +239,30 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
     def Create(self, request: Any, context: Any) -> Any:
         with self._answering(context) as plugin:
             made = plugin.create(
-                request.urn, request.type, request.name, decode(request.properties), request.timeout, request.preview
+                request.urn,
+                request.type,
+                request.name,
+                decode(request.properties),
+                request.timeout,
+                request.preview,
             )
             return provider_pb2.CreateResponse(id=made.id, properties=encode(made.outputs))
 
     def Read(self, request: Any, context: Any) -> Any:
         with self._answering(context) as plugin:
             found = plugin.read(
-                request.urn, request.type, request.id, decode(request.properties), decode(request.inputs), request.timeout
+                request.urn,
+                request.type,
+                request.id,
+                decode(request.properties),
+                decode(request.inputs),
+                request.timeout,
             )
             if found is None:
                 return provider_pb2.ReadResponse(id="")
-            return provider_pb2.ReadResponse(id=found.id, properties=encode(found.outputs), inputs=encode(found.inputs))
+            return provider_pb2.ReadResponse(
+                id=found.id, properties=encode(found.outputs), inputs=encode(found.inputs)
+            )
 
     def Update(self, request: Any, context: Any) -> Any:
         with self._answering(context) as plugin:
@@ -230,14 +282,20 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
     def Delete(self, request: Any, context: Any) -> Any:
         with self._answering(context) as plugin:
             plugin.delete(
-                request.urn, request.type, request.id, decode(request.properties), decode(request.old_inputs), request.timeout
+                request.urn,
+                request.type,
+                request.id,
+                decode(request.properties),
+                decode(request.old_inputs),
+                request.timeout,
             )
             return empty_pb2.Empty()
 
     def Construct(self, request: Any, context: Any) -> Any:
         context.abort(
             grpc.StatusCode.UNIMPLEMENTED,
-            f"the rehearsal's provider knows plain resources only, not the component {request.type}",
+            "the rehearsal's provider knows plain resources only, not the component "
+            f"{request.type}",
         )
 
     def Invoke(self, request: Any, context: Any) -> Any:
@@ -247,22 +305,31 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
 
 
 def _checked(checked: Checked) -> Any:
-    failures = [provider_pb2.CheckFailure(property=f.property, reason=f.reason) for f in checked.failures]
+    failures = [
+        provider_pb2.CheckFailure(property=f.property, reason=f.reason) for f in checked.failures
+    ]
     return provider_pb2.CheckResponse(inputs=encode(checked.inputs), failures=failures)
 
 
 def _difference(found: Difference) -> Any:
     response = provider_pb2.DiffResponse
-    changes = {None: response.DIFF_UNKNOWN, False: response.DIFF_NONE, True: response.DIFF_SOME}[found.changes]
+    changes = {None: response.DIFF_UNKNOWN, False: response.DIFF_NONE, True: response.DIFF_SOME}[
+        found.changes
+    ]
     answer = response(
-        changes=changes, replaces=found.replaces, deleteBeforeReplace=found.delete_before_replace, diffs=found.diffs
+        changes=changes,
+        replaces=found.replaces,
+        deleteBeforeReplace=found.delete_before_replace,
+        diffs=found.diffs,
     )
     if found.detailed is not None:
         answer.hasDetailedDiff = True
         for path, kind in found.detailed.items():
             number = provider_pb2.PropertyDiff.Kind.Value(kind.upper().replace("-", "_"))
             of_inputs = found.input_paths is None or path in found.input_paths
-            answer.detailedDiff[path].CopyFrom(provider_pb2.PropertyDiff(kind=number, inputDiff=of_inputs))
+            answer.detailedDiff[path].CopyFrom(
+                provider_pb2.PropertyDiff(kind=number, inputDiff=of_inputs)
+            )
     return answer
 
 
@@ -274,12 +341,23 @@ def _autonaming(request: Any) -> Autonaming | None:
 
 
 def _status(message: str, detail: Any) -> bytes:
-    """A serialised google.rpc.Status. By hand: pulumi and googleapis both define that message and refuse to share a process."""
+    """A serialised google.rpc.Status. By hand: pulumi and googleapis both define that message and
+    refuse to share a process.
+    """
     packed = any_pb2.Any()
     packed.Pack(detail)
     text, raw = message.encode(), packed.SerializeToString()
     unknown = grpc.StatusCode.UNKNOWN.value[0]
-    return b"\x08" + _varint(unknown) + b"\x12" + _varint(len(text)) + text + b"\x1a" + _varint(len(raw)) + raw
+    return (
+        b"\x08"
+        + _varint(unknown)
+        + b"\x12"
+        + _varint(len(text))
+        + text
+        + b"\x1a"
+        + _varint(len(raw))
+        + raw
+    )
 
 
 def _varint(number: int) -> bytes:

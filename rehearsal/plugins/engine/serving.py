@@ -1,4 +1,6 @@
-"""A gRPC server with the engine's limits, and how a process that the engine launched serves, and leaves."""
+"""A gRPC server with the engine's limits, and how a process that the engine launched serves, and
+leaves.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,18 @@ from typing import Any, NoReturn
 
 import grpc
 
-_MESSAGE_LIMIT = 400 * 1024 * 1024  # the engine's own; gRPC's default of 4 MB is less than one big ConfigMap with its copies
+_MESSAGE_LIMIT = (
+    400 * 1024 * 1024
+)  # the engine's own; gRPC's default of 4 MB is less than one big ConfigMap with its copies
 _THREADS = 256
-"""A waiting operation holds its thread, and `--parallel` has no limit worth naming; threads start only when needed."""
+"""A waiting operation holds its thread, and `--parallel` has no limit worth naming; threads start
+only when needed.
+"""
 _PARENT_CHECK_S = 1.0
-CHANNEL_OPTIONS = (("grpc.max_receive_message_length", _MESSAGE_LIMIT), ("grpc.max_send_message_length", _MESSAGE_LIMIT))
+CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", _MESSAGE_LIMIT),
+    ("grpc.max_send_message_length", _MESSAGE_LIMIT),
+)
 
 
 def new_server() -> Any:
@@ -23,8 +32,11 @@ def new_server() -> Any:
     return grpc.server(futures.ThreadPoolExecutor(max_workers=_THREADS), options=CHANNEL_OPTIONS)
 
 
-def run_until_told(add: Callable[[Any], None], leave: Callable[[], None] = lambda: None) -> NoReturn:
-    """Serves what `add` registers, port on stdout, until a signal or the parent's death; then `leave`, and out in milliseconds.
+def run_until_told(
+    add: Callable[[Any], None], leave: Callable[[], None] = lambda: None
+) -> NoReturn:
+    """Serves what `add` registers, port on stdout, until a signal or the parent's death; then
+    `leave`, and out in milliseconds.
 
     The engine sends SIGINT and waits five seconds for each plugin before it kills it.
     """

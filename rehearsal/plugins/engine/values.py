@@ -1,8 +1,9 @@
 """Resource properties: what the engine puts on the wire, as plain Python values and back.
 
-None, bool, str, int, float, list, dict; UNKNOWN where a preview does not know yet; Secret(x) around what must not be shown.
-JSON has one kind of number: whole ones arrive as int, the others as float. Assets and archives stay the maps that they are.
-Source of the markers: pulumi/sdk `resource/plugin/rpc.go`, `resource/properties.go`.
+None, bool, str, int, float, list, dict; UNKNOWN where a preview does not know yet; Secret(x) around
+what must not be shown. JSON has one kind of number: whole ones arrive as int, the others as float.
+Assets and archives stay the maps that they are. Source of the markers: pulumi/sdk
+`resource/plugin/rpc.go`, `resource/properties.go`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ Properties = dict[str, Any]
 
 
 def decode(struct: struct_pb2.Struct) -> Properties:
-    """The properties of a request. A whole map that is one secret loses its mark (see `decode_value` to keep it)."""
+    """The properties of a request. A whole map that is one secret loses its mark (see
+    `decode_value` to keep it).
+    """
     properties: Properties = unwrap_here(_decode_fields(struct))
     return properties
 
@@ -130,7 +133,11 @@ def _decode_fields(struct: struct_pb2.Struct) -> Any:
         return Secret(decode_value(struct.fields["value"]))
     if marker == _OUTPUT:
         inner = decode_value(struct.fields["value"]) if "value" in struct.fields else UNKNOWN
-        return Secret(inner) if "secret" in struct.fields and struct.fields["secret"].bool_value else inner
+        return (
+            Secret(inner)
+            if "secret" in struct.fields and struct.fields["secret"].bool_value
+            else inner
+        )
     return {key: decode_value(value) for key, value in struct.fields.items()}
 
 

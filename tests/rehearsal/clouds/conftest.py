@@ -39,7 +39,9 @@ class Gcp:
         self.cloud = cloud
         self.environment = environment
 
-    def call(self, service: str, method: str, params: JsonObject | None = None, **body: Any) -> JsonObject:
+    def call(
+        self, service: str, method: str, params: JsonObject | None = None, **body: Any
+    ) -> JsonObject:
         return self.cloud.call(service, method, params or {}, body)
 
     @property
@@ -51,10 +53,23 @@ class Gcp:
         return f"{self.parent}/clusters/main"
 
     def network(self) -> None:
-        self.call("compute", "networks.insert", {"project": "acme"}, name="net", autoCreateSubnetworks=False)
+        self.call(
+            "compute",
+            "networks.insert",
+            {"project": "acme"},
+            name="net",
+            autoCreateSubnetworks=False,
+        )
         where = {"project": "acme", "region": self.region}
         network = "projects/acme/global/networks/net"
-        self.call("compute", "subnetworks.insert", where, name="sub", network=network, ipCidrRange="10.10.0.0/20")
+        self.call(
+            "compute",
+            "subnetworks.insert",
+            where,
+            name="sub",
+            network=network,
+            ipCidrRange="10.10.0.0/20",
+        )
 
     def wait(self, operation: JsonObject) -> JsonObject:
         """The operation when it is done; fails on its error."""
@@ -74,27 +89,55 @@ class Gcp:
 
     def make_cluster(self, **fields: Any) -> JsonObject:
         self.network()
-        asked = {"name": "main", "initialNodeCount": 1, "network": "net", "subnetwork": "sub", **fields}
-        self.wait(self.call("container", "projects.locations.clusters.create", {"parent": self.parent}, cluster=asked))
+        asked = {
+            "name": "main",
+            "initialNodeCount": 1,
+            "network": "net",
+            "subnetwork": "sub",
+            **fields,
+        }
+        self.wait(
+            self.call(
+                "container",
+                "projects.locations.clusters.create",
+                {"parent": self.parent},
+                cluster=asked,
+            )
+        )
         return self.call("container", "projects.locations.clusters.get", {"name": self.cluster})
 
     def make_pool(self, **fields: Any) -> JsonObject:
         asked = {"name": "pool", "initialNodeCount": 1, "locations": ["us-central1-c"], **fields}
         self.wait(
-            self.call("container", "projects.locations.clusters.nodePools.create", {"parent": self.cluster}, nodePool=asked)
+            self.call(
+                "container",
+                "projects.locations.clusters.nodePools.create",
+                {"parent": self.cluster},
+                nodePool=asked,
+            )
         )
         return self.pool(asked["name"])
 
     def pool(self, name: str = "pool") -> JsonObject:
-        return self.call("container", "projects.locations.clusters.nodePools.get", {"name": f"{self.cluster}/nodePools/{name}"})
+        return self.call(
+            "container",
+            "projects.locations.clusters.nodePools.get",
+            {"name": f"{self.cluster}/nodePools/{name}"},
+        )
 
     def on_pool(self, method: str, name: str = "pool", **body: Any) -> JsonObject:
         where = {"name": f"{self.cluster}/nodePools/{name}"}
-        return self.call("container", f"projects.locations.clusters.nodePools.{method}", where, **body)
+        return self.call(
+            "container", f"projects.locations.clusters.nodePools.{method}", where, **body
+        )
 
     def nodes(self, pool: str | None = None) -> list[JsonObject]:
         found = PaperNodes(self.environment / "clusters" / "main" / "nodes-on-paper").read()
-        return [n for n in found if pool in (None, n["metadata"]["labels"]["cloud.google.com/gke-nodepool"])]
+        return [
+            n
+            for n in found
+            if pool in (None, n["metadata"]["labels"]["cloud.google.com/gke-nodepool"])
+        ]
 
 
 H100 = {
@@ -140,11 +183,20 @@ class Aws:
     def role(self, name: str, service: str, *policies: str) -> str:
         trust = {
             "Version": "2012-10-17",
-            "Statement": [{"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}],
+            "Statement": [
+                {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
+            ],
         }
-        made = self.call("aws-iam", "CreateRole", RoleName=name, AssumeRolePolicyDocument=json.dumps(trust))
+        made = self.call(
+            "aws-iam", "CreateRole", RoleName=name, AssumeRolePolicyDocument=json.dumps(trust)
+        )
         for policy in policies:
-            self.call("aws-iam", "AttachRolePolicy", RoleName=name, PolicyArn=f"arn:aws:iam::aws:policy/{policy}")
+            self.call(
+                "aws-iam",
+                "AttachRolePolicy",
+                RoleName=name,
+                PolicyArn=f"arn:aws:iam::aws:policy/{policy}",
+            )
         arn: str = made["Role"]["Arn"]
         return arn
 
@@ -153,20 +205,44 @@ class Aws:
         gateway = self.call("ec2", "CreateInternetGateway")["InternetGateway"]["InternetGatewayId"]
         self.call("ec2", "AttachInternetGateway", InternetGatewayId=gateway, VpcId=self.vpc)
         table = self.call("ec2", "CreateRouteTable", VpcId=self.vpc)["RouteTable"]["RouteTableId"]
-        self.call("ec2", "CreateRoute", RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+        self.call(
+            "ec2",
+            "CreateRoute",
+            RouteTableId=table,
+            DestinationCidrBlock="0.0.0.0/0",
+            GatewayId=gateway,
+        )
         for index, zone in enumerate(("eu-west-1a", "eu-west-1b")):
-            made = self.call("ec2", "CreateSubnet", VpcId=self.vpc, CidrBlock=f"10.0.{index}.0/24", AvailabilityZone=zone)
+            made = self.call(
+                "ec2",
+                "CreateSubnet",
+                VpcId=self.vpc,
+                CidrBlock=f"10.0.{index}.0/24",
+                AvailabilityZone=zone,
+            )
             subnet = made["Subnet"]["SubnetId"]
-            self.call("ec2", "ModifySubnetAttribute", SubnetId=subnet, MapPublicIpOnLaunch={"Value": True})
+            self.call(
+                "ec2", "ModifySubnetAttribute", SubnetId=subnet, MapPublicIpOnLaunch={"Value": True}
+            )
             self.call("ec2", "AssociateRouteTable", RouteTableId=table, SubnetId=subnet)
             self.subnets.append(subnet)
 
     def make_cluster(self) -> JsonObject:
         self.network()
         role = self.role("cluster", "eks.amazonaws.com", "AmazonEKSClusterPolicy")
-        self.node_role = self.role("node", "ec2.amazonaws.com", "AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
+        self.node_role = self.role(
+            "node",
+            "ec2.amazonaws.com",
+            "AmazonEKSWorkerNodePolicy",
+            "AmazonEC2ContainerRegistryPullOnly",
+        )
         self.call(
-            "eks", "CreateCluster", name="p4d", roleArn=role, resourcesVpcConfig={"subnetIds": self.subnets}, version="1.36"
+            "eks",
+            "CreateCluster",
+            name="p4d",
+            roleArn=role,
+            resourcesVpcConfig={"subnetIds": self.subnets},
+            version="1.36",
         )
         return self.settle("cluster")
 
@@ -190,7 +266,9 @@ class Aws:
             if what == "cluster":
                 found = self.call("eks", "DescribeCluster", name="p4d")["cluster"]
             else:
-                found = self.call("eks", "DescribeNodegroup", clusterName="p4d", nodegroupName=group)["nodegroup"]
+                found = self.call(
+                    "eks", "DescribeNodegroup", clusterName="p4d", nodegroupName=group
+                )["nodegroup"]
             if found["status"] not in ("CREATING", "UPDATING", "DELETING"):
                 return dict(found)
             time.sleep(0.005)

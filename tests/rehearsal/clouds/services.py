@@ -16,11 +16,20 @@ Start = Callable[[], "subprocess.Popen[bytes]"]
 
 @contextmanager
 def services(environment: Path) -> Iterator[Start]:
-    """What it gives starts the service, clusters on paper, and waits until it answers. Its words are in `service.log`."""
+    """What it gives starts the service, clusters on paper, and waits until it answers. Its words
+    are in `service.log`.
+    """
     running: list[subprocess.Popen[bytes]] = []
 
     def start() -> subprocess.Popen[bytes]:
-        argv = [sys.executable, "-m", "rehearsal.clouds", "--environment", str(environment), "--paper"]
+        argv = [
+            sys.executable,
+            "-m",
+            "rehearsal.clouds",
+            "--environment",
+            str(environment),
+            "--paper",
+        ]
         with (environment / "service.log").open("wb") as log:
             process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=log)
         running.append(process)

@@ -7,7 +7,12 @@ import pytest
 from rehearsal.clouds.aws import models as aws_models
 from rehearsal.clouds.core.errors import CloudError
 
-GROUP = {"clusterName": "c", "nodegroupName": "n", "subnets": ["subnet-1"], "nodeRole": "arn:aws:iam::123456789012:role/node"}
+GROUP = {
+    "clusterName": "c",
+    "nodegroupName": "n",
+    "subnets": ["subnet-1"],
+    "nodeRole": "arn:aws:iam::123456789012:role/node",
+}
 
 
 def refusal(service: str, operation: str, body: dict) -> CloudError:
@@ -19,7 +24,9 @@ def refusal(service: str, operation: str, body: dict) -> CloudError:
 def test_a_request_of_the_right_shape_passes() -> None:
     taints = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}]
     aws_models.validate(
-        "eks", "CreateNodegroup", {**GROUP, "amiType": "AL2023_x86_64_NVIDIA", "labels": {"a": "b"}, "taints": taints}
+        "eks",
+        "CreateNodegroup",
+        {**GROUP, "amiType": "AL2023_x86_64_NVIDIA", "labels": {"a": "b"}, "taints": taints},
     )
 
 
@@ -27,14 +34,30 @@ def test_a_request_of_the_right_shape_passes() -> None:
     ("fields", "error", "words"),
     [
         ({"instanceType": "p4d"}, "InvalidParameterException", "Unknown parameter 'instanceType'"),
-        ({"scalingConfig": {"min": 1}}, "InvalidParameterException", "Unknown parameter 'scalingConfig.min'"),
+        (
+            {"scalingConfig": {"min": 1}},
+            "InvalidParameterException",
+            "Unknown parameter 'scalingConfig.min'",
+        ),
         ({"amiType": "AL2023_NVIDIA"}, "ValidationException", "Member must satisfy enum value set"),
-        ({"taints": [{"key": "k", "effect": "NoSchedule"}]}, "ValidationException", "'taints.1.member.effect'"),
+        (
+            {"taints": [{"key": "k", "effect": "NoSchedule"}]},
+            "ValidationException",
+            "'taints.1.member.effect'",
+        ),
         ({"labels": {"a": ""}}, "ValidationException", "length greater than or equal to 1"),
         ({"labels": {"k" * 64: "v"}}, "ValidationException", "length less than or equal to 63"),
         ({"labels": {"k": "v" * 64}}, "ValidationException", "length less than or equal to 63"),
-        ({"taints": [{"key": "k" * 64, "effect": "NO_SCHEDULE"}]}, "ValidationException", "'taints.1.member.key'"),
-        ({"scalingConfig": {"maxSize": 0}}, "ValidationException", "value greater than or equal to 1"),
+        (
+            {"taints": [{"key": "k" * 64, "effect": "NO_SCHEDULE"}]},
+            "ValidationException",
+            "'taints.1.member.key'",
+        ),
+        (
+            {"scalingConfig": {"maxSize": 0}},
+            "ValidationException",
+            "value greater than or equal to 1",
+        ),
         ({"diskSize": "big"}, "ValidationException", "Invalid type for parameter diskSize"),
     ],
 )
@@ -52,7 +75,10 @@ def test_a_missing_member_is_refused() -> None:
 
 def test_a_pattern_is_checked() -> None:
     assert (
-        "regular expression" in refusal("eks", "CreateCluster", {"name": "-c", "roleArn": "x", "resourcesVpcConfig": {}}).message
+        "regular expression"
+        in refusal(
+            "eks", "CreateCluster", {"name": "-c", "roleArn": "x", "resourcesVpcConfig": {}}
+        ).message
     )
 
 

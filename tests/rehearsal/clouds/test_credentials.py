@@ -19,11 +19,24 @@ def run(environment: Path) -> Run:
     for name, port in (("main", 6443), ("p4d", 6444)):
         directory = environment / "clusters" / name
         directory.mkdir(parents=True)
-        (directory / "endpoint.json").write_text(json.dumps({"server": f"https://127.0.0.1:{port}", "ca_data": ""}))
-        user = {f"client-{kind}-data": base64.b64encode(f"{kind} of {name}".encode()).decode() for kind in ("certificate", "key")}
-        (directory / "kubeconfig.json").write_text(json.dumps({"users": [{"name": "admin", "user": user}]}))
+        (directory / "endpoint.json").write_text(
+            json.dumps({"server": f"https://127.0.0.1:{port}", "ca_data": ""})
+        )
+        user = {
+            f"client-{kind}-data": base64.b64encode(f"{kind} of {name}".encode()).decode()
+            for kind in ("certificate", "key")
+        }
+        (directory / "kubeconfig.json").write_text(
+            json.dumps({"users": [{"name": "admin", "user": user}]})
+        )
 
-    def go(module: str, *arguments: str, server: str | None = None, version: str | None = None, inside: bool = True):
+    def go(
+        module: str,
+        *arguments: str,
+        server: str | None = None,
+        version: str | None = None,
+        inside: bool = True,
+    ):
         info: dict = {"kind": "ExecCredential", "spec": {"interactive": False}}
         if version:
             info["apiVersion"] = f"client.authentication.k8s.io/{version}"
@@ -33,7 +46,9 @@ def run(environment: Path) -> Run:
         if inside:
             env["SLICEWRIGHT_REHEARSAL"] = str(environment)
         argv = [sys.executable, "-m", f"rehearsal.clouds.{module}", *arguments]
-        return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(
+            argv, env=env, capture_output=True, text=True, timeout=60, check=False
+        )
 
     return go
 
@@ -43,7 +58,10 @@ def test_gke_finds_the_cluster_by_its_server(run: Run) -> None:
     credential = json.loads(done.stdout)
     assert credential["apiVersion"] == "client.authentication.k8s.io/v1beta1"
     assert credential["kind"] == "ExecCredential"
-    assert credential["status"] == {"clientCertificateData": "certificate of p4d", "clientKeyData": "key of p4d"}
+    assert credential["status"] == {
+        "clientCertificateData": "certificate of p4d",
+        "clientKeyData": "key of p4d",
+    }
 
 
 def test_the_version_is_the_one_that_was_asked_for(run: Run) -> None:
@@ -68,16 +86,33 @@ def test_aws_finds_the_cluster_by_its_name(run: Run, arguments: list[str]) -> No
     ("module", "arguments", "options", "words"),
     [
         ("gke_auth", [], {"inside": False}, "SLICEWRIGHT_REHEARSAL is not set"),
-        ("gke_auth", [], {"server": "https://127.0.0.1:1"}, "no cluster of the rehearsal listens at https://127.0.0.1:1"),
+        (
+            "gke_auth",
+            [],
+            {"server": "https://127.0.0.1:1"},
+            "no cluster of the rehearsal listens at https://127.0.0.1:1",
+        ),
         ("gke_auth", [], {}, "which of main, p4d clusters? set provideClusterInfo: true"),
         ("aws_cli", ["eks", "get-token"], {}, "--cluster-name"),
-        ("aws_cli", ["eks", "get-token", "--cluster-name", "nope"], {}, "no cluster named nope; it has main, p4d"),
+        (
+            "aws_cli",
+            ["eks", "get-token", "--cluster-name", "nope"],
+            {},
+            "no cluster named nope; it has main, p4d",
+        ),
         ("aws_cli", ["s3", "ls"], {}, "knows 'eks get-token' only"),
         ("aws_cli", ["eks", "get-token", "--cluster", "p4d"], {}, "unknown option --cluster"),
-        ("aws_cli", ["eks", "get-token", "--cluster-name", "p4d", "--output", "text"], {}, "json only"),
+        (
+            "aws_cli",
+            ["eks", "get-token", "--cluster-name", "p4d", "--output", "text"],
+            {},
+            "json only",
+        ),
     ],
 )
-def test_trouble_is_one_clear_line(run: Run, module: str, arguments: list[str], options: dict, words: str) -> None:
+def test_trouble_is_one_clear_line(
+    run: Run, module: str, arguments: list[str], options: dict, words: str
+) -> None:
     done = run(module, *arguments, **options)
     assert done.returncode == 1
     assert words in done.stderr
@@ -89,9 +124,15 @@ def test_trouble_is_one_clear_line(run: Run, module: str, arguments: list[str], 
 def test_it_imports_next_to_nothing(module: str) -> None:
     """kubectl waits for it before every command."""
     heavy_ones = ("argparse", "asyncio", "botocore", "ssl")
-    code = f"import sys, rehearsal.clouds.{module}; print(len(sys.modules), *[m for m in {heavy_ones} if m in sys.modules])"
+    code = (
+        f"import sys, rehearsal.clouds.{module}; print(len(sys.modules), *[m for m in "
+        f"{heavy_ones} if m in sys.modules])"
+    )
     plain = subprocess.run(
-        [sys.executable, "-c", "import sys; print(len(sys.modules))"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", "import sys; print(len(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     count, *heavy = done.stdout.split()

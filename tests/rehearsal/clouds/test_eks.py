@@ -54,19 +54,29 @@ def test_a_node_carries_what_eks_says_of_it(aws) -> None:
         "team": "ml",
     }
     assert expected.items() <= node["metadata"]["labels"].items()
-    assert node["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]
+    assert node["spec"]["taints"] == [
+        {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    ]
     assert node["spec"]["providerID"].startswith("aws:///eu-west-1a/i-0")
     assert node["status"]["allocatable"]["cpu"] == "95690m"
     assert node["status"]["capacity"]["pods"] == "737"
     machine = json.loads(node["metadata"]["annotations"]["rehearsal.slicewright.io/machine"])
-    assert machine == {"cloud": "eks", "gpu_model": "A100-40", "gpu_count": 8, "driver_version": "580.159.03"}
+    assert machine == {
+        "cloud": "eks",
+        "gpu_model": "A100-40",
+        "gpu_count": 8,
+        "driver_version": "580.159.03",
+    }
 
 
 def test_s1_allocatable_memory_with_250_pods_is_the_walkthroughs(aws) -> None:
     """S1(c): allocatable cpu 95690m, memory 1167644256Ki, pods 250."""
     aws.make_cluster()
     template = aws.call(
-        "ec2", "CreateLaunchTemplate", LaunchTemplateName="t", LaunchTemplateData={"UserData": user_data(NODE_CONFIG)}
+        "ec2",
+        "CreateLaunchTemplate",
+        LaunchTemplateName="t",
+        LaunchTemplateData={"UserData": user_data(NODE_CONFIG)},
     )
     identity = template["LaunchTemplate"]["LaunchTemplateId"]
     aws.make_group(**P4D, launchTemplate={"id": identity, "version": "1"})
@@ -78,13 +88,19 @@ def test_s1_allocatable_memory_with_250_pods_is_the_walkthroughs(aws) -> None:
 def test_node_config_of_the_template_reaches_the_kubelet(aws) -> None:
     aws.make_cluster()
     template = aws.call(
-        "ec2", "CreateLaunchTemplate", LaunchTemplateName="t", LaunchTemplateData={"UserData": user_data(NODE_CONFIG)}
+        "ec2",
+        "CreateLaunchTemplate",
+        LaunchTemplateName="t",
+        LaunchTemplateData={"UserData": user_data(NODE_CONFIG)},
     )
     aws.make_group(
-        launchTemplate={"id": template["LaunchTemplate"]["LaunchTemplateId"], "version": "1"}, instanceTypes=["m6i.large"]
+        launchTemplate={"id": template["LaunchTemplate"]["LaunchTemplateId"], "version": "1"},
+        instanceTypes=["m6i.large"],
     )
     (node,) = aws.nodes()
-    assert node["spec"]["taints"] == [{"key": "long.example/taint", "value": "true", "effect": "NoSchedule"}]
+    assert node["spec"]["taints"] == [
+        {"key": "long.example/taint", "value": "true", "effect": "NoSchedule"}
+    ]
     assert node["metadata"]["labels"]["a"] == "b"
     assert node["metadata"]["labels"]["eks.amazonaws.com/sourceLaunchTemplateVersion"] == "1"
 
@@ -92,7 +108,9 @@ def test_node_config_of_the_template_reaches_the_kubelet(aws) -> None:
 def test_a_plain_image_has_no_driver(aws) -> None:
     aws.make_cluster()
     aws.make_group(instanceTypes=["g4dn.xlarge"], amiType="AL2023_x86_64_STANDARD")
-    machine = json.loads(aws.nodes()[0]["metadata"]["annotations"]["rehearsal.slicewright.io/machine"])
+    machine = json.loads(
+        aws.nodes()[0]["metadata"]["annotations"]["rehearsal.slicewright.io/machine"]
+    )
     assert machine["gpu_model"] == "T4"
     assert machine["driver_version"] is None
 
@@ -101,17 +119,31 @@ def test_a_plain_image_has_no_driver(aws) -> None:
     ("fields", "words"),
     [
         ({"instanceTypes": ["p9.huge"]}, "do not exist: [p9.huge]"),
-        ({"instanceTypes": ["m6i.large"], "amiType": "AL2023_x86_64_NVIDIA"}, "not a valid instance type"),
+        (
+            {"instanceTypes": ["m6i.large"], "amiType": "AL2023_x86_64_NVIDIA"},
+            "not a valid instance type",
+        ),
         ({"amiType": "AL2023_ARM_64_NVIDIA"}, "not a valid instance type"),
         ({"amiType": "CUSTOM"}, "image id is required"),
         ({"labels": {"kubernetes.io/role": "x"}}, "reserved prefixes"),
         ({"labels": {"node-role.kubernetes.io/gpu": "x"}}, "reserved prefixes"),
         (
-            {"taints": [{"key": "a", "effect": "NO_SCHEDULE"}, {"key": "a", "value": "b", "effect": "NO_SCHEDULE"}]},
+            {
+                "taints": [
+                    {"key": "a", "effect": "NO_SCHEDULE"},
+                    {"key": "a", "value": "b", "effect": "NO_SCHEDULE"},
+                ]
+            },
             "Duplicate taint",
         ),
-        ({"scalingConfig": {"minSize": 2, "desiredSize": 1, "maxSize": 3}}, "can't be greater than desired size 1"),
-        ({"scalingConfig": {"minSize": 1, "desiredSize": 4, "maxSize": 3}}, "can't be greater than max size 3"),
+        (
+            {"scalingConfig": {"minSize": 2, "desiredSize": 1, "maxSize": 3}},
+            "can't be greater than desired size 1",
+        ),
+        (
+            {"scalingConfig": {"minSize": 1, "desiredSize": 4, "maxSize": 3}},
+            "can't be greater than max size 3",
+        ),
         ({"subnets": ["subnet-0nothere"]}, "does not exist"),
         ({"nodeRole": "arn:aws:iam::123456789012:role/ghost"}, "cannot be found"),
         ({"nodeRole": "arn:aws:iam::123456789012:role/cluster"}, "trusted entity is not correct"),
@@ -131,8 +163,16 @@ def test_a_group_that_cannot_be_is_refused(aws, fields: dict, words: str) -> Non
     ("data", "fields", "words"),
     [
         ({}, {"diskSize": 50}, "Disk size must be specified within the launch template"),
-        ({"InstanceType": "m6i.large"}, {"instanceTypes": ["m6i.large"]}, "both the launch template and the API request"),
-        ({"InstanceMarketOptions": {"MarketType": "spot"}}, {}, "Instance market options are not supported"),
+        (
+            {"InstanceType": "m6i.large"},
+            {"instanceTypes": ["m6i.large"]},
+            "both the launch template and the API request",
+        ),
+        (
+            {"InstanceMarketOptions": {"MarketType": "spot"}},
+            {},
+            "Instance market options are not supported",
+        ),
         ({"ImageId": "ami-1"}, {"amiType": "AL2023_x86_64_STANDARD"}, "cannot specify amiType"),
         ({"IamInstanceProfile": {"Name": "x"}}, {}, "should not specify IamInstanceProfile"),
         ({"UserData": base64.b64encode(b"#!/bin/sh").decode()}, {}, "MIME multipart"),
@@ -150,14 +190,26 @@ def test_what_a_launch_template_excludes(aws, data: dict, fields: dict, words: s
 def test_user_data_with_an_unknown_field_is_refused(aws) -> None:
     aws.make_cluster()
     wrong = NODE_CONFIG.replace("kubelet:", "kubelt:")
-    made = aws.call("ec2", "CreateLaunchTemplate", LaunchTemplateName="t", LaunchTemplateData={"UserData": user_data(wrong)})
+    made = aws.call(
+        "ec2",
+        "CreateLaunchTemplate",
+        LaunchTemplateName="t",
+        LaunchTemplateData={"UserData": user_data(wrong)},
+    )
     with pytest.raises(CloudError, match=r"spec\.kubelt"):
-        aws.make_group(launchTemplate={"id": made["LaunchTemplate"]["LaunchTemplateId"], "version": "1"})
+        aws.make_group(
+            launchTemplate={"id": made["LaunchTemplate"]["LaunchTemplateId"], "version": "1"}
+        )
 
 
 def test_nodes_without_rights_never_join(aws) -> None:
     aws.make_cluster()
-    aws.call("aws-iam", "DetachRolePolicy", RoleName="node", PolicyArn="arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy")
+    aws.call(
+        "aws-iam",
+        "DetachRolePolicy",
+        RoleName="node",
+        PolicyArn="arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy",
+    )
     group = aws.make_group()
     assert group["status"] == "CREATE_FAILED"
     assert group["health"]["issues"][0]["code"] == "NodeCreationFailure"
@@ -166,7 +218,12 @@ def test_nodes_without_rights_never_join(aws) -> None:
 
 def test_nodes_without_public_addresses_in_a_public_subnet_fail(aws) -> None:
     aws.make_cluster()
-    aws.call("ec2", "ModifySubnetAttribute", SubnetId=aws.subnets[0], MapPublicIpOnLaunch={"Value": False})
+    aws.call(
+        "ec2",
+        "ModifySubnetAttribute",
+        SubnetId=aws.subnets[0],
+        MapPublicIpOnLaunch={"Value": False},
+    )
     assert aws.make_group()["health"]["issues"][0]["code"] == "Ec2SubnetInvalidConfiguration"
 
 
@@ -181,39 +238,57 @@ def test_nodes_without_a_way_out_never_join(aws) -> None:
 
 def test_a_full_subnet_is_a_health_issue(aws) -> None:
     aws.network()
-    small = aws.call("ec2", "CreateSubnet", VpcId=aws.vpc, CidrBlock="10.0.9.0/28", AvailabilityZone="eu-west-1a")["Subnet"][
-        "SubnetId"
-    ]
+    small = aws.call(
+        "ec2", "CreateSubnet", VpcId=aws.vpc, CidrBlock="10.0.9.0/28", AvailabilityZone="eu-west-1a"
+    )["Subnet"]["SubnetId"]
     aws.call("ec2", "ModifySubnetAttribute", SubnetId=small, MapPublicIpOnLaunch={"Value": True})
     table = aws.call("ec2", "DescribeRouteTables")["RouteTables"][0]["RouteTableId"]
     aws.call("ec2", "AssociateRouteTable", RouteTableId=table, SubnetId=small)
     aws.network = lambda: None
     aws.make_cluster()
-    group = aws.make_group(subnets=[small], scalingConfig={"minSize": 0, "desiredSize": 8, "maxSize": 8})
+    group = aws.make_group(
+        subnets=[small], scalingConfig={"minSize": 0, "desiredSize": 8, "maxSize": 8}
+    )
     assert group["health"]["issues"][0]["code"] == "InsufficientFreeAddresses"
 
 
 def update(aws, operation: str, **body) -> dict:
-    started = aws.call("eks", operation, clusterName="p4d", nodegroupName="workers", **body)["update"]
+    started = aws.call("eks", operation, clusterName="p4d", nodegroupName="workers", **body)[
+        "update"
+    ]
     assert started["status"] == "InProgress"
     aws.settle("nodegroup")
-    return aws.call("eks", "DescribeUpdate", name="p4d", nodegroupName="workers", updateId=started["id"])["update"]
+    return aws.call(
+        "eks", "DescribeUpdate", name="p4d", nodegroupName="workers", updateId=started["id"]
+    )["update"]
 
 
 def test_a_group_scales(aws) -> None:
     aws.make_cluster()
-    aws.make_group(scalingConfig={"minSize": 0, "desiredSize": 1, "maxSize": 5}, subnets=aws.subnets)
-    done = update(aws, "UpdateNodegroupConfig", scalingConfig={"minSize": 0, "desiredSize": 3, "maxSize": 5})
+    aws.make_group(
+        scalingConfig={"minSize": 0, "desiredSize": 1, "maxSize": 5}, subnets=aws.subnets
+    )
+    done = update(
+        aws, "UpdateNodegroupConfig", scalingConfig={"minSize": 0, "desiredSize": 3, "maxSize": 5}
+    )
     assert done["status"] == "Successful"
     zones = sorted(n["metadata"]["labels"]["topology.kubernetes.io/zone"] for n in aws.nodes())
-    assert zones == ["eu-west-1a", "eu-west-1a", "eu-west-1b"] or zones == ["eu-west-1a", "eu-west-1b", "eu-west-1b"]
-    update(aws, "UpdateNodegroupConfig", scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 5})
+    assert zones == ["eu-west-1a", "eu-west-1a", "eu-west-1b"] or zones == [
+        "eu-west-1a",
+        "eu-west-1b",
+        "eu-west-1b",
+    ]
+    update(
+        aws, "UpdateNodegroupConfig", scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 5}
+    )
     assert aws.nodes() == []
 
 
 def test_labels_and_taints_change_on_living_nodes(aws) -> None:
     aws.make_cluster()
-    aws.make_group(labels={"a": "1", "b": "1"}, taints=[{"key": "t", "value": "1", "effect": "NO_SCHEDULE"}])
+    aws.make_group(
+        labels={"a": "1", "b": "1"}, taints=[{"key": "t", "value": "1", "effect": "NO_SCHEDULE"}]
+    )
     before = aws.nodes()[0]["spec"]["providerID"]
     update(
         aws,
@@ -233,12 +308,27 @@ def test_labels_and_taints_change_on_living_nodes(aws) -> None:
 
 def test_a_new_template_version_means_new_nodes(aws) -> None:
     aws.make_cluster()
-    made = aws.call("ec2", "CreateLaunchTemplate", LaunchTemplateName="t", LaunchTemplateData={"InstanceType": "m6i.large"})
+    made = aws.call(
+        "ec2",
+        "CreateLaunchTemplate",
+        LaunchTemplateName="t",
+        LaunchTemplateData={"InstanceType": "m6i.large"},
+    )
     identity = made["LaunchTemplate"]["LaunchTemplateId"]
     aws.make_group(launchTemplate={"id": identity, "version": "1"})
     before = aws.nodes()[0]["spec"]["providerID"]
-    aws.call("ec2", "CreateLaunchTemplateVersion", LaunchTemplateId=identity, LaunchTemplateData={"InstanceType": "m6i.xlarge"})
-    assert update(aws, "UpdateNodegroupVersion", launchTemplate={"id": identity, "version": "2"})["status"] == "Successful"
+    aws.call(
+        "ec2",
+        "CreateLaunchTemplateVersion",
+        LaunchTemplateId=identity,
+        LaunchTemplateData={"InstanceType": "m6i.xlarge"},
+    )
+    assert (
+        update(aws, "UpdateNodegroupVersion", launchTemplate={"id": identity, "version": "2"})[
+            "status"
+        ]
+        == "Successful"
+    )
     (node,) = aws.nodes()
     assert node["spec"]["providerID"] != before
     assert node["metadata"]["labels"]["node.kubernetes.io/instance-type"] == "m6i.xlarge"
@@ -264,27 +354,49 @@ def test_a_cluster_needs_two_zones(aws) -> None:
     aws.network()
     role = aws.role("cluster", "eks.amazonaws.com")
     with pytest.raises(CloudError, match="at least two different AZs"):
-        aws.call("eks", "CreateCluster", name="p4d", roleArn=role, resourcesVpcConfig={"subnetIds": aws.subnets[:1]})
+        aws.call(
+            "eks",
+            "CreateCluster",
+            name="p4d",
+            roleArn=role,
+            resourcesVpcConfig={"subnetIds": aws.subnets[:1]},
+        )
 
 
 def test_a_cluster_needs_a_role_that_eks_may_take(aws) -> None:
     aws.network()
     role = aws.role("node", "ec2.amazonaws.com")
     with pytest.raises(CloudError, match="trusted entity is not correct"):
-        aws.call("eks", "CreateCluster", name="p4d", roleArn=role, resourcesVpcConfig={"subnetIds": aws.subnets})
+        aws.call(
+            "eks",
+            "CreateCluster",
+            name="p4d",
+            roleArn=role,
+            resourcesVpcConfig={"subnetIds": aws.subnets},
+        )
 
 
 def test_an_unsupported_version_is_refused(aws) -> None:
     aws.network()
     role = aws.role("cluster", "eks.amazonaws.com")
     with pytest.raises(CloudError, match=r"unsupported Kubernetes version 1\.20"):
-        aws.call("eks", "CreateCluster", name="p4d", roleArn=role, version="1.20", resourcesVpcConfig={"subnetIds": aws.subnets})
+        aws.call(
+            "eks",
+            "CreateCluster",
+            name="p4d",
+            roleArn=role,
+            version="1.20",
+            resourcesVpcConfig={"subnetIds": aws.subnets},
+        )
 
 
 def test_addons_live_and_die_with_their_cluster(aws) -> None:
     aws.make_cluster()
     for addon in ("vpc-cni", "kube-proxy", "coredns"):
-        assert aws.call("eks", "CreateAddon", clusterName="p4d", addonName=addon)["addon"]["status"] == "ACTIVE"
+        assert (
+            aws.call("eks", "CreateAddon", clusterName="p4d", addonName=addon)["addon"]["status"]
+            == "ACTIVE"
+        )
     with pytest.raises(CloudError, match="not supported"):
         aws.call("eks", "CreateAddon", clusterName="p4d", addonName="vpc-cnj")
     with pytest.raises(CloudError, match="already exists"):
@@ -297,12 +409,19 @@ def test_addons_live_and_die_with_their_cluster(aws) -> None:
 def test_the_way_down_has_one_order_and_ends_empty(aws) -> None:
     aws.make_cluster()
     aws.make_group()
-    gateway = aws.call("ec2", "DescribeInternetGateways")["InternetGateways"][0]["InternetGatewayId"]
+    gateway = aws.call("ec2", "DescribeInternetGateways")["InternetGateways"][0][
+        "InternetGatewayId"
+    ]
     table = aws.call("ec2", "DescribeRouteTables")["RouteTables"][0]
     refused = [
         ("ec2", "DeleteVpc", {"VpcId": aws.vpc}, "DependencyViolation"),
         ("ec2", "DeleteSubnet", {"SubnetId": aws.subnets[0]}, "DependencyViolation"),
-        ("ec2", "DetachInternetGateway", {"InternetGatewayId": gateway, "VpcId": aws.vpc}, "DependencyViolation"),
+        (
+            "ec2",
+            "DetachInternetGateway",
+            {"InternetGatewayId": gateway, "VpcId": aws.vpc},
+            "DependencyViolation",
+        ),
         ("ec2", "DeleteInternetGateway", {"InternetGatewayId": gateway}, "DependencyViolation"),
         ("ec2", "DeleteRouteTable", {"RouteTableId": table["RouteTableId"]}, "DependencyViolation"),
         ("aws-iam", "DeleteRole", {"RoleName": "node"}, "DeleteConflict"),
@@ -316,7 +435,9 @@ def test_the_way_down_has_one_order_and_ends_empty(aws) -> None:
     aws.call("eks", "DeleteCluster", name="p4d")
     assert aws.cloud.tasks.wait(30)
     for association in table["Associations"]:
-        aws.call("ec2", "DisassociateRouteTable", AssociationId=association["RouteTableAssociationId"])
+        aws.call(
+            "ec2", "DisassociateRouteTable", AssociationId=association["RouteTableAssociationId"]
+        )
     aws.call("ec2", "DeleteRouteTable", RouteTableId=table["RouteTableId"])
     for subnet in aws.subnets:
         aws.call("ec2", "DeleteSubnet", SubnetId=subnet)
@@ -324,7 +445,9 @@ def test_the_way_down_has_one_order_and_ends_empty(aws) -> None:
     aws.call("ec2", "DeleteInternetGateway", InternetGatewayId=gateway)
     aws.call("ec2", "DeleteVpc", VpcId=aws.vpc)
     for role in ("cluster", "node"):
-        for policy in aws.call("aws-iam", "ListAttachedRolePolicies", RoleName=role)["AttachedPolicies"]:
+        for policy in aws.call("aws-iam", "ListAttachedRolePolicies", RoleName=role)[
+            "AttachedPolicies"
+        ]:
             aws.call("aws-iam", "DetachRolePolicy", RoleName=role, PolicyArn=policy["PolicyArn"])
         aws.call("aws-iam", "DeleteRole", RoleName=role)
     assert aws.cloud.inventory() == {}
@@ -338,7 +461,11 @@ def test_the_way_down_has_one_order_and_ends_empty(aws) -> None:
         ("DescribeVpcs", {"VpcIds": ["vpc-0nothere"]}, "InvalidVpcID.NotFound"),
         ("CreateSubnet", {"VpcId": "VPC", "CidrBlock": "10.9.0.0/24"}, "InvalidSubnet.Range"),
         ("CreateSubnet", {"VpcId": "VPC", "CidrBlock": "10.0.0.0/25"}, "InvalidSubnet.Conflict"),
-        ("CreateSubnet", {"VpcId": "VPC", "CidrBlock": "10.0.7.0/24", "AvailabilityZone": "eu-west-9a"}, "InvalidParameterValue"),
+        (
+            "CreateSubnet",
+            {"VpcId": "VPC", "CidrBlock": "10.0.7.0/24", "AvailabilityZone": "eu-west-9a"},
+            "InvalidParameterValue",
+        ),
     ],
 )
 def test_networks_that_cannot_be_are_refused(aws, operation: str, body: dict, error: str) -> None:
@@ -358,7 +485,12 @@ def test_a_trust_policy_must_be_one(aws, document: str) -> None:
 def test_a_policy_must_exist(aws) -> None:
     aws.role("r", "ec2.amazonaws.com")
     with pytest.raises(CloudError, match="not attachable"):
-        aws.call("aws-iam", "AttachRolePolicy", RoleName="r", PolicyArn="arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicie")
+        aws.call(
+            "aws-iam",
+            "AttachRolePolicy",
+            RoleName="r",
+            PolicyArn="arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicie",
+        )
 
 
 def test_calls_need_a_region(cloud) -> None:

@@ -23,7 +23,9 @@ def test_a_new_cluster_is_running_with_its_default_pool(gcp) -> None:
 def test_an_operation_is_running_before_it_is_done(gcp) -> None:
     gcp.network()
     asked = {"name": "main", "initialNodeCount": 1, "network": "net"}
-    operation = gcp.call("container", "projects.locations.clusters.create", {"parent": gcp.parent}, cluster=asked)
+    operation = gcp.call(
+        "container", "projects.locations.clusters.create", {"parent": gcp.parent}, cluster=asked
+    )
     assert operation["status"] == "RUNNING"
     assert gcp.wait(operation)["endTime"]
 
@@ -39,14 +41,21 @@ def test_the_server_fills_in_what_was_left_open(gcp) -> None:
 def test_a_missing_driver_config_means_default(gcp) -> None:
     gcp.make_cluster()
     pool = gcp.make_pool(config={"machineType": "a2-highgpu-1g", "accelerators": [dict(A100)]})
-    assert pool["config"]["accelerators"][0]["gpuDriverInstallationConfig"] == {"gpuDriverVersion": "DEFAULT"}
-    assert gcp.nodes("pool")[0]["metadata"]["labels"]["cloud.google.com/gke-gpu-driver-version"] == "default"
+    assert pool["config"]["accelerators"][0]["gpuDriverInstallationConfig"] == {
+        "gpuDriverVersion": "DEFAULT"
+    }
+    assert (
+        gcp.nodes("pool")[0]["metadata"]["labels"]["cloud.google.com/gke-gpu-driver-version"]
+        == "default"
+    )
 
 
 def test_a_gpu_pool_beside_a_pool_without_gpus_gets_gkes_taint(gcp, h100) -> None:
     gcp.make_cluster()
     gcp.make_pool(config=h100)
-    assert {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"} in gcp.nodes("pool")[0]["spec"]["taints"]
+    assert {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"} in gcp.nodes(
+        "pool"
+    )[0]["spec"]["taints"]
 
 
 def test_a_gpu_pool_alone_gets_no_taint_and_never_will(gcp, h100) -> None:
@@ -61,7 +70,10 @@ def test_a_gpu_pool_alone_gets_no_taint_and_never_will(gcp, h100) -> None:
 def test_the_gpu_taint_with_another_value_is_refused(gcp, h100) -> None:
     gcp.make_cluster()
     h100["taints"] = [{"key": "nvidia.com/gpu", "value": "true", "effect": "NO_SCHEDULE"}]
-    with pytest.raises(CloudError, match=r"Found more than one taint with key nvidia\.com/gpu and effect NO_SCHEDULE"):
+    with pytest.raises(
+        CloudError,
+        match=r"Found more than one taint with key nvidia\.com/gpu and effect NO_SCHEDULE",
+    ):
         gcp.make_pool(config=h100)
 
 
@@ -112,12 +124,18 @@ def test_a_node_carries_what_gke_says_of_it(gcp, h100) -> None:
 
 def test_sharing_shows_on_the_node(gcp) -> None:
     gcp.make_cluster()
-    gpu = {**A100, "gpuSharingConfig": {"gpuSharingStrategy": "TIME_SHARING", "maxSharedClientsPerGpu": "4"}}
+    gpu = {
+        **A100,
+        "gpuSharingConfig": {"gpuSharingStrategy": "TIME_SHARING", "maxSharedClientsPerGpu": "4"},
+    }
     gcp.make_pool(config={"machineType": "a2-highgpu-1g", "accelerators": [gpu]})
     node = gcp.nodes("pool")[0]
     assert node["metadata"]["labels"]["cloud.google.com/gke-gpu-sharing-strategy"] == "time-sharing"
     machine = json.loads(node["metadata"]["annotations"]["rehearsal.slicewright.io/machine"])
-    assert machine["gke_gpu_config"]["GPUSharingConfig"] == {"GPUSharingStrategy": "time-sharing", "MaxSharedClientsPerGPU": 4}
+    assert machine["gke_gpu_config"]["GPUSharingConfig"] == {
+        "GPUSharingStrategy": "time-sharing",
+        "MaxSharedClientsPerGPU": 4,
+    }
 
 
 @pytest.mark.parametrize("size", ["4g.40gb", "1g.5gb"])
@@ -133,33 +151,67 @@ def test_a_size_that_does_not_work_is_accepted_all_the_same(gcp, h100, size: str
     [
         ({"machineType": "a9-hypergpu"}, "does not exist"),
         ({"machineType": "a3-highgpu-8g"}, "accelerators must be specified"),
-        ({"machineType": "a2-highgpu-1g", "accelerators": [{**A100, "acceleratorCount": "2"}]}, "exactly 1 x nvidia-tesla-a100"),
-        ({"machineType": "a2-highgpu-1g", "accelerators": [{**A100, "acceleratorType": "nvidia-l4"}]}, "cannot be attached"),
+        (
+            {"machineType": "a2-highgpu-1g", "accelerators": [{**A100, "acceleratorCount": "2"}]},
+            "exactly 1 x nvidia-tesla-a100",
+        ),
+        (
+            {
+                "machineType": "a2-highgpu-1g",
+                "accelerators": [{**A100, "acceleratorType": "nvidia-l4"}],
+            },
+            "cannot be attached",
+        ),
         ({"machineType": "e2-standard-4", "accelerators": [dict(A100)]}, "possible: none"),
         (
             {
                 "machineType": "n1-standard-4",
-                "accelerators": [{**A100, "acceleratorType": "nvidia-tesla-t4", "acceleratorCount": "3"}],
+                "accelerators": [
+                    {**A100, "acceleratorType": "nvidia-tesla-t4", "acceleratorCount": "3"}
+                ],
             },
             "1/2/4",
         ),
-        ({"machineType": "a2-highgpu-1g", "accelerators": [{**A100, "gpuPartitionSize": "small"}]}, "Invalid GPU partition size"),
+        (
+            {
+                "machineType": "a2-highgpu-1g",
+                "accelerators": [{**A100, "gpuPartitionSize": "small"}],
+            },
+            "Invalid GPU partition size",
+        ),
         (
             {
                 "machineType": "g2-standard-4",
-                "accelerators": [{"acceleratorType": "nvidia-l4", "acceleratorCount": "1", "gpuPartitionSize": "1g.5gb"}],
+                "accelerators": [
+                    {
+                        "acceleratorType": "nvidia-l4",
+                        "acceleratorCount": "1",
+                        "gpuPartitionSize": "1g.5gb",
+                    }
+                ],
             },
             "not supported on accelerator type nvidia-l4",
         ),
         (
             {
                 "machineType": "a2-highgpu-1g",
-                "accelerators": [{**A100, "gpuSharingConfig": {"gpuSharingStrategy": "MPS", "maxSharedClientsPerGpu": "1"}}],
+                "accelerators": [
+                    {
+                        **A100,
+                        "gpuSharingConfig": {
+                            "gpuSharingStrategy": "MPS",
+                            "maxSharedClientsPerGpu": "1",
+                        },
+                    }
+                ],
             },
             "2 to 48",
         ),
         (
-            {"ephemeralStorageLocalSsdConfig": {"localSsdCount": 1}, "localNvmeSsdBlockConfig": {"localSsdCount": 1}},
+            {
+                "ephemeralStorageLocalSsdConfig": {"localSsdCount": 1},
+                "localNvmeSsdBlockConfig": {"localSsdCount": 1},
+            },
             "Only one of",
         ),
         ({"spot": True, "preemptible": True}, "Only one of spot and preemptible"),
@@ -194,7 +246,10 @@ def test_a_pool_that_cannot_be_is_refused(gcp, config: dict, words: str) -> None
         ({"name": "Pool"}, "lower case"),
         ({"name": "p" * 41}, "at most 40"),
         ({"locations": ["europe-west4-a"]}, "not in the region"),
-        ({"locations": ["us-central1-f"], "config": "h100"}, "does not exist in zone 'us-central1-f'"),
+        (
+            {"locations": ["us-central1-f"], "config": "h100"},
+            "does not exist in zone 'us-central1-f'",
+        ),
         ({"maxPodsConstraint": {"maxPodsPerNode": "300"}}, "8 to 256"),
         ({"upgradeSettings": {"maxSurge": 0, "maxUnavailable": 0}}, "1 to 20"),
         ({"initialNodeCount": 1001}, "0 to 1000"),
@@ -244,10 +299,19 @@ def test_zones_can_be_taken_away(gcp) -> None:
 
 def test_labels_and_taints_change_on_living_nodes(gcp) -> None:
     gcp.make_cluster()
-    gcp.make_pool(config={"labels": {"a": "1", "b": "1"}, "taints": [{"key": "t", "value": "1", "effect": "NO_SCHEDULE"}]})
+    gcp.make_pool(
+        config={
+            "labels": {"a": "1", "b": "1"},
+            "taints": [{"key": "t", "value": "1", "effect": "NO_SCHEDULE"}],
+        }
+    )
     before = gcp.nodes("pool")[0]["metadata"]["name"]
     gcp.wait(gcp.on_pool("update", labels={"labels": {"a": "2"}}))
-    gcp.wait(gcp.on_pool("update", taints={"taints": [{"key": "t", "value": "2", "effect": "NO_SCHEDULE"}]}))
+    gcp.wait(
+        gcp.on_pool(
+            "update", taints={"taints": [{"key": "t", "value": "2", "effect": "NO_SCHEDULE"}]}
+        )
+    )
     node = gcp.nodes("pool")[0]
     assert node["metadata"]["name"] == before
     assert node["metadata"]["labels"]["a"] == "2"
@@ -263,8 +327,15 @@ def test_a_taint_lifted_by_hand_is_not_put_back_by_an_update(gcp) -> None:
     gone = [{"key": "startup", "effect": "NoSchedule"}]
     from rehearsal.clouds.core.fake_control_planes import PaperPlanes
 
-    PaperPlanes(gcp.environment).nodes("main").reshape(node["metadata"]["name"], labels={}, add_taints=[], drop_taints=gone)
-    gcp.wait(gcp.on_pool("update", taints={"taints": [startup, {"key": "new", "value": "", "effect": "NO_EXECUTE"}]}))
+    PaperPlanes(gcp.environment).nodes("main").reshape(
+        node["metadata"]["name"], labels={}, add_taints=[], drop_taints=gone
+    )
+    gcp.wait(
+        gcp.on_pool(
+            "update",
+            taints={"taints": [startup, {"key": "new", "value": "", "effect": "NO_EXECUTE"}]},
+        )
+    )
     assert [t["key"] for t in gcp.nodes("pool")[0]["spec"]["taints"]] == ["new"]
 
 
@@ -289,7 +360,12 @@ def test_nodes_that_do_not_come_up_leave_a_pool_with_an_error(gcp) -> None:
     gcp.make_cluster()
     (gcp.environment / "clusters" / "main" / "nodes-on-paper" / "never-ready").touch()
     asked = {"name": "pool", "initialNodeCount": 1, "locations": ["us-central1-c"]}
-    operation = gcp.call("container", "projects.locations.clusters.nodePools.create", {"parent": gcp.cluster}, nodePool=asked)
+    operation = gcp.call(
+        "container",
+        "projects.locations.clusters.nodePools.create",
+        {"parent": gcp.cluster},
+        nodePool=asked,
+    )
     assert "only some nodes have registered" in gcp.settle(operation)["error"]["message"]
     assert gcp.pool()["status"] == "RUNNING_WITH_ERROR"
 
@@ -315,7 +391,12 @@ def test_one_cluster_name_per_environment(gcp) -> None:
         ipCidrRange="10.20.0.0/20",
     )
     with pytest.raises(CloudError, match="one name per environment"):
-        gcp.call("container", "projects.locations.clusters.create", {"parent": "projects/acme/locations/us-east4"}, cluster=asked)
+        gcp.call(
+            "container",
+            "projects.locations.clusters.create",
+            {"parent": "projects/acme/locations/us-east4"},
+            cluster=asked,
+        )
 
 
 @pytest.mark.parametrize(
@@ -325,11 +406,16 @@ def test_one_cluster_name_per_environment(gcp) -> None:
         ({"network": "nowhere"}, 'Network "nowhere" does not exist'),
         ({"subnetwork": "nowhere"}, 'Subnetwork "nowhere"'),
         ({"locations": ["us-east1-b"]}, "not in us-central1"),
-        ({"ipAllocationPolicy": {"clusterSecondaryRangeName": "pods"}}, 'Secondary range "pods" does not exist'),
+        (
+            {"ipAllocationPolicy": {"clusterSecondaryRangeName": "pods"}},
+            'Secondary range "pods" does not exist',
+        ),
         ({"name": "9main"}, "lower case"),
     ],
 )
-def test_a_cluster_that_cannot_be_is_refused_and_leaves_nothing(gcp, fields: dict, words: str) -> None:
+def test_a_cluster_that_cannot_be_is_refused_and_leaves_nothing(
+    gcp, fields: dict, words: str
+) -> None:
     with pytest.raises(CloudError) as caught:
         gcp.make_cluster(**fields)
     assert words in caught.value.message
@@ -340,12 +426,20 @@ def test_deleting_a_cluster_deletes_its_pools_and_frees_its_name_and_network(gcp
     gcp.make_cluster()
     gcp.make_pool(config=h100)
     with pytest.raises(CloudError, match="already being used by"):
-        gcp.call("compute", "subnetworks.delete", {"project": "acme", "region": "us-central1", "subnetwork": "sub"})
+        gcp.call(
+            "compute",
+            "subnetworks.delete",
+            {"project": "acme", "region": "us-central1", "subnetwork": "sub"},
+        )
     gcp.wait(gcp.call("container", "projects.locations.clusters.delete", {"name": gcp.cluster}))
     assert not (gcp.environment / "clusters" / "main").exists()
     with pytest.raises(CloudError, match="already being used by"):
         gcp.call("compute", "networks.delete", {"project": "acme", "network": "net"})
-    gcp.call("compute", "subnetworks.delete", {"project": "acme", "region": "us-central1", "subnetwork": "sub"})
+    gcp.call(
+        "compute",
+        "subnetworks.delete",
+        {"project": "acme", "region": "us-central1", "subnetwork": "sub"},
+    )
     gcp.call("compute", "networks.delete", {"project": "acme", "network": "net"})
     assert gcp.cloud.inventory() == {}
 
@@ -355,8 +449,13 @@ def test_a_fault_is_put_on_the_node_it_names(gcp, h100) -> None:
     (gcp.environment / "faults.json").write_text(json.dumps([fault]))
     gcp.make_cluster()
     gcp.make_pool(config=h100 | {"labels": {"slicewright.io/pool": "h100"}}, initialNodeCount=2)
-    machines = [json.loads(n["metadata"]["annotations"]["rehearsal.slicewright.io/machine"]) for n in gcp.nodes("pool")]
-    assert [m["fault"] for m in machines if "fault" in m] == [{"kind": "wrong-layout", "gpu": 3, "profile": "1g.10gb"}]
+    machines = [
+        json.loads(n["metadata"]["annotations"]["rehearsal.slicewright.io/machine"])
+        for n in gcp.nodes("pool")
+    ]
+    assert [m["fault"] for m in machines if "fault" in m] == [
+        {"kind": "wrong-layout", "gpu": 3, "profile": "1g.10gb"}
+    ]
 
 
 def test_overlapping_subnetworks_are_refused(gcp) -> None:
@@ -373,17 +472,32 @@ def test_overlapping_subnetworks_are_refused(gcp) -> None:
 
 
 def test_a_policy_written_from_an_old_reading_is_refused(gcp) -> None:
-    gcp.call("iam", "projects.serviceAccounts.create", {"name": "projects/acme"}, accountId="nodes-1")
+    gcp.call(
+        "iam", "projects.serviceAccounts.create", {"name": "projects/acme"}, accountId="nodes-1"
+    )
     old = gcp.call("cloudresourcemanager", "projects.getIamPolicy", {"resource": "acme"})
-    binding = {"role": "roles/viewer", "members": ["serviceAccount:nodes-1@acme.iam.gserviceaccount.com"]}
+    binding = {
+        "role": "roles/viewer",
+        "members": ["serviceAccount:nodes-1@acme.iam.gserviceaccount.com"],
+    }
     policy = {"etag": old["etag"], "bindings": [binding]}
     gcp.call("cloudresourcemanager", "projects.setIamPolicy", {"resource": "acme"}, policy=policy)
     with pytest.raises(CloudError) as caught:
-        gcp.call("cloudresourcemanager", "projects.setIamPolicy", {"resource": "acme"}, policy=policy)
+        gcp.call(
+            "cloudresourcemanager", "projects.setIamPolicy", {"resource": "acme"}, policy=policy
+        )
     assert caught.value.reason == "ABORTED"
 
 
 def test_a_member_must_exist(gcp) -> None:
-    binding = {"role": "roles/viewer", "members": ["serviceAccount:ghost@acme.iam.gserviceaccount.com"]}
+    binding = {
+        "role": "roles/viewer",
+        "members": ["serviceAccount:ghost@acme.iam.gserviceaccount.com"],
+    }
     with pytest.raises(CloudError, match="does not exist"):
-        gcp.call("cloudresourcemanager", "projects.setIamPolicy", {"resource": "acme"}, policy={"bindings": [binding]})
+        gcp.call(
+            "cloudresourcemanager",
+            "projects.setIamPolicy",
+            {"resource": "acme"},
+            policy={"bindings": [binding]},
+        )

@@ -13,7 +13,12 @@ PARENT = {"parent": "projects/p/locations/us-central1/clusters/c"}
 
 def refusal(config: dict, method: str = CREATE, params: dict | None = None) -> str:
     with pytest.raises(CloudError) as caught:
-        google_models.validate("container", method, PARENT if params is None else params, {"nodePool": {"config": config}})
+        google_models.validate(
+            "container",
+            method,
+            PARENT if params is None else params,
+            {"nodePool": {"config": config}},
+        )
     assert caught.value.code == 400
     assert caught.value.reason == "INVALID_ARGUMENT"
     return caught.value.message
@@ -28,16 +33,30 @@ def test_a_request_of_the_right_shape_passes() -> None:
         "taints": [{"key": "k", "value": "v", "effect": "NO_SCHEDULE"}],
         "accelerators": [{"acceleratorType": "nvidia-h100-80gb", "acceleratorCount": "8"}],
     }
-    google_models.validate("container", CREATE, PARENT, {"nodePool": {"name": "x", "config": config}})
+    google_models.validate(
+        "container", CREATE, PARENT, {"nodePool": {"name": "x", "config": config}}
+    )
 
 
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"machinType": "x"}, "Unknown name \"machinType\" at 'node_pool.config': Cannot find field."),
-        ({"accelerators": [{"gpuSize": "1g.5gb"}]}, "Unknown name \"gpuSize\" at 'node_pool.config.accelerators[0]'"),
-        ({"taints": [{"effect": "NoSchedule"}]}, "Invalid value at 'node_pool.config.taints[0].effect'"),
-        ({"diskSizeGb": "many"}, "Invalid value at 'node_pool.config.disk_size_gb' (TYPE_INT32), \"many\""),
+        (
+            {"machinType": "x"},
+            "Unknown name \"machinType\" at 'node_pool.config': Cannot find field.",
+        ),
+        (
+            {"accelerators": [{"gpuSize": "1g.5gb"}]},
+            "Unknown name \"gpuSize\" at 'node_pool.config.accelerators[0]'",
+        ),
+        (
+            {"taints": [{"effect": "NoSchedule"}]},
+            "Invalid value at 'node_pool.config.taints[0].effect'",
+        ),
+        (
+            {"diskSizeGb": "many"},
+            "Invalid value at 'node_pool.config.disk_size_gb' (TYPE_INT32), \"many\"",
+        ),
         ({"diskSizeGb": 2**31}, "TYPE_INT32"),
         ({"diskSizeGb": True}, "TYPE_INT32"),
         ({"accelerators": [{"acceleratorCount": "8.5"}]}, "TYPE_INT64"),
@@ -66,7 +85,9 @@ def test_whole_numbers_pass_in_either_json_form(count: object) -> None:
 
 
 def test_an_enum_refusal_lists_what_is_allowed() -> None:
-    assert "NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE" in refusal({"taints": [{"effect": "NoSchedule"}]})
+    assert "NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE" in refusal(
+        {"taints": [{"effect": "NoSchedule"}]}
+    )
 
 
 def test_a_missing_path_parameter_is_refused() -> None:

@@ -43,22 +43,30 @@ def test_every_row_reads(provider) -> None:
     found = machines(provider)
     assert REQUIRED[provider] <= set(found)
     for machine in found.values():
-        assert 0.9 * machine.ram_gib * 2**20 < machine.memory_ki <= machine.ram_gib * 2**20, machine.name
+        assert 0.9 * machine.ram_gib * 2**20 < machine.memory_ki <= machine.ram_gib * 2**20, (
+            machine.name
+        )
         assert bool(machine.gpu) == bool(machine.gpu_count), machine.name
         assert (machine.pods is not None) == (provider == "eks"), machine.name
 
 
 def test_every_accelerator_of_gke_has_a_model() -> None:
-    offered = {m.gpu for m in machines("gke").values() if m.gpu} | {g for m in machines("gke").values() for g in m.gpu_choices}
+    offered = {m.gpu for m in machines("gke").values() if m.gpu} | {
+        g for m in machines("gke").values() for g in m.gpu_choices
+    }
     assert offered <= set(GKE_GPU_MODELS)
 
 
-@pytest.mark.parametrize(("vcpu", "millis"), [(1, 60), (2, 70), (4, 80), (8, 90), (96, 310), (208, 590)])
+@pytest.mark.parametrize(
+    ("vcpu", "millis"), [(1, 60), (2, 70), (4, 80), (8, 90), (96, 310), (208, 590)]
+)
 def test_cpu_kept_by_kubelet(vcpu: int, millis: int) -> None:
     assert reserved_cpu_millis(vcpu) == millis
 
 
 def test_memory_kept_by_kubelet() -> None:
-    """GKE's documentation: a 16 GiB node keeps 2.6 GiB and 100 MiB; nodeadm: 255 MiB + 11 MiB a pod, and 100 MiB."""
+    """GKE's documentation: a 16 GiB node keeps 2.6 GiB and 100 MiB; nodeadm: 255 MiB + 11 MiB a
+    pod, and 100 MiB.
+    """
     assert gke_reserved_memory_ki(16) == int(2.6 * 2**20) + 100 * 1024
     assert eks_reserved_memory_ki(250) == (255 + 2750 + 100) * 1024

@@ -1,4 +1,6 @@
-"""The simulated GKE over a real API server: nodes come, change and go, and nothing is left running. No kubelet stand-in."""
+"""The simulated GKE over a real API server: nodes come, change and go, and nothing is left running.
+No kubelet stand-in.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class WithoutKubelet(LocalControlPlanes):
     """The control plane is real; the kubelet stand-in has tests of its own."""
 
     def start(self, cluster: str) -> Address:
-        control_plane.start(self.environment, cluster, Toolchain.load(self.environment / "toolchain.json"))
+        control_plane.start(
+            self.environment, cluster, Toolchain.load(self.environment / "toolchain.json")
+        )
         return self._address(cluster)
 
 
@@ -52,7 +56,9 @@ def test_nodes_of_a_real_cluster_come_change_and_go(gcp, environment: Path, h100
     admin = Client.from_kubeconfig(environment / "clusters" / "main" / "kubeconfig.json")
 
     def nodes(pool: str) -> list[dict]:
-        return admin.get("/api/v1/nodes", labelSelector=f"cloud.google.com/gke-nodepool={pool}")["items"]
+        return admin.get("/api/v1/nodes", labelSelector=f"cloud.google.com/gke-nodepool={pool}")[
+            "items"
+        ]
 
     # Its default pool's node is Ready, for the operation waited for it.
     (node,) = nodes("default-pool")
@@ -69,7 +75,11 @@ def test_nodes_of_a_real_cluster_come_change_and_go(gcp, environment: Path, h100
     plugins = {"labelSelector": "k8s-app=nvidia-gpu-device-plugin"}
     until(lambda: admin.get("/api/v1/namespaces/kube-system/pods", **plugins)["items"])
     pods = admin.get("/api/v1/namespaces/kube-system/pods", **plugins)["items"]
-    until(lambda: admin.get("/api/v1/namespaces/kube-system/pods", **plugins)["items"][0]["spec"].get("nodeName"))
+    until(
+        lambda: admin.get("/api/v1/namespaces/kube-system/pods", **plugins)["items"][0]["spec"].get(
+            "nodeName"
+        )
+    )
     assert len(pods) == 1
 
     # A startup taint lifted by the controller stays lifted when the user changes a label.

@@ -45,7 +45,9 @@ def test_the_socket_is_this_users_alone(start: Start, environment: Path) -> None
     assert stat.S_IMODE((environment / "cloud.sock").stat().st_mode) == 0o600
 
 
-def test_it_ends_at_once_when_told_and_takes_its_socket_away(start: Start, environment: Path) -> None:
+def test_it_ends_at_once_when_told_and_takes_its_socket_away(
+    start: Start, environment: Path
+) -> None:
     process = start()
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0
@@ -68,18 +70,28 @@ def test_a_missing_environment_is_one_line(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_killed_in_the_middle_it_finishes_after_its_restart(start: Start, environment: Path) -> None:
+def test_killed_in_the_middle_it_finishes_after_its_restart(
+    start: Start, environment: Path
+) -> None:
     (environment / "cloud").mkdir()
-    (environment / "cloud" / "delays.json").write_text(json.dumps({"container.clusters.create": 600}))
+    (environment / "cloud" / "delays.json").write_text(
+        json.dumps({"container.clusters.create": 600})
+    )
     process = start()
     client = CloudClient(environment)
     client.call("compute", "networks.insert", {"project": "acme"}, NETWORK)
     where = {"project": "acme", "region": "us-central1"}
-    subnetwork = {"name": "sub", "network": "projects/acme/global/networks/net", "ipCidrRange": "10.0.0.0/20"}
+    subnetwork = {
+        "name": "sub",
+        "network": "projects/acme/global/networks/net",
+        "ipCidrRange": "10.0.0.0/20",
+    }
     client.call("compute", "subnetworks.insert", where, subnetwork)
     parent = "projects/acme/locations/us-central1"
     cluster = {"name": "main", "initialNodeCount": 1, "network": "net"}
-    operation = client.call("container", "projects.locations.clusters.create", {"parent": parent}, {"cluster": cluster})
+    operation = client.call(
+        "container", "projects.locations.clusters.create", {"parent": parent}, {"cluster": cluster}
+    )
     process.kill()
     process.wait()
     assert not client.is_up()
@@ -90,7 +102,9 @@ def test_killed_in_the_middle_it_finishes_after_its_restart(start: Start, enviro
     while client.call("container", "projects.locations.operations.get", name)["status"] != "DONE":
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    found = client.call("container", "projects.locations.clusters.get", {"name": f"{parent}/clusters/main"})
+    found = client.call(
+        "container", "projects.locations.clusters.get", {"name": f"{parent}/clusters/main"}
+    )
     assert found["status"] == "RUNNING"
     assert found["currentNodeCount"] == 3
 
@@ -113,7 +127,9 @@ def test_a_socket_deep_in_the_file_system_works(tmp_path: Path) -> None:
     try:
         import threading
 
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
         assert CloudClient(deep).inventory() == {}
         with pytest.raises(AlreadyServed):
             Server(deep / "cloud.sock", Cloud(deep, PaperPlanes(deep)))
@@ -123,17 +139,33 @@ def test_a_socket_deep_in_the_file_system_works(tmp_path: Path) -> None:
 
 
 def test_an_injected_error_strikes_as_often_as_it_says(cloud: Cloud, environment: Path) -> None:
-    fault = {"fault": "api-error", "method": "compute.networks.insert", "code": 429, "message": "slow down", "times": 2}
+    fault = {
+        "fault": "api-error",
+        "method": "compute.networks.insert",
+        "code": 429,
+        "message": "slow down",
+        "times": 2,
+    }
     (environment / "faults.json").write_text(json.dumps([fault]))
     for _ in range(2):
         with pytest.raises(CloudError) as caught:
             cloud.call("compute", "networks.insert", {"project": "acme"}, dict(NETWORK))
-        assert (caught.value.code, caught.value.reason, caught.value.message) == (429, "RESOURCE_EXHAUSTED", "slow down")
+        assert (caught.value.code, caught.value.reason, caught.value.message) == (
+            429,
+            "RESOURCE_EXHAUSTED",
+            "slow down",
+        )
     cloud.call("compute", "networks.insert", {"project": "acme"}, dict(NETWORK))
 
 
 def test_an_injected_error_of_aws_has_awss_name(cloud: Cloud, environment: Path) -> None:
-    fault = {"fault": "api-error", "method": "CreateVpc", "code": 429, "message": "Rate exceeded", "times": 1}
+    fault = {
+        "fault": "api-error",
+        "method": "CreateVpc",
+        "code": 429,
+        "message": "Rate exceeded",
+        "times": 1,
+    }
     (environment / "faults.json").write_text(json.dumps([fault]))
     with pytest.raises(CloudError) as caught:
         cloud.call("ec2", "CreateVpc", {"region": "eu-west-1"}, {"CidrBlock": "10.0.0.0/16"})
@@ -148,16 +180,22 @@ def test_a_broken_fault_file_injects_nothing(cloud: Cloud, environment: Path, te
 
 def test_what_is_not_simulated_is_said(cloud: Cloud) -> None:
     with pytest.raises(
-        CloudError, match=r"does not simulate container projects\.locations\.clusters\.completeIpRotation"
+        CloudError,
+        match=r"does not simulate container projects\.locations\.clusters\.completeIpRotation",
     ) as caught:
         cloud.call(
-            "container", "projects.locations.clusters.completeIpRotation", {"name": "projects/p/locations/l/clusters/c"}, {}
+            "container",
+            "projects.locations.clusters.completeIpRotation",
+            {"name": "projects/p/locations/l/clusters/c"},
+            {},
         )
     assert caught.value.code == 501
 
 
 def test_an_unknown_service_names_the_known_ones(cloud: Cloud) -> None:
-    with pytest.raises(CloudError, match="no service 's3'; it has aws-iam, cloudresourcemanager, compute"):
+    with pytest.raises(
+        CloudError, match="no service 's3'; it has aws-iam, cloudresourcemanager, compute"
+    ):
         cloud.call("s3", "ListBuckets", {}, {})
 
 

@@ -14,7 +14,10 @@ def _shown(*lines: str) -> list[str]:
 
 
 def test_headings_under_which_only_noise_stands_are_not_shown() -> None:
-    assert _shown("Diagnostics:", STACK, ON_PATH, "", "Resources:", "    + 33 created") == ["Resources:", "    + 33 created"]
+    assert _shown("Diagnostics:", STACK, ON_PATH, "", "Resources:", "    + 33 created") == [
+        "Resources:",
+        "    + 33 created",
+    ]
 
 
 def test_headings_come_with_what_stands_under_them_and_once() -> None:
@@ -22,12 +25,32 @@ def test_headings_come_with_what_stands_under_them_and_once() -> None:
         "  kubernetes:slicewright.io/v1alpha1:GPUPool (gpu-pool-a):",
         "    error: GPU 0 wanted 3g.40gb x2, found 1g.10gb x7",
     )
-    lines = ("Diagnostics:", STACK, ON_PATH, "    warning: ours", "    warning: and another", pool, why, "Resources:")
-    assert _shown(*lines) == ["Diagnostics:", STACK, "    warning: ours", "    warning: and another", pool, why, "Resources:"]
+    lines = (
+        "Diagnostics:",
+        STACK,
+        ON_PATH,
+        "    warning: ours",
+        "    warning: and another",
+        pool,
+        why,
+        "Resources:",
+    )
+    assert _shown(*lines) == [
+        "Diagnostics:",
+        STACK,
+        "    warning: ours",
+        "    warning: and another",
+        pool,
+        why,
+        "Resources:",
+    ]
 
 
 def test_a_resource_whose_diagnostics_are_noise_is_left_out_and_the_next_one_is_not() -> None:
-    pool, why = "  kubernetes:slicewright.io/v1alpha1:GPUPool (gpu-pool-a):", "    error: not proven"
+    pool, why = (
+        "  kubernetes:slicewright.io/v1alpha1:GPUPool (gpu-pool-a):",
+        "    error: not proven",
+    )
     assert _shown("Diagnostics:", STACK, ON_PATH, pool, why) == ["Diagnostics:", pool, why]
 
 

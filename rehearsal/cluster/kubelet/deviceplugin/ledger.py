@@ -1,4 +1,6 @@
-"""Which devices a node has, and which container holds which: the part of the kubelet's device manager that is plain data."""
+"""Which devices a node has, and which container holds which: the part of the kubelet's device
+manager that is plain data.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,15 @@ class Unavailable(Exception):
 class Ledger:
     """Mutable; belongs to one node and is used from one thread only.
 
-    `allocations` survives a restart of the stand-in as the real kubelet's checkpoint does: pods that kwok runs do not end when
-    the kubelet does, and their devices must not be handed out twice.
+    `allocations` survives a restart of the stand-in as the real kubelet's checkpoint does: pods
+    that kwok runs do not end when the kubelet does, and their devices must not be handed out twice.
     """
 
     checkpoint: Path | None = None
     devices: dict[str, dict[str, bool]] = field(default_factory=dict)
-    """Resource -> device id -> healthy. A resource whose plugin has gone keeps its ids, all unhealthy, until it is forgotten."""
+    """Resource -> device id -> healthy. A resource whose plugin has gone keeps its ids, all
+    unhealthy, until it is forgotten.
+    """
     allocations: dict[str, dict[str, dict[str, tuple[str, ...]]]] = field(default_factory=dict)
     """Pod uid -> container -> resource -> device ids."""
 
@@ -34,8 +38,19 @@ class Ledger:
 
     def free(self, resource: str) -> tuple[str, ...]:
         """Healthy ids that no container holds, in a stable order."""
-        held = {i for pod in self.allocations.values() for c in pod.values() for i in c.get(resource, ())}
-        return tuple(sorted(i for i, healthy in self.devices.get(resource, {}).items() if healthy and i not in held))
+        held = {
+            i
+            for pod in self.allocations.values()
+            for c in pod.values()
+            for i in c.get(resource, ())
+        }
+        return tuple(
+            sorted(
+                i
+                for i, healthy in self.devices.get(resource, {}).items()
+                if healthy and i not in held
+            )
+        )
 
     def choose(self, resource: str, count: int, preferred: Collection[str] = ()) -> tuple[str, ...]:
         """`count` free ids, preferred ones first. Raises Unavailable."""
@@ -60,7 +75,9 @@ class Ledger:
         """Takes over what an earlier run of the stand-in had allocated."""
         if self.checkpoint is None or not self.checkpoint.exists():
             return
-        saved: Mapping[str, Mapping[str, Mapping[str, list[str]]]] = json.loads(self.checkpoint.read_text())
+        saved: Mapping[str, Mapping[str, Mapping[str, list[str]]]] = json.loads(
+            self.checkpoint.read_text()
+        )
         self.allocations = {
             pod: {c: {r: tuple(ids) for r, ids in held.items()} for c, held in containers.items()}
             for pod, containers in saved.items()

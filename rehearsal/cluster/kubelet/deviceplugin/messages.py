@@ -14,7 +14,10 @@ HEALTHY = "Healthy"
 
 _MESSAGES: Table = {
     "Empty": {},
-    "DevicePluginOptions": {"pre_start_required": ("bool", 1), "get_preferred_allocation_available": ("bool", 2)},
+    "DevicePluginOptions": {
+        "pre_start_required": ("bool", 1),
+        "get_preferred_allocation_available": ("bool", 2),
+    },
     "RegisterRequest": {
         "version": ("string", 1),
         "endpoint": ("string", 2),
@@ -30,14 +33,26 @@ _MESSAGES: Table = {
         "must_include_deviceIDs": ("string[]", 2),
         "allocation_size": ("int32", 3),
     },
-    "PreferredAllocationRequest": {"container_requests": ("ContainerPreferredAllocationRequest[]", 1)},
+    "PreferredAllocationRequest": {
+        "container_requests": ("ContainerPreferredAllocationRequest[]", 1)
+    },
     "ContainerPreferredAllocationResponse": {"deviceIDs": ("string[]", 1)},
-    "PreferredAllocationResponse": {"container_responses": ("ContainerPreferredAllocationResponse[]", 1)},
+    "PreferredAllocationResponse": {
+        "container_responses": ("ContainerPreferredAllocationResponse[]", 1)
+    },
     "ContainerAllocateRequest": {"devices_ids": ("string[]", 1)},
     "AllocateRequest": {"container_requests": ("ContainerAllocateRequest[]", 1)},
     "CDIDevice": {"name": ("string", 1)},
-    "Mount": {"container_path": ("string", 1), "host_path": ("string", 2), "read_only": ("bool", 3)},
-    "DeviceSpec": {"container_path": ("string", 1), "host_path": ("string", 2), "permissions": ("string", 3)},
+    "Mount": {
+        "container_path": ("string", 1),
+        "host_path": ("string", 2),
+        "read_only": ("bool", 3),
+    },
+    "DeviceSpec": {
+        "container_path": ("string", 1),
+        "host_path": ("string", 2),
+        "permissions": ("string", 3),
+    },
     "ContainerAllocateResponse": {
         "envs": ("<>", 1),
         "mounts": ("Mount[]", 2),

@@ -1,4 +1,6 @@
-"""One node's registration socket and its conversations with the device plugins that register there."""
+"""One node's registration socket and its conversations with the device plugins that register
+there.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ KUBELET_SOCKET = "kubelet.sock"
 STOPPED_TTL_S = 5.0
 """How long a resource keeps its capacity (allocatable is 0 at once) after its plugin has gone.
 
-Shorter than the real kubelet's 300 s (endpointStoppedTTL, pkg/kubelet/cm/devicemanager/types.go), like every delay of the
-rehearsal: a node whose layout has changed would show the old resource's capacity for five minutes.
+Shorter than the real kubelet's 300 s (endpointStoppedTTL, pkg/kubelet/cm/devicemanager/types.go),
+like every delay of the rehearsal: a node whose layout has changed would show the old resource's
+capacity for five minutes.
 """
 _CALL_TIMEOUT_S = 10.0
 _log = logging.getLogger(__name__)
@@ -65,7 +68,12 @@ class DevicePlugins:
     """
 
     def __init__(
-        self, directory: Path, ledger: Ledger, changed: Callable[[], None], *, stopped_ttl_s: float = STOPPED_TTL_S
+        self,
+        directory: Path,
+        ledger: Ledger,
+        changed: Callable[[], None],
+        *,
+        stopped_ttl_s: float = STOPPED_TTL_S,
     ) -> None:
         self._directory = directory
         self._ledger = ledger
@@ -77,8 +85,11 @@ class DevicePlugins:
         self._fd = -1
 
     async def start(self) -> None:
-        """Opens the socket anew: plugins watch for its creation and register again, as after a restart of the real kubelet."""
-        # Paths of unix sockets are limited to 107 bytes; through the open directory the name is short wherever the node lies.
+        """Opens the socket anew: plugins watch for its creation and register again, as after a
+        restart of the real kubelet.
+        """
+        # Paths of unix sockets are limited to 107 bytes; through the open directory the name is
+        # short wherever the node lies.
         self._fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         (self._directory / KUBELET_SOCKET).unlink(missing_ok=True)
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
@@ -110,8 +121,9 @@ class DevicePlugins:
     async def allocate(self, pod_uid: str, container: str, asked: Mapping[str, int]) -> Allocation:
         """Devices for one container, asked of the plugins and noted in the ledger.
 
-        Raises AllocationFailed; devices already held for this container are then still held, and the caller releases the pod.
-        Allocate is called again for a container that has its devices already (a restart): the answer is needed, the ids stay.
+        Raises AllocationFailed; devices already held for this container are then still held, and
+        the caller releases the pod. Allocate is called again for a container that has its devices
+        already (a restart): the answer is needed, the ids stay.
         """
         env: dict[str, str] = {}
         mounts: list[tuple[str, str, bool]] = []
@@ -120,19 +132,28 @@ class DevicePlugins:
             plugin = self._plugins.get(resource)
             if plugin is None:
                 if held:
-                    continue  # the plugin is away; the container keeps its devices, as with the real kubelet's checkpoint
-                raise AllocationFailed(f"Allocate failed due to no device plugin being registered for {resource}")
+                    # the plugin is away; the container keeps its devices, as with the real
+                    # kubelet's checkpoint
+                    continue
+                raise AllocationFailed(
+                    f"Allocate failed due to no device plugin being registered for {resource}"
+                )
             try:
-                ids = held or self._ledger.choose(resource, count, await self._preferred(plugin, count))
+                ids = held or self._ledger.choose(
+                    resource, count, await self._preferred(plugin, count)
+                )
                 self._ledger.hold(pod_uid, container, resource, ids)
-                request = messages.AllocateRequest(container_requests=[messages.ContainerAllocateRequest(devices_ids=list(ids))])
+                request = messages.AllocateRequest(
+                    container_requests=[messages.ContainerAllocateRequest(devices_ids=list(ids))]
+                )
                 answer = await plugin.call("Allocate", request, messages.AllocateResponse)
             except Unavailable as e:
                 raise AllocationFailed(str(e)) from None
             except grpc.aio.AioRpcError as e:
                 # The real kubelet's text, which users search for.
                 raise AllocationFailed(
-                    f"Allocate failed due to rpc error: code = {e.code().name.title()} desc = {e.details()}, which is unexpected"
+                    f"Allocate failed due to rpc error: code = {e.code().name.title()} "
+                    f"desc = {e.details()}, which is unexpected"
                 ) from None
             for response in answer.container_responses:
                 env.update(response.envs)
@@ -145,22 +166,28 @@ class DevicePlugins:
             return ()
         request = messages.PreferredAllocationRequest(
             container_requests=[
-                messages.ContainerPreferredAllocationRequest(available_deviceIDs=list(free), allocation_size=count)
+                messages.ContainerPreferredAllocationRequest(
+                    available_deviceIDs=list(free), allocation_size=count
+                )
             ]
         )
-        answer = await plugin.call("GetPreferredAllocation", request, messages.PreferredAllocationResponse)
+        answer = await plugin.call(
+            "GetPreferredAllocation", request, messages.PreferredAllocationResponse
+        )
         return tuple(answer.container_responses[0].deviceIDs) if answer.container_responses else ()
 
     async def _register(self, request: Any, context: Any) -> Any:
         if request.version != messages.VERSION:
             await context.abort(
                 grpc.StatusCode.UNKNOWN,
-                f"requested device plugin API version {request.version!r} is not supported; supported: [{messages.VERSION!r}]",
+                f"requested device plugin API version {request.version!r} is not "
+                f"supported; supported: [{messages.VERSION!r}]",
             )
         if "/" not in request.resource_name or "/" in request.endpoint or not request.endpoint:
             await context.abort(
                 grpc.StatusCode.UNKNOWN,
-                f"invalid registration: resource {request.resource_name!r} must be domain/name and endpoint "
+                f"invalid registration: resource {request.resource_name!r} must be "
+                "domain/name and endpoint "
                 f"{request.endpoint!r} the name of a socket beside {KUBELET_SOCKET}",
             )
         old = self._plugins.pop(request.resource_name, None)
@@ -168,18 +195,23 @@ class DevicePlugins:
             old.task.cancel()
         channel = grpc.aio.insecure_channel(
             f"unix:/proc/self/fd/{self._fd}/{request.endpoint}",
-            # Channels to one path share a connection otherwise, and a restarted plugin's socket has the old path.
+            # Channels to one path share a connection otherwise, and a restarted plugin's socket has
+            # the old path.
             options=[("grpc.use_local_subchannel_pool", 1)],
         )
         plugin = _Plugin(request.resource_name, request.endpoint, channel)
         self._plugins[request.resource_name] = plugin
-        plugin.task = asyncio.create_task(self._follow(plugin), name=f"plugin {request.resource_name}")
+        plugin.task = asyncio.create_task(
+            self._follow(plugin), name=f"plugin {request.resource_name}"
+        )
         return messages.Empty()
 
     async def _follow(self, plugin: _Plugin) -> None:
         """Mirrors one plugin's device list until its stream ends."""
         try:
-            options = await plugin.call("GetDevicePluginOptions", messages.Empty(), messages.DevicePluginOptions)
+            options = await plugin.call(
+                "GetDevicePluginOptions", messages.Empty(), messages.DevicePluginOptions
+            )
             plugin.preferred = options.get_preferred_allocation_available
             stream = plugin.channel.unary_stream(
                 f"/{messages.DEVICE_PLUGIN}/ListAndWatch",
@@ -189,10 +221,18 @@ class DevicePlugins:
             async for response in stream:
                 if timer := self._forgetting.pop(plugin.resource, None):
                     timer.cancel()
-                self._ledger.devices[plugin.resource] = {d.ID: d.health == messages.HEALTHY for d in response.devices}
+                self._ledger.devices[plugin.resource] = {
+                    d.ID: d.health == messages.HEALTHY for d in response.devices
+                }
                 self._changed()
         except grpc.aio.AioRpcError as e:
-            _log.info("%s: device plugin %s ended: %s %s", self._directory, plugin.resource, e.code().name, e.details())
+            _log.info(
+                "%s: device plugin %s ended: %s %s",
+                self._directory,
+                plugin.resource,
+                e.code().name,
+                e.details(),
+            )
         finally:
             if self._plugins.get(plugin.resource) is plugin:
                 del self._plugins[plugin.resource]
@@ -204,7 +244,9 @@ class DevicePlugins:
         if known is None:
             return
         self._ledger.devices[resource] = dict.fromkeys(known, False)
-        self._forgetting[resource] = asyncio.get_running_loop().call_later(self._stopped_ttl_s, self._forget, resource)
+        self._forgetting[resource] = asyncio.get_running_loop().call_later(
+            self._stopped_ttl_s, self._forget, resource
+        )
         self._changed()
 
     def _forget(self, resource: str) -> None:

@@ -1,8 +1,10 @@
-"""One node's pod-resources socket: List, from the pods that are bound to the node and the ledger of its devices.
+"""One node's pod-resources socket: List, from the pods that are bound to the node and the ledger of
+its devices.
 
-Like the real kubelet (k8s.io/kubernetes v1.36.2, pkg/kubelet/apis/podresources/server_v1.go) it names every pod that has not
-ended, with all its containers, and has one entry for each device. It leaves out init containers, processors, memory and
-topology; Get and GetAllocatableResources answer UNIMPLEMENTED.
+Like the real kubelet (k8s.io/kubernetes v1.36.2, pkg/kubelet/apis/podresources/server_v1.go) it
+names every pod that has not ended, with all its containers, and has one entry for each device. It
+leaves out init containers, processors, memory and topology; Get and GetAllocatableResources answer
+UNIMPLEMENTED.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ class PodResources:
         self._server: Any = None
 
     async def start(self) -> None:
-        # Paths of unix sockets are limited to 107 bytes; through the open directory the name is short wherever the node lies.
+        # Paths of unix sockets are limited to 107 bytes; through the open directory the name is
+        # short wherever the node lies.
         fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             (self._directory / SOCKET).unlink(missing_ok=True)
@@ -60,7 +63,9 @@ class PodResources:
                 request_deserializer=messages.ListPodResourcesRequest.FromString,
                 response_serializer=lambda m: m.SerializeToString(),
             )
-            self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(messages.LISTER, {"List": answer}),))
+            self._server.add_generic_rpc_handlers(
+                (grpc.method_handlers_generic_handler(messages.LISTER, {"List": answer}),)
+            )
             self._server.add_insecure_port(f"unix:/proc/self/fd/{fd}/{SOCKET}")
             await self._server.start()
         finally:
@@ -71,7 +76,9 @@ class PodResources:
             await self._server.stop(grace=0)
 
     async def _list(self, request: Any, context: Any) -> Any:
-        return messages.ListPodResourcesResponse(pod_resources=[self._pod(uid, pod) for uid, pod in self._pods.items()])
+        return messages.ListPodResourcesResponse(
+            pod_resources=[self._pod(uid, pod) for uid, pod in self._pods.items()]
+        )
 
     def _pod(self, uid: str, pod: BoundPod) -> Any:
         held = self._ledger.allocations.get(uid, {})

@@ -1,7 +1,7 @@
 """The chart's crds/ as far as the rehearsal needs them: ClusterPolicy, and NFD's NodeFeature.
 
-ClusterPolicy's schema holds the validations that users meet; all else passes. Source: NVIDIA/gpu-operator `api/nvidia/v1`,
-kubernetes-sigs/node-feature-discovery `api/nfd/v1alpha1`.
+ClusterPolicy's schema holds the validations that users meet; all else passes. Source:
+NVIDIA/gpu-operator `api/nvidia/v1`, kubernetes-sigs/node-feature-discovery `api/nfd/v1alpha1`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,28 @@ def crds() -> list[Json]:
 def _cluster_policies() -> Json:
     spec = _open(
         mig=_open(strategy=_enum("none", "single", "mixed")),
-        migManager=_open(enabled=_boolean(), env=_env(), config=_open(name=_string(), default=_enum("all-disabled", ""))),
-        driver=_open(enabled=_boolean(), kernelModuleType=_enum("auto", "open", "proprietary"), useNvidiaDriverCRD=_boolean()),
+        migManager=_open(
+            enabled=_boolean(),
+            env=_env(),
+            config=_open(name=_string(), default=_enum("all-disabled", "")),
+        ),
+        driver=_open(
+            enabled=_boolean(),
+            kernelModuleType=_enum("auto", "open", "proprietary"),
+            useNvidiaDriverCRD=_boolean(),
+        ),
         daemonsets=_open(
             updateStrategy=_enum("RollingUpdate", "OnDelete"),
             priorityClassName=_string(),
             rollingUpdate=_open(maxUnavailable=_string()),
         ),
-        sandboxWorkloads=_open(enabled=_boolean(), defaultWorkload=_enum("container", "vm-passthrough", "vm-vgpu")),
-        **{name: _open(enabled=_boolean(), env=_env()) for name in ("toolkit", "devicePlugin", "dcgm", "dcgmExporter", "gfd")},
+        sandboxWorkloads=_open(
+            enabled=_boolean(), defaultWorkload=_enum("container", "vm-passthrough", "vm-vgpu")
+        ),
+        **{
+            name: _open(enabled=_boolean(), env=_env())
+            for name in ("toolkit", "devicePlugin", "dcgm", "dcgmExporter", "gfd")
+        },
         operator=_open(runtimeClass=_string()),
     )
     status = _open(state=_enum("ignored", "ready", "notReady"), namespace=_string())
@@ -38,7 +51,10 @@ def _cluster_policies() -> Json:
         plural="clusterpolicies",
         scope="Cluster",
         properties={"spec": spec, "status": status},
-        columns=[("Status", "string", ".status.state"), ("Age", "string", ".metadata.creationTimestamp")],
+        columns=[
+            ("Status", "string", ".status.state"),
+            ("Age", "string", ".metadata.creationTimestamp"),
+        ],
         has_status=True,
     )
 
@@ -78,7 +94,9 @@ def _crd(
     if has_status:
         served["subresources"] = {"status": {}}
     if columns:
-        served["additionalPrinterColumns"] = [{"name": name, "type": type_, "jsonPath": path} for name, type_, path in columns]
+        served["additionalPrinterColumns"] = [
+            {"name": name, "type": type_, "jsonPath": path} for name, type_, path in columns
+        ]
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -86,7 +104,12 @@ def _crd(
         "spec": {
             "group": group,
             "scope": scope,
-            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+            },
             "versions": [served],
         },
     }
@@ -94,7 +117,11 @@ def _crd(
 
 def _open(**properties: Json) -> Json:
     """A map that checks these properties and lets all others pass."""
-    return {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": properties}
+    return {
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": True,
+        "properties": properties,
+    }
 
 
 def _enum(*values: str) -> Json:
@@ -110,5 +137,9 @@ def _boolean() -> Json:
 
 
 def _env() -> Json:
-    entry = {"type": "object", "required": ["name"], "properties": {"name": _string(), "value": _string()}}
+    entry = {
+        "type": "object",
+        "required": ["name"],
+        "properties": {"name": _string(), "value": _string()},
+    }
     return {"type": "array", "items": entry}

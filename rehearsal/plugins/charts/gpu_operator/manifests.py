@@ -1,4 +1,6 @@
-"""What the chart installs: the operator with its rights, the ClusterPolicy, and ConfigMaps where the values ask for them."""
+"""What the chart installs: the operator with its rights, the ClusterPolicy, and ConfigMaps where
+the values ask for them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from rehearsal.plugins.charts.gpu_operator.values import VERSION, merged
 Json = dict[str, Any]
 
 _OPERATOR: Final = "gpu-operator"
-_CHART_LABELS: Final = {"app.kubernetes.io/managed-by": "gpu-operator", "helm.sh/chart": f"gpu-operator-{VERSION}"}
+_CHART_LABELS: Final = {
+    "app.kubernetes.io/managed-by": "gpu-operator",
+    "helm.sh/chart": f"gpu-operator-{VERSION}",
+}
 _OPERANDS: Final = [
     "ccManager",
     "dcgm",
@@ -49,19 +54,55 @@ def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json
     }
     made = [
         _object("v1", "ServiceAccount", _OPERATOR, labels, namespace),
-        _object("rbac.authorization.k8s.io/v1", "ClusterRole", _OPERATOR, labels, rules=_cluster_rules()),
-        _object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", _OPERATOR, labels, **_binding("ClusterRole", namespace)),
-        _object("rbac.authorization.k8s.io/v1", "Role", _OPERATOR, labels, namespace, rules=_namespace_rules()),
-        _object("rbac.authorization.k8s.io/v1", "RoleBinding", _OPERATOR, labels, namespace, **_binding("Role", namespace)),
-        _object("apps/v1", "Deployment", _OPERATOR, labels, namespace, spec=_deployment(full, release)),
+        _object(
+            "rbac.authorization.k8s.io/v1", "ClusterRole", _OPERATOR, labels, rules=_cluster_rules()
+        ),
+        _object(
+            "rbac.authorization.k8s.io/v1",
+            "ClusterRoleBinding",
+            _OPERATOR,
+            labels,
+            **_binding("ClusterRole", namespace),
+        ),
+        _object(
+            "rbac.authorization.k8s.io/v1",
+            "Role",
+            _OPERATOR,
+            labels,
+            namespace,
+            rules=_namespace_rules(),
+        ),
+        _object(
+            "rbac.authorization.k8s.io/v1",
+            "RoleBinding",
+            _OPERATOR,
+            labels,
+            namespace,
+            **_binding("Role", namespace),
+        ),
+        _object(
+            "apps/v1", "Deployment", _OPERATOR, labels, namespace, spec=_deployment(full, release)
+        ),
     ]
-    for section, key in (("migManager", None), ("devicePlugin", None), ("dcgmExporter", "dcgm-metrics.csv")):
+    for section, key in (
+        ("migManager", None),
+        ("devicePlugin", None),
+        ("dcgmExporter", "dcgm-metrics.csv"),
+    ):
         config = full[section]["config"]
         if config["create"] and config["data"]:
             data = config["data"] if key is None else {key: config["data"]}
-            made.append(_object("v1", "ConfigMap", str(config["name"]), labels, namespace, data=data))
+            made.append(
+                _object("v1", "ConfigMap", str(config["name"]), labels, namespace, data=data)
+            )
     if full["clusterPolicy"]["deployCR"]:
-        policy = _object("nvidia.com/v1", "ClusterPolicy", "cluster-policy", labels, spec=cluster_policy_spec(full))
+        policy = _object(
+            "nvidia.com/v1",
+            "ClusterPolicy",
+            "cluster-policy",
+            labels,
+            spec=cluster_policy_spec(full),
+        )
         if full["operator"]["cleanupCRD"]:
             policy["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
         made.append(policy)
@@ -78,7 +119,10 @@ def cluster_policy_spec(full: Mapping[str, Any]) -> Json:
     """The values (merged with the defaults) at their places in the ClusterPolicy."""
     spec: Json = {
         "operator": {"runtimeClass": full["operator"]["runtimeClass"]},
-        "daemonsets": {**_filled(full["daemonsets"]), "labels": {**_CHART_LABELS, **full["daemonsets"]["labels"]}},
+        "daemonsets": {
+            **_filled(full["daemonsets"]),
+            "labels": {**_CHART_LABELS, **full["daemonsets"]["labels"]},
+        },
         "mig": {"strategy": full["mig"]["strategy"]},
         "psa": {"enabled": full["psa"]["enabled"]},
         "cdi": {"enabled": full["cdi"]["enabled"]},
@@ -92,7 +136,11 @@ def cluster_policy_spec(full: Mapping[str, Any]) -> Json:
 
 
 def _operand(name: str, section: Mapping[str, Any]) -> Json:
-    written = {key: value for key, value in section.items() if key not in ("config", "nvidiaDriverCRD", "podLabelAllowlistRegex")}
+    written = {
+        key: value
+        for key, value in section.items()
+        if key not in ("config", "nvidiaDriverCRD", "podLabelAllowlistRegex")
+    }
     written = _filled(written)
     if name in _SHIPPED_AS_OPERATOR and not section.get("version"):
         written["version"] = VERSION
@@ -117,7 +165,9 @@ def _filled(section: Mapping[str, Any]) -> Json:
     return {
         key: _set(value)
         for key, value in section.items()
-        if value is not None and value not in ({}, []) and not (key == "hostNetwork" and value is False)
+        if value is not None
+        and value not in ({}, [])
+        and not (key == "hostNetwork" and value is False)
     }
 
 
@@ -139,8 +189,12 @@ def _deployment(full: Mapping[str, Any], release: str) -> Json:
         "args": ["--leader-elect", f"--zap-log-level={operator['logging']['level']}"],
         "env": [
             {"name": "WATCH_NAMESPACE", "value": ""},
-            {"name": "OPERATOR_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
-            # Not NVIDIA's: the rehearsal's pods share the host's loopback, each binds to its own address.
+            {
+                "name": "OPERATOR_NAMESPACE",
+                "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+            },
+            # Not NVIDIA's: the rehearsal's pods share the host's loopback, each binds to its own
+            # address.
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
             *operator["env"],
         ],
@@ -159,14 +213,29 @@ def _deployment(full: Mapping[str, Any], release: str) -> Json:
     }
     if operator["imagePullSecrets"]:
         pod["imagePullSecrets"] = [{"name": name} for name in operator["imagePullSecrets"]]
-    labels = {**selector, "app.kubernetes.io/instance": release, "app.kubernetes.io/name": "gpu-operator"}
+    labels = {
+        **selector,
+        "app.kubernetes.io/instance": release,
+        "app.kubernetes.io/name": "gpu-operator",
+    }
     metadata: Json = {"labels": labels}
     if operator["annotations"]:
         metadata["annotations"] = operator["annotations"]
-    return {"replicas": 1, "selector": {"matchLabels": selector}, "template": {"metadata": metadata, "spec": pod}}
+    return {
+        "replicas": 1,
+        "selector": {"matchLabels": selector},
+        "template": {"metadata": metadata, "spec": pod},
+    }
 
 
-def _object(api_version: str, kind: str, name: str, labels: Mapping[str, str], namespace: str | None = None, **body: Any) -> Json:
+def _object(
+    api_version: str,
+    kind: str,
+    name: str,
+    labels: Mapping[str, str],
+    namespace: str | None = None,
+    **body: Any,
+) -> Json:
     metadata: Json = {"name": name, "labels": dict(labels)}
     if namespace is not None:
         metadata["namespace"] = namespace
@@ -185,14 +254,20 @@ _WRITE: Final = (*_READ, "create", "update", "patch", "delete")
 
 
 def _cluster_rules() -> list[Json]:
-    """The operator's rights beyond its namespace; they include what it hands on to its operands, or it might not hand it on."""
+    """The operator's rights beyond its namespace; they include what it hands on to its operands, or
+    it might not hand it on.
+    """
     return [
         _rule("", ["nodes"], *_READ, "update", "patch"),
         _rule("", ["pods"], *_READ, "delete"),
         _rule("", ["namespaces"], *_READ),
         _rule("apps", ["daemonsets"], *_READ),
         _rule(
-            "nvidia.com", ["clusterpolicies", "clusterpolicies/status", "clusterpolicies/finalizers"], *_READ, "update", "patch"
+            "nvidia.com",
+            ["clusterpolicies", "clusterpolicies/status", "clusterpolicies/finalizers"],
+            *_READ,
+            "update",
+            "patch",
         ),
         _rule("nfd.k8s-sigs.io", ["nodefeatures"], *_WRITE),
         _rule("node.k8s.io", ["runtimeclasses"], *_WRITE),

@@ -1,7 +1,8 @@
 """The chart's values: every key with its default, and a check of a user's values against them.
 
-Helm itself has no schema for this chart and ignores an unknown key in silence; that mistake is worth more than the faithfulness.
-Source: NVIDIA/gpu-operator `deployments/gpu-operator/values.yaml`, tree of mid-2026; versions as released in v26.7.0 (driver,
+Helm itself has no schema for this chart and ignores an unknown key in silence; that mistake is
+worth more than the faithfulness. Source: NVIDIA/gpu-operator
+`deployments/gpu-operator/values.yaml`, tree of mid-2026; versions as released in v26.7.0 (driver,
 toolkit, plugin, GFD, mig-manager, exporter, DCGM, driver manager), the others as in that tree.
 """
 
@@ -18,7 +19,12 @@ VERSION: Final = "v26.7.0"
 
 _UNSET: Final = None
 """A key that the chart knows and leaves out."""
-_CONTROL_PLANE: Final = {"key": "node-role.kubernetes.io/control-plane", "operator": "Equal", "value": "", "effect": "NoSchedule"}
+_CONTROL_PLANE: Final = {
+    "key": "node-role.kubernetes.io/control-plane",
+    "operator": "Equal",
+    "value": "",
+    "effect": "NoSchedule",
+}
 _GPU: Final = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 
 
@@ -65,7 +71,11 @@ DEFAULTS: Final[Json] = {
     "psa": {"enabled": False},
     "cdi": {"enabled": True, "nriPluginEnabled": False, "default": _UNSET},
     "sandboxWorkloads": {"enabled": False, "defaultWorkload": "container", "mode": "kubevirt"},
-    "hostPaths": {"rootFS": "/", "driverInstallDir": "/run/nvidia/driver", "kubeletRootDir": _UNSET},
+    "hostPaths": {
+        "rootFS": "/",
+        "driverInstallDir": "/run/nvidia/driver",
+        "kubeletRootDir": _UNSET,
+    },
     "daemonsets": {
         "labels": {},
         "annotations": {},
@@ -74,7 +84,15 @@ DEFAULTS: Final[Json] = {
         "updateStrategy": "RollingUpdate",
         "rollingUpdate": {"maxUnavailable": "1"},
     },
-    "validator": _image("nvcr.io/nvidia", "gpu-operator", _UNSET, plugin={"env": []}, driver=_UNSET, cuda=_UNSET, toolkit=_UNSET),
+    "validator": _image(
+        "nvcr.io/nvidia",
+        "gpu-operator",
+        _UNSET,
+        plugin={"env": []},
+        driver=_UNSET,
+        cuda=_UNSET,
+        toolkit=_UNSET,
+    ),
     "operator": {
         "repository": "nvcr.io/nvidia",
         "image": "gpu-operator",
@@ -95,13 +113,20 @@ DEFAULTS: Final[Json] = {
                 "preferredDuringSchedulingIgnoredDuringExecution": [
                     {
                         "weight": 1,
-                        "preference": {"matchExpressions": [{"key": _CONTROL_PLANE["key"], "operator": "In", "values": [""]}]},
+                        "preference": {
+                            "matchExpressions": [
+                                {"key": _CONTROL_PLANE["key"], "operator": "In", "values": [""]}
+                            ]
+                        },
                     }
                 ]
             }
         },
         "logging": {"timeEncoding": "epoch", "level": "info", "develMode": False},
-        "resources": {"limits": {"cpu": "500m", "memory": "350Mi"}, "requests": {"cpu": "200m", "memory": "100Mi"}},
+        "resources": {
+            "limits": {"cpu": "500m", "memory": "350Mi"},
+            "requests": {"cpu": "200m", "memory": "100Mi"},
+        },
         "metrics": _UNSET,
     },
     "mig": {"strategy": "single"},
@@ -110,11 +135,21 @@ DEFAULTS: Final[Json] = {
         "driver",
         "595.91.07",
         enabled=True,
-        nvidiaDriverCRD={"enabled": False, "deployDefaultCR": True, "driverType": "gpu", "nodeSelector": {}},
+        nvidiaDriverCRD={
+            "enabled": False,
+            "deployDefaultCR": True,
+            "driverType": "gpu",
+            "nodeSelector": {},
+        },
         kernelModuleType="auto",
         useOpenKernelModules=_UNSET,
         usePrecompiled=False,
-        startupProbe={"initialDelaySeconds": 60, "periodSeconds": 10, "timeoutSeconds": 60, "failureThreshold": 120},
+        startupProbe={
+            "initialDelaySeconds": 60,
+            "periodSeconds": 10,
+            "timeoutSeconds": 60,
+            "failureThreshold": 120,
+        },
         livenessProbe=_UNSET,
         readinessProbe=_UNSET,
         rdma={"enabled": False, "useHostMofed": False},
@@ -124,7 +159,13 @@ DEFAULTS: Final[Json] = {
             "maxUnavailable": "25%",
             "waitForCompletion": {"timeoutSeconds": 0, "podSelector": ""},
             "gpuPodDeletion": {"force": False, "timeoutSeconds": 300, "deleteEmptyDir": False},
-            "drain": {"enable": False, "force": False, "podSelector": "", "timeoutSeconds": 300, "deleteEmptyDir": False},
+            "drain": {
+                "enable": False,
+                "force": False,
+                "podSelector": "",
+                "timeoutSeconds": 300,
+                "deleteEmptyDir": False,
+            },
         },
         manager=_DRIVER_MANAGER,
         repoConfig={"configMapName": ""},
@@ -134,7 +175,13 @@ DEFAULTS: Final[Json] = {
         kernelModuleConfig={"name": ""},
         secretEnv="",
     ),
-    "toolkit": _image("nvcr.io/nvidia/k8s", "container-toolkit", "v1.20.0", enabled=True, installDir="/usr/local/nvidia"),
+    "toolkit": _image(
+        "nvcr.io/nvidia/k8s",
+        "container-toolkit",
+        "v1.20.0",
+        enabled=True,
+        installDir="/usr/local/nvidia",
+    ),
     "devicePlugin": _image(
         "nvcr.io/nvidia",
         "k8s-device-plugin",
@@ -178,12 +225,27 @@ DEFAULTS: Final[Json] = {
     "nodeStatusExporter": _image("nvcr.io/nvidia", "gpu-operator", _UNSET, enabled=False),
     "gds": _image("nvcr.io/nvidia/cloud-native", "nvidia-fs", "2.28.2", enabled=False),
     "gdrcopy": _image("nvcr.io/nvidia/cloud-native", "gdrdrv", "v2.6", enabled=False),
-    "vgpuManager": _image("", "vgpu-manager", "", enabled=False, driverManager=_DRIVER_MANAGER, kernelModuleConfig={"name": ""}),
+    "vgpuManager": _image(
+        "",
+        "vgpu-manager",
+        "",
+        enabled=False,
+        driverManager=_DRIVER_MANAGER,
+        kernelModuleConfig={"name": ""},
+    ),
     "vgpuDeviceManager": _image(
-        "nvcr.io/nvidia/cloud-native", "vgpu-device-manager", "v0.4.2", enabled=True, config={"name": "", "default": "default"}
+        "nvcr.io/nvidia/cloud-native",
+        "vgpu-device-manager",
+        "v0.4.2",
+        enabled=True,
+        config={"name": "", "default": "default"},
     ),
     "vfioManager": _image(
-        "nvcr.io/nvidia/cloud-native", "k8s-driver-manager", "v0.12.0", enabled=True, driverManager=_DRIVER_MANAGER
+        "nvcr.io/nvidia/cloud-native",
+        "k8s-driver-manager",
+        "v0.12.0",
+        enabled=True,
+        driverManager=_DRIVER_MANAGER,
     ),
     "kataManager": {
         "enabled": False,
@@ -194,9 +256,15 @@ DEFAULTS: Final[Json] = {
         "resources": {},
         "hostNetwork": False,
     },
-    "sandboxDevicePlugin": _image("nvcr.io/nvidia", "kubevirt-gpu-device-plugin", "v1.5.0", enabled=True),
-    "kataSandboxDevicePlugin": _image("nvcr.io/nvidia/cloud-native", "nvidia-sandbox-device-plugin", "v0.0.3", enabled=True),
-    "ccManager": _image("nvcr.io/nvidia/cloud-native", "k8s-cc-manager", "v0.4.2", enabled=True, defaultMode="on"),
+    "sandboxDevicePlugin": _image(
+        "nvcr.io/nvidia", "kubevirt-gpu-device-plugin", "v1.5.0", enabled=True
+    ),
+    "kataSandboxDevicePlugin": _image(
+        "nvcr.io/nvidia/cloud-native", "nvidia-sandbox-device-plugin", "v0.0.3", enabled=True
+    ),
+    "ccManager": _image(
+        "nvcr.io/nvidia/cloud-native", "k8s-cc-manager", "v0.4.2", enabled=True, defaultMode="on"
+    ),
     "clusterPolicy": {"deployCR": True},
     "gpuCluster": {"deployCR": False},
     "draDriver": {
@@ -215,7 +283,12 @@ DEFAULTS: Final[Json] = {
         "fullnameOverride": "",
         "namespaceOverride": "",
         "gc": {**_SCHEDULING, "replicaCount": 1, "interval": "1h"},
-        "worker": {**_SCHEDULING, "tolerations": [_CONTROL_PLANE, _GPU], "daemonsetAnnotations": {}, "mountUsrSrc": False},
+        "worker": {
+            **_SCHEDULING,
+            "tolerations": [_CONTROL_PLANE, _GPU],
+            "daemonsetAnnotations": {},
+            "mountUsrSrc": False,
+        },
         "master": {**_SCHEDULING, "replicaCount": 1, "config": {"extraLabelNs": ["nvidia.com"]}},
         "topologyUpdater": {**_SCHEDULING, "enable": False, "createCRDs": False},
         "prometheus": {"enable": False, "labels": {}, "scrapeInterval": "10s"},
@@ -228,12 +301,16 @@ DEFAULTS: Final[Json] = {
 
 
 def merged(values: Mapping[str, Any]) -> Json:
-    """The defaults under the user's values, as Helm does it: maps merge, lists and everything else are replaced, null removes."""
+    """The defaults under the user's values, as Helm does it: maps merge, lists and everything else
+    are replaced, null removes.
+    """
     return _merge(copy.deepcopy(DEFAULTS), values)
 
 
 def check(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Problems: the key's path and what is wrong with it. Unknown keys, wrong types, and what makes the chart's render fail."""
+    """Problems: the key's path and what is wrong with it. Unknown keys, wrong types, and what makes
+    the chart's render fail.
+    """
     problems = list(_compare(values, DEFAULTS, ""))
     if problems:
         return problems
@@ -246,17 +323,26 @@ def check(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         problems.append(
             (
                 "migManager.config.data",
-                f"empty, so the chart makes no ConfigMap {mig['name']!r}, and mig-manager's pods hang without it",
+                f"empty, so the chart makes no ConfigMap {mig['name']!r}, and "
+                "mig-manager's pods hang without it",
             )
         )
-    if full["cdi"]["nriPluginEnabled"] and not (full["cdi"]["enabled"] and full["toolkit"]["enabled"]):
+    if full["cdi"]["nriPluginEnabled"] and not (
+        full["cdi"]["enabled"] and full["toolkit"]["enabled"]
+    ):
         problems.append(("cdi.nriPluginEnabled", "needs cdi.enabled and toolkit.enabled"))
     if full["gpuCluster"]["deployCR"]:
         problems.append(
-            ("gpuCluster.deployCR", "the rehearsal has no DRA driver; it simulates the device-plugin stack (ClusterPolicy)")
+            (
+                "gpuCluster.deployCR",
+                "the rehearsal has no DRA driver; it simulates the device-plugin stack "
+                "(ClusterPolicy)",
+            )
         )
     if full["driver"]["nvidiaDriverCRD"]["enabled"]:
-        problems.append(("driver.nvidiaDriverCRD.enabled", "the rehearsal has no NVIDIADriver resources"))
+        problems.append(
+            ("driver.nvidiaDriverCRD.enabled", "the rehearsal has no NVIDIADriver resources")
+        )
     return problems
 
 
@@ -271,7 +357,9 @@ def _merge(base: Json, over: Mapping[str, Any]) -> Json:
     return base
 
 
-def _compare(values: Mapping[str, Any], known: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+def _compare(
+    values: Mapping[str, Any], known: Mapping[str, Any], path: str
+) -> Iterator[tuple[str, str]]:
     for key, value in values.items():
         here = f"{path}.{key}" if path else str(key)
         if key not in known:
@@ -279,7 +367,11 @@ def _compare(values: Mapping[str, Any], known: Mapping[str, Any], path: str) -> 
             continue
         default = known[key]
         if value is None and isinstance(default, dict) and default:
-            yield here, "null removes this section, which the chart reads; leave the key out to keep the defaults"
+            yield (
+                here,
+                "null removes this section, which the chart reads; leave the key out to "
+                "keep the defaults",
+            )
         if value is None or default is None:
             continue
         if isinstance(default, dict):
@@ -290,12 +382,23 @@ def _compare(values: Mapping[str, Any], known: Mapping[str, Any], path: str) -> 
         elif isinstance(default, list) != isinstance(value, list):
             yield here, f"{value!r} is {'not a list' if isinstance(default, list) else 'a list'}"
         elif isinstance(default, bool) != isinstance(value, bool):
-            yield here, f"{value!r} is {'not true or false' if isinstance(default, bool) else 'a truth value'}"
+            yield (
+                here,
+                f"{value!r} is "
+                f"{'not true or false' if isinstance(default, bool) else 'a truth value'}",
+            )
         elif isinstance(value, Mapping):
             yield here, "is a map where one value belongs"
 
 
 def _unknown(key: str, known: Mapping[str, Any]) -> str:
     near = difflib.get_close_matches(key, [str(k) for k in known], n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else f"known here: {', '.join(sorted(map(str, known)))}. "
-    return f"chart gpu-operator {VERSION} has no such value; {hint}(The real Helm would ignore it in silence.)"
+    hint = (
+        f"did you mean {near[0]!r}? "
+        if near
+        else f"known here: {', '.join(sorted(map(str, known)))}. "
+    )
+    return (
+        f"chart gpu-operator {VERSION} has no such value; {hint}(The real Helm would ignore it "
+        "in silence.)"
+    )

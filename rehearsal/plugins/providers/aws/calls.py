@@ -1,4 +1,6 @@
-"""What the resources of this provider have in common: the region, calls that may find nothing, tags."""
+"""What the resources of this provider have in common: the region, calls that may find nothing,
+tags.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,24 @@ def region_of(session: Session, inputs: Mapping[str, Any]) -> str:
     """The resource's region, else the provider's."""
     found = inputs.get("region") or session.settings.get("region")
     if not found:
-        raise ProviderError("region: Missing region configuration; set aws:region, the provider's region, or the resource's")
+        raise ProviderError(
+            "region: Missing region configuration; set aws:region, the provider's region, "
+            "or the resource's"
+        )
     return str(found)
 
 
-def call(session: Session, inputs: Mapping[str, Any], service: str, operation: str, **body: Any) -> JsonObject:
+def call(
+    session: Session, inputs: Mapping[str, Any], service: str, operation: str, **body: Any
+) -> JsonObject:
     """None values are left out of the request."""
     asked = {k: v for k, v in body.items() if v is not None}
     return session.cloud.call(service, operation, {"region": region_of(session, inputs)}, asked)
 
 
-def or_none(session: Session, inputs: Mapping[str, Any], service: str, operation: str, **body: Any) -> JsonObject | None:
+def or_none(
+    session: Session, inputs: Mapping[str, Any], service: str, operation: str, **body: Any
+) -> JsonObject | None:
     """The answer; None where the thing does not exist."""
     try:
         return call(session, inputs, service, operation, **body)
@@ -52,10 +61,16 @@ def tag_map(tags: list[JsonObject] | None) -> dict[str, str]:
 
 def specified(resource_type: str, inputs: Mapping[str, Any]) -> list[JsonObject] | None:
     """Tags as EC2's create calls take them."""
-    return [{"ResourceType": resource_type, "Tags": tag_list(inputs["tags"])}] if inputs.get("tags") else None
+    return (
+        [{"ResourceType": resource_type, "Tags": tag_list(inputs["tags"])}]
+        if inputs.get("tags")
+        else None
+    )
 
 
-def retag_ec2(session: Session, identity: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+def retag_ec2(
+    session: Session, identity: str, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> None:
     before, after = old.get("tags") or {}, new.get("tags") or {}
     gone = [{"Key": k} for k in before if k not in after]
     if gone:

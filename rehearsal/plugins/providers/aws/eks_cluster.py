@@ -1,4 +1,6 @@
-"""aws:eks Cluster and Addon. Force-new: hashicorp/terraform-provider-aws, internal/service/eks/cluster.go, addon.go."""
+"""aws:eks Cluster and Addon. Force-new: hashicorp/terraform-provider-aws,
+internal/service/eks/cluster.go, addon.go.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, St
 from rehearsal.plugins.bridge.shape import Field, Shape, from_api, same, to_api
 from rehearsal.plugins.bridge.waiting import wait_until
 from rehearsal.plugins.engine.plugin import CheckFailure, Properties, ProviderError
-from rehearsal.plugins.providers.aws.calls import call, kept, or_none, region_of, retag_eks, seen_tags
+from rehearsal.plugins.providers.aws.calls import (
+    call,
+    kept,
+    or_none,
+    region_of,
+    retag_eks,
+    seen_tags,
+)
 
 JsonObject = dict[str, Any]
 
@@ -25,25 +34,55 @@ _CLUSTER: Shape = {
     "roleArn": Field(),
     "version": Field(computed=True),
     "vpcConfig": Field(api="resourcesVpcConfig", of=_VPC),
-    "accessConfig": Field(of=same("authenticationMode", "bootstrapClusterCreatorAdminPermissions", computed=True), computed=True),
-    "kubernetesNetworkConfig": Field(of=same("serviceIpv4Cidr", "ipFamily", computed=True), computed=True),
+    "accessConfig": Field(
+        of=same("authenticationMode", "bootstrapClusterCreatorAdminPermissions", computed=True),
+        computed=True,
+    ),
+    "kubernetesNetworkConfig": Field(
+        of=same("serviceIpv4Cidr", "ipFamily", computed=True), computed=True
+    ),
     "upgradePolicy": Field(of=same("supportType"), computed=True),
     "deletionProtection": Field(default=False),
     "tags": Field(),
 }
-_OWN = ("name", "bootstrapSelfManagedAddons", "enabledClusterLogTypes", "region", "defaultAddonsToRemove")
+_OWN = (
+    "name",
+    "bootstrapSelfManagedAddons",
+    "enabledClusterLogTypes",
+    "region",
+    "defaultAddonsToRemove",
+)
 # Each is one call of UpdateClusterConfig: EKS takes one kind of change at a time.
-_UPDATES = ("vpcConfig", "accessConfig", "upgradePolicy", "deletionProtection", "enabledClusterLogTypes")
+_UPDATES = (
+    "vpcConfig",
+    "accessConfig",
+    "upgradePolicy",
+    "deletionProtection",
+    "enabledClusterLogTypes",
+)
 
 
 class Cluster(Resource):
     kind = "aws:eks/cluster:Cluster"
     force_new = (
-        "name", "roleArn", "region", "kubernetesNetworkConfig", "bootstrapSelfManagedAddons", "encryptionConfig",
+        "name", "roleArn", "region", "kubernetesNetworkConfig", "bootstrapSelfManagedAddons",
+        "encryptionConfig",
         "accessConfig.bootstrapClusterCreatorAdminPermissions", "outpostConfig",
     )  # fmt: skip
-    sets = ("vpcConfig.subnetIds", "vpcConfig.securityGroupIds", "vpcConfig.publicAccessCidrs", "enabledClusterLogTypes")
-    keeps = ("version", "accessConfig", "kubernetesNetworkConfig", "upgradePolicy", "region", "vpcConfig.publicAccessCidrs")
+    sets = (
+        "vpcConfig.subnetIds",
+        "vpcConfig.securityGroupIds",
+        "vpcConfig.publicAccessCidrs",
+        "enabledClusterLogTypes",
+    )
+    keeps = (
+        "version",
+        "accessConfig",
+        "kubernetesNetworkConfig",
+        "upgradePolicy",
+        "region",
+        "vpcConfig.publicAccessCidrs",
+    )
     autoname = Autoname("name", 100)
 
     def defaults(self, inputs: Properties, settings: Mapping[str, str]) -> Properties:
@@ -53,7 +92,9 @@ class Cluster(Resource):
         known = {*_CLUSTER, *_OWN}
         return [
             CheckFailure(
-                name, f"the rehearsal's stand-in does not simulate this property; here it knows {', '.join(sorted(known))}"
+                name,
+                "the rehearsal's stand-in does not simulate this property; here it knows "
+                f"{', '.join(sorted(known))}",
             )
             for name in inputs
             if name not in known and not name.startswith("__")
@@ -63,14 +104,22 @@ class Cluster(Resource):
         name = str(inputs["name"])
         body = to_api(_CLUSTER, {k: v for k, v in inputs.items() if k not in _OWN})
         if inputs.get("enabledClusterLogTypes"):
-            body["logging"] = {"clusterLogging": [{"types": inputs["enabledClusterLogTypes"], "enabled": True}]}
+            body["logging"] = {
+                "clusterLogging": [{"types": inputs["enabledClusterLogTypes"], "enabled": True}]
+            }
         body["bootstrapSelfManagedAddons"] = inputs.get("bootstrapSelfManagedAddons")
         call(session, inputs, "eks", "CreateCluster", name=name, **body)
         session.note("waiting for the cluster to become ACTIVE")
-        cluster = wait_until(session, f"EKS Cluster ({name}) create", lambda: _settled(session, inputs, name))
+        cluster = wait_until(
+            session, f"EKS Cluster ({name}) create", lambda: _settled(session, inputs, name)
+        )
         if cluster["status"] != "ACTIVE":
             return Made(
-                name, [f"waiting for EKS Cluster ({name}) create: unexpected state '{cluster['status']}': {_issues(cluster)}"]
+                name,
+                [
+                    f"waiting for EKS Cluster ({name}) create: unexpected state "
+                    f"'{cluster['status']}': {_issues(cluster)}"
+                ],
             )
         return Made(name)
 
@@ -84,15 +133,26 @@ class Cluster(Resource):
             seen |= seen_tags(cluster.get("tags", {}), inputs)
         if "upgradePolicy" in inputs and "upgradePolicy" not in seen:
             seen["upgradePolicy"] = inputs["upgradePolicy"]
-        logs = [t for group in cluster["logging"]["clusterLogging"] if group["enabled"] for t in group["types"]]
+        logs = [
+            t
+            for group in cluster["logging"]["clusterLogging"]
+            if group["enabled"]
+            for t in group["types"]
+        ]
         if logs or "enabledClusterLogTypes" in inputs:
             seen["enabledClusterLogTypes"] = sorted(logs)
-        state = {**seen, **kept(inputs, "region", "bootstrapSelfManagedAddons", "defaultAddonsToRemove")}
+        state = {
+            **seen,
+            **kept(inputs, "region", "bootstrapSelfManagedAddons", "defaultAddonsToRemove"),
+        }
         return State(state, _outputs(cluster, region_of(session, inputs)))
 
     def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
         if old.get("version") != new.get("version") and "version" in new:
-            raise ProviderError("version: the rehearsal's stand-in does not upgrade a control plane: its binary has one version")
+            raise ProviderError(
+                "version: the rehearsal's stand-in does not upgrade a control plane: its "
+                "binary has one version"
+            )
         for name in _UPDATES:
             if old.get(name) == new.get(name):
                 continue
@@ -113,7 +173,11 @@ class Cluster(Resource):
             return
         call(session, inputs, "eks", "DeleteCluster", name=id)
         session.note("waiting for the cluster to be gone")
-        wait_until(session, f"EKS Cluster ({id}) delete", lambda: True if _cluster(session, inputs, id) is None else None)
+        wait_until(
+            session,
+            f"EKS Cluster ({id}) delete",
+            lambda: True if _cluster(session, inputs, id) is None else None,
+        )
 
 
 def _cluster(session: Session, inputs: Properties, name: str) -> JsonObject | None:
@@ -172,7 +236,14 @@ _ADDON: Shape = {
     "configurationValues": Field(computed=True),
     "tags": Field(),
 }
-_ADDON_OWN = ("addonName", "clusterName", "preserve", "resolveConflictsOnCreate", "resolveConflictsOnUpdate", "region")
+_ADDON_OWN = (
+    "addonName",
+    "clusterName",
+    "preserve",
+    "resolveConflictsOnCreate",
+    "resolveConflictsOnUpdate",
+    "region",
+)
 
 
 class Addon(Resource):
@@ -183,7 +254,9 @@ class Addon(Resource):
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
         known = {*_ADDON, *_ADDON_OWN}
         failures = [
-            CheckFailure(name, "the rehearsal's stand-in does not simulate this property of an add-on")
+            CheckFailure(
+                name, "the rehearsal's stand-in does not simulate this property of an add-on"
+            )
             for name in inputs
             if name not in known and not name.startswith("__")
         ]
@@ -200,10 +273,21 @@ class Addon(Resource):
         body = to_api(_ADDON, {k: v for k, v in inputs.items() if k in _ADDON})
         cluster, name = str(inputs["clusterName"]), str(inputs["addonName"])
         conflicts = inputs.get("resolveConflictsOnCreate")
-        call(session, inputs, "eks", "CreateAddon", clusterName=cluster, addonName=name, resolveConflicts=conflicts, **body)
+        call(
+            session,
+            inputs,
+            "eks",
+            "CreateAddon",
+            clusterName=cluster,
+            addonName=name,
+            resolveConflicts=conflicts,
+            **body,
+        )
 
         def active() -> JsonObject | None:
-            addon = call(session, inputs, "eks", "DescribeAddon", clusterName=cluster, addonName=name)["addon"]
+            addon = call(
+                session, inputs, "eks", "DescribeAddon", clusterName=cluster, addonName=name
+            )["addon"]
             return addon if addon["status"] != "CREATING" else None
 
         wait_until(session, f"EKS Add-On ({cluster}:{name}) create", active)
@@ -211,7 +295,9 @@ class Addon(Resource):
 
     def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
         cluster, _, name = id.partition(":")
-        found = or_none(session, inputs, "eks", "DescribeAddon", clusterName=cluster, addonName=name)
+        found = or_none(
+            session, inputs, "eks", "DescribeAddon", clusterName=cluster, addonName=name
+        )
         if found is None:
             return None
         addon = found["addon"]
@@ -227,18 +313,43 @@ class Addon(Resource):
             "tagsAll": addon.get("tags", {}),
             "region": region_of(session, inputs),
         }
-        return State({**seen, **kept(inputs, *(k for k in _ADDON_OWN if k not in ("addonName", "clusterName")))}, outputs)
+        return State(
+            {
+                **seen,
+                **kept(inputs, *(k for k in _ADDON_OWN if k not in ("addonName", "clusterName"))),
+            },
+            outputs,
+        )
 
     def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
         cluster, _, name = id.partition(":")
         changed = {k: new[k] for k in _ADDON if k != "tags" and k in new and old.get(k) != new[k]}
         if changed:
             conflicts = new.get("resolveConflictsOnUpdate")
-            call(session, new, "eks", "UpdateAddon", clusterName=cluster, addonName=name, resolveConflicts=conflicts, **changed)
-        addon = call(session, new, "eks", "DescribeAddon", clusterName=cluster, addonName=name)["addon"]
+            call(
+                session,
+                new,
+                "eks",
+                "UpdateAddon",
+                clusterName=cluster,
+                addonName=name,
+                resolveConflicts=conflicts,
+                **changed,
+            )
+        addon = call(session, new, "eks", "DescribeAddon", clusterName=cluster, addonName=name)[
+            "addon"
+        ]
         retag_eks(session, addon["addonArn"], old, new)
         return []
 
     def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
         cluster, _, name = id.partition(":")
-        or_none(session, inputs, "eks", "DeleteAddon", clusterName=cluster, addonName=name, preserve=inputs.get("preserve"))
+        or_none(
+            session,
+            inputs,
+            "eks",
+            "DeleteAddon",
+            clusterName=cluster,
+            addonName=name,
+            preserve=inputs.get("preserve"),
+        )

@@ -38,7 +38,9 @@ class Role(Resource):
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
         failures = [
             CheckFailure(
-                name, "the rehearsal's stand-in does not simulate this property; attach policies with RolePolicyAttachment"
+                name,
+                "the rehearsal's stand-in does not simulate this property; attach policies "
+                "with RolePolicyAttachment",
             )
             for name in inputs
             if name not in _SIMULATED and not name.startswith("__")
@@ -48,7 +50,9 @@ class Role(Resource):
             try:
                 json.loads(policy)
             except ValueError as e:
-                failures.append(CheckFailure("assumeRolePolicy", f"contains an invalid JSON policy: {e}"))
+                failures.append(
+                    CheckFailure("assumeRolePolicy", f"contains an invalid JSON policy: {e}")
+                )
         return failures
 
     def create(self, session: Session, inputs: Properties) -> Made:
@@ -77,7 +81,11 @@ class Role(Resource):
         # Two texts of one policy say the same.
         if asked is not None and _normal(asked) == _normal(trust):
             trust = asked
-        seen = {"assumeRolePolicy": trust, "path": role["Path"], "maxSessionDuration": role["MaxSessionDuration"]}
+        seen = {
+            "assumeRolePolicy": trust,
+            "path": role["Path"],
+            "maxSessionDuration": role["MaxSessionDuration"],
+        }
         if role.get("Description") or "description" in inputs:
             seen["description"] = role.get("Description", "")
         if "namePrefix" not in inputs:
@@ -92,12 +100,26 @@ class Role(Resource):
             "tagsAll": tags,
             "forceDetachPolicies": False,
         }
-        return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "namePrefix", "forceDetachPolicies")}, outputs)
+        return State(
+            {
+                **seen,
+                **seen_tags(tags, inputs),
+                **kept(inputs, "namePrefix", "forceDetachPolicies"),
+            },
+            outputs,
+        )
 
     def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
         if _normal(old.get("assumeRolePolicy")) != _normal(new["assumeRolePolicy"]):
             document = _text(new["assumeRolePolicy"])
-            call(session, new, "aws-iam", "UpdateAssumeRolePolicy", RoleName=id, PolicyDocument=document)
+            call(
+                session,
+                new,
+                "aws-iam",
+                "UpdateAssumeRolePolicy",
+                RoleName=id,
+                PolicyDocument=document,
+            )
         if any(old.get(k) != new.get(k) for k in ("description", "maxSessionDuration")):
             duration = new.get("maxSessionDuration")
             call(
@@ -118,9 +140,18 @@ class Role(Resource):
 
     def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
         if inputs.get("forceDetachPolicies"):
-            found = or_none(session, inputs, "aws-iam", "ListAttachedRolePolicies", RoleName=id) or {"AttachedPolicies": []}
+            found = or_none(
+                session, inputs, "aws-iam", "ListAttachedRolePolicies", RoleName=id
+            ) or {"AttachedPolicies": []}
             for policy in found["AttachedPolicies"]:
-                call(session, inputs, "aws-iam", "DetachRolePolicy", RoleName=id, PolicyArn=policy["PolicyArn"])
+                call(
+                    session,
+                    inputs,
+                    "aws-iam",
+                    "DetachRolePolicy",
+                    RoleName=id,
+                    PolicyArn=policy["PolicyArn"],
+                )
         or_none(session, inputs, "aws-iam", "DeleteRole", RoleName=id)
 
 

@@ -1,4 +1,6 @@
-"""aws:ec2/launchTemplate:LaunchTemplate. A change of its data makes a new version; only its name replaces it."""
+"""aws:ec2/launchTemplate:LaunchTemplate. A change of its data makes a new version; only its name
+replaces it.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,48 @@ from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State
 from rehearsal.plugins.bridge.shape import Field, Shape, from_api, to_api
 from rehearsal.plugins.engine.plugin import CheckFailure, Properties
-from rehearsal.plugins.providers.aws.calls import call, capital, kept, or_none, region_of, retag_ec2, seen_tags, tag_list, tag_map
+from rehearsal.plugins.providers.aws.calls import (
+    call,
+    capital,
+    kept,
+    or_none,
+    region_of,
+    retag_ec2,
+    seen_tags,
+    tag_list,
+    tag_map,
+)
 
 JsonObject = dict[str, Any]
 
-_EBS = capital("volumeSize", "volumeType", "iops", "throughput", "kmsKeyId", "snapshotId", "deleteOnTermination", "encrypted")
+_EBS = capital(
+    "volumeSize",
+    "volumeType",
+    "iops",
+    "throughput",
+    "kmsKeyId",
+    "snapshotId",
+    "deleteOnTermination",
+    "encrypted",
+)
 _TARGET = capital("capacityReservationId", "capacityReservationResourceGroupArn")
 _INTERFACE = capital(
-    "deviceIndex", "networkCardIndex", "interfaceType", "deleteOnTermination", "associatePublicIpAddress", "subnetId"
+    "deviceIndex",
+    "networkCardIndex",
+    "interfaceType",
+    "deleteOnTermination",
+    "associatePublicIpAddress",
+    "subnetId",
 )
 _DATA: Shape = {
-    **capital("imageId", "instanceType", "keyName", "userData", "ebsOptimized", "instanceInitiatedShutdownBehavior"),
+    **capital(
+        "imageId",
+        "instanceType",
+        "keyName",
+        "userData",
+        "ebsOptimized",
+        "instanceInitiatedShutdownBehavior",
+    ),
     "vpcSecurityGroupIds": Field(api="SecurityGroupIds", unordered=True),
     "blockDeviceMappings": Field(
         api="BlockDeviceMappings",
@@ -29,10 +62,18 @@ _DATA: Shape = {
     ),
     "metadataOptions": Field(
         api="MetadataOptions",
-        of=capital("httpEndpoint", "httpTokens", "httpPutResponseHopLimit", "httpProtocolIpv6", "instanceMetadataTags"),
+        of=capital(
+            "httpEndpoint",
+            "httpTokens",
+            "httpPutResponseHopLimit",
+            "httpProtocolIpv6",
+            "instanceMetadataTags",
+        ),
     ),
     "monitoring": Field(api="Monitoring", of=capital("enabled")),
-    "placement": Field(api="Placement", of=capital("groupName", "availabilityZone", "tenancy", "partitionNumber")),
+    "placement": Field(
+        api="Placement", of=capital("groupName", "availabilityZone", "tenancy", "partitionNumber")
+    ),
     "instanceMarketOptions": Field(api="InstanceMarketOptions", of=capital("marketType")),
     "capacityReservationSpecification": Field(
         api="CapacityReservationSpecification",
@@ -44,12 +85,25 @@ _DATA: Shape = {
     "networkInterfaces": Field(
         api="NetworkInterfaces",
         many=True,
-        of={**_INTERFACE, "securityGroups": Field(api="Groups"), "description": Field(api="Description")},
+        of={
+            **_INTERFACE,
+            "securityGroups": Field(api="Groups"),
+            "description": Field(api="Description"),
+        },
     ),
 }
 # Text in Pulumi ("true"), booleans in the API.
 _TEXT_BOOLEANS = ("deleteOnTermination", "encrypted", "associatePublicIpAddress", "ebsOptimized")
-_OWN = ("name", "namePrefix", "description", "tags", "tagSpecifications", "updateDefaultVersion", "defaultVersion", "region")
+_OWN = (
+    "name",
+    "namePrefix",
+    "description",
+    "tags",
+    "tagSpecifications",
+    "updateDefaultVersion",
+    "defaultVersion",
+    "region",
+)
 
 
 class LaunchTemplate(Resource):
@@ -70,7 +124,11 @@ class LaunchTemplate(Resource):
         for name in inputs:
             if name not in _DATA and name not in _OWN and not name.startswith("__"):
                 failures.append(
-                    CheckFailure(name, "the rehearsal's stand-in does not simulate this property of a launch template")
+                    CheckFailure(
+                        name,
+                        "the rehearsal's stand-in does not simulate this property of a "
+                        "launch template",
+                    )
                 )
         return failures
 
@@ -80,10 +138,13 @@ class LaunchTemplate(Resource):
             inputs,
             "ec2",
             "CreateLaunchTemplate",
-            LaunchTemplateName=inputs.get("name") or f"{inputs['namePrefix']}{secrets.token_hex(8)}",
+            LaunchTemplateName=inputs.get("name")
+            or f"{inputs['namePrefix']}{secrets.token_hex(8)}",
             VersionDescription=inputs.get("description"),
             LaunchTemplateData=_data(inputs),
-            TagSpecifications=[{"ResourceType": "launch-template", "Tags": tag_list(inputs["tags"])}]
+            TagSpecifications=[
+                {"ResourceType": "launch-template", "Tags": tag_list(inputs["tags"])}
+            ]
             if inputs.get("tags")
             else None,
         )
@@ -94,13 +155,21 @@ class LaunchTemplate(Resource):
         if found is None:
             return None
         template = found["LaunchTemplates"][0]
-        versions = call(session, inputs, "ec2", "DescribeLaunchTemplateVersions", LaunchTemplateId=id, Versions=["$Latest"])
+        versions = call(
+            session,
+            inputs,
+            "ec2",
+            "DescribeLaunchTemplateVersions",
+            LaunchTemplateId=id,
+            Versions=["$Latest"],
+        )
         latest = versions["LaunchTemplateVersions"][0]
         data = _texts(latest["LaunchTemplateData"])
         tags = tag_map(template["Tags"])
         seen = from_api(_DATA, data, inputs or None)
         specifications = [
-            {"resourceType": s["ResourceType"], "tags": tag_map(s.get("Tags"))} for s in data.get("TagSpecifications", [])
+            {"resourceType": s["ResourceType"], "tags": tag_map(s.get("Tags"))}
+            for s in data.get("TagSpecifications", [])
         ]
         if specifications:
             seen["tagSpecifications"] = specifications
@@ -122,7 +191,14 @@ class LaunchTemplate(Resource):
             "tagsAll": tags,
             "region": region,
         }
-        return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "namePrefix", "updateDefaultVersion", "region")}, outputs)
+        return State(
+            {
+                **seen,
+                **seen_tags(tags, inputs),
+                **kept(inputs, "namePrefix", "updateDefaultVersion", "region"),
+            },
+            outputs,
+        )
 
     def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
         version = None
@@ -137,9 +213,18 @@ class LaunchTemplate(Resource):
                 VersionDescription=new.get("description"),
             )
             version = made["LaunchTemplateVersion"]["VersionNumber"]
-        default = new.get("defaultVersion") or (version if new.get("updateDefaultVersion") else None)
+        default = new.get("defaultVersion") or (
+            version if new.get("updateDefaultVersion") else None
+        )
         if default:
-            call(session, new, "ec2", "ModifyLaunchTemplate", LaunchTemplateId=id, DefaultVersion=str(default))
+            call(
+                session,
+                new,
+                "ec2",
+                "ModifyLaunchTemplate",
+                LaunchTemplateId=id,
+                DefaultVersion=str(default),
+            )
         retag_ec2(session, id, old, new)
         return []
 
@@ -151,7 +236,10 @@ def _data(inputs: Properties) -> JsonObject:
     data = _booleans(to_api(_DATA, {k: v for k, v in inputs.items() if k in _DATA}))
     specifications = inputs.get("tagSpecifications")
     if specifications:
-        data["TagSpecifications"] = [{"ResourceType": s["resourceType"], "Tags": tag_list(s.get("tags"))} for s in specifications]
+        data["TagSpecifications"] = [
+            {"ResourceType": s["resourceType"], "Tags": tag_list(s.get("tags"))}
+            for s in specifications
+        ]
     return dict(data)
 
 

@@ -1,4 +1,6 @@
-"""aws:eks/nodeGroup:NodeGroup. Calls and force-new: hashicorp/terraform-provider-aws, internal/service/eks/node_group.go."""
+"""aws:eks/nodeGroup:NodeGroup. Calls and force-new: hashicorp/terraform-provider-aws,
+internal/service/eks/node_group.go.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, St
 from rehearsal.plugins.bridge.shape import Field, Shape, from_api, same, to_api
 from rehearsal.plugins.bridge.waiting import wait_until
 from rehearsal.plugins.engine.plugin import CheckFailure, Properties, ProviderError
-from rehearsal.plugins.providers.aws.calls import call, kept, or_none, region_of, retag_eks, seen_tags
+from rehearsal.plugins.providers.aws.calls import (
+    call,
+    kept,
+    or_none,
+    region_of,
+    retag_eks,
+    seen_tags,
+)
 
 JsonObject = dict[str, Any]
 
@@ -36,8 +45,12 @@ _GROUP: Shape = {
     "diskSize": Field(computed=True),
     "instanceTypes": Field(computed=True),
     "labels": Field(),
-    "taints": Field(many=True, of={"key": Field(), "value": Field(), "effect": Field()}, unordered=False),
-    "launchTemplate": Field(of={"id": Field(computed=True), "name": Field(computed=True), "version": Field()}),
+    "taints": Field(
+        many=True, of={"key": Field(), "value": Field(), "effect": Field()}, unordered=False
+    ),
+    "launchTemplate": Field(
+        of={"id": Field(computed=True), "name": Field(computed=True), "version": Field()}
+    ),
     "updateConfig": Field(
         of={
             "maxUnavailable": Field(computed=True),
@@ -58,11 +71,14 @@ _EFFECTS = ("NO_SCHEDULE", "NO_EXECUTE", "PREFER_NO_SCHEDULE")
 class NodeGroup(Resource):
     kind = "aws:eks/nodeGroup:NodeGroup"
     force_new = (
-        "amiType", "capacityType", "clusterName", "diskSize", "instanceTypes", "launchTemplate.id", "launchTemplate.name",
-        "nodeGroupName", "nodeGroupNamePrefix", "nodeRoleArn", "remoteAccess", "subnetIds", "region",
+        "amiType", "capacityType", "clusterName", "diskSize", "instanceTypes",
+        "launchTemplate.id", "launchTemplate.name",
+        "nodeGroupName", "nodeGroupNamePrefix", "nodeRoleArn", "remoteAccess", "subnetIds",
+        "region",
     )  # fmt: skip
     sets = ("subnetIds", "taints")
-    keeps = ("amiType", "capacityType", "diskSize", "instanceTypes", "version", "releaseVersion", "updateConfig", "region",
+    keeps = ("amiType", "capacityType", "diskSize", "instanceTypes", "version", "releaseVersion",
+             "updateConfig", "region",
              "launchTemplate.id", "launchTemplate.name")  # fmt: skip
     autoname = Autoname("nodeGroupName", 63, prefix_property="nodeGroupNamePrefix")
     default_timeout_s = 3600.0
@@ -70,7 +86,9 @@ class NodeGroup(Resource):
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
         failures = [
             CheckFailure(
-                name, f"the rehearsal's stand-in does not simulate this property; here it knows {', '.join(sorted(_ALL))}"
+                name,
+                "the rehearsal's stand-in does not simulate this property; here it knows "
+                f"{', '.join(sorted(_ALL))}",
             )
             for name in inputs
             if name not in _ALL and not name.startswith("__")
@@ -80,21 +98,47 @@ class NodeGroup(Resource):
             for name, least in (("maxSize", 1), ("minSize", 0), ("desiredSize", 0)):
                 if known(scaling.get(name)) and int(scaling[name]) < least:
                     failures.append(
-                        CheckFailure(f"scalingConfig.{name}", f"expected to be at least {least}, got {scaling[name]}")
+                        CheckFailure(
+                            f"scalingConfig.{name}",
+                            f"expected to be at least {least}, got {scaling[name]}",
+                        )
                     )
         for index, taint in enumerate(members(inputs.get("taints"))):
             effect = taint.get("effect") if isinstance(taint, dict) else None
             if known(effect) and effect not in _EFFECTS:
-                failures.append(CheckFailure(f"taints[{index}].effect", f"expected one of {', '.join(_EFFECTS)}, got {effect!r}"))
-        return failures + _template_failures(inputs.get("launchTemplate")) + _update_failures(inputs.get("updateConfig"))
+                failures.append(
+                    CheckFailure(
+                        f"taints[{index}].effect",
+                        f"expected one of {', '.join(_EFFECTS)}, got {effect!r}",
+                    )
+                )
+        return (
+            failures
+            + _template_failures(inputs.get("launchTemplate"))
+            + _update_failures(inputs.get("updateConfig"))
+        )
 
     def create(self, session: Session, inputs: Properties) -> Made:
         cluster = str(inputs["clusterName"])
-        name = str(inputs.get("nodeGroupName") or f"{inputs['nodeGroupNamePrefix']}{secrets.token_hex(8)}")
+        name = str(
+            inputs.get("nodeGroupName") or f"{inputs['nodeGroupNamePrefix']}{secrets.token_hex(8)}"
+        )
         body = to_api(_GROUP, {k: v for k, v in inputs.items() if k not in _OWN})
-        call(session, inputs, "eks", "CreateNodegroup", clusterName=cluster, nodegroupName=name, **body)
+        call(
+            session,
+            inputs,
+            "eks",
+            "CreateNodegroup",
+            clusterName=cluster,
+            nodegroupName=name,
+            **body,
+        )
         session.note("waiting for the node group to become ACTIVE")
-        group = wait_until(session, f"EKS Node Group ({cluster}:{name}) create", lambda: _settled(session, inputs, cluster, name))
+        group = wait_until(
+            session,
+            f"EKS Node Group ({cluster}:{name}) create",
+            lambda: _settled(session, inputs, cluster, name),
+        )
         identity = f"{cluster}:{name}"
         if group["status"] != "ACTIVE":
             return Made(identity, [_unexpected(identity, "create", group)])
@@ -119,7 +163,10 @@ class NodeGroup(Resource):
             "arn": group["nodegroupArn"],
             "status": group["status"],
             "resources": [
-                {"autoscalingGroups": group["resources"]["autoScalingGroups"], "remoteAccessSecurityGroupId": ""},
+                {
+                    "autoscalingGroups": group["resources"]["autoScalingGroups"],
+                    "remoteAccessSecurityGroupId": "",
+                },
             ],
             "labels": group.get("labels", {}),
             "taints": group.get("taints", []),
@@ -127,18 +174,26 @@ class NodeGroup(Resource):
             "tagsAll": group.get("tags", {}),
             "region": region_of(session, inputs),
         }
-        return State({**seen, **kept(inputs, "nodeGroupNamePrefix", "forceUpdateVersion", "region")}, outputs)
+        return State(
+            {**seen, **kept(inputs, "nodeGroupNamePrefix", "forceUpdateVersion", "region")}, outputs
+        )
 
     def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
         cluster, _, name = id.partition(":")
         where = {"clusterName": cluster, "nodegroupName": name}
         trouble: list[str] = []
-        version: JsonObject = {k: new[k] for k in ("version", "releaseVersion") if k in new and old.get(k) != new[k]}
-        if (old.get("launchTemplate") or {}).get("version") != (new.get("launchTemplate") or {}).get("version"):
+        version: JsonObject = {
+            k: new[k] for k in ("version", "releaseVersion") if k in new and old.get(k) != new[k]
+        }
+        if (old.get("launchTemplate") or {}).get("version") != (
+            new.get("launchTemplate") or {}
+        ).get("version"):
             version["launchTemplate"] = new["launchTemplate"]
         if version:
             force = new.get("forceUpdateVersion")
-            started = call(session, new, "eks", "UpdateNodegroupVersion", **where, force=force, **version)
+            started = call(
+                session, new, "eks", "UpdateNodegroupVersion", **where, force=force, **version
+            )
             trouble += _finish(session, new, where, started["update"])
         config = _config_changes(old, new)
         if config and not trouble:
@@ -149,7 +204,10 @@ class NodeGroup(Resource):
             retag_eks(session, group["nodegroupArn"], old, new)
             if not trouble and group["status"] in ("CREATE_FAILED", "DEGRADED", "DELETE_FAILED"):
                 # Updating heals no failed group; silence would let the next run believe in it.
-                trouble.append(_unexpected(id, "update", group) + "; EKS cannot repair it, replace it (pulumi up --replace URN)")
+                trouble.append(
+                    _unexpected(id, "update", group)
+                    + "; EKS cannot repair it, replace it (pulumi up --replace URN)"
+                )
         return trouble
 
     def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
@@ -182,7 +240,8 @@ def _template_failures(template: Any) -> list[CheckFailure]:
     if str(template.get("version", "")).startswith("$"):
         failures.append(
             CheckFailure(
-                "launchTemplate.version", "give a number (latestVersion as text): $Latest and $Default never show a change"
+                "launchTemplate.version",
+                "give a number (latestVersion as text): $Latest and $Default never show a change",
             )
         )
     return failures
@@ -193,7 +252,12 @@ def _update_failures(config: Any) -> list[CheckFailure]:
         return []
     both = [k for k in ("maxUnavailable", "maxUnavailablePercentage") if known(config.get(k))]
     return (
-        [CheckFailure("updateConfig", "only one of maxUnavailable and maxUnavailablePercentage can be given")]
+        [
+            CheckFailure(
+                "updateConfig",
+                "only one of maxUnavailable and maxUnavailablePercentage can be given",
+            )
+        ]
         if len(both) == 2
         else []
     )
@@ -211,7 +275,9 @@ def _same_taint(one: JsonObject, other: JsonObject) -> bool:
 
 
 def _group(session: Session, inputs: Properties, cluster: str, name: str) -> JsonObject | None:
-    found = or_none(session, inputs, "eks", "DescribeNodegroup", clusterName=cluster, nodegroupName=name)
+    found = or_none(
+        session, inputs, "eks", "DescribeNodegroup", clusterName=cluster, nodegroupName=name
+    )
     return found["nodegroup"] if found else None
 
 
@@ -223,7 +289,9 @@ def _settled(session: Session, inputs: Properties, cluster: str, name: str) -> J
 
 
 def _unexpected(identity: str, verb: str, group: JsonObject) -> str:
-    issues = "; ".join(f"{i['code']}: {i['message']}" for i in group.get("health", {}).get("issues", []))
+    issues = "; ".join(
+        f"{i['code']}: {i['message']}" for i in group.get("health", {}).get("issues", [])
+    )
     state = f"unexpected state '{group['status']}', wanted target 'ACTIVE'. last error: {issues}"
     return f"waiting for EKS Node Group ({identity}) {verb}: {state}"
 
@@ -247,9 +315,15 @@ def _config_changes(old: Properties, new: Properties) -> JsonObject:
     return changes
 
 
-def _finish(session: Session, inputs: Properties, where: JsonObject, update: JsonObject) -> list[str]:
+def _finish(
+    session: Session, inputs: Properties, where: JsonObject, update: JsonObject
+) -> list[str]:
     def poll() -> JsonObject | None:
-        arguments = {"name": where["clusterName"], "nodegroupName": where["nodegroupName"], "updateId": update["id"]}
+        arguments = {
+            "name": where["clusterName"],
+            "nodegroupName": where["nodegroupName"],
+            "updateId": update["id"],
+        }
         found: JsonObject = call(session, inputs, "eks", "DescribeUpdate", **arguments)["update"]
         return found if found["status"] != "InProgress" else None
 
@@ -258,4 +332,7 @@ def _finish(session: Session, inputs: Properties, where: JsonObject, update: Jso
     if done["status"] == "Successful":
         return []
     errors = "; ".join(f"{e['errorCode']}: {e['errorMessage']}" for e in done["errors"])
-    return [f"waiting for EKS Node Group ({identity}) update ({update['id']}): {done['status']}: {errors}"]
+    return [
+        f"waiting for EKS Node Group ({identity}) update ({update['id']}): "
+        f"{done['status']}: {errors}"
+    ]

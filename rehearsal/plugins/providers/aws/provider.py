@@ -10,7 +10,11 @@ from rehearsal.plugins.providers.aws.eks_cluster import Addon, Cluster
 from rehearsal.plugins.providers.aws.iam import Role, RolePolicyAttachment
 from rehearsal.plugins.providers.aws.launch_template import LaunchTemplate
 from rehearsal.plugins.providers.aws.node_group import NodeGroup
-from rehearsal.plugins.providers.aws.routing import InternetGateway, RouteTable, RouteTableAssociation
+from rehearsal.plugins.providers.aws.routing import (
+    InternetGateway,
+    RouteTable,
+    RouteTableAssociation,
+)
 from rehearsal.plugins.providers.aws.vpc import Subnet, Vpc
 
 

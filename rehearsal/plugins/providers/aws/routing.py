@@ -8,7 +8,16 @@ from typing import Any
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.plugins.bridge.kinds import Made, Resource, Session, State, members
 from rehearsal.plugins.engine.plugin import CheckFailure, Properties
-from rehearsal.plugins.providers.aws.calls import call, kept, or_none, region_of, retag_ec2, seen_tags, specified, tag_map
+from rehearsal.plugins.providers.aws.calls import (
+    call,
+    kept,
+    or_none,
+    region_of,
+    retag_ec2,
+    seen_tags,
+    specified,
+    tag_map,
+)
 
 JsonObject = dict[str, Any]
 
@@ -19,10 +28,23 @@ class InternetGateway(Resource):
     keeps = ("vpcId", "region")
 
     def create(self, session: Session, inputs: Properties) -> Made:
-        made = call(session, inputs, "ec2", "CreateInternetGateway", TagSpecifications=specified("internet-gateway", inputs))
+        made = call(
+            session,
+            inputs,
+            "ec2",
+            "CreateInternetGateway",
+            TagSpecifications=specified("internet-gateway", inputs),
+        )
         identity = made["InternetGateway"]["InternetGatewayId"]
         if inputs.get("vpcId"):
-            call(session, inputs, "ec2", "AttachInternetGateway", InternetGatewayId=identity, VpcId=inputs["vpcId"])
+            call(
+                session,
+                inputs,
+                "ec2",
+                "AttachInternetGateway",
+                InternetGatewayId=identity,
+                VpcId=inputs["vpcId"],
+            )
         return Made(identity)
 
     def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
@@ -48,7 +70,14 @@ class InternetGateway(Resource):
         if old.get("vpcId") != new.get("vpcId"):
             _detach(session, id, new)
             if new.get("vpcId"):
-                call(session, new, "ec2", "AttachInternetGateway", InternetGatewayId=id, VpcId=new["vpcId"])
+                call(
+                    session,
+                    new,
+                    "ec2",
+                    "AttachInternetGateway",
+                    InternetGatewayId=id,
+                    VpcId=new["vpcId"],
+                )
         retag_ec2(session, id, old, new)
         return []
 
@@ -59,14 +88,23 @@ class InternetGateway(Resource):
 
 
 def _gateway(session: Session, identity: str, inputs: Properties) -> JsonObject | None:
-    found = or_none(session, inputs, "ec2", "DescribeInternetGateways", InternetGatewayIds=[identity])
+    found = or_none(
+        session, inputs, "ec2", "DescribeInternetGateways", InternetGatewayIds=[identity]
+    )
     return found["InternetGateways"][0] if found else None
 
 
 def _detach(session: Session, identity: str, inputs: Properties) -> None:
     gateway = _gateway(session, identity, inputs) or {"Attachments": []}
     for attachment in gateway["Attachments"]:
-        call(session, inputs, "ec2", "DetachInternetGateway", InternetGatewayId=identity, VpcId=attachment["VpcId"])
+        call(
+            session,
+            inputs,
+            "ec2",
+            "DetachInternetGateway",
+            InternetGatewayId=identity,
+            VpcId=attachment["VpcId"],
+        )
 
 
 class RouteTable(Resource):
@@ -83,18 +121,29 @@ class RouteTable(Resource):
             if isinstance(route, dict):
                 failures += [
                     CheckFailure(
-                        f"routes[{index}].{name}", "the rehearsal's stand-in simulates cidrBlock and gatewayId of a route only"
+                        f"routes[{index}].{name}",
+                        "the rehearsal's stand-in simulates cidrBlock and gatewayId of a "
+                        "route only",
                     )
                     for name in route
                     if name not in ("cidrBlock", "gatewayId")
                 ]
         if inputs.get("propagatingVgws"):
-            failures.append(CheckFailure("propagatingVgws", "the rehearsal's stand-in does not simulate this property"))
+            failures.append(
+                CheckFailure(
+                    "propagatingVgws", "the rehearsal's stand-in does not simulate this property"
+                )
+            )
         return failures
 
     def create(self, session: Session, inputs: Properties) -> Made:
         made = call(
-            session, inputs, "ec2", "CreateRouteTable", VpcId=inputs["vpcId"], TagSpecifications=specified("route-table", inputs)
+            session,
+            inputs,
+            "ec2",
+            "CreateRouteTable",
+            VpcId=inputs["vpcId"],
+            TagSpecifications=specified("route-table", inputs),
         )
         identity = made["RouteTable"]["RouteTableId"]
         _set_routes(session, identity, {}, inputs)
@@ -114,7 +163,9 @@ class RouteTable(Resource):
         seen: JsonObject = {"vpcId": table["VpcId"]}
         if routes or "routes" in inputs:
             asked = inputs.get("routes") or []
-            seen["routes"] = [r for r in asked if r in routes] + [r for r in routes if r not in asked]
+            seen["routes"] = [r for r in asked if r in routes] + [
+                r for r in routes if r not in asked
+            ]
         region = region_of(session, inputs)
         outputs = {
             **seen,
@@ -141,30 +192,48 @@ def _set_routes(session: Session, identity: str, old: Properties, new: Propertie
     before, after = old.get("routes") or [], new.get("routes") or []
     for route in before:
         if route not in after:
-            call(session, new, "ec2", "DeleteRoute", RouteTableId=identity, DestinationCidrBlock=route["cidrBlock"])
+            call(
+                session,
+                new,
+                "ec2",
+                "DeleteRoute",
+                RouteTableId=identity,
+                DestinationCidrBlock=route["cidrBlock"],
+            )
     for route in after:
         if route not in before:
-            where = {"DestinationCidrBlock": route["cidrBlock"], "GatewayId": route.get("gatewayId")}
+            where = {
+                "DestinationCidrBlock": route["cidrBlock"],
+                "GatewayId": route.get("gatewayId"),
+            }
             call(session, new, "ec2", "CreateRoute", RouteTableId=identity, **where)
 
 
 class RouteTableAssociation(Resource):
     kind = "aws:ec2/routeTableAssociation:RouteTableAssociation"
-    # The real provider changes routeTableId in place, under a new id; the effect on the network is the same.
+    # The real provider changes routeTableId in place, under a new id; the effect on the network is
+    # the same.
     force_new = ("subnetId", "gatewayId", "routeTableId", "region")
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
         if "subnetId" not in inputs:
             return [
                 CheckFailure(
-                    "subnetId", "the rehearsal's stand-in associates route tables with subnets only, so it needs subnetId"
+                    "subnetId",
+                    "the rehearsal's stand-in associates route tables with subnets only, "
+                    "so it needs subnetId",
                 )
             ]
         return []
 
     def create(self, session: Session, inputs: Properties) -> Made:
         made = call(
-            session, inputs, "ec2", "AssociateRouteTable", RouteTableId=inputs["routeTableId"], SubnetId=inputs["subnetId"]
+            session,
+            inputs,
+            "ec2",
+            "AssociateRouteTable",
+            RouteTableId=inputs["routeTableId"],
+            SubnetId=inputs["subnetId"],
         )
         return Made(made["AssociationId"])
 
@@ -172,8 +241,14 @@ class RouteTableAssociation(Resource):
         tables = call(session, inputs, "ec2", "DescribeRouteTables")["RouteTables"]
         for association in (a for t in tables for a in t["Associations"]):
             if association["RouteTableAssociationId"] == id:
-                seen = {"routeTableId": association["RouteTableId"], "subnetId": association["SubnetId"]}
-                return State({**seen, **kept(inputs, "region")}, {**seen, "region": region_of(session, inputs)})
+                seen = {
+                    "routeTableId": association["RouteTableId"],
+                    "subnetId": association["SubnetId"],
+                }
+                return State(
+                    {**seen, **kept(inputs, "region")},
+                    {**seen, "region": region_of(session, inputs)},
+                )
         return None
 
     def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002

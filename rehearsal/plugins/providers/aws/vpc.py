@@ -8,7 +8,16 @@ from typing import Any
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.plugins.bridge.kinds import Made, Resource, Session, State
 from rehearsal.plugins.engine.plugin import CheckFailure, Properties, ProviderError
-from rehearsal.plugins.providers.aws.calls import call, kept, or_none, region_of, retag_ec2, seen_tags, specified, tag_map
+from rehearsal.plugins.providers.aws.calls import (
+    call,
+    kept,
+    or_none,
+    region_of,
+    retag_ec2,
+    seen_tags,
+    specified,
+    tag_map,
+)
 
 JsonObject = dict[str, Any]
 
@@ -25,8 +34,21 @@ class Vpc(Resource):
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
         if "cidrBlock" not in inputs:
-            return [CheckFailure("cidrBlock", "the rehearsal's stand-in needs cidrBlock: it does not simulate IPAM pools")]
-        return _not_simulated(inputs, "cidrBlock", "enableDnsSupport", "enableDnsHostnames", "instanceTenancy", "tags", "region")
+            return [
+                CheckFailure(
+                    "cidrBlock",
+                    "the rehearsal's stand-in needs cidrBlock: it does not simulate IPAM pools",
+                )
+            ]
+        return _not_simulated(
+            inputs,
+            "cidrBlock",
+            "enableDnsSupport",
+            "enableDnsHostnames",
+            "instanceTenancy",
+            "tags",
+            "region",
+        )
 
     def create(self, session: Session, inputs: Properties) -> Made:
         made = call(
@@ -45,7 +67,14 @@ class Vpc(Resource):
     def _set_dns(self, session: Session, identity: str, old: Properties, new: Properties) -> None:
         for name, attribute in _DNS.items():
             if name in new and old.get(name) != new[name]:
-                call(session, new, "ec2", "ModifyVpcAttribute", VpcId=identity, **{attribute: {"Value": bool(new[name])}})
+                call(
+                    session,
+                    new,
+                    "ec2",
+                    "ModifyVpcAttribute",
+                    VpcId=identity,
+                    **{attribute: {"Value": bool(new[name])}},
+                )
 
     def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
         found = or_none(session, inputs, "ec2", "DescribeVpcs", VpcIds=[id])
@@ -92,7 +121,15 @@ class Subnet(Resource):
         return {"mapPublicIpOnLaunch": False}
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
-        return _not_simulated(inputs, "vpcId", "cidrBlock", "availabilityZone", "mapPublicIpOnLaunch", "tags", "region")
+        return _not_simulated(
+            inputs,
+            "vpcId",
+            "cidrBlock",
+            "availabilityZone",
+            "mapPublicIpOnLaunch",
+            "tags",
+            "region",
+        )
 
     def create(self, session: Session, inputs: Properties) -> Made:
         made = call(
@@ -109,10 +146,19 @@ class Subnet(Resource):
         self._set_public(session, identity, {}, inputs)
         return Made(identity)
 
-    def _set_public(self, session: Session, identity: str, old: Properties, new: Properties) -> None:
+    def _set_public(
+        self, session: Session, identity: str, old: Properties, new: Properties
+    ) -> None:
         wanted = bool(new.get("mapPublicIpOnLaunch"))
         if bool(old.get("mapPublicIpOnLaunch")) != wanted:
-            call(session, new, "ec2", "ModifySubnetAttribute", SubnetId=identity, MapPublicIpOnLaunch={"Value": wanted})
+            call(
+                session,
+                new,
+                "ec2",
+                "ModifySubnetAttribute",
+                SubnetId=identity,
+                MapPublicIpOnLaunch={"Value": wanted},
+            )
 
     def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
         found = or_none(session, inputs, "ec2", "DescribeSubnets", SubnetIds=[id])
@@ -151,7 +197,9 @@ class Subnet(Resource):
 def _not_simulated(inputs: Properties, *simulated: str) -> list[CheckFailure]:
     return [
         CheckFailure(
-            name, f"the rehearsal's stand-in does not simulate this property; here it knows {', '.join(sorted(simulated))}"
+            name,
+            "the rehearsal's stand-in does not simulate this property; here it knows "
+            f"{', '.join(sorted(simulated))}",
         )
         for name in inputs
         if name not in simulated and not name.startswith("__")

@@ -1,4 +1,6 @@
-"""What the resources of this provider have in common: where things are, and how to wait for an operation."""
+"""What the resources of this provider have in common: where things are, and how to wait for an
+operation.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ def project_of(session: Session, inputs: Mapping[str, Any]) -> str:
     """The resource's project, else the provider's."""
     found = inputs.get("project") or session.settings.get("project")
     if not found:
-        raise ProviderError("project: required field is not set; set gcp:project, the provider's project, or the resource's")
+        raise ProviderError(
+            "project: required field is not set; set gcp:project, the provider's project, "
+            "or the resource's"
+        )
     return str(found)
 
 
@@ -25,14 +30,20 @@ def location_of(session: Session, inputs: Mapping[str, Any]) -> str:
     """The resource's location, else the provider's region, else its zone."""
     found = inputs.get("location") or session.settings.get("region") or session.settings.get("zone")
     if not found:
-        raise ProviderError("location: cannot determine location; set the resource's location, or region or zone of the provider")
+        raise ProviderError(
+            "location: cannot determine location; set the resource's location, or region "
+            "or zone of the provider"
+        )
     return str(found)
 
 
 def region_of(session: Session, inputs: Mapping[str, Any]) -> str:
     found = inputs.get("region") or session.settings.get("region")
     if not found:
-        raise ProviderError("region: cannot determine region; set the resource's region, gcp:region, or the provider's region")
+        raise ProviderError(
+            "region: cannot determine region; set the resource's region, gcp:region, or "
+            "the provider's region"
+        )
     return str(found)
 
 
@@ -52,7 +63,9 @@ def or_none(session: Session, service: str, method: str, params: JsonObject) -> 
 
 
 def finish(session: Session, operation: JsonObject) -> str | None:
-    """Waits for a Kubernetes Engine operation; the message of its error, None where it succeeded."""
+    """Waits for a Kubernetes Engine operation; the message of its error, None where it
+    succeeded.
+    """
     link: str = operation["targetLink"]
     _, project, _, location = link.partition("/v1/")[2].split("/")[:4]
     name = f"projects/{project}/locations/{location}/operations/{operation['name']}"
@@ -61,13 +74,20 @@ def finish(session: Session, operation: JsonObject) -> str | None:
         found = session.cloud.call("container", "projects.locations.operations.get", {"name": name})
         return found if found["status"] == "DONE" else None
 
-    done = wait_until(session, f"operation {operation['name']} ({operation['operationType']} {last(link)})", poll)
+    done = wait_until(
+        session, f"operation {operation['name']} ({operation['operationType']} {last(link)})", poll
+    )
     error = done.get("error")
     return str(error["message"]) if error else None
 
 
 def finished(session: Session, operation: JsonObject) -> None:
-    """As finish, for operations whose failure leaves nothing that was not there before. Raises ProviderError."""
+    """As finish, for operations whose failure leaves nothing that was not there before. Raises
+    ProviderError.
+    """
     message = finish(session, operation)
     if message is not None:
-        raise ProviderError(f"Error waiting for {operation['operationType']} {last(operation['targetLink'])}: {message}")
+        raise ProviderError(
+            f"Error waiting for {operation['operationType']} "
+            f"{last(operation['targetLink'])}: {message}"
+        )

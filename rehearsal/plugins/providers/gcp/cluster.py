@@ -8,7 +8,14 @@ from typing import Any
 from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State, known
 from rehearsal.plugins.bridge.shape import Field, Shape, from_api, same, to_api
 from rehearsal.plugins.engine.plugin import CheckFailure, Properties, ProviderError
-from rehearsal.plugins.providers.gcp.calls import finish, finished, last, location_of, or_none, project_of
+from rehearsal.plugins.providers.gcp.calls import (
+    finish,
+    finished,
+    last,
+    location_of,
+    or_none,
+    project_of,
+)
 from rehearsal.plugins.providers.gcp.node_shape import NODE_CONFIG, seen_node_config
 
 JsonObject = dict[str, Any]
@@ -35,9 +42,13 @@ _CLUSTER: Shape = {
         computed=True,
     ),
     "datapathProvider": Field(api="networkConfig.datapathProvider", computed=True),
-    "enableIntranodeVisibility": Field(api="networkConfig.enableIntraNodeVisibility", computed=True),
+    "enableIntranodeVisibility": Field(
+        api="networkConfig.enableIntraNodeVisibility", computed=True
+    ),
     "enableMultiNetworking": Field(api="networkConfig.enableMultiNetworking"),
-    "loggingConfig": Field(of={"enableComponents": Field(api="componentConfig.enableComponents")}, computed=True),
+    "loggingConfig": Field(
+        of={"enableComponents": Field(api="componentConfig.enableComponents")}, computed=True
+    ),
     "monitoringConfig": Field(
         of={
             "enableComponents": Field(api="componentConfig.enableComponents", computed=True),
@@ -60,13 +71,18 @@ _CLUSTER: Shape = {
         },
         computed=True,
     ),
-    "privateClusterConfig": Field(of=same("enablePrivateNodes", "enablePrivateEndpoint", "masterIpv4CidrBlock"), computed=True),
+    "privateClusterConfig": Field(
+        of=same("enablePrivateNodes", "enablePrivateEndpoint", "masterIpv4CidrBlock"), computed=True
+    ),
     "costManagementConfig": Field(of=_ENABLED, computed=True),
-    "defaultMaxPodsPerNode": Field(api="defaultMaxPodsConstraint.maxPodsPerNode", text=True, computed=True),
+    "defaultMaxPodsPerNode": Field(
+        api="defaultMaxPodsConstraint.maxPodsPerNode", text=True, computed=True
+    ),
 }
 # Only known to the provider, or handled by hand.
 _CLIENT_SIDE = (
-    "name", "project", "location", "deletionProtection", "removeDefaultNodePool", "initialNodeCount", "networkingMode",
+    "name", "project", "location", "deletionProtection", "removeDefaultNodePool",
+    "initialNodeCount", "networkingMode",
     "nodeConfig",
 )  # fmt: skip
 # Property -> the word that UpdateCluster has for it.
@@ -82,8 +98,10 @@ _DESIRED = {
 class Cluster(Resource):
     kind = "gcp:container/cluster:Cluster"
     force_new = (
-        "name", "location", "project", "network", "subnetwork", "initialNodeCount", "ipAllocationPolicy", "networkingMode",
-        "nodeConfig", "description", "datapathProvider", "defaultMaxPodsPerNode", "enableMultiNetworking",
+        "name", "location", "project", "network", "subnetwork", "initialNodeCount",
+        "ipAllocationPolicy", "networkingMode",
+        "nodeConfig", "description", "datapathProvider", "defaultMaxPodsPerNode",
+        "enableMultiNetworking",
         "privateClusterConfig.masterIpv4CidrBlock",
         "enableAutopilot", "enableTpu", "confidentialNodes", "clusterIpv4Cidr",
     )  # fmt: skip
@@ -92,17 +110,23 @@ class Cluster(Resource):
     autoname = Autoname("name", 40, lower=True)
 
     def defaults(self, inputs: Properties, settings: Mapping[str, str]) -> Properties:
-        # Fixed defaults of the provider's own schema; deletion protection is on until it is switched off by name.
+        # Fixed defaults of the provider's own schema; deletion protection is on until it is
+        # switched off by name.
         return {"deletionProtection": True}
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
         failures = []
         if inputs.get("nodePools"):
             failures.append(
-                CheckFailure("nodePools", "the rehearsal's stand-in takes pools as NodePool resources only, never inline")
+                CheckFailure(
+                    "nodePools",
+                    "the rehearsal's stand-in takes pools as NodePool resources only, never inline",
+                )
             )
         if inputs.get("enableAutopilot") is True:
-            failures.append(CheckFailure("enableAutopilot", "the rehearsal does not simulate Autopilot"))
+            failures.append(
+                CheckFailure("enableAutopilot", "the rehearsal does not simulate Autopilot")
+            )
         if known(inputs.get("loggingService")) and known(inputs.get("loggingConfig")):
             failures.append(CheckFailure("loggingService", "conflicts with loggingConfig"))
         return failures
@@ -116,11 +140,16 @@ class Cluster(Resource):
                 body[field] = last(body[field])
         body |= {"name": inputs["name"], "initialNodeCount": int(inputs.get("initialNodeCount", 0))}
         if inputs.get("networkingMode") == "VPC_NATIVE" or "ipAllocationPolicy" in body:
-            body["ipAllocationPolicy"] = {"useIpAliases": True, **body.get("ipAllocationPolicy", {})}
+            body["ipAllocationPolicy"] = {
+                "useIpAliases": True,
+                **body.get("ipAllocationPolicy", {}),
+            }
         if inputs.get("nodeConfig") is not None:
             body["nodeConfig"] = to_api(NODE_CONFIG, inputs["nodeConfig"], "nodeConfig")
         key = f"{parent}/clusters/{inputs['name']}"
-        operation = session.cloud.call("container", f"{_CLUSTERS}.create", {"parent": parent}, {"cluster": body})
+        operation = session.cloud.call(
+            "container", f"{_CLUSTERS}.create", {"parent": parent}, {"cluster": body}
+        )
         session.note(f"waiting for operation {operation['name']}")
         error = finish(session, operation)
         if error is not None:
@@ -151,14 +180,29 @@ class Cluster(Resource):
         for name in sorted(changed):
             if name == "resourceLabels":
                 body = {"resourceLabels": new.get("resourceLabels") or {}}
-                finished(session, session.cloud.call("container", f"{_CLUSTERS}.setResourceLabels", {"name": id}, body))
+                finished(
+                    session,
+                    session.cloud.call(
+                        "container", f"{_CLUSTERS}.setResourceLabels", {"name": id}, body
+                    ),
+                )
             elif name in _DESIRED:
                 field = _CLUSTER[name]
-                value = to_api({name: field}, {name: new.get(name)}).get(field.api or name) if new.get(name) is not None else {}
+                value = (
+                    to_api({name: field}, {name: new.get(name)}).get(field.api or name)
+                    if new.get(name) is not None
+                    else {}
+                )
                 body = {"update": {_DESIRED[name]: value}}
-                finished(session, session.cloud.call("container", f"{_CLUSTERS}.update", {"name": id}, body))
+                finished(
+                    session,
+                    session.cloud.call("container", f"{_CLUSTERS}.update", {"name": id}, body),
+                )
             elif not (name in self.keeps and name not in new):
-                raise ProviderError(f"{name}: the rehearsal's stand-in does not update this property of a cluster in place")
+                raise ProviderError(
+                    f"{name}: the rehearsal's stand-in does not update this property of a "
+                    "cluster in place"
+                )
         if new.get("removeDefaultNodePool") and not old.get("removeDefaultNodePool"):
             _remove_default_pool(session, id)
         return []
@@ -177,7 +221,9 @@ class Cluster(Resource):
 
 
 def _remove_default_pool(session: Session, key: str) -> None:
-    """As the provider does it: the API makes no cluster without a pool, so the pool is made and deleted."""
+    """As the provider does it: the API makes no cluster without a pool, so the pool is made and
+    deleted.
+    """
     pool = f"{key}/nodePools/default-pool"
     if or_none(session, "container", f"{_CLUSTERS}.nodePools.get", {"name": pool}) is None:
         return
@@ -188,14 +234,21 @@ def _remove_default_pool(session: Session, key: str) -> None:
 
 def _outputs(cluster: JsonObject, parts: list[str], inputs: Properties) -> Properties:
     labels = cluster.get("resourceLabels") or {}
-    auth = {"clientCertificate": "", "clientKey": "", "clientCertificateConfig": {"issueClientCertificate": False}}
+    auth = {
+        "clientCertificate": "",
+        "clientKey": "",
+        "clientCertificateConfig": {"issueClientCertificate": False},
+    }
     return {
         **from_api(_CLUSTER, cluster, None),
         "name": cluster["name"],
         "project": parts[1],
         "location": parts[3],
         "endpoint": cluster.get("endpoint", ""),
-        "masterAuth": {**auth, "clusterCaCertificate": cluster.get("masterAuth", {}).get("clusterCaCertificate", "")},
+        "masterAuth": {
+            **auth,
+            "clusterCaCertificate": cluster.get("masterAuth", {}).get("clusterCaCertificate", ""),
+        },
         "masterVersion": cluster["currentMasterVersion"],
         "minMasterVersion": inputs.get("minMasterVersion"),
         "nodeVersion": cluster["currentNodeVersion"],
@@ -206,5 +259,7 @@ def _outputs(cluster: JsonObject, parts: list[str], inputs: Properties) -> Prope
         "effectiveLabels": labels,
         "pulumiLabels": labels,
         "nodeConfig": seen_node_config(cluster["nodeConfig"], None),
-        "nodePools": [{"name": p["name"], "nodeCount": p["initialNodeCount"]} for p in cluster["nodePools"]],
+        "nodePools": [
+            {"name": p["name"], "nodeCount": p["initialNodeCount"]} for p in cluster["nodePools"]
+        ],
     }

@@ -28,7 +28,9 @@ class Account(Resource):
         if known(name) and not _ACCOUNT_ID.fullmatch(name):
             return [
                 CheckFailure(
-                    "accountId", f"{name!r} must be 6 to 30 lower case letters, digits and dashes, starting with a letter"
+                    "accountId",
+                    f"{name!r} must be 6 to 30 lower case letters, digits and dashes, "
+                    "starting with a letter",
                 )
             ]
         return []
@@ -38,7 +40,9 @@ class Account(Resource):
         described = {k: inputs[k] for k in ("displayName", "description") if k in inputs}
         body = {"accountId": inputs["accountId"], "serviceAccount": described}
         try:
-            made = session.cloud.call("iam", "projects.serviceAccounts.create", {"name": f"projects/{project}"}, body)
+            made = session.cloud.call(
+                "iam", "projects.serviceAccounts.create", {"name": f"projects/{project}"}, body
+            )
         except CloudError as e:
             if e.code != 409 or not inputs.get("createIgnoreAlreadyExists"):
                 raise
@@ -54,7 +58,11 @@ class Account(Resource):
             "accountId": found["email"].partition("@")[0],
             **{k: found[k] for k in ("displayName", "description") if found.get(k)},
         }
-        kept: Properties = {k: inputs[k] for k in ("project", "createIgnoreAlreadyExists", "disabled") if k in inputs}
+        kept: Properties = {
+            k: inputs[k]
+            for k in ("project", "createIgnoreAlreadyExists", "disabled")
+            if k in inputs
+        }
         outputs = {
             **seen,
             "project": found["projectId"],
@@ -69,7 +77,10 @@ class Account(Resource):
     def update(self, session: Session, id: str, old: Properties, new: Properties) -> list[str]:  # noqa: A002
         changed = [k for k in ("displayName", "description") if old.get(k) != new.get(k)]
         if changed:
-            body = {"serviceAccount": {k: new.get(k, "") for k in changed}, "updateMask": ",".join(changed)}
+            body = {
+                "serviceAccount": {k: new.get(k, "") for k in changed},
+                "updateMask": ",".join(changed),
+            }
             session.cloud.call("iam", "projects.serviceAccounts.patch", {"name": id}, body)
         return []
 
@@ -79,13 +90,19 @@ class Account(Resource):
 
 
 class IamMember(Resource):
-    """One member of one role: read, modify, write of the project's whole policy, again when someone else wrote in between."""
+    """One member of one role: read, modify, write of the project's whole policy, again when someone
+    else wrote in between.
+    """
 
     kind = "gcp:projects/iAMMember:IAMMember"
     force_new = ("project", "role", "member", "condition")
 
     def create(self, session: Session, inputs: Properties) -> Made:
-        project, role, member = last(str(inputs["project"])), str(inputs["role"]), str(inputs["member"])
+        project, role, member = (
+            last(str(inputs["project"])),
+            str(inputs["role"]),
+            str(inputs["member"]),
+        )
 
         def add(members: list[str]) -> list[str]:
             return sorted({*members, member})
@@ -101,7 +118,11 @@ class IamMember(Resource):
         if not any(b["role"] == role and member in b["members"] for b in policy["bindings"]):
             return None
         asked = inputs.get("project")
-        seen = {"project": asked if last(str(asked or "")) == project else project, "role": role, "member": member}
+        seen = {
+            "project": asked if last(str(asked or "")) == project else project,
+            "role": role,
+            "member": member,
+        }
         return State(seen, {**seen, "etag": policy["etag"]})
 
     def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
@@ -115,10 +136,14 @@ class IamMember(Resource):
 
 
 def _policy(session: Session, project: str) -> JsonObject:
-    return session.cloud.call("cloudresourcemanager", "projects.getIamPolicy", {"resource": project}, {})
+    return session.cloud.call(
+        "cloudresourcemanager", "projects.getIamPolicy", {"resource": project}, {}
+    )
 
 
-def _rewrite(session: Session, project: str, role: str, change: Callable[[list[str]], list[str]]) -> None:
+def _rewrite(
+    session: Session, project: str, role: str, change: Callable[[list[str]], list[str]]
+) -> None:
     for attempt in range(10):
         policy = _policy(session, project)
         bindings = {b["role"]: list(b["members"]) for b in policy["bindings"]}
@@ -126,7 +151,9 @@ def _rewrite(session: Session, project: str, role: str, change: Callable[[list[s
         new = [{"role": r, "members": m} for r, m in sorted(bindings.items()) if m]
         body = {"policy": {"etag": policy["etag"], "version": 1, "bindings": new}}
         try:
-            session.cloud.call("cloudresourcemanager", "projects.setIamPolicy", {"resource": project}, body)
+            session.cloud.call(
+                "cloudresourcemanager", "projects.setIamPolicy", {"resource": project}, body
+            )
             return
         except CloudError as e:
             if e.reason != "ABORTED" or attempt == 9:

@@ -1,4 +1,6 @@
-"""gcp:compute Network and Subnetwork. Force-new: hashicorp/terraform-provider-google-beta, services/compute."""
+"""gcp:compute Network and Subnetwork. Force-new: hashicorp/terraform-provider-google-beta,
+services/compute.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,15 @@ _NETWORK = {
     "routingMode": Field(api="routingConfig.routingMode", computed=True),
 }
 _SUBNETWORK = {
-    **same("name", "description", "ipCidrRange", "purpose", "stackType", "privateIpGoogleAccess", computed=True),
+    **same(
+        "name",
+        "description",
+        "ipCidrRange",
+        "purpose",
+        "stackType",
+        "privateIpGoogleAccess",
+        computed=True,
+    ),
     "network": Field(),
     "secondaryIpRanges": Field(many=True, of=same("rangeName", "ipCidrRange")),
 }
@@ -40,11 +50,15 @@ class Network(Resource):
 
     def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
         project = id.split("/")[1]
-        found = or_none(session, "compute", "networks.get", {"project": project, "network": last(id)})
+        found = or_none(
+            session, "compute", "networks.get", {"project": project, "network": last(id)}
+        )
         if found is None:
             return None
         known = from_api(_NETWORK, found, inputs or None)
-        kept: Properties = {k: inputs[k] for k in ("project", "deleteDefaultRoutesOnCreate") if k in inputs}
+        kept: Properties = {
+            k: inputs[k] for k in ("project", "deleteDefaultRoutesOnCreate") if k in inputs
+        }
         outputs = {
             **from_api(_NETWORK, found, None),
             "project": project,
@@ -58,7 +72,12 @@ class Network(Resource):
     def update(self, session: Session, id: str, old: Properties, new: Properties) -> list[str]:  # noqa: A002
         if old.get("routingMode") != new.get("routingMode"):
             body = {"routingConfig": {"routingMode": new.get("routingMode", "REGIONAL")}}
-            session.cloud.call("compute", "networks.patch", {"project": id.split("/")[1], "network": last(id)}, body)
+            session.cloud.call(
+                "compute",
+                "networks.patch",
+                {"project": id.split("/")[1], "network": last(id)},
+                body,
+            )
         return []
 
     def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
@@ -77,7 +96,9 @@ class Subnetwork(Resource):
         project, region = project_of(session, inputs), region_of(session, inputs)
         body = to_api(_SUBNETWORK, _without(inputs, "project", "region"))
         body["network"] = _network_link(project, str(inputs["network"]))
-        session.cloud.call("compute", "subnetworks.insert", {"project": project, "region": region}, body)
+        session.cloud.call(
+            "compute", "subnetworks.insert", {"project": project, "region": region}, body
+        )
         return Made(f"projects/{project}/regions/{region}/subnetworks/{inputs['name']}")
 
     def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002

@@ -1,4 +1,6 @@
-"""gcp:container/nodePool:NodePool. Calls and their order: google-beta resource_container_node_pool.go."""
+"""gcp:container/nodePool:NodePool. Calls and their order: google-beta
+resource_container_node_pool.go.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,12 @@ from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, St
 from rehearsal.plugins.bridge.shape import Field, Shape, from_api, same, to_api
 from rehearsal.plugins.engine.plugin import CheckFailure, Properties, ProviderError
 from rehearsal.plugins.providers.gcp.calls import finish, last, location_of, or_none, project_of
-from rehearsal.plugins.providers.gcp.node_shape import KEEPS, NODE_CONFIG, REPLACES, seen_node_config
+from rehearsal.plugins.providers.gcp.node_shape import (
+    KEEPS,
+    NODE_CONFIG,
+    REPLACES,
+    seen_node_config,
+)
 
 JsonObject = dict[str, Any]
 
@@ -27,7 +34,9 @@ _POOL: Shape = {
     "maxPodsPerNode": Field(api="maxPodsConstraint.maxPodsPerNode", text=True, computed=True),
     "nodeLocations": Field(api="locations", unordered=True, computed=True),
     "version": Field(computed=True),
-    "upgradeSettings": Field(of=same("strategy", "maxSurge", "maxUnavailable", computed=True), computed=True),
+    "upgradeSettings": Field(
+        of=same("strategy", "maxSurge", "maxUnavailable", computed=True), computed=True
+    ),
     "placementPolicy": Field(of=same("type", "policyName")),
     "queuedProvisioning": Field(of=same("enabled")),
     "bestEffortProvisioning": Field(of={"enabled": Field(), "minProvisionNodes": Field(text=True)}),
@@ -53,14 +62,18 @@ _CONFIG_UPDATES = {
 class NodePool(Resource):
     kind = "gcp:container/nodePool:NodePool"
     force_new = (
-        "cluster", "location", "project", "name", "namePrefix", "initialNodeCount", "maxPodsPerNode", "placementPolicy",
-        "queuedProvisioning",         "bestEffortProvisioning", "networkConfig.podRange", "networkConfig.createPodRange",
+        "cluster", "location", "project", "name", "namePrefix", "initialNodeCount",
+        "maxPodsPerNode", "placementPolicy",
+        "queuedProvisioning",         "bestEffortProvisioning", "networkConfig.podRange",
+        "networkConfig.createPodRange",
         "networkConfig.podIpv4CidrBlock",
-        "networkConfig.additionalNodeNetworkConfigs", "networkConfig.additionalPodNetworkConfigs", "networkConfig.subnetwork",
+        "networkConfig.additionalNodeNetworkConfigs", "networkConfig.additionalPodNetworkConfigs",
+        "networkConfig.subnetwork",
         "networkConfig.acceleratorNetworkProfile", *REPLACES,
     )  # fmt: skip
     sets = ("nodeLocations", "nodeConfig.oauthScopes")
-    keeps = ("nodeLocations", "version", "maxPodsPerNode", "location", "project", "management", "upgradeSettings",
+    keeps = ("nodeLocations", "version", "maxPodsPerNode", "location", "project", "management",
+             "upgradeSettings",
     "nodeCount",
              "initialNodeCount", *KEEPS)  # fmt: skip
     autoname = Autoname("name", 40, lower=True, prefix_property="namePrefix")
@@ -75,7 +88,10 @@ class NodePool(Resource):
             each = [k for k in ("minNodeCount", "maxNodeCount") if known(scaling.get(k))]
             if total and each:
                 failures.append(
-                    CheckFailure(f"autoscaling.{each[0]}", f"conflicts with {total[0]}: per zone or in total, not both")
+                    CheckFailure(
+                        f"autoscaling.{each[0]}",
+                        f"conflicts with {total[0]}: per zone or in total, not both",
+                    )
                 )
         config = inputs.get("nodeConfig")
         if isinstance(config, dict):
@@ -86,7 +102,10 @@ class NodePool(Resource):
         parent = _cluster_path(session, inputs)
         name = inputs.get("name") or f"{inputs['namePrefix']}{secrets.token_hex(4)}"
         operation = session.cloud.call(
-            "container", f"{_PREFIX}.create", {"parent": parent}, {"nodePool": _request(inputs, str(name))}
+            "container",
+            f"{_PREFIX}.create",
+            {"parent": parent},
+            {"nodePool": _request(inputs, str(name))},
         )
         key = f"{parent}/nodePools/{name}"
         session.note(f"waiting for operation {operation['name']}")
@@ -104,14 +123,24 @@ class NodePool(Resource):
         parts = id.split("/")
         imported = not inputs
         seen = from_api(_POOL, pool, None if imported else inputs)
-        config = seen_node_config(pool["config"], None if imported else (inputs.get("nodeConfig") or {}))
-        if config and (imported or inputs.get("nodeConfig") is not None or set(config) - {"effectiveTaints"}):
+        config = seen_node_config(
+            pool["config"], None if imported else (inputs.get("nodeConfig") or {})
+        )
+        if config and (
+            imported or inputs.get("nodeConfig") is not None or set(config) - {"effectiveTaints"}
+        ):
             seen["nodeConfig"] = config
         scaling = pool.get("autoscaling") or {}
         if scaling.get("enabled"):
-            seen["autoscaling"] = from_api(_AUTOSCALING, scaling, None if imported else (inputs.get("autoscaling") or {}))
+            seen["autoscaling"] = from_api(
+                _AUTOSCALING, scaling, None if imported else (inputs.get("autoscaling") or {})
+            )
         if "nodeCount" in inputs:
-            seen["nodeCount"] = inputs["nodeCount"] if inputs.get("ignoreNodeCountChanges") else pool["initialNodeCount"]
+            seen["nodeCount"] = (
+                inputs["nodeCount"]
+                if inputs.get("ignoreNodeCountChanges")
+                else pool["initialNodeCount"]
+            )
         kept = {k: inputs[k] for k in _CLIENT_SIDE if k in inputs}
         name = {"name": pool["name"]} if "namePrefix" not in inputs else {}
         return State({**seen, **kept, **name}, _outputs(pool, parts))
@@ -126,15 +155,24 @@ class NodePool(Resource):
         if not trouble:
             pool = session.cloud.call("container", f"{_PREFIX}.get", {"name": id})
             if pool["status"] in ("ERROR", "RUNNING_WITH_ERROR") and old == new:
-                # Asked again after a partial failure: nothing is left to change, so all that can be done is to say that it lasts.
-                trouble.append(f"NodePool {last(id)} is {pool['status']}: {pool.get('statusMessage', 'no message')}")
+                # Asked again after a partial failure: nothing is left to change, so all that can be
+                # done is to say that it lasts.
+                trouble.append(
+                    f"NodePool {last(id)} is {pool['status']}: "
+                    f"{pool.get('statusMessage', 'no message')}"
+                )
         return trouble
 
     def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
         policy = inputs.get("deletionPolicy", "DELETE")
         if policy == "PREVENT":
-            raise ProviderError(f"cannot destroy NodePool {last(id)}: its deletionPolicy is PREVENT")
-        if policy == "ABANDON" or or_none(session, "container", f"{_PREFIX}.get", {"name": id}) is None:
+            raise ProviderError(
+                f"cannot destroy NodePool {last(id)}: its deletionPolicy is PREVENT"
+            )
+        if (
+            policy == "ABANDON"
+            or or_none(session, "container", f"{_PREFIX}.get", {"name": id}) is None
+        ):
             return
         operation = session.cloud.call("container", f"{_PREFIX}.delete", {"name": id})
         error = finish(session, operation)
@@ -161,16 +199,32 @@ def _config_failures(config: JsonObject) -> list[CheckFailure]:
         effect = taint.get("effect") if isinstance(taint, dict) else None
         if known(effect) and effect not in effects:
             failures.append(
-                CheckFailure(f"nodeConfig.taints[{index}].effect", f"expected one of {', '.join(effects)}, got {effect!r}")
+                CheckFailure(
+                    f"nodeConfig.taints[{index}].effect",
+                    f"expected one of {', '.join(effects)}, got {effect!r}",
+                )
             )
     if known(config.get("diskSizeGb")) and int(config["diskSizeGb"]) < 10:
-        failures.append(CheckFailure("nodeConfig.diskSizeGb", f"expected to be at least 10, got {config['diskSizeGb']}"))
+        failures.append(
+            CheckFailure(
+                "nodeConfig.diskSizeGb", f"expected to be at least 10, got {config['diskSizeGb']}"
+            )
+        )
     drivers = ("GPU_DRIVER_VERSION_UNSPECIFIED", "INSTALLATION_DISABLED", "DEFAULT", "LATEST")
     for index, gpu in enumerate(members(config.get("guestAccelerators"))):
-        driver = (gpu.get("gpuDriverInstallationConfig") or {}).get("gpuDriverVersion") if isinstance(gpu, dict) else None
+        driver = (
+            (gpu.get("gpuDriverInstallationConfig") or {}).get("gpuDriverVersion")
+            if isinstance(gpu, dict)
+            else None
+        )
         if known(driver) and driver not in drivers:
-            at = f"nodeConfig.guestAccelerators[{index}].gpuDriverInstallationConfig.gpuDriverVersion"
-            failures.append(CheckFailure(at, f"expected one of {', '.join(drivers)}, got {driver!r}"))
+            at = (
+                f"nodeConfig.guestAccelerators[{index}]"
+                ".gpuDriverInstallationConfig.gpuDriverVersion"
+            )
+            failures.append(
+                CheckFailure(at, f"expected one of {', '.join(drivers)}, got {driver!r}")
+            )
     return failures
 
 
@@ -179,7 +233,8 @@ def _cluster_path(session: Session, inputs: Mapping[str, Any]) -> str:
     cluster = str(inputs["cluster"])
     if cluster.startswith("projects/"):
         return cluster
-    return f"projects/{project_of(session, inputs)}/locations/{location_of(session, inputs)}/clusters/{cluster}"
+    project, location = project_of(session, inputs), location_of(session, inputs)
+    return f"projects/{project}/locations/{location}/clusters/{cluster}"
 
 
 def _request(inputs: Properties, name: str) -> JsonObject:
@@ -204,7 +259,9 @@ _DRAIN: Shape = same("respectPdbDuringNodePoolDeletion")
 
 
 def _calls(old: Properties, new: Properties) -> list[tuple[str, JsonObject]]:
-    """Method and body of every call that brings the pool from old to new: a call for each property, as the provider does it."""
+    """Method and body of every call that brings the pool from old to new: a call for each property,
+    as the provider does it.
+    """
     calls: list[tuple[str, JsonObject]] = []
 
     def changed(name: str) -> bool:
@@ -212,9 +269,16 @@ def _calls(old: Properties, new: Properties) -> list[tuple[str, JsonObject]]:
 
     if changed("autoscaling"):
         scaling = new.get("autoscaling")
-        body = {"enabled": True, **to_api(_AUTOSCALING, scaling, "autoscaling")} if scaling is not None else {"enabled": False}
+        body = (
+            {"enabled": True, **to_api(_AUTOSCALING, scaling, "autoscaling")}
+            if scaling is not None
+            else {"enabled": False}
+        )
         calls.append(("setAutoscaling", {"autoscaling": body}))
-    calls += [("update", body) for body in _config_bodies(old.get("nodeConfig") or {}, new.get("nodeConfig") or {})]
+    calls += [
+        ("update", body)
+        for body in _config_bodies(old.get("nodeConfig") or {}, new.get("nodeConfig") or {})
+    ]
     if changed("nodeCount") and new.get("nodeCount") is not None:
         calls.append(("setSize", {"nodeCount": int(new["nodeCount"])}))
     if changed("management") and new.get("management") is not None:
@@ -224,10 +288,14 @@ def _calls(old: Properties, new: Properties) -> list[tuple[str, JsonObject]]:
     if changed("nodeLocations") and new.get("nodeLocations") is not None:
         calls.append(("update", {"locations": new["nodeLocations"]}))
     if changed("upgradeSettings") and new.get("upgradeSettings") is not None:
-        calls.append(("update", {"upgradeSettings": {"strategy": "SURGE", **new["upgradeSettings"]}}))
+        calls.append(
+            ("update", {"upgradeSettings": {"strategy": "SURGE", **new["upgradeSettings"]}})
+        )
     if changed("nodeDrainConfigs"):
         drains = new.get("nodeDrainConfigs") or [{}]
-        calls.append(("update", {"nodeDrainConfig": to_api(_DRAIN, drains[0], "nodeDrainConfigs[0]")}))
+        calls.append(
+            ("update", {"nodeDrainConfig": to_api(_DRAIN, drains[0], "nodeDrainConfigs[0]")})
+        )
     return calls
 
 
@@ -263,5 +331,7 @@ def _outputs(pool: JsonObject, parts: list[str]) -> Properties:
         "location": parts[3],
         "cluster": parts[5],
         "instanceGroupUrls": pool["instanceGroupUrls"],
-        "managedInstanceGroupUrls": [u.replace("instanceGroupManagers", "instanceGroups") for u in pool["instanceGroupUrls"]],
+        "managedInstanceGroupUrls": [
+            u.replace("instanceGroupManagers", "instanceGroups") for u in pool["instanceGroupUrls"]
+        ],
     }

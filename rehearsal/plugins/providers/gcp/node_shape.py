@@ -16,9 +16,14 @@ _ACCELERATOR = {
     "type": Field(api="acceleratorType"),
     "count": Field(api="acceleratorCount", text=True),
     "gpuPartitionSize": Field(),
-    "gpuDriverInstallationConfig": Field(of={"gpuDriverVersion": Field(computed=True)}, computed=True),
+    "gpuDriverInstallationConfig": Field(
+        of={"gpuDriverVersion": Field(computed=True)}, computed=True
+    ),
     "gpuSharingConfig": Field(
-        of={"gpuSharingStrategy": Field(), "maxSharedClientsPerGpu": Field(api="maxSharedClientsPerGpu", text=True)}
+        of={
+            "gpuSharingStrategy": Field(),
+            "maxSharedClientsPerGpu": Field(api="maxSharedClientsPerGpu", text=True),
+        }
     ),
 }
 _BOOT_DISK = {
@@ -28,16 +33,44 @@ _BOOT_DISK = {
     "provisionedThroughput": Field(text=True),
 }
 _KUBELET = {
-    **same("cpuManagerPolicy", "cpuCfsQuota", "cpuCfsQuotaPeriod", "imageGcHighThresholdPercent", "imageGcLowThresholdPercent"),
-    **same("containerLogMaxSize", "containerLogMaxFiles", "allowedUnsafeSysctls", "maxParallelImagePulls", "imageMinimumGcAge"),
+    **same(
+        "cpuManagerPolicy",
+        "cpuCfsQuota",
+        "cpuCfsQuotaPeriod",
+        "imageGcHighThresholdPercent",
+        "imageGcLowThresholdPercent",
+    ),
+    **same(
+        "containerLogMaxSize",
+        "containerLogMaxFiles",
+        "allowedUnsafeSysctls",
+        "maxParallelImagePulls",
+        "imageMinimumGcAge",
+    ),
     "podPidsLimit": Field(text=True),
     "topologyManager": Field(of=same("policy", "scope")),
     "memoryManager": Field(of=same("policy")),
 }
 NODE_CONFIG = {
-    **same("machineType", "diskSizeGb", "diskType", "imageType", "oauthScopes", "serviceAccount", computed=True),
     **same(
-        "labels", "spot", "preemptible", "flexStart", "maxRunDuration", "minCpuPlatform", "tags", "localSsdCount", "storagePools"
+        "machineType",
+        "diskSizeGb",
+        "diskType",
+        "imageType",
+        "oauthScopes",
+        "serviceAccount",
+        computed=True,
+    ),
+    **same(
+        "labels",
+        "spot",
+        "preemptible",
+        "flexStart",
+        "maxRunDuration",
+        "minCpuPlatform",
+        "tags",
+        "localSsdCount",
+        "storagePools",
     ),
     "metadata": Field(computed=True),
     "resourceLabels": Field(),
@@ -49,11 +82,15 @@ NODE_CONFIG = {
     "gcfsConfig": Field(of=same("enabled")),
     "fastSocket": Field(of=same("enabled")),
     "workloadMetadataConfig": Field(of=same("mode"), computed=True),
-    "shieldedInstanceConfig": Field(of=same("enableSecureBoot", "enableIntegrityMonitoring", computed=True), computed=True),
+    "shieldedInstanceConfig": Field(
+        of=same("enableSecureBoot", "enableIntegrityMonitoring", computed=True), computed=True
+    ),
     "loggingVariant": Field(api="loggingConfig.variantConfig.variant", computed=True),
     "reservationAffinity": Field(of=same("consumeReservationType", "key", "values")),
     "kubeletConfig": Field(of=_KUBELET, computed=True),
-    "linuxNodeConfig": Field(of=same("sysctls", "cgroupMode", "transparentHugepageEnabled", "transparentHugepageDefrag")),
+    "linuxNodeConfig": Field(
+        of=same("sysctls", "cgroupMode", "transparentHugepageEnabled", "transparentHugepageDefrag")
+    ),
     "bootDisk": Field(of=_BOOT_DISK, computed=True),
     "advancedMachineFeatures": Field(of=same("threadsPerCore", "enableNestedVirtualization")),
     "confidentialNodes": Field(of=same("enabled")),
@@ -62,9 +99,15 @@ GKE_LABEL_PREFIX = "goog-gke-"
 
 
 def seen_node_config(config: JsonObject, asked: JsonObject | None) -> JsonObject:
-    """nodeConfig as inputs. Taints whose key was not asked for are GKE's own, or somebody's: the provider ignores them."""
+    """nodeConfig as inputs. Taints whose key was not asked for are GKE's own, or somebody's: the
+    provider ignores them.
+    """
     shown = dict(config)
-    labels = {k: v for k, v in config.get("resourceLabels", {}).items() if not k.startswith(GKE_LABEL_PREFIX)}
+    labels = {
+        k: v
+        for k, v in config.get("resourceLabels", {}).items()
+        if not k.startswith(GKE_LABEL_PREFIX)
+    }
     shown["resourceLabels"] = labels
     if asked is not None:
         keys = {t.get("key") for t in asked.get("taints") or []}
@@ -78,23 +121,30 @@ def seen_node_config(config: JsonObject, asked: JsonObject | None) -> JsonObject
     return found
 
 
-# Every path below nodeConfig whose change makes a new pool. Source: clouds' docs; google-beta node_config.go (ForceNew).
+# Every path below nodeConfig whose change makes a new pool. Source: clouds' docs; google-beta
+# node_config.go (ForceNew).
 REPLACES = tuple(
     f"nodeConfig.{name}"
     for name in (
-        "guestAccelerators", "spot", "preemptible", "flexStart", "maxRunDuration", "reservationAffinity", "localSsdCount",
-        "ephemeralStorageConfig", "ephemeralStorageLocalSsdConfig", "localNvmeSsdBlockConfig", "secondaryBootDisks",
-        "serviceAccount", "oauthScopes", "metadata", "minCpuPlatform", "shieldedInstanceConfig", "bootDiskKmsKey",
+        "guestAccelerators", "spot", "preemptible", "flexStart", "maxRunDuration",
+        "reservationAffinity", "localSsdCount",
+        "ephemeralStorageConfig", "ephemeralStorageLocalSsdConfig", "localNvmeSsdBlockConfig",
+        "secondaryBootDisks",
+        "serviceAccount", "oauthScopes", "metadata", "minCpuPlatform", "shieldedInstanceConfig",
+        "bootDiskKmsKey",
         "hostMaintenancePolicy",
-        "advancedMachineFeatures", "nodeGroup", "soleTenantConfig", "sandboxConfig", "enableConfidentialStorage",
+        "advancedMachineFeatures", "nodeGroup", "soleTenantConfig", "sandboxConfig",
+        "enableConfidentialStorage",
         "localSsdEncryptionMode",
     )
 )  # fmt: skip
 KEEPS = tuple(
     f"nodeConfig.{name}"
     for name in (
-        "machineType", "diskSizeGb", "diskType", "imageType", "oauthScopes", "serviceAccount", "metadata",
-        "shieldedInstanceConfig", "loggingVariant", "workloadMetadataConfig", "kubeletConfig", "bootDisk",
+        "machineType", "diskSizeGb", "diskType", "imageType", "oauthScopes", "serviceAccount",
+        "metadata",
+        "shieldedInstanceConfig", "loggingVariant", "workloadMetadataConfig", "kubeletConfig",
+        "bootDisk",
         "guestAccelerators.gpuDriverInstallationConfig",
     )
 )  # fmt: skip

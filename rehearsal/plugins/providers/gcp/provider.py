@@ -16,4 +16,6 @@ class GcpProvider(BridgedProvider):
     version = "10.2.0"
     package = "gcp"
     schema = load(Path(__file__).parent / "schema.json")
-    resources = {r.kind: r for r in (Network(), Subnetwork(), Account(), IamMember(), Cluster(), NodePool())}  # noqa: RUF012
+    resources = {  # noqa: RUF012
+        r.kind: r for r in (Network(), Subnetwork(), Account(), IamMember(), Cluster(), NodePool())
+    }

@@ -1,4 +1,6 @@
-"""One cluster as the provider sees it: requests with renewed credentials, which kinds there are, and where their paths lie."""
+"""One cluster as the provider sees it: requests with renewed credentials, which kinds there are,
+and where their paths lie.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Served:
 
 
 class Cluster:
-    """Thread-safe. Methods raise ApiError, or Unreachable where no answer or no credentials came."""
+    """Thread-safe. Methods raise ApiError, or Unreachable where no answer or no credentials
+    came.
+    """
 
     def __init__(self, context: Context) -> None:
         self._source = CredentialSource(context)
@@ -42,7 +46,9 @@ class Cluster:
         self._kinds: dict[tuple[str, str], Served] = {}
 
     def probe(self) -> None:
-        """One small request that needs valid credentials. Raises Unreachable, also for a refused credential."""
+        """One small request that needs valid credentials. Raises Unreachable, also for a refused
+        credential.
+        """
         try:
             self.get("/openapi/v3")
         except ApiError as e:
@@ -68,7 +74,9 @@ class Cluster:
         yield from self._current().stream(path, timeout_s=timeout_s, **query)
 
     def served(self, api_version: str, kind: str) -> Served:
-        """Raises NoSuchKind. What was found once is kept, what was missing is looked up again: CRDs come later."""
+        """Raises NoSuchKind. What was found once is kept, what was missing is looked up again: CRDs
+        come later.
+        """
         with self._lock:
             known = self._kinds.get((api_version, kind))
         if known is not None:
@@ -93,12 +101,19 @@ class Cluster:
     def collection(self, manifest: JsonObject) -> str:
         """The path to POST the object to. Raises NoSuchKind."""
         served = self.served(str(manifest["apiVersion"]), str(manifest["kind"]))
-        return path_of(served.api_version, served.plural, namespace=self._namespace(served, manifest))
+        return path_of(
+            served.api_version, served.plural, namespace=self._namespace(served, manifest)
+        )
 
     def path(self, manifest: JsonObject) -> str:
         """The object's own path. Raises NoSuchKind."""
         served = self.served(str(manifest["apiVersion"]), str(manifest["kind"]))
-        return path_of(served.api_version, served.plural, manifest["metadata"]["name"], self._namespace(served, manifest))
+        return path_of(
+            served.api_version,
+            served.plural,
+            manifest["metadata"]["name"],
+            self._namespace(served, manifest),
+        )
 
     def _namespace(self, served: Served, manifest: JsonObject) -> str | None:
         return manifest["metadata"].get("namespace") or "default" if served.namespaced else None
@@ -111,7 +126,10 @@ class Cluster:
         with self._lock:
             if self._client is None or self._client[0] is not credentials:
                 try:
-                    self._client = (credentials, Client(credentials, user_agent="pulumi-kubernetes (slicewright rehearsal)"))
+                    self._client = (
+                        credentials,
+                        Client(credentials, user_agent="pulumi-kubernetes (slicewright rehearsal)"),
+                    )
                 except (ValueError, OSError) as e:
                     raise Unreachable(f"the kubeconfig's certificates are not usable: {e}") from e
             return self._client[1]

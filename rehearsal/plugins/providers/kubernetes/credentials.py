@@ -1,4 +1,6 @@
-"""How to convince the API server: certificate, token, or an exec plugin whose answer is kept until it expires."""
+"""How to convince the API server: certificate, token, or an exec plugin whose answer is kept until
+it expires.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class CredentialSource:
     def current(self) -> Credentials:
         """The same object until it must be replaced. Raises BadKubeconfig, NoCredentials."""
         with self._lock:
-            if self._credentials is None or (self._expires is not None and datetime.now(UTC) >= self._expires - _RENEW_BEFORE):
+            if self._credentials is None or (
+                self._expires is not None and datetime.now(UTC) >= self._expires - _RENEW_BEFORE
+            ):
                 self._credentials, self._expires = self._obtain()
             return self._credentials
 
@@ -54,7 +58,8 @@ class CredentialSource:
         context, user = self._context, self._context.user
         if context.cluster.get("insecure-skip-tls-verify"):
             raise BadKubeconfig(
-                "insecure-skip-tls-verify is not supported here: put the certificate authority into the kubeconfig"
+                "insecure-skip-tls-verify is not supported here: put the certificate "
+                "authority into the kubeconfig"
             )
         if isinstance(plugin := user.get("exec"), dict):
             status = _run_plugin(plugin, context)
@@ -64,11 +69,16 @@ class CredentialSource:
                     server=context.server,
                     ca_data=context.ca_pem(),
                     token=status.get("token"),
-                    client_cert=(certificate[0].encode(), certificate[1].encode()) if certificate[0] and certificate[1] else None,
+                    client_cert=(certificate[0].encode(), certificate[1].encode())
+                    if certificate[0] and certificate[1]
+                    else None,
                 ),
                 _time(status.get("expirationTimestamp")),
             )
-        certificate_pem, key_pem = context.data(user, "client-certificate"), context.data(user, "client-key")
+        certificate_pem, key_pem = (
+            context.data(user, "client-certificate"),
+            context.data(user, "client-key"),
+        )
         return (
             Credentials(
                 server=context.server,
@@ -84,37 +94,58 @@ class CredentialSource:
 def _run_plugin(plugin: Mapping[str, Any], context: Context) -> dict[str, Any]:
     command = str(plugin.get("command"))
     api_version = str(plugin.get("apiVersion"))
-    info: dict[str, Any] = {"apiVersion": api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
+    info: dict[str, Any] = {
+        "apiVersion": api_version,
+        "kind": "ExecCredential",
+        "spec": {"interactive": False},
+    }
     if plugin.get("provideClusterInfo"):
         ca_pem = context.ca_pem()
         info["spec"]["cluster"] = _cluster_info(context, ca_pem)
     environment = {**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(info)}
     environment |= {str(entry["name"]): str(entry["value"]) for entry in plugin.get("env") or []}
     # A command with a slash starts at the kubeconfig's directory, a bare one is looked up in PATH.
-    argv = [str(context.directory / command) if "/" in command else command, *map(str, plugin.get("args") or [])]
+    argv = [
+        str(context.directory / command) if "/" in command else command,
+        *map(str, plugin.get("args") or []),
+    ]
     try:
         done = subprocess.run(
-            argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_EXEC_TIMEOUT_S, check=False
+            argv,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_EXEC_TIMEOUT_S,
+            check=False,
         )
     except FileNotFoundError as e:
         hint = f"\n\n{plugin['installHint']}" if plugin.get("installHint") else ""
-        raise NoCredentials(f"getting credentials: exec: executable {command} not found{hint}") from e
+        raise NoCredentials(
+            f"getting credentials: exec: executable {command} not found{hint}"
+        ) from e
     except (OSError, subprocess.TimeoutExpired) as e:
         raise NoCredentials(f"getting credentials: exec: {e}") from e
     if done.returncode != 0:
-        raise NoCredentials(f"getting credentials: exec: executable {command} failed with exit code {done.returncode}")
+        raise NoCredentials(
+            f"getting credentials: exec: executable {command} failed with exit code "
+            f"{done.returncode}"
+        )
     try:
         answer = json.loads(done.stdout)
         status: dict[str, Any] = answer["status"]
     except (ValueError, KeyError, TypeError) as e:
-        raise NoCredentials(f"getting credentials: decoding stdout: {command} did not answer with an ExecCredential") from e
+        raise NoCredentials(
+            f"getting credentials: decoding stdout: {command} did not answer with an ExecCredential"
+        ) from e
     if answer.get("apiVersion") != api_version:
         raise NoCredentials(
             f"getting credentials: exec plugin is configured to use API version {api_version}, "
             f"plugin returned version {answer.get('apiVersion')}"
         )
     if not status.get("token") and not status.get("clientCertificateData"):
-        raise NoCredentials("getting credentials: exec plugin didn't return a token or cert/key pair")
+        raise NoCredentials(
+            "getting credentials: exec plugin didn't return a token or cert/key pair"
+        )
     return status
 
 

@@ -1,4 +1,6 @@
-"""Diff: the live object kept in state against the new inputs, and what of it forces a replacement. Asks no API server."""
+"""Diff: the live object kept in state against the new inputs, and what of it forces a replacement.
+Asks no API server.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,22 @@ _REPLACES: Final[Mapping[tuple[str, str], tuple[Path, ...]]] = {
     ),
     ("v1", "PersistentVolume"): tuple(
         ("spec", source)
-        for source in ("csi", "fc", "gcePersistentDisk", "awsElasticBlockStore", "hostPath", "iscsi", "local", "nfs")
+        for source in (
+            "csi",
+            "fc",
+            "gcePersistentDisk",
+            "awsElasticBlockStore",
+            "hostPath",
+            "iscsi",
+            "local",
+            "nfs",
+        )
     ),
     ("v1", "Service"): (("spec", "clusterIP"),),
     ("v1", "ResourceQuota"): (("spec", "scopes"),),
-    ("batch/v1", "Job"): tuple(("spec", field) for field in ("completions", "parallelism", "selector", "template")),
+    ("batch/v1", "Job"): tuple(
+        ("spec", field) for field in ("completions", "parallelism", "selector", "template")
+    ),
 }
 """Paths whose change replaces the object; the official provider's table for these kinds."""
 
@@ -46,12 +59,15 @@ def difference(
     new = dict(new_inputs)
     new_metadata = new.get("metadata")
     if isinstance(new_metadata, dict) and "namespace" not in (live.get("metadata") or {}):
-        # A cluster-scoped object; Check gave it the default namespace because it did not know the kind.
+        # A cluster-scoped object; Check gave it the default namespace because it did not know the
+        # kind.
         new["metadata"] = {k: v for k, v in new_metadata.items() if k != "namespace"}
         if isinstance(old_metadata := old.get("metadata"), dict):
             old = {**old, "metadata": {k: v for k, v in old_metadata.items() if k != "namespace"}}
     changes = compare(old, new)
-    forcing = _forcing(old, new, config_maps_mutable=config_maps_mutable, secrets_mutable=secrets_mutable)
+    forcing = _forcing(
+        old, new, config_maps_mutable=config_maps_mutable, secrets_mutable=secrets_mutable
+    )
     detailed: dict[str, Kind] = {}
     replaces = []
     for path, change in changes.items():
@@ -70,7 +86,9 @@ def difference(
     )
 
 
-def _forcing(old: dict[str, Any], new: dict[str, Any], *, config_maps_mutable: bool, secrets_mutable: bool) -> tuple[Path, ...]:
+def _forcing(
+    old: dict[str, Any], new: dict[str, Any], *, config_maps_mutable: bool, secrets_mutable: bool
+) -> tuple[Path, ...]:
     kind = (str(new.get("apiVersion")), str(new.get("kind")))
     paths = _REPLACES.get(kind, ())
     immutable = old.get("immutable") is True
@@ -90,4 +108,6 @@ def _same_place(old: dict[str, Any], new: dict[str, Any]) -> bool:
     before, after = old.get("metadata") or {}, new.get("metadata") or {}
     if not isinstance(after, dict) or not isinstance(after.get("name"), str):
         return False
-    return before.get("name") == after.get("name") and before.get("namespace") == after.get("namespace")
+    return before.get("name") == after.get("name") and before.get("namespace") == after.get(
+        "namespace"
+    )

@@ -47,7 +47,9 @@ class Snapshot:
     def __init__(self, cluster: Cluster, collections: Mapping[str, Collection]) -> None:
         self._objects: dict[str, list[JsonObject]] = {}
         for name, collection in collections.items():
-            query = {"fieldSelector": collection.field_selector} if collection.field_selector else {}
+            query = (
+                {"fieldSelector": collection.field_selector} if collection.field_selector else {}
+            )
             self._objects[name] = _items(cluster.get(collection.path, **query))
 
     def is_listed(self, name: str) -> bool:
@@ -75,10 +77,20 @@ class Following:
 
     def __enter__(self) -> Following:
         for name, collection in self._collections.items():
-            threading.Thread(target=self._follow, args=(name, collection), name=f"watch {collection.path}", daemon=True).start()
+            threading.Thread(
+                target=self._follow,
+                args=(name, collection),
+                name=f"watch {collection.path}",
+                daemon=True,
+            ).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._stop.set()
 
     def is_listed(self, name: str) -> bool:
@@ -94,7 +106,9 @@ class Following:
             return time.monotonic() - self._changed_at.get(name, time.monotonic())
 
     def wait(self, seen: int, timeout_s: float) -> int:
-        """Returns when something changed after revision `seen`, or after the timeout; the revision reached."""
+        """Returns when something changed after revision `seen`, or after the timeout; the revision
+        reached.
+        """
         with self._changed:
             if self._revision == seen:
                 self._changed.wait(timeout_s)

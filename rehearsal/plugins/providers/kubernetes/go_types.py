@@ -1,4 +1,6 @@
-"""Built-in kinds as Kubernetes' own Go types read and write them; the table is made by `types_table/`."""
+"""Built-in kinds as Kubernetes' own Go types read and write them; the table is made by
+`types_table/`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class Unconvertible(Exception):
 
 @cache
 def _table() -> dict[str, Any]:
-    text = resources.files("rehearsal.plugins.providers.kubernetes").joinpath("types.json").read_text()
+    text = (
+        resources.files("rehearsal.plugins.providers.kubernetes").joinpath("types.json").read_text()
+    )
     table: dict[str, Any] = json.loads(text)
     return table
 
@@ -39,8 +43,8 @@ def is_known(api_version: str, kind: str) -> bool:
 def round_trip(api_version: str, kind: str, value: dict[str, Any]) -> dict[str, Any]:
     """The object after being read into its Go type and written again, with no key added.
 
-    Unknown fields are gone, empty fields marked omitempty too (pointers to empty values stay), quantities are canonical.
-    Raises Unconvertible.
+    Unknown fields are gone, empty fields marked omitempty too (pointers to empty values stay),
+    quantities are canonical. Raises Unconvertible.
     """
     written: dict[str, Any] = _write(_table()["kinds"][f"{api_version}/{kind}"][0], value)
     return written
@@ -52,7 +56,10 @@ def _write(type_name: str, value: Any) -> Any:
     if type_name.startswith("[]"):
         return [_write(type_name[2:], item) for item in _expect(list, value, type_name)]
     if type_name.startswith("{}"):
-        return {key: _write(type_name[2:], item) for key, item in _expect(dict, value, type_name).items()}
+        return {
+            key: _write(type_name[2:], item)
+            for key, item in _expect(dict, value, type_name).items()
+        }
     if type_name in _SCALARS:
         return _scalar(type_name, value)
     if type_name == "schema-or-other":
@@ -85,7 +92,9 @@ def _vanishes(value: Any, type_name: str, flags: str) -> bool:
     return "o" in flags and not value
 
 
-_SCALARS = frozenset({"string", "bool", "int", "float", "bytes", "quantity", "int-or-string", "time"})
+_SCALARS = frozenset(
+    {"string", "bool", "int", "float", "bytes", "quantity", "int-or-string", "time"}
+)
 
 
 def _scalar(type_name: str, value: Any) -> Any:
@@ -102,7 +111,9 @@ def _scalar(type_name: str, value: Any) -> Any:
             return value if isinstance(value, float) else _expect(int, value, type_name)
         case "bytes":
             try:
-                return base64.b64encode(base64.b64decode(_expect(str, value, type_name), validate=True)).decode()
+                return base64.b64encode(
+                    base64.b64decode(_expect(str, value, type_name), validate=True)
+                ).decode()
             except binascii.Error as e:
                 raise Unconvertible(str(e)) from e
         case "quantity":

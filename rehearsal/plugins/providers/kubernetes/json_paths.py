@@ -1,6 +1,8 @@
-"""The part of JSONPath (RFC 9535) that waits use: members, indexes, wildcards, and filters that compare one member.
+"""The part of JSONPath (RFC 9535) that waits use: members, indexes, wildcards, and filters that
+compare one member.
 
-`.status.ready`, `.status.conditions[?(@.type=="Ready")].status`, `['a b']`, `[0]`, `[-1]`, `[*]`, `.*`.
+`.status.ready`, `.status.conditions[?(@.type=="Ready")].status`, `['a b']`, `[0]`, `[-1]`, `[*]`,
+`.*`.
 """
 
 from __future__ import annotations
@@ -52,12 +54,26 @@ def parse(text: str) -> JsonPath:
 
 def _apply(step: re.Match[str], value: Any) -> list[Any]:
     if step["wild"]:
-        return list(value.values()) if isinstance(value, dict) else list(value) if isinstance(value, list) else []
+        return (
+            list(value.values())
+            if isinstance(value, dict)
+            else list(value)
+            if isinstance(value, list)
+            else []
+        )
     if step["index"] is not None:
         index = int(step["index"])
-        return [value[index]] if isinstance(value, list) and -len(value) <= index < len(value) else []
+        return (
+            [value[index]] if isinstance(value, list) and -len(value) <= index < len(value) else []
+        )
     if step["filter"]:
-        candidates = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else []
+        candidates = (
+            value
+            if isinstance(value, list)
+            else list(value.values())
+            if isinstance(value, dict)
+            else []
+        )
         return [item for item in candidates if _passes(step, item)]
     key = step["quoted"] if step["quote"] else step["member"]
     return [value[key]] if isinstance(value, dict) and key in value else []

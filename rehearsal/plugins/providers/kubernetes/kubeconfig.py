@@ -1,4 +1,6 @@
-"""Kubeconfigs: given as text (YAML or JSON) or as a path, and what the provider reads from their active context."""
+"""Kubeconfigs: given as text (YAML or JSON) or as a path, and what the provider reads from their
+active context.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from typing import Any
 
 
 class BadKubeconfig(Exception):
-    """Not readable, or its active context is incomplete. The official provider calls this, too, an unreachable cluster."""
+    """Not readable, or its active context is incomplete. The official provider calls this, too, an
+    unreachable cluster.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +59,16 @@ def path_of(kubeconfig: str) -> Path | None:
 
 
 def read(kubeconfig: str | None, *, context: str | None, cluster: str | None) -> Context:
-    """The chosen context, else the kubeconfig's own. None: KUBECONFIG, else ~/.kube/config. Raises BadKubeconfig."""
+    """The chosen context, else the kubeconfig's own. None: KUBECONFIG, else ~/.kube/config. Raises
+    BadKubeconfig.
+    """
     parsed, directory = _parse(kubeconfig)
     name = context or parsed.get("current-context") or ""
     chosen = _named(parsed, "contexts", name).get("context") if name else None
     if not isinstance(chosen, dict):
-        known = ", ".join(str(entry.get("name")) for entry in parsed.get("contexts") or []) or "none"
+        known = (
+            ", ".join(str(entry.get("name")) for entry in parsed.get("contexts") or []) or "none"
+        )
         raise BadKubeconfig(f'context "{name}" does not exist (the kubeconfig has: {known})')
     cluster_name = cluster or str(chosen.get("cluster"))
     entry = _named(parsed, "clusters", cluster_name).get("cluster")
@@ -94,7 +102,9 @@ def _parse_text(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        import yaml  # here, because most kubeconfigs of the rehearsal are JSON and YAML costs a twentieth of the start
+        # here, because most kubeconfigs of the rehearsal are JSON and YAML costs a twentieth of the
+        # start
+        import yaml
 
         try:
             return yaml.safe_load(text)
@@ -111,5 +121,7 @@ def _default_path() -> Path:
 
 def _named(parsed: Mapping[str, Any], section: str, name: str) -> Mapping[str, Any]:
     entries = parsed.get(section) or []
-    found = next((entry for entry in entries if isinstance(entry, dict) and entry.get("name") == name), None)
+    found = next(
+        (entry for entry in entries if isinstance(entry, dict) and entry.get("name") == name), None
+    )
     return found or {}

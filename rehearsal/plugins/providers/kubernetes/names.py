@@ -18,9 +18,15 @@ def is_autonamed(manifest: dict[str, Any]) -> bool:
 
 
 def fill_name(
-    manifest: dict[str, Any], old: dict[str, Any], resource_name: str, seed: bytes, autonaming: Autonaming | None
+    manifest: dict[str, Any],
+    old: dict[str, Any],
+    resource_name: str,
+    seed: bytes,
+    autonaming: Autonaming | None,
 ) -> CheckFailure | None:
-    """Puts a name into `manifest` if it has none: the automatic one of `old`, else a new one. Returns why none may be made up."""
+    """Puts a name into `manifest` if it has none: the automatic one of `old`, else a new one.
+    Returns why none may be made up.
+    """
     metadata = manifest.get("metadata")
     if metadata is None:
         metadata = manifest["metadata"] = {}
@@ -29,12 +35,18 @@ def fill_name(
     if metadata.get("name"):
         return None
     if metadata.get("generateName"):
-        return CheckFailure("metadata.generateName", "not supported; leave the name out and Pulumi makes a unique one")
+        return CheckFailure(
+            "metadata.generateName",
+            "not supported; leave the name out and Pulumi makes a unique one",
+        )
     old_metadata = old.get("metadata") or {}
     if is_autonamed(old) and old_metadata.get("name"):
         name = old_metadata["name"]
     elif autonaming is not None and autonaming.mode == "disable":
-        return CheckFailure("metadata.name", "a name is needed: automatic naming is disabled (config `pulumi:autonaming`)")
+        return CheckFailure(
+            "metadata.name",
+            "a name is needed: automatic naming is disabled (config `pulumi:autonaming`)",
+        )
     elif autonaming is not None:
         name = autonaming.name
     else:
@@ -53,7 +65,13 @@ def _hex(seed: bytes) -> str:
 
 
 def field_manager(manifest: dict[str, Any], old_outputs: dict[str, Any]) -> str:
-    """Under which name the object's fields are applied: the annotation's, else the one kept in state, else a new one."""
+    """Under which name the object's fields are applied: the annotation's, else the one kept in
+    state, else a new one.
+    """
     annotations = (manifest.get("metadata") or {}).get("annotations") or {}
-    named = annotations.get("pulumi.com/patchFieldManager") if isinstance(annotations, dict) else None
-    return str(named or old_outputs.get("__fieldManager") or f"pulumi-kubernetes-{secrets.token_hex(4)}")
+    named = (
+        annotations.get("pulumi.com/patchFieldManager") if isinstance(annotations, dict) else None
+    )
+    return str(
+        named or old_outputs.get("__fieldManager") or f"pulumi-kubernetes-{secrets.token_hex(4)}"
+    )

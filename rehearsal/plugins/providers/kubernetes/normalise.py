@@ -1,4 +1,6 @@
-"""What a program wrote, in the shape in which it is stored and compared, so that the next `up` finds no change."""
+"""What a program wrote, in the shape in which it is stored and compared, so that the next `up`
+finds no change.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,11 @@ READ_ONLY_METADATA: Final = (
 
 
 def normalise(manifest: JsonObject) -> JsonObject:
-    """The manifest (no Secret marks in it) as Kubernetes' own types would write it, with the user's keys only.
+    """The manifest (no Secret marks in it) as Kubernetes' own types would write it, with the user's
+    keys only.
 
-    Custom resources stay as they are, and so does a manifest with an unknown value, or one that does not fit its type: the
-    server will say what is wrong with it.
+    Custom resources stay as they are, and so does a manifest with an unknown value, or one that
+    does not fit its type: the server will say what is wrong with it.
     """
     api_version, kind = str(manifest.get("apiVersion")), str(manifest.get("kind"))
     if has_unknown(manifest):
@@ -48,7 +51,9 @@ def normalise(manifest: JsonObject) -> JsonObject:
 
 
 def copy_marks(value: Any, marked: Any) -> Any:
-    """The value with Secret around the parts that are secret in `marked`; a list with a secret in it is secret as a whole."""
+    """The value with Secret around the parts that are secret in `marked`; a list with a secret in
+    it is secret as a whole.
+    """
     if isinstance(value, Secret):
         return value
     if isinstance(marked, Secret):
@@ -64,7 +69,10 @@ def mark_secret_kind(manifest: JsonObject) -> JsonObject:
     """A Secret's data is secret whatever the program said."""
     if manifest.get("kind") != "Secret" or manifest.get("apiVersion") != "v1":
         return manifest
-    return {k: Secret(unwrap(v)) if k in ("data", "stringData") and v is not UNKNOWN else v for k, v in manifest.items()}
+    return {
+        k: Secret(unwrap(v)) if k in ("data", "stringData") and v is not UNKNOWN else v
+        for k, v in manifest.items()
+    }
 
 
 def with_dashes(value: Any) -> Any:
@@ -79,7 +87,10 @@ def with_underscores(value: Any) -> Any:
 
 def _rename(value: Any, prefix: str, rename: Any) -> Any:
     if isinstance(value, dict):
-        return {rename(k) if k.startswith(prefix) else k: _rename(v, prefix, rename) for k, v in value.items()}
+        return {
+            rename(k) if k.startswith(prefix) else k: _rename(v, prefix, rename)
+            for k, v in value.items()
+        }
     if isinstance(value, list):
         return [_rename(item, prefix, rename) for item in value]
     return value

@@ -1,4 +1,6 @@
-"""Create, update, read and delete one object of a reachable cluster. Knows the API, not the engine's protocol."""
+"""Create, update, read and delete one object of a reachable cluster. Knows the API, not the
+engine's protocol.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,22 @@ from rehearsal.plugins.providers.kubernetes import directives, field_managers, r
 from rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
 from rehearsal.plugins.providers.kubernetes.following import Snapshot
 from rehearsal.plugins.providers.kubernetes.wait_for import BadForm, parse_annotation
-from rehearsal.plugins.providers.kubernetes.waiting import NotReady, Rule, Say, await_gone, await_ready
+from rehearsal.plugins.providers.kubernetes.waiting import (
+    NotReady,
+    Rule,
+    Say,
+    await_gone,
+    await_ready,
+)
 
 JsonObject = dict[str, Any]
 
 RETRY_PAUSES_S: Sequence[float] = (1, 2, 4, 8, 16, 32)
 """Between attempts to create an object whose namespace or kind is still missing; 63 s in all."""
 _CONFLICT_ATTEMPTS: Final = 5
-_MANAGED_DELETE: Final = frozenset({"Namespace", "Pod", "DaemonSet", "Deployment", "StatefulSet", "Job"})
+_MANAGED_DELETE: Final = frozenset(
+    {"Namespace", "Pod", "DaemonSet", "Deployment", "StatefulSet", "Job"}
+)
 """Kinds whose deletion heeds skipAwait."""
 
 
@@ -58,7 +68,9 @@ def create(op: Operation, manifest: JsonObject, *, dry_run: bool = False) -> Jso
     attempt = 0
     while True:
         try:
-            return op.cluster.create(op.cluster.collection(manifest), _body(op.cluster, manifest), **query)
+            return op.cluster.create(
+                op.cluster.collection(manifest), _body(op.cluster, manifest), **query
+            )
         except (ApiError, NoSuchKind) as e:
             if isinstance(e, ApiError) and e.status != 404:
                 raise
@@ -71,8 +83,12 @@ def create(op: Operation, manifest: JsonObject, *, dry_run: bool = False) -> Jso
                 raise
 
 
-def update(op: Operation, manifest: JsonObject, *, manager: str, force: bool, dry_run: bool = False) -> JsonObject:
-    """The stored object, not waited for. Raises Gone, Refused (in dry runs ApiError), NoSuchKind, Unreachable."""
+def update(
+    op: Operation, manifest: JsonObject, *, manager: str, force: bool, dry_run: bool = False
+) -> JsonObject:
+    """The stored object, not waited for. Raises Gone, Refused (in dry runs ApiError), NoSuchKind,
+    Unreachable.
+    """
     path = op.cluster.path(manifest)
     for attempt in range(1, _CONFLICT_ATTEMPTS + 1):
         try:
@@ -82,7 +98,9 @@ def update(op: Operation, manifest: JsonObject, *, manager: str, force: bool, dr
                 raise Gone(e.message) from e
             raise
         try:
-            return _write(op.cluster, path, live, manifest, manager=manager, force=force, dry_run=dry_run)
+            return _write(
+                op.cluster, path, live, manifest, manager=manager, force=force, dry_run=dry_run
+            )
         except ApiError as e:
             owned_by_another = is_conflict(e)
             if e.status == 409 and not owned_by_another and attempt < _CONFLICT_ATTEMPTS:
@@ -100,23 +118,44 @@ def is_conflict(error: ApiError) -> bool:
 
 
 def _write(
-    cluster: Cluster, path: str, live: JsonObject, manifest: JsonObject, *, manager: str, force: bool, dry_run: bool
+    cluster: Cluster,
+    path: str,
+    live: JsonObject,
+    manifest: JsonObject,
+    *,
+    manager: str,
+    force: bool,
+    dry_run: bool,
 ) -> JsonObject:
     query = {"fieldManager": manager} | ({"dryRun": "All"} if dry_run else {})
     if manifest["kind"] == "CustomResourceDefinition":
         version = {"resourceVersion": live["metadata"]["resourceVersion"]}
-        return cluster.replace(path, {**manifest, "metadata": {**manifest["metadata"], **version}}, **query)
+        return cluster.replace(
+            path, {**manifest, "metadata": {**manifest["metadata"], **version}}, **query
+        )
     if not dry_run and (patch := field_managers.adopt(live, manager)) is not None:
         live = cluster.patch(path, patch, kind="json", fieldManager=manager)
-    if not field_managers.has_entries(live) or (dry_run and field_managers.is_fresh_from_create(live)):
+    if not field_managers.has_entries(live) or (
+        dry_run and field_managers.is_fresh_from_create(live)
+    ):
         force = True
-    return cluster.patch(path, _body(cluster, manifest), kind="apply", force="true" if force else "false", **query)
+    return cluster.patch(
+        path, _body(cluster, manifest), kind="apply", force="true" if force else "false", **query
+    )
 
 
-def upsert(op: Operation, manifest: JsonObject, *, manager: str, force: bool, dry_run: bool = False) -> JsonObject:
-    """Create, or apply to what is there (setting upsert_existing_objects). Raises ApiError, NoSuchKind, Unreachable."""
-    query = {"fieldManager": manager, "force": "true" if force else "false"} | ({"dryRun": "All"} if dry_run else {})
-    return op.cluster.patch(op.cluster.path(manifest), _body(op.cluster, manifest), kind="apply", **query)
+def upsert(
+    op: Operation, manifest: JsonObject, *, manager: str, force: bool, dry_run: bool = False
+) -> JsonObject:
+    """Create, or apply to what is there (setting upsert_existing_objects). Raises ApiError,
+    NoSuchKind, Unreachable.
+    """
+    query = {"fieldManager": manager, "force": "true" if force else "false"} | (
+        {"dryRun": "All"} if dry_run else {}
+    )
+    return op.cluster.patch(
+        op.cluster.path(manifest), _body(op.cluster, manifest), kind="apply", **query
+    )
 
 
 def settle(op: Operation, manifest: JsonObject, live: JsonObject) -> JsonObject:
@@ -128,7 +167,15 @@ def settle(op: Operation, manifest: JsonObject, live: JsonObject) -> JsonObject:
     rule, limit_s = _rule(op, manifest, live)
     if rule is None:
         return live
-    return await_ready(op.cluster, op.cluster.path(live), live, rule, timeout_s=limit_s, cancelled=op.cancelled, say=op.say)
+    return await_ready(
+        op.cluster,
+        op.cluster.path(live),
+        live,
+        rule,
+        timeout_s=limit_s,
+        cancelled=op.cancelled,
+        say=op.say,
+    )
 
 
 def _rule(op: Operation, manifest: JsonObject, live: JsonObject) -> tuple[Rule | None, float]:
@@ -150,7 +197,9 @@ def read(op: Operation, wanted: JsonObject) -> JsonObject | None:
 
 
 def ill_health(op: Operation, manifest: JsonObject, live: JsonObject) -> tuple[str, ...]:
-    """Why a refresh calls the object unhealthy; empty where it is healthy, or its kind is not looked at."""
+    """Why a refresh calls the object unhealthy; empty where it is healthy, or its kind is not
+    looked at.
+    """
     rule = readiness.rule_for(live)
     if rule is None or not readiness.is_checked_on_read(live) or directives.skips_await(manifest):
         return ()
@@ -158,7 +207,11 @@ def ill_health(op: Operation, manifest: JsonObject, live: JsonObject) -> tuple[s
     if verdict.done:
         return ()
     name = live["metadata"]["name"]
-    return (f"Resource '{name}' was created but failed to initialize", *verdict.failed, *rule.on_timeout(live)[1:])
+    return (
+        f"Resource '{name}' was created but failed to initialize",
+        *verdict.failed,
+        *rule.on_timeout(live)[1:],
+    )
 
 
 def delete(op: Operation, manifest: JsonObject) -> None:
@@ -175,14 +228,26 @@ def delete(op: Operation, manifest: JsonObject) -> None:
         return
     if live["kind"] in _MANAGED_DELETE and directives.skips_await(manifest):
         return
-    await_gone(op.cluster, path, live["metadata"]["uid"], timeout_s=op.timeout_s, cancelled=op.cancelled, say=op.say)
+    await_gone(
+        op.cluster,
+        path,
+        live["metadata"]["uid"],
+        timeout_s=op.timeout_s,
+        cancelled=op.cancelled,
+        say=op.say,
+    )
 
 
 def _body(cluster: Cluster, manifest: JsonObject) -> JsonObject:
     """The manifest without the namespace that Check may have given to a cluster-scoped object."""
     if cluster.served(str(manifest["apiVersion"]), str(manifest["kind"])).namespaced:
         return manifest
-    return {**manifest, "metadata": {key: value for key, value in manifest["metadata"].items() if key != "namespace"}}
+    return {
+        **manifest,
+        "metadata": {
+            key: value for key, value in manifest["metadata"].items() if key != "namespace"
+        },
+    }
 
 
 __all__ = ["BadForm", "Conflict", "Gone", "NotReady", "Operation", "Refused", "Unreachable"]

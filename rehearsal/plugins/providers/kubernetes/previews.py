@@ -15,8 +15,18 @@ from rehearsal.plugins.providers.kubernetes.objects import Conflict, Gone, Opera
 JsonObject = dict[str, Any]
 
 
-def create(op: Operation | None, urn: str, manifest: JsonObject, inputs: Properties, manager: str, *, upsert: bool) -> Properties:
-    """What Create would give, without a status. Raises ProviderError for what the server refuses. op None: no cluster."""
+def create(
+    op: Operation | None,
+    urn: str,
+    manifest: JsonObject,
+    inputs: Properties,
+    manager: str,
+    *,
+    upsert: bool,
+) -> Properties:
+    """What Create would give, without a status. Raises ProviderError for what the server refuses.
+    op None: no cluster.
+    """
     if op is None or has_unknown(manifest):
         return inputs
     try:
@@ -27,12 +37,15 @@ def create(op: Operation | None, urn: str, manifest: JsonObject, inputs: Propert
     except (NoSuchKind, Unreachable):
         return inputs
     except ApiError as e:
-        # A namespace that this run makes, an object that is there already, credentials that may only read.
+        # A namespace that this run makes, an object that is there already, credentials that may
+        # only read.
         if e.status in (403, 404) or (e.status == 409 and e.reason == "AlreadyExists"):
             return inputs
         raise ProviderError(texts.not_created(urn, e)) from e
     live.pop("status", None)
-    return state.outputs_of(live, manifest, inputs, initial_api_version=str(manifest["apiVersion"]), manager=manager)
+    return state.outputs_of(
+        live, manifest, inputs, initial_api_version=str(manifest["apiVersion"]), manager=manager
+    )
 
 
 def update(
@@ -46,7 +59,9 @@ def update(
     *,
     force: bool,
 ) -> Properties:
-    """What Update would give. Raises ProviderError for what the server refuses. op None: no cluster."""
+    """What Update would give. Raises ProviderError for what the server refuses. op None: no
+    cluster.
+    """
     if op is None or has_unknown(manifest):
         return news
     try:

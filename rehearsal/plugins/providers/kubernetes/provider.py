@@ -1,4 +1,6 @@
-"""The `kubernetes` provider towards the engine: which object operation each request means, and in which words it fails."""
+"""The `kubernetes` provider towards the engine: which object operation each request means, and in
+which words it fails.
+"""
 
 # ruff: noqa: A001, A002 - `id` and `type` are the protocol's words
 
@@ -23,7 +25,16 @@ from rehearsal.plugins.engine.plugin import (
     Severity,
     unwrap,
 )
-from rehearsal.plugins.providers.kubernetes import directives, kubeconfig, names, objects, previews, removed_apis, state, texts
+from rehearsal.plugins.providers.kubernetes import (
+    directives,
+    kubeconfig,
+    names,
+    objects,
+    previews,
+    removed_apis,
+    state,
+    texts,
+)
 from rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
 from rehearsal.plugins.providers.kubernetes.difference import difference
 from rehearsal.plugins.providers.kubernetes.normalise import copy_marks, mark_secret_kind, normalise
@@ -52,7 +63,12 @@ class KubernetesProvider(ProviderPlugin):
     # Configuration.
 
     def diff_config(
-        self, urn: str, old_outputs: Properties, old_inputs: Properties, news: Properties, ignore_changes: Sequence[str]
+        self,
+        urn: str,
+        old_outputs: Properties,
+        old_inputs: Properties,
+        news: Properties,
+        ignore_changes: Sequence[str],
     ) -> Difference:
         return config_difference(unwrap(old_inputs or old_outputs), unwrap(news))
 
@@ -60,7 +76,9 @@ class KubernetesProvider(ProviderPlugin):
         self._settings = settings = Settings.of(args)
         self._cluster = None
         try:
-            context = kubeconfig.read(settings.kubeconfig, context=settings.context, cluster=settings.cluster)
+            context = kubeconfig.read(
+                settings.kubeconfig, context=settings.context, cluster=settings.cluster
+            )
             self._default_namespace = settings.namespace or context.namespace or "default"
             cluster = Cluster(context)
             cluster.probe()
@@ -84,17 +102,35 @@ class KubernetesProvider(ProviderPlugin):
         autonaming: Autonaming | None,
     ) -> Checked:
         if self._cluster is None and self._settings.skip_update_unreachable and olds:
-            self.log(Severity.WARNING, "Cluster is unreachable but skipUpdateUnreachable flag is set to true, skipping...", urn)
+            self.log(
+                Severity.WARNING,
+                "Cluster is unreachable but skipUpdateUnreachable flag is set to true, skipping...",
+                urn,
+            )
             return Checked(olds)
         if type == RELEASE:
             return self._releases().check(name, olds, news)
         manifest = copy.deepcopy(unwrap(news))
         api_version, kind = manifest.get("apiVersion"), manifest.get("kind")
         if not isinstance(api_version, str) or not isinstance(kind, str):
-            return Checked(news, [CheckFailure("apiVersion" if not isinstance(api_version, str) else "kind", "must be given")])
+            return Checked(
+                news,
+                [
+                    CheckFailure(
+                        "apiVersion" if not isinstance(api_version, str) else "kind",
+                        "must be given",
+                    )
+                ],
+            )
         if type.endswith("Patch") and type.split(":")[-1] == f"{kind}Patch":
             return Checked(
-                news, [CheckFailure("kind", "Patch resources are not supported by the rehearsal's kubernetes provider")]
+                news,
+                [
+                    CheckFailure(
+                        "kind",
+                        "Patch resources are not supported by the rehearsal's kubernetes provider",
+                    )
+                ],
             )
         if warning := removed_apis.warning(api_version, kind):
             self.log(Severity.WARNING, warning, urn)
@@ -102,7 +138,11 @@ class KubernetesProvider(ProviderPlugin):
         if failure := names.fill_name(manifest, unwrap(olds), name, random_seed, autonaming):
             return Checked(news, [failure])
         metadata = manifest["metadata"]
-        if isinstance(metadata, dict) and not metadata.get("namespace") and self._scopes.is_namespaced(api_version, kind):
+        if (
+            isinstance(metadata, dict)
+            and not metadata.get("namespace")
+            and self._scopes.is_namespaced(api_version, kind)
+        ):
             metadata["namespace"] = self._default_namespace
         return Checked(mark_secret_kind(copy_marks(normalise(manifest), news)))
 
@@ -126,15 +166,25 @@ class KubernetesProvider(ProviderPlugin):
             secrets_mutable=self._settings.secrets_mutable,
         )
 
-    def create(self, urn: str, type: str, name: str, inputs: Properties, timeout_s: float, preview: bool) -> Created:
+    def create(
+        self, urn: str, type: str, name: str, inputs: Properties, timeout_s: float, preview: bool
+    ) -> Created:
         if type == RELEASE:
             return self._releases().create(inputs, preview, self._say(urn), self.cancelled)
         manifest = normalise(unwrap(inputs))
         manager = names.field_manager(manifest, {})
         if preview:
-            return Created("", previews.create(self._dry(urn), urn, manifest, inputs, manager, upsert=self._settings.upsert))
+            return Created(
+                "",
+                previews.create(
+                    self._dry(urn), urn, manifest, inputs, manager, upsert=self._settings.upsert
+                ),
+            )
         op = self._operation(urn, manifest, timeout_s)
-        force = self._settings.patch_force or directives.annotation(manifest, directives.PATCH_FORCE) == "true"
+        force = (
+            self._settings.patch_force
+            or directives.annotation(manifest, directives.PATCH_FORCE) == "true"
+        )
         try:
             live = (
                 objects.upsert(op, manifest, manager=manager, force=force)
@@ -143,8 +193,10 @@ class KubernetesProvider(ProviderPlugin):
             )
         except NoSuchKind as e:
             raise ProviderError(
-                f'creation of resource "{urn}" with kind {manifest["apiVersion"]}/{manifest["kind"]} failed because the '
-                "Kubernetes API server reported that the apiVersion for this resource does not exist. Verify that any required "
+                f'creation of resource "{urn}" with kind '
+                f"{manifest['apiVersion']}/{manifest['kind']} failed because the "
+                "Kubernetes API server reported that the apiVersion for this resource does "
+                "not exist. Verify that any required "
                 f"CRDs have been created: {e}"
             ) from e
         except (ApiError, Unreachable) as e:
@@ -154,7 +206,9 @@ class KubernetesProvider(ProviderPlugin):
             live = objects.settle(op, manifest, live)
         except objects.NotReady as e:
             outputs = self._outputs(e.live or live, manifest, inputs, manager)
-            raise InitFailed(id, outputs, None, texts.reasons_with(texts.created_but(urn), e.reasons)) from e
+            raise InitFailed(
+                id, outputs, None, texts.reasons_with(texts.created_but(urn), e.reasons)
+            ) from e
         except objects.BadForm as e:
             raise ProviderError(str(e)) from e
         return Created(id, self._outputs(live, manifest, inputs, manager))
@@ -218,9 +272,14 @@ class KubernetesProvider(ProviderPlugin):
         manifest = normalise(unwrap(news))
         manager = names.field_manager(manifest, unwrap(old_outputs))
         initial = state.initial_api_version_of(old_outputs)
-        force = self._settings.patch_force or directives.annotation(manifest, directives.PATCH_FORCE) == "true"
+        force = (
+            self._settings.patch_force
+            or directives.annotation(manifest, directives.PATCH_FORCE) == "true"
+        )
         if preview:
-            return previews.update(self._dry(urn), urn, id, manifest, news, manager, initial, force=force)
+            return previews.update(
+                self._dry(urn), urn, id, manifest, news, manager, initial, force=force
+            )
         op = self._operation(urn, manifest, timeout_s)
         try:
             live = objects.update(op, manifest, manager=manager, force=force)
@@ -228,21 +287,39 @@ class KubernetesProvider(ProviderPlugin):
             raise ProviderError(texts.gone(urn, e)) from e
         except objects.Refused as e:
             outputs = self._outputs(e.live, manifest, news, manager, initial)
-            raise InitFailed(id, outputs, None, [texts.not_live(id, texts.refusal(e, manager))]) from e
+            raise InitFailed(
+                id, outputs, None, [texts.not_live(id, texts.refusal(e, manager))]
+            ) from e
         except (ApiError, Unreachable) as e:
             raise ProviderError(f'update of resource "{urn}" failed: {e}') from e
         try:
             live = objects.settle(op, manifest, live)
         except objects.NotReady as e:
             outputs = self._outputs(e.live or live, manifest, news, manager, initial)
-            raise InitFailed(id, outputs, None, texts.reasons_with(texts.not_live(id, ""), e.reasons)) from e
+            raise InitFailed(
+                id, outputs, None, texts.reasons_with(texts.not_live(id, ""), e.reasons)
+            ) from e
         except objects.BadForm as e:
-            raise InitFailed(id, self._outputs(live, manifest, news, manager, initial), None, [texts.not_live(id, str(e))]) from e
+            raise InitFailed(
+                id,
+                self._outputs(live, manifest, news, manager, initial),
+                None,
+                [texts.not_live(id, str(e))],
+            ) from e
         return self._outputs(live, manifest, news, manager, initial)
 
-    def delete(self, urn: str, type: str, id: str, outputs: Properties, old_inputs: Properties, timeout_s: float) -> None:
+    def delete(
+        self,
+        urn: str,
+        type: str,
+        id: str,
+        outputs: Properties,
+        old_inputs: Properties,
+        timeout_s: float,
+    ) -> None:
         if type == RELEASE:
-            # Helm's removal needs the cluster: even the flag that drops unreachable objects does not help here.
+            # Helm's removal needs the cluster: even the flag that drops unreachable objects does
+            # not help here.
             self._releases().delete(id, outputs, self._say(urn), self.cancelled)
             return
         if self._cluster is None:
@@ -256,14 +333,20 @@ class KubernetesProvider(ProviderPlugin):
             objects.delete(op, manifest)
         except objects.NotReady as e:
             if finalizers := (e.live.get("metadata") or {}).get("finalizers"):
-                self.log(Severity.WARNING, f"finalizers might be preventing deletion ({', '.join(finalizers)})", urn)
+                self.log(
+                    Severity.WARNING,
+                    f"finalizers might be preventing deletion ({', '.join(finalizers)})",
+                    urn,
+                )
             raise ProviderError(e.reasons[0]) from e
         except (ApiError, Unreachable) as e:
             raise ProviderError(str(e)) from e
 
     # What they share.
 
-    def _operation(self, urn: str, manifest: Mapping[str, Any], custom_timeout_s: float) -> objects.Operation:
+    def _operation(
+        self, urn: str, manifest: Mapping[str, Any], custom_timeout_s: float
+    ) -> objects.Operation:
         return objects.Operation(
             cluster=self._reachable(),
             say=self._say(urn),
@@ -274,7 +357,9 @@ class KubernetesProvider(ProviderPlugin):
 
     def _reachable(self) -> Cluster:
         if self._cluster is None:
-            raise ProviderError(f"configured Kubernetes cluster is unreachable: {self._unreachable}")
+            raise ProviderError(
+                f"configured Kubernetes cluster is unreachable: {self._unreachable}"
+            )
         return self._cluster
 
     def _say(self, urn: str) -> Say:
@@ -288,18 +373,33 @@ class KubernetesProvider(ProviderPlugin):
         return self._operation(urn, {}, 0) if self._cluster is not None else None
 
     def _outputs(
-        self, live: dict[str, Any], manifest: dict[str, Any], marked: Properties, manager: str, initial_api_version: str = ""
+        self,
+        live: dict[str, Any],
+        manifest: dict[str, Any],
+        marked: Properties,
+        manager: str,
+        initial_api_version: str = "",
     ) -> Properties:
         initial = initial_api_version or str(manifest["apiVersion"])
-        return state.outputs_of(live, manifest, marked, initial_api_version=initial, manager=manager)
+        return state.outputs_of(
+            live, manifest, marked, initial_api_version=initial, manager=manager
+        )
 
     def _unreachable_stored(self, urn: str, verb: str) -> None:
-        """Returns where the flag says that what cannot be reached is gone; else raises ProviderError."""
-        self.log(Severity.WARNING, f"configured Kubernetes cluster is unreachable: {self._unreachable}", urn)
+        """Returns where the flag says that what cannot be reached is gone; else raises
+        ProviderError.
+        """
+        self.log(
+            Severity.WARNING,
+            f"configured Kubernetes cluster is unreachable: {self._unreachable}",
+            urn,
+        )
         if self._settings.delete_unreachable:
             return
         raise ProviderError(
-            f"failed to {verb} resource state due to unreachable cluster. If the cluster was deleted, you can remove this "
-            "resource from Pulumi state by rerunning the operation with the PULUMI_K8S_DELETE_UNREACHABLE environment variable "
+            f"failed to {verb} resource state due to unreachable cluster. If the cluster "
+            "was deleted, you can remove this "
+            "resource from Pulumi state by rerunning the operation with the "
+            "PULUMI_K8S_DELETE_UNREACHABLE environment variable "
             'set to "true"'
         )

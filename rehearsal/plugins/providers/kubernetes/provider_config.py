@@ -18,8 +18,13 @@ def config_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Differe
         return Difference(changes=False)
     before, after = old.get("clusterIdentifier"), new.get("clusterIdentifier")
     if before is not None or after is not None:
-        # The identifier alone says which cluster it is; to begin or to cease naming it is no change of cluster.
-        replaces = ["clusterIdentifier"] if before is not None and after is not None and before != after else []
+        # The identifier alone says which cluster it is; to begin or to cease naming it is no change
+        # of cluster.
+        replaces = (
+            ["clusterIdentifier"]
+            if before is not None and after is not None and before != after
+            else []
+        )
     elif any(new.get(key) is UNKNOWN for key in _CLUSTER_KEYS):
         replaces = ["kubeconfig"]
     else:
@@ -28,11 +33,15 @@ def config_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Differe
 
 
 def _cluster_of(inputs: Mapping[str, Any]) -> Any:
-    """What tells clusters apart: the active cluster entry; of a kubeconfig given as a path only the path."""
+    """What tells clusters apart: the active cluster entry; of a kubeconfig given as a path only the
+    path.
+    """
     text = inputs.get("kubeconfig")
     if isinstance(text, str) and kubeconfig.path_of(text) is not None:
         return text, inputs.get("context"), inputs.get("cluster")
     try:
-        return kubeconfig.read(text, context=inputs.get("context"), cluster=inputs.get("cluster")).cluster
+        return kubeconfig.read(
+            text, context=inputs.get("context"), cluster=inputs.get("cluster")
+        ).cluster
     except kubeconfig.BadKubeconfig:
         return text, inputs.get("context"), inputs.get("cluster")

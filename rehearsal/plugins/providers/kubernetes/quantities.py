@@ -1,4 +1,5 @@
-"""Kubernetes quantities in the one spelling that the API server gives them (`1024Mi` is `1Gi`, `0.5` is `500m`).
+"""Kubernetes quantities in the one spelling that the API server gives them (`1024Mi` is `1Gi`,
+`0.5` is `500m`).
 
 Source: k8s.io/apimachinery `pkg/api/resource`, Quantity.CanonicalizeBytes.
 """
@@ -9,9 +10,22 @@ import re
 from decimal import ROUND_UP, Decimal
 from typing import Final
 
-_FORM: Final = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?\d+)?$")
+_FORM: Final = re.compile(
+    r"^([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?\d+)?$"
+)
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-_DECIMAL: Final = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
+_DECIMAL: Final = {
+    -9: "n",
+    -6: "u",
+    -3: "m",
+    0: "",
+    3: "k",
+    6: "M",
+    9: "G",
+    12: "T",
+    15: "P",
+    18: "E",
+}
 _POWERS: Final = {suffix: power for power, suffix in _DECIMAL.items()}
 
 
@@ -20,7 +34,9 @@ def canonical(quantity: str | float) -> str:
     text = str(quantity)
     match = _FORM.match(text)
     if match is None:
-        raise ValueError(f"{text!r} is not a quantity (a number with a suffix such as m, k, M, Ki, Mi, Gi)")
+        raise ValueError(
+            f"{text!r} is not a quantity (a number with a suffix such as m, k, M, Ki, Mi, Gi)"
+        )
     number, suffix = Decimal(match[1]), match[2] or ""
     if suffix in _BINARY[1:]:
         number *= 1024 ** _BINARY.index(suffix)

@@ -1,4 +1,6 @@
-"""When objects of the built-in kinds count as ready, and what is said meanwhile. Source: pulumi-kubernetes `await`."""
+"""When objects of the built-in kinds count as ready, and what is said meanwhile. Source:
+pulumi-kubernetes `await`.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,22 @@ class _Alone:
 
 
 class DaemonSet(_Alone):
-    """Every node that should run the current pod runs it, ready and available; with no such node, at once."""
+    """Every node that should run the current pod runs it, ready and available; with no such node,
+    at once.
+    """
 
     def judge(self, live: JsonObject, world: World) -> Verdict:
         status = live.get("status") or {}
-        generation, observed = live["metadata"].get("generation", 0), status.get("observedGeneration", 0)
+        generation, observed = (
+            live["metadata"].get("generation", 0),
+            status.get("observedGeneration", 0),
+        )
         if observed < generation:
-            return Verdict(False, f"DaemonSet generation is {generation}, but latest observed generation is {observed}")
+            return Verdict(
+                False,
+                f"DaemonSet generation is {generation}, but latest observed generation is "
+                f"{observed}",
+            )
         desired = status.get("desiredNumberScheduled", 0)
         for label, key in (
             ("Current", "currentNumberScheduled"),
@@ -45,13 +56,17 @@ class DaemonSet(_Alone):
 
 
 class Deployment:
-    """The present ReplicaSet is ready, the Deployment available and, after a roll-out, progressed; volume claims are bound."""
+    """The present ReplicaSet is ready, the Deployment available and, after a roll-out, progressed;
+    volume claims are bound.
+    """
 
     def needs(self, live: JsonObject) -> Mapping[str, Collection]:
         namespace = live["metadata"]["namespace"]
         needed = {"replicasets": Collection(path_of("apps/v1", "replicasets", namespace=namespace))}
         if _claims(live):
-            needed["claims"] = Collection(path_of("v1", "persistentvolumeclaims", namespace=namespace))
+            needed["claims"] = Collection(
+                path_of("v1", "persistentvolumeclaims", namespace=namespace)
+            )
         return needed
 
     def judge(self, live: JsonObject, world: World) -> Verdict:
@@ -60,15 +75,29 @@ class Deployment:
             return Verdict(False)
         revision = _revision(live)
         wanted = (live.get("spec") or {}).get("replicas", 1)
-        owned = [item for item in world.items("replicasets") if _is_owned(item, live) and _revision(item) == revision]
+        owned = [
+            item
+            for item in world.items("replicasets")
+            if _is_owned(item, live) and _revision(item) == revision
+        ]
         ready = sum((item.get("status") or {}).get("readyReplicas", 0) for item in owned)
         if revision is None or not owned or ready < wanted:
-            return Verdict(False, f"Waiting for app ReplicaSet to be available ({ready}/{wanted} Pods available)")
+            return Verdict(
+                False,
+                f"Waiting for app ReplicaSet to be available ({ready}/{wanted} Pods available)",
+            )
         if _condition(live, "Available").get("status") != "True":
             return Verdict(False, "Waiting for the Deployment to become available")
-        if revision != "1" and _condition(live, "Progressing").get("reason") != "NewReplicaSetAvailable":
+        if (
+            revision != "1"
+            and _condition(live, "Progressing").get("reason") != "NewReplicaSetAvailable"
+        ):
             return Verdict(False, "Waiting for the roll-out to complete")
-        bound = {item["metadata"]["name"] for item in world.items("claims") if (item.get("status") or {}).get("phase") == "Bound"}
+        bound = {
+            item["metadata"]["name"]
+            for item in world.items("claims")
+            if (item.get("status") or {}).get("phase") == "Bound"
+        }
         if unbound := sorted(_claims(live) - bound):
             return Verdict(False, f"PersistentVolumeClaim {unbound[0]} is not ready")
         return Verdict(True, "Deployment initialization complete")
@@ -83,7 +112,9 @@ class Deployment:
 
 
 class Service:
-    """Its endpoints have been quiet for ten seconds with none that is not ready; a load balancer has its address."""
+    """Its endpoints have been quiet for ten seconds with none that is not ready; a load balancer
+    has its address.
+    """
 
     def __init__(self, settle_s: float = 10.0) -> None:
         self._settle_s = settle_s
@@ -97,28 +128,41 @@ class Service:
 
     def judge(self, live: JsonObject, world: World) -> Verdict:
         spec, status = live.get("spec") or {}, live.get("status") or {}
-        if spec.get("type") == "LoadBalancer" and not (status.get("loadBalancer") or {}).get("ingress"):
+        if spec.get("type") == "LoadBalancer" and not (status.get("loadBalancer") or {}).get(
+            "ingress"
+        ):
             return Verdict(False, "Waiting for the Service to get an IP address")
         if not self._has_endpoints(live):
             return Verdict(True)
-        subsets = [subset for item in world.items("endpoints") for subset in item.get("subsets") or []]
+        subsets = [
+            subset for item in world.items("endpoints") for subset in item.get("subsets") or []
+        ]
         if any(subset.get("notReadyAddresses") for subset in subsets):
             return Verdict(False, "Waiting for Pods to become ready to receive traffic")
         settled = world.is_listed("endpoints") and world.idle_s("endpoints") >= self._settle_s
-        return Verdict(settled, "" if settled else "Waiting for the Service's endpoints to settle", recheck=True)
+        return Verdict(
+            settled,
+            "" if settled else "Waiting for the Service's endpoints to settle",
+            recheck=True,
+        )
 
     def on_timeout(self, live: JsonObject) -> tuple[str, ...]:
         if (live.get("spec") or {}).get("type") == "LoadBalancer":
             hint = "Service was not allocated an IP address; does your cloud provider support this?"
         else:
             hint = (
-                "Service does not target any Pods. Selected Pods may not be ready, or field '.spec.selector' may not match any."
+                "Service does not target any Pods. Selected Pods may not be ready, or field "
+                "'.spec.selector' may not match any."
             )
         return (_not_ready(live), hint)
 
     def _has_endpoints(self, live: JsonObject) -> bool:
         spec = live.get("spec") or {}
-        return bool(spec.get("selector")) and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName"
+        return (
+            bool(spec.get("selector"))
+            and spec.get("clusterIP") != "None"
+            and spec.get("type") != "ExternalName"
+        )
 
 
 class Job:
@@ -158,7 +202,8 @@ class PersistentVolumeClaim(_Polled):
         if phase == "Pending":
             name = (live.get("spec") or {}).get("storageClassName")
             waits = any(
-                item["metadata"]["name"] == name and item.get("volumeBindingMode") == "WaitForFirstConsumer"
+                item["metadata"]["name"] == name
+                and item.get("volumeBindingMode") == "WaitForFirstConsumer"
                 for item in world.items("classes")
             )
             return Verdict(waits, "" if waits else "Waiting for the claim to be bound")
@@ -191,7 +236,9 @@ class AnyKind(_Alone):
         for name, wanted in (("Stalled", "False"), ("Reconciling", "False"), ("Ready", "True")):
             condition = _condition(live, name)
             if condition and condition.get("status") != wanted:
-                return Verdict(False, str(condition.get("message") or f"{name} is {condition.get('status')}"))
+                return Verdict(
+                    False, str(condition.get("message") or f"{name} is {condition.get('status')}")
+                )
         return Verdict(True)
 
 
@@ -204,7 +251,11 @@ _RULES: Final[Mapping[tuple[str, str], Callable[[], Rule]]] = {
     ("v1", "PersistentVolume"): PersistentVolume,
     ("v1", "ResourceQuota"): ResourceQuota,
 }
-_FIXED_LIMITS_S: Final = {"PersistentVolumeClaim": 300.0, "PersistentVolume": 300.0, "ResourceQuota": 60.0}
+_FIXED_LIMITS_S: Final = {
+    "PersistentVolumeClaim": 300.0,
+    "PersistentVolume": 300.0,
+    "ResourceQuota": 60.0,
+}
 _CHECKED_ON_READ: Final = ("DaemonSet", "Deployment", "Job", "Service")
 
 
@@ -237,12 +288,19 @@ def _revision(item: JsonObject) -> str | None:
 
 
 def _is_owned(item: JsonObject, owner: JsonObject) -> bool:
-    return any(reference.get("uid") == owner["metadata"]["uid"] for reference in item["metadata"].get("ownerReferences") or [])
+    return any(
+        reference.get("uid") == owner["metadata"]["uid"]
+        for reference in item["metadata"].get("ownerReferences") or []
+    )
 
 
 def _claims(live: JsonObject) -> set[str]:
     volumes = live["spec"]["template"].get("spec", {}).get("volumes") or []
-    return {volume["persistentVolumeClaim"]["claimName"] for volume in volumes if volume.get("persistentVolumeClaim")}
+    return {
+        volume["persistentVolumeClaim"]["claimName"]
+        for volume in volumes
+        if volume.get("persistentVolumeClaim")
+    }
 
 
 def _not_ready(live: JsonObject) -> str:

@@ -101,25 +101,34 @@ class Helm:
     cancelled: threading.Event
 
     def install(self, chart: Chart, values: JsonObject, options: Options) -> Record:
-        """Installs, or upgrades what an earlier failed install left. Raises Failed, ApiError, Unreachable."""
+        """Installs, or upgrades what an earlier failed install left. Raises Failed, ApiError,
+        Unreachable.
+        """
         deadline = time.monotonic() + options.timeout_s
         if options.create_namespace:
             self._create_namespace()
         before = release_storage.latest(self.cluster, self.namespace, self.name)
         if before is not None and before.status == "deployed":
             raise Failed("cannot re-use a name that is still in use", before)
-        return self._roll(chart, values, options, before, deadline, "pending-install", "Install complete")
+        return self._roll(
+            chart, values, options, before, deadline, "pending-install", "Install complete"
+        )
 
     def upgrade(self, chart: Chart, values: JsonObject, options: Options) -> Record:
-        """A new revision; what only the old one had is deleted. Raises Failed, NotLoaded, ApiError, Unreachable."""
+        """A new revision; what only the old one had is deleted. Raises Failed, NotLoaded, ApiError,
+        Unreachable.
+        """
         deadline = time.monotonic() + options.timeout_s
         before = release_storage.latest(self.cluster, self.namespace, self.name)
         if before is None:
             raise NotLoaded(f'"{self.name}" has no deployed releases')
-        return self._roll(chart, values, options, before, deadline, "pending-upgrade", "Upgrade complete")
+        return self._roll(
+            chart, values, options, before, deadline, "pending-upgrade", "Upgrade complete"
+        )
 
     def uninstall(self, options: Options, chart: Chart | None) -> None:
-        """Deletes the release's objects but what is marked to be kept; CRDs if the chart says so. Raises NotLoaded, NotReady.
+        """Deletes the release's objects but what is marked to be kept; CRDs if the chart says so.
+        Raises NotLoaded, NotReady.
 
         Goes on when interrupted, as Helm does.
         """
@@ -127,9 +136,17 @@ class Helm:
         if record is None:
             raise NotLoaded(f"uninstall: Release not loaded: {self.name}: release: not found")
         deadline = time.monotonic() + options.timeout_s
-        release_storage.save(self.cluster, record.with_status("uninstalling", "Deletion in progress (or silently failed)"))
-        # The chart's pre-delete hook deletes its CRDs, and all their objects with them. Helm waits for hooks, asked to or not.
-        crds = [self._delete(crd) for crd in chart.crds()] if chart is not None and chart.removes_crds(record.values) else []
+        release_storage.save(
+            self.cluster,
+            record.with_status("uninstalling", "Deletion in progress (or silently failed)"),
+        )
+        # The chart's pre-delete hook deletes its CRDs, and all their objects with them. Helm waits
+        # for hooks, asked to or not.
+        crds = (
+            [self._delete(crd) for crd in chart.crds()]
+            if chart is not None and chart.removes_crds(record.values)
+            else []
+        )
         deleted = [
             self._delete(manifest)
             for manifest in reversed(_sorted(record.manifests))
@@ -137,7 +154,9 @@ class Helm:
         ]
         for path, uid in filter(None, crds if options.skip_await else crds + deleted):
             left_s = max(deadline - time.monotonic(), 0.0)
-            await_gone(self.cluster, path, uid, timeout_s=left_s, cancelled=threading.Event(), say=self.say)
+            await_gone(
+                self.cluster, path, uid, timeout_s=left_s, cancelled=threading.Event(), say=self.say
+            )
         release_storage.forget(self.cluster, self.namespace, self.name)
 
     def _roll(
@@ -150,7 +169,9 @@ class Helm:
         pending: release_storage.Status,
         done: str,
     ) -> Record:
-        manifests = [self._mark(manifest) for manifest in chart.render(values, self.name, self.namespace)]
+        manifests = [
+            self._mark(manifest) for manifest in chart.render(values, self.name, self.namespace)
+        ]
         at = release_storage.now()
         record = Record(
             name=self.name,
@@ -181,25 +202,49 @@ class Helm:
         release_storage.save(self.cluster, record)
         return record
 
-    def _apply(self, record: Record, before: Record | None, options: Options, deadline: float) -> None:
+    def _apply(
+        self, record: Record, before: Record | None, options: Options, deadline: float
+    ) -> None:
         applied = []
         for manifest in record.manifests:
             self._refuse_foreign(manifest, options)
             path = self._path(manifest, deadline)
-            applied.append((path, self.cluster.patch(path, manifest, kind="apply", fieldManager=_MANAGER, force="true")))
+            applied.append(
+                (
+                    path,
+                    self.cluster.patch(
+                        path, manifest, kind="apply", fieldManager=_MANAGER, force="true"
+                    ),
+                )
+            )
         kept = {_identity(manifest) for manifest in record.manifests}
         for manifest in before.manifests if before else ():
-            if _identity(manifest) not in kept and (manifest["metadata"].get("annotations") or {}).get(_KEEP) != "keep":
+            if (
+                _identity(manifest) not in kept
+                and (manifest["metadata"].get("annotations") or {}).get(_KEEP) != "keep"
+            ):
                 self._delete(manifest)
         if options.skip_await:
             return
         for path, live in applied:
-            rule = rule_for(live) if live["kind"] in _WAITED_FOR and (live["kind"] != "Job" or options.wait_for_jobs) else None
+            rule = (
+                rule_for(live)
+                if live["kind"] in _WAITED_FOR and (live["kind"] != "Job" or options.wait_for_jobs)
+                else None
+            )
             if rule is None:
                 continue
             left_s = max(deadline - time.monotonic(), 0.0)
             try:
-                await_ready(self.cluster, path, live, rule, timeout_s=left_s, cancelled=self.cancelled, say=self.say)
+                await_ready(
+                    self.cluster,
+                    path,
+                    live,
+                    rule,
+                    timeout_s=left_s,
+                    cancelled=self.cancelled,
+                    say=self.say,
+                )
             except NotReady as e:
                 if e.reasons[0] == "context canceled":
                     raise
@@ -215,15 +260,21 @@ class Helm:
                 return
             raise
         annotations = live["metadata"].get("annotations") or {}
-        owner = annotations.get("meta.helm.sh/release-namespace"), annotations.get("meta.helm.sh/release-name")
+        owner = (
+            annotations.get("meta.helm.sh/release-namespace"),
+            annotations.get("meta.helm.sh/release-name"),
+        )
         if owner == (self.namespace, self.name) or options.take_ownership:
             return
         raise ApiError(
             409,
             {
-                "message": f'Unable to continue with install: {live["kind"]} "{live["metadata"]["name"]}" in namespace '
-                f'"{live["metadata"].get("namespace", "")}" exists and cannot be imported into the current release: invalid '
-                f"ownership metadata; it must carry the annotations meta.helm.sh/release-name={self.name} and "
+                "message": f"Unable to continue with install: {live['kind']} "
+                f'"{live["metadata"]["name"]}" in namespace '
+                f'"{live["metadata"].get("namespace", "")}" exists and cannot be imported '
+                "into the current release: invalid "
+                "ownership metadata; it must carry the annotations "
+                f"meta.helm.sh/release-name={self.name} and "
                 f"meta.helm.sh/release-namespace={self.namespace}, or be deleted first"
             },
         )
@@ -279,7 +330,10 @@ class Helm:
         """With Helm's marks of ownership."""
         metadata = manifest["metadata"]
         labels = {**(metadata.get("labels") or {}), "app.kubernetes.io/managed-by": "Helm"}
-        owner = {"meta.helm.sh/release-name": self.name, "meta.helm.sh/release-namespace": self.namespace}
+        owner = {
+            "meta.helm.sh/release-name": self.name,
+            "meta.helm.sh/release-namespace": self.namespace,
+        }
         annotations = {**(metadata.get("annotations") or {}), **owner}
         return {**manifest, "metadata": {**metadata, "labels": labels, "annotations": annotations}}
 
@@ -291,21 +345,39 @@ def resource_names(record: Record) -> dict[str, list[str]]:
         group, _, _ = str(manifest["apiVersion"]).rpartition("/")
         kind = f"{manifest['kind']}.{group}" if group else str(manifest["kind"])
         metadata = manifest["metadata"]
-        name = f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else str(metadata["name"])
+        name = (
+            f"{metadata['namespace']}/{metadata['name']}"
+            if metadata.get("namespace")
+            else str(metadata["name"])
+        )
         named.setdefault(f"{kind}/{manifest['apiVersion']}", []).append(name)
     return {key: sorted(names) for key, names in sorted(named.items())}
 
 
 def _sorted(manifests: Sequence[JsonObject]) -> list[JsonObject]:
     rank = {kind: index for index, kind in enumerate(_ORDER)}
-    return sorted(manifests, key=lambda manifest: (rank.get(str(manifest["kind"]), len(_ORDER)), manifest["metadata"]["name"]))
+    return sorted(
+        manifests,
+        key=lambda manifest: (
+            rank.get(str(manifest["kind"]), len(_ORDER)),
+            manifest["metadata"]["name"],
+        ),
+    )
 
 
 def _identity(manifest: JsonObject) -> tuple[str, str, str | None, str]:
     metadata = manifest["metadata"]
-    return str(manifest["apiVersion"]), str(manifest["kind"]), metadata.get("namespace"), str(metadata["name"])
+    return (
+        str(manifest["apiVersion"]),
+        str(manifest["kind"]),
+        metadata.get("namespace"),
+        str(metadata["name"]),
+    )
 
 
 def _is_established(crd: JsonObject) -> bool:
     conditions = (crd.get("status") or {}).get("conditions") or []
-    return any(condition.get("type") == "Established" and condition.get("status") == "True" for condition in conditions)
+    return any(
+        condition.get("type") == "Established" and condition.get("status") == "True"
+        for condition in conditions
+    )

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rehearsal.plugins.charts import Chart, NoSuchChart, find
-from rehearsal.plugins.engine.plugin import UNKNOWN, Checked, CheckFailure, Difference, Kind, Properties, unwrap
+from rehearsal.plugins.engine.plugin import (
+    UNKNOWN,
+    Checked,
+    CheckFailure,
+    Difference,
+    Kind,
+    Properties,
+    unwrap,
+)
 from rehearsal.plugins.providers.kubernetes.normalise import copy_marks
 from rehearsal.plugins.providers.kubernetes.shape import compare, show
 
@@ -37,8 +45,12 @@ _TEXTS: Final = ("description", "keyring", "postrender")
 _TIMEOUT_S: Final = 300
 
 
-def check_inputs(news: Properties, olds: Properties, name: str | None, default_namespace: str) -> Checked:
-    """The inputs with all that the provider fills in. name: the automatic name, used where none is given."""
+def check_inputs(
+    news: Properties, olds: Properties, name: str | None, default_namespace: str
+) -> Checked:
+    """The inputs with all that the provider fills in. name: the automatic name, used where none is
+    given.
+    """
     inputs = {key: value for key, value in unwrap(news).items() if key != "compat"}
     inputs["name"] = inputs.get("name") or unwrap(olds).get("name") or name
     inputs["namespace"] = inputs.get("namespace") or default_namespace
@@ -48,13 +60,21 @@ def check_inputs(news: Properties, olds: Properties, name: str | None, default_n
     inputs["values"] = inputs.get("values") or {}
     failures = []
     if inputs.get("valueYamlFiles"):
-        failures.append(CheckFailure("valueYamlFiles", "the rehearsal does not read value files; put the values into `values`"))
+        failures.append(
+            CheckFailure(
+                "valueYamlFiles",
+                "the rehearsal does not read value files; put the values into `values`",
+            )
+        )
     if not any(inputs.get(key) is UNKNOWN for key in ("chart", "version", "repositoryOpts")):
         try:
             chart = chart_of(inputs)
             inputs["version"] = chart.version
             if isinstance(inputs["values"], dict):
-                failures += [CheckFailure(f"values.{path}", why) for path, why in chart.check(_known(inputs["values"]))]
+                failures += [
+                    CheckFailure(f"values.{path}", why)
+                    for path, why in chart.check(_known(inputs["values"]))
+                ]
         except NoSuchChart as e:
             failures.append(CheckFailure("chart", str(e)))
     return Checked(copy_marks(inputs, news), failures)
@@ -63,11 +83,17 @@ def check_inputs(news: Properties, olds: Properties, name: str | None, default_n
 def chart_of(inputs: Mapping[str, Any]) -> Chart:
     """Raises NoSuchChart."""
     options = inputs.get("repositoryOpts") or {}
-    return find(str(inputs.get("chart")), repository=options.get("repo"), version=inputs.get("version") or None)
+    return find(
+        str(inputs.get("chart")),
+        repository=options.get("repo"),
+        version=inputs.get("version") or None,
+    )
 
 
 def difference_of(old_inputs: Properties, new_inputs: Properties) -> Difference:
-    """Of the inputs only: a chart's templates and the objects in the cluster may have changed unseen."""
+    """Of the inputs only: a chart's templates and the objects in the cluster may have changed
+    unseen.
+    """
     changes = compare(unwrap(old_inputs), unwrap(new_inputs))
     detailed: dict[str, Kind] = {}
     replaces = []

@@ -1,4 +1,6 @@
-"""`helm.v3.Release` towards the engine: what is checked, stored and said. Source: pulumi-kubernetes `helm_release.go`."""
+"""`helm.v3.Release` towards the engine: what is checked, stored and said. Source: pulumi-kubernetes
+`helm_release.go`.
+"""
 
 # ruff: noqa: A001, A002 - `id` is the protocol's word
 
@@ -28,8 +30,18 @@ from rehearsal.plugins.engine.plugin import (
 from rehearsal.plugins.providers.kubernetes import release_storage
 from rehearsal.plugins.providers.kubernetes.cluster import Cluster
 from rehearsal.plugins.providers.kubernetes.normalise import copy_marks
-from rehearsal.plugins.providers.kubernetes.release import Failed, Helm, NotLoaded, Options, resource_names
-from rehearsal.plugins.providers.kubernetes.release_inputs import chart_of, check_inputs, difference_of
+from rehearsal.plugins.providers.kubernetes.release import (
+    Failed,
+    Helm,
+    NotLoaded,
+    Options,
+    resource_names,
+)
+from rehearsal.plugins.providers.kubernetes.release_inputs import (
+    chart_of,
+    check_inputs,
+    difference_of,
+)
 from rehearsal.plugins.providers.kubernetes.release_storage import Record
 from rehearsal.plugins.providers.kubernetes.scopes import Scopes
 from rehearsal.plugins.providers.kubernetes.waiting import NotReady, Say
@@ -60,7 +72,9 @@ class Releases:
         stored = old_outputs.get("__inputs")
         return difference_of(old_inputs or unwrap(stored) or {}, news)
 
-    def create(self, inputs: Properties, preview: bool, say: Say, cancelled: threading.Event) -> Created:
+    def create(
+        self, inputs: Properties, preview: bool, say: Say, cancelled: threading.Event
+    ) -> Created:
         plain = unwrap(inputs)
         if preview:
             return Created("", {**inputs, "status": UNKNOWN, "resourceNames": UNKNOWN})
@@ -73,7 +87,8 @@ class Releases:
             if plain.get("atomic"):
                 helm.uninstall(options, None)
                 raise ProviderError(
-                    f"release {plain['name']} failed, and has been uninstalled due to atomic being set: {_why(id, str(e))}"
+                    f"release {plain['name']} failed, and has been uninstalled due to "
+                    f"atomic being set: {_why(id, str(e))}"
                 ) from e
             text = f'Helm release "{id}" was created, but {_FAILED}: {_why(id, str(e))}'
             raise InitFailed(id, _outputs(inputs, e.record), None, [text]) from e
@@ -81,7 +96,9 @@ class Releases:
             raise ProviderError(str(e)) from e
         return Created(id, _outputs(inputs, record))
 
-    def update(self, id: str, news: Properties, preview: bool, say: Say, cancelled: threading.Event) -> Properties:
+    def update(
+        self, id: str, news: Properties, preview: bool, say: Say, cancelled: threading.Event
+    ) -> Properties:
         plain = unwrap(news)
         if preview:
             return {**news, "status": UNKNOWN, "resourceNames": UNKNOWN}
@@ -118,7 +135,10 @@ class Releases:
         try:
             helm.uninstall(Options.of(plain), chart)
         except NotReady as e:
-            raise ProviderError(f"uninstall: {name}: context deadline exceeded, these are left: {e.live.get('kind')}") from e
+            raise ProviderError(
+                f"uninstall: {name}: context deadline exceeded, these are left: "
+                f"{e.live.get('kind')}"
+            ) from e
         except (ApiError, Unreachable, NotLoaded) as e:
             raise ProviderError(str(e)) from e
 
@@ -128,7 +148,10 @@ class Releases:
 
 def _why(id: str, error: str) -> str:
     if error == "context deadline exceeded":
-        return f"failed to become available within allocated timeout. Error: Helm Release {id}: {error}"
+        return (
+            f"failed to become available within allocated timeout. Error: Helm Release {id}: "
+            f"{error}"
+        )
     return f"Helm Release {id}: {error}"
 
 
@@ -143,7 +166,12 @@ def _outputs(inputs: Properties, record: Record) -> Properties:
         "version": record.chart_version,
     }
     shown = copy_marks(unwrap(inputs), inputs)
-    return {**shown, "status": status, "resourceNames": resource_names(record), "__inputs": Secret(unwrap(inputs))}
+    return {
+        **shown,
+        "status": status,
+        "resourceNames": resource_names(record),
+        "__inputs": Secret(unwrap(inputs)),
+    }
 
 
 def _inputs_of(record: Record) -> Properties:

@@ -1,6 +1,8 @@
-"""Helm's own records of its releases: Secrets that the real `helm list`, `helm get` and `helm history` read as well.
+"""Helm's own records of its releases: Secrets that the real `helm list`, `helm get` and `helm
+history` read as well.
 
-Source: helm.sh/helm/v3 `pkg/storage/driver/secrets.go`, `util.go`: base64 of gzip of the release as JSON, in base64 once more.
+Source: helm.sh/helm/v3 `pkg/storage/driver/secrets.go`, `util.go`: base64 of gzip of the release as
+JSON, in base64 once more.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from kubeapi.client import path_of
 from rehearsal.plugins.providers.kubernetes.cluster import Cluster
 
 JsonObject = dict[str, Any]
-Status = Literal["pending-install", "pending-upgrade", "deployed", "failed", "superseded", "uninstalling"]
+Status = Literal[
+    "pending-install", "pending-upgrade", "deployed", "failed", "superseded", "uninstalling"
+]
 
 _TYPE = "helm.sh/release.v1"
 
@@ -56,7 +60,9 @@ def now() -> str:
 def latest(cluster: Cluster, namespace: str, name: str) -> Record | None:
     """The newest revision; None where there is no such release. Raises ApiError, Unreachable."""
     secrets = _secrets(cluster, namespace, name)
-    return max((_decode(secret) for secret in secrets), key=lambda record: record.revision, default=None)
+    return max(
+        (_decode(secret) for secret in secrets), key=lambda record: record.revision, default=None
+    )
 
 
 def save(cluster: Cluster, record: Record) -> None:
@@ -75,21 +81,33 @@ def forget(cluster: Cluster, namespace: str, name: str) -> None:
     """Deletes every revision of the release. Raises ApiError, Unreachable."""
     for secret in _secrets(cluster, namespace, name):
         try:
-            cluster.delete(path_of("v1", "secrets", secret["metadata"]["name"], namespace), {"propagationPolicy": "Background"})
+            cluster.delete(
+                path_of("v1", "secrets", secret["metadata"]["name"], namespace),
+                {"propagationPolicy": "Background"},
+            )
         except ApiError as e:
             if e.status != 404:
                 raise
 
 
 def _secrets(cluster: Cluster, namespace: str, name: str) -> list[JsonObject]:
-    listed = cluster.get(path_of("v1", "secrets", namespace=namespace), labelSelector=f"owner=helm,name={name}")
-    secrets: list[JsonObject] = [secret for secret in listed.get("items") or [] if secret.get("type") == _TYPE]
+    listed = cluster.get(
+        path_of("v1", "secrets", namespace=namespace), labelSelector=f"owner=helm,name={name}"
+    )
+    secrets: list[JsonObject] = [
+        secret for secret in listed.get("items") or [] if secret.get("type") == _TYPE
+    ]
     return secrets
 
 
 def _encode(record: Record) -> JsonObject:
     at = now()
-    chart = {"name": record.chart_name, "version": record.chart_version, "appVersion": record.app_version, "apiVersion": "v2"}
+    chart = {
+        "name": record.chart_name,
+        "version": record.chart_version,
+        "appVersion": record.app_version,
+        "apiVersion": "v2",
+    }
     body = {
         "name": record.name,
         "namespace": record.namespace,
@@ -101,10 +119,19 @@ def _encode(record: Record) -> JsonObject:
             "description": record.description,
             "status": record.status,
         },
-        "chart": {"metadata": chart, "lock": None, "templates": [], "values": {}, "schema": None, "files": None},
+        "chart": {
+            "metadata": chart,
+            "lock": None,
+            "templates": [],
+            "values": {},
+            "schema": None,
+            "files": None,
+        },
         "config": record.values,
         # JSON is YAML, and needs no parser but our own to be read back.
-        "manifest": "".join(f"---\n{json.dumps(manifest, sort_keys=True)}\n" for manifest in record.manifests),
+        "manifest": "".join(
+            f"---\n{json.dumps(manifest, sort_keys=True)}\n" for manifest in record.manifests
+        ),
         "hooks": [],
     }
     packed = base64.b64encode(gzip.compress(json.dumps(body).encode())).decode()
@@ -125,7 +152,9 @@ def _encode(record: Record) -> JsonObject:
 
 
 def _decode(secret: JsonObject) -> Record:
-    body = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
+    body = json.loads(
+        gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"])))
+    )
     info, chart = body["info"], body["chart"]["metadata"]
     return Record(
         name=body["name"],

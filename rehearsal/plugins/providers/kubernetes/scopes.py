@@ -1,4 +1,6 @@
-"""Which kinds live in namespaces: by the built-in table, by CRDs of this run, by the server; else they count as namespaced."""
+"""Which kinds live in namespaces: by the built-in table, by CRDs of this run, by the server; else
+they count as namespaced.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class Scopes:
         if not isinstance(spec, dict) or not isinstance(spec.get("names"), dict):
             return
         with self._lock:
-            self._learnt[(str(spec.get("group")), str(spec["names"].get("kind")))] = spec.get("scope") != "Cluster"
+            self._learnt[(str(spec.get("group")), str(spec["names"].get("kind")))] = (
+                spec.get("scope") != "Cluster"
+            )
 
     def is_namespaced(self, api_version: str, kind: str) -> bool:
         """Whether an object of the kind needs a namespace."""

@@ -36,7 +36,9 @@ class Settings:
             cluster=_text(plain, "cluster"),
             namespace=_text(plain, "namespace"),
             delete_unreachable=_flag(plain, "deleteUnreachable", "DELETE_UNREACHABLE"),
-            skip_update_unreachable=_flag(plain, "skipUpdateUnreachable", "SKIP_UPDATE_UNREACHABLE"),
+            skip_update_unreachable=_flag(
+                plain, "skipUpdateUnreachable", "SKIP_UPDATE_UNREACHABLE"
+            ),
             patch_force=_flag(plain, "enablePatchForce", "ENABLE_PATCH_FORCE"),
             upsert=_flag(plain, "upsertExistingObjects", "UPSERT_EXISTING_OBJECTS"),
             config_maps_mutable=_flag(plain, "enableConfigMapMutable", "ENABLE_CONFIGMAP_MUTABLE"),

@@ -20,8 +20,17 @@ JsonObject = dict[str, Any]
 _INPUTS, _INITIAL_API_VERSION, _FIELD_MANAGER = "__inputs", "__initialApiVersion", "__fieldManager"
 
 
-def outputs_of(live: JsonObject, inputs: JsonObject, marked: Properties, *, initial_api_version: str, manager: str) -> Properties:
-    """live and inputs plain; `marked`: the inputs with their Secret marks, which are copied to both."""
+def outputs_of(
+    live: JsonObject,
+    inputs: JsonObject,
+    marked: Properties,
+    *,
+    initial_api_version: str,
+    manager: str,
+) -> Properties:
+    """live and inputs plain; `marked`: the inputs with their Secret marks, which are copied to
+    both.
+    """
     shown = with_underscores(live) if live.get("kind") == "CustomResourceDefinition" else live
     return {
         **mark_secret_kind(copy_marks(shown, marked)),
@@ -50,8 +59,12 @@ def initial_api_version_of(outputs: Properties) -> str:
 
 
 def inputs_from_live(live: JsonObject) -> JsonObject:
-    """Inputs for an object that the program did not make (get, import): all but what only the server writes."""
-    metadata = {key: value for key, value in live["metadata"].items() if key not in READ_ONLY_METADATA}
+    """Inputs for an object that the program did not make (get, import): all but what only the
+    server writes.
+    """
+    metadata = {
+        key: value for key, value in live["metadata"].items() if key not in READ_ONLY_METADATA
+    }
     return {key: value for key, value in live.items() if key != "status"} | {"metadata": metadata}
 
 
@@ -59,11 +72,17 @@ def id_of(manifest: JsonObject) -> str:
     """`namespace/name`, or `name`."""
     metadata = manifest["metadata"]
     namespace = metadata.get("namespace")
-    return f"{namespace}/{metadata['name']}" if namespace and namespace is not UNKNOWN else str(metadata["name"])
+    return (
+        f"{namespace}/{metadata['name']}"
+        if namespace and namespace is not UNKNOWN
+        else str(metadata["name"])
+    )
 
 
 def identity(type_token: str, id: str, outputs: Properties) -> JsonObject:
-    """apiVersion, kind, name and namespace of a stored object; from its type and id where there are no outputs (get, import)."""
+    """apiVersion, kind, name and namespace of a stored object; from its type and id where there are
+    no outputs (get, import).
+    """
     namespace, _, name = id.rpartition("/")
     api_version, kind = unwrap(outputs.get("apiVersion")), unwrap(outputs.get("kind"))
     if not api_version or not kind:

@@ -1,4 +1,6 @@
-"""In which words an operation fails: the official provider's, so that people find them where they look them up."""
+"""In which words an operation fails: the official provider's, so that people find them where they
+look them up.
+"""
 
 # ruff: noqa: A002 - `id` is the protocol's word
 
@@ -19,14 +21,18 @@ _CONFLICT_HELP: Final = (
 def created_but(urn: str) -> str:
     """Before the reason why a new object is not ready."""
     return (
-        f'resource "{urn}" was successfully created, but the Kubernetes API server reported that it failed to fully initialize '
+        f'resource "{urn}" was successfully created, but the Kubernetes API server '
+        "reported that it failed to fully initialize "
         "or become live: "
     )
 
 
 def not_live(id: str, why: str) -> str:
     """Why an object that exists is not what it should be."""
-    return f'the Kubernetes API server reported that "{id}" failed to fully initialize or become live: {why}'
+    return (
+        f'the Kubernetes API server reported that "{id}" failed to fully initialize or become '
+        f"live: {why}"
+    )
 
 
 def gone(urn: str, why: Exception) -> str:
@@ -44,7 +50,8 @@ def refusal(refused: Refused, manager: str) -> str:
     if not isinstance(refused, Conflict):
         return str(refused)
     return (
-        f"server-side apply field conflict detected, see {_CONFLICT_HELP} for troubleshooting help\n"
+        f"server-side apply field conflict detected, see {_CONFLICT_HELP} for "
+        "troubleshooting help\n"
         f'The resource managed by field manager "{manager}" had an apply conflict: {refused}'
     )
 
@@ -54,7 +61,8 @@ def not_created(urn: str, error: Exception) -> str:
     text = f'resource "{urn}" was not successfully created by the Kubernetes API server: {error}'
     if isinstance(error, ApiError) and error.status == 409 and error.reason == "AlreadyExists":
         text += (
-            "\nHints: take the object over with `pulumi import` (or the resource option `import_`), delete it, give the resource "
+            "\nHints: take the object over with `pulumi import` (or the resource option "
+            "`import_`), delete it, give the resource "
             "another name, or set the provider's `upsert_existing_objects`"
         )
     return text

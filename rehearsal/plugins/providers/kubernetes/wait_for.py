@@ -1,7 +1,8 @@
 """The annotation `pulumi.com/waitFor`: a program's own rule for when an object is ready.
 
-Forms: `condition=Type`, `condition=Type=Status`, `jsonpath={.path}` (exists), `jsonpath={.path}=value` (also !=, >=, <=), or a
-JSON list of these, all of which must hold. Source: pulumi-kubernetes `await/condition`, `jsonpath`.
+Forms: `condition=Type`, `condition=Type=Status`, `jsonpath={.path}` (exists),
+`jsonpath={.path}=value` (also !=, >=, <=), or a JSON list of these, all of which must hold. Source:
+pulumi-kubernetes `await/condition`, `jsonpath`.
 """
 
 from __future__ import annotations
@@ -21,12 +22,16 @@ from rehearsal.plugins.providers.kubernetes.waiting import TIMED_OUT, Rule, Verd
 JsonObject = dict[str, Any]
 ANNOTATION: Final = "pulumi.com/waitFor"
 
-_JSONPATH: Final = re.compile(r"^jsonpath=\{(?P<path>.*)\}(?:(?P<op>!=|>=|<=|=)(?P<value>.*))?$", re.DOTALL)
+_JSONPATH: Final = re.compile(
+    r"^jsonpath=\{(?P<path>.*)\}(?:(?P<op>!=|>=|<=|=)(?P<value>.*))?$", re.DOTALL
+)
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {">=": operator.ge, "<=": operator.le}
 
 
 class BadForm(Exception):
-    """The annotation is not understood. Found only after the object was stored, as with the official provider."""
+    """The annotation is not understood. Found only after the object was stored, as with the
+    official provider.
+    """
 
 
 class _Always:
@@ -41,7 +46,9 @@ class _Always:
 
 @dataclass(frozen=True)
 class Condition(_Always):
-    """`status.conditions` holds one of this type with this status, and it is about the present generation."""
+    """`status.conditions` holds one of this type with this status, and it is about the present
+    generation.
+    """
 
     type: str
     status: str
@@ -52,11 +59,15 @@ class Condition(_Always):
         if not isinstance(conditions, list):
             return Verdict(False, "Has no .status.conditions", Severity.WARNING)
         for condition in conditions:
-            if str(condition.get("type", "")).lower() != self.type.lower() or "status" not in condition:
+            if (
+                str(condition.get("type", "")).lower() != self.type.lower()
+                or "status" not in condition
+            ):
                 continue
             generation = live["metadata"].get("generation")
             observed = condition.get("observedGeneration", status.get("observedGeneration"))
-            # Without any observedGeneration a stale True passes; so it does with the official provider.
+            # Without any observedGeneration a stale True passes; so it does with the official
+            # provider.
             if generation is not None and observed is not None and observed < generation:
                 return Verdict(False, f"Generation {observed} is less than expected {generation}")
             if str(condition["status"]).lower() == self.status.lower():
@@ -82,10 +93,14 @@ class Expression(_Always):
         if self.operator is None:
             return Verdict(True)
         if len(found) > 1:
-            return Verdict(False, f"{waiting} (the path matches {len(found)} values, one is needed)")
+            return Verdict(
+                False, f"{waiting} (the path matches {len(found)} values, one is needed)"
+            )
         if isinstance(found[0], (dict, list)):
             return Verdict(
-                False, f"{waiting} (the path leads to a {'map' if isinstance(found[0], dict) else 'list'}, not a value)"
+                False,
+                f"{waiting} (the path leads to a "
+                f"{'map' if isinstance(found[0], dict) else 'list'}, not a value)",
             )
         text = _text(found[0])
         if self._holds(text):
@@ -133,12 +148,18 @@ def _parse_form(form: str) -> Rule:
     if form.startswith("condition="):
         name, _, status = form.removeprefix("condition=").partition("=")
         if not name:
-            raise BadForm(f"{ANNOTATION}: {form!r} names no condition; write condition=Ready or condition=Ready=False")
+            raise BadForm(
+                f"{ANNOTATION}: {form!r} names no condition; write condition=Ready or "
+                "condition=Ready=False"
+            )
         return Condition(name, status or "True")
     if form.startswith("jsonpath="):
         match = _JSONPATH.match(form)
         if match is None:
-            raise BadForm(f"{ANNOTATION}: {form!r}: the path must stand in braces, as in jsonpath={{.status.phase}}=Running")
+            raise BadForm(
+                f"{ANNOTATION}: {form!r}: the path must stand in braces, as in "
+                f"jsonpath={{.status.phase}}=Running"
+            )
         try:
             return Expression(parse(match["path"]), match["op"], match["value"] or "")
         except BadPath as e:

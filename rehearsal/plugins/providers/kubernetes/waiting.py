@@ -25,7 +25,9 @@ TIMED_OUT: Final = "timed out waiting for the condition"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a rule thinks of an object now. `failed` ends the wait; `recheck` asks again without any change (a quiet period)."""
+    """What a rule thinks of an object now. `failed` ends the wait; `recheck` asks again without any
+    change (a quiet period).
+    """
 
     done: bool
     status: str = ""
@@ -49,14 +51,23 @@ class Rule(Protocol):
 
 @dataclass
 class NotReady(Exception):
-    """The object was stored but did not become ready. `reasons`: the first is the error, the others are added to it."""
+    """The object was stored but did not become ready. `reasons`: the first is the error, the others
+    are added to it.
+    """
 
     reasons: tuple[str, ...]
     live: JsonObject = field(default_factory=dict)
 
 
 def await_ready(
-    cluster: Cluster, path: str, live: JsonObject, rule: Rule, *, timeout_s: float, cancelled: threading.Event, say: Say
+    cluster: Cluster,
+    path: str,
+    live: JsonObject,
+    rule: Rule,
+    *,
+    timeout_s: float,
+    cancelled: threading.Event,
+    say: Say,
 ) -> JsonObject:
     """The live object once the rule is satisfied. Raises NotReady."""
     metadata = live["metadata"]
@@ -83,7 +94,10 @@ def await_ready(
                     live = item
                 for event in world.items("events"):
                     if event.get("type") == "Warning":
-                        show(Severity.WARNING, f"{event.get('reason', '')}: {event.get('message', '')}")
+                        show(
+                            Severity.WARNING,
+                            f"{event.get('reason', '')}: {event.get('message', '')}",
+                        )
                 if fresh:
                     verdict = rule.judge(live, world)
                     show(verdict.severity, verdict.status)
@@ -103,7 +117,9 @@ def await_ready(
                 say(Severity.INFO, "")
 
 
-def await_gone(cluster: Cluster, path: str, uid: str, *, timeout_s: float, cancelled: threading.Event, say: Say) -> None:
+def await_gone(
+    cluster: Cluster, path: str, uid: str, *, timeout_s: float, cancelled: threading.Event, say: Say
+) -> None:
     """Returns when the object (this one, not a later one of its name) is gone. Raises NotReady."""
     deadline = time.monotonic() + timeout_s
     pause = 0.05

@@ -1,4 +1,6 @@
-"""Real control planes: two environments started side by side, shared by the tests that leave them as they were."""
+"""Real control planes: two environments started side by side, shared by the tests that leave them
+as they were.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,12 @@ def until() -> Until:
 
 
 @pytest.fixture(scope="session")
-def clusters(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[tuple[Cluster, Cluster]]:
-    """Two environments, started at the same moment, at paths with spaces, a comma and more bytes than a unix socket's address."""
+def clusters(
+    tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain
+) -> Iterator[tuple[Cluster, Cluster]]:
+    """Two environments, started at the same moment, at paths with spaces, a comma and more bytes
+    than a unix socket's address.
+    """
     base = tmp_path_factory.mktemp("side by side, " + "deep " * 20)
 
     def start(name: str) -> Cluster:
@@ -84,7 +90,9 @@ def cluster(clusters: tuple[Cluster, Cluster]) -> Cluster:
 @pytest.fixture
 def namespace(cluster: Cluster, request: pytest.FixtureRequest, until: Until) -> Iterator[str]:
     """A namespace of the test's own, in which pods can be created."""
-    made: JsonObject = cluster.admin.create("/api/v1/namespaces", {"metadata": {"generateName": "test-"}})
+    made: JsonObject = cluster.admin.create(
+        "/api/v1/namespaces", {"metadata": {"generateName": "test-"}}
+    )
     name = made["metadata"]["name"]
     until(lambda: cluster.admin.get(f"/api/v1/namespaces/{name}/serviceaccounts/default"))
     yield name

@@ -36,7 +36,11 @@ def refused(client: Client, path: str = "/api/v1/nodes") -> int:
 
 def test_anonymous_requests_are_refused(cluster: Cluster) -> None:
     client = Client(anonymous(cluster))
-    assert [refused(client, path) for path in ("/api/v1/nodes", "/readyz", "/version")] == [401, 401, 401]
+    assert [refused(client, path) for path in ("/api/v1/nodes", "/readyz", "/version")] == [
+        401,
+        401,
+        401,
+    ]
 
 
 def test_a_made_up_token_is_refused(cluster: Cluster) -> None:
@@ -56,7 +60,9 @@ def test_a_service_account_may_do_what_it_was_given_and_no_more(
 ) -> None:
     admin = cluster.admin
     account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
-    token = admin.create(f"{account}/token", {"spec": {"expirationSeconds": 600}})["status"]["token"]
+    token = admin.create(f"{account}/token", {"spec": {"expirationSeconds": 600}})["status"][
+        "token"
+    ]
     client = Client(replace(anonymous(cluster), token=token))
     pods = f"/api/v1/namespaces/{namespace}/pods"
     assert refused(client, pods) == 403
@@ -74,9 +80,13 @@ def test_a_service_account_may_do_what_it_was_given_and_no_more(
     assert refused(client, f"/api/v1/namespaces/{namespace}/secrets") == 403
 
 
-def test_the_api_server_is_the_only_thing_that_listens_and_on_loopback_only(cluster: Cluster) -> None:
+def test_the_api_server_is_the_only_thing_that_listens_and_on_loopback_only(
+    cluster: Cluster,
+) -> None:
     listening = {}
-    for line in (Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()).splitlines():
+    for line in (
+        Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
+    ).splitlines():
         fields = line.split()
         if fields[3] == "0A":
             listening[f"socket:[{fields[9]}]"] = fields[1]
@@ -90,14 +100,23 @@ def test_the_api_server_is_the_only_thing_that_listens_and_on_loopback_only(clus
 
 def test_keys_and_kubeconfigs_are_for_their_owner_only(cluster: Cluster) -> None:
     assert stat.S_IMODE(cluster.directory.stat().st_mode) == 0o700  # etcd's sockets lie in it
-    files = [path for path in cluster.directory.rglob("*") if re.search(r"\.(key|json|yaml)$", path.name)]
+    files = [
+        path for path in cluster.directory.rglob("*") if re.search(r"\.(key|json|yaml)$", path.name)
+    ]
     assert len(files) > 10
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
 
 
 def test_no_secret_is_in_a_command_line_or_a_log(cluster: Cluster) -> None:
-    lines = [line for key in (cluster.directory / "pki").glob("*.key") for line in key.read_text().splitlines()[1:-1]]
-    secrets = lines + [base64.b64encode(key.read_bytes()).decode() for key in (cluster.directory / "pki").glob("*.key")]
+    lines = [
+        line
+        for key in (cluster.directory / "pki").glob("*.key")
+        for line in key.read_text().splitlines()[1:-1]
+    ]
+    secrets = lines + [
+        base64.b64encode(key.read_bytes()).decode()
+        for key in (cluster.directory / "pki").glob("*.key")
+    ]
     said = [Path(f"/proc/{pid}/cmdline").read_text() for pid in cluster.pids().values()]
     said += [log.read_text(errors="replace") for log in (cluster.environment / "log").iterdir()]
     assert len(secrets) > 20
@@ -112,7 +131,9 @@ def test_every_process_is_on_record(cluster: Cluster) -> None:
 
 @pytest.fixture
 def kubelet_port(cluster: Cluster) -> Iterator[int]:
-    """A kubelet's log endpoint, with the certificate that the cluster made for it, and open to its API server alone."""
+    """A kubelet's log endpoint, with the certificate that the cluster made for it, and open to its
+    API server alone.
+    """
 
     class Answer(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -139,11 +160,16 @@ def kubelet_port(cluster: Cluster) -> Iterator[int]:
     server.server_close()
 
 
-def test_a_pods_log_comes_from_its_nodes_kubelet(cluster: Cluster, namespace: str, kubelet_port: int) -> None:
+def test_a_pods_log_comes_from_its_nodes_kubelet(
+    cluster: Cluster, namespace: str, kubelet_port: int
+) -> None:
     node = {
         "metadata": {"name": "with-kubelet"},
         "status": {
-            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": "with-kubelet"}],
+            "addresses": [
+                {"type": "InternalIP", "address": "127.0.0.1"},
+                {"type": "Hostname", "address": "with-kubelet"},
+            ],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}},
         },
     }
@@ -153,6 +179,9 @@ def test_a_pods_log_comes_from_its_nodes_kubelet(cluster: Cluster, namespace: st
         spec = {"nodeName": "with-kubelet", "containers": [{"name": "main", "image": "python:3"}]}
         cluster.admin.create(pods, {"metadata": {"name": "talker"}, "spec": spec})
         log = cluster.admin.text(f"{pods}/talker/log")
-        assert log == f"kube-apiserver-kubelet-client asks for /containerLogs/{namespace}/talker/main\n"
+        assert (
+            log
+            == f"kube-apiserver-kubelet-client asks for /containerLogs/{namespace}/talker/main\n"
+        )
     finally:
         cluster.admin.delete("/api/v1/nodes/with-kubelet")

@@ -1,4 +1,6 @@
-"""kwok's half of the simulated machines: nodes live, pods that nobody runs look run, and the rest is left alone."""
+"""kwok's half of the simulated machines: nodes live, pods that nobody runs look run, and the rest
+is left alone.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +43,24 @@ STATUS: JsonObject = {
         "osImage": "Simulated",
         "systemUUID": "s",
     },
-    "conditions": [{"type": "slicewright.io/GPUPartitionsReady", "status": "False", "reason": "Unknown", "message": "m"}],
+    "conditions": [
+        {
+            "type": "slicewright.io/GPUPartitionsReady",
+            "status": "False",
+            "reason": "Unknown",
+            "message": "m",
+        }
+    ],
 }
 
 
 def make_node(admin: Client, name: str, *, managed: bool = True) -> JsonObject:
     annotations = {"kwok.x-k8s.io/node": "fake"} if managed else {}
     labels = {"kubernetes.io/hostname": name}
-    body = {"metadata": {"name": name, "annotations": annotations, "labels": labels}, "status": copy.deepcopy(STATUS)}
+    body = {
+        "metadata": {"name": name, "annotations": annotations, "labels": labels},
+        "status": copy.deepcopy(STATUS),
+    }
     return admin.create(NODES, body)
 
 
@@ -60,7 +72,10 @@ def pod(name: str, node: str | None, image: str = ORDINARY, **spec: Any) -> Json
     """On a node when one is named, else left to the scheduler."""
     containers = [{"name": "main", "image": image}]
     placed = {"nodeName": node} if node else {}
-    return {"metadata": {"name": name, "labels": {"app": name}}, "spec": {"containers": containers, **placed, **spec}}
+    return {
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"containers": containers, **placed, **spec},
+    }
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +101,9 @@ def pods(namespace: str) -> str:
 def is_ready(admin: Client, pods: str) -> Callable[[str], bool]:
     def ready(name: str) -> bool:
         found = admin.get(f"{pods}/{name}")
-        return found["status"].get("phase") == "Running" and conditions(found).get("Ready") == "True"
+        return (
+            found["status"].get("phase") == "Running" and conditions(found).get("Ready") == "True"
+        )
 
     return ready
 
@@ -112,7 +129,9 @@ def test_a_node_becomes_ready_and_keeps_what_the_cloud_said(admin: Client, node:
     }
 
 
-def test_a_ready_node_is_free_of_the_not_ready_taint(admin: Client, node: str, until: Until) -> None:
+def test_a_ready_node_is_free_of_the_not_ready_taint(
+    admin: Client, node: str, until: Until
+) -> None:
     until(lambda: not admin.get(f"{NODES}/{node}")["spec"].get("taints"))
 
 
@@ -141,12 +160,14 @@ def test_a_node_without_the_annotation_is_not_kwoks(
 
 IMAGES = {
     "python:3.13-slim": True,
-    "docker.io/library/python:3.13-slim@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91": True,
+    "docker.io/library/python:3.13-slim"
+    "@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91": True,
     "python@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91": True,
     "nvcr.io/nvidia/gpu-operator:v26.7.0": True,
     "nvcr.io/nvidia/cloud-native/k8s-mig-manager:v0.15.0": True,
     "registry.k8s.io/nfd/node-feature-discovery:v0.18.3": True,
-    "gke.gcr.io/nvidia-gpu-device-plugin@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91": True,
+    "gke.gcr.io/nvidia-gpu-device-plugin"
+    "@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91": True,
     ORDINARY: False,
     "docker.io/library/pythonista:1": False,
     "mirror.example/nvcr.io/nvidia/cuda:12": False,
@@ -158,8 +179,12 @@ IMAGES = {
 def test_exactly_the_pods_that_run_as_processes_are_left_alone(
     admin: Client, node: str, pods: str, is_ready: Callable[[str], bool], until: Until
 ) -> None:
-    """For each image the same answer from Python and from kwok's selector, and the one that is meant."""
-    created = {image: admin.create(pods, pod(f"pod-{i}", node, image)) for i, image in enumerate(IMAGES)}
+    """For each image the same answer from Python and from kwok's selector, and the one that is
+    meant.
+    """
+    created = {
+        image: admin.create(pods, pod(f"pod-{i}", node, image)) for i, image in enumerate(IMAGES)
+    }
     admin.create(pods, pod("last", node))
     until(lambda: is_ready("last"))  # kwok takes pods in the order in which they came
     ordinary = [f"pod-{i}" for i, image in enumerate(IMAGES) if not IMAGES[image]]
@@ -167,7 +192,9 @@ def test_exactly_the_pods_that_run_as_processes_are_left_alone(
     untouched = {}
     for i, image in enumerate(IMAGES):
         found = admin.get(f"{pods}/pod-{i}")
-        untouched[image] = found["status"] == created[image]["status"] and found["status"]["phase"] == "Pending"
+        untouched[image] = (
+            found["status"] == created[image]["status"] and found["status"]["phase"] == "Pending"
+        )
     assert untouched == IMAGES
     assert {image: runs_as_process(image) for image in IMAGES} == IMAGES
 
@@ -202,18 +229,28 @@ def test_a_running_pod_says_what_a_kubelet_would(
         ("init", True, "terminated"),
         ("sidecar", True, "running"),
     ]
-    assert [(c["name"], c["ready"], *c["state"]) for c in status["containerStatuses"]] == [("main", True, "running")]
+    assert [(c["name"], c["ready"], *c["state"]) for c in status["containerStatuses"]] == [
+        ("main", True, "running")
+    ]
 
 
 def test_a_jobs_pod_completes(admin: Client, node: str, namespace: str, until: Until) -> None:
     jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
     template = {"spec": pod("x", None, restartPolicy="Never")["spec"]}
-    admin.create(jobs, {"metadata": {"name": "job"}, "spec": {"completions": 2, "parallelism": 2, "template": template}})
+    admin.create(
+        jobs,
+        {
+            "metadata": {"name": "job"},
+            "spec": {"completions": 2, "parallelism": 2, "template": template},
+        },
+    )
     until(lambda: conditions(admin.get(f"{jobs}/job")).get("Complete") == "True")
     assert admin.get(f"{jobs}/job")["status"]["succeeded"] == 2
 
 
-def test_a_daemon_set_runs_on_the_node(admin: Client, node: str, namespace: str, until: Until) -> None:
+def test_a_daemon_set_runs_on_the_node(
+    admin: Client, node: str, namespace: str, until: Until
+) -> None:
     daemon_sets = f"/apis/apps/v1/namespaces/{namespace}/daemonsets"
     template = {"metadata": {"labels": {"app": "d"}}, "spec": pod("x", None)["spec"]}
     spec = {"selector": {"matchLabels": {"app": "d"}}, "template": template}
@@ -253,7 +290,13 @@ def test_a_deleted_node_stays_away_and_its_lease_goes(admin: Client, until: Unti
 
 
 def test_a_killed_kwok_is_replaced_and_takes_over_at_once(
-    cluster: Cluster, admin: Client, toolchain: Toolchain, node: str, pods: str, is_ready: Callable[[str], bool], until: Until
+    cluster: Cluster,
+    admin: Client,
+    toolchain: Toolchain,
+    node: str,
+    pods: str,
+    is_ready: Callable[[str], bool],
+    until: Until,
 ) -> None:
     """Without help the new one would wait for the old one's leases, 40 s."""
     before = cluster.pids()

@@ -1,4 +1,6 @@
-"""A control plane comes up from nothing, survives what happens to processes, and goes without a trace."""
+"""A control plane comes up from nothing, survives what happens to processes, and goes without a
+trace.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def config_map(endpoint: Endpoint, name: str) -> None:
 
 
 def config_maps(endpoint: Endpoint) -> list[str]:
-    listed = Client.from_kubeconfig(endpoint.kubeconfig).get("/api/v1/namespaces/default/configmaps")
+    listed = Client.from_kubeconfig(endpoint.kubeconfig).get(
+        "/api/v1/namespaces/default/configmaps"
+    )
     return [item["metadata"]["name"] for item in listed["items"]]
 
 
@@ -51,7 +55,11 @@ def accepts(port: int) -> bool:
 
 
 def pids(environment: Path) -> dict[str, int]:
-    return {r.name.removesuffix("-alpha"): r.pid for r in processes.recorded(environment) if processes.is_alive(r)}
+    return {
+        r.name.removesuffix("-alpha"): r.pid
+        for r in processes.recorded(environment)
+        if processes.is_alive(r)
+    }
 
 
 def test_two_environments_come_up_side_by_side(clusters: tuple[Cluster, Cluster]) -> None:
@@ -68,11 +76,17 @@ def test_a_second_start_changes_nothing(cluster: Cluster, toolchain: Toolchain) 
     assert cluster.pids() == before
 
 
-def test_the_life_of_a_cluster(environment: Path, toolchain: Toolchain, until: Until, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One cluster through everything that can befall it; a start takes seconds, so they share it."""
+def test_the_life_of_a_cluster(
+    environment: Path, toolchain: Toolchain, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One cluster through everything that can befall it; a start takes seconds, so they share
+    it.
+    """
     # Two who start it at once get the same one.
     with ThreadPoolExecutor(2) as threads:
-        one, other = threads.map(lambda _: control_plane.start(environment, "alpha", toolchain), range(2))
+        one, other = threads.map(
+            lambda _: control_plane.start(environment, "alpha", toolchain), range(2)
+        )
     assert one == other
     before = pids(environment)
     assert len(before) == 5
@@ -86,7 +100,8 @@ def test_the_life_of_a_cluster(environment: Path, toolchain: Toolchain, until: U
     assert {kind for kind in after if after[kind] != before[kind]} == {"etcd"}
     assert "kept" in config_maps(one)
 
-    # Stopping does not wait for those who watch, nor for a kill, and leaves neither process nor listener.
+    # Stopping does not wait for those who watch, nor for a kill, and leaves neither process nor
+    # listener.
     monkeypatch.setattr(lifecycle, "_STOP_S", 60.0)
     watching = threading.Thread(target=watch_until_the_end, args=(one,))
     watching.start()
@@ -106,7 +121,9 @@ def test_the_life_of_a_cluster(environment: Path, toolchain: Toolchain, until: U
     # A start on a port that is taken meanwhile moves, and its kubeconfig with it.
     control_plane.stop(environment, "alpha")
     with socket.socket() as stranger:
-        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # past what is left of the closed connections
+        stranger.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # past what is left of the closed connections
         stranger.bind(("127.0.0.1", one.port))
         stranger.listen()
         moved = control_plane.start(environment, "alpha", toolchain)
@@ -143,7 +160,9 @@ def starter(environment: Path, toolchain: Toolchain) -> Iterator[subprocess.Pope
     toolchain.dump(environment / "toolchain.json")
     argv = [sys.executable, "-c", STARTER, str(environment), str(environment / "toolchain.json")]
     pipe = subprocess.PIPE
-    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as process:
+    with subprocess.Popen(
+        argv, stdin=pipe, stdout=pipe, text=True, start_new_session=True
+    ) as process:
         yield process
         process.kill()
 
@@ -166,14 +185,18 @@ def test_after_kill_9_of_the_starter_the_cluster_lives_until_it_is_ended(
     assert starter.stdout.readline() == "up\n"
     starter.kill()
     starter.wait()
-    endpoint = Endpoint(server="", ca_pem=b"", kubeconfig=environment / "clusters/alpha/kubeconfig.json")
+    endpoint = Endpoint(
+        server="", ca_pem=b"", kubeconfig=environment / "clusters/alpha/kubeconfig.json"
+    )
     config_map(endpoint, "still-there")
     names = ["kwok", "kube-controller-manager", "kube-scheduler", "kube-apiserver", "etcd"]
     assert processes.end_leftovers(environment) == [f"{name}-alpha" for name in names]
     assert marked(environment) == []
 
 
-def test_ctrl_c_during_a_start_leaves_nothing(environment: Path, starter: subprocess.Popen[str], until: Until) -> None:
+def test_ctrl_c_during_a_start_leaves_nothing(
+    environment: Path, starter: subprocess.Popen[str], until: Until
+) -> None:
     until(lambda: "kube-apiserver" in pids(environment))
     starter.send_signal(signal.SIGINT)
     starter.wait(60)
@@ -181,22 +204,30 @@ def test_ctrl_c_during_a_start_leaves_nothing(environment: Path, starter: subpro
     assert processes.recorded(environment) == []
 
 
-def test_a_part_that_does_not_start_is_named_with_its_last_words(environment: Path, toolchain: Toolchain) -> None:
+def test_a_part_that_does_not_start_is_named_with_its_last_words(
+    environment: Path, toolchain: Toolchain
+) -> None:
     broken = environment / "broken"
     broken.write_text('#!/bin/sh\necho "cannot do $1 today" >&2\nexit 3\n')
     broken.chmod(0o755)
-    with pytest.raises(ControlPlaneError, match=r"etcd-alpha ended .*etcd-alpha\.log:\n +cannot do etcd today"):
+    with pytest.raises(
+        ControlPlaneError, match=r"etcd-alpha ended .*etcd-alpha\.log:\n +cannot do etcd today"
+    ):
         control_plane.start(environment, "alpha", replace(toolchain, control_plane=broken))
     assert marked(environment) == []
 
 
 def test_a_missing_binary_is_named(environment: Path, toolchain: Toolchain) -> None:
     with pytest.raises(ControlPlaneError, match="/no/such/etcd"):
-        control_plane.start(environment, "alpha", replace(toolchain, control_plane=Path("/no/such/etcd")))
+        control_plane.start(
+            environment, "alpha", replace(toolchain, control_plane=Path("/no/such/etcd"))
+        )
 
 
 @pytest.mark.parametrize("name", ["", "Alpha", "a/b", "..", "-a", "a" * 64])
-def test_a_name_that_no_cloud_would_take_is_refused(environment: Path, toolchain: Toolchain, name: str) -> None:
+def test_a_name_that_no_cloud_would_take_is_refused(
+    environment: Path, toolchain: Toolchain, name: str
+) -> None:
     with pytest.raises(ControlPlaneError, match="cluster name"):
         control_plane.start(environment, name, toolchain)
     assert list(environment.iterdir()) == []

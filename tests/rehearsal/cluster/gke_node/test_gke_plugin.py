@@ -1,4 +1,6 @@
-"""What stands for GKE's partitioner and device plugin: the node's file becomes partitions, and these become `nvidia.com/gpu`."""
+"""What stands for GKE's partitioner and device plugin: the node's file becomes partitions, and
+these become `nvidia.com/gpu`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _GPU = "nvidia.com/gpu"
 
 
 class GkeNode:
-    """One GKE node; `start` runs the plugin on it as GKE's DaemonSet does, with the driver's directory mounted."""
+    """One GKE node; `start` runs the plugin on it as GKE's DaemonSet does, with the driver's
+    directory mounted.
+    """
 
     def __init__(self, directory: Path, toolchain: Toolchain, machine: Machine) -> None:
         self.files = root.build(directory, machine, toolchain)
@@ -39,7 +43,12 @@ class GkeNode:
                     env={"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64", **env},
                     node_root=self.files.root,
                     log=self._log,
-                    binds=(Bind(source=self.files.root / "home/kubernetes/bin/nvidia", target=Path("/usr/local/nvidia")),),
+                    binds=(
+                        Bind(
+                            source=self.files.root / "home/kubernetes/bin/nvidia",
+                            target=Path("/usr/local/nvidia"),
+                        ),
+                    ),
                 )
             )
         )
@@ -68,9 +77,20 @@ def make_node(tmp_path: Path, toolchain: Toolchain) -> Iterator[MakeNode]:
         pytest.skip(reason)
     made: list[GkeNode] = []
 
-    def make(size: str | None, model: str = "H100-80", count: int = 8, sharing: dict[str, Any] | None = None) -> GkeNode:
+    def make(
+        size: str | None,
+        model: str = "H100-80",
+        count: int = 8,
+        sharing: dict[str, Any] | None = None,
+    ) -> GkeNode:
         config = {"GPUPartitionSize": size or "", "GPUSharingConfig": sharing}
-        machine = Machine(cloud="gke", gpu_model=model, gpu_count=count, driver_version="550.90.07", gke_gpu_config=config)
+        machine = Machine(
+            cloud="gke",
+            gpu_model=model,
+            gpu_count=count,
+            driver_version="550.90.07",
+            gke_gpu_config=config,
+        )
         made.append(GkeNode(tmp_path / f"node{len(made)}", toolchain, machine))
         return made[-1]
 
@@ -92,13 +112,19 @@ def make_node(tmp_path: Path, toolchain: Toolchain) -> Iterator[MakeNode]:
         ("1g.24gb-me", "RTX-PRO-6000", 4),
     ],
 )
-def test_every_gpu_is_filled_with_one_size(make_node: MakeNode, size: str, model: str, per_gpu: int) -> None:
+def test_every_gpu_is_filled_with_one_size(
+    make_node: MakeNode, size: str, model: str, per_gpu: int
+) -> None:
     node = make_node(size, model)
     with StubKubelet(node.files.device_plugins) as kubelet:
         node.start()
         offered = kubelet.devices(_GPU, 8 * per_gpu, healthy=8 * per_gpu)
     assert node.profiles == [{size: per_gpu}] * 8
-    instances = {f"nvidia{gpu.index}/gi{gi.id}" for gpu in state.load(node.files.silicon).gpus for gi in gpu.instances}
+    instances = {
+        f"nvidia{gpu.index}/gi{gi.id}"
+        for gpu in state.load(node.files.silicon).gpus
+        for gi in gpu.instances
+    }
     assert set(offered) == instances
 
 
@@ -141,7 +167,9 @@ def test_a_size_of_another_model_is_applied_as_its_profile_id_says(make_node: Ma
     assert node.profiles == [{"1g.5gb": 7}]
 
 
-def test_instances_of_the_wrong_size_but_the_right_number_are_left_alone(make_node: MakeNode) -> None:
+def test_instances_of_the_wrong_size_but_the_right_number_are_left_alone(
+    make_node: MakeNode,
+) -> None:
     node = make_node("7g.141gb", "H200", 1)
     state.recut(node.files.silicon, 0, ["4g.71gb"])
     with StubKubelet(node.files.device_plugins) as kubelet:
@@ -156,7 +184,9 @@ def test_the_mode_of_gpu_0_speaks_for_all(make_node: MakeNode) -> None:
     assert "GPU 1" in node.fails()
 
 
-def test_the_right_layout_survives_a_restart_and_a_changed_one_does_not(make_node: MakeNode) -> None:
+def test_the_right_layout_survives_a_restart_and_a_changed_one_does_not(
+    make_node: MakeNode,
+) -> None:
     node = make_node("3g.40gb", count=2)
     with StubKubelet(node.files.device_plugins) as kubelet:
         first = node.start()
@@ -173,7 +203,9 @@ def test_the_right_layout_survives_a_restart_and_a_changed_one_does_not(make_nod
     assert node.profiles == [{"3g.40gb": 2}] * 2
 
 
-def test_the_rehearsed_fault_cuts_one_gpu_otherwise_and_is_repaired_without_it(make_node: MakeNode) -> None:
+def test_the_rehearsed_fault_cuts_one_gpu_otherwise_and_is_repaired_without_it(
+    make_node: MakeNode,
+) -> None:
     node = make_node("3g.40gb")
     with StubKubelet(node.files.device_plugins) as kubelet:
         faulty = node.start(GKE_FAULT_WRONG_LAYOUT="3=1g.10gb")
@@ -199,14 +231,21 @@ def test_a_broken_config_file_leaves_the_node_unpartitioned(make_node: MakeNode)
     assert node.profiles == [{}, {}]
 
 
-@pytest.mark.parametrize(("strategy", "refusal"), [("time-sharing", "time-sharing"), ("mps", "MPS")])
+@pytest.mark.parametrize(
+    ("strategy", "refusal"), [("time-sharing", "time-sharing"), ("mps", "MPS")]
+)
 def test_shared_partitions(make_node: MakeNode, strategy: str, refusal: str) -> None:
-    node = make_node("3g.40gb", count=2, sharing={"GPUSharingStrategy": strategy, "MaxSharedClientsPerGPU": 4})
+    node = make_node(
+        "3g.40gb", count=2, sharing={"GPUSharingStrategy": strategy, "MaxSharedClientsPerGPU": 4}
+    )
     with StubKubelet(node.files.device_plugins) as kubelet:
         node.start()
         offered = sorted(kubelet.devices(_GPU, 16))
         assert all(re.fullmatch(r"nvidia[01]/gi[12]/vgpu[0-3]", id_) for id_ in offered)
-        with pytest.raises(grpc.RpcError, match=rf"invalid request for sharing GPU \({refusal}\), at most 1 nvidia.com/gpu"):
+        with pytest.raises(
+            grpc.RpcError,
+            match=rf"invalid request for sharing GPU \({refusal}\), at most 1 nvidia.com/gpu",
+        ):
             kubelet.allocate(_GPU, *offered[:2])
         answer = kubelet.allocate(_GPU, offered[0])
         assert "/dev/nvidia0" in {device.host_path for device in answer.devices}

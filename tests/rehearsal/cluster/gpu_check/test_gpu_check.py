@@ -1,4 +1,6 @@
-"""`make gpu-check` with a fake in the place of the driver: nothing differs from itself, and one altered table is named."""
+"""`make gpu-check` with a fake in the place of the driver: nothing differs from itself, and one
+altered table is named.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ Check = Callable[..., int]
 def _built(sources: Path, to: Path) -> Path:
     to.mkdir(parents=True)
     flags = ["-shared", "-fPIC", "-O1", "-pthread", "-Wl,-soname,libnvidia-ml.so.1"]
-    subprocess.run(["cc", *flags, *map(str, sorted(sources.glob("*.c"))), "-o", str(to / "libnvidia-ml.so.1")], check=True)
+    subprocess.run(
+        ["cc", *flags, *map(str, sorted(sources.glob("*.c"))), "-o", str(to / "libnvidia-ml.so.1")],
+        check=True,
+    )
     return to
 
 
@@ -36,15 +41,21 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def check(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
-    """`check(model, ["3g.40gb"])`: as on a machine with such a GPU, cut like that; its pages lie in tmp_path/pages."""
+    """`check(model, ["3g.40gb"])`: as on a machine with such a GPU, cut like that; its pages lie in
+    tmp_path/pages.
+    """
 
-    def run(model: str, cut: list[str] | None = None, *, driver: Path = library, **injected: int) -> int:
+    def run(
+        model: str, cut: list[str] | None = None, *, driver: Path = library, **injected: int
+    ) -> int:
         path = tmp_path / "silicon" / "state"
         state.create(path, model, 2, "580.65.06", "real")
         if cut:
             for index in range(2):
                 state.recut(path, index, cut)
-        state.inject(path, *(state.Injection(call=call, code=code) for call, code in injected.items()))
+        state.inject(
+            path, *(state.Injection(call=call, code=code) for call, code in injected.items())
+        )
         monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
         monkeypatch.setenv(state.VARIABLE, str(path))
         before = path.read_bytes(), path.stat().st_mtime_ns
@@ -66,7 +77,9 @@ def check(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Che
         ("L4", None),
     ],
 )
-def test_the_fake_does_not_differ_from_itself(model: str, cut: list[str] | None, check: Check, tmp_path: Path) -> None:
+def test_the_fake_does_not_differ_from_itself(
+    model: str, cut: list[str] | None, check: Check, tmp_path: Path
+) -> None:
     assert check(model, cut) == SAME
     (page,) = (tmp_path / "pages").glob("*.md")
     (told,) = (json.loads(file.read_text()) for file in (tmp_path / "pages").glob("*.json"))
@@ -77,12 +90,16 @@ def test_the_fake_does_not_differ_from_itself(model: str, cut: list[str] | None,
     assert len(told["gpus"]) == 2
 
 
-def test_an_altered_table_is_named(check: Check, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_altered_table_is_named(
+    check: Check, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     altered = Path(shutil.copytree(LIBRARY, tmp_path / "altered"))
     table = (altered / "models.def").read_text()
     row = 'SLICE("H100-80", "3g.40gb", 2, 9, 3, 2, 0x11, 4, 60, 40448,'
     assert row in table
-    (altered / "models.def").write_text(table.replace(row, 'SLICE("H100-80", "3g.40gb", 2, 9, 3, 1, 0x01, 4, 58, 40448,'))
+    (altered / "models.def").write_text(
+        table.replace(row, 'SLICE("H100-80", "3g.40gb", 2, 9, 3, 1, 0x01, 4, 58, 40448,')
+    )
     assert check("H100-80", driver=_built(altered, tmp_path / "driver")) == DIFFERENT
     said = capsys.readouterr().out
     for line in (
@@ -92,7 +109,10 @@ def test_an_altered_table_is_named(check: Check, tmp_path: Path, capsys: pytest.
     ):
         assert line in said
     assert "3 difference(s) from the fake" in said
-    assert "| profile 3g.40gb, multiprocessors | 58 | 60 |" in (tmp_path / "pages/nvidia-h100-80gb-hbm3-580.65.06.md").read_text()
+    assert (
+        "| profile 3g.40gb, multiprocessors | 58 | 60 |"
+        in (tmp_path / "pages/nvidia-h100-80gb-hbm3-580.65.06.md").read_text()
+    )
 
 
 def test_another_error_code_is_named(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,7 +121,10 @@ def test_another_error_code_is_named(check: Check, capsys: pytest.CaptureFixture
 
 
 def test_a_gpu_that_is_lost_is_named_and_the_others_are_compared(
-    check: Check, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    check: Check,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     create = state.create
 
@@ -123,12 +146,17 @@ def test_a_model_that_the_fake_has_not_is_written_down_all_the_same(
     table = (altered / "models.def").read_text()
     (altered / "models.def").write_text(table.replace('"Tesla T4", 0x1EB8', '"NVIDIA T5", 0x1EB9'))
     assert check("T4", driver=_built(altered, tmp_path / "driver")) == DIFFERENT
-    assert "not compared: the fake has no model like NVIDIA T5 (0x1eb910de)" in capsys.readouterr().out
+    assert (
+        "not compared: the fake has no model like NVIDIA T5 (0x1eb910de)" in capsys.readouterr().out
+    )
     assert "Not compared" in (tmp_path / "pages/nvidia-t5-580.65.06.md").read_text()
 
 
 def test_without_a_driver_it_says_so_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], library: Path
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    library: Path,
 ) -> None:
     # The library without its state is a driver whose kernel module is not loaded.
     monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
@@ -136,14 +164,20 @@ def test_without_a_driver_it_says_so_in_one_line(
     assert main(["--to", str(tmp_path / "pages")]) == CANNOT_RUN
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err == "gpu-check: no NVIDIA driver answers on this machine: Driver Not Loaded (nvmlInit)\n"
+    assert (
+        said.err
+        == "gpu-check: no NVIDIA driver answers on this machine: Driver Not Loaded (nvmlInit)\n"
+    )
     assert not (tmp_path / "pages").exists()
 
 
 _GPU: dict[str, Any] = {
-    "model": "NVIDIA X", "pci_device": "0x1", "compute_capability": [9, 0], "memory_mib": 1, "memory_slices": 8,
-    "mig": "enabled", "mig_pending": "enabled", "places": {"1g.5gb": {"starts": [0, 1], "size": 1}}, "devices": [],
-    "offered": [{"id": 19, "name": "1g.5gb", "slices": 1, "engines": {"jpeg": 0}}], "utilization_failure": None,
+    "model": "NVIDIA X", "pci_device": "0x1", "compute_capability": [9, 0], "memory_mib": 1,
+    "memory_slices": 8,
+    "mig": "enabled", "mig_pending": "enabled", "places": {"1g.5gb": {"starts": [0, 1],
+    "size": 1}}, "devices": [],
+    "offered": [{"id": 19, "name": "1g.5gb", "slices": 1, "engines": {"jpeg": 0}}],
+    "utilization_failure": None,
     "answers": {"a": 0, "b": 3},
 }  # fmt: skip
 
@@ -154,7 +188,9 @@ def test_nothing_differs_from_itself() -> None:
 
 @given(st.sampled_from(["model", "pci_device", "memory_mib", "mig", "memory_slices"]), st.text())
 def test_every_changed_fact_is_named(key: str, value: str) -> None:
-    assert differences({**_GPU, key: value}, _GPU) == (Difference(what=key, real=value, fake=str(_GPU[key])),)
+    assert differences({**_GPU, key: value}, _GPU) == (
+        Difference(what=key, real=value, fake=str(_GPU[key])),
+    )
 
 
 def test_what_only_one_of_them_has_is_a_difference() -> None:
@@ -165,7 +201,10 @@ def test_what_only_one_of_them_has_is_a_difference() -> None:
 
 @pytest.mark.parametrize(
     ("model", "file"),
-    [("NVIDIA H100 80GB HBM3", "nvidia-h100-80gb-hbm3-550.90.07"), ("NVIDIA A100/../x", "nvidia-a100-..-x-550.90.07")],
+    [
+        ("NVIDIA H100 80GB HBM3", "nvidia-h100-80gb-hbm3-550.90.07"),
+        ("NVIDIA A100/../x", "nvidia-a100-..-x-550.90.07"),
+    ],
 )
 def test_a_page_is_named_after_model_and_driver(model: str, file: str) -> None:
     assert name({"model": model}, "550.90.07") == file

@@ -1,4 +1,6 @@
-"""One control plane with the kubelet stand-in and the GPU operator's chart installed, for this room's tests."""
+"""One control plane with the kubelet stand-in and the GPU operator's chart installed, for this
+room's tests.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +44,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> I
         made.add_node("system")
         made.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         metadata = {"name": "mig-layouts", "namespace": NAMESPACE}
-        made.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": LAYOUTS}})
+        made.create(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": metadata,
+                "data": {"config.yaml": LAYOUTS},
+            }
+        )
         for crd in crds():
             path = made.path(made.create(crd))
             made.until(path, _established)
-        for item in sorted(render(VALUES, "gpu-operator", NAMESPACE), key=lambda i: i["kind"] == "ClusterPolicy"):
+        for item in sorted(
+            render(VALUES, "gpu-operator", NAMESPACE), key=lambda i: i["kind"] == "ClusterPolicy"
+        ):
             made.create(item)
         yield made
 

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.gpu_operator.labels import DEPLOY, feature_changes, mig_capable, nfd_labels, operator_changes
+from rehearsal.cluster.gpu_operator.labels import (
+    DEPLOY,
+    feature_changes,
+    mig_capable,
+    nfd_labels,
+    operator_changes,
+)
 from rehearsal.cluster.gpu_operator.policy import Policy, parse
 
 PCI = "feature.node.kubernetes.io/pci-10de.present"
@@ -14,8 +20,14 @@ PCI = "feature.node.kubernetes.io/pci-10de.present"
 
 def policy(**mig_manager: Any) -> Policy:
     image = {"repository": "r", "image": "i", "version": "v"}
-    spec: dict[str, Any] = {k: dict(image) for k in ("devicePlugin", "gfd", "validator", "dcgmExporter")}
-    spec |= {"driver": {"enabled": False}, "toolkit": {"enabled": False}, "migManager": {**image, **mig_manager}}
+    spec: dict[str, Any] = {
+        k: dict(image) for k in ("devicePlugin", "gfd", "validator", "dcgmExporter")
+    }
+    spec |= {
+        "driver": {"enabled": False},
+        "toolkit": {"enabled": False},
+        "migManager": {**image, **mig_manager},
+    }
     return parse({"metadata": {"name": "p", "uid": "u"}, "spec": spec})
 
 
@@ -24,7 +36,10 @@ def changes(labels: dict[str, str], **mig_manager: Any) -> dict[str, str | None]
 
 
 def test_a_gpu_node_gets_present_and_every_deploy_label() -> None:
-    assert changes({PCI: "true"}) == {"nvidia.com/gpu.present": "true", **dict.fromkeys(DEPLOY, "true")}
+    assert changes({PCI: "true"}) == {
+        "nvidia.com/gpu.present": "true",
+        **dict.fromkeys(DEPLOY, "true"),
+    }
 
 
 @pytest.mark.parametrize("value", ["false", "paused-for-mig-change"])
@@ -39,8 +54,15 @@ def test_an_empty_deploy_label_counts_as_absent() -> None:
 
 
 def test_operands_false_removes_them_all() -> None:
-    labels = {PCI: "true", "nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.operands": "false"}
-    here = {"nvidia.com/gpu.deploy.device-plugin": "true", "nvidia.com/gpu.deploy.mig-manager": "true"}
+    labels = {
+        PCI: "true",
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.deploy.operands": "false",
+    }
+    here = {
+        "nvidia.com/gpu.deploy.device-plugin": "true",
+        "nvidia.com/gpu.deploy.mig-manager": "true",
+    }
     assert changes({**labels, **here}) == dict.fromkeys(here)
 
 
@@ -49,16 +71,23 @@ def test_operands_false_removes_them_all() -> None:
     [
         ({}, False),
         ({"nvidia.com/mig.capable": "true"}, True),
-        ({"nvidia.com/mig.capable": "false", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"}, False),
+        (
+            {"nvidia.com/mig.capable": "false", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"},
+            False,
+        ),
         ({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"}, True),
         ({"nvidia.com/gpu.product": "NVIDIA-H200"}, False),
         ({"nvidia.com/gpu.product": "Tesla-T4"}, False),
         ({"nvidia.com/mig.capable": "true", "nvidia.com/vgpu.host-driver-version": "1"}, False),
     ],
 )
-def test_mig_capable_is_gfds_word_else_the_products_name(labels: dict[str, str], capable: bool) -> None:
+def test_mig_capable_is_gfds_word_else_the_products_name(
+    labels: dict[str, str], capable: bool
+) -> None:
     assert mig_capable(labels) is capable
-    assert (changes({PCI: "true", **labels}).get("nvidia.com/gpu.deploy.mig-manager") == "true") is capable
+    assert (
+        changes({PCI: "true", **labels}).get("nvidia.com/gpu.deploy.mig-manager") == "true"
+    ) is capable
 
 
 @pytest.mark.parametrize(
@@ -70,7 +99,9 @@ def test_mig_capable_is_gfds_word_else_the_products_name(labels: dict[str, str],
         ({}, {"enabled": False}, None),
     ],
 )
-def test_the_default_layout_is_written_once(given: dict[str, str], config: dict[str, Any], written: str | None) -> None:
+def test_the_default_layout_is_written_once(
+    given: dict[str, str], config: dict[str, Any], written: str | None
+) -> None:
     made = changes({PCI: "true", "nvidia.com/mig.capable": "true", **given}, **config)
     assert made.get("nvidia.com/mig.config") == written
 
@@ -98,9 +129,14 @@ def test_features_that_are_gone_are_taken_away_and_other_peoples_labels_are_not(
         ("Ubuntu 24.04.3 LTS", ("ubuntu", "24.04")),
     ],
 )
-def test_nfd_reads_the_system_of_gpu_machines_only(image: str, found: tuple[str, str | None]) -> None:
+def test_nfd_reads_the_system_of_gpu_machines_only(
+    image: str, found: tuple[str, str | None]
+) -> None:
     info = {"osImage": image, "kernelVersion": "6.1"}
-    node = {"metadata": {"annotations": {"rehearsal.slicewright.io/machine": "{}"}}, "status": {"nodeInfo": info}}
+    node = {
+        "metadata": {"annotations": {"rehearsal.slicewright.io/machine": "{}"}},
+        "status": {"nodeInfo": info},
+    }
     prefix = "feature.node.kubernetes.io/system-os_release"
     labels = nfd_labels(node)
     assert (labels[f"{prefix}.ID"], labels.get(f"{prefix}.VERSION_ID")) == found

@@ -14,7 +14,9 @@ IMAGE = {"repository": "nvcr.io/nvidia", "image": "k8s-device-plugin", "version"
 
 
 def made(**spec: Any) -> dict[tuple[str, str], dict[str, Any]]:
-    operands = {k: dict(IMAGE) for k in ("devicePlugin", "gfd", "validator", "dcgmExporter", "migManager")}
+    operands = {
+        k: dict(IMAGE) for k in ("devicePlugin", "gfd", "validator", "dcgmExporter", "migManager")
+    }
     off: dict[str, Any] = {"driver": {"enabled": False}, "toolkit": {"enabled": False}}
     policy = parse({"metadata": {"name": "p", "uid": "u"}, "spec": {**operands, **off, **spec}})
     return {(o["kind"], o["metadata"]["name"]): o for o in objects(policy, "ns")}
@@ -37,14 +39,22 @@ def test_enabled_operands_become_daemonsets_and_disabled_ones_do_not() -> None:
         "nvidia-dcgm-exporter",
         "nvidia-mig-manager",
     }
-    less = {name for kind, name in made(migManager={"enabled": False}, dcgmExporter={"enabled": False}) if kind == "DaemonSet"}
+    less = {
+        name
+        for kind, name in made(migManager={"enabled": False}, dcgmExporter={"enabled": False})
+        if kind == "DaemonSet"
+    }
     assert less == everything - {"nvidia-mig-manager", "nvidia-dcgm-exporter"}
 
 
 def test_the_strategy_and_the_layouts_reach_nvidias_programs() -> None:
     found = made(
         mig={"strategy": "mixed"},
-        migManager={**IMAGE, "config": {"name": "layouts"}, "env": [{"name": "WITH_REBOOT", "value": "true"}]},
+        migManager={
+            **IMAGE,
+            "config": {"name": "layouts"},
+            "env": [{"name": "WITH_REBOOT", "value": "true"}],
+        },
     )
     assert env(found, "nvidia-device-plugin-daemonset")["MIG_STRATEGY"] == "mixed"
     assert env(found, "gpu-feature-discovery")["MIG_STRATEGY"] == "mixed"
@@ -58,15 +68,22 @@ def test_the_strategy_and_the_layouts_reach_nvidias_programs() -> None:
 
 
 def test_without_a_layout_name_a_default_is_made() -> None:
-    assert "all-disabled" in made()[("ConfigMap", "default-mig-parted-config")]["data"]["config.yaml"]
+    assert (
+        "all-disabled" in made()[("ConfigMap", "default-mig-parted-config")]["data"]["config.yaml"]
+    )
 
 
 def test_tolerations_are_replaced_not_merged() -> None:
-    default = made()[("DaemonSet", "gpu-feature-discovery")]["spec"]["template"]["spec"]["tolerations"]
+    default = made()[("DaemonSet", "gpu-feature-discovery")]["spec"]["template"]["spec"][
+        "tolerations"
+    ]
     assert default == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     own = [{"key": "x", "operator": "Exists"}]
     changed = made(daemonsets={"tolerations": own})
-    assert changed[("DaemonSet", "gpu-feature-discovery")]["spec"]["template"]["spec"]["tolerations"] == own
+    assert (
+        changed[("DaemonSet", "gpu-feature-discovery")]["spec"]["template"]["spec"]["tolerations"]
+        == own
+    )
 
 
 def test_every_operand_is_selected_by_its_label_and_owned_by_the_policy() -> None:
@@ -91,7 +108,9 @@ def test_images_are_put_together(section: dict[str, str], image: str) -> None:
     assert image_of(section) == image
 
 
-@pytest.mark.parametrize("section", [{}, {"repository": "r", "image": "i"}, {"repository": "r", "version": "v"}])
+@pytest.mark.parametrize(
+    "section", [{}, {"repository": "r", "image": "i"}, {"repository": "r", "version": "v"}]
+)
 def test_an_image_that_is_not_whole_is_refused_in_nvidias_words(section: dict[str, str]) -> None:
     with pytest.raises(PolicyError, match=NO_IMAGE):
         image_of(section)
@@ -102,7 +121,10 @@ def test_an_image_that_is_not_whole_is_refused_in_nvidias_words(section: dict[st
     [
         ({"driver": {}}, "driver.enabled=false"),
         ({"toolkit": {"enabled": True}}, "toolkit.enabled=false"),
-        ({"devicePlugin": {**IMAGE, "config": {"name": "sharing"}}}, "does not select sharing configs"),
+        (
+            {"devicePlugin": {**IMAGE, "config": {"name": "sharing"}}},
+            "does not select sharing configs",
+        ),
     ],
 )
 def test_what_is_not_simulated_is_refused_by_name(spec: dict[str, Any], message: str) -> None:

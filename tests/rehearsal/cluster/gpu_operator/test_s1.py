@@ -1,4 +1,6 @@
-"""The walkthrough S1 on two EKS nodes: NVIDIA's mig-manager, device plugin and GFD over simulated silicon. About 25 s."""
+"""The walkthrough S1 on two EKS nodes: NVIDIA's mig-manager, device plugin and GFD over simulated
+silicon. About 25 s.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,16 @@ POLICY = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
 
 @pytest.fixture(scope="module")
 def nodes(cluster: Any) -> dict[str, str]:
-    return {"good": cluster.add_node("gpu-0", MACHINE), "faulty": cluster.add_node("gpu-1", {**MACHINE, "fault": FAULT})}
+    return {
+        "good": cluster.add_node("gpu-0", MACHINE),
+        "faulty": cluster.add_node("gpu-1", {**MACHINE, "fault": FAULT}),
+    }
 
 
 def label(node: dict[str, Any] | None, name: str) -> str | None:
-    value: str | None = ((node or {}).get("metadata") or {}).get("labels", {}).get(f"nvidia.com/{name}")
+    value: str | None = (
+        ((node or {}).get("metadata") or {}).get("labels", {}).get(f"nvidia.com/{name}")
+    )
     return value
 
 
@@ -28,9 +35,13 @@ def allocatable(node: dict[str, Any] | None, resource: str) -> str | None:
     return value
 
 
-def test_whole_gpus_are_announced_and_labelled_before_any_layout(cluster: Any, nodes: dict[str, str]) -> None:
+def test_whole_gpus_are_announced_and_labelled_before_any_layout(
+    cluster: Any, nodes: dict[str, str]
+) -> None:
     for path in nodes.values():
-        node = cluster.until(path, lambda n: n if label(n, "mig.config.state") == "success" and n else None)
+        node = cluster.until(
+            path, lambda n: n if label(n, "mig.config.state") == "success" and n else None
+        )
         assert label(node, "mig.config") == "all-disabled"
         assert label(node, "gpu.deploy.mig-manager") == "true"
         assert label(node, "mig.capable") == "true"
@@ -39,19 +50,30 @@ def test_whole_gpus_are_announced_and_labelled_before_any_layout(cluster: Any, n
     cluster.until(POLICY, lambda p: ((p or {}).get("status") or {}).get("state") == "ready")
 
 
-def test_the_label_cuts_every_gpu_with_a_reboot_and_the_plugin_announces_the_slices(cluster: Any, nodes: dict[str, str]) -> None:
+def test_the_label_cuts_every_gpu_with_a_reboot_and_the_plugin_announces_the_slices(
+    cluster: Any, nodes: dict[str, str]
+) -> None:
     before = cluster.client.get(nodes["good"])["status"]["nodeInfo"]["bootID"]
-    change = {"metadata": {"labels": {"nvidia.com/mig.config": "all-1g.5gb", "nvidia.com/mig.config.state": None}}}
+    change = {
+        "metadata": {
+            "labels": {"nvidia.com/mig.config": "all-1g.5gb", "nvidia.com/mig.config.state": None}
+        }
+    }
     for path in nodes.values():
         cluster.client.patch(path, change)
-    # An A100 takes its new MIG mode only at a reset, which clouds refuse: mig-manager asks for a reboot.
+    # An A100 takes its new MIG mode only at a reset, which clouds refuse: mig-manager asks for a
+    # reboot.
     cluster.until(nodes["good"], lambda n: label(n, "mig.config.state") == "rebooting")
     cluster.until(nodes["good"], lambda n: label(n, "mig.config.state") == "success", 60)
-    node = cluster.until(nodes["good"], lambda n: n if allocatable(n, SMALL) == "56" and n else None)
+    node = cluster.until(
+        nodes["good"], lambda n: n if allocatable(n, SMALL) == "56" and n else None
+    )
     assert allocatable(node, "nvidia.com/gpu") == "0"
     assert node["status"]["capacity"][SMALL] == "56"
     assert node["status"]["nodeInfo"]["bootID"] != before
-    labelled = cluster.until(nodes["good"], lambda n: n if label(n, "mig-1g.5gb.count") == "56" and n else None)
+    labelled = cluster.until(
+        nodes["good"], lambda n: n if label(n, "mig-1g.5gb.count") == "56" and n else None
+    )
     assert label(labelled, "gpu.deploy.device-plugin") == "true"
 
 
@@ -64,7 +86,11 @@ def test_pods_get_slices_until_there_are_none(cluster: Any, nodes: dict[str, str
             "apiVersion": "apps/v1",
             "kind": "Deployment",
             "metadata": {"name": "w", "namespace": "default"},
-            "spec": {"replicas": 60, "selector": {"matchLabels": {"app": "w"}}, "template": template},
+            "spec": {
+                "replicas": 60,
+                "selector": {"matchLabels": {"app": "w"}},
+                "template": template,
+            },
         }
     )
     path = "/apis/apps/v1/namespaces/default/deployments/w"
@@ -78,11 +104,17 @@ def test_pods_get_slices_until_there_are_none(cluster: Any, nodes: dict[str, str
     cluster.client.delete(path)
 
 
-def test_a_wrong_layout_is_played_behind_mig_managers_back_and_repaired(cluster: Any, nodes: dict[str, str]) -> None:
-    node = cluster.until(nodes["faulty"], lambda n: n if allocatable(n, SMALL) == "49" and n else None, 60)
+def test_a_wrong_layout_is_played_behind_mig_managers_back_and_repaired(
+    cluster: Any, nodes: dict[str, str]
+) -> None:
+    node = cluster.until(
+        nodes["faulty"], lambda n: n if allocatable(n, SMALL) == "49" and n else None, 60
+    )
     assert label(node, "mig.config.state") == "success"
     assert allocatable(node, "nvidia.com/mig-2g.10gb") == "1"
     machine = {"rehearsal.slicewright.io/machine": json.dumps(MACHINE)}
     cluster.client.patch(nodes["faulty"], {"metadata": {"annotations": machine}})
-    node = cluster.until(nodes["faulty"], lambda n: n if allocatable(n, SMALL) == "56" and n else None, 60)
+    node = cluster.until(
+        nodes["faulty"], lambda n: n if allocatable(n, SMALL) == "56" and n else None, 60
+    )
     assert allocatable(node, "nvidia.com/mig-2g.10gb") == "0"

@@ -22,7 +22,10 @@ from rehearsal.cluster.node import launcher
 from rehearsal.host import processes
 from rehearsal.host.toolchain import Toolchain
 
-PYTHON = "docker.io/library/python:3.13-slim@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91"
+PYTHON = (
+    "docker.io/library/python:3.13-slim"
+    "@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91"
+)
 PLURALS = {
     "ConfigMap": "configmaps",
     "Secret": "secrets",
@@ -64,7 +67,15 @@ class SimulatedCluster:
         control_plane.stop(self.environment, self.name)
 
     def start_kubelet(self) -> None:
-        argv = [sys.executable, "-m", "rehearsal.cluster.kubelet", "--environment", str(self.environment), "--cluster", self.name]
+        argv = [
+            sys.executable,
+            "-m",
+            "rehearsal.cluster.kubelet",
+            "--environment",
+            str(self.environment),
+            "--cluster",
+            self.name,
+        ]
         processes.start(self.environment, f"kubelet-{self.name}", argv)
 
     def kill_kubelet(self) -> None:
@@ -79,12 +90,15 @@ class SimulatedCluster:
     def kubelet_log(self) -> str:
         return (self.environment / "log" / f"kubelet-{self.name}.log").read_text()
 
-    # -- objects --------------------------------------------------------------------------------------------------------
+    # -- objects
+    # ----------------------------------------------------------------------------------------------
 
     @staticmethod
     def path(obj: Mapping[str, Any]) -> str:
         metadata = obj["metadata"]
-        return path_of(obj["apiVersion"], PLURALS[obj["kind"]], metadata["name"], metadata.get("namespace"))
+        return path_of(
+            obj["apiVersion"], PLURALS[obj["kind"]], metadata["name"], metadata.get("namespace")
+        )
 
     def create(self, obj: dict[str, Any]) -> dict[str, Any]:
         return self.client.create(self.path(obj).rpartition("/")[0], obj)
@@ -118,7 +132,11 @@ class SimulatedCluster:
             "kind": "Node",
             "metadata": {
                 "name": name,
-                "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **(labels or {})},
+                "labels": {
+                    "kubernetes.io/hostname": name,
+                    "kubernetes.io/os": "linux",
+                    **(labels or {}),
+                },
                 "annotations": annotations,
             },
             "spec": {"taints": list(taints)},
@@ -128,7 +146,9 @@ class SimulatedCluster:
         return f"/api/v1/nodes/{name}"
 
     def run_python(self, name: str, script: str, **spec: Any) -> str:
-        """A pod on node n1 that runs a script from a ConfigMap of its own; its API path. The rest extends its spec."""
+        """A pod on node n1 that runs a script from a ConfigMap of its own; its API path. The rest
+        extends its spec.
+        """
         spec.setdefault("nodeSelector", {"kubernetes.io/hostname": "n1"})
         self.create(
             {
@@ -150,22 +170,42 @@ class SimulatedCluster:
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default", "labels": {"app": name}, "annotations": {"note": "n"}},
-            "spec": {"terminationGracePeriodSeconds": 2, "containers": [container], "volumes": volumes, **spec},
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "labels": {"app": name},
+                "annotations": {"note": "n"},
+            },
+            "spec": {
+                "terminationGracePeriodSeconds": 2,
+                "containers": [container],
+                "volumes": volumes,
+                **spec,
+            },
         }
         self.create(pod)
         return f"/api/v1/namespaces/default/pods/{name}"
 
-    # -- waiting --------------------------------------------------------------------------------------------------------
+    # -- waiting
+    # ----------------------------------------------------------------------------------------------
 
-    def until(self, path: str, holds: Callable[[dict[str, Any] | None], Any], timeout_s: float = 60) -> Any:
-        """What `holds` returns for the object, as soon as that is true; None stands for an object that is not there."""
+    def until(
+        self, path: str, holds: Callable[[dict[str, Any] | None], Any], timeout_s: float = 60
+    ) -> Any:
+        """What `holds` returns for the object, as soon as that is true; None stands for an object
+        that is not there.
+        """
         collection, _, name = path.rpartition("/")
         stop = threading.Event()
         deadline = time.monotonic() + timeout_s
         last: dict[str, Any] | None = None
         for event in list_and_watch(
-            self.client, collection, stop=stop, window_s=1, backoff_max_s=0.5, fieldSelector=f"metadata.name={name}"
+            self.client,
+            collection,
+            stop=stop,
+            window_s=1,
+            backoff_max_s=0.5,
+            fieldSelector=f"metadata.name={name}",
         ):
             if event.type == "LISTED":
                 last = event.items[0] if event.items else None
@@ -176,12 +216,18 @@ class SimulatedCluster:
             if answer := holds(last):
                 return answer
             if time.monotonic() > deadline:
-                raise AssertionError(f"{path} did not come to it within {timeout_s} s; last seen: {json.dumps(last, indent=1)}")
+                raise AssertionError(
+                    f"{path} did not come to it within {timeout_s} s; last seen: "
+                    f"{json.dumps(last, indent=1)}"
+                )
         raise AssertionError("the watch ended")
 
     def ready(self, path: str, timeout_s: float = 60) -> dict[str, Any]:
         def holds(pod: dict[str, Any] | None) -> dict[str, Any] | None:
-            conditions = {c["type"]: c["status"] for c in ((pod or {}).get("status") or {}).get("conditions") or ()}
+            conditions = {
+                c["type"]: c["status"]
+                for c in ((pod or {}).get("status") or {}).get("conditions") or ()
+            }
             return pod if conditions.get("Ready") == "True" else None
 
         found: dict[str, Any] = self.until(path, holds, timeout_s)
@@ -191,14 +237,18 @@ class SimulatedCluster:
         self.until(path, lambda found: found is None, timeout_s)
 
     def log(self, path: str, **query: str) -> str:
-        return self.client.text(path + "/log" + ("?" + "&".join(f"{k}={v}" for k, v in query.items()) if query else ""))
+        return self.client.text(
+            path + "/log" + ("?" + "&".join(f"{k}={v}" for k, v in query.items()) if query else "")
+        )
 
     def events(self, reason: str) -> list[str]:
         found = self.client.get("/api/v1/events", fieldSelector=f"reason={reason}")
         return [e["message"] for e in found["items"]]
 
     def processes_of(self, path: str) -> list[int]:
-        """Processes of this machine that run for a pod, found by the address in their environment."""
+        """Processes of this machine that run for a pod, found by the address in their
+        environment.
+        """
         pod = self.client.get(path)
         return pids_with(f"POD_IP={pod['status']['podIP']}")
 
@@ -223,7 +273,10 @@ def pids_with(entry: str) -> list[int]:
         if directory.name.isdigit():
             try:
                 entries = (directory / "environ").read_bytes().split(b"\0")
-                if entry.encode() in entries and (directory / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                if (
+                    entry.encode() in entries
+                    and (directory / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+                ):
                     found.append(int(directory.name))
             except OSError:
                 continue

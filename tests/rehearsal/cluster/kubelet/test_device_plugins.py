@@ -1,4 +1,6 @@
-"""The registration socket and the talk with plugins, against a stub plugin over real unix sockets."""
+"""The registration socket and the talk with plugins, against a stub plugin over real unix
+sockets.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,18 @@ RESOURCE = "nvidia.com/mig-1g.5gb"
 
 
 class StubPlugin:
-    """A device plugin of the v1beta1 API: serves its socket, registers, sends what it is told to."""
+    """A device plugin of the v1beta1 API: serves its socket, registers, sends what it is told
+    to.
+    """
 
-    def __init__(self, directory: Path, endpoint: str, devices: dict[str, str], *, prefers: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        endpoint: str,
+        devices: dict[str, str],
+        *,
+        prefers: tuple[str, ...] = (),
+    ) -> None:
         self.directory = directory
         self.endpoint = endpoint
         self.prefers = prefers
@@ -44,20 +55,33 @@ class StubPlugin:
                 self._allocate, messages.AllocateRequest.FromString, lambda m: m.SerializeToString()
             ),
             "GetPreferredAllocation": grpc.unary_unary_rpc_method_handler(
-                self._prefer, messages.PreferredAllocationRequest.FromString, lambda m: m.SerializeToString()
+                self._prefer,
+                messages.PreferredAllocationRequest.FromString,
+                lambda m: m.SerializeToString(),
             ),
         }
-        self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(messages.DEVICE_PLUGIN, handlers),))
+        self.server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(messages.DEVICE_PLUGIN, handlers),)
+        )
         (self.directory / self.endpoint).unlink(missing_ok=True)
         self.server.add_insecure_port(f"unix:/proc/self/fd/{self._fd}/{self.endpoint}")
         await self.server.start()
 
     async def register(self, resource: str = RESOURCE, version: str = "v1beta1") -> None:
-        async with grpc.aio.insecure_channel(f"unix:/proc/self/fd/{self._fd}/kubelet.sock") as channel:
+        async with grpc.aio.insecure_channel(
+            f"unix:/proc/self/fd/{self._fd}/kubelet.sock"
+        ) as channel:
             rpc = channel.unary_unary(
-                "/v1beta1.Registration/Register", lambda m: m.SerializeToString(), messages.Empty.FromString
+                "/v1beta1.Registration/Register",
+                lambda m: m.SerializeToString(),
+                messages.Empty.FromString,
             )
-            await rpc(messages.RegisterRequest(version=version, endpoint=self.endpoint, resource_name=resource), timeout=30)
+            await rpc(
+                messages.RegisterRequest(
+                    version=version, endpoint=self.endpoint, resource_name=resource
+                ),
+                timeout=30,
+            )
 
     async def stop(self) -> None:
         await self.server.stop(0)
@@ -68,7 +92,9 @@ class StubPlugin:
 
     async def _list(self, request: Any, context: Any) -> AsyncIterator[Any]:
         while (devices := await self.lists.get()) is not None:
-            yield messages.ListAndWatchResponse(devices=[messages.Device(ID=i, health=h) for i, h in devices.items()])
+            yield messages.ListAndWatchResponse(
+                devices=[messages.Device(ID=i, health=h) for i, h in devices.items()]
+            )
 
     async def _prefer(self, request: Any, context: Any) -> Any:
         wanted = list(self.prefers[: request.container_requests[0].allocation_size])
@@ -79,7 +105,9 @@ class StubPlugin:
             await context.abort(grpc.StatusCode.UNKNOWN, self.refusal)
         ids = list(request.container_requests[0].devices_ids)
         self.allocated.append(ids)
-        return messages.AllocateResponse(container_responses=[{"envs": {"NVIDIA_VISIBLE_DEVICES": ",".join(ids)}}])
+        return messages.AllocateResponse(
+            container_responses=[{"envs": {"NVIDIA_VISIBLE_DEVICES": ",".join(ids)}}]
+        )
 
 
 class Node:
@@ -132,7 +160,9 @@ def test_what_a_plugin_lists_is_capacity_and_the_healthy_part_allocatable(direct
     run(scenario, directory)
 
 
-def test_a_plugin_that_goes_leaves_nothing_allocatable_and_later_no_capacity(directory: Path) -> None:
+def test_a_plugin_that_goes_leaves_nothing_allocatable_and_later_no_capacity(
+    directory: Path,
+) -> None:
     async def scenario(node: Node) -> None:
         plugin = StubPlugin(directory, "p.sock", {"a": "Healthy"})
         await plugin.serve()
@@ -166,7 +196,10 @@ def test_devices_are_not_handed_out_twice_and_come_back_with_the_pod(directory: 
         await node.until(lambda: node.ledger.allocatable() == {RESOURCE: 2})
         first = await node.plugins.allocate("pod-1", "c", {RESOURCE: 1})
         second = await node.plugins.allocate("pod-2", "c", {RESOURCE: 1})
-        assert {first.env["NVIDIA_VISIBLE_DEVICES"], second.env["NVIDIA_VISIBLE_DEVICES"]} == {"a", "b"}
+        assert {first.env["NVIDIA_VISIBLE_DEVICES"], second.env["NVIDIA_VISIBLE_DEVICES"]} == {
+            "a",
+            "b",
+        }
         with pytest.raises(AllocationFailed, match="Requested: 1, Available: 0"):
             await node.plugins.allocate("pod-3", "c", {RESOURCE: 1})
         again = await node.plugins.allocate("pod-1", "c", {RESOURCE: 1})
@@ -181,7 +214,9 @@ def test_devices_are_not_handed_out_twice_and_come_back_with_the_pod(directory: 
 
 def test_the_plugins_preference_is_followed(directory: Path) -> None:
     async def scenario(node: Node) -> None:
-        plugin = StubPlugin(directory, "p.sock", dict.fromkeys("abcd", "Healthy"), prefers=("d", "b"))
+        plugin = StubPlugin(
+            directory, "p.sock", dict.fromkeys("abcd", "Healthy"), prefers=("d", "b")
+        )
         await plugin.serve()
         await plugin.register()
         await node.until(lambda: node.ledger.allocatable() == {RESOURCE: 4})
@@ -199,7 +234,9 @@ def test_a_plugins_refusal_reaches_the_pod(directory: Path) -> None:
         await plugin.serve()
         await plugin.register()
         await node.until(lambda: node.ledger.allocatable() == {RESOURCE: 2})
-        with pytest.raises(AllocationFailed, match="maximum request size for shared resources is 1; found 2"):
+        with pytest.raises(
+            AllocationFailed, match="maximum request size for shared resources is 1; found 2"
+        ):
             await node.plugins.allocate("pod-1", "c", {RESOURCE: 2})
         await plugin.stop()
 
@@ -220,7 +257,9 @@ def test_a_bad_registration_is_refused(directory: Path, resource: str, version: 
 
 
 def test_allocations_survive_a_restart(tmp_path: Path) -> None:
-    before = Ledger(checkpoint=tmp_path / "devices.json", devices={RESOURCE: {"a": True, "b": True}})
+    before = Ledger(
+        checkpoint=tmp_path / "devices.json", devices={RESOURCE: {"a": True, "b": True}}
+    )
     before.hold("pod-1", "c", RESOURCE, ("a",))
     after = Ledger(checkpoint=tmp_path / "devices.json", devices={RESOURCE: {"a": True, "b": True}})
     after.load()

@@ -25,7 +25,10 @@ POD = {
     },
     "spec": {"nodeName": "node-7", "serviceAccountName": "sa"},
 }
-OBJECTS = {("configmaps", "settings"): {"colour": "red", "size": "9"}, ("secrets", "keys"): {"token": "s3"}}
+OBJECTS = {
+    ("configmaps", "settings"): {"colour": "red", "size": "9"},
+    ("secrets", "keys"): {"token": "s3"},
+}
 
 
 def lookup(kind: str, name: str) -> Mapping[str, str] | None:
@@ -33,12 +36,21 @@ def lookup(kind: str, name: str) -> Mapping[str, str] | None:
 
 
 def of(container: dict[str, object]) -> dict[str, str]:
-    return variables(POD, container, lookup, base={"HOME": "/"}, pod_ip="127.9.1.1", host_ip="127.0.0.1")
+    return variables(
+        POD, container, lookup, base={"HOME": "/"}, pod_ip="127.9.1.1", host_ip="127.0.0.1"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "expanded"),
-    [("$(A)-$(B)", "1-$(B)"), ("$$(A)", "$(A)"), ("$A ${A}", "$A ${A}"), ("$(A", "$(A"), ("$$$(A)", "$1"), ("x$", "x$")],
+    [
+        ("$(A)-$(B)", "1-$(B)"),
+        ("$$(A)", "$(A)"),
+        ("$A ${A}", "$A ${A}"),
+        ("$(A", "$(A"),
+        ("$$$(A)", "$1"),
+        ("x$", "x$"),
+    ],
 )
 def test_references_expand_as_kubernetes_says(text: str, expanded: str) -> None:
     assert expand(text, {"A": "1"}) == expanded
@@ -82,7 +94,12 @@ def test_later_variables_see_and_beat_earlier_ones() -> None:
                 {"name": "S_size", "value": "10"},
                 {"name": "ALL", "value": "$(NODE)/$(S_colour)/$(S_size)/$(LATER)"},
                 {"name": "LATER", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token"}}},
-                {"name": "NONE", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "no", "optional": True}}},
+                {
+                    "name": "NONE",
+                    "valueFrom": {
+                        "configMapKeyRef": {"name": "settings", "key": "no", "optional": True}
+                    },
+                },
             ],
         }
     )

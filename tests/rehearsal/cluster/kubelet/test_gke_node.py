@@ -1,4 +1,6 @@
-"""A GKE node: GKE's plugin runs as a process, partitions the GPUs, and what it announces can be asked for."""
+"""A GKE node: GKE's plugin runs as a process, partitions the GPUs, and what it announces can be
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ MACHINE = {
     "gpu_model": "H100-80",
     "gpu_count": 8,
     "driver_version": "550.90.07",
-    "gke_gpu_config": {"GPUPartitionSize": "3g.40gb", "MaxTimeSharedClientsPerGPU": 0, "GPUSharingConfig": None},
+    "gke_gpu_config": {
+        "GPUPartitionSize": "3g.40gb",
+        "MaxTimeSharedClientsPerGPU": 0,
+        "GPUSharingConfig": None,
+    },
 }
 LABELS = {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}
 
@@ -51,10 +57,19 @@ def ask_for_one_gpu(cluster: Any, name: str, node: str, image: str = "busybox") 
 
 @pytest.fixture
 def attribution(cluster: Any, nodes: dict[str, str]) -> str:
-    """Address of the product's second container on the good node: as root, with the socket's directory and the code alone."""
+    """Address of the product's second container on the good node: as root, with the socket's
+    directory and the code alone.
+    """
     code = delivery.node_agent()
     metadata = {"name": "attribution", "namespace": "default"}
-    cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {code.name: code.base64}})
+    cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata,
+            "binaryData": {code.name: code.base64},
+        }
+    )
     directory = "/var/lib/kubelet/pod-resources"
     container = {
         "name": "attribution",
@@ -89,7 +104,9 @@ def told_by(address: str, pods: set[str]) -> dict[str, str]:
                 page = answer.read().decode()
         except OSError:
             page = ""  # it does not listen yet
-        found = re.findall(r'pod_info\{minor="(\d+)",gpu_instance="(\d+)",.*pod="([^"]*)",container="c"\} 1', page)
+        found = re.findall(
+            r'pod_info\{minor="(\d+)",gpu_instance="(\d+)",.*pod="([^"]*)",container="c"\} 1', page
+        )
         if {pod for _, _, pod in found} == pods and "slicewright_attribution_up 1" in page:
             return {pod: f"nvidia{minor}/gi{instance}" for minor, instance, pod in found}
         assert time.monotonic() < deadline, page
@@ -104,7 +121,10 @@ def test_the_pod_on_a_partition_is_told_and_no_longer_when_it_is_gone(
     for path in pods.values():
         cluster.ready(path)
     accounts = json.loads((cluster.directory / "nodes" / "gke-good" / "devices.json").read_text())
-    held = {name: accounts[cluster.client.get(path)["metadata"]["uid"]]["c"]["nvidia.com/gpu"] for name, path in pods.items()}
+    held = {
+        name: accounts[cluster.client.get(path)["metadata"]["uid"]]["c"]["nvidia.com/gpu"]
+        for name, path in pods.items()
+    }
     assert {name: [device] for name, device in told_by(attribution, set(pods)).items()} == held
     cluster.client.delete(pods["told-a"])
     assert [told_by(attribution, {"told-b"})["told-b"]] == held["told-b"]
@@ -113,7 +133,9 @@ def test_the_pod_on_a_partition_is_told_and_no_longer_when_it_is_gone(
         cluster.gone(path)
 
 
-def test_sixteen_partitions_take_sixteen_pods_and_no_more(cluster: Any, nodes: dict[str, str]) -> None:
+def test_sixteen_partitions_take_sixteen_pods_and_no_more(
+    cluster: Any, nodes: dict[str, str]
+) -> None:
     cluster.until(nodes["good"], lambda node: gpus(node) == "16")
     assert gpus(cluster.client.get(nodes["good"]), "capacity") == "16"
     pods = [ask_for_one_gpu(cluster, f"g{i}", "gke-good") for i in range(17)]
@@ -160,19 +182,40 @@ else:
 def test_the_driver_is_seen_only_by_those_who_would_see_the_real_one(
     cluster: Any, nodes: dict[str, str], way: str, seen: str
 ) -> None:
-    spec: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": "gke-good"}, "restartPolicy": "Never"}
+    spec: dict[str, Any] = {
+        "nodeSelector": {"kubernetes.io/hostname": "gke-good"},
+        "restartPolicy": "Never",
+    }
     mounts = [{"name": "code", "mountPath": "/code"}]
     container: dict[str, Any] = {"volumeMounts": mounts, "env": []}
     if way == "the driver's directory":
         mounts.append({"name": "driver", "mountPath": "/usr/local/nvidia"})
-        spec["volumes"] = [{"name": "driver", "hostPath": {"path": "/home/kubernetes/bin/nvidia", "type": "Directory"}}]
+        spec["volumes"] = [
+            {
+                "name": "driver",
+                "hostPath": {"path": "/home/kubernetes/bin/nvidia", "type": "Directory"},
+            }
+        ]
         container["env"] = [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}]
     elif way.startswith("the nvidia runtime"):
-        runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"}
-        cluster.client.patch("/apis/node.k8s.io/v1/runtimeclasses/nvidia", runtime, kind="apply", fieldManager="t", force="true")
+        runtime = {
+            "apiVersion": "node.k8s.io/v1",
+            "kind": "RuntimeClass",
+            "metadata": {"name": "nvidia"},
+            "handler": "nvidia",
+        }
+        cluster.client.patch(
+            "/apis/node.k8s.io/v1/runtimeclasses/nvidia",
+            runtime,
+            kind="apply",
+            fieldManager="t",
+            force="true",
+        )
         spec["runtimeClassName"] = "nvidia"
         if way == "the nvidia runtime":
             container["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
-    path = cluster.run_python("nvml-" + str(abs(hash(way)) % 10000), LOAD, container=container, **spec)
+    path = cluster.run_python(
+        "nvml-" + str(abs(hash(way)) % 10000), LOAD, container=container, **spec
+    )
     cluster.until(path, lambda p: p and p["status"].get("phase") in ("Succeeded", "Failed"))
     assert cluster.log(path) == seen

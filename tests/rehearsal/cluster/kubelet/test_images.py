@@ -45,13 +45,22 @@ def test_a_repository_is_the_image_without_tag_and_digest(image: str, name: str)
 
 
 def test_one_image_holds_two_programs_told_apart_by_the_command() -> None:
-    assert argv(PLUGIN, "nvidia-device-plugin", args=("--mig-strategy=mixed",)) == ("/t/plugin", "--mig-strategy=mixed")
+    assert argv(PLUGIN, "nvidia-device-plugin", args=("--mig-strategy=mixed",)) == (
+        "/t/plugin",
+        "--mig-strategy=mixed",
+    )
     assert argv(PLUGIN, "/usr/bin/gpu-feature-discovery", "--oneshot") == ("/t/gfd", "--oneshot")
     assert argv(PLUGIN) == ("/t/plugin",)
 
 
 def test_mig_manager_finds_mig_parted_and_our_chroot_first() -> None:
-    made = program("nvcr.io/nvidia/cloud-native/k8s-mig-manager:v0.15.0", ("nvidia-mig-manager",), (), TOOLS, Path("/shims"))
+    made = program(
+        "nvcr.io/nvidia/cloud-native/k8s-mig-manager:v0.15.0",
+        ("nvidia-mig-manager",),
+        (),
+        TOOLS,
+        Path("/shims"),
+    )
     assert made.argv == ("/t/manager",)
     assert made.path == (Path("/shims"), Path("/t/parted"))
 
@@ -65,13 +74,22 @@ def test_python_runs_without_this_machines_packages() -> None:
 
 def test_gkes_plugin_and_the_operator_are_ours() -> None:
     assert argv("gke.gcr.io/nvidia-gpu-device-plugin:1.36", "/usr/bin/x", "-v") == ("/t/gke",)
-    assert argv("nvcr.io/nvidia/gpu-operator:v26.7.0", "gpu-operator")[1:] == ("-m", "rehearsal.cluster.gpu_operator")
+    assert argv("nvcr.io/nvidia/gpu-operator:v26.7.0", "gpu-operator")[1:] == (
+        "-m",
+        "rehearsal.cluster.gpu_operator",
+    )
 
 
 @pytest.mark.parametrize(
     ("image", "command"),
-    [(PLUGIN, ("config-manager",)), ("nvcr.io/nvidia/driver:580", ()), ("nvcr.io/nvidia/tritonserver:1", ())],
+    [
+        (PLUGIN, ("config-manager",)),
+        ("nvcr.io/nvidia/driver:580", ()),
+        ("nvcr.io/nvidia/tritonserver:1", ()),
+    ],
 )
-def test_an_image_without_a_program_is_refused_by_name(image: str, command: tuple[str, ...]) -> None:
+def test_an_image_without_a_program_is_refused_by_name(
+    image: str, command: tuple[str, ...]
+) -> None:
     with pytest.raises(Unsupported, match="has no program"):
         argv(image, *command)

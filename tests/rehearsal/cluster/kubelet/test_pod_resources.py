@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from node_agent import pod_resources
+from node_agent.attribution import pod_resources
 from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger
 from rehearsal.cluster.kubelet.podresources import messages
 from rehearsal.cluster.kubelet.podresources.server import BoundPod, PodResources
@@ -35,7 +35,9 @@ def pod(name: str, *containers: str, phase: str = "Running") -> dict[str, Any]:
     }
 
 
-def served(directory: Path, pods: dict[str, BoundPod], ledger: Ledger, ask: Callable[[str], Awaitable[Any]]) -> Any:
+def served(
+    directory: Path, pods: dict[str, BoundPod], ledger: Ledger, ask: Callable[[str], Awaitable[Any]]
+) -> Any:
     """What `ask` returns while the socket is served; it is given a short name of the socket."""
 
     async def whole() -> Any:
@@ -74,13 +76,19 @@ def test_a_pod_without_devices_is_named_with_its_containers(directory: Path) -> 
     async def by_grpc(path: str) -> Any:
         async with grpc.aio.insecure_channel(f"unix:{path}") as channel:
             rpc = channel.unary_unary(
-                f"/{messages.LISTER}/List", lambda m: m.SerializeToString(), messages.ListPodResourcesResponse.FromString
+                f"/{messages.LISTER}/List",
+                lambda m: m.SerializeToString(),
+                messages.ListPodResourcesResponse.FromString,
             )
             return await rpc(messages.ListPodResourcesRequest(), timeout=5)
 
     answer = served(directory, {"uid-a": BoundPod.of(pod("a", "one", "two"))}, Ledger(), by_grpc)
     (only,) = answer.pod_resources
-    assert (only.name, only.namespace, [c.name for c in only.containers]) == ("a", "team", ["one", "two"])
+    assert (only.name, only.namespace, [c.name for c in only.containers]) == (
+        "a",
+        "team",
+        ["one", "two"],
+    )
     assert [list(c.devices) for c in only.containers] == [[], []]
 
 

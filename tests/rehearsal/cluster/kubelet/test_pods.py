@@ -23,7 +23,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 print("hello from", os.environ["POD_IP"], "as", os.getuid(), flush=True)
 http.server.HTTPServer((os.environ["POD_IP"], 8000), Handler).serve_forever()
 """
-READY = {"readinessProbe": {"httpGet": {"path": "/readyz", "port": 8000}, "periodSeconds": 1, "failureThreshold": 1}}
+READY = {
+    "readinessProbe": {
+        "httpGet": {"path": "/readyz", "port": 8000},
+        "periodSeconds": 1,
+        "failureThreshold": 1,
+    }
+}
 
 
 def container_of(pod: dict[str, Any] | None) -> dict[str, Any]:
@@ -79,10 +85,18 @@ def test_a_pod_of_kwoks_says_that_it_has_no_log(cluster: Any) -> None:
         ("port-forward", ("port-forward", "pod/asked-port-forward", ":8000")),
     ],
 )
-def test_what_kubectl_asks_for_beyond_logs_is_refused_in_clear_words(cluster: Any, word: str, arguments: tuple[str, ...]) -> None:
+def test_what_kubectl_asks_for_beyond_logs_is_refused_in_clear_words(
+    cluster: Any, word: str, arguments: tuple[str, ...]
+) -> None:
     cluster.ready(cluster.run_python(f"asked-{word}", SERVER, container=READY))
     asked = subprocess.run(
-        [cluster.toolchain.control_plane, "kubectl", "--kubeconfig", cluster.kubeconfig, *arguments],
+        [
+            cluster.toolchain.control_plane,
+            "kubectl",
+            "--kubeconfig",
+            cluster.kubeconfig,
+            *arguments,
+        ],
         capture_output=True,
         text=True,
         timeout=60,
@@ -97,7 +111,9 @@ def test_a_stranger_gets_no_log(cluster: Any) -> None:
     import http.client
     import ssl
 
-    port = cluster.client.get("/api/v1/nodes/n1")["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+    port = cluster.client.get("/api/v1/nodes/n1")["status"]["daemonEndpoints"]["kubeletEndpoint"][
+        "Port"
+    ]
     pki = cluster.directory / "pki"
     context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
     anonymous = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=30)
@@ -114,7 +130,8 @@ account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 token = open(account + "token").read()
 context = ssl.create_default_context(cafile=account + "ca.crt")
 def ask(path, bearer):
-    url = "https://%s:%s%s" % (os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"], path)
+    url = "https://%s:%s%s" % (os.environ["KUBERNETES_SERVICE_HOST"],
+        os.environ["KUBERNETES_SERVICE_PORT"], path)
     try:
         request = urllib.request.Request(url, headers={"Authorization": "Bearer " + bearer})
         return urllib.request.urlopen(request, context=context).status
@@ -123,9 +140,12 @@ def ask(path, bearer):
 claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))["kubernetes.io"]
 allowed, other = "/api/v1/namespaces/default/configmaps/token", "/api/v1/nodes"
 print(json.dumps({
-    "allowed": ask(allowed, token), "forbidden": ask(other, token), "nobody": ask(allowed, "x" + token[1:]),
-    "node": claims["node"]["name"], "pod": claims["pod"]["name"], "namespace": open(account + "namespace").read(),
-    "uid": os.getuid(), "mode": oct(os.stat(account + "token").st_mode & 0o777), "owner": os.stat(account + "token").st_uid,
+    "allowed": ask(allowed, token), "forbidden": ask(other, token), "nobody": ask(allowed,
+    "x" + token[1:]),
+    "node": claims["node"]["name"], "pod": claims["pod"]["name"],
+    "namespace": open(account + "namespace").read(),
+    "uid": os.getuid(), "mode": oct(os.stat(account + "token").st_mode & 0o777),
+    "owner": os.stat(account + "token").st_uid,
 }))
 """
 
@@ -135,7 +155,9 @@ def test_the_token_is_the_pods_own_and_rights_are_real(cluster: Any) -> None:
     metadata = {"name": "reader", "namespace": "default"}
     cluster.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]
-    cluster.create({"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": metadata, "rules": rules})
+    cluster.create(
+        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": metadata, "rules": rules}
+    )
     cluster.create(
         {
             "apiVersion": f"{rbac}/v1",
@@ -168,7 +190,8 @@ def test_the_token_is_the_pods_own_and_rights_are_real(cluster: Any) -> None:
 
 FIELDS = """
 import json, os
-print(json.dumps({k: os.environ.get(k) for k in ("NAME", "NODE", "LABEL", "NOTE", "IP", "ACCOUNT", "ALL", "KEY", "HOSTNAME")}))
+print(json.dumps({k: os.environ.get(k) for k in ("NAME", "NODE", "LABEL", "NOTE", "IP", "ACCOUNT",
+    "ALL", "KEY", "HOSTNAME")}))
 print(open("/info/labels").read())
 print(sorted(os.listdir("/")), os.access("/code", os.W_OK))
 """
@@ -188,12 +211,26 @@ def test_the_environment_and_the_files_are_what_the_spec_says(cluster: Any) -> N
         {"name": "ALL", "value": "$(NAME)@$(NODE)"},
         {"name": "KEY", "valueFrom": {"configMapKeyRef": {"name": "fields", "key": "main.py"}}},
     ]
-    info = {"name": "info", "downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}}
-    mounts = [{"name": "code", "mountPath": "/code", "readOnly": True}, {"name": "info", "mountPath": "/info"}]
+    info = {
+        "name": "info",
+        "downwardAPI": {
+            "items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
+        },
+    }
+    mounts = [
+        {"name": "code", "mountPath": "/code", "readOnly": True},
+        {"name": "info", "mountPath": "/info"},
+    ]
     path = cluster.run_python(
-        "fields", FIELDS, volumes=[info], container={"env": env, "volumeMounts": mounts}, restartPolicy="Never"
+        "fields",
+        FIELDS,
+        volumes=[info],
+        container={"env": env, "volumeMounts": mounts},
+        restartPolicy="Never",
     )
-    pod = cluster.until(path, lambda p: p if p and p["status"].get("phase") == "Succeeded" else None)
+    pod = cluster.until(
+        path, lambda p: p if p and p["status"].get("phase") == "Succeeded" else None
+    )
     variables, labels, rest = cluster.log(path).splitlines()
     assert json.loads(variables) == {
         "NAME": "fields",
@@ -213,7 +250,9 @@ def test_the_environment_and_the_files_are_what_the_spec_says(cluster: Any) -> N
 
 def test_a_container_that_ends_is_started_again_with_growing_pauses(cluster: Any) -> None:
     path = cluster.run_python("crash", "import sys; print('no', flush=True); sys.exit(7)")
-    waiting = cluster.until(path, lambda p: container_of(p) if _waits_for(p) == "CrashLoopBackOff" else None)
+    waiting = cluster.until(
+        path, lambda p: container_of(p) if _waits_for(p) == "CrashLoopBackOff" else None
+    )
     assert waiting["lastState"]["terminated"]["exitCode"] == 7
     assert waiting["lastState"]["terminated"]["reason"] == "Error"
     assert waiting["restartCount"] == 1
@@ -223,7 +262,10 @@ def test_a_container_that_ends_is_started_again_with_growing_pauses(cluster: Any
 
 
 def test_on_failure_restarts_and_a_good_end_is_the_pods_end(cluster: Any) -> None:
-    script = "import os,sys; first = not os.path.exists('/state/x'); open('/state/x','w'); sys.exit(1 if first else 0)"
+    script = (
+        "import os,sys; first = not os.path.exists('/state/x'); open('/state/x','w'); "
+        "sys.exit(1 if first else 0)"
+    )
     mounts = [{"name": "code", "mountPath": "/code"}, {"name": "state", "mountPath": "/state"}]
     path = cluster.run_python(
         "once-more",
@@ -232,13 +274,18 @@ def test_on_failure_restarts_and_a_good_end_is_the_pods_end(cluster: Any) -> Non
         volumes=[{"name": "state", "emptyDir": {}}],
         container={"volumeMounts": mounts},
     )
-    pod = cluster.until(path, lambda p: p if p and p["status"].get("phase") == "Succeeded" else None)
+    pod = cluster.until(
+        path, lambda p: p if p and p["status"].get("phase") == "Succeeded" else None
+    )
     assert container_of(pod)["restartCount"] == 1
     assert container_of(pod)["state"]["terminated"]["reason"] == "Completed"
 
 
 def test_deletion_asks_first_and_then_takes_the_pod_away(cluster: Any) -> None:
-    stubborn = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    stubborn = (
+        "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', "
+        "flush=True); time.sleep(600)"
+    )
     path = cluster.run_python("stubborn", stubborn)
     cluster.ready(path)
     _eventually(lambda: cluster.log(path) == "up\n")
@@ -257,11 +304,18 @@ def test_a_missing_volume_is_waited_for(cluster: Any) -> None:
     volumes = [{"name": "late", "configMap": {"name": "late"}}]
     script = "print(open('/late/k').read(), flush=True); import time; time.sleep(600)"
     path = cluster.run_python("waits", script, volumes=volumes, container={"volumeMounts": mounts})
-    cluster.until(path, lambda p: "late" in container_of(p).get("state", {}).get("waiting", {}).get("message", ""))
-    assert container_of(cluster.client.get(path))["state"]["waiting"]["reason"] == "ContainerCreating"
+    cluster.until(
+        path,
+        lambda p: "late" in container_of(p).get("state", {}).get("waiting", {}).get("message", ""),
+    )
+    assert (
+        container_of(cluster.client.get(path))["state"]["waiting"]["reason"] == "ContainerCreating"
+    )
     assert any('configmap "late" not found' in m for m in cluster.events("FailedMount"))
     metadata = {"name": "late", "namespace": "default"}
-    cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": "v"}})
+    cluster.create(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": "v"}}
+    )
     cluster.ready(path)
 
 
@@ -269,16 +323,26 @@ def test_a_missing_variable_is_waited_for(cluster: Any) -> None:
     env = [{"name": "X", "valueFrom": {"secretKeyRef": {"name": "none", "key": "k"}}}]
     path = cluster.run_python("no-secret", "print(1)", container={"env": env})
     waiting = cluster.until(
-        path, lambda p: container_of(p).get("state", {}).get("waiting", {}).get("message") and container_of(p)
+        path,
+        lambda p: (
+            container_of(p).get("state", {}).get("waiting", {}).get("message") and container_of(p)
+        ),
     )
-    assert waiting["state"]["waiting"] == {"reason": "CreateContainerConfigError", "message": 'secret "none" not found'}
+    assert waiting["state"]["waiting"] == {
+        "reason": "CreateContainerConfigError",
+        "message": 'secret "none" not found',
+    }
     cluster.client.delete(path)
     cluster.gone(path)
 
 
 def test_what_the_stand_in_cannot_do_is_refused_by_name(cluster: Any) -> None:
-    path = cluster.run_python("exec-probe", "print(1)", container={"readinessProbe": {"exec": {"command": ["true"]}}})
-    waiting = cluster.until(path, lambda p: container_of(p) if _waits_for(p) == "RehearsalUnsupported" else None)
+    path = cluster.run_python(
+        "exec-probe", "print(1)", container={"readinessProbe": {"exec": {"command": ["true"]}}}
+    )
+    waiting = cluster.until(
+        path, lambda p: container_of(p) if _waits_for(p) == "RehearsalUnsupported" else None
+    )
     assert "readinessProbe" in waiting["state"]["waiting"]["message"]
     cluster.client.delete(path)
     cluster.gone(path)
@@ -286,7 +350,9 @@ def test_what_the_stand_in_cannot_do_is_refused_by_name(cluster: Any) -> None:
 
 def test_a_deleted_node_takes_its_processes_and_files_along(cluster: Any) -> None:
     node = cluster.add_node("short-lived")
-    path = cluster.run_python("on-it", SERVER, container=READY, nodeSelector={"kubernetes.io/hostname": "short-lived"})
+    path = cluster.run_python(
+        "on-it", SERVER, container=READY, nodeSelector={"kubernetes.io/hostname": "short-lived"}
+    )
     cluster.ready(path)
     pids = cluster.processes_of(path)
     directory = cluster.directory / "nodes" / "short-lived"
@@ -302,12 +368,16 @@ def test_a_node_that_comes_back_under_its_name_is_a_new_machine(cluster: Any) ->
     mark = cluster.directory / "nodes" / "again" / "root" / "run" / "mark"
     _eventually(lambda: mark.parent.is_dir())
     mark.touch()
-    path = cluster.run_python("stays", SERVER, container=READY, nodeSelector={"kubernetes.io/hostname": "again"})
+    path = cluster.run_python(
+        "stays", SERVER, container=READY, nodeSelector={"kubernetes.io/hostname": "again"}
+    )
     cluster.ready(path)
     pids = cluster.processes_of(path)
     cluster.client.delete(node)
     cluster.add_node("again")
-    path = cluster.run_python("new", SERVER, container=READY, nodeSelector={"kubernetes.io/hostname": "again"})
+    path = cluster.run_python(
+        "new", SERVER, container=READY, nodeSelector={"kubernetes.io/hostname": "again"}
+    )
     cluster.ready(path)
     assert not _alive(pids)
     assert not mark.exists()
@@ -323,7 +393,10 @@ def test_after_kill_9_nothing_runs_and_the_next_kubelet_starts_the_pods_anew(clu
     _eventually(lambda: not _alive(pids))
     cluster.start_kubelet()
     again = cluster.until(
-        path, lambda p: p if container_of(p).get("restartCount") == 1 and container_of(p).get("ready") else None
+        path,
+        lambda p: (
+            p if container_of(p).get("restartCount") == 1 and container_of(p).get("ready") else None
+        ),
     )
     assert container_of(again)["lastState"]["terminated"]["exitCode"] == 137
     assert again["status"]["podIP"] == before["status"]["podIP"]

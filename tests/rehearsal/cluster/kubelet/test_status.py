@@ -11,7 +11,9 @@ from rehearsal.cluster.kubelet.status import ContainerState, PodFacts, Terminate
 
 
 def ended(code: int) -> Terminated:
-    return Terminated(exit_code=code, reason="Error" if code else "Completed", started_at="t0", finished_at="t1")
+    return Terminated(
+        exit_code=code, reason="Error" if code else "Completed", started_at="t0", finished_at="t1"
+    )
 
 
 def state(name: str = "c", **known: Any) -> ContainerState:
@@ -19,10 +21,20 @@ def state(name: str = "c", **known: Any) -> ContainerState:
 
 
 def status(*main: ContainerState, policy: str = "Always", **known: Any) -> dict[str, Any]:
-    pod: dict[str, Any] = {"metadata": known.pop("metadata", {}), "spec": {"restartPolicy": policy, **known.pop("spec", {})}}
+    pod: dict[str, Any] = {
+        "metadata": known.pop("metadata", {}),
+        "spec": {"restartPolicy": policy, **known.pop("spec", {})},
+    }
     if "conditions" in known:
         pod["status"] = {"conditions": known.pop("conditions")}
-    facts = {"init": (), "initialized": True, "pod_ip": "127.1.1.1", "host_ip": "127.0.0.1", "start_time": "t0", **known}
+    facts = {
+        "init": (),
+        "initialized": True,
+        "pod_ip": "127.1.1.1",
+        "host_ip": "127.0.0.1",
+        "start_time": "t0",
+        **known,
+    }
     return pod_status(PodFacts(pod=pod, main=main, **facts))
 
 
@@ -32,9 +44,16 @@ def condition(made: dict[str, Any], kind: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("policy", "code", "phase"),
-    [("Never", 0, "Succeeded"), ("Never", 3, "Failed"), ("OnFailure", 0, "Succeeded"), ("OnFailure", 3, "Running")],
+    [
+        ("Never", 0, "Succeeded"),
+        ("Never", 3, "Failed"),
+        ("OnFailure", 0, "Succeeded"),
+        ("OnFailure", 3, "Running"),
+    ],
 )
-def test_the_restart_policy_decides_whether_an_end_is_the_pods_end(policy: str, code: int, phase: str) -> None:
+def test_the_restart_policy_decides_whether_an_end_is_the_pods_end(
+    policy: str, code: int, phase: str
+) -> None:
     assert status(state(terminated=ended(code)), policy=policy)["phase"] == phase
 
 
@@ -66,7 +85,10 @@ def test_a_readiness_gate_holds_ready_back_but_not_containers_ready() -> None:
 
 def test_the_moment_of_a_condition_changes_only_with_its_status() -> None:
     before = [{"type": "Ready", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}]
-    assert condition(status(state(), conditions=before), "Ready")["lastTransitionTime"] == "2020-01-01T00:00:00Z"
+    assert (
+        condition(status(state(), conditions=before), "Ready")["lastTransitionTime"]
+        == "2020-01-01T00:00:00Z"
+    )
     now = status(state(running_since="t0", ready=True), conditions=before)
     assert condition(now, "Ready")["lastTransitionTime"] != "2020-01-01T00:00:00Z"
 
@@ -81,7 +103,11 @@ def test_a_refused_pod_has_failed_with_the_reason() -> None:
 
 
 def test_a_container_that_ran_when_the_kubelet_died_has_ended() -> None:
-    earlier = {"restartCount": 2, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}, "containerID": "x"}
+    earlier = {
+        "restartCount": 2,
+        "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+        "containerID": "x",
+    }
     taken = ContainerState.from_api({"name": "c", "image": "i"}, earlier)
     assert taken.restarts == 2
     assert taken.terminated is not None

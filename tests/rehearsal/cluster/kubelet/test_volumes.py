@@ -17,7 +17,10 @@ class Objects:
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], Any] = {
-            ("configmaps", "code"): {"data": {"a.txt": "A"}, "binaryData": {"b.bin": base64.b64encode(b"\x00\xff").decode()}},
+            ("configmaps", "code"): {
+                "data": {"a.txt": "A"},
+                "binaryData": {"b.bin": base64.b64encode(b"\x00\xff").decode()},
+            },
             ("secrets", "keys"): {"data": {"token": base64.b64encode(b"s3").decode()}},
         }
         self.tokens = 0
@@ -28,14 +31,26 @@ class Objects:
 
     def token(self, pod: Any, audience: str | None, expiration_s: int) -> tuple[str, float]:
         self.tokens += 1
-        return f"{pod['metadata']['uid']}/{audience}/{expiration_s}/{self.tokens}", float(expiration_s)
+        return f"{pod['metadata']['uid']}/{audience}/{expiration_s}/{self.tokens}", float(
+            expiration_s
+        )
 
 
 def place(tmp_path: Path, *volumes: dict[str, Any], owner: int | None = None) -> PodPlace:
-    pod = {"metadata": {"name": "p", "namespace": "ns", "uid": "u-1", "labels": {"app": "x"}}, "spec": {"volumes": list(volumes)}}
+    pod = {
+        "metadata": {"name": "p", "namespace": "ns", "uid": "u-1", "labels": {"app": "x"}},
+        "spec": {"volumes": list(volumes)},
+    }
     root = tmp_path / "root"
     root.mkdir(exist_ok=True)
-    return PodPlace(pod=pod, directory=tmp_path / "pod", node_root=root, pod_ip="127.9.1.1", host_ip="127.0.0.1", owner=owner)
+    return PodPlace(
+        pod=pod,
+        directory=tmp_path / "pod",
+        node_root=root,
+        pod_ip="127.9.1.1",
+        host_ip="127.0.0.1",
+        owner=owner,
+    )
 
 
 def made(tmp_path: Path, volume: dict[str, Any]) -> PodVolumes:
@@ -56,7 +71,9 @@ def test_a_config_map_has_its_text_and_its_binary_keys(tmp_path: Path) -> None:
 def test_items_choose_and_rename_keys(tmp_path: Path) -> None:
     items = [{"key": "a.txt", "path": "sub/z", "mode": 0o600}]
     directory = made(tmp_path, {"configMap": {"name": "code", "items": items}}).paths["v"]
-    assert [p.relative_to(directory).as_posix() for p in directory.rglob("*") if p.is_file()] == ["sub/z"]
+    assert [p.relative_to(directory).as_posix() for p in directory.rglob("*") if p.is_file()] == [
+        "sub/z"
+    ]
     assert mode(directory / "sub/z") == 0o600
 
 
@@ -65,7 +82,10 @@ def test_items_choose_and_rename_keys(tmp_path: Path) -> None:
     [
         ({"configMap": {"name": "gone"}}, 'configmap "gone" not found'),
         ({"secret": {"secretName": "gone"}}, 'secret "gone" not found'),
-        ({"configMap": {"name": "code", "items": [{"key": "no", "path": "x"}]}}, "non-existent config key: no"),
+        (
+            {"configMap": {"name": "code", "items": [{"key": "no", "path": "x"}]}},
+            "non-existent config key: no",
+        ),
         ({"hostPath": {"path": "/no/such", "type": "Directory"}}, "/no/such is not a Directory"),
     ],
 )
@@ -75,7 +95,10 @@ def test_what_is_missing_is_named(tmp_path: Path, volume: dict[str, Any], messag
 
 
 def test_an_optional_object_may_be_missing(tmp_path: Path) -> None:
-    assert list(made(tmp_path, {"configMap": {"name": "gone", "optional": True}}).paths["v"].iterdir()) == []
+    assert (
+        list(made(tmp_path, {"configMap": {"name": "gone", "optional": True}}).paths["v"].iterdir())
+        == []
+    )
 
 
 def test_a_projected_volume_holds_token_certificate_and_namespace(tmp_path: Path) -> None:
@@ -84,7 +107,11 @@ def test_a_projected_volume_holds_token_certificate_and_namespace(tmp_path: Path
     sources = [
         {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+        {
+            "downwardAPI": {
+                "items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]
+            }
+        },
     ]
     where = place(tmp_path, {"name": "v", "projected": {"sources": sources}}, owner=65532)
     volumes = prepare(where, objects)
@@ -99,8 +126,12 @@ def test_a_projected_volume_holds_token_certificate_and_namespace(tmp_path: Path
     assert (directory / "token").read_text() == "u-1/None/3607/2"
 
 
-def test_a_token_of_a_pod_whose_containers_run_as_different_users_has_the_mode_of_its_volume(tmp_path: Path) -> None:
-    """The kubelet cannot know whose it is; without this a container that is not root would stand before a file of root's."""
+def test_a_token_of_a_pod_whose_containers_run_as_different_users_has_the_mode_of_its_volume(
+    tmp_path: Path,
+) -> None:
+    """The kubelet cannot know whose it is; without this a container that is not root would stand
+    before a file of root's.
+    """
     token = {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
     assert mode(made(tmp_path, token).paths["v"] / "token") == 0o644
     token["projected"]["defaultMode"] = 0o440  # type: ignore[assignment]
@@ -108,7 +139,9 @@ def test_a_token_of_a_pod_whose_containers_run_as_different_users_has_the_mode_o
 
 
 def test_host_paths_are_the_nodes_and_never_this_machines(tmp_path: Path) -> None:
-    where = place(tmp_path, {"name": "v", "hostPath": {"path": "/var/lib/x", "type": "DirectoryOrCreate"}})
+    where = place(
+        tmp_path, {"name": "v", "hostPath": {"path": "/var/lib/x", "type": "DirectoryOrCreate"}}
+    )
     assert prepare(where, Objects()).paths["v"] == tmp_path / "root/var/lib/x"
     assert (tmp_path / "root/var/lib/x").is_dir()
     (tmp_path / "root/out").symlink_to("/etc")

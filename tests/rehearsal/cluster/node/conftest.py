@@ -38,13 +38,18 @@ class Node:
         host_paths: tuple[Path, ...] = (),
         sees_gpus: bool = True,
     ) -> tuple[subprocess.Popen[bytes], Path]:
-        """The program and its log. sees_gpus: NVML's library is where a container on a GPU node has it."""
+        """The program and its log. sees_gpus: NVML's library is where a container on a GPU node has
+        it.
+        """
         self.runs += 1
         log = self.directory / f"log-{self.runs}"
         known = {"PATH": f"{self.toolchain.mig_parted.parent}:/usr/bin:/bin", "HOME": "/tmp"}
         if sees_gpus:
             known["LD_LIBRARY_PATH"] = f"{_DRIVER}/lib64"
-            binds = (*binds, Bind(source=self.files.root / "home/kubernetes/bin/nvidia", target=_DRIVER))
+            binds = (
+                *binds,
+                Bind(source=self.files.root / "home/kubernetes/bin/nvidia", target=_DRIVER),
+            )
         process = launcher.start(
             LaunchSpec(
                 argv=tuple(map(str, argv)),
@@ -60,20 +65,32 @@ class Node:
         self.started.append(process)
         return process, log
 
-    def run(self, *argv: str | Path, uid: int = 0, binds: tuple[Bind, ...] = (), sees_gpus: bool = True) -> tuple[int, str]:
+    def run(
+        self, *argv: str | Path, uid: int = 0, binds: tuple[Bind, ...] = (), sees_gpus: bool = True
+    ) -> tuple[int, str]:
         """Exit code and output."""
         process, log = self.start(*argv, uid=uid, binds=binds, sees_gpus=sees_gpus)
         code = process.wait(timeout=60)
         return code, log.read_text()
 
     def sharing(self, replicas: Mapping[str, int], *, rename: bool = False) -> tuple[str, Bind]:
-        """The flag and the file that tell NVIDIA's programs to time-slice: resource -> pods per device."""
+        """The flag and the file that tell NVIDIA's programs to time-slice: resource -> pods per
+        device.
+        """
         resources = [{"name": name, "replicas": count} for name, count in replicas.items()]
-        shared = {"timeSlicing": {"renameByDefault": rename, "failRequestsGreaterThanOne": True, "resources": resources}}
+        shared = {
+            "timeSlicing": {
+                "renameByDefault": rename,
+                "failRequestsGreaterThanOne": True,
+                "resources": resources,
+            }
+        }
         config = self.directory / "plugin"
         config.mkdir()
         (config / "config.json").write_text(json.dumps({"version": "v1", "sharing": shared}))
-        return "--config-file=/etc/plugin/config.json", Bind(source=config, target=Path("/etc/plugin"))
+        return "--config-file=/etc/plugin/config.json", Bind(
+            source=config, target=Path("/etc/plugin")
+        )
 
 
 MakeNode = Callable[..., Node]
@@ -91,9 +108,13 @@ def make_node(tmp_path: Path, toolchain: Toolchain, namespaces: None) -> Iterato
     """Nodes whose programs are ended after the test."""
     made: list[Node] = []
 
-    def make(model: str = "H100-80", count: int = 8, driver_version: str = "550.90.07", **machine: object) -> Node:
+    def make(
+        model: str = "H100-80", count: int = 8, driver_version: str = "550.90.07", **machine: object
+    ) -> Node:
         directory = tmp_path / f"node{len(made)}"
-        known = Machine(cloud="eks", gpu_model=model, gpu_count=count, driver_version=driver_version, **machine)  # type: ignore[arg-type]
+        known = Machine(
+            cloud="eks", gpu_model=model, gpu_count=count, driver_version=driver_version, **machine
+        )  # type: ignore[arg-type]
         node = Node(root.build(directory, known, toolchain), toolchain, directory)
         made.append(node)
         return node

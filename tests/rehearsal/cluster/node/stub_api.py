@@ -1,4 +1,6 @@
-"""An API server that knows one Node and no pods: enough for NVIDIA's mig-manager, which reads and labels its own node."""
+"""An API server that knows one Node and no pods: enough for NVIDIA's mig-manager, which reads and
+labels its own node.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from typing import Any
 
 
 class StubApi:
-    """Serves on loopback; a context manager. `states` is every value that mig.config.state has had, in order."""
+    """Serves on loopback; a context manager. `states` is every value that mig.config.state has had,
+    in order.
+    """
 
     def __init__(self, node: str) -> None:
         self.node: dict[str, Any] = {
@@ -49,7 +53,12 @@ class StubApi:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         with self._changed:
             self._over = True
             self._changed.notify_all()
@@ -85,12 +94,16 @@ class StubApi:
             state = known.get("nvidia.com/mig.config.state")
             if state != before and state is not None:
                 self.states.append(state)
-            self.node["metadata"]["resourceVersion"] = str(int(self.node["metadata"]["resourceVersion"]) + 1)
+            self.node["metadata"]["resourceVersion"] = str(
+                int(self.node["metadata"]["resourceVersion"]) + 1
+            )
             self._changed.notify_all()
 
     def wait_for_states(self, *states: str, timeout_s: float = 60) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: tuple(self.states) == states, timeout_s), self.states
+            assert self._changed.wait_for(lambda: tuple(self.states) == states, timeout_s), (
+                self.states
+            )
 
     def get(self, request: BaseHTTPRequestHandler) -> None:
         path, _, query = request.path.partition("?")
@@ -105,7 +118,12 @@ class StubApi:
 
     def _list(self, kind: str, items: list[Any]) -> dict[str, Any]:
         version = self.node["metadata"]["resourceVersion"]
-        return {"apiVersion": "v1", "kind": kind, "metadata": {"resourceVersion": version}, "items": items}
+        return {
+            "apiVersion": "v1",
+            "kind": kind,
+            "metadata": {"resourceVersion": version},
+            "items": items,
+        }
 
     def _watch(self, request: BaseHTTPRequestHandler) -> None:
         request.send_response(200)
@@ -114,7 +132,9 @@ class StubApi:
         seen = ""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda last=seen: self._over or self.node["metadata"]["resourceVersion"] != last)
+                self._changed.wait_for(
+                    lambda last=seen: self._over or self.node["metadata"]["resourceVersion"] != last
+                )
                 if self._over:
                     return
                 seen = self.node["metadata"]["resourceVersion"]

@@ -1,4 +1,6 @@
-"""A kubelet that only knows device plugins: what a plugin registers and lists is kept for the test to see."""
+"""A kubelet that only knows device plugins: what a plugin registers and lists is kept for the test
+to see.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from rehearsal.cluster.kubelet.deviceplugin import messages
 
 
 class StubKubelet:
-    """Serves `<directory>/kubelet.sock`; a context manager. Lists are kept per resource, newest last."""
+    """Serves `<directory>/kubelet.sock`; a context manager. Lists are kept per resource, newest
+    last.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -33,7 +37,9 @@ class StubKubelet:
         (self._directory / "kubelet.sock").unlink(missing_ok=True)
         self._server = grpc.server(ThreadPoolExecutor(max_workers=4))
         handler = grpc.unary_unary_rpc_method_handler(
-            self._register, request_deserializer=messages.RegisterRequest.FromString, response_serializer=_bytes
+            self._register,
+            request_deserializer=messages.RegisterRequest.FromString,
+            response_serializer=_bytes,
         )
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(messages.REGISTRATION, {"Register": handler}),)
@@ -42,7 +48,12 @@ class StubKubelet:
         self._server.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for channel in self._channels.values():
             channel.close()
         self._server.stop(grace=0).wait()
@@ -58,14 +69,17 @@ class StubKubelet:
         meanwhile: Callable[[], None] = lambda: None,
         timeout_s: float = 60,
     ) -> dict[str, str]:
-        """Device id -> health of `resource`, once it has `count` devices, `healthy` of them healthy.
+        """Device id -> health of `resource`, once it has `count` devices, `healthy` of them
+        healthy.
 
         meanwhile: called now and then until it is so.
         """
 
         def there() -> dict[str, str] | None:
             for listed in self._lists.get(resource, [])[-1:]:
-                if len(listed) == count and (healthy is None or list(listed.values()).count("Healthy") == healthy):
+                if len(listed) == count and (
+                    healthy is None or list(listed.values()).count("Healthy") == healthy
+                ):
                     return listed
             return None
 
@@ -76,12 +90,16 @@ class StubKubelet:
                 found = self._changed.wait_for(there, 0.5)
             if found is not None:
                 return found
-        raise AssertionError(f"{resource}: {count} devices expected, lists were {self._lists}; {self._failures}")
+        raise AssertionError(
+            f"{resource}: {count} devices expected, lists were {self._lists}; {self._failures}"
+        )
 
     def registered(self, times: int, *, timeout_s: float = 60) -> list[str]:
         """The resources registered, once there were `times` registrations."""
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.registrations) >= times, timeout_s), self.registrations
+            assert self._changed.wait_for(lambda: len(self.registrations) >= times, timeout_s), (
+                self.registrations
+            )
             return list(self.registrations)
 
     def allocate(self, resource: str, *ids: str) -> Any:
@@ -106,14 +124,19 @@ class StubKubelet:
         return list(call(request, timeout=60).container_responses[0].deviceIDs)
 
     def _register(self, request: Any, _: grpc.ServicerContext) -> Any:
-        # A pool of its own: another test's connection to the same address would bring its back-off along.
+        # A pool of its own: another test's connection to the same address would bring its back-off
+        # along.
         options = [("grpc.use_local_subchannel_pool", 1)]
-        channel = grpc.insecure_channel(f"unix:/proc/self/fd/{self._fd}/{request.endpoint}", options)
+        channel = grpc.insecure_channel(
+            f"unix:/proc/self/fd/{self._fd}/{request.endpoint}", options
+        )
         with self._changed:
             self._channels[request.resource_name] = channel
             self.registrations.append(request.resource_name)
             self._changed.notify_all()
-        threading.Thread(target=self._watch, args=(request.resource_name, channel), daemon=True).start()
+        threading.Thread(
+            target=self._watch, args=(request.resource_name, channel), daemon=True
+        ).start()
         return messages.Empty()
 
     def _watch(self, resource: str, channel: grpc.Channel) -> None:
@@ -125,7 +148,9 @@ class StubKubelet:
         try:
             for answer in stream(messages.Empty()):
                 with self._changed:
-                    self._lists.setdefault(resource, []).append({d.ID: d.health for d in answer.devices})
+                    self._lists.setdefault(resource, []).append(
+                        {d.ID: d.health for d in answer.devices}
+                    )
                     self._changed.notify_all()
         except (grpc.RpcError, ValueError) as e:
             self._failures.append(str(e))  # usually that the plugin, or the test, is over

@@ -1,4 +1,6 @@
-"""NVIDIA's own device plugin, unchanged, on simulated silicon: what it registers with the kubelet under every MIG strategy."""
+"""NVIDIA's own device plugin, unchanged, on simulated silicon: what it registers with the kubelet
+under every MIG strategy.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def _cut_all(node: Any, profiles: list[str]) -> None:
 
 
 def _start(node: Any, strategy: str, *flags: str, binds: tuple[Bind, ...] = ()) -> tuple[Any, Path]:
-    process, log = node.start(node.toolchain.device_plugin, f"--mig-strategy={strategy}", *flags, binds=binds)
+    process, log = node.start(
+        node.toolchain.device_plugin, f"--mig-strategy={strategy}", *flags, binds=binds
+    )
     return process, log
 
 
@@ -34,7 +38,9 @@ def test_whole_gpus_are_offered_by_uuid(make_node: Any) -> None:
         assert set(offered) == {gpu.uuid for gpu in state.load(node.files.silicon).gpus}
         assert set(offered.values()) == {"Healthy"}
         ids = sorted(offered)[:2]
-        assert kubelet.allocate("nvidia.com/gpu", *ids).envs["NVIDIA_VISIBLE_DEVICES"] == ",".join(ids)
+        assert kubelet.allocate("nvidia.com/gpu", *ids).envs["NVIDIA_VISIBLE_DEVICES"] == ",".join(
+            ids
+        )
         # Asks for topology and NVLinks, which a library without those functions would not survive.
         assert len(kubelet.preferred("nvidia.com/gpu", sorted(offered), 4)) == 4
 
@@ -44,13 +50,28 @@ def test_whole_gpus_are_offered_by_uuid(make_node: Any) -> None:
     [
         ("mixed", ["1g.10gb"] * 7, {"nvidia.com/mig-1g.10gb": 56}),
         ("single", ["1g.10gb"] * 7, {"nvidia.com/gpu": 56}),
-        ("mixed", _BALANCED, {"nvidia.com/mig-1g.10gb": 16, "nvidia.com/mig-2g.20gb": 8, "nvidia.com/mig-3g.40gb": 8}),
+        (
+            "mixed",
+            _BALANCED,
+            {
+                "nvidia.com/mig-1g.10gb": 16,
+                "nvidia.com/mig-2g.20gb": 8,
+                "nvidia.com/mig-3g.40gb": 8,
+            },
+        ),
         ("none", ["1g.10gb"] * 7, {"nvidia.com/gpu": 8}),
-        # Plugin 0.19.0 compares names by an unanchored pattern: a slice with media engines is offered as one without.
-        ("mixed", ["1g.10gb+me", "3g.40gb"], {"nvidia.com/mig-1g.10gb": 8, "nvidia.com/mig-3g.40gb": 8}),
+        # Plugin 0.19.0 compares names by an unanchored pattern: a slice with media engines is
+        # offered as one without.
+        (
+            "mixed",
+            ["1g.10gb+me", "3g.40gb"],
+            {"nvidia.com/mig-1g.10gb": 8, "nvidia.com/mig-3g.40gb": 8},
+        ),
     ],
 )
-def test_partitions_become_resources(make_node: Any, strategy: str, profiles: list[str], expected: dict[str, int]) -> None:
+def test_partitions_become_resources(
+    make_node: Any, strategy: str, profiles: list[str], expected: dict[str, int]
+) -> None:
     node = make_node()
     _cut_all(node, profiles)
     with StubKubelet(node.files.device_plugins) as kubelet:
@@ -63,7 +84,12 @@ def test_partitions_become_resources(make_node: Any, strategy: str, profiles: li
 def test_mig_devices_are_offered_by_their_own_uuid(make_node: Any) -> None:
     node = make_node(count=2)
     _cut_all(node, ["3g.40gb", "3g.40gb"])
-    uuids = {ci.uuid for gpu in state.load(node.files.silicon).gpus for gi in gpu.instances for ci in gi.compute_instances}
+    uuids = {
+        ci.uuid
+        for gpu in state.load(node.files.silicon).gpus
+        for gi in gpu.instances
+        for ci in gi.compute_instances
+    }
     with StubKubelet(node.files.device_plugins) as kubelet:
         _start(node, "mixed")
         assert set(kubelet.devices("nvidia.com/mig-3g.40gb", 4)) == uuids
@@ -76,7 +102,9 @@ def test_mig_devices_are_offered_by_their_own_uuid(make_node: Any) -> None:
         ("single", [], "has no MIG devices configured"),
     ],
 )
-def test_what_the_single_strategy_refuses(make_node: Any, strategy: str, profiles: list[str], says: str) -> None:
+def test_what_the_single_strategy_refuses(
+    make_node: Any, strategy: str, profiles: list[str], says: str
+) -> None:
     node = make_node(count=2)
     _cut_all(node, profiles)
     with StubKubelet(node.files.device_plugins):
@@ -103,14 +131,27 @@ _GPU, _1G, _2G = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-2g.
     ("strategy", "cut", "replicas", "expected", "renamed"),
     [
         ("none", ([], []), {_GPU: 4}, {_GPU: 8}, {f"{_GPU}.shared": 8}),
-        # The strategy does not look at partitions: what it offers are whole GPUs that no pod can use as such.
+        # The strategy does not look at partitions: what it offers are whole GPUs that no pod can
+        # use as such.
         ("none", (["1g.10gb"] * 7,) * 2, {_GPU: 4}, {_GPU: 8}, {f"{_GPU}.shared": 8}),
         ("single", ([], []), {_GPU: 4}, {_GPU: 8}, {f"{_GPU}.shared": 8}),
         ("single", (["1g.10gb"] * 7,) * 2, {_GPU: 4}, {_GPU: 56}, {f"{_GPU}.shared": 56}),
         ("mixed", (["1g.10gb"] * 7,) * 2, {_1G: 2}, {_1G: 28}, {f"{_1G}.shared": 28}),
         # What the config does not name stays exclusive.
-        ("mixed", (["1g.10gb", "2g.20gb"],) * 2, {_1G: 3}, {_1G: 6, _2G: 2}, {f"{_1G}.shared": 6, _2G: 2}),
-        ("mixed", ([], ["1g.10gb"] * 7), {_GPU: 4, _1G: 2}, {_GPU: 4, _1G: 14}, {f"{_GPU}.shared": 4, f"{_1G}.shared": 14}),
+        (
+            "mixed",
+            (["1g.10gb", "2g.20gb"],) * 2,
+            {_1G: 3},
+            {_1G: 6, _2G: 2},
+            {f"{_1G}.shared": 6, _2G: 2},
+        ),
+        (
+            "mixed",
+            ([], ["1g.10gb"] * 7),
+            {_GPU: 4, _1G: 2},
+            {_GPU: 4, _1G: 14},
+            {f"{_GPU}.shared": 4, f"{_1G}.shared": 14},
+        ),
     ],
 )
 @pytest.mark.parametrize("rename", [False, True], ids=["same name", "renamed"])
@@ -130,7 +171,10 @@ def test_time_slicing_multiplies_what_each_strategy_offers(
     flag, bind = node.sharing(replicas, rename=rename)
     with StubKubelet(node.files.device_plugins) as kubelet:
         _start(node, strategy, flag, binds=(bind,))
-        offered = {resource: kubelet.devices(resource, count) for resource, count in (renamed if rename else expected).items()}
+        offered = {
+            resource: kubelet.devices(resource, count)
+            for resource, count in (renamed if rename else expected).items()
+        }
         assert sorted(kubelet.registrations) == sorted(offered)
     for resource, ids in offered.items():
         share = replicas.get(resource.removesuffix(".shared"), 1)
@@ -144,8 +188,12 @@ def test_a_pod_gets_one_share_of_a_partition_and_not_two(make_node: Any) -> None
     with StubKubelet(node.files.device_plugins) as kubelet:
         _start(node, "single", flag, binds=(bind,))
         ids = sorted(kubelet.devices(_GPU, 28))
-        assert kubelet.allocate(_GPU, ids[0]).envs["NVIDIA_VISIBLE_DEVICES"] == ids[0].split("::")[0]
-        with pytest.raises(grpc.RpcError, match="maximum request size for shared resources is 1; found 2"):
+        assert (
+            kubelet.allocate(_GPU, ids[0]).envs["NVIDIA_VISIBLE_DEVICES"] == ids[0].split("::")[0]
+        )
+        with pytest.raises(
+            grpc.RpcError, match="maximum request size for shared resources is 1; found 2"
+        ):
             kubelet.allocate(_GPU, *ids[:2])
 
 
@@ -160,7 +208,8 @@ def test_a_critical_xid_makes_its_gpu_unhealthy_and_others_are_skipped(make_node
             state.record_xid(node.files.silicon, 0, 31)
             state.record_xid(node.files.silicon, 1, 79)
 
-        # The plugin listens for events some time after it has listed its devices, and nothing tells when.
+        # The plugin listens for events some time after it has listed its devices, and nothing tells
+        # when.
         listed = kubelet.devices("nvidia.com/gpu", 2, healthy=1, meanwhile=report)
         assert listed[uuid] == "Unhealthy"
 

@@ -1,4 +1,6 @@
-"""The system bus of simulated nodes, spoken to in D-Bus' own bytes, and by D-Bus' own tools where they are installed."""
+"""The system bus of simulated nodes, spoken to in D-Bus' own bytes, and by D-Bus' own tools where
+they are installed.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,28 @@ class Client:
         self.serial += 1
         body = b""
         for argument in arguments:
-            body += b"\0" * (-len(body) % 4) + struct.pack("<I", len(argument)) + argument.encode() + b"\0"
+            body += (
+                b"\0" * (-len(body) % 4)
+                + struct.pack("<I", len(argument))
+                + argument.encode()
+                + b"\0"
+            )
         fields = b""
-        for number, kind, value in ((1, "o", path), (2, "s", "org.freedesktop.systemd1.Manager"), (3, "s", member)):
+        for number, kind, value in (
+            (1, "o", path),
+            (2, "s", "org.freedesktop.systemd1.Manager"),
+            (3, "s", member),
+        ):
             fields += b"\0" * (-len(fields) % 8) + bytes([number, 1]) + kind.encode() + b"\0"
             fields += struct.pack("<I", len(value)) + value.encode() + b"\0"
         if arguments:
             fields += (
-                b"\0" * (-len(fields) % 8) + bytes([8, 1]) + b"g\0" + bytes([len(arguments)]) + b"s" * len(arguments) + b"\0"
+                b"\0" * (-len(fields) % 8)
+                + bytes([8, 1])
+                + b"g\0"
+                + bytes([len(arguments)])
+                + b"s" * len(arguments)
+                + b"\0"
             )
         head = struct.pack("<cBBBIII", b"l", 1, 0, 1, len(body), self.serial, len(fields)) + fields
         self.socket.sendall(head + b"\0" * (-len(head) % 8) + body)
@@ -59,7 +75,11 @@ class Client:
     def receive(self) -> tuple[int, bytes]:
         """Kind and everything of the next message."""
         head = self._exactly(16)
-        kind, body, fields = head[1], *struct.unpack_from("<II", head, 4)[:1], struct.unpack_from("<I", head, 12)[0]
+        kind, body, fields = (
+            head[1],
+            *struct.unpack_from("<II", head, 4)[:1],
+            struct.unpack_from("<I", head, 12)[0],
+        )
         return kind, head + self._exactly((fields + 7) // 8 * 8 + body)
 
     def _exactly(self, count: int) -> bytes:
@@ -71,7 +91,9 @@ class Client:
         return data
 
 
-def test_a_unit_is_stopped_and_the_listening_connection_is_told(bus: SystemBus, tmp_path: Path) -> None:
+def test_a_unit_is_stopped_and_the_listening_connection_is_told(
+    bus: SystemBus, tmp_path: Path
+) -> None:
     path = tmp_path / "bus"
     bus.listen(path, {"kubelet.service": True})
     listening, asking = Client(path), Client(path)
@@ -120,7 +142,9 @@ def test_garbage_ends_that_connection_only(bus: SystemBus, tmp_path: Path) -> No
     assert good.receive()[0] == 2
 
 
-def test_every_node_has_its_own_units_on_paths_of_any_length(bus: SystemBus, tmp_path: Path) -> None:
+def test_every_node_has_its_own_units_on_paths_of_any_length(
+    bus: SystemBus, tmp_path: Path
+) -> None:
     deep = tmp_path / ("d" * 120) / "system_bus_socket"
     bus.listen(deep, {"kubelet.service": True})
     bus.listen(tmp_path / "bus", {"nvsm.service": True})
@@ -141,12 +165,17 @@ def test_listening_again_replaces_a_dead_socket(bus: SystemBus, tmp_path: Path) 
 
 
 @pytest.mark.skipif(
-    shutil.which("busctl") is None, reason="systemd's busctl is not installed; an independent client of the bus is missing"
+    shutil.which("busctl") is None,
+    reason="systemd's busctl is not installed; an independent client of the bus is missing",
 )
 def test_systemds_own_client_reads_the_units(bus: SystemBus, tmp_path: Path) -> None:
     path = tmp_path / "bus"
     bus.listen(path, {"kubelet.service": True})
-    systemd = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager")
+    systemd = (
+        "org.freedesktop.systemd1",
+        "/org/freedesktop/systemd1",
+        "org.freedesktop.systemd1.Manager",
+    )
     shown = subprocess.run(
         [
             "busctl",
@@ -166,5 +195,7 @@ def test_systemds_own_client_reads_the_units(bus: SystemBus, tmp_path: Path) -> 
         env={"PATH": os.environ["PATH"]},
     )
     assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.startswith('a(ssssssouso) 2 "kubelet.service" "kubelet.service" "loaded" "active" "running"')
+    assert shown.stdout.startswith(
+        'a(ssssssouso) 2 "kubelet.service" "kubelet.service" "loaded" "active" "running"'
+    )
     assert '"x.service" "x.service" "not-found" "inactive" "dead"' in shown.stdout

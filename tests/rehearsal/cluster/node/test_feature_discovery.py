@@ -1,4 +1,6 @@
-"""NVIDIA's own GPU feature discovery, unchanged, on simulated silicon: the labels that it derives."""
+"""NVIDIA's own GPU feature discovery, unchanged, on simulated silicon: the labels that it
+derives.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,10 @@ def test_single_on_a_mixed_node_is_labelled_invalid(make_node: Any) -> None:
     state.recut(node.files.silicon, 0, ["1g.10gb"] * 7)
     state.recut(node.files.silicon, 1, ["3g.40gb"] * 2)
     labels = _labels(node, "single")
-    assert (labels["gpu.product"], labels["gpu.count"]) == ("NVIDIA-H100-80GB-HBM3-MIG-INVALID", "0")
+    assert (labels["gpu.product"], labels["gpu.count"]) == (
+        "NVIDIA-H100-80GB-HBM3-MIG-INVALID",
+        "0",
+    )
 
 
 _P = "NVIDIA-H100-80GB-HBM3"
@@ -105,7 +110,12 @@ _ROWS: list[tuple[str, tuple[list[str], list[str]], dict[str, int], dict[str, di
     ("none", (_SEVEN, _SEVEN), {"gpu": 4}, {"gpu": _row(_P, 2, 0, "none", 81559)}),
     ("single", ([], []), {"gpu": 4}, {"gpu": _row(f"{_P}-SHARED", 2, 4, "time-slicing", 81559)}),
     ("single", (_SEVEN, _SEVEN), {}, {"gpu": _row(f"{_P}-MIG-1g.10gb", 14, 1, "none", 9984)}),
-    ("single", (_SEVEN, _SEVEN), {"gpu": 4}, {"gpu": _row(f"{_P}-MIG-1g.10gb-SHARED", 14, 4, "time-slicing", 9984)}),
+    (
+        "single",
+        (_SEVEN, _SEVEN),
+        {"gpu": 4},
+        {"gpu": _row(f"{_P}-MIG-1g.10gb-SHARED", 14, 4, "time-slicing", 9984)},
+    ),
     ("single", ([], _SEVEN), {"gpu": 4}, {"gpu": _row(f"{_P}-MIG-INVALID", 0, 0, "", 0)}),
     ("single", (_MIXED, _MIXED), {"gpu": 4}, {"gpu": _row(f"{_P}-MIG-INVALID", 0, 0, "", 0)}),
     (
@@ -142,27 +152,40 @@ def test_every_strategy_with_and_without_time_slicing(
     expected: dict[str, dict[str, str]],
     rename: bool,
 ) -> None:
-    """As its code derives them (internal/lm of k8s-device-plugin 0.19.0): a renamed resource's product is not called shared."""
+    """As its code derives them (internal/lm of k8s-device-plugin 0.19.0): a renamed resource's
+    product is not called shared.
+    """
     node = make_node(count=2)
     for index, profiles in enumerate(cut):
         if profiles:
             state.recut(node.files.silicon, index, profiles)
-    flag, bind = node.sharing({f"nvidia.com/{name}": count for name, count in replicas.items()}, rename=rename)
+    flag, bind = node.sharing(
+        {f"nvidia.com/{name}": count for name, count in replicas.items()}, rename=rename
+    )
     labels = _labels(node, strategy, flag, binds=(bind,)) if replicas else _labels(node, strategy)
     named = {key.rpartition(".count")[0] for key in labels if key.endswith(".count")}
     assert {name: {key: labels.get(f"{name}.{key}") for key in _ALL} for name in named} == {
-        name: {**row, "product": row["product"].removesuffix("-SHARED") if rename else row["product"]}
+        name: {
+            **row,
+            "product": row["product"].removesuffix("-SHARED") if rename else row["product"],
+        }
         for name, row in expected.items()
     }
     assert labels.get("mig.strategy") == (None if strategy == "none" else strategy)
 
 
-def test_mig_mode_without_partitions_is_invalid_as_single_and_nothing_as_mixed(make_node: Any) -> None:
+def test_mig_mode_without_partitions_is_invalid_as_single_and_nothing_as_mixed(
+    make_node: Any,
+) -> None:
     node = make_node(count=2)
     for index in range(2):
         state.recut(node.files.silicon, index, [])
     single, mixed = _labels(node, "single"), _labels(node, "mixed")
-    assert (single["gpu.product"], single["gpu.count"], single["gpu.replicas"]) == (f"{_P}-MIG-INVALID", "0", "0")
+    assert (single["gpu.product"], single["gpu.count"], single["gpu.replicas"]) == (
+        f"{_P}-MIG-INVALID",
+        "0",
+        "0",
+    )
     assert (mixed["gpu.product"], mixed["gpu.count"], mixed["gpu.replicas"]) == (_P, "2", "0")
     assert [key for key in mixed if key.startswith("mig-")] == []
 
@@ -178,6 +201,8 @@ def test_mig_mode_without_partitions_is_invalid_as_single_and_nothing_as_mixed(m
         ("RTX-PRO-6000", "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", "blackwell"),
     ],
 )
-def test_other_models_are_known_by_their_own_names(make_node: Any, model: str, product: str, family: str) -> None:
+def test_other_models_are_known_by_their_own_names(
+    make_node: Any, model: str, product: str, family: str
+) -> None:
     labels = _labels(make_node(model, 1, "580.65.06"), "none")
     assert (labels["gpu.product"], labels["gpu.family"]) == (product, family)

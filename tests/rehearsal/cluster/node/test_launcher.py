@@ -36,7 +36,9 @@ def _alive(pid: int) -> bool:
 
 
 def _await_end(pid: int) -> None:
-    """Returns when the killed process, which is not our child, is dead; a signal takes effect a moment after it was sent."""
+    """Returns when the killed process, which is not our child, is dead; a signal takes effect a
+    moment after it was sent.
+    """
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -57,7 +59,11 @@ def test_the_kernel_and_the_driver_are_the_nodes(make_node: Any) -> None:
 def test_it_has_an_identity_a_clock_and_devices_of_the_real_kernel(make_node: Any) -> None:
     node = make_node(count=1)
     assert (
-        _shell(node, "grep -c ^processor /proc/cpuinfo; head -c 4 /dev/urandom | wc -c; readlink /proc/self/exe").split()[1]
+        _shell(
+            node,
+            "grep -c ^processor /proc/cpuinfo; head -c 4 /dev/urandom | wc -c; readlink "
+            "/proc/self/exe",
+        ).split()[1]
         == "4"
     )
     assert "State:" in _shell(node, "cat /proc/self/status /proc/$$/status 2>&1")
@@ -66,7 +72,11 @@ def test_it_has_an_identity_a_clock_and_devices_of_the_real_kernel(make_node: An
 def test_nothing_of_the_host_is_writable_and_tmp_is_private(make_node: Any) -> None:
     node = make_node(count=1)
     places = "/ /usr /etc /usr/local /opt /home /var /var/lib /sys /proc"
-    output = _shell(node, f"for d in {places}; do touch $d/x 2>&1 && echo WRITTEN $d; done; touch /tmp/mine && ls /tmp; true")
+    output = _shell(
+        node,
+        f"for d in {places}; do touch $d/x 2>&1 && echo WRITTEN $d; done; touch /tmp/mine "
+        "&& ls /tmp; true",
+    )
     assert "WRITTEN" not in output
     assert output.splitlines()[-1] == "mine"
     assert _shell(node, "ls /tmp") == ""
@@ -103,7 +113,8 @@ def test_binds_appear_wherever_they_are_wanted(make_node: Any, tmp_path: Path, t
     (source / "key").write_text("value")
     output = _shell(
         make_node(count=1),
-        f"cat {target}/key; touch {target}/new 2>&1 || echo read-only; ls /usr/share | wc -l; ls {Path(target).parent} | wc -l",
+        f"cat {target}/key; touch {target}/new 2>&1 || echo read-only; ls /usr/share | wc "
+        f"-l; ls {Path(target).parent} | wc -l",
         binds=(Bind(source=source, target=Path(target)),),
         sees_gpus=False,
     )
@@ -113,19 +124,26 @@ def test_binds_appear_wherever_they_are_wanted(make_node: Any, tmp_path: Path, t
     assert int(output.split()[-2]) >= len(list(Path("/usr/share").iterdir()))
 
 
-def test_a_single_file_can_be_bound_and_a_bind_can_be_writable(make_node: Any, tmp_path: Path) -> None:
+def test_a_single_file_can_be_bound_and_a_bind_can_be_writable(
+    make_node: Any, tmp_path: Path
+) -> None:
     (tmp_path / "token").write_text("secret")
     (tmp_path / "data").mkdir()
     binds = (
         Bind(source=tmp_path / "token", target=Path("/etc/token")),
         Bind(source=tmp_path / "data", target=Path("/data"), read_only=False),
     )
-    assert _shell(make_node(count=1), "cat /etc/token; echo kept > /data/file", binds=binds) == "secret"
+    assert (
+        _shell(make_node(count=1), "cat /etc/token; echo kept > /data/file", binds=binds)
+        == "secret"
+    )
     assert (tmp_path / "data/file").read_text() == "kept\n"
 
 
 def test_a_missing_bind_is_named_and_ends_with_126(make_node: Any, tmp_path: Path) -> None:
-    code, output = make_node(count=1).run("/bin/true", binds=(Bind(source=tmp_path / "nowhere", target=Path("/x")),))
+    code, output = make_node(count=1).run(
+        "/bin/true", binds=(Bind(source=tmp_path / "nowhere", target=Path("/x")),)
+    )
     assert code == 126
     assert f"cannot show {tmp_path}/nowhere at /x: No such file or directory" in output
     assert "Traceback" not in output
@@ -138,9 +156,15 @@ def test_a_missing_program_is_named_and_ends_with_127(make_node: Any) -> None:
 
 
 def test_another_user_is_really_that_user_without_capabilities(make_node: Any) -> None:
-    output = _shell(make_node(count=1), "id -u; id -g; id -G; grep -E 'Cap(Eff|Bnd|Prm)|NoNewPrivs' /proc/self/status", uid=65532)
+    output = _shell(
+        make_node(count=1),
+        "id -u; id -g; id -G; grep -E 'Cap(Eff|Bnd|Prm)|NoNewPrivs' /proc/self/status",
+        uid=65532,
+    )
     assert output.split()[:3] == ["65532"] * 3
-    assert output.count("0000000000000000") >= (3 if os.geteuid() == 0 else 2)  # without root the bounding set stays
+    assert output.count("0000000000000000") >= (
+        3 if os.geteuid() == 0 else 2
+    )  # without root the bounding set stays
     assert output.splitlines()[-1].split() == ["NoNewPrivs:", "1"]
 
 
@@ -188,7 +212,9 @@ def test_a_program_that_ends_in_time_is_not_killed(make_node: Any) -> None:
     assert launcher.stop(process, grace_s=60) == -signal.SIGTERM
 
 
-def test_programs_outlive_the_thread_that_asked_but_not_the_process(tmp_path: Path, make_node: Any) -> None:
+def test_programs_outlive_the_thread_that_asked_but_not_the_process(
+    tmp_path: Path, make_node: Any
+) -> None:
     node = make_node(count=1)
     script = f"""
         import sys, threading
@@ -206,7 +232,11 @@ def test_programs_outlive_the_thread_that_asked_but_not_the_process(tmp_path: Pa
         sys.stdin.read()
     """
     parent = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script)], cwd=_PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", textwrap.dedent(script)],
+        cwd=_PROJECT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
@@ -218,10 +248,14 @@ def test_programs_outlive_the_thread_that_asked_but_not_the_process(tmp_path: Pa
     os.close(descriptor)
 
 
-def test_a_long_path_to_the_node_is_no_obstacle(tmp_path: Path, toolchain: Any, namespaces: None) -> None:
+def test_a_long_path_to_the_node_is_no_obstacle(
+    tmp_path: Path, toolchain: Any, namespaces: None
+) -> None:
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     files = root.build_without_gpus(deep)
-    spec = launcher.LaunchSpec(argv=("/bin/cat", "/proc/modules"), env={}, node_root=files.root, log=tmp_path / "log")
+    spec = launcher.LaunchSpec(
+        argv=("/bin/cat", "/proc/modules"), env={}, node_root=files.root, log=tmp_path / "log"
+    )
     assert launcher.start(spec).wait(timeout=60) == 0
     assert (tmp_path / "log").read_text().startswith("overlay")
 
@@ -229,7 +263,10 @@ def test_a_long_path_to_the_node_is_no_obstacle(tmp_path: Path, toolchain: Any, 
 def test_many_starts_at_once_leave_no_mounts_behind(make_node: Any) -> None:
     node = make_node(count=1)
     codes: list[int] = []
-    threads = [threading.Thread(target=lambda: codes.append(node.start("/bin/true")[0].wait())) for _ in range(12)]
+    threads = [
+        threading.Thread(target=lambda: codes.append(node.start("/bin/true")[0].wait()))
+        for _ in range(12)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -243,7 +280,8 @@ _SYSTEM_PYTHON = Path("/usr/bin/python3")
 
 
 @pytest.mark.skipif(
-    os.geteuid() != 0 or not _SYSTEM_PYTHON.exists(), reason="needs root to become somebody else, and a Python for all"
+    os.geteuid() != 0 or not _SYSTEM_PYTHON.exists(),
+    reason="needs root to become somebody else, and a Python for all",
 )
 def test_it_works_without_root(toolchain: Any, namespaces: None) -> None:
     base = Path(tempfile.mkdtemp(dir="/tmp"))
@@ -252,7 +290,9 @@ def test_it_works_without_root(toolchain: Any, namespaces: None) -> None:
         shutil.copy(toolchain.mig_parted, base / "nvidia-mig-parted")
         shutil.copy(toolchain.fake_nvml, base / "libnvidia-ml.so.1")
         shutil.copytree(_PROJECT / "rehearsal/cluster/node", base / "code/rehearsal/cluster/node")
-        shutil.copytree(_PROJECT / "rehearsal/cluster/silicon", base / "code/rehearsal/cluster/silicon")
+        shutil.copytree(
+            _PROJECT / "rehearsal/cluster/silicon", base / "code/rehearsal/cluster/silicon"
+        )
         script = f"""
             import sys; sys.path.insert(0, {str(base / "code")!r})
             from pathlib import Path
@@ -261,11 +301,15 @@ def test_it_works_without_root(toolchain: Any, namespaces: None) -> None:
             from rehearsal.cluster.node.machine import Machine
             base = Path({str(base)!r})
             assert launcher.why_not() is None, launcher.why_not()
-            machine = Machine(cloud="eks", gpu_model="H100-80", gpu_count=1, driver_version="550.90.07")
-            node = root.build(base / "node", machine, SimpleNamespace(fake_nvml=base / "libnvidia-ml.so.1"))
+            machine = Machine(cloud="eks", gpu_model="H100-80", gpu_count=1,
+                driver_version="550.90.07")
+            node = root.build(base / "node", machine,
+                SimpleNamespace(fake_nvml=base / "libnvidia-ml.so.1"))
             bind = launcher.Bind(source=node.root / "usr/lib64", target=Path("/usr/local/nvidia"))
-            for argv, uid in ((("/usr/bin/id", "-u"), 65532), ((str(base / "nvidia-mig-parted"), "export"), 0)):
-                spec = launcher.LaunchSpec(argv=argv, env={{"LD_LIBRARY_PATH": "/usr/local/nvidia"}}, node_root=node.root,
+            for argv, uid in ((("/usr/bin/id", "-u"), 65532), ((str(base / "nvidia-mig-parted"),
+                "export"), 0)):
+                spec = launcher.LaunchSpec(argv=argv,
+                    env={{"LD_LIBRARY_PATH": "/usr/local/nvidia"}}, node_root=node.root,
                     log=base / "log", uid=uid, gid=uid, binds=(bind,))
                 assert launcher.start(spec).wait(timeout=60) == 0, (base / "log").read_text()
         """
@@ -290,9 +334,15 @@ def test_it_works_without_root(toolchain: Any, namespaces: None) -> None:
         shutil.rmtree(base, ignore_errors=True)
 
 
-def test_where_namespaces_are_missing_a_person_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_namespaces_are_missing_a_person_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     refused = subprocess.CompletedProcess(
-        [], 126, "", "rehearsal: the node's file system cannot be built: unshare of mounts: Operation not permitted\n"
+        [],
+        126,
+        "",
+        "rehearsal: the node's file system cannot be built: unshare of mounts: Operation "
+        "not permitted\n",
     )
     monkeypatch.setattr(launcher.subprocess, "run", lambda *_, **__: refused)
     launcher.why_not.cache_clear()

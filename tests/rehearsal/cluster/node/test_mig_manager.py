@@ -1,4 +1,6 @@
-"""NVIDIA's own mig-manager, unchanged: a label on its node becomes a layout, over the node's system bus and nvidia-mig-parted."""
+"""NVIDIA's own mig-manager, unchanged: a label on its node becomes a layout, over the node's system
+bus and nvidia-mig-parted.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ def _start(node: Any, api: StubApi) -> Path:
         "-g=/etc/mig-manager/clients.yaml",
         "-m=/host",
         env={"NODE_NAME": "n1"},
-        binds=(Bind(source=etc, target=Path("/etc/mig-manager")), Bind(source=node.files.root, target=Path("/host"))),
+        binds=(
+            Bind(source=etc, target=Path("/etc/mig-manager")),
+            Bind(source=node.files.root, target=Path("/host")),
+        ),
     )
     return Path(log)
 
@@ -57,7 +62,9 @@ def test_a_label_becomes_a_layout(make_node: Any, bus: SystemBus) -> None:
             api.wait_for_states("pending", "success")
         except AssertionError:
             pytest.fail(f"{api.states}\n{log.read_text()}")
-    assert [dict(Counter(gpu.profiles)) for gpu in state.load(node.files.silicon).gpus] == [{"1g.10gb": 7}] * 2
+    assert [dict(Counter(gpu.profiles)) for gpu in state.load(node.files.silicon).gpus] == [
+        {"1g.10gb": 7}
+    ] * 2
 
 
 def test_a_layout_that_does_not_exist_fails_at_once(make_node: Any, bus: SystemBus) -> None:

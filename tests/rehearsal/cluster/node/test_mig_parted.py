@@ -1,4 +1,6 @@
-"""NVIDIA's own nvidia-mig-parted, unchanged, on simulated silicon: what it applies is there, and it says what is there."""
+"""NVIDIA's own nvidia-mig-parted, unchanged, on simulated silicon: what it applies is there, and it
+says what is there.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,19 @@ def _layouts(node: Any, **layouts: list[dict[str, Any]]) -> Bind:
 
 
 def _all(enabled: bool = True, **devices: int) -> list[dict[str, Any]]:
-    return [{"devices": "all", "mig-enabled": enabled, "mig-devices": {name.strip("_"): n for name, n in devices.items()}}]
+    return [
+        {
+            "devices": "all",
+            "mig-enabled": enabled,
+            "mig-devices": {name.strip("_"): n for name, n in devices.items()},
+        }
+    ]
 
 
 def _mig_parted(node: Any, bind: Bind, command: str, layout: str) -> tuple[int, str]:
-    code, output = node.run(node.toolchain.mig_parted, command, "-f", _CONFIG, "-c", layout, binds=(bind,))
+    code, output = node.run(
+        node.toolchain.mig_parted, command, "-f", _CONFIG, "-c", layout, binds=(bind,)
+    )
     return code, output
 
 
@@ -61,17 +71,27 @@ def test_a_node_without_mig_exports_mig_off(make_node: Any) -> None:
         ("RTX-PRO-6000", {"1g.24gb-me": 3, "1g.24gb+me.all": 1}),
     ],
 )
-def test_what_is_applied_is_cut_asserted_and_exported(make_node: Any, model: str, devices: dict[str, int]) -> None:
+def test_what_is_applied_is_cut_asserted_and_exported(
+    make_node: Any, model: str, devices: dict[str, int]
+) -> None:
     node = make_node(model, 2, "580.65.06")
     bind = _layouts(node, wanted=[{"devices": "all", "mig-enabled": True, "mig-devices": devices}])
     assert _mig_parted(node, bind, "assert", "wanted")[0] == 1
-    assert _mig_parted(node, bind, "apply", "wanted") == (0, "MIG configuration applied successfully\n")
+    assert _mig_parted(node, bind, "apply", "wanted") == (
+        0,
+        "MIG configuration applied successfully\n",
+    )
     assert _profiles(node) == [devices, devices]
-    assert _mig_parted(node, bind, "assert", "wanted") == (0, "Selected MIG configuration currently applied\n")
+    assert _mig_parted(node, bind, "assert", "wanted") == (
+        0,
+        "Selected MIG configuration currently applied\n",
+    )
     assert _export(node) == [{"devices": "all", "mig-enabled": True, "mig-devices": devices}]
 
 
-def test_eight_gpus_of_seven_slices_are_56_devices_and_a_new_layout_has_new_uuids(make_node: Any) -> None:
+def test_eight_gpus_of_seven_slices_are_56_devices_and_a_new_layout_has_new_uuids(
+    make_node: Any,
+) -> None:
     node = make_node()
     bind = _layouts(node, seven=_all(**{"1g.10gb": 7}), halves=_all(**{"3g.40gb": 2}))
 
@@ -90,7 +110,9 @@ def test_eight_gpus_of_seven_slices_are_56_devices_and_a_new_layout_has_new_uuid
     assert not uuids() & first
 
 
-def test_an_impossible_layout_leaves_the_first_gpu_empty_and_the_others_as_they_were(make_node: Any) -> None:
+def test_an_impossible_layout_leaves_the_first_gpu_empty_and_the_others_as_they_were(
+    make_node: Any,
+) -> None:
     node = make_node(count=2)
     bind = _layouts(node, seven=_all(**{"1g.10gb": 7}), two_of_four=_all(**{"4g.40gb": 2}))
     _mig_parted(node, bind, "apply", "seven")
@@ -112,9 +134,12 @@ def test_ampere_changes_its_mode_only_with_a_reboot(make_node: Any) -> None:
     node = make_node("A100-40", 2)
     bind = _layouts(node, seven=_all(**{"1g.5gb": 7}))
     code, output = _mig_parted(node, bind, "apply", "seven")
-    # The pending mode makes mig-parted ask for a reset by nvidia-smi, which these machines do not have.
+    # The pending mode makes mig-parted ask for a reset by nvidia-smi, which these machines do not
+    # have.
     assert code == 1, output
-    assert [(g.mig, g.mig_pending) for g in state.load(node.files.silicon).gpus] == [(False, True)] * 2
+    assert [(g.mig, g.mig_pending) for g in state.load(node.files.silicon).gpus] == [
+        (False, True)
+    ] * 2
     state.reboot(node.files.silicon)
     assert _mig_parted(node, bind, "apply", "seven")[0] == 0
     assert _profiles(node) == [{"1g.5gb": 7}] * 2
@@ -124,7 +149,9 @@ def test_ampere_changes_its_mode_only_with_a_reboot(make_node: Any) -> None:
 def test_a_user_without_privilege_cannot_apply(make_node: Any) -> None:
     node = make_node(count=1)
     bind = _layouts(node, seven=_all(**{"1g.10gb": 7}))
-    code, output = node.run(node.toolchain.mig_parted, "apply", "-f", _CONFIG, "-c", "seven", binds=(bind,), uid=65532)
+    code, output = node.run(
+        node.toolchain.mig_parted, "apply", "-f", _CONFIG, "-c", "seven", binds=(bind,), uid=65532
+    )
     assert code == 1
     assert "Insufficient Permissions" in output
     assert not state.load(node.files.silicon).gpus[0].mig

@@ -35,8 +35,13 @@ def test_the_silicon_is_what_the_annotation_says(tmp_path: Path, tools: Any) -> 
     silicon = state.load(node.silicon)
     assert [gpu.model.key for gpu in silicon.gpus] == ["A100-40", "A100-40"]
     assert silicon.driver_version == "535.129.03"
-    assert json.loads((node.root / "etc/nvidia/gpu_config.json").read_text()) == _ANNOTATION["gke_gpu_config"]
-    assert {p.name for p in (node.root / "sys/bus/pci/devices").iterdir()} == {gpu.pci for gpu in silicon.gpus}
+    assert (
+        json.loads((node.root / "etc/nvidia/gpu_config.json").read_text())
+        == _ANNOTATION["gke_gpu_config"]
+    )
+    assert {p.name for p in (node.root / "sys/bus/pci/devices").iterdir()} == {
+        gpu.pci for gpu in silicon.gpus
+    }
 
 
 def test_building_again_keeps_the_silicon(tmp_path: Path, tools: Any) -> None:
@@ -47,7 +52,11 @@ def test_building_again_keeps_the_silicon(tmp_path: Path, tools: Any) -> None:
 
 
 def test_nodes_have_different_gpus(tmp_path: Path, tools: Any) -> None:
-    uuids = {gpu.uuid for name in "ab" for gpu in state.load(root.build(tmp_path / name, _ANNOTATION, tools).silicon).gpus}
+    uuids = {
+        gpu.uuid
+        for name in "ab"
+        for gpu in state.load(root.build(tmp_path / name, _ANNOTATION, tools).silicon).gpus
+    }
     assert len(uuids) == 4
 
 
@@ -77,7 +86,11 @@ def test_an_unknown_model_is_named_with_those_there_are(tmp_path: Path, tools: A
         root.build(tmp_path / "n", {**_ANNOTATION, "gpu_model": "H100"}, tools)
 
 
-@pytest.mark.parametrize("annotation", ["{", "[]", '{"gpu_count": 8}', '{"cloud": "gke", "gpu_count": "many"}'])
+@pytest.mark.parametrize(
+    "annotation", ["{", "[]", '{"gpu_count": 8}', '{"cloud": "gke", "gpu_count": "many"}']
+)
 def test_a_broken_annotation_is_shown(annotation: str) -> None:
-    with pytest.raises(machine.BadMachine, match=r"rehearsal\.slicewright\.io/machine is not understood"):
+    with pytest.raises(
+        machine.BadMachine, match=r"rehearsal\.slicewright\.io/machine is not understood"
+    ):
         machine.read(annotation)

@@ -15,7 +15,17 @@ import pytest
 from rehearsal.cluster.silicon import state
 from rehearsal.cluster.silicon.models import LIBRARY
 
-BUILD = ("cc", "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-Wl,-soname,libnvidia-ml.so.1")
+BUILD = (
+    "cc",
+    "-shared",
+    "-fPIC",
+    "-O2",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-pthread",
+    "-Wl,-soname,libnvidia-ml.so.1",
+)
 
 
 @pytest.fixture(scope="session")

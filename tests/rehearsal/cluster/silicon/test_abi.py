@@ -1,4 +1,6 @@
-"""The fake's binary interface is NVML's: the compiler says so against NVIDIA's header, and so do a C program and nvidia-ml-py."""
+"""The fake's binary interface is NVML's: the compiler says so against NVIDIA's header, and so do a
+C program and nvidia-ml-py.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ import pynvml
 import pytest
 
 import node_agent
-from node_agent import nvml as eyes
+from node_agent.nvml import probe as eyes
 from rehearsal.cluster.silicon import state
 from rehearsal.cluster.silicon.models import LIBRARY
 
@@ -31,14 +33,19 @@ def nvidias_header() -> Path:
     """NVIDIA's nvml.h in the Go module cache, where the tool chain's builds put it."""
     places = [Path(os.environ.get("GOMODCACHE") or Path.home() / "go/pkg/mod")]
     try:
-        asked = subprocess.run(["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=True)
+        asked = subprocess.run(
+            ["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=True
+        )
         places.append(Path(asked.stdout.strip()))
     except (OSError, subprocess.CalledProcessError):
         pass
     for place in places:
         if (place / _HEADER).exists():
             return place / _HEADER
-    pytest.skip(f"no {_HEADER} in {', '.join(map(str, places))}: NVIDIA's header comes with a build of the tools from Go modules")
+    pytest.skip(
+        f"no {_HEADER} in {', '.join(map(str, places))}: NVIDIA's header comes with a "
+        "build of the tools from Go modules"
+    )
 
 
 def test_every_function_has_the_signature_of_nvidias_header(nvidias_header: Path) -> None:
@@ -49,18 +56,30 @@ def test_every_function_has_the_signature_of_nvidias_header(nvidias_header: Path
     assert done.returncode == 0, done.stderr
 
 
-def test_every_struct_has_the_size_and_the_fields_of_nvidias_header(nvidias_header: Path, tmp_path: Path) -> None:
+def test_every_struct_has_the_size_and_the_fields_of_nvidias_header(
+    nvidias_header: Path, tmp_path: Path
+) -> None:
     ours = (LIBRARY / "nvml_abi.h").read_text()
-    structs = re.findall(r"^(?:typedef struct \{[^}]*\}|\}) ((?:nvml\w+_t(?:, )?)+);", ours, re.MULTILINE)
+    structs = re.findall(
+        r"^(?:typedef struct \{[^}]*\}|\}) ((?:nvml\w+_t(?:, )?)+);", ours, re.MULTILINE
+    )
     names = sorted({name for found in structs for name in found.split(", ")})
     assert len(names) > 20
     program = tmp_path / "sizes.c"
-    lines = "".join(f'    printf("{name} %zu %zu\\n", sizeof({name}), _Alignof({name}));\n' for name in names)
-    program.write_text(f'#include <stdio.h>\n#include "nvml_abi.h"\nint main(void) {{\n{lines}    return 0;\n}}\n')
+    lines = "".join(
+        f'    printf("{name} %zu %zu\\n", sizeof({name}), _Alignof({name}));\n' for name in names
+    )
+    program.write_text(
+        f'#include <stdio.h>\n#include "nvml_abi.h"\nint main(void) {{\n{lines}    return 0;\n}}\n'
+    )
 
     def sizes(*flags: str) -> str:
-        subprocess.run(["cc", *flags, f"-I{LIBRARY}", "-o", str(tmp_path / "sizes"), str(program)], check=True)
-        return subprocess.run([tmp_path / "sizes"], capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            ["cc", *flags, f"-I{LIBRARY}", "-o", str(tmp_path / "sizes"), str(program)], check=True
+        )
+        return subprocess.run(
+            [tmp_path / "sizes"], capture_output=True, text=True, check=True
+        ).stdout
 
     assert sizes() == sizes("-DSLICEWRIGHT_NVIDIA_HEADER", f"-I{nvidias_header.parent}")
 
@@ -81,38 +100,57 @@ def test_every_struct_has_the_size_and_the_fields_of_nvidias_header(nvidias_head
         ("nvmlPciInfo_t", 68),
     ],
 )
-def test_struct_sizes_are_those_that_clients_are_compiled_with(struct: str, size: int, tmp_path: Path) -> None:
+def test_struct_sizes_are_those_that_clients_are_compiled_with(
+    struct: str, size: int, tmp_path: Path
+) -> None:
     program = tmp_path / "size.c"
-    program.write_text(f'#include "nvml_abi.h"\n_Static_assert(sizeof({struct}) == {size}, "size");\n')
+    program.write_text(
+        f'#include "nvml_abi.h"\n_Static_assert(sizeof({struct}) == {size}, "size");\n'
+    )
     subprocess.run(["cc", f"-I{LIBRARY}", "-fsyntax-only", str(program)], check=True)
 
 
 def _exported(library: Path) -> set[str]:
-    listed = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
+    ).stdout
     return {line.split()[-1] for line in listed.splitlines() if line.split()[-1].startswith("nvml")}
 
 
 def test_every_declared_function_is_exported(library: Path) -> None:
     declared = set(
-        re.findall(r"^(?:nvmlReturn_t|const char \*)\s?\*?(nvml\w+)\(", (LIBRARY / "nvml_abi.h").read_text(), re.MULTILINE)
+        re.findall(
+            r"^(?:nvmlReturn_t|const char \*)\s?\*?(nvml\w+)\(",
+            (LIBRARY / "nvml_abi.h").read_text(),
+            re.MULTILINE,
+        )
     )
     assert len(declared) > 110
     assert declared == _exported(library)
 
 
 def test_what_nvidias_programs_call_is_exported(library: Path) -> None:
-    called = """Init_v2 InitWithFlags Shutdown ErrorString SystemGetNVMLVersion SystemGetDriverVersion SystemGetCudaDriverVersion
-        DeviceGetCount_v2 DeviceGetHandleByIndex_v2 DeviceGetHandleByUUID DeviceGetHandleByPciBusId_v2 DeviceGetName DeviceGetUUID
-        DeviceGetMinorNumber DeviceGetPciInfo_v3 DeviceGetMemoryInfo DeviceGetMemoryInfo_v2 DeviceGetCudaComputeCapability
+    called = """Init_v2 InitWithFlags Shutdown ErrorString SystemGetNVMLVersion
+        SystemGetDriverVersion SystemGetCudaDriverVersion
+        DeviceGetCount_v2 DeviceGetHandleByIndex_v2 DeviceGetHandleByUUID
+        DeviceGetHandleByPciBusId_v2 DeviceGetName DeviceGetUUID
+        DeviceGetMinorNumber DeviceGetPciInfo_v3 DeviceGetMemoryInfo DeviceGetMemoryInfo_v2
+        DeviceGetCudaComputeCapability
         DeviceGetMigMode
-        DeviceSetMigMode DeviceGetMaxMigDeviceCount DeviceGetMigDeviceHandleByIndex DeviceIsMigDeviceHandle
-        DeviceGetDeviceHandleFromMigDeviceHandle DeviceGetAttributes_v2 DeviceGetGpuInstanceId DeviceGetComputeInstanceId
-        DeviceGetGpuInstanceProfileInfo DeviceGetGpuInstanceProfileInfoV DeviceGetGpuInstances DeviceGetGpuInstanceById
-        DeviceCreateGpuInstance GpuInstanceDestroy GpuInstanceGetInfo GpuInstanceGetComputeInstanceProfileInfo
-        GpuInstanceGetComputeInstanceProfileInfoV GpuInstanceCreateComputeInstance GpuInstanceGetComputeInstances
+        DeviceSetMigMode DeviceGetMaxMigDeviceCount DeviceGetMigDeviceHandleByIndex
+        DeviceIsMigDeviceHandle
+        DeviceGetDeviceHandleFromMigDeviceHandle DeviceGetAttributes_v2 DeviceGetGpuInstanceId
+        DeviceGetComputeInstanceId
+        DeviceGetGpuInstanceProfileInfo DeviceGetGpuInstanceProfileInfoV DeviceGetGpuInstances
+        DeviceGetGpuInstanceById
+        DeviceCreateGpuInstance GpuInstanceDestroy GpuInstanceGetInfo
+        GpuInstanceGetComputeInstanceProfileInfo
+        GpuInstanceGetComputeInstanceProfileInfoV GpuInstanceCreateComputeInstance
+        GpuInstanceGetComputeInstances
         GpuInstanceGetComputeInstanceById ComputeInstanceDestroy ComputeInstanceGetInfo_v2
         EventSetCreate EventSetWait_v2 EventSetFree
-        DeviceGetSupportedEventTypes DeviceRegisterEvents DeviceGetTopologyCommonAncestor DeviceGetNvLinkState
+        DeviceGetSupportedEventTypes DeviceRegisterEvents DeviceGetTopologyCommonAncestor
+        DeviceGetNvLinkState
         DeviceGetNvLinkRemotePciInfo_v2"""
     assert {f"nvml{name}" for name in called.split()} <= _exported(library)
 
@@ -130,27 +168,43 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def _called_by_the_agent() -> set[str]:
-    """The symbols of the library that nvidia-ml-py asks for when the agent calls what its code names, by attribute or as text."""
+    """The symbols of the library that nvidia-ml-py asks for when the agent calls what its code
+    names, by attribute or as text.
+    """
     named: set[str] = set()
     for module in pkgutil.iter_modules(node_agent.__path__, "node_agent."):
         if module.name == "node_agent.__main__":
             continue
         imported = importlib.import_module(module.name)
         for node in ast.walk(ast.parse(Path(str(imported.__file__)).read_text())):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "pynvml":
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "pynvml"
+            ):
                 named.add(node.attr)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 named.add(node.value)
         named.update(text for value in vars(imported).values() for text in _strings(value))
     reached = eyes._reached(pynvml, {name for name in named if name.startswith("nvml")})
-    asked = (text for name in reached for code in eyes._code_of(vars(pynvml)[name]) for text in _strings(code.co_consts))
+    asked = (
+        text
+        for name in reached
+        for code in eyes._code_of(vars(pynvml)[name])
+        for text in _strings(code.co_consts)
+    )
     return {text for text in asked if re.fullmatch(r"nvml[A-Z]\w+", text)}
 
 
 def test_the_c_program_calls_every_function_that_the_agent_calls(library: Path) -> None:
     walked = set(re.findall(r"\b(nvml[A-Z]\w+)\(", _CALLER.read_text()))
     agents = _called_by_the_agent()
-    assert {"nvmlInitWithFlags", "nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlGpmMetricsGet", "nvmlDeviceSetMigMode"} <= agents
+    assert {
+        "nvmlInitWithFlags",
+        "nvmlDeviceGetGpuInstanceProfileInfoV",
+        "nvmlGpmMetricsGet",
+        "nvmlDeviceSetMigMode",
+    } <= agents
     assert agents - walked == _OLDER
     assert not _OLDER & _exported(library)
 
@@ -166,7 +220,13 @@ def test_a_c_program_is_told_what_the_state_says_and_cuts_a_gpu_and_puts_it_back
     path = make_state()
     state.run_process(path, state.Process(gpu=0, pid=4711, memory_mib=2048, name="train"))
     state.set_load(path, state.Load(gpu=0, sm=42))
-    ran = subprocess.run([tmp_path / "caller"], env={state.VARIABLE: str(path)}, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [tmp_path / "caller"],
+        env={state.VARIABLE: str(path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ran.stdout.splitlines() == [
         "driver 580.65.06, CUDA 13000, 2 GPUs",
         "[NVIDIA H100 80GB HBM3] GPU- 233010de minor 0",
@@ -197,14 +257,27 @@ def test_nvidia_ml_py_reads_every_struct_version(nvml: Any, make_state: Any) -> 
     plain = n.nvmlDeviceGetMemoryInfo(gpu)
     assert plain.total == plain.free + plain.used
     for version in (1, 2):
-        info = n.nvmlDeviceGetGpuInstanceProfileInfo(gpu, n.NVML_GPU_INSTANCE_PROFILE_1_SLICE_REV1, version=version)
-        assert (info.id, info.sliceCount, info.instanceCount, info.memorySizeMB, info.jpegCount) == (20, 1, 1, 9984, 1)
+        info = n.nvmlDeviceGetGpuInstanceProfileInfo(
+            gpu, n.NVML_GPU_INSTANCE_PROFILE_1_SLICE_REV1, version=version
+        )
+        assert (
+            info.id,
+            info.sliceCount,
+            info.instanceCount,
+            info.memorySizeMB,
+            info.jpegCount,
+        ) == (20, 1, 1, 9984, 1)
     assert info.name in (b"MIG 1g.10gb+me", "MIG 1g.10gb+me")
     assert n.nvmlDeviceGetGpuInstanceProfileInfoById(gpu, 20).sliceCount == 1
     instance = n.nvmlDeviceGetGpuInstanceById(gpu, state.load(path).gpus[0].instances[0].id)
     for version in (1, 2):
         info = n.nvmlGpuInstanceGetComputeInstanceProfileInfo(instance, 0, 0, version=version)
-        assert (info.id, info.sliceCount, info.instanceCount, info.multiprocessorCount) == (0, 1, 3, 16)
+        assert (info.id, info.sliceCount, info.instanceCount, info.multiprocessorCount) == (
+            0,
+            1,
+            3,
+            16,
+        )
     assert n.nvmlDeviceGetPciInfo(gpu).pciDeviceId == 0x233010DE
 
 
@@ -213,7 +286,18 @@ def test_version_3_of_a_profile_has_its_capabilities_at_the_end(nvml: Any, make_
         _fields_ = (
             *(
                 (name, ctypes.c_uint)
-                for name in ("version", "id", "slices", "instances", "sms", "copy", "dec", "enc", "jpeg", "ofa")
+                for name in (
+                    "version",
+                    "id",
+                    "slices",
+                    "instances",
+                    "sms",
+                    "copy",
+                    "dec",
+                    "enc",
+                    "jpeg",
+                    "ofa",
+                )
             ),
             ("memory", ctypes.c_ulonglong),
             ("name", ctypes.c_char * 96),
@@ -223,8 +307,19 @@ def test_version_3_of_a_profile_has_its_capabilities_at_the_end(nvml: Any, make_
     n = nvml.on(make_state("RTX-PRO-6000", 1))
     gpu = n.nvmlDeviceGetHandleByIndex(0)
     info = Version3(version=ctypes.sizeof(Version3) | 3 << 24)
-    assert n.nvmlLib.nvmlDeviceGetGpuInstanceProfileInfoV(gpu, n.NVML_GPU_INSTANCE_PROFILE_1_SLICE_GFX, ctypes.byref(info)) == 0
-    assert (info.id, info.sms, info.memory, info.name, info.capabilities) == (47, 46, 24192, b"MIG 1g.24gb+gfx", 2)
+    assert (
+        n.nvmlLib.nvmlDeviceGetGpuInstanceProfileInfoV(
+            gpu, n.NVML_GPU_INSTANCE_PROFILE_1_SLICE_GFX, ctypes.byref(info)
+        )
+        == 0
+    )
+    assert (info.id, info.sms, info.memory, info.name, info.capabilities) == (
+        47,
+        46,
+        24192,
+        b"MIG 1g.24gb+gfx",
+        2,
+    )
 
 
 def test_an_unknown_struct_version_is_refused(nvml: Any, make_state: Any) -> None:
@@ -232,7 +327,10 @@ def test_an_unknown_struct_version_is_refused(nvml: Any, make_state: Any) -> Non
     gpu = n.nvmlDeviceGetHandleByIndex(0)
     info = n.c_nvmlGpuInstanceProfileInfo_v2_t()
     info.version = ctypes.sizeof(info) | 9 << 24
-    assert n.nvmlLib.nvmlDeviceGetGpuInstanceProfileInfoV(gpu, 0, ctypes.byref(info)) == n.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+    assert (
+        n.nvmlLib.nvmlDeviceGetGpuInstanceProfileInfoV(gpu, 0, ctypes.byref(info))
+        == n.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+    )
 
 
 def test_texts_that_do_not_fit_are_refused_whole(nvml: Any, make_state: Any) -> None:
@@ -244,7 +342,9 @@ def test_texts_that_do_not_fit_are_refused_whole(nvml: Any, make_state: Any) -> 
 
 
 def test_no_null_pointer_crashes_it(library: Path, make_state: Any) -> None:
-    """Every exported function, called with nothing but zeros, answers with an error; in a process of its own, which could die."""
+    """Every exported function, called with nothing but zeros, answers with an error; in a process
+    of its own, which could die.
+    """
     script = """
 import ctypes, sys
 lib = ctypes.CDLL(sys.argv[1])
@@ -254,7 +354,10 @@ for name in sys.argv[2:]:
     result = getattr(lib, name)(*[ctypes.c_void_p(0)] * 6)
     assert result in (2, 6), (name, result)
 """
-    names = sorted(_exported(library) - {"nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags", "nvmlShutdown", "nvmlErrorString"})
+    names = sorted(
+        _exported(library)
+        - {"nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags", "nvmlShutdown", "nvmlErrorString"}
+    )
     ran = subprocess.run(
         [sys.executable, "-c", script, str(library), *names],
         env={state.VARIABLE: str(make_state())},

@@ -1,4 +1,6 @@
-"""GPM as NVIDIA's header describes it: what is asked wrongly is refused, and what the fake measures is what its state says."""
+"""GPM as NVIDIA's header describes it: what is asked wrongly is refused, and what the fake measures
+is what its state says.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ _NO_DATA = 21
 
 def _metrics(n: Any, first: Any, second: Any, *numbers: int) -> Any:
     asked = n.c_nvmlGpmMetricsGet_t()
-    asked.version, asked.numMetrics, asked.sample1, asked.sample2 = n.NVML_GPM_METRICS_GET_VERSION, len(numbers), first, second
+    asked.version, asked.numMetrics, asked.sample1, asked.sample2 = (
+        n.NVML_GPM_METRICS_GET_VERSION,
+        len(numbers),
+        first,
+        second,
+    )
     for position, number in enumerate(numbers):
         asked.metrics[position].metricId = number
     return n.nvmlGpmMetricsGet(asked).metrics
@@ -43,7 +50,10 @@ def test_two_samples_a_moment_apart_tell_what_ran(nvml: Any, make_state: Any) ->
     firsts = [n.nvmlGpmMigSampleGet(gpu, gi, n.nvmlGpmSampleAlloc()) for gi in ids]
     time.sleep(0.11)
     seconds = [n.nvmlGpmMigSampleGet(gpu, gi, n.nvmlGpmSampleAlloc()) for gi in ids]
-    told = [_metrics(n, a, b, _GRAPHICS, _SM, _DRAM, _UNKNOWN) for a, b in zip(firsts, seconds, strict=True)]
+    told = [
+        _metrics(n, a, b, _GRAPHICS, _SM, _DRAM, _UNKNOWN)
+        for a, b in zip(firsts, seconds, strict=True)
+    ]
     assert [[m.value for m in metrics[:3]] for metrics in told] == [[0, 0, 0], [80, 40, 5]]
     assert [m.nvmlReturn for m in told[1][:4]] == [0, 0, 0, n.NVML_ERROR_NOT_SUPPORTED]
     assert _refused(n, _metrics, n, firsts[0], seconds[1], _SM) == n.NVML_ERROR_INVALID_ARGUMENT
@@ -70,7 +80,9 @@ def test_what_is_asked_wrongly_is_refused(nvml: Any, make_state: Any) -> None:
     assert _refused(n, n.nvmlGpmMigSampleGet, cut, 77, sample) == n.NVML_ERROR_INVALID_ARGUMENT
     assert _refused(n, n.nvmlGpmSampleGet, whole, nothing) == n.NVML_ERROR_INVALID_ARGUMENT
     assert _refused(n, n.nvmlGpmSampleFree, nothing) == n.NVML_ERROR_INVALID_ARGUMENT
-    assert _refused(n, _metrics, n, sample, sample, _SM) == n.NVML_ERROR_INVALID_ARGUMENT, "nothing was sampled"
+    assert _refused(n, _metrics, n, sample, sample, _SM) == n.NVML_ERROR_INVALID_ARGUMENT, (
+        "nothing was sampled"
+    )
     n.nvmlGpmSampleGet(whole, sample)
     assert _refused(n, _metrics, n, sample, nothing, _SM) == n.NVML_ERROR_INVALID_ARGUMENT
     assert _refused(n, _metrics, n, sample, sample) == n.NVML_ERROR_INVALID_ARGUMENT, "no metric"
@@ -86,7 +98,9 @@ def test_gpus_before_hopper_do_not_have_it(model: str, nvml: Any, make_state: An
     n = nvml.on(make_state(model, 1))
     gpu = n.nvmlDeviceGetHandleByIndex(0)
     assert n.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice == 0
-    assert _refused(n, n.nvmlGpmSampleGet, gpu, n.nvmlGpmSampleAlloc()) == n.NVML_ERROR_NOT_SUPPORTED
+    assert (
+        _refused(n, n.nvmlGpmSampleGet, gpu, n.nvmlGpmSampleAlloc()) == n.NVML_ERROR_NOT_SUPPORTED
+    )
 
 
 _CALLER = """
@@ -94,7 +108,8 @@ _CALLER = """
 #include <time.h>
 #include "nvml_abi.h"
 
-#define MUST(expression) if ((expression) != NVML_SUCCESS) return printf("%s failed\\n", #expression), 1
+#define MUST(expression) if ((expression) != NVML_SUCCESS) return printf("%s failed\\n",
+    #expression), 1
 
 int main(void)
 {
@@ -113,7 +128,8 @@ int main(void)
     MUST(nvmlGpmSampleGet(device, get.sample2));
     MUST(nvmlGpmMetricsGet(&get));
     nvmlGpmMetric_t *sm = &get.metrics[0], *dram = &get.metrics[1];
-    printf("%u %d %.1f %d %.1f\\n", support.isSupportedDevice, sm->nvmlReturn, sm->value, dram->nvmlReturn, dram->value);
+    printf("%u %d %.1f %d %.1f\\n", support.isSupportedDevice, sm->nvmlReturn, sm->value,
+        dram->nvmlReturn, dram->value);
     MUST(nvmlGpmSampleFree(get.sample1));
     MUST(nvmlGpmSampleFree(get.sample2));
     return nvmlShutdown();
@@ -124,9 +140,22 @@ int main(void)
 def test_a_c_program_measures_the_same(library: Path, make_state: Any, tmp_path: Path) -> None:
     (tmp_path / "caller.c").write_text(_CALLER)
     link = [f"-L{library.parent}", f"-l:{library.name}", f"-Wl,-rpath,{library.parent}"]
-    subprocess.run(["cc", "-Wall", f"-I{LIBRARY}", "-o", str(tmp_path / "caller"), str(tmp_path / "caller.c"), *link], check=True)
+    subprocess.run(
+        [
+            "cc",
+            "-Wall",
+            f"-I{LIBRARY}",
+            "-o",
+            str(tmp_path / "caller"),
+            str(tmp_path / "caller.c"),
+            *link,
+        ],
+        check=True,
+    )
     path = make_state(count=1)
     state.set_load(path, state.Load(gpu=0, sm=33, dram=66))
     environment = {**os.environ, state.VARIABLE: str(path)}
-    ran = subprocess.run([tmp_path / "caller"], env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [tmp_path / "caller"], env=environment, capture_output=True, text=True, check=False
+    )
     assert (ran.returncode, ran.stdout) == (0, "1 0 33.0 0 66.0\n")

@@ -1,4 +1,6 @@
-"""GPU and compute instances follow the silicon's rules: which fit together, in which order, for whom, and what is in use."""
+"""GPU and compute instances follow the silicon's rules: which fit together, in which order, for
+whom, and what is in use.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ import pytest
 from rehearsal.cluster.silicon import placement, state
 from rehearsal.cluster.silicon.models import Model, model, models
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="cutting GPUs is for root, in reality and on the fake")
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0, reason="cutting GPUs is for root, in reality and on the fake"
+)
 
 
 def _ready(nvml: Any, path: Path) -> tuple[Any, Any]:
@@ -44,13 +48,18 @@ def test_two_halves_land_at_4_and_0_with_ids_1_and_2(nvml: Any, make_state: Any)
     path = make_state()
     n, gpu = _ready(nvml, path)
     infos = [n.nvmlGpuInstanceGetInfo(gi) for gi in _create(n, gpu, 9, 9)]
-    assert [(i.id, i.profileId, i.placement.start, i.placement.size) for i in infos] == [(1, 9, 4, 4), (2, 9, 0, 4)]
+    assert [(i.id, i.profileId, i.placement.start, i.placement.size) for i in infos] == [
+        (1, 9, 4, 4),
+        (2, 9, 0, 4),
+    ]
 
 
 def test_seven_slices_have_ids_7_to_13(nvml: Any, make_state: Any) -> None:
     path = make_state()
     n, gpu = _ready(nvml, path)
-    assert sorted(n.nvmlGpuInstanceGetInfo(gi).id for gi in _create(n, gpu, *[19] * 7)) == list(range(7, 14))
+    assert sorted(n.nvmlGpuInstanceGetInfo(gi).id for gi in _create(n, gpu, *[19] * 7)) == list(
+        range(7, 14)
+    )
     with pytest.raises(n.NVMLError_InsufficientResources):
         n.nvmlDeviceCreateGpuInstance(gpu, 19)
 
@@ -95,7 +104,9 @@ def test_a_placement_can_be_chosen_and_a_wrong_one_is_refused(nvml: Any, make_st
 def test_exactly_the_published_combinations_fit(
     nvml: Any, make_state: Any, key: str, names: list[str], maximal: int, valid: int
 ) -> None:
-    """By the C library and by the rehearsal's own placement, counted against the enumeration of NVIDIA's placements."""
+    """By the C library and by the rehearsal's own placement, counted against the enumeration of
+    NVIDIA's placements.
+    """
     kind = model(key)
     path = make_state(key, 1)
     n, gpu = _ready(nvml, path)
@@ -113,7 +124,8 @@ def test_exactly_the_published_combinations_fit(
 
     good = {names_ for names_ in _multisets(kind, names) if _placeable(kind, names_)}
     assert len(good) == valid
-    # The driver's own placing finds every one of them in some order, and none else. (One order in ten is enough to see it.)
+    # The driver's own placing finds every one of them in some order, and none else. (One order in
+    # ten is enough to see it.)
     assert all(fits(names_) for names_ in sorted(good)[::7])
     bad = [names_ for names_ in _multisets(kind, names) if names_ not in good and len(names_) <= 3]
     assert not any(fits(names_) for names_ in bad[::5])
@@ -145,7 +157,9 @@ def _placeable(kind: Model, names: tuple[str, ...]) -> bool:
         ("A30", ["2g.12gb+me", "2g.12gb"], True),
     ],
 )
-def test_media_engines_are_a_budget_of_their_own(nvml: Any, make_state: Any, key: str, names: list[str], fits: bool) -> None:
+def test_media_engines_are_a_budget_of_their_own(
+    nvml: Any, make_state: Any, key: str, names: list[str], fits: bool
+) -> None:
     n, gpu = _ready(nvml, make_state(key, 1))
     ids = [model(key).slice(name).id for name in names]
     assert _placeable(model(key), tuple(names)) is fits
@@ -158,9 +172,13 @@ def test_media_engines_are_a_budget_of_their_own(nvml: Any, make_state: Any, key
 
 def test_capacity_counts_what_is_left(nvml: Any, make_state: Any) -> None:
     n, gpu = _ready(nvml, make_state())
-    assert [n.nvmlDeviceGetGpuInstanceRemainingCapacity(gpu, id_) for id_ in (19, 15, 14, 9, 5, 0)] == [7, 4, 3, 2, 1, 1]
+    assert [
+        n.nvmlDeviceGetGpuInstanceRemainingCapacity(gpu, id_) for id_ in (19, 15, 14, 9, 5, 0)
+    ] == [7, 4, 3, 2, 1, 1]
     _create(n, gpu, 9)
-    assert [n.nvmlDeviceGetGpuInstanceRemainingCapacity(gpu, id_) for id_ in (19, 15, 14, 9, 5, 0)] == [4, 2, 2, 1, 1, 0]
+    assert [
+        n.nvmlDeviceGetGpuInstanceRemainingCapacity(gpu, id_) for id_ in (19, 15, 14, 9, 5, 0)
+    ] == [4, 2, 2, 1, 1, 0]
 
 
 def test_placements_are_the_table_with_mig_off_too(nvml: Any, make_state: Any) -> None:
@@ -186,7 +204,9 @@ def test_instances_go_in_order_compute_before_gpu(nvml: Any, make_state: Any) ->
             call()
 
 
-def test_a_handle_of_a_dead_instance_does_not_name_its_successor(nvml: Any, make_state: Any) -> None:
+def test_a_handle_of_a_dead_instance_does_not_name_its_successor(
+    nvml: Any, make_state: Any
+) -> None:
     path = make_state()
     n, gpu = _ready(nvml, path)
     state.recut(path, 0, ["3g.40gb"])
@@ -198,7 +218,9 @@ def test_a_handle_of_a_dead_instance_does_not_name_its_successor(nvml: Any, make
     assert n.nvmlDeviceGetUUID(n.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0)) != before
 
 
-def test_a_gpu_instance_is_shared_by_compute_instances_until_it_is_full(nvml: Any, make_state: Any) -> None:
+def test_a_gpu_instance_is_shared_by_compute_instances_until_it_is_full(
+    nvml: Any, make_state: Any
+) -> None:
     n, gpu = _ready(nvml, make_state())
     (gi,) = _create(n, gpu, 9)
     made = [n.nvmlGpuInstanceCreateComputeInstance(gi, id_) for id_ in (0, 0, 0)]
@@ -211,8 +233,12 @@ def test_a_gpu_instance_is_shared_by_compute_instances_until_it_is_full(nvml: An
         n.nvmlGpuInstanceCreateComputeInstance(gi, 4)  # seven slices in three
 
 
-@pytest.mark.parametrize(("start", "size"), [(3, 1), (1, 2), (0, 2), (2**32 - 1, 1), (2**32 - 1, 2**32 - 1)])
-def test_a_compute_instance_outside_its_gpu_instance_is_refused(nvml: Any, make_state: Any, start: int, size: int) -> None:
+@pytest.mark.parametrize(
+    ("start", "size"), [(3, 1), (1, 2), (0, 2), (2**32 - 1, 1), (2**32 - 1, 2**32 - 1)]
+)
+def test_a_compute_instance_outside_its_gpu_instance_is_refused(
+    nvml: Any, make_state: Any, start: int, size: int
+) -> None:
     n, gpu = _ready(nvml, make_state())
     (gi,) = _create(n, gpu, 9)
     where = n.c_nvmlComputeInstancePlacement_t()
@@ -227,7 +253,9 @@ def test_indexes_of_mig_devices_stay_and_leave_holes(nvml: Any, make_state: Any)
     state.recut(path, 0, ["3g.40gb", "2g.20gb", "1g.10gb"])
     gone = n.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 1)
     gi = n.nvmlDeviceGetGpuInstanceById(gpu, n.nvmlDeviceGetGpuInstanceId(gone))
-    n.nvmlComputeInstanceDestroy(n.nvmlGpuInstanceGetComputeInstanceById(gi, n.nvmlDeviceGetComputeInstanceId(gone)))
+    n.nvmlComputeInstanceDestroy(
+        n.nvmlGpuInstanceGetComputeInstanceById(gi, n.nvmlDeviceGetComputeInstanceId(gone))
+    )
     found = []
     for index in range(n.nvmlDeviceGetMaxMigDeviceCount(gpu)):
         try:
@@ -238,7 +266,9 @@ def test_indexes_of_mig_devices_stay_and_leave_holes(nvml: Any, make_state: Any)
     assert found == [0, 2]
 
 
-def test_uuids_are_new_when_a_layout_is_made_again_by_the_library(nvml: Any, make_state: Any) -> None:
+def test_uuids_are_new_when_a_layout_is_made_again_by_the_library(
+    nvml: Any, make_state: Any
+) -> None:
     path = make_state()
     n, gpu = _ready(nvml, path)
     seen = set()
@@ -260,15 +290,18 @@ def test_a_process_keeps_its_instance(nvml: Any, make_state: Any) -> None:
     with pytest.raises(n.NVMLError_InUse):
         n.nvmlComputeInstanceDestroy(ci)
     mig = n.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0)
-    assert [(p.pid, p.usedGpuMemory, p.gpuInstanceId) for p in n.nvmlDeviceGetComputeRunningProcesses(mig)] == [
-        (77, 1000 * 2**20, 1)
-    ]
+    assert [
+        (p.pid, p.usedGpuMemory, p.gpuInstanceId)
+        for p in n.nvmlDeviceGetComputeRunningProcesses(mig)
+    ] == [(77, 1000 * 2**20, 1)]
     assert n.nvmlDeviceGetMemoryInfo(mig).used >= 1000 * 2**20
     state.end_processes(path)
     n.nvmlComputeInstanceDestroy(ci)
 
 
-def test_every_size_of_every_model_can_be_made_as_often_as_it_says(nvml: Any, make_state: Any) -> None:
+def test_every_size_of_every_model_can_be_made_as_often_as_it_says(
+    nvml: Any, make_state: Any
+) -> None:
     for kind in models().values():
         if kind.mig == "none":
             continue
@@ -285,7 +318,9 @@ def test_every_size_of_every_model_can_be_made_as_often_as_it_says(nvml: Any, ma
 
 
 def test_profile_names_follow_from_memory_as_nvidia_computes_them() -> None:
-    """The rule that mig-parted and the device plugin apply to the driver's figures gives the names that the driver gives."""
+    """The rule that mig-parted and the device plugin apply to the driver's figures gives the names
+    that the driver gives.
+    """
     for kind in models().values():
         for slice_ in kind.slices:
             eighths = math.ceil(slice_.memory_mib / kind.memory_mib * 8) / 8

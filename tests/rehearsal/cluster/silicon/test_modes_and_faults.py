@@ -14,11 +14,15 @@ import pytest
 from rehearsal.cluster.silicon import state
 from rehearsal.cluster.silicon.state import Injection
 
-_root_only = pytest.mark.skipif(os.geteuid() != 0, reason="changing MIG mode is for root, in reality and on the fake")
+_root_only = pytest.mark.skipif(
+    os.geteuid() != 0, reason="changing MIG mode is for root, in reality and on the fake"
+)
 
 
 @_root_only
-def test_hopper_changes_its_mode_at_once_and_off_takes_the_instances_along(nvml: Any, make_state: Any) -> None:
+def test_hopper_changes_its_mode_at_once_and_off_takes_the_instances_along(
+    nvml: Any, make_state: Any
+) -> None:
     path = make_state("H100-80")
     n = nvml.on(path)
     gpu = n.nvmlDeviceGetHandleByIndex(0)
@@ -32,7 +36,9 @@ def test_hopper_changes_its_mode_at_once_and_off_takes_the_instances_along(nvml:
 
 @_root_only
 @pytest.mark.parametrize("model", ["A100-40", "A100-80", "A30"])
-def test_amperes_mode_is_pending_until_a_reboot_and_survives_the_next(nvml: Any, make_state: Any, model: str) -> None:
+def test_amperes_mode_is_pending_until_a_reboot_and_survives_the_next(
+    nvml: Any, make_state: Any, model: str
+) -> None:
     path = make_state(model)
     n = nvml.on(path)
     gpu = n.nvmlDeviceGetHandleByIndex(0)
@@ -52,7 +58,12 @@ def test_hopper_forgets_its_mode_and_everybody_the_instances_at_a_reboot(make_st
         state.run_process(path, state.Process(gpu=0, pid=1, gi=1, ci=0))
         state.reboot(path)
         node = state.load(path)
-        assert (node.gpus[0].mig, node.gpus[0].mig_pending, node.gpus[0].instances, node.processes) == (mode, mode, (), ())
+        assert (
+            node.gpus[0].mig,
+            node.gpus[0].mig_pending,
+            node.gpus[0].instances,
+            node.processes,
+        ) == (mode, mode, (), ())
 
 
 @_root_only
@@ -80,7 +91,9 @@ def test_gpus_without_mig_say_not_supported(nvml: Any, make_state: Any, model: s
 
 
 @pytest.mark.parametrize(("driver", "known"), [("535.129.03", False), ("550.90.07", True)])
-def test_old_drivers_know_no_profiles_while_mig_is_off(nvml: Any, make_state: Any, driver: str, known: bool) -> None:
+def test_old_drivers_know_no_profiles_while_mig_is_off(
+    nvml: Any, make_state: Any, driver: str, known: bool
+) -> None:
     path = make_state("H100-80", 1, driver)
     n = nvml.on(path)
     gpu = n.nvmlDeviceGetHandleByIndex(0)
@@ -94,7 +107,9 @@ def test_old_drivers_know_no_profiles_while_mig_is_off(nvml: Any, make_state: An
     assert n.nvmlDeviceGetGpuInstanceProfileInfo(gpu, 0).id == 19
 
 
-def test_an_ordinary_user_sees_mig_devices_and_nothing_privileged(nvml: Any, make_state: Any, nobody: Callable[[], None]) -> None:
+def test_an_ordinary_user_sees_mig_devices_and_nothing_privileged(
+    nvml: Any, make_state: Any, nobody: Callable[[], None]
+) -> None:
     path = make_state()
     state.recut(path, 0, ["3g.40gb", "3g.40gb"])
     n = nvml.on(path)
@@ -135,7 +150,9 @@ def test_without_a_state_the_driver_is_not_loaded(nvml: Any, tmp_path: Path) -> 
         nvml.on(tmp_path / "none")
 
 
-def test_a_broken_state_is_an_unknown_error_and_named(nvml: Any, make_state: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_state_is_an_unknown_error_and_named(
+    nvml: Any, make_state: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
     path = make_state()
     path.write_text(path.read_text().replace("minor=1", "minor=one"))
     with pytest.raises(nvml.module.NVMLError_Unknown):
@@ -179,12 +196,18 @@ def test_a_hanging_call_does_not_hold_up_other_threads(nvml: Any, make_state: An
     assert time.monotonic() - began >= 3
 
 
-def test_a_lost_gpu_is_lost_to_every_call_and_the_others_are_not(nvml: Any, make_state: Any) -> None:
+def test_a_lost_gpu_is_lost_to_every_call_and_the_others_are_not(
+    nvml: Any, make_state: Any
+) -> None:
     path = make_state()
     n = nvml.on(path)
     gpu = n.nvmlDeviceGetHandleByIndex(0)
     state.lose(path, 0)
-    for call in (lambda: n.nvmlDeviceGetHandleByIndex(0), lambda: n.nvmlDeviceGetUUID(gpu), lambda: n.nvmlDeviceGetMigMode(gpu)):
+    for call in (
+        lambda: n.nvmlDeviceGetHandleByIndex(0),
+        lambda: n.nvmlDeviceGetUUID(gpu),
+        lambda: n.nvmlDeviceGetMigMode(gpu),
+    ):
         with pytest.raises(n.NVMLError_GpuIsLost):
             call()
     assert n.nvmlDeviceGetCount() == 2
@@ -195,9 +218,12 @@ def test_health_is_what_the_state_says(nvml: Any, make_state: Any) -> None:
     path = make_state()
     n = nvml.on(path)
     gpu = n.nvmlDeviceGetHandleByIndex(0)
-    assert n.nvmlDeviceGetRemappedRows(gpu) == (0, 0, 0, 0) or list(n.nvmlDeviceGetRemappedRows(gpu)) == [0, 0, 0, 0]
+    assert n.nvmlDeviceGetRemappedRows(gpu) == (0, 0, 0, 0) or list(
+        n.nvmlDeviceGetRemappedRows(gpu)
+    ) == [0, 0, 0, 0]
     state.set_health(
-        path, 0, ecc_uncorrected_volatile=3, remapped_uncorrectable=1, remap_pending=1, temperature_c=91, recovery_action=1,
+        path, 0, ecc_uncorrected_volatile=3, remapped_uncorrectable=1, remap_pending=1,
+            temperature_c=91, recovery_action=1,
         throttle_reasons=0x48, nvlinks_down=0b10,
     )  # fmt: skip
     volatile, uncorrected = n.NVML_VOLATILE_ECC, n.NVML_MEMORY_ERROR_TYPE_UNCORRECTED

@@ -37,7 +37,9 @@ def test_what_fits_is_cut_as_asked_and_read_back_the_same(
         return
     assert made.gpus[0].profiles == tuple(sorted(names))
     assert state.load(path) == made
-    taken = [slot for gi in made.gpus[0].instances for slot in range(gi.start, gi.start + gi.slice.size)]
+    taken = [
+        slot for gi in made.gpus[0].instances for slot in range(gi.start, gi.start + gi.slice.size)
+    ]
     assert len(taken) == len(set(taken))
     assert len({gi.id for gi in made.gpus[0].instances}) == len(names)
 
@@ -78,7 +80,10 @@ def test_c_reads_what_python_wrote_and_writes_the_same_back(
         ("", "not a silicon state file of this version"),
         ("slicewright-silicon 2\n", "not a silicon state file of this version"),
         ("slicewright-silicon 1\nnode driver=1 cuda=1 seed=s serial=0\ngpu index=0\n", "'model'"),
-        ("slicewright-silicon 1\nnode driver=1 cuda=1 seed=s serial=0\nwhat is=this\n", "line 3 is not understood"),
+        (
+            "slicewright-silicon 1\nnode driver=1 cuda=1 seed=s serial=0\nwhat is=this\n",
+            "line 3 is not understood",
+        ),
         ("slicewright-silicon 1\nnode driver=1 cuda=x seed=s serial=0\n", "invalid literal"),
         ("slicewright-silicon 1\nhealth gpu=0 mood=1\n", "unknown health value mood"),
     ],
@@ -102,7 +107,8 @@ def test_recut_refuses_what_the_gpu_does_not_have_and_changes_nothing(make_state
 
 
 @pytest.mark.parametrize(
-    ("model", "count", "seed"), [("H100-80", 0, "s"), ("H100-80", 17, "s"), ("H100-80", 1, "a b"), ("H100", 1, "s")]
+    ("model", "count", "seed"),
+    [("H100-80", 0, "s"), ("H100-80", 17, "s"), ("H100-80", 1, "a b"), ("H100", 1, "s")],
 )
 def test_impossible_nodes_are_refused(tmp_path: Path, model: str, count: int, seed: str) -> None:
     with pytest.raises((ValueError, models.UnknownModel)):

@@ -1,4 +1,6 @@
-"""Many users of one node's silicon at once: threads and processes, no torn state, no leak, nothing that waits for ever."""
+"""Many users of one node's silicon at once: threads and processes, no torn state, no leak, nothing
+that waits for ever.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ import pytest
 
 from rehearsal.cluster.silicon import state
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="cutting GPUs is for root, in reality and on the fake")
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0, reason="cutting GPUs is for root, in reality and on the fake"
+)
 
 _CUTTER = """
 import ctypes, sys
@@ -31,7 +35,9 @@ n.nvmlShutdown()
 """
 
 
-def test_processes_that_cut_at_the_same_time_do_not_lose_each_others_changes(library: Path, make_state: Any) -> None:
+def test_processes_that_cut_at_the_same_time_do_not_lose_each_others_changes(
+    library: Path, make_state: Any
+) -> None:
     path = make_state(count=4)
     for index in range(4):
         state.set_mig_mode(path, index, enabled=True)

@@ -56,7 +56,9 @@ def pid_in(path: Path) -> int:
 
 
 def start_polite(environment: Path, name: str, **options: int) -> Recorded:
-    record = processes.start(environment, name, ["sh", "-c", POLITE, name], cwd=environment, **options)
+    record = processes.start(
+        environment, name, ["sh", "-c", POLITE, name], cwd=environment, **options
+    )
     until((environment / f"ready-{name}").exists)
     return record
 
@@ -68,7 +70,10 @@ def test_a_started_process_is_on_record_and_leads_its_own_session(environment: P
     assert (seen.pid, seen.start_ticks) == (record.pid, record.start_ticks)
     assert (seen.session, seen.group) == (record.pid, record.pid)
     assert processes.find(environment, "sleeper") == record
-    assert json.loads((environment / "processes/sleeper.json").read_text())["boot_id"] == kernel.boot_id()
+    assert (
+        json.loads((environment / "processes/sleeper.json").read_text())["boot_id"]
+        == kernel.boot_id()
+    )
     until(lambda: runs_program(record, "sleep"))
 
 
@@ -84,7 +89,8 @@ def test_a_program_whose_starter_dies_before_the_record_never_runs(environment: 
         "import os, signal, sys; from pathlib import Path\n"
         "from rehearsal import processes; from rehearsal.host.processes import records\n"
         "records.store = lambda record: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "processes.start(Path(sys.argv[1]), 'orphan', ['sh', '-c', ': >ran; sleep 300'], cwd=Path(sys.argv[1]))\n"
+        "processes.start(Path(sys.argv[1]), 'orphan', ['sh', '-c', ': >ran; sleep 300'], "
+        "cwd=Path(sys.argv[1]))\n"
     )
     done = subprocess.run([sys.executable, "-c", starter, environment], timeout=60)
     assert done.returncode == -signal.SIGKILL
@@ -93,7 +99,9 @@ def test_a_program_whose_starter_dies_before_the_record_never_runs(environment: 
 
 
 def test_output_goes_to_a_private_log_and_input_is_empty(environment: Path) -> None:
-    record = processes.start(environment, "talker", ["sh", "-c", "echo out; echo err >&2; cat; echo end of input"])
+    record = processes.start(
+        environment, "talker", ["sh", "-c", "echo out; echo err >&2; cat; echo end of input"]
+    )
     until(lambda: not processes.is_alive(record))
     assert record.log == environment / "log/talker.log"
     assert record.log.read_text().splitlines()[1:] == ["out", "err", "end of input"]
@@ -101,7 +109,9 @@ def test_output_goes_to_a_private_log_and_input_is_empty(environment: Path) -> N
 
 
 def test_the_environment_is_the_given_one_and_the_marks(environment: Path) -> None:
-    record = processes.start(environment, "sleeper", SLEEP, env={"PATH": os.environ["PATH"], "COLOUR": "blue"})
+    record = processes.start(
+        environment, "sleeper", SLEEP, env={"PATH": os.environ["PATH"], "COLOUR": "blue"}
+    )
     until(lambda: runs_program(record, "sleep"))
     held = dict(e.split(b"=", 1) for e in kernel.initial_environment(record.pid) if b"=" in e)
     held.pop(b"PWD", None)  # the shell's own
@@ -163,7 +173,12 @@ def test_stop_kills_what_does_not_listen(environment: Path) -> None:
 
 
 def test_stop_reaches_descendants_in_sessions_of_their_own(environment: Path) -> None:
-    record = processes.start(environment, "parent", ["sh", "-c", "setsid sleep 300 & echo $! >child; wait"], cwd=environment)
+    record = processes.start(
+        environment,
+        "parent",
+        ["sh", "-c", "setsid sleep 300 & echo $! >child; wait"],
+        cwd=environment,
+    )
     child = pid_in(environment / "child")
     until(lambda: (seen := kernel.see(child)) and seen.session != record.pid)
     processes.stop(record)
@@ -176,7 +191,9 @@ def test_a_zombie_is_not_alive(environment: Path) -> None:
     assert processes.find(environment, "brief") is None
 
 
-@pytest.mark.parametrize("end", [lambda e, r: processes.stop(r), lambda e, r: processes.end_leftovers(e)])
+@pytest.mark.parametrize(
+    "end", [lambda e, r: processes.stop(r), lambda e, r: processes.end_leftovers(e)]
+)
 @pytest.mark.parametrize("lie", [{"start_ticks": 1}, {"boot_id": "another boot"}])
 def test_a_pid_that_another_process_has_now_is_left_alone(
     environment: Path, end: Callable[[Path, Recorded], object], lie: dict[str, object]
@@ -212,7 +229,8 @@ def test_after_kill_9_of_the_starter_everything_is_found_and_ended(environment: 
         "import os, signal, sys; from pathlib import Path; from rehearsal import processes\n"
         "e = Path(sys.argv[1])\n"
         "processes.start(e, 'one', ['sleep', '300'])\n"
-        "processes.start(e, 'two', ['sh', '-c', 'setsid sleep 300 & echo $! >grandchild; wait'], cwd=e)\n"
+        "processes.start(e, 'two', ['sh', '-c', 'setsid sleep 300 & echo $! >grandchild; "
+        "wait'], cwd=e)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     subprocess.run([sys.executable, "-c", starter, environment], timeout=60)
@@ -267,12 +285,19 @@ def test_a_process_without_a_readable_record_is_found_by_its_marks(environment: 
 @pytest.mark.parametrize(
     "marks",
     [
-        {"SLICEWRIGHT_REHEARSAL": "{environment}"},  # a person's, who exported it to use `pulumi` by hand
-        {"SLICEWRIGHT_REHEARSAL": "{environment}2", "SLICEWRIGHT_REHEARSAL_PROCESS": "etcd"},  # another environment's
+        {
+            "SLICEWRIGHT_REHEARSAL": "{environment}"
+        },  # a person's, who exported it to use `pulumi` by hand
+        {
+            "SLICEWRIGHT_REHEARSAL": "{environment}2",
+            "SLICEWRIGHT_REHEARSAL_PROCESS": "etcd",
+        },  # another environment's
         {"SLICEWRIGHT_REHEARSAL_PROCESS": "etcd"},
     ],
 )
-def test_what_is_not_of_this_environment_is_left_alone(environment: Path, marks: dict[str, str]) -> None:
+def test_what_is_not_of_this_environment_is_left_alone(
+    environment: Path, marks: dict[str, str]
+) -> None:
     env = {name: value.format(environment=environment) for name, value in marks.items()}
     stranger = subprocess.Popen(SLEEP, env={**os.environ, **env}, start_new_session=True)
     try:
@@ -287,7 +312,8 @@ def test_what_is_not_of_this_environment_is_left_alone(environment: Path, marks:
 def test_who_asks_is_spared(environment: Path) -> None:
     """A process of the environment may clean up the rest of it."""
     script = (
-        "import sys; from pathlib import Path; from rehearsal.host.processes.ending import end_descendants\n"
+        "import sys; from pathlib import Path; from rehearsal.host.processes.ending import "
+        "end_descendants\n"
         "end_descendants(Path(sys.argv[1]), 'cleaner'); print('still here')\n"
     )
     record = processes.start(environment, "cleaner", [sys.executable, "-c", script, environment])

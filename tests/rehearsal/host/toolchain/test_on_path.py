@@ -18,14 +18,23 @@ def put(bench: Any, write_script: Any, version: str) -> Path:
 
 
 @pytest.mark.parametrize("version", ["v1.2.3", "1.2.3", "v1.2.7 go1.26.8 (linux/amd64)"])
-def test_an_installed_tool_of_the_pinned_version_or_a_later_patch_is_taken(bench: Any, write_script: Any, version: str) -> None:
+def test_an_installed_tool_of_the_pinned_version_or_a_later_patch_is_taken(
+    bench: Any, write_script: Any, version: str
+) -> None:
     program = put(bench, write_script, version)
     (found,) = bench.get()
-    assert (found.origin, found.paths["tool"], bench.builds(), bench.lines) == ("PATH", program, 0, [])
+    assert (found.origin, found.paths["tool"], bench.builds(), bench.lines) == (
+        "PATH",
+        program,
+        0,
+        [],
+    )
 
 
 @pytest.mark.parametrize("version", ["v1.2.2", "v1.3.0", "v2.2.3", "v1.1.9"])
-def test_an_installed_tool_of_another_version_is_left_alone_and_named(bench: Any, write_script: Any, version: str) -> None:
+def test_an_installed_tool_of_another_version_is_left_alone_and_named(
+    bench: Any, write_script: Any, version: str
+) -> None:
     program = put(bench, write_script, version)
     (found,) = bench.get()
     assert found.origin == "built"
@@ -39,12 +48,16 @@ def test_a_tool_that_does_not_say_its_version_is_not_taken(bench: Any, write_scr
     assert f"{program} does not say its version" in bench.said()
 
 
-def test_a_right_version_later_on_path_is_found(bench: Any, tmp_path: Path, write_script: Any) -> None:
+def test_a_right_version_later_on_path_is_found(
+    bench: Any, tmp_path: Path, write_script: Any
+) -> None:
     put(bench, write_script, "v1.0.0")
     (tmp_path / "later").mkdir()
     later = write_script(tmp_path / "later" / "tool", "#!/bin/sh\necho v1.2.3\n")
     path = f"{bench.settings.path}:{tmp_path / 'later'}"
-    (found,) = bench.get(settings=replace(bench.settings, environment={**bench.settings.environment, "PATH": path}))
+    (found,) = bench.get(
+        settings=replace(bench.settings, environment={**bench.settings.environment, "PATH": path})
+    )
     assert (found.origin, found.paths["tool"]) == ("PATH", later)
 
 
@@ -69,14 +82,19 @@ def test_what_a_rehearsal_put_on_path_itself_is_not_taken_for_an_installed_tool(
 
 def test_a_tool_of_two_programs_is_taken_only_whole(bench: Any, write_script: Any) -> None:
     put(bench, write_script, "v1.2.3")
-    binaries = tuple(Binary(field=name, name=name, package="x", ask=("--version",)) for name in ("tool", "second"))
+    binaries = tuple(
+        Binary(field=name, name=name, package="x", ask=("--version",))
+        for name in ("tool", "second")
+    )
     refusal = "second is not on PATH"
     with pytest.raises(Exception, match="made no second"):  # the fake go makes one file only
         bench.get(bench.tool(binaries=binaries))
     assert refusal in bench.said()
 
 
-def test_a_program_is_asked_once_until_its_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_is_asked_once_until_its_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copy("/bin/echo", tmp_path / "program")
     asked: list[Any] = []
     real = versions.run
@@ -87,18 +105,28 @@ def test_a_program_is_asked_once_until_its_file_changes(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(versions, "run", run)
     for _ in range(2):
-        assert versions.Answers(tmp_path / "answers.json").ask(tmp_path / "program", ("v1.2.3",)) == "v1.2.3\n"
+        assert (
+            versions.Answers(tmp_path / "answers.json").ask(tmp_path / "program", ("v1.2.3",))
+            == "v1.2.3\n"
+        )
     assert len(asked) == 1
     os.utime(tmp_path / "program", (1, 1))
     versions.Answers(tmp_path / "answers.json").ask(tmp_path / "program", ("v1.2.3",))
     assert len(asked) == 2
 
 
-def test_scripts_and_links_to_version_managers_are_asked_every_time(tmp_path: Path, write_script: Any) -> None:
-    write_script(tmp_path / "tool", "#!/bin/sh\ncat version\n".replace("version", str(tmp_path / "version")))
+def test_scripts_and_links_to_version_managers_are_asked_every_time(
+    tmp_path: Path, write_script: Any
+) -> None:
+    write_script(
+        tmp_path / "tool", "#!/bin/sh\ncat version\n".replace("version", str(tmp_path / "version"))
+    )
     shutil.copy("/bin/cat", tmp_path / "manager")
     (tmp_path / "shim").symlink_to(tmp_path / "manager")
-    for program, arguments in ((tmp_path / "tool", ()), (tmp_path / "shim", (str(tmp_path / "version"),))):
+    for program, arguments in (
+        (tmp_path / "tool", ()),
+        (tmp_path / "shim", (str(tmp_path / "version"),)),
+    ):
         for version in ("1.0.0", "2.0.0"):
             (tmp_path / "version").write_text(version)
             assert versions.Answers(tmp_path / "answers.json").ask(program, arguments) == version
@@ -108,7 +136,10 @@ def test_scripts_and_links_to_version_managers_are_asked_every_time(tmp_path: Pa
 def test_a_damaged_memory_is_forgotten(tmp_path: Path, content: str) -> None:
     (tmp_path / "answers.json").write_text(content)
     shutil.copy("/bin/echo", tmp_path / "program")
-    assert versions.Answers(tmp_path / "answers.json").ask(tmp_path / "program", ("1.2.3",)) == "1.2.3\n"
+    assert (
+        versions.Answers(tmp_path / "answers.json").ask(tmp_path / "program", ("1.2.3",))
+        == "1.2.3\n"
+    )
 
 
 @pytest.mark.parametrize(

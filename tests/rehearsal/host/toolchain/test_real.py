@@ -1,4 +1,6 @@
-"""The tools themselves, got as `make rehearse` gets them: minutes on a machine that has none, then a moment."""
+"""The tools themselves, got as `make rehearse` gets them: minutes on a machine that has none, then
+a moment.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,13 @@ def test_every_tool_is_there_says_its_pinned_version_and_the_second_time_costs_n
             path = getattr(tools, binary.field)
             assert path.is_absolute()
             if binary.ask:
-                said = subprocess.run([path, *binary.ask], check=True, capture_output=True, text=True)
-                version, wanted = versions.parse(said.stdout + said.stderr), versions.parse(tool.version)
+                said = subprocess.run(
+                    [path, *binary.ask], check=True, capture_output=True, text=True
+                )
+                version, wanted = (
+                    versions.parse(said.stdout + said.stderr),
+                    versions.parse(tool.version),
+                )
                 assert version is not None
                 assert wanted is not None
                 assert versions.serves(version, wanted)

@@ -22,7 +22,9 @@ MODULES = [tool for tool in TOOLS if isinstance(tool.source, GoModule)]
 
 
 def test_the_tools_fill_every_field_of_the_toolchain_once() -> None:
-    assert sorted(b.field for tool in TOOLS for b in tool.binaries) == sorted(f.name for f in fields(Toolchain))
+    assert sorted(b.field for tool in TOOLS for b in tool.binaries) == sorted(
+        f.name for f in fields(Toolchain)
+    )
 
 
 @pytest.mark.parametrize("tool", MODULES, ids=lambda tool: tool.name)
@@ -57,7 +59,12 @@ def test_the_fake_library_lies_alone_in_its_directory() -> None:
 
 
 def some_toolchain(root: Path) -> Toolchain:
-    return assemble(tuple(Found(tool, "PATH", False, 0, {b.field: root / b.name for b in tool.binaries}) for tool in TOOLS))
+    return assemble(
+        tuple(
+            Found(tool, "PATH", False, 0, {b.field: root / b.name for b in tool.binaries})
+            for tool in TOOLS
+        )
+    )
 
 
 def test_a_toolchain_survives_being_written_and_read(tmp_path: Path) -> None:
@@ -68,7 +75,9 @@ def test_a_toolchain_survives_being_written_and_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"pulumi": "/x"}', '{"pulumi": 3}', "null"])
-def test_a_file_that_is_no_toolchain_is_refused_in_one_sentence(tmp_path: Path, content: str) -> None:
+def test_a_file_that_is_no_toolchain_is_refused_in_one_sentence(
+    tmp_path: Path, content: str
+) -> None:
     (tmp_path / "toolchain.json").write_text(content)
     with pytest.raises(ToolchainError, match=r"toolchain\.json: not the paths of a toolchain"):
         Toolchain.load(tmp_path / "toolchain.json")
@@ -78,14 +87,26 @@ def test_a_file_that_is_no_toolchain_is_refused_in_one_sentence(tmp_path: Path, 
 
 def test_the_cache_is_where_the_user_keeps_caches() -> None:
     assert from_environment({"HOME": "/h"}).cache == Path("/h/.cache/slicewright/toolchain")
-    assert from_environment({"HOME": "/h", "XDG_CACHE_HOME": "/c"}).cache == Path("/c/slicewright/toolchain")
-    assert from_environment({"HOME": "/h", "XDG_CACHE_HOME": "relative"}).cache == Path("/h/.cache/slicewright/toolchain")
+    assert from_environment({"HOME": "/h", "XDG_CACHE_HOME": "/c"}).cache == Path(
+        "/c/slicewright/toolchain"
+    )
+    assert from_environment({"HOME": "/h", "XDG_CACHE_HOME": "relative"}).cache == Path(
+        "/h/.cache/slicewright/toolchain"
+    )
 
 
 def test_settings_are_read_from_the_environment_and_typing_errors_refused() -> None:
-    settings = from_environment({"HOME": "/h", DOWNLOAD: "never", MIRROR: "http://127.0.0.1:1/", CLEAR: "1"})
-    assert (settings.download, settings.mirror, settings.clear_go_cache) == (False, "http://127.0.0.1:1", True)
-    with pytest.raises(ToolchainError, match=f"{DOWNLOAD}='nevr' means nothing here; write one of auto, never"):
+    settings = from_environment(
+        {"HOME": "/h", DOWNLOAD: "never", MIRROR: "http://127.0.0.1:1/", CLEAR: "1"}
+    )
+    assert (settings.download, settings.mirror, settings.clear_go_cache) == (
+        False,
+        "http://127.0.0.1:1",
+        True,
+    )
+    with pytest.raises(
+        ToolchainError, match=f"{DOWNLOAD}='nevr' means nothing here; write one of auto, never"
+    ):
         from_environment({"HOME": "/h", DOWNLOAD: "nevr"})
     with pytest.raises(ToolchainError, match=f"{MIRROR}='mirror.example' is no base URL"):
         from_environment({"HOME": "/h", MIRROR: "mirror.example"})
@@ -95,7 +116,9 @@ def test_the_command_prints_a_table_or_json(
     bench: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("rehearsal.host.toolchain.__main__.TOOLS", (bench.tool(),))
-    monkeypatch.setattr("rehearsal.host.toolchain.__main__.from_environment", lambda _: bench.settings)
+    monkeypatch.setattr(
+        "rehearsal.host.toolchain.__main__.from_environment", lambda _: bench.settings
+    )
     assert main([]) == 0
     head, row = capsys.readouterr().out.splitlines()
     assert head.split() == ["TOOL", "VERSION", "FROM", "TOOK", "PATH"]
@@ -110,7 +133,9 @@ def test_the_command_ends_with_a_sentence_and_a_code(
     bench: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("rehearsal.host.toolchain.__main__.TOOLS", (bench.tool(),))
-    monkeypatch.setattr("rehearsal.host.toolchain.__main__.from_environment", lambda _: bench.settings)
+    monkeypatch.setattr(
+        "rehearsal.host.toolchain.__main__.from_environment", lambda _: bench.settings
+    )
     (bench.bin / "fail").write_text("broken\n")
     assert main([]) == 1
     assert "toolchain: tool v1.2.3 could not be built" in capsys.readouterr().err

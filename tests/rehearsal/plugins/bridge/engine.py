@@ -21,7 +21,9 @@ def cloud_in(environment: Path) -> Iterator[Cloud]:
     """A simulated cloud with clusters on paper, serving its environment."""
     cloud = Cloud(environment, PaperPlanes(environment), ready_timeout_s=0.1)
     server = Server(environment / "cloud.sock", cloud)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    ).start()
     yield cloud
     server.shutdown()
     server.server_close()
@@ -45,12 +47,16 @@ class Resource:
     def plan(self, asked: Properties, ignore: tuple[str, ...] = ()) -> Difference:
         """What `up` with these inputs would do."""
         self.next = self.engine.checked(self.kind, self.name, self.inputs, asked)
-        return self.engine.provider.diff("urn", self.kind, self.id, self.outputs, self.inputs, self.next, ignore)
+        return self.engine.provider.diff(
+            "urn", self.kind, self.id, self.outputs, self.inputs, self.next, ignore
+        )
 
     def update(self, asked: Properties) -> Difference:
         found = self.plan(asked)
         assert not found.replaces
-        assert not any(k.endswith("replace") for k in (found.detailed or {}).values()), found.detailed
+        assert not any(k.endswith("replace") for k in (found.detailed or {}).values()), (
+            found.detailed
+        )
         arguments = ("urn", self.kind, self.id, self.outputs, self.inputs, self.next, 0, (), False)
         self.outputs = self.engine.provider.update(*arguments)
         self.inputs = self.next
@@ -61,7 +67,9 @@ class Resource:
         found = self.engine.provider.read("urn", self.kind, self.id, self.outputs, self.inputs, 0)
         if found is None:
             return None
-        return self.engine.provider.diff("urn", self.kind, self.id, found.outputs, self.inputs, found.inputs, ())
+        return self.engine.provider.diff(
+            "urn", self.kind, self.id, found.outputs, self.inputs, found.inputs, ()
+        )
 
     def delete(self) -> None:
         self.engine.provider.delete("urn", self.kind, self.id, self.outputs, self.inputs, 0)
@@ -80,7 +88,9 @@ class Engine:
 
     def checked(self, kind: str, name: str, olds: Properties, asked: Properties) -> Properties:
         self._seed += 1
-        checked = self.provider.check("urn", kind, name, olds, dict(asked), self._seed.to_bytes(4, "big"), None)
+        checked = self.provider.check(
+            "urn", kind, name, olds, dict(asked), self._seed.to_bytes(4, "big"), None
+        )
         assert not checked.failures, checked.failures
         return checked.inputs
 

@@ -38,7 +38,9 @@ def struct(**values: Any) -> struct_pb2.Struct:
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[Path]:
     server = Server(tmp_path / "cloud.sock", Cloud(tmp_path, PaperPlanes(tmp_path)))
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    ).start()
     yield tmp_path
     server.shutdown()
     server.server_close()
@@ -50,7 +52,9 @@ class Launched:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         assert process.stdout is not None
-        self.stub = provider_pb2_grpc.ResourceProviderStub(grpc.insecure_channel(f"127.0.0.1:{int(process.stdout.readline())}"))
+        self.stub = provider_pb2_grpc.ResourceProviderStub(
+            grpc.insecure_channel(f"127.0.0.1:{int(process.stdout.readline())}")
+        )
 
     def configure(self, **args: Any) -> None:
         self.stub.Configure(provider_pb2.ConfigureRequest(args=struct(**args), variables={}))
@@ -68,7 +72,9 @@ def launch(environment: Path) -> Iterator[Launch]:
         if inside:
             env["SLICEWRIGHT_REHEARSAL"] = str(environment)
         argv = [sys.executable, "-m", f"rehearsal.{package}_provider", "127.0.0.1:1"]
-        process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        process = subprocess.Popen(
+            argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
         running.append(process)
         return Launched(process)
 
@@ -85,7 +91,9 @@ def refusal(call: Callable[[], Any]) -> str:
 
 
 @pytest.mark.parametrize(("package", "version"), [("gcp", "10.2.0"), ("aws", "7.51.1")])
-def test_it_has_the_version_that_the_sdk_asks_for(launch: Launch, package: str, version: str) -> None:
+def test_it_has_the_version_that_the_sdk_asks_for(
+    launch: Launch, package: str, version: str
+) -> None:
     """A lower one makes the engine warn at every run."""
     assert launch(package).stub.GetPluginInfo(empty_pb2.Empty()).version == version
 
@@ -94,27 +102,43 @@ def test_a_resource_lives_and_dies_over_the_wire(launch: Launch, environment: Pa
     stub = (gcp := launch("gcp")).stub
     gcp.configure(project="acme", region="us-central1")
     checked = stub.Check(
-        provider_pb2.CheckRequest(urn=NETWORK, type=kind_of(NETWORK), name="net", news=struct(), randomSeed=b"seed")
+        provider_pb2.CheckRequest(
+            urn=NETWORK, type=kind_of(NETWORK), name="net", news=struct(), randomSeed=b"seed"
+        )
     )
     assert not checked.failures
-    created = stub.Create(provider_pb2.CreateRequest(urn=NETWORK, type=kind_of(NETWORK), properties=checked.inputs))
+    created = stub.Create(
+        provider_pb2.CreateRequest(urn=NETWORK, type=kind_of(NETWORK), properties=checked.inputs)
+    )
     name = checked.inputs["name"]
     assert created.id == f"projects/acme/global/networks/{name}"
     assert (environment / "cloud" / "compute" / "networks").exists()
     read = stub.Read(
         provider_pb2.ReadRequest(
-            id=created.id, urn=NETWORK, type=kind_of(NETWORK), properties=created.properties, inputs=checked.inputs
+            id=created.id,
+            urn=NETWORK,
+            type=kind_of(NETWORK),
+            properties=created.properties,
+            inputs=checked.inputs,
         )
     )
     assert dict(read.inputs) == dict(checked.inputs)
     stub.Delete(
         provider_pb2.DeleteRequest(
-            id=created.id, urn=NETWORK, type=kind_of(NETWORK), properties=created.properties, old_inputs=checked.inputs
+            id=created.id,
+            urn=NETWORK,
+            type=kind_of(NETWORK),
+            properties=created.properties,
+            old_inputs=checked.inputs,
         )
     )
     gone = stub.Read(
         provider_pb2.ReadRequest(
-            id=created.id, urn=NETWORK, type=kind_of(NETWORK), properties=created.properties, inputs=checked.inputs
+            id=created.id,
+            urn=NETWORK,
+            type=kind_of(NETWORK),
+            properties=created.properties,
+            inputs=checked.inputs,
         )
     )
     assert gone.id == ""
@@ -125,7 +149,9 @@ def test_a_network_not_known_yet_replaces_its_subnetwork(launch: Launch) -> None
     old = struct(name="sub", network="net", ipCidrRange="10.0.0.0/20")
     new = struct(name="sub", network=UNKNOWN, ipCidrRange="10.0.0.0/20")
     found = gcp.stub.Diff(
-        provider_pb2.DiffRequest(id="x", urn=SUBNETWORK, type=kind_of(SUBNETWORK), olds=old, old_inputs=old, news=new)
+        provider_pb2.DiffRequest(
+            id="x", urn=SUBNETWORK, type=kind_of(SUBNETWORK), olds=old, old_inputs=old, news=new
+        )
     )
     assert found.changes == provider_pb2.DiffResponse.DIFF_SOME
     assert found.detailedDiff["network"].kind == provider_pb2.PropertyDiff.UPDATE_REPLACE
@@ -136,19 +162,32 @@ def test_a_refused_input_arrives_with_its_path(launch: Launch) -> None:
     (gcp := launch("gcp")).configure(project="acme")
     found = gcp.stub.Check(
         provider_pb2.CheckRequest(
-            urn=SUBNETWORK, type=kind_of(SUBNETWORK), name="s", news=struct(network="n", ipCidr="10.0.0.0/20"), randomSeed=b"s"
+            urn=SUBNETWORK,
+            type=kind_of(SUBNETWORK),
+            name="s",
+            news=struct(network="n", ipCidr="10.0.0.0/20"),
+            randomSeed=b"s",
         )
     )
-    assert [(f.property, "did you mean ipCidrRange?" in f.reason) for f in found.failures] == [("ipCidr", True)]
+    assert [(f.property, "did you mean ipCidrRange?" in f.reason) for f in found.failures] == [
+        ("ipCidr", True)
+    ]
 
 
 def test_the_clouds_words_arrive_as_one_message(launch: Launch) -> None:
     (gcp := launch("gcp")).configure(project="acme", region="us-central1")
     properties = struct(name="sub", network="nowhere", ipCidrRange="10.0.0.0/20")
     message = refusal(
-        lambda: gcp.stub.Create(provider_pb2.CreateRequest(urn=SUBNETWORK, type=kind_of(SUBNETWORK), properties=properties))
+        lambda: gcp.stub.Create(
+            provider_pb2.CreateRequest(
+                urn=SUBNETWORK, type=kind_of(SUBNETWORK), properties=properties
+            )
+        )
     )
-    assert "The referenced network resource 'projects/acme/global/networks/nowhere' cannot be found." in message
+    assert (
+        "The referenced network resource 'projects/acme/global/networks/nowhere' cannot be found."
+        in message
+    )
     assert "Traceback" not in message
 
 
@@ -156,7 +195,11 @@ def test_an_unknown_type_arrives_as_one_message(launch: Launch) -> None:
     (aws := launch("aws")).configure(region="eu-west-1")
     urn = "urn:pulumi:dev::p::aws:s3/bucket:Bucket::b"
     message = refusal(
-        lambda: aws.stub.Check(provider_pb2.CheckRequest(urn=urn, type=kind_of(urn), name="b", news=struct(), randomSeed=b"s"))
+        lambda: aws.stub.Check(
+            provider_pb2.CheckRequest(
+                urn=urn, type=kind_of(urn), name="b", news=struct(), randomSeed=b"s"
+            )
+        )
     )
     assert "the rehearsal's stand-in for aws does not know aws:s3/bucket:Bucket" in message
 
@@ -164,7 +207,9 @@ def test_an_unknown_type_arrives_as_one_message(launch: Launch) -> None:
 @pytest.mark.parametrize("package", ["gcp", "aws"])
 def test_outside_a_rehearsal_it_says_so_at_once(launch: Launch, package: str) -> None:
     provider = launch(package, inside=False)
-    assert "only inside a rehearsal environment" in refusal(lambda: provider.configure(project="acme", region="eu-west-1"))
+    assert "only inside a rehearsal environment" in refusal(
+        lambda: provider.configure(project="acme", region="eu-west-1")
+    )
 
 
 @pytest.mark.parametrize("package", ["gcp", "aws"])

@@ -1,4 +1,6 @@
-"""The schemas beside the providers are those of the installed SDKs, and what the providers declare exists in them."""
+"""The schemas beside the providers are those of the installed SDKs, and what the providers declare
+exists in them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ PROVIDERS = {"gcp": GcpProvider, "aws": AwsProvider}
 @pytest.mark.parametrize("package", ["gcp", "aws"])
 def test_the_schema_is_the_installed_sdks(package: str) -> None:
     """Else: python -m rehearsal.plugins.bridge.extract"""
-    stored = json.loads((Path(rehearsal.__file__).parent / "plugins" / "providers" / package / "schema.json").read_text())
+    stored = json.loads(
+        (
+            Path(rehearsal.__file__).parent / "plugins" / "providers" / package / "schema.json"
+        ).read_text()
+    )
     assert stored == extract(package, RESOURCES[package])
 
 
@@ -36,7 +42,9 @@ def exists(schema: Schema, token: str, path: str) -> bool:
         kind = properties[name]["type"]
         while isinstance(kind, dict) and "list" in kind:
             kind = kind["list"]
-        properties = schema.types[kind["object"]] if isinstance(kind, dict) and "object" in kind else {}
+        properties = (
+            schema.types[kind["object"]] if isinstance(kind, dict) and "object" in kind else {}
+        )
     return True
 
 

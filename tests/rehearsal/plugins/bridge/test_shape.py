@@ -1,4 +1,6 @@
-"""Shapes are read both ways: what was asked for comes back word for word, what the cloud added does not."""
+"""Shapes are read both ways: what was asked for comes back word for word, what the cloud added does
+not.
+"""
 
 from __future__ import annotations
 
@@ -52,13 +54,21 @@ def test_what_the_server_changed_shows() -> None:
 
 
 def test_the_order_of_a_set_is_the_askers() -> None:
-    assert from_api(SHAPE, {"zones": ["a", "b", "c"]}, {"zones": ["c", "a"]}) == {"zones": ["c", "a", "b"]}
+    assert from_api(SHAPE, {"zones": ["a", "b", "c"]}, {"zones": ["c", "a"]}) == {
+        "zones": ["c", "a", "b"]
+    }
 
 
 def test_an_import_shows_everything() -> None:
-    assert from_api(SHAPE, {"diskType": "pd", "sizeText": "3", "labels": {}}, None) == {"disk": "pd", "size": 3}
+    assert from_api(SHAPE, {"diskType": "pd", "sizeText": "3", "labels": {}}, None) == {
+        "disk": "pd",
+        "size": 3,
+    }
 
 
 def test_a_property_without_a_shape_is_refused_with_its_path() -> None:
-    with pytest.raises(ProviderError, match=r"items\[1\]\.colour: .* does not simulate this property; here it knows extra, kind"):
+    with pytest.raises(
+        ProviderError,
+        match=r"items\[1\]\.colour: .* does not simulate this property; here it knows extra, kind",
+    ):
         to_api(SHAPE, {"items": [{"kind": "x"}, {"colour": "red"}]})

@@ -15,7 +15,10 @@ OFF = {"driver": {"enabled": False}, "toolkit": {"enabled": False}}
 
 def _render(values: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
     assert CHART.check(values) == []
-    return {(made["kind"], made["metadata"]["name"]): made for made in CHART.render(values, "gpu-operator", "gpu")}
+    return {
+        (made["kind"], made["metadata"]["name"]): made
+        for made in CHART.render(values, "gpu-operator", "gpu")
+    }
 
 
 def _policy(values: dict[str, Any]) -> dict[str, Any]:
@@ -30,9 +33,15 @@ def test_the_pinned_version_is_found(version: str | None) -> None:
 
 @pytest.mark.parametrize(
     ("name", "repository", "version"),
-    [("gpu-operator", REPOSITORY, "v26.3.3"), ("gpu-operator", None, None), ("kube-prometheus-stack", "https://x", None)],
+    [
+        ("gpu-operator", REPOSITORY, "v26.3.3"),
+        ("gpu-operator", None, None),
+        ("kube-prometheus-stack", "https://x", None),
+    ],
 )
-def test_any_other_chart_is_refused_with_what_there_is(name: str, repository: str | None, version: str | None) -> None:
+def test_any_other_chart_is_refused_with_what_there_is(
+    name: str, repository: str | None, version: str | None
+) -> None:
     with pytest.raises(NoSuchChart, match=r"v26\.7\.0"):
         find(name, repository=repository, version=version)
 
@@ -41,7 +50,8 @@ def test_an_unknown_value_is_refused_with_its_path_and_the_nearest_key() -> None
     assert CHART.check({"migManager": {"config": {"nmae": "x"}}}) == [
         (
             "migManager.config.nmae",
-            "chart gpu-operator v26.7.0 has no such value; did you mean 'name'? (The real Helm would ignore it in silence.)",
+            "chart gpu-operator v26.7.0 has no such value; did you mean 'name'? (The real "
+            "Helm would ignore it in silence.)",
         )
     ]
 
@@ -70,7 +80,10 @@ def test_wrong_values_are_refused(values: dict[str, Any], path: str) -> None:
         {"operator": {"nodeSelector": {"a": "b"}, "resources": {"limits": {"cpu": "1"}}}},
         {"daemonsets": {"labels": {"any": "key"}}},
         {"node-feature-discovery": {"worker": {"tolerations": [{"operator": "Exists"}]}}},
-        {"hostPaths": {"kubeletRootDir": "/k"}, "dcgmExporter": {"hpcJobMapping": {"enabled": True}}},
+        {
+            "hostPaths": {"kubeletRootDir": "/k"},
+            "dcgmExporter": {"hpcJobMapping": {"enabled": True}},
+        },
     ],
 )
 def test_known_values_pass(values: dict[str, Any]) -> None:
@@ -78,13 +91,19 @@ def test_known_values_pass(values: dict[str, Any]) -> None:
 
 
 def test_values_land_at_their_place_in_the_cluster_policy() -> None:
-    tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}, {"key": "mine", "operator": "Exists"}]
+    tolerations = [
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "mine", "operator": "Exists"},
+    ]
     spec = _policy(
         {
             **OFF,
             "mig": {"strategy": "mixed"},
             "daemonsets": {"tolerations": tolerations},
-            "migManager": {"config": {"name": "layouts", "default": ""}, "env": [{"name": "WITH_REBOOT", "value": "true"}]},
+            "migManager": {
+                "config": {"name": "layouts", "default": ""},
+                "env": [{"name": "WITH_REBOOT", "value": "true"}],
+            },
         }
     )
     assert spec["mig"] == {"strategy": "mixed"}
@@ -121,7 +140,9 @@ def test_the_cluster_policy_holds_no_null() -> None:
 
 
 def test_the_operators_deployment_follows_the_values() -> None:
-    values = {"operator": {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"pool": "system"}}}
+    values = {
+        "operator": {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"pool": "system"}}
+    }
     pod = _render(values)[("Deployment", "gpu-operator")]["spec"]["template"]["spec"]
     assert pod["tolerations"] == [{"operator": "Exists"}]
     assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "system"}

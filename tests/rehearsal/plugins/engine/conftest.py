@@ -1,4 +1,6 @@
-"""The real `pulumi` in a directory of its own, with the rehearsal's language host in this process."""
+"""The real `pulumi` in a directory of its own, with the rehearsal's language host in this
+process.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,17 @@ class Project:
         return process.returncode, output
 
     def up(self, *flags: str) -> tuple[int, str]:
-        return self.run("up", "--yes", "--skip-preview", "--stack", "dev", "--non-interactive", "--color", "never", *flags)
+        return self.run(
+            "up",
+            "--yes",
+            "--skip-preview",
+            "--stack",
+            "dev",
+            "--non-interactive",
+            "--color",
+            "never",
+            *flags,
+        )
 
 
 @pytest.fixture
@@ -69,7 +81,11 @@ def _project(directory: Path, toolchain: Toolchain) -> Project:
     for name in ("home", "state", "project"):
         (directory / name).mkdir()
     (directory / "project" / "Pulumi.yaml").write_text("name: tiny\nruntime: python\n")
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("PULUMI_") and key != "KUBECONFIG"}
+    inherited = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("PULUMI_") and key != "KUBECONFIG"
+    }
     variables = {
         **inherited,
         "PULUMI_HOME": str(directory / "home"),

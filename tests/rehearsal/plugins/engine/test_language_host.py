@@ -25,7 +25,8 @@ def test_a_program_runs_with_its_config_and_exports(project: Any) -> None:
         pulumi.export("plain", config.require("plain"))
         pulumi.export("hidden", config.require_secret("hidden"))
         pulumi.export("object", config.require_object("object")["a"][0])
-        pulumi.export("where", [os.getcwd(), pulumi.get_project(), pulumi.get_stack(), pulumi.get_organization()])
+        pulumi.export("where", [os.getcwd(), pulumi.get_project(), pulumi.get_stack(),
+            pulumi.get_organization()])
     """)
     project.run("config", "set", "plain", "a value", "--stack", "dev")
     project.run("config", "set", "hidden", "very-secret-value", "--secret", "--stack", "dev")
@@ -33,7 +34,9 @@ def test_a_program_runs_with_its_config_and_exports(project: Any) -> None:
     code, output = project.up()
     assert code == 0, output
     assert "very-secret-value" not in output
-    outputs = json.loads(project.run("stack", "output", "--json", "--show-secrets", "--stack", "dev")[1])
+    outputs = json.loads(
+        project.run("stack", "output", "--json", "--show-secrets", "--stack", "dev")[1]
+    )
     assert outputs["plain"] == "a value"
     assert outputs["hidden"] == "very-secret-value"
     assert outputs["object"] == 7
@@ -46,7 +49,8 @@ def test_a_run_error_is_shown_bare_and_an_exception_with_its_own_frames_only(pro
     assert code != 0
     assert "error: pool train: no such GPU" in output
     assert "Traceback" not in output
-    # The official host's executor ends with 1 after a RunError, too, and not with the 32 that means "told already".
+    # The official host's executor ends with 1 after a RunError, too, and not with the 32 that means
+    # "told already".
     assert "Program exited with non-zero exit code: 1" in output
 
     project.write("def inner():\n    raise ValueError('broken')\ninner()")
@@ -66,7 +70,10 @@ def test_an_exit_code_is_reported(project: Any) -> None:
 
 def test_the_hosts_own_directory_does_not_hide_the_programs_modules(project: Any) -> None:
     (project.directory / "values.py").write_text("answer = 42")
-    project.write("import pulumi, sys, values\npulumi.export('answer', values.answer)\npulumi.export('first', sys.path[0])")
+    project.write(
+        "import pulumi, sys, values\npulumi.export('answer', "
+        "values.answer)\npulumi.export('first', sys.path[0])"
+    )
     code, output = project.up()
     assert code == 0, output
     outputs = json.loads(project.run("stack", "output", "--json", "--stack", "dev")[1])
@@ -74,7 +81,9 @@ def test_the_hosts_own_directory_does_not_hide_the_programs_modules(project: Any
 
 
 def test_a_missing_virtualenv_is_one_clear_error(project: Any) -> None:
-    (project.directory / "Pulumi.yaml").write_text("name: tiny\nruntime: {name: python, options: {virtualenv: .venv}}\n")
+    (project.directory / "Pulumi.yaml").write_text(
+        "name: tiny\nruntime: {name: python, options: {virtualenv: .venv}}\n"
+    )
     project.write("import pulumi")
     code, output = project.up()
     assert code != 0
@@ -88,8 +97,12 @@ def test_the_projects_virtualenv_runs_the_program(project: Any) -> None:
     python = environment / "python"
     python.write_text(f'#!/bin/sh\nRAN_BY=the-project exec {sys.executable} "$@"\n')
     python.chmod(python.stat().st_mode | stat.S_IXUSR)
-    (project.directory / "Pulumi.yaml").write_text("name: tiny\nruntime: {name: python, options: {virtualenv: environment}}\n")
-    project.write("import os, pulumi\npulumi.export('by', [os.environ['RAN_BY'], os.environ['VIRTUAL_ENV']])")
+    (project.directory / "Pulumi.yaml").write_text(
+        "name: tiny\nruntime: {name: python, options: {virtualenv: environment}}\n"
+    )
+    project.write(
+        "import os, pulumi\npulumi.export('by', [os.environ['RAN_BY'], os.environ['VIRTUAL_ENV']])"
+    )
     code, output = project.up()
     assert code == 0, output
     outputs = json.loads(project.run("stack", "output", "--json", "--stack", "dev")[1])
@@ -117,7 +130,9 @@ def test_a_program_does_not_outlive_an_interrupted_engine(project: Any) -> None:
         time.sleep(0.02)
 
 
-def test_the_engine_finds_the_host_on_path_and_it_leaves_when_told(new_project: Callable[[], Any], tmp_path: Path) -> None:
+def test_the_engine_finds_the_host_on_path_and_it_leaves_when_told(
+    new_project: Callable[[], Any], tmp_path: Path
+) -> None:
     directory = tmp_path / "bin"
     directory.mkdir()
     left = tmp_path / "left"
@@ -127,7 +142,8 @@ def test_the_engine_finds_the_host_on_path_and_it_leaves_when_told(new_project: 
         "import os\n"
         "from rehearsal.plugins.engine import language_host\n"
         "leave = os._exit\n"
-        f"os._exit = lambda status: (open({str(left)!r}, 'a').write(f'{{status}} '), leave(status))\n"
+        f"os._exit = lambda status: (open({str(left)!r}, 'a').write(f'{{status}} '), "
+        "leave(status))\n"
         "language_host.main()\n"
     )
     script.chmod(0o755)
@@ -152,7 +168,9 @@ def test_about_lists_the_programs_dependencies(project: Any) -> None:
     assert "pulumi" in {dependency["name"].lower() for dependency in about["dependencies"]}
 
 
-def test_a_plugin_written_in_python_runs_with_its_arguments_and_ends_with_its_call(tmp_path: Path) -> None:
+def test_a_plugin_written_in_python_runs_with_its_arguments_and_ends_with_its_call(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "plugin.py").write_text(
         "import os, sys, time\n"
         "print(sys.argv[1] + ' ' + os.environ['REGION'] + chr(10), end='', flush=True)\n"
@@ -163,9 +181,16 @@ def test_a_plugin_written_in_python_runs_with_its_arguments_and_ends_with_its_ca
     stub = language_pb2_grpc.LanguageRuntimeStub(grpc.insecure_channel(f"127.0.0.1:{port}"))
 
     def run(argument: str) -> Any:
-        info = language_pb2.ProgramInfo(root_directory=str(tmp_path), program_directory=str(tmp_path), entry_point="plugin.py")
+        info = language_pb2.ProgramInfo(
+            root_directory=str(tmp_path), program_directory=str(tmp_path), entry_point="plugin.py"
+        )
         request = language_pb2.RunPluginRequest(
-            pwd=str(tmp_path), args=[argument], env=["REGION=r1"], info=info, kind="resource", name="sample"
+            pwd=str(tmp_path),
+            args=[argument],
+            env=["REGION=r1"],
+            info=info,
+            kind="resource",
+            name="sample",
         )
         return stub.RunPlugin(request, timeout=45)
 

@@ -32,7 +32,8 @@ PLUGIN = textwrap.dedent("""
         def check(self, urn, type, name, olds, news, random_seed, autonaming):
             return Checked(news, [CheckFailure("a.b", "is wrong")] if name == "bad" else [])
         def diff(self, urn, type, id, old_outputs, old_inputs, news, ignore_changes):
-            return Difference(changes=True, detailed={"a": "update", "b": "add-replace", "c": "delete"}, replaces=["b"],
+            return Difference(changes=True, detailed={"a": "update", "b": "add-replace",
+                "c": "delete"}, replaces=["b"],
                               delete_before_replace=True, input_paths=frozenset({"c"}))
         def create(self, urn, type, name, inputs, timeout_s, preview):
             if name == "fails":
@@ -46,7 +47,8 @@ PLUGIN = textwrap.dedent("""
                 assert self.cancelled.wait(30)
                 raise ProviderError("context canceled")
             self.log(Severity.INFO, "making " + name, urn, ephemeral=True)
-            return Created("" if preview else "id-1", {**inputs, "region": self.region, "ip": UNKNOWN if preview else "10.0.0.1"})
+            return Created("" if preview else "id-1", {**inputs, "region": self.region,
+                "ip": UNKNOWN if preview else "10.0.0.1"})
         def read(self, urn, type, id, outputs, inputs, timeout_s):
             return None
         def update(self, *args):
@@ -86,7 +88,9 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
-def launch(tmp_path: Path, engine: Engine) -> Iterator[Callable[[], tuple[subprocess.Popen[str], Any]]]:
+def launch(
+    tmp_path: Path, engine: Engine
+) -> Iterator[Callable[[], tuple[subprocess.Popen[str], Any]]]:
     (tmp_path / "sample.py").write_text(PLUGIN)
     started: list[subprocess.Popen[str]] = []
 
@@ -115,20 +119,29 @@ def launch(tmp_path: Path, engine: Engine) -> Iterator[Callable[[], tuple[subpro
 
 
 def _create(stub: Any, name: str, **more: Any) -> Any:
-    return stub.Create(provider_pb2.CreateRequest(urn=f"urn::{name}", type="t", name=name, properties=encode({"x": 1}), **more))
+    return stub.Create(
+        provider_pb2.CreateRequest(
+            urn=f"urn::{name}", type="t", name=name, properties=encode({"x": 1}), **more
+        )
+    )
 
 
 def test_a_launched_plugin_answers_and_logs_to_the_engine(launch: Any, engine: Engine) -> None:
     _, stub = launch()
     made = _create(stub, "fine")
-    assert (made.id, decode(made.properties)) == ("id-1", {"x": 1, "region": "r1", "ip": "10.0.0.1"})
+    assert (made.id, decode(made.properties)) == (
+        "id-1",
+        {"x": 1, "region": "r1", "ip": "10.0.0.1"},
+    )
     assert engine.said == [(1, "making fine", "urn::fine", True)]
     assert stub.GetPluginInfo(empty_pb2.Empty()).version == "9.8.7"
     assert decode(_create(stub, "fine", preview=True).properties)["ip"] is UNKNOWN
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_at_once_even_while_an_operation_waits(launch: Any, engine: Engine, number: signal.Signals) -> None:
+def test_a_signal_ends_it_at_once_even_while_an_operation_waits(
+    launch: Any, engine: Engine, number: signal.Signals
+) -> None:
     process, stub = launch()
     waiting = stub.Create.future(provider_pb2.CreateRequest(urn="u", name="waits"))
     engine.until_said("waiting")
@@ -145,7 +158,8 @@ def test_it_ends_when_the_process_that_started_it_is_gone(tmp_path: Path, engine
             sys.executable,
             "-c",
             "import subprocess, sys, time\n"
-            "p = subprocess.Popen([sys.executable, sys.argv[1], sys.argv[2]], stdout=subprocess.PIPE, text=True)\n"
+            "p = subprocess.Popen([sys.executable, sys.argv[1], sys.argv[2]], "
+            "stdout=subprocess.PIPE, text=True)\n"
             "p.stdout.readline(); print(p.pid, flush=True); time.sleep(60)",
             str(tmp_path / "sample.py"),
             engine.address,
@@ -192,7 +206,9 @@ def attached(engine: Engine) -> Iterator[Callable[[], Any]]:
     with AttachedServer(space["Sample"]) as server:
 
         def connect() -> Any:
-            channel = grpc.insecure_channel(f"127.0.0.1:{server.port}", options=[("grpc.use_local_subchannel_pool", 1)])
+            channel = grpc.insecure_channel(
+                f"127.0.0.1:{server.port}", options=[("grpc.use_local_subchannel_pool", 1)]
+            )
             channels.append(channel)
             return provider_pb2_grpc.ResourceProviderStub(channel)
 
@@ -229,10 +245,16 @@ def test_a_clean_error_has_a_code_that_means_state_is_known(attached: Any) -> No
     stub.Configure(provider_pb2.ConfigureRequest())
     error = _refused(stub, "fails")
     assert error.details() == "no such machine type"
-    assert error.code() not in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.DATA_LOSS)
+    assert error.code() not in (
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.DATA_LOSS,
+    )
 
 
-def test_a_bug_is_one_line_and_its_traceback_goes_to_the_debug_log(attached: Any, engine: Engine) -> None:
+def test_a_bug_is_one_line_and_its_traceback_goes_to_the_debug_log(
+    attached: Any, engine: Engine
+) -> None:
     stub = attached()
     stub.Handshake(provider_pb2.ProviderHandshakeRequest(engine_address=engine.address))
     stub.Configure(provider_pb2.ConfigureRequest())
@@ -254,7 +276,9 @@ def test_a_partial_failure_carries_what_must_be_stored(attached: Any) -> None:
     assert expected.SerializeToString() in details
 
 
-def test_cancel_ends_what_is_in_flight_and_spoils_nothing_after(attached: Any, engine: Engine) -> None:
+def test_cancel_ends_what_is_in_flight_and_spoils_nothing_after(
+    attached: Any, engine: Engine
+) -> None:
     stub = attached()
     stub.Handshake(provider_pb2.ProviderHandshakeRequest(engine_address=engine.address))
     stub.Configure(provider_pb2.ConfigureRequest(args=encode({"region": "r"})))
@@ -273,11 +297,20 @@ def test_cancel_ends_what_is_in_flight_and_spoils_nothing_after(attached: Any, e
 def test_check_failures_and_detailed_differences_reach_the_engine(attached: Any) -> None:
     stub = attached()
     checked = stub.Check(provider_pb2.CheckRequest(name="bad", news=encode({"a": 1})))
-    assert [(failure.property, failure.reason) for failure in checked.failures] == [("a.b", "is wrong")]
+    assert [(failure.property, failure.reason) for failure in checked.failures] == [
+        ("a.b", "is wrong")
+    ]
     found = stub.Diff(provider_pb2.DiffRequest())
-    kinds = {path: (provider_pb2.PropertyDiff.Kind.Name(diff.kind), diff.inputDiff) for path, diff in found.detailedDiff.items()}
+    kinds = {
+        path: (provider_pb2.PropertyDiff.Kind.Name(diff.kind), diff.inputDiff)
+        for path, diff in found.detailedDiff.items()
+    }
     assert kinds == {"a": ("UPDATE", False), "b": ("ADD_REPLACE", False), "c": ("DELETE", True)}
-    assert (list(found.replaces), found.deleteBeforeReplace, found.hasDetailedDiff) == (["b"], True, True)
+    assert (list(found.replaces), found.deleteBeforeReplace, found.hasDetailedDiff) == (
+        ["b"],
+        True,
+        True,
+    )
 
 
 def test_a_message_beyond_grpcs_own_limit_passes(engine: Engine) -> None:
@@ -287,14 +320,17 @@ def test_a_message_beyond_grpcs_own_limit_passes(engine: Engine) -> None:
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         with grpc.insecure_channel(f"127.0.0.1:{server.port}", options=options) as channel:
             stub = provider_pb2_grpc.ResourceProviderStub(channel)
-            checked = stub.Check(provider_pb2.CheckRequest(name="a", news=encode({"text": "x" * 6_000_000})))
+            checked = stub.Check(
+                provider_pb2.CheckRequest(name="a", news=encode({"text": "x" * 6_000_000}))
+            )
     assert len(decode(checked.inputs)["text"]) == 6_000_000
 
 
 def test_the_protocol_is_read_without_the_sdk_and_does_not_stand_in_its_way() -> None:
     program = (
         "import sys, rehearsal.plugins.engine.protocol as p; assert 'pulumi' not in sys.modules; "
-        "import pulumi; from pulumi.runtime.proto import provider_pb2; assert provider_pb2 is p.provider_pb2; "
+        "import pulumi; from pulumi.runtime.proto import provider_pb2; assert provider_pb2 "
+        "is p.provider_pb2; "
         "assert hasattr(pulumi, 'CustomResource')"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 from google.protobuf import struct_pb2
 
-from rehearsal.plugins.engine.values import UNKNOWN, Secret, decode, encode, has_secret, has_unknown, unwrap
+from rehearsal.plugins.engine.values import (
+    UNKNOWN,
+    Secret,
+    decode,
+    encode,
+    has_secret,
+    has_unknown,
+    unwrap,
+)
 
 SIGNATURE = "4dabf18193072939515e22adb298388d"
 
@@ -40,14 +48,21 @@ def test_every_kind_of_unknown_is_unknown(marker: str) -> None:
 
 def test_a_secret_is_marked_wherever_it_stands() -> None:
     wrapped = {SIGNATURE: "1b47061264138c4ac30d75fd1eb44270", "value": {"k": "v"}}
-    assert decode(_struct({"a": wrapped, "b": [wrapped]})) == {"a": Secret({"k": "v"}), "b": [Secret({"k": "v"})]}
+    assert decode(_struct({"a": wrapped, "b": [wrapped]})) == {
+        "a": Secret({"k": "v"}),
+        "b": [Secret({"k": "v"})],
+    }
 
 
 def test_an_output_value_is_its_value_its_secrecy_and_its_absence() -> None:
     def output(**more: Any) -> dict[str, Any]:
         return {SIGNATURE: "d0e6a833031e9bbcd3f4e8bde6ca49a4", **more}
 
-    decoded = decode(_struct({"known": output(value="x"), "secret": output(value="x", secret=True), "open": output()}))
+    decoded = decode(
+        _struct(
+            {"known": output(value="x"), "secret": output(value="x", secret=True), "open": output()}
+        )
+    )
     assert decoded == {"known": "x", "secret": Secret("x"), "open": UNKNOWN}
 
 
@@ -57,7 +72,15 @@ def test_assets_pass_through() -> None:
 
 
 def test_what_is_encoded_is_decoded_again() -> None:
-    value = {"none": None, "list": [1, {"a": Secret([UNKNOWN])}], "empty": {}, "nothing": [], "f": 0.5, "big": 2**53, "t": "text"}
+    value = {
+        "none": None,
+        "list": [1, {"a": Secret([UNKNOWN])}],
+        "empty": {},
+        "nothing": [],
+        "f": 0.5,
+        "big": 2**53,
+        "t": "text",
+    }
     assert decode(encode(value)) == value
 
 

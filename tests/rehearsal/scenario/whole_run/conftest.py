@@ -29,14 +29,22 @@ WHOLE_GPU = {
             {"key": "nvidia.com/gpu", "operator": "Exists"},
             {"key": "nvidia/share", "operator": "Exists"},
         ],
-        "containers": [{"name": "eager", "image": "example.org/eager:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+        "containers": [
+            {
+                "name": "eager",
+                "image": "example.org/eager:1",
+                "resources": {"limits": {"nvidia.com/gpu": "1"}},
+            }
+        ],
     },
 }
 
 
 @dataclass
 class EagerPod:
-    """A pod that wants a GPU from the first moment of the cluster on, and the state of its node when it was bound."""
+    """A pod that wants a GPU from the first moment of the cluster on, and the state of its node
+    when it was bound.
+    """
 
     environment: Environment
     stop: threading.Event = field(default_factory=threading.Event)
@@ -57,9 +65,13 @@ class EagerPod:
         client = self._create()
         if client is None:
             return
-        for event in list_and_watch(client, "/api/v1/namespaces/default/pods", stop=self.stop, window_s=5):
+        for event in list_and_watch(
+            client, "/api/v1/namespaces/default/pods", stop=self.stop, window_s=5
+        ):
             for pod in event.items or ((event.object,) if event.object else ()):
-                if pod.get("metadata", {}).get("name") == "whole-gpu" and pod["spec"].get("nodeName"):
+                if pod.get("metadata", {}).get("name") == "whole-gpu" and pod["spec"].get(
+                    "nodeName"
+                ):
                     self.node_when_bound = client.get(f"/api/v1/nodes/{pod['spec']['nodeName']}")
                     return
 
@@ -78,7 +90,9 @@ class EagerPod:
 
 @pytest.fixture(scope="module")
 def confined() -> Iterator[Path]:
-    """A directory in which HOME and TMPDIR lie beside the environments, so that a file anywhere else is seen."""
+    """A directory in which HOME and TMPDIR lie beside the environments, so that a file anywhere
+    else is seen.
+    """
     if reason := launcher.why_not():
         pytest.fail(f"whole runs cannot be tested here: {reason}")
     # Short, because unix sockets lie deep below it.
@@ -100,7 +114,9 @@ def confined() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def make_environment(toolchain: Toolchain, confined: Path) -> Iterator[Make]:
-    """Makes and starts environments below the confined directory; ends them all afterwards, whatever happened."""
+    """Makes and starts environments below the confined directory; ends them all afterwards,
+    whatever happened.
+    """
     made: list[Environment] = []
 
     def make(name: str) -> Environment:
@@ -116,5 +132,7 @@ def make_environment(toolchain: Toolchain, confined: Path) -> Iterator[Make]:
 
 @pytest.fixture(scope="session")
 def ask_early() -> Callable[[Environment], EagerPod]:
-    """Makes a pod that asks for a GPU as soon as the environment has a cluster, and watches where it goes."""
+    """Makes a pod that asks for a GPU as soon as the environment has a cluster, and watches where
+    it goes.
+    """
     return EagerPod

@@ -26,7 +26,10 @@ def engine(make_environment: Callable[[str], Environment]) -> Engine:
     environment = make_environment("s1")
     stack_file = environment.stack_file("s1")
     text, changed = re.subn(
-        r"^( *)cloud: eks$", r"\1cloud: eks\n\1node_agent: {attribution: true}", stack_file.read_text(), flags=re.M
+        r"^( *)cloud: eks$",
+        r"\1cloud: eks\n\1node_agent: {attribution: true}",
+        stack_file.read_text(),
+        flags=re.M,
     )
     assert changed == 1
     stack_file.write_text(text)
@@ -37,7 +40,9 @@ def engine(make_environment: Callable[[str], Environment]) -> Engine:
 
 @pytest.fixture(scope="module")
 def eager(engine: Engine, ask_early: Callable[[Environment], Any]) -> Any:
-    """Asks for a whole GPU before there is a node: mig-manager's nodes offer whole GPUs until they are cut."""
+    """Asks for a whole GPU before there is a node: mig-manager's nodes offer whole GPUs until they
+    are cut.
+    """
     return ask_early(engine.environment)
 
 
@@ -66,7 +71,9 @@ def test_a_pod_that_asks_for_a_whole_gpu_is_never_bound(client: Client, eager: A
 
 
 def test_nvidias_own_programs_did_the_cutting(client: Client) -> None:
-    (node,) = client.get("/api/v1/nodes", labelSelector="slicewright.io/pool=demo-gpu-workers")["items"]
+    (node,) = client.get("/api/v1/nodes", labelSelector="slicewright.io/pool=demo-gpu-workers")[
+        "items"
+    ]
     labels = node["metadata"]["labels"]
     assert labels["nvidia.com/mig.config.state"] == "success"
     assert labels["nvidia.com/mig.config"].startswith("demo-gpu-workers-")
@@ -83,19 +90,28 @@ def test_56_of_100_pods_are_bound(client: Client) -> None:
 
 
 def agents_pod(client: Client) -> dict[str, Any]:
-    pods = client.get("/api/v1/namespaces/slicewright-system/pods", labelSelector="app.kubernetes.io/name=node-agent")
+    pods = client.get(
+        "/api/v1/namespaces/slicewright-system/pods",
+        labelSelector="app.kubernetes.io/name=node-agent",
+    )
     (pod,) = pods["items"]
     return dict(pod)
 
 
 def told(client: Client, pods: set[str]) -> dict[str, str]:
-    """Pod -> UUID, as the container beside the agent tells Prometheus, as soon as it tells exactly these pods."""
+    """Pod -> UUID, as the container beside the agent tells Prometheus, as soon as it tells exactly
+    these pods.
+    """
     agent = agents_pod(client)
     deadline = time.monotonic() + 30
     while True:
-        with urllib.request.urlopen(f"http://{agent['status']['podIP']}:9472/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(
+            f"http://{agent['status']['podIP']}:9472/metrics", timeout=5
+        ) as answer:
             page = answer.read().decode()
-        found = re.findall(r'pod_info\{uuid="([^"]+)",resource="nvidia.com/mig-1g.5gb",.*pod="([^"]+)"', page)
+        found = re.findall(
+            r'pod_info\{uuid="([^"]+)",resource="nvidia.com/mig-1g.5gb",.*pod="([^"]+)"', page
+        )
         if {pod for _, pod in found} == pods:
             assert len(found) == len(pods)
             return {pod: uuid for uuid, pod in found}
@@ -103,12 +119,19 @@ def told(client: Client, pods: set[str]) -> dict[str, str]:
         time.sleep(0.5)
 
 
-def test_each_of_the_56_pods_is_told_with_a_partition_of_its_own(client: Client, engine: Engine) -> None:
+def test_each_of_the_56_pods_is_told_with_a_partition_of_its_own(
+    client: Client, engine: Engine
+) -> None:
     pods = client.get(f"/api/v1/namespaces/{S1.namespace}/pods")["items"]
     bound = {p["metadata"]["name"] for p in pods if p["spec"].get("nodeName")}
     assert len(bound) == 56
     (silicon,) = engine.environment.root.glob("clusters/*/nodes/*/silicon/state")
-    partitions = [ci.uuid for gpu in state.load(silicon).gpus for gi in gpu.instances for ci in gi.compute_instances]
+    partitions = [
+        ci.uuid
+        for gpu in state.load(silicon).gpus
+        for gi in gpu.instances
+        for ci in gi.compute_instances
+    ]
     assert sorted(told(client, bound).values()) == sorted(partitions)
 
 
@@ -119,7 +142,9 @@ def test_of_pods_that_are_gone_none_is_told(client: Client) -> None:
 
 def test_the_container_that_reads_the_kubelets_socket_has_no_token(client: Client) -> None:
     agent = agents_pod(client)
-    mounts = {c["name"]: {m["mountPath"] for m in c["volumeMounts"]} for c in agent["spec"]["containers"]}
+    mounts = {
+        c["name"]: {m["mountPath"] for m in c["volumeMounts"]} for c in agent["spec"]["containers"]
+    }
     token = "/var/run/secrets/kubernetes.io/serviceaccount"
     assert token in mounts["node-agent"]
     assert token not in mounts["attribution"]

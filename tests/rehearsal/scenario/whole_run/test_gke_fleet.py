@@ -1,4 +1,6 @@
-"""S0, from a stack file to a proven fleet and back: one run, many facts, in the order of the run."""
+"""S0, from a stack file to a proven fleet and back: one run, many facts, in the order of the
+run.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +63,11 @@ def test_a_typo_in_the_stack_file_fails_before_any_resource(environment: Environ
     try:
         outcome = engine.up()
     finally:
-        # The engine may have written its salt beside the configuration: keep that, mend the typo only.
-        stack_file.write_text(stack_file.read_text().replace("machinetype: a3", "machine_type: a3", 1))
+        # The engine may have written its salt beside the configuration: keep that, mend the typo
+        # only.
+        stack_file.write_text(
+            stack_file.read_text().replace("machinetype: a3", "machine_type: a3", 1)
+        )
     assert outcome.code != 0
     assert "Pulumi.s0.yaml" in outcome.output
     assert "machinetype" in outcome.output
@@ -81,7 +86,9 @@ def test_up_ends_well_and_every_node_is_proven_and_released(run: Run) -> None:
 
 
 def test_a_pod_that_asks_for_a_gpu_is_not_bound_before_verification(run: Run) -> None:
-    assert run.eager.node_when_bound is not None, "the eager pod was never bound: the test saw nothing"
+    assert run.eager.node_when_bound is not None, (
+        "the eager pod was never bound: the test saw nothing"
+    )
     node = run.eager.node_when_bound
     assert not [t for t in node["spec"].get("taints", []) if t["key"] == STARTUP_TAINT_KEY]
     condition = next(c for c in node["status"]["conditions"] if c["type"] == NODE_CONDITION)
@@ -99,8 +106,13 @@ def test_a_refresh_finds_no_drift(run: Run) -> None:
 
 
 def test_the_node_carries_what_the_walkthrough_asks_for(run: Run) -> None:
-    (node,) = run.client.get("/api/v1/nodes", labelSelector="slicewright.io/pool=h100-partition-3g")["items"]
-    labels, taints = node["metadata"]["labels"], {(t["key"], t.get("value"), t["effect"]) for t in node["spec"]["taints"]}
+    (node,) = run.client.get(
+        "/api/v1/nodes", labelSelector="slicewright.io/pool=h100-partition-3g"
+    )["items"]
+    labels, taints = (
+        node["metadata"]["labels"],
+        {(t["key"], t.get("value"), t["effect"]) for t in node["spec"]["taints"]},
+    )
     assert labels["role"] == "h100-standard"
     assert labels["cloud.google.com/gke-gpu-partition-size"] == "3g.40gb"
     assert ("nvidia/share", "nvidia-mig", "NoSchedule") in taints
@@ -120,13 +132,17 @@ def test_sixteen_pods_are_bound_and_a_seventeenth_stays_pending(run: Run) -> Non
 
 def test_logs_of_the_agent_can_be_read_through_the_api_server(run: Run) -> None:
     pods = run.client.get("/api/v1/namespaces/slicewright-system/pods")["items"]
-    agents = [p["metadata"]["name"] for p in pods if p["metadata"]["name"].startswith("node-agent-")]
+    agents = [
+        p["metadata"]["name"] for p in pods if p["metadata"]["name"].startswith("node-agent-")
+    ]
     assert agents
     assert run.client.text(f"/api/v1/namespaces/slicewright-system/pods/{agents[0]}/log").strip()
 
 
 def test_the_state_holds_no_key_and_no_token(run: Run) -> None:
-    state = "\n".join(p.read_text() for p in (run.environment.root / "pulumi" / "state").rglob("*.json"))
+    state = "\n".join(
+        p.read_text() for p in (run.environment.root / "pulumi" / "state").rglob("*.json")
+    )
     assert "h100-partition-3g" in state
     assert "PRIVATE KEY" not in state
     assert not re.search(r"eyJhbGciOi", state), "a service account token is in the state"

@@ -1,4 +1,6 @@
-"""A rehearsal that is cut off leaves nothing running, or a later run finds what is left and ends it."""
+"""A rehearsal that is cut off leaves nothing running, or a later run finds what is left and ends
+it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ pytestmark = [pytest.mark.rehearsal]
 
 
 @pytest.fixture
-def command(toolchain: Toolchain, confined: Path) -> Iterator[Callable[[Path], subprocess.Popen[str]]]:
+def command(
+    toolchain: Toolchain, confined: Path
+) -> Iterator[Callable[[Path], subprocess.Popen[str]]]:
     """`slicewright rehearse --stack s0` as a person starts it, in a process group of its own."""
     started: list[subprocess.Popen[str]] = []
     # The tools are there already; HOME is redirected, so say where.
@@ -32,7 +36,16 @@ def command(toolchain: Toolchain, confined: Path) -> Iterator[Callable[[Path], s
     def start(directory: Path) -> subprocess.Popen[str]:
         variables = dict(os.environ) | ({"XDG_CACHE_HOME": str(cache)} if cache else {})
         process = subprocess.Popen(
-            [sys.executable, "-m", "slicewright.cli", "rehearse", "--stack", "s0", "--directory", str(directory)],
+            [
+                sys.executable,
+                "-m",
+                "slicewright.cli",
+                "rehearse",
+                "--stack",
+                "s0",
+                "--directory",
+                str(directory),
+            ],
             env=variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -76,7 +89,9 @@ def test_told_to_end_in_the_middle_of_up_it_ends_everything(
 def test_an_interrupted_run_does_not_stand_in_the_way_of_the_next(
     command: Callable[[Path], subprocess.Popen[str]], confined: Path
 ) -> None:
-    """Cut off while the cloud makes the cluster: the engine's state and the cloud do not agree on what there is."""
+    """Cut off while the cloud makes the cluster: the engine's state and the cloud do not agree on
+    what there is.
+    """
     directory = confined / "again"
     first = command(directory)
     _read_until(first, "gcp:compute:Subnetwork gke-nodes created")
@@ -103,12 +118,24 @@ def test_what_a_killed_run_left_is_found_and_ended_by_a_later_one(
     process.wait()
     assert marked(directory / "s0"), "nothing was left running: the test has nothing to show"
     subprocess.run(
-        [sys.executable, "-m", "slicewright.cli", "rehearse", "stop", "--directory", str(directory)], check=True, timeout=180
+        [
+            sys.executable,
+            "-m",
+            "slicewright.cli",
+            "rehearse",
+            "stop",
+            "--directory",
+            str(directory),
+        ],
+        check=True,
+        timeout=180,
     )
     assert marked(directory / "s0") == []
 
 
-def test_processes_of_others_are_left_alone(make_environment: Callable[[str], Environment], confined: Path) -> None:
+def test_processes_of_others_are_left_alone(
+    make_environment: Callable[[str], Environment], confined: Path
+) -> None:
     environment = make_environment("bystander")
     exported = {**os.environ, "SLICEWRIGHT_REHEARSAL": str(environment.root)}
     elsewhere = {**os.environ, **marks(confined / "another", "cloud")}
@@ -136,7 +163,9 @@ def test_two_environments_work_side_by_side(make_environment: Callable[[str], En
         thread.start()
     for thread in threads:
         thread.join()
-    assert [o.code if o else None for o in outcomes] == [0, 0], [o.output if o else None for o in outcomes]
+    assert [o.code if o else None for o in outcomes] == [0, 0], [
+        o.output if o else None for o in outcomes
+    ]
     assert engines[0].destroy().code == 0
     assert engines[0].environment.inventory() == {}
     assert engines[1].environment.inventory() != {}, "destroying one environment emptied the other"

@@ -1,4 +1,6 @@
-"""A GPU that is cut otherwise than declared: its node stays closed, and `up` fails until it is right."""
+"""A GPU that is cut otherwise than declared: its node stays closed, and `up` fails until it is
+right.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,17 @@ pytestmark = [pytest.mark.rehearsal]
 def engine(make_environment: Callable[[str], Environment]) -> Iterator[Engine]:
     environment = make_environment("wrong")
     stack_file = environment.stack_file("s0")
-    text, changed = re.subn(r"^( *)cloud: gke$", r"\1cloud: gke\n\1verify_timeout_minutes: 1", stack_file.read_text(), flags=re.M)
+    text, changed = re.subn(
+        r"^( *)cloud: gke$",
+        r"\1cloud: gke\n\1verify_timeout_minutes: 1",
+        stack_file.read_text(),
+        flags=re.M,
+    )
     assert changed == 1
     stack_file.write_text(text)
-    faults.inject(environment, faults.WrongLayout(pool="h100-partition-3g", node=0, gpu=3, profile="1g.10gb"))
+    faults.inject(
+        environment, faults.WrongLayout(pool="h100-partition-3g", node=0, gpu=3, profile="1g.10gb")
+    )
     engine = Engine(environment, "s0", print)
     assert engine.init().code == 0
     return engine
@@ -31,7 +40,9 @@ def engine(make_environment: Callable[[str], Environment]) -> Iterator[Engine]:
 
 def _node(engine: Engine) -> dict[str, object]:
     client = Client.from_kubeconfig(next(iter(engine.environment.kubeconfigs().values())))
-    (node,) = client.get("/api/v1/nodes", labelSelector="slicewright.io/pool=h100-partition-3g")["items"]
+    (node,) = client.get("/api/v1/nodes", labelSelector="slicewright.io/pool=h100-partition-3g")[
+        "items"
+    ]
     return dict(node)
 
 
@@ -39,7 +50,9 @@ def _says_what_is_wrong(text: str) -> bool:
     return "GPU 3" in text and "3g.40gb" in text and "1g.10gb" in text
 
 
-def test_up_fails_within_its_timeout_and_says_which_gpu_wanted_what_and_has_what(engine: Engine) -> None:
+def test_up_fails_within_its_timeout_and_says_which_gpu_wanted_what_and_has_what(
+    engine: Engine,
+) -> None:
     outcome = engine.up()
     assert outcome.code != 0
     assert _says_what_is_wrong(outcome.output), outcome.output

@@ -19,35 +19,61 @@ class AwsEngine(Engine):
         return self.client.call(service, operation, {"region": "eu-west-1"}, body)
 
     def network(self) -> None:
-        vpc = self.make("aws:ec2/vpc:Vpc", "vpc", cidrBlock="10.0.0.0/16", enableDnsHostnames=True, tags={"Name": "p4d"})
+        vpc = self.make(
+            "aws:ec2/vpc:Vpc",
+            "vpc",
+            cidrBlock="10.0.0.0/16",
+            enableDnsHostnames=True,
+            tags={"Name": "p4d"},
+        )
         gateway = self.make("aws:ec2/internetGateway:InternetGateway", "gateway", vpcId=vpc.id)
         routes = [{"cidrBlock": "0.0.0.0/0", "gatewayId": gateway.id}]
         table = self.make("aws:ec2/routeTable:RouteTable", "table", vpcId=vpc.id, routes=routes)
         self.subnets = []
         for index, zone in enumerate(("eu-west-1a", "eu-west-1b")):
-            asked = {"vpcId": vpc.id, "cidrBlock": f"10.0.{index}.0/24", "availabilityZone": zone, "mapPublicIpOnLaunch": True}
+            asked = {
+                "vpcId": vpc.id,
+                "cidrBlock": f"10.0.{index}.0/24",
+                "availabilityZone": zone,
+                "mapPublicIpOnLaunch": True,
+            }
             subnet = self.make("aws:ec2/subnet:Subnet", f"subnet{index}", **asked)
             self.make(
-                "aws:ec2/routeTableAssociation:RouteTableAssociation", f"a{index}", subnetId=subnet.id, routeTableId=table.id
+                "aws:ec2/routeTableAssociation:RouteTableAssociation",
+                f"a{index}",
+                subnetId=subnet.id,
+                routeTableId=table.id,
             )
             self.subnets.append(subnet.id)
 
     def role(self, name: str, service: str, *policies: str) -> Resource:
         trust = {
             "Version": "2012-10-17",
-            "Statement": [{"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}],
+            "Statement": [
+                {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
+            ],
         }
         role = self.make("aws:iam/role:Role", name, assumeRolePolicy=json.dumps(trust))
         for policy in policies:
             arn = f"arn:aws:iam::aws:policy/{policy}"
-            self.make("aws:iam/rolePolicyAttachment:RolePolicyAttachment", policy, role=role.outputs["name"], policyArn=arn)
+            self.make(
+                "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
+                policy,
+                role=role.outputs["name"],
+                policyArn=arn,
+            )
         return role
 
     def base(self) -> Resource:
         """Network, roles and cluster."""
         self.network()
         role = self.role("cluster", "eks.amazonaws.com", "AmazonEKSClusterPolicy")
-        node = self.role("node", "ec2.amazonaws.com", "AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
+        node = self.role(
+            "node",
+            "ec2.amazonaws.com",
+            "AmazonEKSWorkerNodePolicy",
+            "AmazonEC2ContainerRegistryPullOnly",
+        )
         self.node_role = node.outputs["arn"]
         asked = {
             "roleArn": role.outputs["arn"],

@@ -40,7 +40,10 @@ ASKED = {
     "launchTemplate": {"id": "lt-1", "version": "1"},
     "scalingConfig": {"minSize": 0, "desiredSize": 1, "maxSize": 2},
     "labels": {"a": "1"},
-    "taints": [{"key": "a", "value": "1", "effect": "NO_SCHEDULE"}, {"key": "b", "value": "1", "effect": "NO_SCHEDULE"}],
+    "taints": [
+        {"key": "a", "value": "1", "effect": "NO_SCHEDULE"},
+        {"key": "b", "value": "1", "effect": "NO_SCHEDULE"},
+    ],
     "updateConfig": {"maxUnavailable": 1},
     "version": "1.35",
     "releaseVersion": "1.35.5-20260714",
@@ -78,7 +81,9 @@ IN_PLACE = [
 def diff(engine):
     def compare(new: dict):
         old = engine.checked(GROUP, "g", {}, ASKED)
-        return engine.provider.diff("urn", GROUP, "id", {}, old, engine.checked(GROUP, "g", old, new), ())
+        return engine.provider.diff(
+            "urn", GROUP, "id", {}, old, engine.checked(GROUP, "g", old, new), ()
+        )
 
     return compare
 
@@ -101,7 +106,9 @@ def test_it_changes_the_group_in_place(diff, path, value) -> None:
 def test_adding_a_launch_template_replaces_the_group(engine) -> None:
     without = {k: v for k, v in ASKED.items() if k != "launchTemplate"}
     old = engine.checked(GROUP, "g", {}, without)
-    found = engine.provider.diff("urn", GROUP, "id", {}, old, engine.checked(GROUP, "g", old, ASKED), ())
+    found = engine.provider.diff(
+        "urn", GROUP, "id", {}, old, engine.checked(GROUP, "g", old, ASKED), ()
+    )
     assert found.detailed == {"launchTemplate": "add-replace"}
 
 
@@ -111,15 +118,28 @@ def test_the_order_of_a_set_is_no_change(diff, field) -> None:
 
 
 @pytest.mark.parametrize(
-    "field", ["amiType", "diskSize", "instanceTypes", "version", "releaseVersion", "updateConfig", "capacityType"]
+    "field",
+    [
+        "amiType",
+        "diskSize",
+        "instanceTypes",
+        "version",
+        "releaseVersion",
+        "updateConfig",
+        "capacityType",
+    ],
 )
 def test_no_longer_asking_keeps_what_the_cloud_has(diff, field) -> None:
     assert not diff(changed(ASKED, field, None)).changes
 
 
 def test_a_value_not_known_yet_replaces_where_a_change_would(diff) -> None:
-    assert diff(changed(ASKED, "nodeRoleArn", UNKNOWN)).detailed == {"nodeRoleArn": "update-replace"}
-    assert diff(changed(ASKED, "launchTemplate.version", UNKNOWN)).detailed == {"launchTemplate.version": "update"}
+    assert diff(changed(ASKED, "nodeRoleArn", UNKNOWN)).detailed == {
+        "nodeRoleArn": "update-replace"
+    }
+    assert diff(changed(ASKED, "launchTemplate.version", UNKNOWN)).detailed == {
+        "launchTemplate.version": "update"
+    }
 
 
 def test_a_name_given_by_hand_goes_before_the_new_one_comes(diff, engine) -> None:
@@ -160,7 +180,9 @@ def test_updates_reach_the_nodes(engine) -> None:
 def test_a_new_version_of_the_template_replaces_the_nodes(engine) -> None:
     engine.base()
     template = engine.make(TEMPLATE, "t", instanceType="m6i.large")
-    asked = {k: v for k, v in engine.group().items() if k not in ("diskSize", "instanceTypes", "amiType")}
+    asked = {
+        k: v for k, v in engine.group().items() if k not in ("diskSize", "instanceTypes", "amiType")
+    }
     asked["launchTemplate"] = {"id": template.id, "version": "1"}
     group = engine.make(GROUP, "g", **asked)
     before = engine.nodes()[0]["spec"]["providerID"]
@@ -174,12 +196,27 @@ def test_a_new_version_of_the_template_replaces_the_nodes(engine) -> None:
 
 
 DRIFTS = [
-    ({"scalingConfig": {"minSize": 0, "desiredSize": 3, "maxSize": 3}}, {"scalingConfig.desiredSize": "update"}),
+    (
+        {"scalingConfig": {"minSize": 0, "desiredSize": 3, "maxSize": 3}},
+        {"scalingConfig.desiredSize": "update"},
+    ),
     ({"labels": {"addOrUpdateLabels": {"x": "y"}}}, {"labels.x": "add"}),
-    ({"labels": {"removeLabels": ["slicewright.io/pool"]}}, {'labels["slicewright.io/pool"]': "delete"}),
-    ({"taints": {"removeTaints": [{"key": "startup", "effect": "NO_SCHEDULE"}]}}, {"taints[1]": "delete"}),
-    ({"taints": {"addOrUpdateTaints": [{"key": "new", "effect": "NO_EXECUTE"}]}}, {"taints[2]": "add"}),
-    ({"updateConfig": {"maxUnavailable": 2}}, {"updateConfig.maxUnavailable": "update", "updateConfig.updateStrategy": "delete"}),
+    (
+        {"labels": {"removeLabels": ["slicewright.io/pool"]}},
+        {'labels["slicewright.io/pool"]': "delete"},
+    ),
+    (
+        {"taints": {"removeTaints": [{"key": "startup", "effect": "NO_SCHEDULE"}]}},
+        {"taints[1]": "delete"},
+    ),
+    (
+        {"taints": {"addOrUpdateTaints": [{"key": "new", "effect": "NO_EXECUTE"}]}},
+        {"taints[2]": "add"},
+    ),
+    (
+        {"updateConfig": {"maxUnavailable": 2}},
+        {"updateConfig.maxUnavailable": "update", "updateConfig.updateStrategy": "delete"},
+    ),
 ]
 
 
@@ -187,10 +224,17 @@ DRIFTS = [
 def test_what_somebody_changed_in_the_cloud_is_drift(engine, change, expected) -> None:
     engine.base()
     group = engine.make(GROUP, "g", **engine.group())
-    engine.call("eks", "UpdateNodegroupConfig", clusterName="p4d-cluster", nodegroupName="demo-gpu-workers", **change)
+    engine.call(
+        "eks",
+        "UpdateNodegroupConfig",
+        clusterName="p4d-cluster",
+        nodegroupName="demo-gpu-workers",
+        **change,
+    )
     assert engine.cloud.tasks.wait(30)
     found = group.refresh().detailed or {}
-    # Leaving out what the cloud may choose is no difference to the engine's Diff: the drift of those shows in outputs.
+    # Leaving out what the cloud may choose is no difference to the engine's Diff: the drift of
+    # those shows in outputs.
     assert found == {k: v for k, v in expected.items() if k != "updateConfig.updateStrategy"}
 
 
@@ -198,7 +242,10 @@ def test_a_clean_refresh_shows_nothing_after_every_update(engine) -> None:
     engine.base()
     group = engine.make(GROUP, "g", **engine.group())
     for path, value in IN_PLACE:
-        if path in ("version", "releaseVersion", "launchTemplate.version", "nodeRepairConfig") or value is None:
+        if (
+            path in ("version", "releaseVersion", "launchTemplate.version", "nodeRepairConfig")
+            or value is None
+        ):
             continue
         asked = changed(engine.group(), path, value)
         group.update(asked)
@@ -208,10 +255,17 @@ def test_a_clean_refresh_shows_nothing_after_every_update(engine) -> None:
 
 @pytest.mark.parametrize("path", ["name", "roleArn", "region"])
 def test_a_cluster_is_replaced(engine, path) -> None:
-    asked = {"name": "a", "roleArn": "a", "vpcConfig": {"subnetIds": ["a", "b"]}, "region": "eu-west-1"}
+    asked = {
+        "name": "a",
+        "roleArn": "a",
+        "vpcConfig": {"subnetIds": ["a", "b"]},
+        "region": "eu-west-1",
+    }
     old = engine.checked(CLUSTER, "c", {}, asked)
     new = engine.checked(CLUSTER, "c", old, {**asked, path: "b"})
-    assert engine.provider.diff("urn", CLUSTER, "id", {}, old, new, ()).detailed == {path: "update-replace"}
+    assert engine.provider.diff("urn", CLUSTER, "id", {}, old, new, ()).detailed == {
+        path: "update-replace"
+    }
 
 
 def test_a_cluster_changes_its_protection_and_access_in_place(engine) -> None:

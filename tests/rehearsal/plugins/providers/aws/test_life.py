@@ -22,8 +22,18 @@ ADDON = "aws:eks/addon:Addon"
 def test_s1_comes_up_shows_no_drift_and_goes_without_a_trace(engine) -> None:
     engine.base()
     for addon in ("vpc-cni", "kube-proxy", "coredns"):
-        engine.make(ADDON, addon, clusterName="p4d-cluster", addonName=addon, resolveConflictsOnCreate="OVERWRITE")
-    template = engine.make(TEMPLATE, "template", metadataOptions={"httpTokens": "required", "httpPutResponseHopLimit": 2})
+        engine.make(
+            ADDON,
+            addon,
+            clusterName="p4d-cluster",
+            addonName=addon,
+            resolveConflictsOnCreate="OVERWRITE",
+        )
+    template = engine.make(
+        TEMPLATE,
+        "template",
+        metadataOptions={"httpTokens": "required", "httpPutResponseHopLimit": 2},
+    )
     group = engine.group()
     del group["diskSize"]
     group["launchTemplate"] = {"id": template.id, "version": str(template.outputs["latestVersion"])}
@@ -56,11 +66,15 @@ def test_every_output_of_the_schema_is_there(engine) -> None:
     engine.base()
     engine.make(GROUP, "group", **engine.group())
     for resource in engine.made:
-        assert set(engine.provider.schema.outputs(resource.kind)) <= set(resource.outputs), resource.kind
+        assert set(engine.provider.schema.outputs(resource.kind)) <= set(resource.outputs), (
+            resource.kind
+        )
 
 
 def test_a_preview_creates_nothing(engine) -> None:
-    inputs = engine.checked(CLUSTER, "c", {}, {"roleArn": UNKNOWN, "vpcConfig": {"subnetIds": [UNKNOWN, UNKNOWN]}})
+    inputs = engine.checked(
+        CLUSTER, "c", {}, {"roleArn": UNKNOWN, "vpcConfig": {"subnetIds": [UNKNOWN, UNKNOWN]}}
+    )
     made = engine.provider.create("urn", CLUSTER, "c", inputs, 0, True)
     assert made.outputs["endpoint"] is UNKNOWN
     assert made.outputs["certificateAuthority"] is UNKNOWN
@@ -98,17 +112,52 @@ def test_names_are_made_with_seven_digits(engine, kind, property_, asked) -> Non
 @pytest.mark.parametrize(
     ("kind", "asked", "path", "words"),
     [
-        (GROUP, {"scalingConfig": {"maxSize": 1}}, "scalingConfig.minSize", "missing required property"),
-        (GROUP, {"scalingConfig": {"minSize": 0, "desiredSize": 0, "maxSize": 0}}, "scalingConfig.maxSize", "at least 1"),
+        (
+            GROUP,
+            {"scalingConfig": {"maxSize": 1}},
+            "scalingConfig.minSize",
+            "missing required property",
+        ),
+        (
+            GROUP,
+            {"scalingConfig": {"minSize": 0, "desiredSize": 0, "maxSize": 0}},
+            "scalingConfig.maxSize",
+            "at least 1",
+        ),
         (GROUP, {"amiTyp": "x"}, "amiTyp", "did you mean amiType?"),
-        (GROUP, {"taints": [{"key": "a", "effect": "NoSchedule"}]}, "taints[0].effect", "expected one of NO_SCHEDULE"),
-        (GROUP, {"launchTemplate": {"version": "1"}}, "launchTemplate", "exactly one of id and name"),
-        (GROUP, {"launchTemplate": {"id": "lt-1", "version": "$Latest"}}, "launchTemplate.version", "never show a change"),
-        (GROUP, {"updateConfig": {"maxUnavailable": 1, "maxUnavailablePercentage": 10}}, "updateConfig", "only one of"),
+        (
+            GROUP,
+            {"taints": [{"key": "a", "effect": "NoSchedule"}]},
+            "taints[0].effect",
+            "expected one of NO_SCHEDULE",
+        ),
+        (
+            GROUP,
+            {"launchTemplate": {"version": "1"}},
+            "launchTemplate",
+            "exactly one of id and name",
+        ),
+        (
+            GROUP,
+            {"launchTemplate": {"id": "lt-1", "version": "$Latest"}},
+            "launchTemplate.version",
+            "never show a change",
+        ),
+        (
+            GROUP,
+            {"updateConfig": {"maxUnavailable": 1, "maxUnavailablePercentage": 10}},
+            "updateConfig",
+            "only one of",
+        ),
         (GROUP, {"remoteAccess": {"ec2SshKey": "k"}}, "remoteAccess", "does not simulate"),
         (CLUSTER, {"vpcConfig": {"subnetIds": ["a"]}}, "roleArn", "missing required property"),
         (VPC, {}, "cidrBlock", "needs cidrBlock"),
-        (VPC, {"cidrBlock": "10.0.0.0/16", "enableDnsHostname": True}, "enableDnsHostname", "did you mean enableDnsHostnames?"),
+        (
+            VPC,
+            {"cidrBlock": "10.0.0.0/16", "enableDnsHostname": True},
+            "enableDnsHostname",
+            "did you mean enableDnsHostnames?",
+        ),
         (ROLE, {"assumeRolePolicy": "{"}, "assumeRolePolicy", "invalid JSON"),
         (
             TABLE,
@@ -116,25 +165,47 @@ def test_names_are_made_with_seven_digits(engine, kind, property_, asked) -> Non
             "routes[0].natGatewayId",
             "gatewayId of a route only",
         ),
-        (ADDON, {"clusterName": "c", "addonName": "a", "configurationValues": "a: b"}, "configurationValues", "not JSON"),
+        (
+            ADDON,
+            {"clusterName": "c", "addonName": "a", "configurationValues": "a: b"},
+            "configurationValues",
+            "not JSON",
+        ),
     ],
 )
 def test_wrong_inputs_are_refused_with_their_path(engine, kind, asked, path, words) -> None:
     if kind == GROUP:
         scaling = {"minSize": 0, "desiredSize": 0, "maxSize": 1}
-        asked = {"clusterName": "c", "nodeRoleArn": "r", "subnetIds": [], "scalingConfig": scaling, **asked}
+        asked = {
+            "clusterName": "c",
+            "nodeRoleArn": "r",
+            "subnetIds": [],
+            "scalingConfig": scaling,
+            **asked,
+        }
     failures = engine.failures(kind, asked)
     assert words in failures[path]
 
 
 def test_an_unknown_value_passes_every_check(engine) -> None:
-    asked = {"clusterName": UNKNOWN, "nodeRoleArn": UNKNOWN, "subnetIds": UNKNOWN, "scalingConfig": UNKNOWN, "taints": UNKNOWN}
-    assert engine.failures(GROUP, {**asked, "launchTemplate": {"id": UNKNOWN, "version": UNKNOWN}}) == {}
+    asked = {
+        "clusterName": UNKNOWN,
+        "nodeRoleArn": UNKNOWN,
+        "subnetIds": UNKNOWN,
+        "scalingConfig": UNKNOWN,
+        "taints": UNKNOWN,
+    }
+    assert (
+        engine.failures(GROUP, {**asked, "launchTemplate": {"id": UNKNOWN, "version": UNKNOWN}})
+        == {}
+    )
 
 
 def test_an_unknown_type_names_the_known_ones(engine) -> None:
     with pytest.raises(
-        ProviderError, match=r"does not know aws:s3/bucket:Bucket; it knows aws:ec2/internetGateway:InternetGateway"
+        ProviderError,
+        match=r"does not know aws:s3/bucket:Bucket; it knows "
+        r"aws:ec2/internetGateway:InternetGateway",
     ):
         engine.provider.check("urn", "aws:s3/bucket:Bucket", "b", {}, {}, b"s", None)
 
@@ -171,9 +242,15 @@ def test_a_group_whose_nodes_cannot_join_is_kept_and_complained_about_again(engi
 def test_the_clouds_refusal_reaches_the_user_with_its_words(engine) -> None:
     engine.base()
     with pytest.raises(
-        ProviderError, match=r"ValidationException \(400\): .*'taints\.1\.member\.key' failed to satisfy constraint: .* 63"
+        ProviderError,
+        match=r"ValidationException \(400\): .*'taints\.1\.member\.key' failed to satisfy "
+        r"constraint: .* 63",
     ):
-        engine.make(GROUP, "group", **{**engine.group(), "taints": [{"key": "k" * 64, "effect": "NO_SCHEDULE"}]})
+        engine.make(
+            GROUP,
+            "group",
+            **{**engine.group(), "taints": [{"key": "k" * 64, "effect": "NO_SCHEDULE"}]},
+        )
 
 
 def test_a_cluster_that_still_has_groups_is_not_deleted(engine) -> None:
@@ -186,7 +263,11 @@ def test_a_cluster_that_still_has_groups_is_not_deleted(engine) -> None:
 def test_two_texts_of_one_trust_policy_are_one(engine) -> None:
     trust = {
         "Version": "2012-10-17",
-        "Statement": {"Effect": "Allow", "Principal": {"Service": ["ec2.amazonaws.com"]}, "Action": ["sts:AssumeRole"]},
+        "Statement": {
+            "Effect": "Allow",
+            "Principal": {"Service": ["ec2.amazonaws.com"]},
+            "Action": ["sts:AssumeRole"],
+        },
     }
     role = engine.make(ROLE, "r", assumeRolePolicy=json.dumps(trust, indent=4))
     assert not role.refresh().changes
@@ -195,12 +276,22 @@ def test_two_texts_of_one_trust_policy_are_one(engine) -> None:
 def test_a_launch_template_takes_texts_for_booleans(engine) -> None:
     mapping = {
         "deviceName": "/dev/xvda",
-        "ebs": {"volumeSize": 200, "volumeType": "gp3", "encrypted": "true", "deleteOnTermination": "true"},
+        "ebs": {
+            "volumeSize": 200,
+            "volumeType": "gp3",
+            "encrypted": "true",
+            "deleteOnTermination": "true",
+        },
     }
     template = engine.make(
-        TEMPLATE, "t", blockDeviceMappings=[mapping], tagSpecifications=[{"resourceType": "instance", "tags": {"a": "b"}}]
+        TEMPLATE,
+        "t",
+        blockDeviceMappings=[mapping],
+        tagSpecifications=[{"resourceType": "instance", "tags": {"a": "b"}}],
     )
-    versions = engine.call("ec2", "DescribeLaunchTemplateVersions", LaunchTemplateId=template.id)["LaunchTemplateVersions"]
+    versions = engine.call("ec2", "DescribeLaunchTemplateVersions", LaunchTemplateId=template.id)[
+        "LaunchTemplateVersions"
+    ]
     assert versions[0]["LaunchTemplateData"]["BlockDeviceMappings"][0]["Ebs"]["Encrypted"] is True
     assert not template.refresh().changes
 

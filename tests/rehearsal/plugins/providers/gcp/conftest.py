@@ -38,7 +38,11 @@ class GcpEngine(Engine):
 
     def nodes(self, pool: str | None = None) -> list[dict[str, Any]]:
         found = self.nodes_on_paper("main")
-        return [n for n in found if pool in (None, n["metadata"]["labels"]["cloud.google.com/gke-nodepool"])]
+        return [
+            n
+            for n in found
+            if pool in (None, n["metadata"]["labels"]["cloud.google.com/gke-nodepool"])
+        ]
 
 
 @pytest.fixture

@@ -35,7 +35,10 @@ REPLACES = [
     (f"{GPU}.count", 4),
     (f"{GPU}.type", "nvidia-h100-mega-80gb"),
     (f"{GPU}.gpuDriverInstallationConfig.gpuDriverVersion", "DEFAULT"),
-    (f"{GPU}.gpuSharingConfig", {"gpuSharingStrategy": "TIME_SHARING", "maxSharedClientsPerGpu": 2}),
+    (
+        f"{GPU}.gpuSharingConfig",
+        {"gpuSharingStrategy": "TIME_SHARING", "maxSharedClientsPerGpu": 2},
+    ),
     ("nodeConfig.spot", False),
     ("nodeConfig.preemptible", True),
     ("nodeConfig.flexStart", True),
@@ -95,7 +98,9 @@ def diff(engine, h100):
 
     def compare(new: dict):
         old = engine.checked(POOL, "h100", {}, h100)
-        return engine.provider.diff("urn", POOL, "id", {}, old, engine.checked(POOL, "h100", old, new), ())
+        return engine.provider.diff(
+            "urn", POOL, "id", {}, old, engine.checked(POOL, "h100", old, new), ()
+        )
 
     return compare
 
@@ -116,7 +121,10 @@ def test_it_changes_the_pool_in_place(diff, h100, path, value) -> None:
     assert not any(k.endswith("-replace") for k in (found.detailed or {}).values()), found.detailed
 
 
-@pytest.mark.parametrize("path", ["nodeLocations", "maxPodsPerNode", "management", "upgradeSettings", "nodeConfig.diskType"])
+@pytest.mark.parametrize(
+    "path",
+    ["nodeLocations", "maxPodsPerNode", "management", "upgradeSettings", "nodeConfig.diskType"],
+)
 def test_no_longer_asking_keeps_what_the_cloud_has(diff, h100, path) -> None:
     assert not diff(changed(h100, path, None)).changes
 
@@ -128,7 +136,9 @@ def test_the_difference_names_the_path(diff, h100) -> None:
 
 def test_a_value_not_known_yet_replaces_where_a_change_would(diff, h100) -> None:
     assert diff(changed(h100, "cluster", UNKNOWN)).detailed == {"cluster": "update-replace"}
-    assert diff(changed(h100, "nodeConfig.labels", UNKNOWN)).detailed == {"nodeConfig.labels": "update"}
+    assert diff(changed(h100, "nodeConfig.labels", UNKNOWN)).detailed == {
+        "nodeConfig.labels": "update"
+    }
 
 
 def test_the_order_of_a_set_is_no_change(diff, h100) -> None:
@@ -155,19 +165,33 @@ def test_a_made_name_lets_the_new_one_come_first(engine, h100) -> None:
 
 @pytest.mark.parametrize("path", ["name", "description", "autoCreateSubnetworks"])
 def test_a_network_is_replaced(engine, path) -> None:
-    old = engine.checked(NETWORK, "n", {}, {"name": "a", "description": "a", "autoCreateSubnetworks": False})
-    new = engine.checked(
-        NETWORK, "n", old, {**{k: v for k, v in old.items() if k != "__defaults"}, path: True if path[0] == "a" else "b"}
+    old = engine.checked(
+        NETWORK, "n", {}, {"name": "a", "description": "a", "autoCreateSubnetworks": False}
     )
-    assert engine.provider.diff("urn", NETWORK, "id", {}, old, new, ()).detailed == {path: "update-replace"}
+    new = engine.checked(
+        NETWORK,
+        "n",
+        old,
+        {
+            **{k: v for k, v in old.items() if k != "__defaults"},
+            path: True if path[0] == "a" else "b",
+        },
+    )
+    assert engine.provider.diff("urn", NETWORK, "id", {}, old, new, ()).detailed == {
+        path: "update-replace"
+    }
 
 
 @pytest.mark.parametrize("path", ["name", "location", "network", "subnetwork", "initialNodeCount"])
 def test_a_cluster_is_replaced(engine, path) -> None:
     asked = {"name": "a", "location": "a", "network": "a", "subnetwork": "a", "initialNodeCount": 1}
     old = engine.checked(CLUSTER, "c", {}, asked)
-    new = engine.checked(CLUSTER, "c", old, {**asked, path: 2 if path == "initialNodeCount" else "b"})
-    assert engine.provider.diff("urn", CLUSTER, "id", {}, old, new, ()).detailed == {path: "update-replace"}
+    new = engine.checked(
+        CLUSTER, "c", old, {**asked, path: 2 if path == "initialNodeCount" else "b"}
+    )
+    assert engine.provider.diff("urn", CLUSTER, "id", {}, old, new, ()).detailed == {
+        path: "update-replace"
+    }
 
 
 def test_updates_reach_the_nodes(engine, h100) -> None:
@@ -190,12 +214,18 @@ def test_updates_reach_the_nodes(engine, h100) -> None:
 
 @pytest.mark.parametrize(
     ("path", "value"),
-    [(p, v) for p, v in IN_PLACE if p not in ("nodeConfig.machineType", "networkConfig", "version")],
+    [
+        (p, v)
+        for p, v in IN_PLACE
+        if p not in ("nodeConfig.machineType", "networkConfig", "version")
+    ],
 )
 def test_every_change_in_place_is_carried_out_and_seen_again(engine, h100, path, value) -> None:
     engine.base()
     h100["nodeConfig"] = {
-        k: v for k, v in h100["nodeConfig"].items() if k not in ("guestAccelerators", "ephemeralStorageLocalSsdConfig")
+        k: v
+        for k, v in h100["nodeConfig"].items()
+        if k not in ("guestAccelerators", "ephemeralStorageLocalSsdConfig")
     }
     h100["nodeConfig"]["machineType"] = "n2-standard-4"
     pool = engine.make(POOL, "pool", **h100)
@@ -209,7 +239,11 @@ POOLS = "projects.locations.clusters.nodePools"
 DRIFTS = [
     ("setSize", {"nodeCount": 2}, {"nodeCount": "update"}),
     ("update", {"labels": {"labels": {"role": "x"}}}, {"nodeConfig.labels.role": "update"}),
-    ("update", {"labels": {"labels": {"role": "h100-standard", "more": "y"}}}, {"nodeConfig.labels.more": "add"}),
+    (
+        "update",
+        {"labels": {"labels": {"role": "h100-standard", "more": "y"}}},
+        {"nodeConfig.labels.more": "add"},
+    ),
     ("update", {"labels": {"labels": {}}}, {"nodeConfig.labels.role": "delete"}),
     ("update", {"taints": {"taints": []}}, {"nodeConfig.taints[0]": "delete"}),
     (
@@ -218,7 +252,11 @@ DRIFTS = [
         {"nodeConfig.taints[0].value": "update"},
     ),
     ("update", {"locations": ["us-central1-a"]}, {"nodeLocations[0]": "update"}),
-    ("setManagement", {"management": {"autoRepair": False, "autoUpgrade": True}}, {"management.autoRepair": "update"}),
+    (
+        "setManagement",
+        {"management": {"autoRepair": False, "autoUpgrade": True}},
+        {"management.autoRepair": "update"},
+    ),
 ]
 
 

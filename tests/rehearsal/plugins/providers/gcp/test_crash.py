@@ -1,4 +1,6 @@
-"""The simulated cloud is killed while a provider waits for it, comes back, and the provider does not notice more than a pause."""
+"""The simulated cloud is killed while a provider waits for it, comes back, and the provider does
+not notice more than a pause.
+"""
 
 from __future__ import annotations
 

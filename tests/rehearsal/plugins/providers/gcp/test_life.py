@@ -21,10 +21,19 @@ def test_s0_comes_up_shows_no_drift_and_goes_without_a_trace(engine, h100) -> No
     engine.base()
     account = engine.make(ACCOUNT, "nodes", accountId="main-nodes", displayName="Nodes")
     engine.make(
-        MEMBER, "right", project="acme", role="roles/container.defaultNodeServiceAccount", member=account.outputs["member"]
+        MEMBER,
+        "right",
+        project="acme",
+        role="roles/container.defaultNodeServiceAccount",
+        member=account.outputs["member"],
     )
     engine.make(
-        POOL, "system", cluster="main", nodeCount=1, nodeLocations=["us-central1-c"], nodeConfig={"machineType": "e2-standard-4"}
+        POOL,
+        "system",
+        cluster="main",
+        nodeCount=1,
+        nodeLocations=["us-central1-c"],
+        nodeConfig={"machineType": "e2-standard-4"},
     )
     h100["nodeConfig"]["serviceAccount"] = account.outputs["email"]
     pool = engine.make(POOL, "h100", **h100)
@@ -55,7 +64,9 @@ def test_every_output_of_the_schema_is_there(engine, h100) -> None:
     engine.base()
     engine.make(POOL, "h100", **h100)
     for resource in engine.made:
-        assert set(engine.provider.schema.outputs(resource.kind)) <= set(resource.outputs), resource.kind
+        assert set(engine.provider.schema.outputs(resource.kind)) <= set(resource.outputs), (
+            resource.kind
+        )
 
 
 def test_the_default_pool_is_removed(engine) -> None:
@@ -90,7 +101,9 @@ def test_made_names_fit_the_cloud(engine) -> None:
     assert len(name) == 40
 
 
-@pytest.mark.parametrize(("mode", "expected"), [("propose", "mine"), ("enforce", "mine"), ("disable", None)])
+@pytest.mark.parametrize(
+    ("mode", "expected"), [("propose", "mine"), ("enforce", "mine"), ("disable", None)]
+)
 def test_automatic_names_follow_the_project(engine, mode, expected) -> None:
     checked = engine.provider.check("urn", NETWORK, "net", {}, {}, b"s", Autonaming("mine", mode))
     if expected:
@@ -111,25 +124,58 @@ def test_a_name_prefix_is_finished_by_the_provider(engine) -> None:
     [
         (POOL, {}, "cluster", "missing required property"),
         (POOL, {"cluster": "c", "nodecount": 1}, "nodecount", "did you mean nodeCount?"),
-        (POOL, {"cluster": "c", "nodeConfig": {"machinType": "x"}}, "nodeConfig.machinType", "did you mean machineType?"),
+        (
+            POOL,
+            {"cluster": "c", "nodeConfig": {"machinType": "x"}},
+            "nodeConfig.machinType",
+            "did you mean machineType?",
+        ),
         (
             POOL,
             {"cluster": "c", "nodeConfig": {"guestAccelerators": [{"type": "t"}]}},
             "nodeConfig.guestAccelerators[0].count",
             "missing",
         ),
-        (POOL, {"cluster": "c", "nodeCount": "three"}, "nodeCount", "expected a whole number, got 'three'"),
-        (POOL, {"cluster": "c", "nodeLocations": "us-central1-c"}, "nodeLocations", "expected a list"),
-        (POOL, {"cluster": "c", "nodeConfig": []}, "nodeConfig", "expected an object"),
-        (POOL, {"cluster": "c", "nodeConfig": {"spot": "maybe"}}, "nodeConfig.spot", "expected true or false"),
         (
             POOL,
-            {"cluster": "c", "nodeConfig": {"taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]}},
+            {"cluster": "c", "nodeCount": "three"},
+            "nodeCount",
+            "expected a whole number, got 'three'",
+        ),
+        (
+            POOL,
+            {"cluster": "c", "nodeLocations": "us-central1-c"},
+            "nodeLocations",
+            "expected a list",
+        ),
+        (POOL, {"cluster": "c", "nodeConfig": []}, "nodeConfig", "expected an object"),
+        (
+            POOL,
+            {"cluster": "c", "nodeConfig": {"spot": "maybe"}},
+            "nodeConfig.spot",
+            "expected true or false",
+        ),
+        (
+            POOL,
+            {
+                "cluster": "c",
+                "nodeConfig": {"taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]},
+            },
             "nodeConfig.taints[0].effect",
             "expected one of NO_SCHEDULE",
         ),
-        (POOL, {"cluster": "c", "nodeConfig": {"diskSizeGb": 5}}, "nodeConfig.diskSizeGb", "at least 10"),
-        (POOL, {"cluster": "c", "name": "a", "namePrefix": "b"}, "namePrefix", "conflicts with name"),
+        (
+            POOL,
+            {"cluster": "c", "nodeConfig": {"diskSizeGb": 5}},
+            "nodeConfig.diskSizeGb",
+            "at least 10",
+        ),
+        (
+            POOL,
+            {"cluster": "c", "name": "a", "namePrefix": "b"},
+            "namePrefix",
+            "conflicts with name",
+        ),
         (
             POOL,
             {"cluster": "c", "autoscaling": {"minNodeCount": 1, "totalMaxNodeCount": 2}},
@@ -160,16 +206,23 @@ def test_an_unknown_value_passes_every_check(engine) -> None:
 def test_what_the_stand_in_does_not_simulate_is_said_with_its_path(engine, h100) -> None:
     engine.base()
     h100["nodeConfig"]["hostMaintenancePolicy"] = {"maintenanceInterval": "PERIODIC"}
-    with pytest.raises(ProviderError, match=r"nodeConfig\.hostMaintenancePolicy: .* does not simulate"):
+    with pytest.raises(
+        ProviderError, match=r"nodeConfig\.hostMaintenancePolicy: .* does not simulate"
+    ):
         engine.make(POOL, "h100", **h100)
 
 
 def test_an_unknown_type_names_the_known_ones(engine) -> None:
-    with pytest.raises(ProviderError, match=r"does not know gcp:storage/bucket:Bucket; it knows gcp:compute/network:Network"):
+    with pytest.raises(
+        ProviderError,
+        match=r"does not know gcp:storage/bucket:Bucket; it knows gcp:compute/network:Network",
+    ):
         engine.provider.check("urn", "gcp:storage/bucket:Bucket", "b", {}, {}, b"s", None)
 
 
-def test_outside_a_rehearsal_there_is_one_clear_message(engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_a_rehearsal_there_is_one_clear_message(
+    engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SLICEWRIGHT_REHEARSAL")
     with pytest.raises(ProviderError, match="only inside a rehearsal environment"):
         engine.provider.configure({}, {})
@@ -185,7 +238,9 @@ def test_the_clouds_refusal_reaches_the_user_with_its_words(engine, h100) -> Non
     engine.base()
     h100["nodeLocations"] = ["us-central1-f"]
     with pytest.raises(
-        ProviderError, match=r"INVALID_ARGUMENT \(400\): Machine type with name 'a3-highgpu-8g' does not exist in zone"
+        ProviderError,
+        match=r"INVALID_ARGUMENT \(400\): Machine type with name 'a3-highgpu-8g' does not exist "
+        r"in zone",
     ):
         engine.make(POOL, "h100", **h100)
 
@@ -216,14 +271,24 @@ def test_a_pool_whose_nodes_do_not_come_up_is_kept_and_complained_about_again(en
 
 
 def test_passing_trouble_is_waited_out(engine) -> None:
-    fault = {"fault": "api-error", "method": "compute.networks.insert", "code": 429, "message": "quota", "times": 3}
+    fault = {
+        "fault": "api-error",
+        "method": "compute.networks.insert",
+        "code": 429,
+        "message": "quota",
+        "times": 3,
+    }
     (engine.environment / "faults.json").write_text(json.dumps([fault]))
     engine.make(NETWORK, "net")
-    assert engine.client.inventory() == {"compute.network": [f"acme/{engine.made[0].inputs['name']}"]}
+    assert engine.client.inventory() == {
+        "compute.network": [f"acme/{engine.made[0].inputs['name']}"]
+    }
 
 
 def test_a_busy_cluster_is_waited_for(engine, h100) -> None:
-    """Two pools of one cluster may be made at once, and a cluster that is still coming up is waited for."""
+    """Two pools of one cluster may be made at once, and a cluster that is still coming up is waited
+    for.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     engine.base()

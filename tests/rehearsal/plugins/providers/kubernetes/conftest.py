@@ -42,7 +42,11 @@ class Refused(Exception):
         for key, value in error.trailing_metadata() or ():
             if key == "grpc-status-details-bin":
                 detail = _detail(value)
-                self.reasons, self.id, self.outputs = list(detail.reasons), detail.id, decode(detail.properties)
+                self.reasons, self.id, self.outputs = (
+                    list(detail.reasons),
+                    detail.id,
+                    decode(detail.properties),
+                )
 
 
 def _detail(status: bytes) -> Any:
@@ -99,7 +103,9 @@ class Stored:
 
 @dataclass
 class Provider:
-    """One configured provider. Methods are the engine's calls, in the engine's order of arguments."""
+    """One configured provider. Methods are the engine's calls, in the engine's order of
+    arguments.
+    """
 
     stub: Any
     engine: Engine
@@ -122,9 +128,13 @@ class Provider:
             **more,
         )
         answer = self._call(self.stub.Check, request)
-        return decode(answer.inputs), [(failure.property, failure.reason) for failure in answer.failures]
+        return decode(answer.inputs), [
+            (failure.property, failure.reason) for failure in answer.failures
+        ]
 
-    def create(self, type_: str, name: str, news: Json, *, timeout_s: float = 0, preview: bool = False) -> Stored:
+    def create(
+        self, type_: str, name: str, news: Json, *, timeout_s: float = 0, preview: bool = False
+    ) -> Stored:
         inputs, failures = self.check(type_, name, news)
         assert not failures, failures
         request = provider_pb2.CreateRequest(
@@ -145,10 +155,21 @@ class Provider:
 
     def diff_checked(self, type_: str, name: str, old: Stored, inputs: Json) -> Any:
         known = self._known(type_, name, old)
-        request = provider_pb2.DiffRequest(**known, olds=encode(old.outputs), old_inputs=encode(old.inputs), news=encode(inputs))
+        request = provider_pb2.DiffRequest(
+            **known, olds=encode(old.outputs), old_inputs=encode(old.inputs), news=encode(inputs)
+        )
         return self._call(self.stub.Diff, request)
 
-    def update(self, type_: str, name: str, old: Stored, news: Json, *, timeout_s: float = 0, preview: bool = False) -> Stored:
+    def update(
+        self,
+        type_: str,
+        name: str,
+        old: Stored,
+        news: Json,
+        *,
+        timeout_s: float = 0,
+        preview: bool = False,
+    ) -> Stored:
         inputs, failures = self.check(type_, name, news, old.inputs)
         assert not failures, failures
         request = provider_pb2.UpdateRequest(
@@ -164,9 +185,15 @@ class Provider:
 
     def read(self, type_: str, name: str, old: Stored) -> Stored | None:
         known = self._known(type_, name, old)
-        request = provider_pb2.ReadRequest(**known, properties=encode(old.outputs), inputs=encode(old.inputs))
+        request = provider_pb2.ReadRequest(
+            **known, properties=encode(old.outputs), inputs=encode(old.inputs)
+        )
         answer = self._call(self.stub.Read, request)
-        return Stored(answer.id, decode(answer.inputs), decode(answer.properties)) if answer.id else None
+        return (
+            Stored(answer.id, decode(answer.inputs), decode(answer.properties))
+            if answer.id
+            else None
+        )
 
     def delete(self, type_: str, name: str, old: Stored, *, timeout_s: float = 0) -> None:
         request = provider_pb2.DeleteRequest(
@@ -179,14 +206,20 @@ class Provider:
 
     def diff_config(self, old: Json, new: Json) -> Any:
         return self._call(
-            self.stub.DiffConfig, provider_pb2.DiffRequest(old_inputs=encode(old), olds=encode(old), news=encode(new))
+            self.stub.DiffConfig,
+            provider_pb2.DiffRequest(old_inputs=encode(old), olds=encode(old), news=encode(new)),
         )
 
     def cancel(self) -> None:
         self.stub.Cancel(empty_pb2.Empty())
 
     def _known(self, type_: str, name: str, old: Stored) -> dict[str, str]:
-        return {"urn": f"{self.urn_prefix}{type_}::{name}", "type": type_, "name": name, "id": old.id}
+        return {
+            "urn": f"{self.urn_prefix}{type_}::{name}",
+            "type": type_,
+            "name": name,
+            "id": old.id,
+        }
 
     @staticmethod
     def _call(method: Callable[[Any], Any], request: Any) -> Any:
@@ -210,7 +243,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> I
     environment = tmp_path_factory.mktemp("environment")
     try:
         endpoint = control_plane.start(environment, "alpha", toolchain)
-        yield Cluster(Client.from_kubeconfig(endpoint.kubeconfig), endpoint.kubeconfig.read_text(), endpoint.kubeconfig)
+        yield Cluster(
+            Client.from_kubeconfig(endpoint.kubeconfig),
+            endpoint.kubeconfig.read_text(),
+            endpoint.kubeconfig,
+        )
     finally:
         control_plane.stop(environment, "alpha")
         processes.end_leftovers(environment)
@@ -218,7 +255,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> I
 
 @pytest.fixture
 def new_provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Provider]]:
-    """Makes a provider with these settings; each has a connection, and so a configuration, of its own."""
+    """Makes a provider with these settings; each has a connection, and so a configuration, of its
+    own.
+    """
     monkeypatch.delenv("KUBECONFIG", raising=False)
     server = AttachedServer(KubernetesProvider)
     engine = Engine()
@@ -226,10 +265,14 @@ def new_provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Prov
 
     def make(**args: Any) -> Provider:
         # Without the option the channels of one address would share one connection.
-        channel = grpc.insecure_channel(f"127.0.0.1:{server.port}", options=[("grpc.use_local_subchannel_pool", 1)])
+        channel = grpc.insecure_channel(
+            f"127.0.0.1:{server.port}", options=[("grpc.use_local_subchannel_pool", 1)]
+        )
         channels.append(channel)
         provider = Provider(provider_pb2_grpc.ResourceProviderStub(channel), engine)
-        provider.stub.Handshake(provider_pb2.ProviderHandshakeRequest(engine_address=engine.address))
+        provider.stub.Handshake(
+            provider_pb2.ProviderHandshakeRequest(engine_address=engine.address)
+        )
         provider.configure(**args)
         return provider
 
@@ -264,7 +307,12 @@ def pool_kind(cluster: Cluster) -> str:
         "spec": {
             "group": "slicewright.io",
             "scope": "Cluster",
-            "names": {"kind": "GPUPool", "listKind": "GPUPoolList", "plural": "gpupools", "singular": "gpupool"},
+            "names": {
+                "kind": "GPUPool",
+                "listKind": "GPUPoolList",
+                "plural": "gpupools",
+                "singular": "gpupool",
+            },
             "versions": [
                 {
                     "name": "v1alpha1",
@@ -277,9 +325,15 @@ def pool_kind(cluster: Cluster) -> str:
                             "properties": {
                                 "spec": {
                                     "type": "object",
-                                    "properties": {"size": {"type": "integer"}, "layoutHash": {"type": "string"}},
+                                    "properties": {
+                                        "size": {"type": "integer"},
+                                        "layoutHash": {"type": "string"},
+                                    },
                                 },
-                                "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                                "status": {
+                                    "type": "object",
+                                    "x-kubernetes-preserve-unknown-fields": True,
+                                },
                             },
                         }
                     },

@@ -20,7 +20,9 @@ CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 NOWHERE = json.dumps(
     {
         "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u", "namespace": "of-context"}}],
+        "contexts": [
+            {"name": "c", "context": {"cluster": "k", "user": "u", "namespace": "of-context"}}
+        ],
         "clusters": [{"name": "k", "cluster": {"server": "http://127.0.0.1:9"}}],
         "users": [{"name": "u", "user": {"token": "t"}}],
     }
@@ -28,7 +30,12 @@ NOWHERE = json.dumps(
 
 
 def _config_map(name: str = "c", **more: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **more}, "data": {"a": "1"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, **more},
+        "data": {"a": "1"},
+    }
 
 
 def _script(path: Path, text: str) -> Path:
@@ -45,7 +52,12 @@ def _with_user(kubeconfig: str, user: dict[str, Any]) -> str:
 
 def _exec(command: Path, **more: Any) -> dict[str, Any]:
     return {
-        "exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(command), "interactiveMode": "Never", **more}
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": str(command),
+            "interactiveMode": "Never",
+            **more,
+        }
     }
 
 
@@ -70,7 +82,9 @@ def test_a_bad_kubeconfig_is_one_clear_error(text: str) -> None:
 
 
 def test_an_unknown_context_lists_the_known_ones() -> None:
-    with pytest.raises(BadKubeconfig, match=r'context "d" does not exist \(the kubeconfig has: c\)'):
+    with pytest.raises(
+        BadKubeconfig, match=r'context "d" does not exist \(the kubeconfig has: c\)'
+    ):
         read(NOWHERE, context="d", cluster=None)
 
 
@@ -95,10 +109,17 @@ def test_an_exec_plugins_certificate_is_used_and_asked_for_once(
     (tmp_path / "answer").write_text(json.dumps(answer))
     plugin = _script(
         tmp_path / "plugin",
-        f'echo "$1 $REGION" >> {tmp_path}/calls; printf "%s" "$KUBERNETES_EXEC_INFO" > {tmp_path}/info; cat {tmp_path}/answer',
+        f'echo "$1 $REGION" >> {tmp_path}/calls; printf "%s" "$KUBERNETES_EXEC_INFO" > '
+        f"{tmp_path}/info; cat {tmp_path}/answer",
     )
     config = _with_user(
-        cluster.kubeconfig, _exec(plugin, args=["get-token"], env=[{"name": "REGION", "value": "r1"}], provideClusterInfo=True)
+        cluster.kubeconfig,
+        _exec(
+            plugin,
+            args=["get-token"],
+            env=[{"name": "REGION", "value": "r1"}],
+            provideClusterInfo=True,
+        ),
     )
     provider = new_provider(kubeconfig=config)
 
@@ -108,7 +129,10 @@ def test_an_exec_plugins_certificate_is_used_and_asked_for_once(
     assert (tmp_path / "calls").read_text() == "get-token r1\n"
     info = json.loads((tmp_path / "info").read_text())
     assert info["spec"]["interactive"] is False
-    assert info["spec"]["cluster"]["server"] == json.loads(cluster.kubeconfig)["clusters"][0]["cluster"]["server"]
+    assert (
+        info["spec"]["cluster"]["server"]
+        == json.loads(cluster.kubeconfig)["clusters"][0]["cluster"]["server"]
+    )
 
 
 def test_an_expired_token_is_asked_for_again(cluster: Any, tmp_path: Path) -> None:
@@ -121,7 +145,9 @@ cat <<EOF
 "status":{{"token":"{token}","expirationTimestamp":"2020-01-01T00:00:00Z"}}}}
 EOF""",
     )
-    seen = ProviderCluster(read(_with_user(cluster.kubeconfig, _exec(plugin)), context=None, cluster=None))
+    seen = ProviderCluster(
+        read(_with_user(cluster.kubeconfig, _exec(plugin)), context=None, cluster=None)
+    )
     seen.probe()
     seen.probe()
     assert (tmp_path / "calls").read_text() == "\n\n"
@@ -131,15 +157,23 @@ def test_a_refused_token_is_asked_for_again_at_once(cluster: Any, tmp_path: Path
     token = _token(cluster.admin)
     plugin = _script(
         tmp_path / "plugin",
-        f"""if [ -e {tmp_path}/called ]; then token={token}; else token=stale; touch {tmp_path}/called; fi
-echo '{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{{"token":"'$token'"}}}}'""",
+        f"""if [ -e {tmp_path}/called ]; then token={token}
+else token=stale; touch {tmp_path}/called; fi
+echo '{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",'\
+'"status":{{"token":"'$token'"}}}}'""",
     )
-    ProviderCluster(read(_with_user(cluster.kubeconfig, _exec(plugin)), context=None, cluster=None)).probe()
+    ProviderCluster(
+        read(_with_user(cluster.kubeconfig, _exec(plugin)), context=None, cluster=None)
+    ).probe()
 
 
 def _token(admin: Client) -> str:
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    return str(admin.create("/api/v1/namespaces/default/serviceaccounts/default/token", request)["status"]["token"])
+    return str(
+        admin.create("/api/v1/namespaces/default/serviceaccounts/default/token", request)["status"][
+            "token"
+        ]
+    )
 
 
 # Another cluster.
@@ -152,7 +186,9 @@ def _provider_inputs(server: str, **more: Any) -> dict[str, Any]:
 
 
 def test_another_server_replaces_the_provider() -> None:
-    assert config_difference(_provider_inputs("http://a"), _provider_inputs("http://b")).replaces == ["kubeconfig"]
+    assert config_difference(
+        _provider_inputs("http://a"), _provider_inputs("http://b")
+    ).replaces == ["kubeconfig"]
 
 
 def test_another_token_for_the_same_server_does_not() -> None:
@@ -167,14 +203,20 @@ def test_an_unknown_kubeconfig_replaces_unless_the_cluster_is_named() -> None:
     assert config_difference(old, {**old, "kubeconfig": UNKNOWN}).replaces == ["kubeconfig"]
     named = {**old, "clusterIdentifier": "one"}
     assert not config_difference(named, {**named, "kubeconfig": UNKNOWN}).replaces
-    assert not config_difference(old, {**old, "clusterIdentifier": "one", "kubeconfig": UNKNOWN}).replaces
-    assert config_difference(named, {**named, "clusterIdentifier": "two"}).replaces == ["clusterIdentifier"]
+    assert not config_difference(
+        old, {**old, "clusterIdentifier": "one", "kubeconfig": UNKNOWN}
+    ).replaces
+    assert config_difference(named, {**named, "clusterIdentifier": "two"}).replaces == [
+        "clusterIdentifier"
+    ]
 
 
 # A cluster that does not answer.
 
 
-def test_a_preview_without_a_cluster_is_silent_and_shows_the_inputs(new_provider: Callable[..., Any]) -> None:
+def test_a_preview_without_a_cluster_is_silent_and_shows_the_inputs(
+    new_provider: Callable[..., Any],
+) -> None:
     provider = new_provider(kubeconfig=NOWHERE)
     previewed = provider.create(CONFIG_MAP, "c", _config_map(), preview=True)
     assert previewed.outputs == previewed.inputs
@@ -186,7 +228,10 @@ def test_create_and_update_without_a_cluster_fail(
     new_provider: Callable[..., Any], refused: type[Exception], stored: Callable[..., Any]
 ) -> None:
     provider = new_provider(kubeconfig=NOWHERE)
-    text = "configured Kubernetes cluster is unreachable: unable to load schema information from the API server: "
+    text = (
+        "configured Kubernetes cluster is unreachable: unable to load schema information from "
+        "the API server: "
+    )
     with pytest.raises(refused, match=text):
         provider.create(CONFIG_MAP, "c", _config_map())
     old = stored("of-context/c", _config_map(), _config_map())
@@ -199,21 +244,29 @@ def test_read_and_delete_without_a_cluster_fail_and_name_the_way_out(
 ) -> None:
     provider = new_provider(kubeconfig=NOWHERE)
     old = stored("of-context/c", _config_map(), _config_map())
-    with pytest.raises(refused, match=r"failed to read resource state due to unreachable cluster.*PULUMI_K8S_DELETE_UNREACHABLE"):
+    with pytest.raises(
+        refused,
+        match=r"failed to read resource state due to unreachable "
+        r"cluster.*PULUMI_K8S_DELETE_UNREACHABLE",
+    ):
         provider.read(CONFIG_MAP, "c", old)
     with pytest.raises(refused, match=r"due to unreachable cluster"):
         provider.delete(CONFIG_MAP, "c", old)
     assert any("unable to load schema information" in text for text in provider.engine.texts())
 
 
-def test_delete_unreachable_drops_the_object_from_state(new_provider: Callable[..., Any], stored: Callable[..., Any]) -> None:
+def test_delete_unreachable_drops_the_object_from_state(
+    new_provider: Callable[..., Any], stored: Callable[..., Any]
+) -> None:
     provider = new_provider(kubeconfig=NOWHERE, deleteUnreachable="true")
     old = stored("of-context/c", _config_map(), _config_map())
     assert provider.read(CONFIG_MAP, "c", old) is None
     provider.delete(CONFIG_MAP, "c", old)
 
 
-def test_skip_update_unreachable_keeps_the_old_inputs_and_warns(new_provider: Callable[..., Any]) -> None:
+def test_skip_update_unreachable_keeps_the_old_inputs_and_warns(
+    new_provider: Callable[..., Any],
+) -> None:
     provider = new_provider(kubeconfig=NOWHERE, skipUpdateUnreachable=True)
     old = _config_map(namespace="n")
     inputs, _ = provider.check(CONFIG_MAP, "c", {**old, "data": {"a": "2"}}, old)
@@ -222,7 +275,12 @@ def test_skip_update_unreachable_keeps_the_old_inputs_and_warns(new_provider: Ca
 
 
 @pytest.mark.parametrize(
-    "kubeconfig", ["no: [yaml", "/no/such/file", NOWHERE.replace('"current-context": "c"', '"current-context": "d"')]
+    "kubeconfig",
+    [
+        "no: [yaml",
+        "/no/such/file",
+        NOWHERE.replace('"current-context": "c"', '"current-context": "d"'),
+    ],
 )
 def test_a_bad_kubeconfig_counts_as_unreachable(
     kubeconfig: str, new_provider: Callable[..., Any], refused: type[Exception]
@@ -245,14 +303,21 @@ def test_a_failing_exec_plugin_counts_as_unreachable(
 ) -> None:
     plugin = _script(tmp_path / "plugin", "echo why it failed >&2; exit 3")
     provider = new_provider(kubeconfig=_with_user(cluster.kubeconfig, _exec(plugin)))
-    with pytest.raises(refused, match=r"getting credentials: exec: executable .*plugin failed with exit code 3"):
+    with pytest.raises(
+        refused, match=r"getting credentials: exec: executable .*plugin failed with exit code 3"
+    ):
         provider.create(CONFIG_MAP, "c", _config_map())
 
 
 def test_two_providers_of_one_attached_server_have_a_cluster_each(
     cluster: Any, new_provider: Callable[..., Any], namespace: str, refused: type[Exception]
 ) -> None:
-    reachable, nowhere = new_provider(kubeconfig=cluster.kubeconfig), new_provider(kubeconfig=NOWHERE)
-    assert reachable.create(CONFIG_MAP, "c", _config_map(namespace=namespace)).id == f"{namespace}/c"
+    reachable, nowhere = (
+        new_provider(kubeconfig=cluster.kubeconfig),
+        new_provider(kubeconfig=NOWHERE),
+    )
+    assert (
+        reachable.create(CONFIG_MAP, "c", _config_map(namespace=namespace)).id == f"{namespace}/c"
+    )
     with pytest.raises(refused):
         nowhere.create(CONFIG_MAP, "d", _config_map("d", namespace=namespace))

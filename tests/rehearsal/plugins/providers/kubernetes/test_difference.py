@@ -14,7 +14,12 @@ Json = dict[str, Any]
 
 
 def _object(kind: str = "ConfigMap", api_version: str = "v1", **body: Any) -> Json:
-    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "x", "namespace": "n"}, **body}
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": "x", "namespace": "n"},
+        **body,
+    }
 
 
 def _diff(old: Json, new: Json, live: Json | None = None, **settings: bool) -> Any:
@@ -58,7 +63,13 @@ def test_a_removal_is_a_deletion_of_an_input() -> None:
     ("api_version", "kind", "before", "after", "path"),
     [
         ("v1", "ConfigMap", {"data": {"a": "1"}}, {"data": {"a": "2"}}, "data.a"),
-        ("v1", "ConfigMap", {"binaryData": {"a": "eA=="}}, {"binaryData": {"a": "eQ=="}}, "binaryData.a"),
+        (
+            "v1",
+            "ConfigMap",
+            {"binaryData": {"a": "eA=="}},
+            {"binaryData": {"a": "eQ=="}},
+            "binaryData.a",
+        ),
         ("v1", "Secret", {"type": "Opaque"}, {"type": "x/y"}, "type"),
         ("v1", "Secret", {"data": {"a": "eA=="}}, {"data": {"a": "eQ=="}}, "data.a"),
         (
@@ -75,12 +86,32 @@ def test_a_removal_is_a_deletion_of_an_input() -> None:
             {"roleRef": {"name": "b"}},
             "roleRef.name",
         ),
-        ("v1", "Service", {"spec": {"clusterIP": "10.0.0.1"}}, {"spec": {"clusterIP": "None"}}, "spec.clusterIP"),
-        ("v1", "ResourceQuota", {"spec": {"scopes": ["A"]}}, {"spec": {"scopes": ["B"]}}, "spec.scopes[0]"),
-        ("batch/v1", "Job", {"spec": {"completions": 1}}, {"spec": {"completions": 2}}, "spec.completions"),
+        (
+            "v1",
+            "Service",
+            {"spec": {"clusterIP": "10.0.0.1"}},
+            {"spec": {"clusterIP": "None"}},
+            "spec.clusterIP",
+        ),
+        (
+            "v1",
+            "ResourceQuota",
+            {"spec": {"scopes": ["A"]}},
+            {"spec": {"scopes": ["B"]}},
+            "spec.scopes[0]",
+        ),
+        (
+            "batch/v1",
+            "Job",
+            {"spec": {"completions": 1}},
+            {"spec": {"completions": 2}},
+            "spec.completions",
+        ),
     ],
 )
-def test_the_replace_table(api_version: str, kind: str, before: Json, after: Json, path: str) -> None:
+def test_the_replace_table(
+    api_version: str, kind: str, before: Json, after: Json, path: str
+) -> None:
     found = _diff(_object(kind, api_version, **before), _object(kind, api_version, **after))
     assert found.detailed == {path: "update-replace"}
     assert found.replaces == [path]
@@ -90,12 +121,19 @@ def test_the_replace_table(api_version: str, kind: str, before: Json, after: Jso
 @pytest.mark.parametrize(
     ("api_version", "kind", "before", "after"),
     [
-        ("apps/v1", "DaemonSet", {"spec": {"template": {"a": 1}}}, {"spec": {"template": {"a": 2}}}),
+        (
+            "apps/v1",
+            "DaemonSet",
+            {"spec": {"template": {"a": 1}}},
+            {"spec": {"template": {"a": 2}}},
+        ),
         ("scheduling.k8s.io/v1", "PriorityClass", {"value": 1}, {"value": 2}),
         ("v1", "Service", {"spec": {"type": "ClusterIP"}}, {"spec": {"type": "NodePort"}}),
     ],
 )
-def test_everything_else_updates_in_place(api_version: str, kind: str, before: Json, after: Json) -> None:
+def test_everything_else_updates_in_place(
+    api_version: str, kind: str, before: Json, after: Json
+) -> None:
     found = _diff(_object(kind, api_version, **before), _object(kind, api_version, **after))
     assert found.changes is True
     assert not found.replaces
@@ -121,13 +159,17 @@ def test_an_autonamed_object_is_not_deleted_before_its_replacement() -> None:
 def test_mutable_config_maps_are_updated_unless_they_say_immutable() -> None:
     old, new = _object(data={"a": "1"}), _object(data={"a": "2"})
     assert not _diff(old, new, config_maps_mutable=True).replaces
-    assert _diff({**old, "immutable": True}, {**new, "immutable": True}, config_maps_mutable=True).replaces == ["data.a"]
+    assert _diff(
+        {**old, "immutable": True}, {**new, "immutable": True}, config_maps_mutable=True
+    ).replaces == ["data.a"]
 
 
 def test_mutable_secrets_still_replace_for_a_new_type() -> None:
     old, new = _object("Secret", data={"a": "1"}), _object("Secret", data={"a": "2"})
     assert not _diff(old, new, secrets_mutable=True).replaces
-    assert _diff(_object("Secret", type="a"), _object("Secret", type="b"), secrets_mutable=True).replaces == ["type"]
+    assert _diff(
+        _object("Secret", type="a"), _object("Secret", type="b"), secrets_mutable=True
+    ).replaces == ["type"]
 
 
 def test_an_unknown_new_value_on_a_replacing_path_replaces() -> None:

@@ -57,7 +57,13 @@ def test_unknown_fields_and_empty_omitempty_fields_vanish_pointers_stay() -> Non
         "securityContext": {},
         "tty": False,
     }
-    pod = {"hostNetwork": False, "nodeSelector": {}, "automountServiceAccountToken": False, "securityContext": {}, "volumes": []}
+    pod = {
+        "hostNetwork": False,
+        "nodeSelector": {},
+        "automountServiceAccountToken": False,
+        "securityContext": {},
+        "volumes": [],
+    }
 
     normal = normalise(_daemonset(container, **pod))
 
@@ -69,12 +75,27 @@ def test_unknown_fields_and_empty_omitempty_fields_vanish_pointers_stay() -> Non
 
 
 def test_no_field_is_added() -> None:
-    normal = normalise({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 0}})
-    assert normal == {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 0}}
+    normal = normalise(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "d"},
+            "spec": {"replicas": 0},
+        }
+    )
+    assert normal == {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d"},
+        "spec": {"replicas": 0},
+    }
 
 
 def test_quantities_inside_a_pod_become_canonical() -> None:
-    container = {"name": "c", "resources": {"limits": {"cpu": "1000m", "memory": "1024Mi", "nvidia.com/gpu": 1}}}
+    container = {
+        "name": "c",
+        "resources": {"limits": {"cpu": "1000m", "memory": "1024Mi", "nvidia.com/gpu": 1}},
+    }
     normal = normalise(_daemonset(container))
     limits = normal["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
     assert limits == {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}
@@ -96,12 +117,23 @@ def test_an_object_with_an_unknown_value_is_left_as_it_is() -> None:
 
 
 def test_custom_resources_are_left_as_they_are() -> None:
-    written = {"apiVersion": "slicewright.io/v1alpha1", "kind": "GPUPool", "metadata": {"name": "p"}, "spec": {"x": [], "y": {}}}
+    written = {
+        "apiVersion": "slicewright.io/v1alpha1",
+        "kind": "GPUPool",
+        "metadata": {"name": "p"},
+        "spec": {"x": [], "y": {}},
+    }
     assert normalise(written) == written
 
 
 def test_string_data_of_a_secret_becomes_data() -> None:
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "eA=="}, "stringData": {"b": "y"}}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s"},
+        "data": {"a": "eA=="},
+        "stringData": {"b": "y"},
+    }
     assert normalise(secret)["data"] == {"a": "eA==", "b": "eQ=="}
     assert "stringData" not in normalise(secret)
 
@@ -121,7 +153,13 @@ def test_a_crd_loses_its_status_and_gets_its_dashes() -> None:
                         "openAPIV3Schema": {
                             "type": "object",
                             "x_kubernetes_preserve_unknown_fields": True,
-                            "properties": {"a": {"type": "array", "items": {"type": "string", "enum": ["x"]}, "bogus": 1}},
+                            "properties": {
+                                "a": {
+                                    "type": "array",
+                                    "items": {"type": "string", "enum": ["x"]},
+                                    "bogus": 1,
+                                }
+                            },
                             "default": {"kept": []},
                         }
                     },

@@ -22,20 +22,38 @@ CRD = "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition"
 
 def config_map(namespace: str | None, name: str | None = None, **data: str) -> Json:
     metadata = {key: value for key, value in (("namespace", namespace), ("name", name)) if value}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data or {"a": "1"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": data or {"a": "1"},
+    }
 
 
 def pool(name: str, size: int = 1, **annotations: str) -> Json:
     metadata: Json = {"name": name}
     if annotations:
         metadata["annotations"] = {f"pulumi.com/{key}": value for key, value in annotations.items()}
-    return {"apiVersion": "slicewright.io/v1alpha1", "kind": "GPUPool", "metadata": metadata, "spec": {"size": size}}
+    return {
+        "apiVersion": "slicewright.io/v1alpha1",
+        "kind": "GPUPool",
+        "metadata": metadata,
+        "spec": {"size": size},
+    }
 
 
 def daemonset(namespace: str, **pod: Any) -> Json:
-    template = {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "c", "image": "nginx"}], **pod}}
+    template = {
+        "metadata": {"labels": {"app": "d"}},
+        "spec": {"containers": [{"name": "c", "image": "nginx"}], **pod},
+    }
     spec = {"selector": {"matchLabels": {"app": "d"}}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"namespace": namespace, "name": "d"}, "spec": spec}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"namespace": namespace, "name": "d"},
+        "spec": spec,
+    }
 
 
 def path_of(namespace: str, name: str) -> str:
@@ -62,46 +80,82 @@ def test_an_autoname_is_made_annotated_and_kept(provider: Any, namespace: str) -
 
 
 def test_the_engines_autonaming_settings_are_heeded(provider: Any, namespace: str) -> None:
-    proposed, _ = provider.check(CONFIG_MAP, "c", config_map(namespace), autonaming={"proposed_name": "as-proposed", "mode": 0})
+    proposed, _ = provider.check(
+        CONFIG_MAP,
+        "c",
+        config_map(namespace),
+        autonaming={"proposed_name": "as-proposed", "mode": 0},
+    )
     assert proposed["metadata"]["name"] == "as-proposed"
     _, failures = provider.check(CONFIG_MAP, "c", config_map(namespace), autonaming={"mode": 2})
     assert [path for path, _ in failures] == ["metadata.name"]
 
 
 def test_generate_name_is_refused(provider: Any) -> None:
-    _, failures = provider.check(CONFIG_MAP, "c", {**config_map("x"), "metadata": {"generateName": "c-"}})
+    _, failures = provider.check(
+        CONFIG_MAP, "c", {**config_map("x"), "metadata": {"generateName": "c-"}}
+    )
     assert [path for path, _ in failures] == ["metadata.generateName"]
 
 
 def test_the_namespace_is_filled_by_scope(provider: Any, pool_kind: str) -> None:
-    assert provider.check(CONFIG_MAP, "c", config_map(None, "c"))[0]["metadata"]["namespace"] == "default"
-    cluster_role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}, "rules": []}
     assert (
-        "namespace" not in provider.check("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole", "r", cluster_role)[0]["metadata"]
+        provider.check(CONFIG_MAP, "c", config_map(None, "c"))[0]["metadata"]["namespace"]
+        == "default"
+    )
+    cluster_role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "r"},
+        "rules": [],
+    }
+    assert (
+        "namespace"
+        not in provider.check(
+            "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole", "r", cluster_role
+        )[0]["metadata"]
     )
     assert "namespace" not in provider.check(pool_kind, "p", pool("p"))[0]["metadata"]
 
 
-def test_a_kind_that_nobody_serves_counts_as_namespaced_until_its_crd_is_checked(provider: Any) -> None:
+def test_a_kind_that_nobody_serves_counts_as_namespaced_until_its_crd_is_checked(
+    provider: Any,
+) -> None:
     later = {"apiVersion": "later.io/v1", "kind": "Later", "metadata": {"name": "l"}}
-    assert provider.check("kubernetes:later.io/v1:Later", "l", later)[0]["metadata"]["namespace"] == "default"
+    assert (
+        provider.check("kubernetes:later.io/v1:Later", "l", later)[0]["metadata"]["namespace"]
+        == "default"
+    )
     crd = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": "laters.later.io"},
-        "spec": {"group": "later.io", "scope": "Cluster", "names": {"kind": "Later", "plural": "laters"}, "versions": []},
+        "spec": {
+            "group": "later.io",
+            "scope": "Cluster",
+            "names": {"kind": "Later", "plural": "laters"},
+            "versions": [],
+        },
     }
     provider.check(CRD, "crd", crd)
-    assert "namespace" not in provider.check("kubernetes:later.io/v1:Later", "l", later)[0]["metadata"]
+    assert (
+        "namespace" not in provider.check("kubernetes:later.io/v1:Later", "l", later)[0]["metadata"]
+    )
 
 
 def test_the_providers_namespace_is_used(cluster: Any, new_provider: Callable[..., Any]) -> None:
     provider = new_provider(kubeconfig=cluster.kubeconfig, namespace="mine")
-    assert provider.check(CONFIG_MAP, "c", config_map(None, "c"))[0]["metadata"]["namespace"] == "mine"
+    assert (
+        provider.check(CONFIG_MAP, "c", config_map(None, "c"))[0]["metadata"]["namespace"] == "mine"
+    )
 
 
 def test_a_removed_api_is_warned_of(provider: Any) -> None:
-    budget = {"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}}
+    budget = {
+        "apiVersion": "policy/v1beta1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b"},
+    }
     provider.check("kubernetes:policy/v1beta1:PodDisruptionBudget", "b", budget)
     assert provider.engine.texts() == [
         'apiVersion "policy/v1beta1/PodDisruptionBudget" was removed in Kubernetes 1.25. '
@@ -122,10 +176,13 @@ def test_outputs_are_the_live_object_and_three_keys(provider: Any, namespace: st
 
 
 def test_whole_floats_are_sent_as_integers(provider: Any, pool_kind: str, cluster: Any) -> None:
-    # Every number is a float on the wire; the CRD's schema says integer, and would refuse 3.0 spelled so.
+    # Every number is a float on the wire; the CRD's schema says integer, and would refuse 3.0
+    # spelled so.
     made = provider.create(pool_kind, "p", pool("whole-floats", 3))
     assert made.outputs["spec"]["size"] == 3
-    assert cluster.admin.get("/apis/slicewright.io/v1alpha1/gpupools/whole-floats")["spec"] == {"size": 3}
+    assert cluster.admin.get("/apis/slicewright.io/v1alpha1/gpupools/whole-floats")["spec"] == {
+        "size": 3
+    }
 
 
 def test_secret_data_is_secret_everywhere(provider: Any, namespace: str) -> None:
@@ -155,7 +212,10 @@ _POD = {
             "name": "c",
             "image": "nginx",
             "args": [],
-            "env": [{"name": "EMPTY", "value": ""}, {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+            "env": [
+                {"name": "EMPTY", "value": ""},
+                {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            ],
             "resources": {"limits": {"cpu": "1000m", "memory": "1024Mi"}, "requests": {"cpu": 0.5}},
             "ports": [{"containerPort": 80}],
             "securityContext": {},
@@ -165,29 +225,55 @@ _POD = {
     "hostNetwork": False,
     "nodeSelector": {"never": "there"},
     "automountServiceAccountToken": False,
-    "volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "configMap": {"name": "c", "defaultMode": 420}}],
+    "volumes": [
+        {"name": "v", "emptyDir": {}},
+        {"name": "w", "configMap": {"name": "c", "defaultMode": 420}},
+    ],
     "tolerations": [{"operator": "Exists"}],
 }
 _RBAC = "rbac.authorization.k8s.io/v1"
 _ALL_KINDS: list[Json] = [
-    {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"labels": {"a": "b"}}, "automountServiceAccountToken": False},
-    {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"}, "binaryData": {"b": "eA=="}, "immutable": True},
+    {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"labels": {"a": "b"}},
+        "automountServiceAccountToken": False,
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "data": {"a": "1"},
+        "binaryData": {"b": "eA=="},
+        "immutable": True,
+    },
     {"apiVersion": "v1", "kind": "Secret", "stringData": {"a": "1"}},
-    {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": "1000", "requests.cpu": "1000m"}}},
+    {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "spec": {"hard": {"pods": "1000", "requests.cpu": "1000m"}},
+    },
     {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"annotations": {"pulumi.com/skipAwait": "true"}},
         "spec": {"selector": {"app": "x"}, "ports": [{"port": 80, "targetPort": "http"}]},
     },
-    {"apiVersion": _RBAC, "kind": "Role", "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]},
+    {
+        "apiVersion": _RBAC,
+        "kind": "Role",
+        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}],
+    },
     {
         "apiVersion": _RBAC,
         "kind": "RoleBinding",
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"},
         "subjects": [{"kind": "ServiceAccount", "name": "default"}],
     },
-    {"apiVersion": _RBAC, "kind": "ClusterRole", "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]},
+    {
+        "apiVersion": _RBAC,
+        "kind": "ClusterRole",
+        "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+    },
     {
         "apiVersion": _RBAC,
         "kind": "ClusterRoleBinding",
@@ -219,7 +305,13 @@ _ALL_KINDS: list[Json] = [
         "metadata": {"annotations": {"pulumi.com/skipAwait": "true"}},
         "spec": {"backoffLimit": 0, "template": {"spec": {**_POD, "restartPolicy": "Never"}}},
     },
-    {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 7, "globalDefault": False, "description": "d"},
+    {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "value": 7,
+        "globalDefault": False,
+        "description": "d",
+    },
     {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "nvidia"},
     {
         "apiVersion": "policy/v1",
@@ -232,9 +324,18 @@ _ALL_KINDS: list[Json] = [
         "spec": {
             "failurePolicy": "Fail",
             "matchConstraints": {
-                "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["pods"],
+                    }
+                ]
             },
-            "validations": [{"expression": "object.spec.hostPID != true", "message": "no host PIDs"}],
+            "validations": [
+                {"expression": "object.spec.hostPID != true", "message": "no host PIDs"}
+            ],
         },
     },
     {
@@ -249,7 +350,12 @@ _ALL_KINDS: list[Json] = [
         "spec": {
             "group": "example.io",
             "scope": "Namespaced",
-            "names": {"kind": "Thing", "listKind": "ThingList", "plural": "things", "singular": "thing"},
+            "names": {
+                "kind": "Thing",
+                "listKind": "ThingList",
+                "plural": "things",
+                "singular": "thing",
+            },
             "versions": [
                 {
                     "name": "v1",
@@ -258,26 +364,44 @@ _ALL_KINDS: list[Json] = [
                     "schema": {
                         "openAPIV3Schema": {
                             "type": "object",
-                            "properties": {"spec": {"type": "object", "x_kubernetes_preserve_unknown_fields": True}},
+                            "properties": {
+                                "spec": {
+                                    "type": "object",
+                                    "x_kubernetes_preserve_unknown_fields": True,
+                                }
+                            },
                         }
                     },
                 }
             ],
         },
     },
-    {"apiVersion": "slicewright.io/v1alpha1", "kind": "GPUPool", "spec": {"size": 3, "layoutHash": ""}},
+    {
+        "apiVersion": "slicewright.io/v1alpha1",
+        "kind": "GPUPool",
+        "spec": {"size": 3, "layoutHash": ""},
+    },
 ]
 
 
 @pytest.mark.parametrize("manifest", _ALL_KINDS, ids=lambda manifest: str(manifest["kind"]))
-def test_a_second_up_and_a_refresh_show_no_change(provider: Any, namespace: str, pool_kind: str, manifest: Json) -> None:
+def test_a_second_up_and_a_refresh_show_no_change(
+    provider: Any, namespace: str, pool_kind: str, manifest: Json
+) -> None:
     manifest = json.loads(json.dumps(manifest))
     metadata = manifest.setdefault("metadata", {})
     metadata.setdefault("namespace", namespace)
-    if manifest["kind"] in ("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "GPUPool", "PriorityClass"):
+    if manifest["kind"] in (
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "GPUPool",
+        "PriorityClass",
+    ):
         del metadata["namespace"]
     api_version = manifest["apiVersion"]
-    kind = f"kubernetes:{api_version if '/' in api_version else f'core/{api_version}'}:{manifest['kind']}"
+    group = api_version if "/" in api_version else f"core/{api_version}"
+    kind = f"kubernetes:{group}:{manifest['kind']}"
 
     made = provider.create(kind, "second-up", manifest, timeout_s=60)
     again = provider.diff(kind, "second-up", made, manifest)
@@ -289,7 +413,8 @@ def test_a_second_up_and_a_refresh_show_no_change(provider: Any, namespace: str,
     after = provider.diff(kind, "second-up", read, manifest)
     assert (after.changes, dict(after.detailedDiff)) == (after.DIFF_NONE, {})
 
-    # An Update without a change (the engine makes one after a partial failure) changes nothing either.
+    # An Update without a change (the engine makes one after a partial failure) changes nothing
+    # either.
     updated = provider.update(kind, "second-up", read, manifest, timeout_s=60)
     assert provider.diff(kind, "second-up", updated, manifest).changes == again.DIFF_NONE
     assert updated.outputs["metadata"]["uid"] == made.outputs["metadata"]["uid"]
@@ -298,26 +423,42 @@ def test_a_second_up_and_a_refresh_show_no_change(provider: Any, namespace: str,
 # 9, 10: POST, apply, field managers.
 
 
-def test_create_does_not_take_over_what_exists(provider: Any, namespace: str, refused: type[Exception]) -> None:
+def test_create_does_not_take_over_what_exists(
+    provider: Any, namespace: str, refused: type[Exception]
+) -> None:
     provider.create(CONFIG_MAP, "c", config_map(namespace, "c"))
     with pytest.raises(refused) as caught:
         provider.create(CONFIG_MAP, "c", config_map(namespace, "c"))
     assert caught.value.message.startswith(
-        f'resource "urn:pulumi:dev::test::{CONFIG_MAP}::c" was not successfully created by the Kubernetes API server: '
+        f'resource "urn:pulumi:dev::test::{CONFIG_MAP}::c" was not successfully created by '
+        "the Kubernetes API server: "
         'configmaps "c" already exists'
     )
     assert caught.value.reasons == []
 
 
-def test_upsert_takes_over_what_exists(cluster: Any, new_provider: Callable[..., Any], namespace: str) -> None:
-    cluster.admin.create(f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": "c"}, "data": {"a": "0"}})
-    provider = new_provider(kubeconfig=cluster.kubeconfig, upsertExistingObjects="true", enablePatchForce="true")
-    assert provider.create(CONFIG_MAP, "c", config_map(namespace, "c")).outputs["data"] == {"a": "1"}
+def test_upsert_takes_over_what_exists(
+    cluster: Any, new_provider: Callable[..., Any], namespace: str
+) -> None:
+    cluster.admin.create(
+        f"/api/v1/namespaces/{namespace}/configmaps",
+        {"metadata": {"name": "c"}, "data": {"a": "0"}},
+    )
+    provider = new_provider(
+        kubeconfig=cluster.kubeconfig, upsertExistingObjects="true", enablePatchForce="true"
+    )
+    assert provider.create(CONFIG_MAP, "c", config_map(namespace, "c")).outputs["data"] == {
+        "a": "1"
+    }
 
 
-def test_update_applies_under_the_managers_own_name(provider: Any, namespace: str, cluster: Any, pool_kind: str) -> None:
+def test_update_applies_under_the_managers_own_name(
+    provider: Any, namespace: str, cluster: Any, pool_kind: str
+) -> None:
     made = provider.create(pool_kind, "p", pool("managers"))
-    assert _managers(cluster.admin.get("/apis/slicewright.io/v1alpha1/gpupools/managers")) == {("pulumi-kubernetes", "Update")}
+    assert _managers(cluster.admin.get("/apis/slicewright.io/v1alpha1/gpupools/managers")) == {
+        ("pulumi-kubernetes", "Update")
+    }
     updated = provider.update(pool_kind, "p", made, pool("managers", 2))
     manager = made.outputs["__fieldManager"]
     assert updated.outputs["__fieldManager"] == manager
@@ -329,7 +470,9 @@ def test_what_kubectl_set_is_removed_by_the_next_update_other_managers_fields_st
 ) -> None:
     made = provider.create(pool_kind, "p", pool("adopted"))
     path = "/apis/slicewright.io/v1alpha1/gpupools/adopted"
-    cluster.admin.patch(path, {"metadata": {"labels": {"kubectl": "was-here"}}}, fieldManager="kubectl-label")
+    cluster.admin.patch(
+        path, {"metadata": {"labels": {"kubectl": "was-here"}}}, fieldManager="kubectl-label"
+    )
     cluster.admin.patch(path, {"metadata": {"labels": {"other": "stays"}}}, fieldManager="someone")
     updated = provider.update(pool_kind, "p", made, pool("adopted", 2))
     assert updated.outputs["metadata"]["labels"] == {"other": "stays"}
@@ -345,7 +488,12 @@ def contested(provider: Any, cluster: Any, pool_kind: str, request: pytest.Fixtu
     name = f"contested-{request.node.name.replace('_', '-')[-30:]}"
     made = provider.create(pool_kind, "p", pool(name))
     updated = provider.update(pool_kind, "p", made, pool(name, 2))
-    body = {"apiVersion": "slicewright.io/v1alpha1", "kind": "GPUPool", "metadata": {"name": name}, "spec": {"size": 9}}
+    body = {
+        "apiVersion": "slicewright.io/v1alpha1",
+        "kind": "GPUPool",
+        "metadata": {"name": name},
+        "spec": {"size": 9},
+    }
     path = f"/apis/slicewright.io/v1alpha1/gpupools/{name}"
     cluster.admin.patch(path, body, kind="apply", fieldManager="other", force="true")
     return name, updated
@@ -359,7 +507,8 @@ def test_a_conflict_is_a_partial_failure_that_names_manager_and_field(
         provider.update(pool_kind, "p", old, pool(name, 3))
     (reason,) = caught.value.reasons
     assert reason.startswith(
-        f'the Kubernetes API server reported that "{name}" failed to fully initialize or become live: '
+        f'the Kubernetes API server reported that "{name}" failed to fully initialize or '
+        "become live: "
         "server-side apply field conflict detected, see https://"
     )
     manager = old.outputs["__fieldManager"]
@@ -372,7 +521,9 @@ def test_a_conflict_is_a_partial_failure_that_names_manager_and_field(
     assert caught.value.outputs["__inputs"]["spec"]["size"] == 3
 
 
-def test_a_conflict_shows_in_the_preview(provider: Any, contested: Any, pool_kind: str, refused: type[Exception]) -> None:
+def test_a_conflict_shows_in_the_preview(
+    provider: Any, contested: Any, pool_kind: str, refused: type[Exception]
+) -> None:
     name, old = contested
     with pytest.raises(refused, match=r"field conflict detected"):
         provider.update(pool_kind, "p", old, pool(name, 3), preview=True)
@@ -380,14 +531,28 @@ def test_a_conflict_shows_in_the_preview(provider: Any, contested: Any, pool_kin
 
 def test_patch_force_wins_a_conflict(provider: Any, contested: Any, pool_kind: str) -> None:
     name, old = contested
-    assert provider.update(pool_kind, "p", old, pool(name, 3, patchForce="true")).outputs["spec"]["size"] == 3
-
-
-def test_a_refused_update_is_a_partial_failure(provider: Any, namespace: str, refused: type[Exception]) -> None:
-    made = provider.create(
-        CLASS, "k", {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {}, "value": 1}
+    assert (
+        provider.update(pool_kind, "p", old, pool(name, 3, patchForce="true")).outputs["spec"][
+            "size"
+        ]
+        == 3
     )
-    new = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {}, "value": 2}
+
+
+def test_a_refused_update_is_a_partial_failure(
+    provider: Any, namespace: str, refused: type[Exception]
+) -> None:
+    made = provider.create(
+        CLASS,
+        "k",
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {}, "value": 1},
+    )
+    new = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {},
+        "value": 2,
+    }
     with pytest.raises(refused, match=r"may not be changed in an update"):
         provider.update(CLASS, "k", made, new, preview=True)
     with pytest.raises(refused) as caught:
@@ -407,15 +572,24 @@ def test_an_unknown_field_of_a_custom_resource_passes_create_and_fails_update(
         provider.update(pool_kind, "p", made, written)
 
 
-def test_an_update_of_what_is_gone_says_so(provider: Any, cluster: Any, pool_kind: str, refused: type[Exception]) -> None:
+def test_an_update_of_what_is_gone_says_so(
+    provider: Any, cluster: Any, pool_kind: str, refused: type[Exception]
+) -> None:
     made = provider.create(pool_kind, "p", pool("gone"))
     cluster.admin.delete("/apis/slicewright.io/v1alpha1/gpupools/gone")
-    with pytest.raises(refused, match=r'update of resource "urn.*" failed: gpupools.slicewright.io "gone" not found'):
+    with pytest.raises(
+        refused,
+        match=r'update of resource "urn.*" failed: gpupools.slicewright.io "gone" not found',
+    ):
         provider.update(pool_kind, "p", made, pool("gone", 2))
 
 
-def test_a_refused_create_stores_nothing(provider: Any, namespace: str, refused: type[Exception]) -> None:
-    with pytest.raises(refused, match=r"was not successfully created by the Kubernetes API server: .*Invalid value") as caught:
+def test_a_refused_create_stores_nothing(
+    provider: Any, namespace: str, refused: type[Exception]
+) -> None:
+    with pytest.raises(
+        refused, match=r"was not successfully created by the Kubernetes API server: .*Invalid value"
+    ) as caught:
         provider.create(CONFIG_MAP, "c", config_map(namespace, "Not_A_Name"))
     assert caught.value.reasons == []
 
@@ -431,13 +605,19 @@ def test_a_preview_is_the_servers_dry_run(provider: Any, namespace: str, cluster
     assert cluster.admin.get(f"/apis/apps/v1/namespaces/{namespace}/daemonsets")["items"] == []
 
 
-def test_an_api_error_fails_the_preview(provider: Any, namespace: str, refused: type[Exception]) -> None:
+def test_an_api_error_fails_the_preview(
+    provider: Any, namespace: str, refused: type[Exception]
+) -> None:
     with pytest.raises(refused, match=r"Invalid value"):
         provider.create(CONFIG_MAP, "c", config_map(namespace, "Not_A_Name"), preview=True)
 
 
 def test_a_preview_shows_the_inputs_only_where_the_server_cannot_be_asked(
-    provider: Any, namespace: str, cluster: Any, new_provider: Callable[..., Any], as_user: Callable[[str], str]
+    provider: Any,
+    namespace: str,
+    cluster: Any,
+    new_provider: Callable[..., Any],
+    as_user: Callable[[str], str],
 ) -> None:
     def is_inputs_only(manifest: Json, by: Any = provider, kind: str = CONFIG_MAP) -> bool:
         previewed = by.create(kind, "c", manifest, preview=True)
@@ -452,25 +632,43 @@ def test_a_preview_shows_the_inputs_only_where_the_server_cannot_be_asked(
     assert is_inputs_only(config_map(namespace, "exists"))
     later = {"apiVersion": "later.io/v1", "kind": "Unserved", "metadata": {"name": "l"}}
     assert is_inputs_only(later, kind="kubernetes:later.io/v1:Unserved")
-    cluster.admin.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "reader"}})
+    cluster.admin.create(
+        f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "reader"}}
+    )
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    answer = cluster.admin.create(f"/api/v1/namespaces/{namespace}/serviceaccounts/reader/token", request)
+    answer = cluster.admin.create(
+        f"/api/v1/namespaces/{namespace}/serviceaccounts/reader/token", request
+    )
     reader = new_provider(kubeconfig=as_user(answer["status"]["token"]))
     assert is_inputs_only(config_map(namespace, "fresh"), by=reader)
 
 
-def test_a_preview_of_an_update_does_not_fail_over_the_creators_entry(provider: Any, pool_kind: str) -> None:
+def test_a_preview_of_an_update_does_not_fail_over_the_creators_entry(
+    provider: Any, pool_kind: str
+) -> None:
     made = provider.create(pool_kind, "p", pool("previewed"))
-    assert provider.update(pool_kind, "p", made, pool("previewed", 5), preview=True).outputs["spec"]["size"] == 5
+    assert (
+        provider.update(pool_kind, "p", made, pool("previewed", 5), preview=True).outputs["spec"][
+            "size"
+        ]
+        == 5
+    )
 
 
 # 12: retries.
 
 
 @pytest.mark.usefixtures("quick_retries")
-def test_create_waits_for_its_namespace(provider: Any, cluster: Any, in_background: Callable[..., Any], until: Any) -> None:
+def test_create_waits_for_its_namespace(
+    provider: Any, cluster: Any, in_background: Callable[..., Any], until: Any
+) -> None:
     making = in_background(lambda: provider.create(CONFIG_MAP, "c", config_map("comes-late", "c")))
-    until(lambda: any(text.startswith("Retry #0; creation failed: namespaces") for text in provider.engine.texts()))
+    until(
+        lambda: any(
+            text.startswith("Retry #0; creation failed: namespaces")
+            for text in provider.engine.texts()
+        )
+    )
     cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": "comes-late"}})
     assert making.result(60).id == "comes-late/c"
 
@@ -479,14 +677,21 @@ def test_create_waits_for_its_namespace(provider: Any, cluster: Any, in_backgrou
 def test_create_gives_up_on_a_crd_that_never_comes(provider: Any, refused: type[Exception]) -> None:
     with pytest.raises(refused) as caught:
         provider.create(
-            "kubernetes:nope.io/v1:Nope", "n", {"apiVersion": "nope.io/v1", "kind": "Nope", "metadata": {"name": "n"}}
+            "kubernetes:nope.io/v1:Nope",
+            "n",
+            {"apiVersion": "nope.io/v1", "kind": "Nope", "metadata": {"name": "n"}},
         )
     assert caught.value.message == (
-        'creation of resource "urn:pulumi:dev::test::kubernetes:nope.io/v1:Nope::n" with kind nope.io/v1/Nope failed because the '
-        "Kubernetes API server reported that the apiVersion for this resource does not exist. Verify that any required CRDs have "
+        'creation of resource "urn:pulumi:dev::test::kubernetes:nope.io/v1:Nope::n" with '
+        "kind nope.io/v1/Nope failed because the "
+        "Kubernetes API server reported that the apiVersion for this resource does not "
+        "exist. Verify that any required CRDs have "
         'been created: no matches for kind "Nope" in version "nope.io/v1"'
     )
-    assert 'Retry #2; creation failed: no matches for kind "Nope" in version "nope.io/v1"' in provider.engine.texts()
+    assert (
+        'Retry #2; creation failed: no matches for kind "Nope" in version "nope.io/v1"'
+        in provider.engine.texts()
+    )
 
 
 def test_the_retries_last_63_seconds() -> None:
@@ -496,7 +701,9 @@ def test_the_retries_last_63_seconds() -> None:
 # 18: refresh.
 
 
-def test_drift_is_seen_in_the_inputs_foreign_fields_are_not(provider: Any, cluster: Any, namespace: str) -> None:
+def test_drift_is_seen_in_the_inputs_foreign_fields_are_not(
+    provider: Any, cluster: Any, namespace: str
+) -> None:
     made = provider.create(CONFIG_MAP, "c", config_map(namespace, "c", a="1", b="2"))
     patch = {"metadata": {"labels": {"foreign": "label"}}, "data": {"a": "changed", "z": "added"}}
     cluster.admin.patch(path_of(namespace, "c"), patch)
@@ -521,7 +728,10 @@ def test_a_deleted_object_and_a_deleted_kind_read_as_gone(
 def test_an_import_reads_everything_but_what_only_the_server_writes(
     provider: Any, cluster: Any, namespace: str, stored: Callable[..., Any]
 ) -> None:
-    cluster.admin.create(f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": "old"}, "data": {"a": "1"}})
+    cluster.admin.create(
+        f"/api/v1/namespaces/{namespace}/configmaps",
+        {"metadata": {"name": "old"}, "data": {"a": "1"}},
+    )
     read = provider.read(CONFIG_MAP, "old", stored(f"{namespace}/old", {}, {}))
     assert read.inputs == config_map(namespace, "old")
 
@@ -538,7 +748,10 @@ def test_delete_waits_until_finalizers_are_done(
     until(lambda: "Resource scheduled for deletion" in provider.engine.texts())
     assert not deleting.done()
     live = cluster.admin.get(path_of(namespace, "c"))
-    assert "foregroundDeletion" in live["metadata"]["finalizers"] or live["metadata"]["deletionTimestamp"]
+    assert (
+        "foregroundDeletion" in live["metadata"]["finalizers"]
+        or live["metadata"]["deletionTimestamp"]
+    )
     cluster.admin.patch(path_of(namespace, "c"), {"metadata": {"finalizers": None}})
     deleting.result(60)
     provider.delete(CONFIG_MAP, "c", made)  # gone already: fine
@@ -557,16 +770,34 @@ def test_a_delete_that_times_out_names_the_finalizer(
 
 def test_deletion_spreads_to_dependents_first(provider: Any, cluster: Any, namespace: str) -> None:
     made = provider.create(CONFIG_MAP, "c", config_map(namespace, "owner"))
-    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": made.outputs["metadata"]["uid"]}
-    dependent = {"metadata": {"name": "dependent", "ownerReferences": [{**owner, "blockOwnerDeletion": True}]}}
+    owner = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "owner",
+        "uid": made.outputs["metadata"]["uid"],
+    }
+    dependent = {
+        "metadata": {
+            "name": "dependent",
+            "ownerReferences": [{**owner, "blockOwnerDeletion": True}],
+        }
+    }
     cluster.admin.create(f"/api/v1/namespaces/{namespace}/configmaps", dependent)
     provider.delete(CONFIG_MAP, "c", made)
-    names = [item["metadata"]["name"] for item in cluster.admin.get(f"/api/v1/namespaces/{namespace}/configmaps")["items"]]
+    names = [
+        item["metadata"]["name"]
+        for item in cluster.admin.get(f"/api/v1/namespaces/{namespace}/configmaps")["items"]
+    ]
     assert "dependent" not in names
 
 
 def test_an_interrupt_ends_a_delete(
-    provider: Any, cluster: Any, namespace: str, in_background: Callable[..., Any], until: Any, refused: type[Exception]
+    provider: Any,
+    cluster: Any,
+    namespace: str,
+    in_background: Callable[..., Any],
+    until: Any,
+    refused: type[Exception],
 ) -> None:
     made = provider.create(CONFIG_MAP, "c", config_map(namespace, "c"))
     cluster.admin.patch(path_of(namespace, "c"), {"metadata": {"finalizers": ["slicewright.io/x"]}})

@@ -15,7 +15,9 @@ RELEASE = "kubernetes:helm.sh/v3:Release"
 POLICY = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
 
 
-def release(namespace: str, name: str = "gpu-operator", values: Json | None = None, **more: Any) -> Json:
+def release(
+    namespace: str, name: str = "gpu-operator", values: Json | None = None, **more: Any
+) -> Json:
     return {
         "chart": "gpu-operator",
         "version": "v26.7.0",
@@ -36,7 +38,10 @@ def clean(cluster: Any, until: Any) -> Any:
     def gone() -> bool:
         for path in (
             POLICY,
-            *(f"/apis/rbac.authorization.k8s.io/v1/{kind}/gpu-operator" for kind in ("clusterroles", "clusterrolebindings")),
+            *(
+                f"/apis/rbac.authorization.k8s.io/v1/{kind}/gpu-operator"
+                for kind in ("clusterroles", "clusterrolebindings")
+            ),
         ):
             try:
                 cluster.admin.delete(path)
@@ -67,7 +72,12 @@ def test_check_fills_what_the_provider_fills(provider: Any) -> None:
     inputs, failures = provider.check(RELEASE, "op", given)
     assert failures == []
     assert inputs["name"].startswith("op-")
-    assert (inputs["namespace"], inputs["timeout"], inputs["atomic"], inputs["description"]) == ("default", 300, False, "")
+    assert (inputs["namespace"], inputs["timeout"], inputs["atomic"], inputs["description"]) == (
+        "default",
+        300,
+        False,
+        "",
+    )
     assert "compat" not in inputs
     assert provider.check(RELEASE, "op", given, inputs)[0]["name"] == inputs["name"]
 
@@ -81,7 +91,9 @@ def test_a_misspelt_value_and_an_unknown_chart_fail_the_check(provider: Any) -> 
 
 
 def test_values_not_known_yet_do_not_fail_the_check(provider: Any) -> None:
-    inputs, failures = provider.check(RELEASE, "op", release("gpu", values={"migManager": {"config": {"name": UNKNOWN}}}))
+    inputs, failures = provider.check(
+        RELEASE, "op", release("gpu", values={"migManager": {"config": {"name": UNKNOWN}}})
+    )
     assert failures == []
     assert inputs["values"]["migManager"]["config"]["name"] is UNKNOWN
 
@@ -89,17 +101,28 @@ def test_values_not_known_yet_do_not_fail_the_check(provider: Any) -> None:
 def test_the_charts_crds_are_known_to_later_checks(provider: Any) -> None:
     policy = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "x"}}
     provider.check(RELEASE, "op", release("gpu"))
-    assert "namespace" not in provider.check("kubernetes:nvidia.com/v1:ClusterPolicy", "x", policy)[0]["metadata"]
+    assert (
+        "namespace"
+        not in provider.check("kubernetes:nvidia.com/v1:ClusterPolicy", "x", policy)[0]["metadata"]
+    )
 
 
-def test_a_preview_shows_inputs_and_leaves_the_rest_open(provider: Any, namespace: str, cluster: Any) -> None:
+def test_a_preview_shows_inputs_and_leaves_the_rest_open(
+    provider: Any, namespace: str, cluster: Any
+) -> None:
     previewed = provider.create(RELEASE, "op", release(namespace), preview=True)
-    assert (previewed.id, previewed.outputs["status"], previewed.outputs["resourceNames"]) == ("", UNKNOWN, UNKNOWN)
+    assert (previewed.id, previewed.outputs["status"], previewed.outputs["resourceNames"]) == (
+        "",
+        UNKNOWN,
+        UNKNOWN,
+    )
     assert not _exists(cluster, POLICY)
 
 
 @pytest.mark.usefixtures("clean")
-def test_a_life_of_a_release(provider: Any, namespace: str, cluster: Any, refused: type[Exception]) -> None:
+def test_a_life_of_a_release(
+    provider: Any, namespace: str, cluster: Any, refused: type[Exception]
+) -> None:
     made = provider.create(RELEASE, "op", release(namespace))
     assert made.id == f"{namespace}/gpu-operator"
     assert made.outputs["status"] == {
@@ -112,13 +135,20 @@ def test_a_life_of_a_release(provider: Any, namespace: str, cluster: Any, refuse
         "version": "v26.7.0",
     }
     assert made.outputs["resourceNames"]["Deployment.apps/apps/v1"] == [f"{namespace}/gpu-operator"]
-    assert made.outputs["resourceNames"]["ClusterPolicy.nvidia.com/nvidia.com/v1"] == ["cluster-policy"]
+    assert made.outputs["resourceNames"]["ClusterPolicy.nvidia.com/nvidia.com/v1"] == [
+        "cluster-policy"
+    ]
     assert isinstance(made.outputs["__inputs"], Secret)
     live = cluster.admin.get(POLICY)
     assert live["spec"]["mig"] == {"strategy": "mixed"}
     assert live["metadata"]["annotations"]["meta.helm.sh/release-name"] == "gpu-operator"
-    record = cluster.admin.get(f"/api/v1/namespaces/{namespace}/secrets/sh.helm.release.v1.gpu-operator.v1")
-    assert (record["type"], record["metadata"]["labels"]["status"]) == ("helm.sh/release.v1", "deployed")
+    record = cluster.admin.get(
+        f"/api/v1/namespaces/{namespace}/secrets/sh.helm.release.v1.gpu-operator.v1"
+    )
+    assert (record["type"], record["metadata"]["labels"]["status"]) == (
+        "helm.sh/release.v1",
+        "deployed",
+    )
 
     # Nothing changed: no difference; a refresh finds it in the cluster.
     assert provider.diff(RELEASE, "op", made, release(namespace)).changes == 1
@@ -127,7 +157,9 @@ def test_a_life_of_a_release(provider: Any, namespace: str, cluster: Any, refuse
     assert provider.diff(RELEASE, "op", read, release(namespace)).changes == 1
 
     # A changed value is an update; a new name a replacement that is not deleted first.
-    changed = release(namespace, values={"driver": {"enabled": False}, "mig": {"strategy": "single"}})
+    changed = release(
+        namespace, values={"driver": {"enabled": False}, "mig": {"strategy": "single"}}
+    )
     difference = provider.diff(RELEASE, "op", made, changed)
     assert (list(difference.detailedDiff), list(difference.diffs), list(difference.replaces)) == (
         ["values.mig.strategy"],
@@ -156,36 +188,60 @@ def test_a_life_of_a_release(provider: Any, namespace: str, cluster: Any, refuse
     provider.delete(RELEASE, "op", mended)
     assert not _exists(cluster, POLICY)
     assert not _exists(cluster, f"/apis/apps/v1/namespaces/{namespace}/deployments/gpu-operator")
-    assert cluster.admin.get(f"/api/v1/namespaces/{namespace}/secrets", labelSelector="owner=helm")["items"] == []
-    assert _exists(cluster, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusterpolicies.nvidia.com")
+    assert (
+        cluster.admin.get(f"/api/v1/namespaces/{namespace}/secrets", labelSelector="owner=helm")[
+            "items"
+        ]
+        == []
+    )
+    assert _exists(
+        cluster,
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusterpolicies.nvidia.com",
+    )
     assert provider.read(RELEASE, "op", mended) is None
-    with pytest.raises(refused, match=r"^uninstall: Release not loaded: gpu-operator: release: not found$"):
+    with pytest.raises(
+        refused, match=r"^uninstall: Release not loaded: gpu-operator: release: not found$"
+    ):
         provider.delete(RELEASE, "op", mended)
 
 
 @pytest.mark.usefixtures("clean")
 def test_cleanup_crd_takes_the_crds_along(provider: Any, namespace: str, cluster: Any) -> None:
-    made = provider.create(RELEASE, "op", release(namespace, values={"operator": {"cleanupCRD": True}}))
+    made = provider.create(
+        RELEASE, "op", release(namespace, values={"operator": {"cleanupCRD": True}})
+    )
     provider.delete(RELEASE, "op", made)
-    assert not _exists(cluster, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusterpolicies.nvidia.com")
+    assert not _exists(
+        cluster,
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusterpolicies.nvidia.com",
+    )
 
 
 @pytest.mark.usefixtures("clean")
 def test_an_operator_that_does_not_come_up_fails_the_release_and_the_next_up_upgrades(
     provider: Any, namespace: str, refused: type[Exception], stored: Callable[..., Any]
 ) -> None:
-    waiting = release(namespace, values={"operator": {"nodeSelector": {"never": "there"}}}, skipAwait=False, timeout=1)
+    waiting = release(
+        namespace,
+        values={"operator": {"nodeSelector": {"never": "there"}}},
+        skipAwait=False,
+        timeout=1,
+    )
     with pytest.raises(refused) as caught:
         provider.create(RELEASE, "op", waiting)
     id_ = f"{namespace}/gpu-operator"
     assert caught.value.reasons == [
-        f'Helm release "{id_}" was created, but failed to initialize completely. Use Helm CLI to investigate: failed to become '
+        f'Helm release "{id_}" was created, but failed to initialize completely. Use Helm '
+        "CLI to investigate: failed to become "
         f"available within allocated timeout. Error: Helm Release {id_}: context deadline exceeded"
     ]
     old = stored(id_, unwrap(caught.value.outputs["__inputs"]), caught.value.outputs)
     patient = release(namespace, values={"operator": {"nodeSelector": {"never": "there"}}})
     updated = provider.update(RELEASE, "op", old, patient)
-    assert (updated.outputs["status"]["status"], updated.outputs["status"]["revision"]) == ("deployed", 2)
+    assert (updated.outputs["status"]["status"], updated.outputs["status"]["revision"]) == (
+        "deployed",
+        2,
+    )
     provider.delete(RELEASE, "op", updated)
 
 
@@ -205,7 +261,9 @@ def test_an_atomic_release_that_fails_leaves_nothing(
 def test_objects_of_somebody_else_are_not_taken_over(
     provider: Any, namespace: str, cluster: Any, refused: type[Exception]
 ) -> None:
-    cluster.admin.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "gpu-operator"}})
+    cluster.admin.create(
+        f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "gpu-operator"}}
+    )
     with pytest.raises(refused) as caught:
         provider.create(RELEASE, "op", release(namespace))
     assert "exists and cannot be imported into the current release" in caught.value.reasons[0]

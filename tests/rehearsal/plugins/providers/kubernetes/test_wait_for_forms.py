@@ -16,7 +16,10 @@ _NOTHING = cast(World, None)
 
 
 def _live(status: Any, generation: int = 2) -> dict[str, Any]:
-    return {"metadata": {"name": "p", "generation": generation}, **({} if status is None else {"status": status})}
+    return {
+        "metadata": {"name": "p", "generation": generation},
+        **({} if status is None else {"status": status}),
+    }
 
 
 def _judge(form: str, status: Any) -> Verdict:
@@ -24,15 +27,24 @@ def _judge(form: str, status: Any) -> Verdict:
 
 
 def _verified(status: str, **more: Any) -> dict[str, Any]:
-    return {"conditions": [{"type": "Other", "status": "True"}, {"type": "Verified", "status": status, **more}]}
+    return {
+        "conditions": [
+            {"type": "Other", "status": "True"},
+            {"type": "Verified", "status": status, **more},
+        ]
+    }
 
 
 def test_without_conditions_it_waits_with_a_warning() -> None:
-    assert _judge("condition=Verified", None) == Verdict(False, "Has no .status.conditions", Severity.WARNING)
+    assert _judge("condition=Verified", None) == Verdict(
+        False, "Has no .status.conditions", Severity.WARNING
+    )
 
 
 def test_other_conditions_only_wait_without_a_word() -> None:
-    assert _judge("condition=Verified", {"conditions": [{"type": "Other", "status": "True"}]}) == Verdict(False)
+    assert _judge(
+        "condition=Verified", {"conditions": [{"type": "Other", "status": "True"}]}
+    ) == Verdict(False)
 
 
 def test_false_waits_and_says_so_without_the_reason() -> None:
@@ -40,12 +52,19 @@ def test_false_waits_and_says_so_without_the_reason() -> None:
     assert verdict == Verdict(False, "Resource has condition Verified=False (want True)")
 
 
-@pytest.mark.parametrize("status", [_verified("True", observedGeneration=1), {**_verified("True"), "observedGeneration": 1}])
+@pytest.mark.parametrize(
+    "status",
+    [_verified("True", observedGeneration=1), {**_verified("True"), "observedGeneration": 1}],
+)
 def test_a_true_condition_of_an_older_generation_waits(status: dict[str, Any]) -> None:
-    assert _judge("condition=Verified", status) == Verdict(False, "Generation 1 is less than expected 2")
+    assert _judge("condition=Verified", status) == Verdict(
+        False, "Generation 1 is less than expected 2"
+    )
 
 
-@pytest.mark.parametrize("status", [_verified("True", observedGeneration=2), _verified("True"), _verified("true")])
+@pytest.mark.parametrize(
+    "status", [_verified("True", observedGeneration=2), _verified("True"), _verified("true")]
+)
 def test_a_true_condition_of_this_generation_or_of_none_is_done(status: dict[str, Any]) -> None:
     assert _judge("condition=Verified", status).done
 
@@ -78,12 +97,20 @@ def test_another_status_may_be_wanted() -> None:
     ],
 )
 def test_json_paths(form: str, done: bool) -> None:
-    status = {"ready": 7, "flag": True, "list": ["a", "b", "c"], "conditions": [{"type": "Verified", "status": "True"}]}
+    status = {
+        "ready": 7,
+        "flag": True,
+        "list": ["a", "b", "c"],
+        "conditions": [{"type": "Verified", "status": "True"}],
+    }
     assert _judge(form, status).done is done
 
 
 def test_a_json_path_says_what_it_found() -> None:
-    assert _judge("jsonpath={.status.ready}=8", {"ready": 7}).status == 'Waiting for {.status.ready}=8 (found "7")'
+    assert (
+        _judge("jsonpath={.status.ready}=8", {"ready": 7}).status
+        == 'Waiting for {.status.ready}=8 (found "7")'
+    )
     assert _judge("jsonpath={.status.ready}=8", {}).status == "Waiting for {.status.ready}=8"
 
 
@@ -93,7 +120,9 @@ def test_a_list_needs_all() -> None:
     assert _judge(form, {**_verified("True"), "ready": 2}).done
 
 
-@pytest.mark.parametrize("form", ["Ready", "condition=", "jsonpath=.status.x", "jsonpath={.status[}", "[", "[]", "[1]"])
+@pytest.mark.parametrize(
+    "form", ["Ready", "condition=", "jsonpath=.status.x", "jsonpath={.status[}", "[", "[]", "[1]"]
+)
 def test_a_bad_form_is_refused(form: str) -> None:
     with pytest.raises(BadForm, match="waitFor"):
         parse_annotation(form)

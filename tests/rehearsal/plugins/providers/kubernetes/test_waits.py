@@ -22,12 +22,25 @@ POOLS = "/apis/slicewright.io/v1alpha1/gpupools"
 
 def pool(name: str, size: int = 1, **annotations: str) -> Json:
     annotations = {"waitFor": "condition=Verified", **annotations}
-    metadata = {"name": name, "annotations": {f"pulumi.com/{key}": value for key, value in annotations.items()}}
-    return {"apiVersion": "slicewright.io/v1alpha1", "kind": "GPUPool", "metadata": metadata, "spec": {"size": size}}
+    metadata = {
+        "name": name,
+        "annotations": {f"pulumi.com/{key}": value for key, value in annotations.items()},
+    }
+    return {
+        "apiVersion": "slicewright.io/v1alpha1",
+        "kind": "GPUPool",
+        "metadata": metadata,
+        "spec": {"size": size},
+    }
 
 
-def workload(kind: str, namespace: str, name: str, annotations: Json | None = None, **spec: Any) -> Json:
-    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
+def workload(
+    kind: str, namespace: str, name: str, annotations: Json | None = None, **spec: Any
+) -> Json:
+    template = {
+        "metadata": {"labels": {"app": name}},
+        "spec": {"containers": [{"name": "c", "image": "nginx"}]},
+    }
     metadata: Json = {"namespace": namespace, "name": name}
     if annotations:
         metadata["annotations"] = annotations
@@ -41,11 +54,18 @@ def set_verified(cluster: Any, until: Any) -> Callable[..., None]:
 
     def set_(name: str, status: str, generation: int | None = None) -> None:
         def patch() -> bool:
-            condition: Json = {"type": "Verified", "status": status, "reason": "Mismatch", "message": "n1: 3 of 7 slices"}
+            condition: Json = {
+                "type": "Verified",
+                "status": status,
+                "reason": "Mismatch",
+                "message": "n1: 3 of 7 slices",
+            }
             if generation is not None:
                 condition["observedGeneration"] = generation
             try:
-                cluster.admin.patch(f"{POOLS}/{name}/status", {"status": {"conditions": [condition]}})
+                cluster.admin.patch(
+                    f"{POOLS}/{name}/status", {"status": {"conditions": [condition]}}
+                )
             except ApiError as e:
                 if e.status != 404:
                     raise
@@ -66,7 +86,10 @@ def node(cluster: Any, until: Any) -> str:
             "annotations": {"kwok.x-k8s.io/node": "fake"},
             "labels": {"kubernetes.io/hostname": "kwok-node", "kubernetes.io/os": "linux"},
         },
-        "status": {key: {"cpu": "8", "memory": "32Gi", "pods": "110"} for key in ("allocatable", "capacity")},
+        "status": {
+            key: {"cpu": "8", "memory": "32Gi", "pods": "110"}
+            for key in ("allocatable", "capacity")
+        },
     }
     try:
         cluster.admin.create("/api/v1/nodes", body)
@@ -77,8 +100,11 @@ def node(cluster: Any, until: Any) -> str:
     def ready() -> bool:
         node = cluster.admin.get("/api/v1/nodes/kwok-node")
         conditions = node.get("status", {}).get("conditions", [])
-        # A new node carries not-ready:NoSchedule until the node controller has seen it ready; no DaemonSet wants it till then.
-        return not node["spec"].get("taints") and any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+        # A new node carries not-ready:NoSchedule until the node controller has seen it ready; no
+        # DaemonSet wants it till then.
+        return not node["spec"].get("taints") and any(
+            c["type"] == "Ready" and c["status"] == "True" for c in conditions
+        )
 
     until(ready)
     return "kwok-node"
@@ -102,12 +128,17 @@ def test_create_returns_when_the_condition_is_true(
 
 
 def test_a_wait_that_times_out_is_a_partial_failure_and_the_next_update_waits_again(
-    provider: Any, pool_kind: str, set_verified: Any, refused: type[Exception], stored: Callable[..., Any]
+    provider: Any,
+    pool_kind: str,
+    set_verified: Any,
+    refused: type[Exception],
+    stored: Callable[..., Any],
 ) -> None:
     with pytest.raises(refused) as caught:
         provider.create(pool_kind, "p", pool("never"), timeout_s=0.5)
     assert caught.value.reasons == [
-        f'resource "urn:pulumi:dev::test::{pool_kind}::p" was successfully created, but the Kubernetes API server reported that '
+        f'resource "urn:pulumi:dev::test::{pool_kind}::p" was successfully created, but '
+        "the Kubernetes API server reported that "
         "it failed to fully initialize or become live: timed out waiting for the condition"
     ]
     assert caught.value.id == "never"
@@ -117,7 +148,8 @@ def test_a_wait_that_times_out_is_a_partial_failure_and_the_next_update_waits_ag
     with pytest.raises(refused) as again:
         provider.update(pool_kind, "p", old, pool("never"), timeout_s=0.5)
     assert again.value.reasons == [
-        'the Kubernetes API server reported that "never" failed to fully initialize or become live: '
+        'the Kubernetes API server reported that "never" failed to fully initialize or '
+        "become live: "
         "timed out waiting for the condition"
     ]
     set_verified("never", "True", 1)
@@ -146,7 +178,11 @@ def test_a_bad_form_fails_after_the_object_was_stored(
 
 
 def test_an_interrupted_wait_is_a_partial_failure(
-    provider: Any, pool_kind: str, in_background: Callable[..., Any], until: Any, refused: type[Exception]
+    provider: Any,
+    pool_kind: str,
+    in_background: Callable[..., Any],
+    until: Any,
+    refused: type[Exception],
 ) -> None:
     making = in_background(lambda: provider.create(pool_kind, "p", pool("interrupted")))
     until(lambda: "Has no .status.conditions" in provider.engine.texts())
@@ -161,7 +197,12 @@ def test_an_interrupted_wait_is_a_partial_failure(
 
 
 def test_warning_events_of_the_object_show_live_normal_ones_and_others_do_not(
-    provider: Any, cluster: Any, pool_kind: str, set_verified: Any, in_background: Callable[..., Any], until: Any
+    provider: Any,
+    cluster: Any,
+    pool_kind: str,
+    set_verified: Any,
+    in_background: Callable[..., Any],
+    until: Any,
 ) -> None:
     making = in_background(lambda: provider.create(pool_kind, "p", pool("events")))
     until(lambda: "Has no .status.conditions" in provider.engine.texts())
@@ -173,7 +214,12 @@ def test_warning_events_of_the_object_show_live_normal_ones_and_others_do_not(
             "type": kind,
             "reason": "Mismatch",
             "message": message,
-            "involvedObject": {"kind": "GPUPool", "apiVersion": "slicewright.io/v1alpha1", "name": "events", "uid": of},
+            "involvedObject": {
+                "kind": "GPUPool",
+                "apiVersion": "slicewright.io/v1alpha1",
+                "name": "events",
+                "uid": of,
+            },
         }
         cluster.admin.create("/api/v1/namespaces/default/events", body)
 
@@ -181,7 +227,9 @@ def test_warning_events_of_the_object_show_live_normal_ones_and_others_do_not(
     event("e2", "Warning", "somebody else's", "other-uid")
     event("e3", "Warning", "node n1: 3 of 7 slices", uid)
     event("e4", "Warning", "node n2: 0 of 7 slices", uid)
-    until(lambda: (Severity.WARNING, "Mismatch: node n2: 0 of 7 slices", True) in provider.engine.said)
+    until(
+        lambda: (Severity.WARNING, "Mismatch: node n2: 0 of 7 slices", True) in provider.engine.said
+    )
     set_verified("events", "True")
     making.result(60)
     shown = [text for text in provider.engine.texts() if text.startswith("Mismatch")]
@@ -192,10 +240,16 @@ def test_warning_events_of_the_object_show_live_normal_ones_and_others_do_not(
 
 
 def test_a_daemonset_waits_for_every_node(
-    provider: Any, node: str, namespace: str, cluster: Any, in_background: Callable[..., Any], until: Any
+    provider: Any,
+    node: str,
+    namespace: str,
+    cluster: Any,
+    in_background: Callable[..., Any],
+    until: Any,
 ) -> None:
     daemonset = workload("DaemonSet", namespace, "d")
-    # A pod that is not scheduled: its node selector fits none of the nodes until one gets the label.
+    # A pod that is not scheduled: its node selector fits none of the nodes until one gets the
+    # label.
     made = provider.create(DAEMON_SET, "d", daemonset, timeout_s=60)
     assert made.outputs["status"]["numberReady"] == 1
     assert "All replicas scheduled as expected. Replicas: 1" in provider.engine.texts()
@@ -212,7 +266,9 @@ def test_a_daemonset_that_never_gets_ready_times_out_with_its_count(
     provider: Any, node: str, namespace: str, refused: type[Exception]
 ) -> None:
     daemonset = workload("DaemonSet", namespace, "d")
-    daemonset["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 1}}
+    daemonset["spec"]["template"]["spec"]["containers"][0]["resources"] = {
+        "limits": {"nvidia.com/gpu": 1}
+    }
     with pytest.raises(refused) as caught:
         provider.create(DAEMON_SET, "d", daemonset, timeout_s=5)
     assert caught.value.reasons[0].endswith("become live: timed out waiting for the condition")
@@ -220,7 +276,9 @@ def test_a_daemonset_that_never_gets_ready_times_out_with_its_count(
 
 
 def test_a_deployment_waits_for_its_pods(provider: Any, node: str, namespace: str) -> None:
-    made = provider.create(DEPLOYMENT, "d", workload("Deployment", namespace, "d", replicas=2), timeout_s=60)
+    made = provider.create(
+        DEPLOYMENT, "d", workload("Deployment", namespace, "d", replicas=2), timeout_s=60
+    )
     assert made.outputs["status"]["readyReplicas"] == 2
     updated = workload("Deployment", namespace, "d", replicas=2)
     updated["spec"]["template"]["spec"]["containers"][0]["image"] = "nginx:2"
@@ -241,18 +299,33 @@ def test_a_deployment_that_never_gets_ready_says_why(
         "[MinimumReplicasUnavailable] Deployment does not have minimum availability.",
         "Minimum number of live Pods was not attained",
     ]
-    assert "Waiting for app ReplicaSet to be available (0/1 Pods available)" in provider.engine.texts()
+    assert (
+        "Waiting for app ReplicaSet to be available (0/1 Pods available)" in provider.engine.texts()
+    )
 
     # A refresh sees the same and only warns: the engine does, from this answer.
     with pytest.raises(refused) as read:
-        provider.read(DEPLOYMENT, "d", stored(f"{namespace}/d", caught.value.outputs["__inputs"], caught.value.outputs))
+        provider.read(
+            DEPLOYMENT,
+            "d",
+            stored(f"{namespace}/d", caught.value.outputs["__inputs"], caught.value.outputs),
+        )
     assert read.value.reasons[0] == "Resource 'd' was created but failed to initialize"
 
 
 def test_a_failed_job_fails_at_once(
-    provider: Any, cluster: Any, namespace: str, in_background: Callable[..., Any], until: Any, refused: type[Exception]
+    provider: Any,
+    cluster: Any,
+    namespace: str,
+    in_background: Callable[..., Any],
+    until: Any,
+    refused: type[Exception],
 ) -> None:
-    pod = {"containers": [{"name": "c", "image": "nginx"}], "restartPolicy": "Never", "nodeSelector": {"never": "there"}}
+    pod = {
+        "containers": [{"name": "c", "image": "nginx"}],
+        "restartPolicy": "Never",
+        "nodeSelector": {"never": "there"},
+    }
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -262,14 +335,22 @@ def test_a_failed_job_fails_at_once(
     making = in_background(lambda: provider.create(JOB, "j", job, timeout_s=60))
     pods = f"/api/v1/namespaces/{namespace}/pods"
     (failing,) = until(lambda: cluster.admin.get(pods)["items"])
-    cluster.admin.patch(f"{pods}/{failing['metadata']['name']}/status", {"status": {"phase": "Failed"}})
+    cluster.admin.patch(
+        f"{pods}/{failing['metadata']['name']}/status", {"status": {"phase": "Failed"}}
+    )
     with pytest.raises(refused) as caught:
         making.result(60)
-    assert caught.value.reasons[0].endswith("[BackoffLimitExceeded] Job has reached the specified backoff limit")
+    assert caught.value.reasons[0].endswith(
+        "[BackoffLimitExceeded] Job has reached the specified backoff limit"
+    )
 
 
-def test_a_service_waits_for_quiet_endpoints(provider: Any, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(readiness._RULES, ("v1", "Service"), lambda: readiness.Service(settle_s=0.6))
+def test_a_service_waits_for_quiet_endpoints(
+    provider: Any, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(
+        readiness._RULES, ("v1", "Service"), lambda: readiness.Service(settle_s=0.6)
+    )
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -280,13 +361,21 @@ def test_a_service_waits_for_quiet_endpoints(provider: Any, namespace: str, monk
     provider.create(SERVICE, "s", service, timeout_s=20)
     assert time.monotonic() - began >= 0.6
     # A headless one would not come back in time if it settled.
-    monkeypatch.setitem(readiness._RULES, ("v1", "Service"), lambda: readiness.Service(settle_s=3600))
-    headless = {**service, "metadata": {"namespace": namespace, "name": "h"}, "spec": {**service["spec"], "clusterIP": "None"}}
+    monkeypatch.setitem(
+        readiness._RULES, ("v1", "Service"), lambda: readiness.Service(settle_s=3600)
+    )
+    headless = {
+        **service,
+        "metadata": {"namespace": namespace, "name": "h"},
+        "spec": {**service["spec"], "clusterIP": "None"},
+    }
     provider.create(SERVICE, "h", headless, timeout_s=20)
     assert readiness.Service()._settle_s == 10
 
 
-def test_a_load_balancer_without_an_address_times_out(provider: Any, namespace: str, refused: type[Exception]) -> None:
+def test_a_load_balancer_without_an_address_times_out(
+    provider: Any, namespace: str, refused: type[Exception]
+) -> None:
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -308,18 +397,25 @@ def test_a_custom_resource_without_wait_for_is_done_at_once(provider: Any, pool_
 # 17: timeouts and skipAwait.
 
 
-def test_the_custom_timeout_beats_the_annotation(provider: Any, pool_kind: str, refused: type[Exception]) -> None:
+def test_the_custom_timeout_beats_the_annotation(
+    provider: Any, pool_kind: str, refused: type[Exception]
+) -> None:
     began = time.monotonic()
     with pytest.raises(refused, match=r"timed out"):
         provider.create(pool_kind, "p", pool("custom-timeout", timeoutSeconds="30"), timeout_s=0.5)
     assert time.monotonic() - began < 25
 
 
-def test_the_annotation_beats_the_default(provider: Any, pool_kind: str, refused: type[Exception]) -> None:
+def test_the_annotation_beats_the_default(
+    provider: Any, pool_kind: str, refused: type[Exception]
+) -> None:
     with pytest.raises(refused, match=r"timed out"):
         provider.create(pool_kind, "p", pool("annotated-timeout", timeoutSeconds="1"))
 
 
 def test_skip_await_beats_wait_for(provider: Any, pool_kind: str) -> None:
-    assert provider.create(pool_kind, "p", pool("skipped", skipAwait="true"), timeout_s=1).id == "skipped"
+    assert (
+        provider.create(pool_kind, "p", pool("skipped", skipAwait="true"), timeout_s=1).id
+        == "skipped"
+    )
     assert "Skipping await logic" in provider.engine.texts()

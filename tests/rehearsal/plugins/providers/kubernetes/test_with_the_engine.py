@@ -29,7 +29,8 @@ PROGRAM = """
     config = pulumi.Config()
     provider = k8s.Provider("cluster", kubeconfig=config.require("kubeconfig"))
     opts = pulumi.ResourceOptions(provider=provider)
-    namespace = k8s.core.v1.Namespace("system", metadata={"name": config.require("namespace")}, opts=opts)
+    namespace = k8s.core.v1.Namespace("system", metadata={"name": config.require("namespace")},
+        opts=opts)
     name = namespace.metadata["name"]
     account = k8s.core.v1.ServiceAccount("agent", metadata={"namespace": name}, opts=opts)
     desired = k8s.core.v1.ConfigMap(
@@ -38,7 +39,8 @@ PROGRAM = """
         data={"desired.json": config.get("desired") or "{}"},
         opts=opts,
     )
-    secret = k8s.core.v1.Secret("token", metadata={"namespace": name}, string_data={"token": "very-secret-token"}, opts=opts)
+    secret = k8s.core.v1.Secret("token", metadata={"namespace": name},
+        string_data={"token": "very-secret-token"}, opts=opts)
     pod = {
         "metadata": {"labels": {"app": "agent"}},
         "spec": {
@@ -70,13 +72,15 @@ PROGRAM = """
             "name": config.require("namespace"),
             "annotations": {
                 "pulumi.com/waitFor": "condition=Verified",
-                # In the foreground it waits until the garbage collector knows the new CRD: up to half a minute.
+                # In the foreground it waits until the garbage collector knows the new CRD:
+                # up to half a minute.
                 "pulumi.com/deletionPropagationPolicy": "background",
             },
         },
         spec={"size": config.get_int("size") or 1},
         opts=pulumi.ResourceOptions(
-            provider=provider, depends_on=[agent], custom_timeouts=pulumi.CustomTimeouts(create="2s", update="2s")
+            provider=provider, depends_on=[agent],
+                custom_timeouts=pulumi.CustomTimeouts(create="2s", update="2s")
         ),
     )
     pulumi.export("agent", account.metadata["name"])
@@ -115,14 +119,20 @@ class Stack:
 
 
 @pytest.fixture
-def new_stack(tmp_path: Path, toolchain: Toolchain, cluster: Any, pool_kind: str) -> Callable[..., Stack]:
+def new_stack(
+    tmp_path: Path, toolchain: Toolchain, cluster: Any, pool_kind: str
+) -> Callable[..., Stack]:
     def make(**variables: str) -> Stack:
         for name in ("home", "state", "project"):
             (tmp_path / name).mkdir()
         directory = tmp_path / "project"
         (directory / "Pulumi.yaml").write_text("name: tiny\nruntime: python\n")
         (directory / "__main__.py").write_text(textwrap.dedent(PROGRAM))
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith("PULUMI_") and key != "KUBECONFIG"}
+        inherited = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith("PULUMI_") and key != "KUBECONFIG"
+        }
         inherited.pop("PYTHONDONTWRITEBYTECODE", None)
         stack = Stack(
             directory,
@@ -150,7 +160,10 @@ def stack(new_stack: Callable[..., Stack]) -> Iterator[Stack]:
     """Language host and provider run in this process."""
     host, port = attach(LanguageHost())
     with AttachedServer(KubernetesProvider) as provider:
-        yield new_stack(PULUMI_DEBUG_LANGUAGES=f"python:{port}", PULUMI_DEBUG_PROVIDERS=f"kubernetes:{provider.port}")
+        yield new_stack(
+            PULUMI_DEBUG_LANGUAGES=f"python:{port}",
+            PULUMI_DEBUG_PROVIDERS=f"kubernetes:{provider.port}",
+        )
     host.stop(None)
 
 
@@ -177,7 +190,9 @@ def test_a_whole_life(stack: Stack, cluster: Any) -> None:
     code, output = stack.act("up")
     assert code != 0
     assert "warning: Has no .status.conditions" in output
-    assert "failed to fully initialize or become live: timed out waiting for the condition" in output
+    assert (
+        "failed to fully initialize or become live: timed out waiting for the condition" in output
+    )
     assert "very-secret-token" not in output
 
     # It fails again without any change, because it is still not verified …
@@ -198,28 +213,44 @@ def test_a_whole_life(stack: Stack, cluster: Any) -> None:
     assert code == 0, output
     code, output = stack.act("preview", "--refresh", "--expect-no-changes")
     assert code == 0, output
-    assert "very-secret-token" not in (stack.directory.parent / "state/.pulumi/stacks/tiny/dev.json").read_text()
+    assert (
+        "very-secret-token"
+        not in (stack.directory.parent / "state/.pulumi/stacks/tiny/dev.json").read_text()
+    )
 
     # What somebody edits by hand is drift; the next up mends it.
     labels = {"metadata": {"labels": {"app": "edited"}}}
-    cluster.admin.patch(f"/api/v1/namespaces/{name}/configmaps/desired", labels, fieldManager="kubectl-edit")
+    cluster.admin.patch(
+        f"/api/v1/namespaces/{name}/configmaps/desired", labels, fieldManager="kubectl-edit"
+    )
     code, output = stack.act("refresh", "--preview-only", "--expect-no-changes", "--diff")
     assert code != 0
     assert re.search(r'app\s*: "agent" => "edited"', output), output
     code, output = stack.act("up", "--refresh")
     assert code == 0, output
-    assert cluster.admin.get(f"/api/v1/namespaces/{name}/configmaps/desired")["metadata"]["labels"] == {"app": "agent"}
+    assert cluster.admin.get(f"/api/v1/namespaces/{name}/configmaps/desired")["metadata"][
+        "labels"
+    ] == {"app": "agent"}
 
     # New data replaces the ConfigMap, deleted first because its name is given.
     stack.set("desired", '{"v": 2}')
     code, output = stack.act("up")
     assert code == 0, output
     assert "+-1 replaced" in output
-    assert cluster.admin.get(f"/api/v1/namespaces/{name}/configmaps/desired")["data"] == {"desired.json": '{"v": 2}'}
+    assert cluster.admin.get(f"/api/v1/namespaces/{name}/configmaps/desired")["data"] == {
+        "desired.json": '{"v": 2}'
+    }
 
     # A field that another manager has taken is a conflict that names both.
-    body = {"apiVersion": "slicewright.io/v1alpha1", "kind": "GPUPool", "metadata": {"name": name}, "spec": {"size": 9}}
-    cluster.admin.patch(f"{POOLS}/{name}", body, kind="apply", fieldManager="autoscaler", force="true")
+    body = {
+        "apiVersion": "slicewright.io/v1alpha1",
+        "kind": "GPUPool",
+        "metadata": {"name": name},
+        "spec": {"size": 9},
+    }
+    cluster.admin.patch(
+        f"{POOLS}/{name}", body, kind="apply", fieldManager="autoscaler", force="true"
+    )
     stack.set("size", "5")
     code, output = stack.act("up")
     assert code != 0
@@ -228,11 +259,15 @@ def test_a_whole_life(stack: Stack, cluster: Any) -> None:
 
     code, output = stack.act("destroy")
     assert code == 0, output
-    assert name not in [item["metadata"]["name"] for item in cluster.admin.get("/api/v1/namespaces")["items"]]
+    assert name not in [
+        item["metadata"]["name"] for item in cluster.admin.get("/api/v1/namespaces")["items"]
+    ]
     assert name not in [item["metadata"]["name"] for item in cluster.admin.get(POOLS)["items"]]
 
 
-def test_the_engine_launches_both_from_path_and_they_leave_quickly(new_stack: Callable[..., Stack], tmp_path: Path) -> None:
+def test_the_engine_launches_both_from_path_and_they_leave_quickly(
+    new_stack: Callable[..., Stack], tmp_path: Path
+) -> None:
     directory = tmp_path / "bin"
     directory.mkdir()
     for name, module in (

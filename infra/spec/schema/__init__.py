@@ -1,0 +1,1 @@
+"""What a stack file may say, as pydantic models."""

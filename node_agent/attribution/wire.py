@@ -1,0 +1,75 @@
+"""Protobuf's wire format, read only, and as much of it as the kubelet's answer needs.
+
+By hand, because protobuf's runtime is a compiled package of megabytes and the agent is pure Python
+of some hundred kilobytes. Stricter than the runtime where that is shorter: what is read here the
+runtime reads alike, but it takes a few forms that nobody writes any more (groups) and that are
+refused here. Source: https://protobuf.dev/programming-guides/encoding
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_FIXED: Final = {_FIXED64: 8, _FIXED32: 4}
+_MOST_NUMBER: Final = 2**29 - 1
+_VARINT_BYTES: Final = 10
+
+
+class NotProtobuf(ValueError):
+    """The bytes are no message; the message says what is wrong and at which byte."""
+
+
+def messages(data: bytes, number: int) -> Iterator[bytes]:
+    """The values of a length-delimited field (message, string), in their order; every other field
+    is passed over.
+
+    Raises NotProtobuf, also for what is wrong in the other fields.
+    """
+    at = 0
+    while at < len(data):
+        tag, value_at = _varint(data, at)
+        found, kind = tag >> 3, tag & 7
+        if not 0 < found <= _MOST_NUMBER or value_at - at > 5:
+            raise NotProtobuf(f"no field number at byte {at}")
+        if kind == _VARINT:
+            _, at = _varint(data, value_at)
+        elif kind == _BYTES:
+            size, begin = _varint(data, value_at)
+            at = begin + size
+            if found == number and at <= len(data):
+                yield data[begin:at]
+        elif kind in _FIXED:
+            at = value_at + _FIXED[kind]
+        else:
+            raise NotProtobuf(f"wire type {kind} at byte {at}")
+    if at > len(data):
+        raise NotProtobuf(f"a field of {at} bytes in a message of {len(data)}")
+
+
+def text(data: bytes, number: int) -> str:
+    """A string field; empty where it is absent, and the last one where it is repeated. Raises
+    NotProtobuf.
+    """
+    return (texts(data, number) or ("",))[-1]
+
+
+def texts(data: bytes, number: int) -> tuple[str, ...]:
+    """A repeated string field. Raises NotProtobuf."""
+    try:
+        return tuple(value.decode() for value in messages(data, number))
+    except UnicodeDecodeError as e:
+        raise NotProtobuf(f"field {number} is no UTF-8 text: {e.reason}") from None
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number at `at`, and where the next thing begins."""
+    number = 0
+    for shift, byte in enumerate(data[at : at + _VARINT_BYTES]):
+        number |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            if number >= 2**64:
+                break
+            return number, at + shift + 1
+    raise NotProtobuf(f"no number at byte {at}")

@@ -1,0 +1,48 @@
+"""Asking the API server for the agent's own Node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kubeapi import ApiError, Client, Unreachable
+from kubeapi.client import path_of
+from node_agent.cluster.backoff import Backoff
+from node_agent.cluster.node import NodeState, read
+from telemetry import log
+
+
+@dataclass
+class OwnNode:
+    client: Client
+    name: str
+    backoff: Backoff
+    asked_at: float = float("-inf")
+    error: str | None = None
+    """Why there was no answer the last time; None when there was one."""
+
+    def ask(self, now: float) -> NodeState | None:
+        """None where there is no answer, or where it is too early to ask again after an error. An
+        error is told once.
+        """
+        if self.backoff.waits(now):
+            return None
+        self.asked_at = now
+        asked_s: float | None = None
+        try:
+            # resourceVersion=0: out of the API server's cache, etcd is not asked.
+            node = read(self.client.get(path_of("v1", "nodes", self.name), resourceVersion="0"))
+        except ApiError as e:
+            error, asked_s = f"HTTP {e.status}: {e.message}", e.retry_after_s
+        except Unreachable as e:
+            error = str(e)
+        except (KeyError, TypeError, ValueError) as e:
+            error = f"not understood: {type(e).__name__}: {e}"
+        else:
+            self.error = None
+            self.backoff.succeeded()
+            return node
+        self.backoff.failed(now, asked_s)
+        if error != self.error:
+            log.warning("own Node not read", node=self.name, error=error)
+        self.error = error
+        return None

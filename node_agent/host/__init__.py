@@ -1,0 +1,1 @@
+"""`apply` and `clear`: partitions GPUs of one host without Kubernetes. Needs privileges."""

@@ -1,0 +1,334 @@
+"""The commands `apply` and `clear`: GPUs of a host cut and made whole again, without Kubernetes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from node_agent.display import show
+from node_agent.host import occupants, placement, transaction
+from node_agent.host.cut import Gpu, Process
+from node_agent.host.steps import (
+    CreateCompute,
+    CreateInstance,
+    DestroyCompute,
+    DestroyInstance,
+    SetMode,
+    Step,
+)
+from node_agent.host.transaction import Busy, NotUndone, Plan, Readable, Refusal, Stopped, Undone
+from node_agent.layout import GpuLayout, Layout, LayoutError
+from node_agent.nvml.observed import Observation, ObservedGpu
+from node_agent.nvml.profiles import name_of_profile
+
+AS_WANTED, UNCHANGED, NO_ANSWER, RESET_NEEDED, IN_PIECES = 0, 1, 2, 4, 5
+_LOCKS = (Path("/run/lock"), Path("/run"), Path("/tmp"))  # noqa: S108 - the last resort, and a lock only
+_NO_PERMISSION = 4
+_WAIT_BETWEEN_LOOKS_S = 1.0
+
+
+def apply(layout: Layout, *, deadline_s: float, dry_run: bool = False, wait_s: float = 0.0) -> int:
+    """Cuts GPUs as `layout` says and returns the command's exit code.
+
+    0 as wanted; 1 refused or undone, everything is as it was; 2 the layout or the driver does not
+    answer the question; 4 a GPU waits for a reset or a reboot; 5 failed, and could not be put back.
+    wait_s: how long to wait for a GPU in use. deadline_s: how long the driver may take to say what
+    is there, before anything is touched.
+    """
+    from node_agent.host.reading import Reader
+
+    try:
+        with _locked(), _stop_between_steps() as stop:
+            return _apply(Reader(deadline_s=deadline_s, stop=stop), layout, dry_run, wait_s, stop)
+    except Refusal as e:
+        return _problem(_with_advice(str(e), e), NO_ANSWER)
+    except Stopped as e:
+        return _problem(f"{e}; nothing was changed", UNCHANGED)
+
+
+def _apply(
+    reader: Readable, layout: Layout, dry_run: bool, wait_s: float, stop: Callable[[], bool]
+) -> int:
+    from node_agent.host import partition
+
+    try:
+        planned = transaction.plan(reader, lambda gpus: _chosen(layout, gpus))
+    except LayoutError as e:
+        return _problem(str(e), NO_ANSWER)
+    except placement.Impossible as e:
+        return _problem(str(e), UNCHANGED)
+    for gpu in planned.before:
+        if gpu.index in planned.wanted and planned.wanted[gpu.index].mig and not gpu.persistent:
+            _say(_FORGETFUL.format(gpu=gpu.index), sys.stderr)
+    if not planned.changes:
+        _say(
+            "nothing to do: "
+            + "; ".join(f"GPU {index} {wanted}" for index, wanted in planned.wanted.items())
+        )
+        return AS_WANTED
+    names = {gpu.index: {p.id: p.name for p in gpu.offered} for gpu in planned.before}
+    if dry_run:
+        return _tell(planned, names)
+    planned = _when_free(reader, layout, planned, wait_s, stop)
+    try:
+        with partition.opened() as silicon:
+            done = transaction.carry_out(
+                silicon, planned, lambda step: _say(shown(step, names)), stop
+            )
+    except Busy as e:
+        return _problem(_in_use(e.gpus), UNCHANGED)
+    except Undone as e:
+        return _problem(
+            f"{_with_advice(str(e), e.__cause__)}\nevery GPU is as it was before", UNCHANGED
+        )
+    except NotUndone as e:
+        return _problem(f"{e}\nlook with `slicewright-agent show`, then apply again", IN_PIECES)
+    for index in done.waiting:
+        _say(_WAITS.format(gpu=index, mode="on" if planned.wanted[index].mig else "off"))
+    if done.waiting:
+        return RESET_NEEDED
+    _say(
+        "done, and checked: "
+        + "; ".join(f"GPU {index} {planned.wanted[index]}" for index in done.changed)
+    )
+    return AS_WANTED
+
+
+def profiles(observation: Observation, gpus: Sequence[ObservedGpu], *, deadline_s: float) -> str:
+    """What the driver offers on each GPU: profile, number, how many, how large, and (to root)
+    where. Raises Refusal.
+    """
+    if observation.failure:
+        return show.gpus(observation)
+    starts = _starts(deadline_s)
+    blocks = []
+    for gpu in gpus:
+        rows = [
+            (
+                "profile",
+                "ID",
+                "max",
+                "slices",
+                "SMs",
+                "MiB",
+                "DEC/ENC/JPEG/OFA",
+                "memory slices it can start at",
+            )
+        ]
+        for p in gpu.offered:
+            numbers = (
+                str(p.id),
+                str(p.most),
+                str(p.slices),
+                str(p.multiprocessors),
+                str(p.memory_mib),
+            )
+            engines = f"{p.engines.decoders}/{p.engines.encoders}/{p.engines.jpeg}/{p.engines.ofa}"
+            name = name_of_profile(p, gpu.memory_mib) or "?"
+            rows.append(
+                (name, *numbers, engines, starts.get((gpu.index, p.id), "told to root only"))
+            )
+        nothing = (
+            "no MIG"
+            if gpu.mig == "unsupported"
+            else "this driver tells its profiles with MIG on only"
+        )
+        blocks.append(
+            f"GPU {gpu.index}  {gpu.model}\n{show.table(rows) if gpu.offered else nothing}"
+        )
+    return "\n\n".join(blocks)
+
+
+def _starts(deadline_s: float) -> Mapping[tuple[int, int], str]:
+    """GPU and profile -> where and how large; empty without the privilege to ask."""
+    from node_agent.host.reading import Reader
+
+    gpus = Reader(deadline_s=deadline_s).read()
+    return {
+        (gpu.index, p.id): f"{', '.join(map(str, p.starts))} (each {p.size})"
+        for gpu in gpus
+        for p in gpu.offered
+    }
+
+
+def shown(step: Step, names: Mapping[int, Mapping[int, str]]) -> str:
+    """One line for a person."""
+
+    def name(gpu: int, profile: int) -> str:
+        return names.get(gpu, {}).get(profile, f"profile {profile}")
+
+    match step:
+        case SetMode():
+            return f"GPU {step.gpu}: turn MIG {'on' if step.on else 'off'}"
+        case DestroyCompute():
+            where = f"of GPU instance {step.instance.id} ({name(step.gpu, step.instance.profile)})"
+            return f"GPU {step.gpu}: destroy compute instance {step.compute.id} {where}"
+        case DestroyInstance():
+            what = f"{name(step.gpu, step.instance.profile)} at {step.instance.start}"
+            return f"GPU {step.gpu}: destroy GPU instance {step.instance.id}, {what}"
+        case CreateInstance():
+            inside = [c.slices for c in step.instance.computes]
+            what = f"create {name(step.gpu, step.instance.profile)} at {step.instance.start}"
+            return f"GPU {step.gpu}: {what} with {_counted(inside)}"
+        case CreateCompute():
+            where = f"in GPU instance {step.instance.id}"
+            return f"GPU {step.gpu}: create {_counted([step.compute.slices])} {where}"
+
+
+def _chosen(layout: Layout, gpus: Sequence[Gpu]) -> Mapping[int, GpuLayout]:
+    wanted = layout.of({gpu.index: gpu.uuid for gpu in gpus})
+    by_index = {gpu.index: gpu for gpu in gpus}
+    # `all` is said of a machine's GPUs that can be cut; to turn MIG off where there is none is no
+    # wish at all.
+    return {
+        index: one for index, one in wanted.items() if one.mig or by_index[index].mig is not None
+    }
+
+
+def _when_free(
+    reader: Readable, layout: Layout, planned: Plan, wait_s: float, stop: Callable[[], bool]
+) -> Plan:
+    """The plan as soon as nobody is in the way, or as it stands when the waiting is over."""
+    until = time.monotonic() + wait_s
+    said = False
+    while (busy := transaction.blockers(planned)) and time.monotonic() < until and not stop():
+        if not said:
+            _say(f"waiting up to {wait_s:g} s: {_in_use(busy)}", sys.stderr)
+            said = True
+        time.sleep(min(_WAIT_BETWEEN_LOOKS_S, wait_s))
+        planned = transaction.plan(reader, lambda gpus: _chosen(layout, gpus))
+    return planned
+
+
+def _tell(planned: Plan, names: Mapping[int, Mapping[int, str]]) -> int:
+    for index, todo in planned.todo.items():
+        if not todo:
+            print(f"GPU {index}: stays as it is")
+        for step in todo:
+            print(shown(step, names))
+            if isinstance(step, SetMode):
+                print(_MAY_WAIT.format(gpu=index, code=RESET_NEEDED))
+        if index in planned.unplanned:
+            print(
+                f"GPU {index}: then search places for {planned.wanted[index]}; this driver "
+                "tells them with MIG on only"
+            )
+    print("dry run: nothing was changed")
+    if busy := transaction.blockers(planned):
+        return _problem(_in_use(busy), UNCHANGED)
+    return AS_WANTED
+
+
+def _in_use(gpus: Mapping[int, Sequence[Process]]) -> str:
+    lines = [
+        f"GPU {index} is in use by {', '.join(map(occupants.shown, processes))}"
+        for index, processes in gpus.items()
+    ]
+    return "\n".join([*lines, "stop them, or choose another GPU; nothing was changed"])
+
+
+_FORGETFUL = (
+    "GPU {gpu}: persistence mode is off; the driver may forget partitions when the last "
+    "program ends. "
+    "Turn it on: nvidia-smi -i {gpu} -pm 1"
+)
+# NVML does not tell beforehand: A100 and A30 need a reset, H100 and later change at once.
+_MAY_WAIT = (
+    "GPU {gpu}: this may wait for a reset of the GPU or a reboot (A100 and A30 do): then "
+    "apply ends here with exit code {code}, "
+    "and goes on when it is run again"
+)
+_WAITS = (
+    "GPU {gpu}: MIG mode turns {mode} with the GPU's next reset. With nobody using it: "
+    "nvidia-smi -i {gpu} --gpu-reset; "
+    "in a virtual machine: reboot. Then apply again."
+)
+_ROOT = "cutting GPUs, and listing where partitions can be, needs root: run it with sudo"
+
+
+def _with_advice(text: str, cause: BaseException | None) -> str:
+    return (
+        f"{text}\n{_ROOT}" if isinstance(cause, Refusal) and cause.code == _NO_PERMISSION else text
+    )
+
+
+def _counted(sizes: Sequence[int]) -> str:
+    if len(sizes) == 1:
+        return f"a compute instance of {sizes[0]} slice{'s' if sizes[0] > 1 else ''}"
+    return (
+        f"compute instances of {', '.join(map(str, sizes))} slices"
+        if sizes
+        else "no compute instance"
+    )
+
+
+def _problem(text: str, code: int) -> int:
+    for line in text.splitlines():
+        _say(f"slicewright-agent: {line}", sys.stderr)
+    return code
+
+
+def _say(text: str, to: TextIO | None = None) -> None:
+    """Never fails: a reader that has gone (`| head`, a lost ssh, a full disk) is no reason to stop
+    in the middle of a change.
+    """
+    stream = to or sys.stdout
+    try:
+        print(text, file=stream, flush=True)
+    except OSError:
+        # What is left in the buffer would fail once more when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
+    """Two changes at once would each see the other's half."""
+    path = next((d for d in _LOCKS if os.access(d, os.W_OK)), _LOCKS[-1]) / "slicewright-agent.lock"
+    # O_NOFOLLOW: in a directory that everybody may write to, the name could lead elsewhere.
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except OSError:
+        # Root's file, and this is not root: then nothing can be changed either, and the driver will
+        # say so.
+        yield
+        return
+    try:
+        # A lock of this process and not of the open file: a child that hangs in the driver must not
+        # keep it.
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            _say(
+                f"waiting: another apply or clear is at work on this machine (it holds {path})",
+                sys.stderr,
+            )
+            fcntl.lockf(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _stop_between_steps() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C, SIGTERM and a lost terminal wait for the step at hand; then what was done is
+    undone.
+    """
+    from node_agent.host.reading import STOPPING
+
+    asked: list[int] = []
+    # One that is ignored stays so: that is how `nohup` works.
+    heard = [number for number in STOPPING if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda got, _: asked.append(got)) for number in heard}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

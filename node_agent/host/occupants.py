@@ -1,0 +1,67 @@
+"""Who a process is, as far as /proc tells: so that a refusal names what a person must stop."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterator
+from pathlib import Path
+
+from node_agent.host.cut import Process
+
+_PROC = Path("/proc")
+
+
+def name_of(pid: int) -> str:
+    """The program's name, or `?` for a process in another namespace or gone."""
+    try:
+        return (_PROC / str(pid) / "comm").read_text(
+            encoding="utf-8", errors="replace"
+        ).strip() or "?"
+    except OSError:
+        return "?"
+
+
+def user_of(pid: int) -> str | None:
+    """Whose process it is; None where /proc does not show it."""
+    try:
+        number = (_PROC / str(pid)).stat().st_uid
+    except OSError:
+        return None
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def shown(process: Process) -> str:
+    """`process 4711 (python, user ann, GPU instance 1)`"""
+    user = user_of(process.pid)
+    facts = [process.name, *([f"user {user}"] if user else [])]
+    if process.gpu_instance is not None:
+        facts.append(f"GPU instance {process.gpu_instance}")
+    return f"process {process.pid} ({', '.join(facts)})"
+
+
+def of_file(path: str) -> list[Process]:
+    """Processes other than this one that have a file open, as `fuser` finds them: those whom the
+    driver does not list, too.
+
+    A monitor such as dcgm or nvidia-persistenced runs nothing on the GPU, and yet keeps MIG mode
+    from changing.
+    """
+    return [
+        Process(pid=pid, name=name_of(pid), gpu_instance=None, compute_instance=None)
+        for pid in sorted(_holders(path))
+    ]
+
+
+def _holders(path: str) -> Iterator[int]:
+    for entry in _PROC.iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            if any(os.readlink(link) == path for link in (entry / "fd").iterdir()):  # noqa: PTH115 - a link, not its target
+                yield int(entry.name)
+        except OSError:
+            continue  # gone meanwhile, or not ours to look into

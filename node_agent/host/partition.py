@@ -1,0 +1,310 @@
+"""The second door to `pynvml`: the calls that change how GPUs are cut, for `apply` and `clear` on a
+host. Needs privileges.
+
+Never used by the agent in a cluster, where mig-manager or the cloud is the one who cuts. Semantics:
+nvidia.md 3.6, 8.3, 8.4.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pynvml
+
+from node_agent.host import occupants
+from node_agent.host.cut import Compute, ComputeProfile, Gpu, Instance, Process, Profile
+from node_agent.host.transaction import Refusal
+from node_agent.nvml.observed import OfferedProfile
+from node_agent.nvml.probe import offered_profiles, text
+from node_agent.nvml.profiles import name_of_profile
+
+_NOWHERE = 0xFFFFFFFF
+"""How NVML says that a process is in no GPU instance, or that it will not tell in which."""
+_MOST_INSTANCES = 16
+_COMPUTE_PROFILES = 16
+_ABSENT = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+# By version: without the newest one, nvidia-ml-py's plain names raise what is no NVMLError.
+_PROCESS_CALLS = tuple(
+    (f"nvmlDeviceGet{kind}RunningProcesses_v3", f"nvmlDeviceGet{kind}RunningProcesses_v2")
+    for kind in ("Compute", "Graphics", "MPSCompute")
+)
+
+
+@contextmanager
+def opened() -> Iterator[NvmlSilicon]:
+    """This machine's GPUs. Raises Refusal where the driver cannot be reached."""
+    _ask("nvmlInit")
+    try:
+        yield NvmlSilicon()
+    finally:
+        try:
+            pynvml.nvmlShutdown()
+        except pynvml.NVMLError:
+            pass  # the process ends anyway
+
+
+class NvmlSilicon:
+    """`transaction.Silicon` through NVML. Handles of instances are looked up anew for every call:
+    they go stale on any change.
+    """
+
+    def read(self) -> tuple[Gpu, ...]:
+        return tuple(self._gpu(index) for index in range(_ask("nvmlDeviceGetCount")))
+
+    def set_mode(self, gpu: int, *, on: bool) -> str | None:
+        activation = _ask("nvmlDeviceSetMigMode", _device(gpu), int(on))
+        if activation == pynvml.NVML_SUCCESS:
+            return None
+        why = str(pynvml.NVMLError(activation))
+        if activation == pynvml.NVML_ERROR_RESET_REQUIRED:
+            return why
+        # Left pending, a later reset by somebody else would change the mode when nobody expects it
+        # any more: hence an error.
+        raise Refusal("nvmlDeviceSetMigMode", activation, f"GPU {gpu}: {why}{self._holders(gpu)}")
+
+    def create_instance(self, gpu: int, instance: Instance) -> int:
+        place = pynvml.c_nvmlGpuInstancePlacement_t(instance.start, instance.size)
+        made = _ask(
+            "nvmlDeviceCreateGpuInstanceWithPlacement",
+            _device(gpu),
+            instance.profile,
+            ctypes.byref(place),
+        )
+        return int(_ask("nvmlGpuInstanceGetInfo", made).id)
+
+    def compute_profiles(self, gpu: int, instance: int) -> tuple[ComputeProfile, ...]:
+        return _compute_profiles(_instance(gpu, instance))
+
+    def create_compute(self, gpu: int, instance: int, profile: int, compute: Compute) -> None:
+        handle = _instance(gpu, instance)
+        if compute.start is not None:
+            place = pynvml.c_nvmlComputeInstancePlacement_t(compute.start, compute.slices)
+            try:
+                _ask(
+                    "nvmlGpuInstanceCreateComputeInstanceWithPlacement",
+                    handle,
+                    profile,
+                    ctypes.byref(place),
+                )
+                return
+            except Refusal as e:
+                if e.code != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+                    raise
+        _ask("nvmlGpuInstanceCreateComputeInstance", handle, profile)
+
+    def destroy_compute(self, gpu: int, instance: int, compute: int) -> None:
+        handle = _ask("nvmlGpuInstanceGetComputeInstanceById", _instance(gpu, instance), compute)
+        _ask("nvmlComputeInstanceDestroy", handle)
+
+    def destroy_instance(self, gpu: int, instance: int) -> None:
+        _ask("nvmlGpuInstanceDestroy", _instance(gpu, instance))
+
+    def _gpu(self, index: int) -> Gpu:
+        found: dict[str, Any] = {
+            "index": index,
+            "uuid": "",
+            "model": "?",
+            "minor": None,
+            "mig": None,
+            "pending": False,
+        }
+        try:
+            device = _device(index)
+            found["uuid"] = text(_ask("nvmlDeviceGetUUID", device))
+            found["model"] = text(_ask("nvmlDeviceGetName", device))
+            found["minor"] = _if_told("nvmlDeviceGetMinorNumber", device)
+            found["persistent"] = _if_told("nvmlDeviceGetPersistenceMode", device) != 0
+            mode = _if_told("nvmlDeviceGetMigMode", device)
+            if mode is not None:
+                found["mig"], found["pending"] = map(bool, mode)
+                found["offered"] = _profiles(device)
+                found["instances"] = _instances(device, found["offered"]) if found["mig"] else ()
+            found["processes"] = _processes(device)
+        except Refusal as e:
+            found["failure"], found["code"] = str(e), e.code
+        return Gpu(**{"offered": (), "instances": (), "processes": (), **found})
+
+    def _holders(self, gpu: int) -> str:
+        try:
+            minor = _if_told("nvmlDeviceGetMinorNumber", _device(gpu))
+        except Refusal:
+            return ""
+        holders = [] if minor is None else occupants.of_file(f"/dev/nvidia{minor}")
+        return f", held by {', '.join(map(occupants.shown, holders))}" if holders else ""
+
+
+def _device(index: int) -> Any:
+    return _ask("nvmlDeviceGetHandleByIndex", index)
+
+
+def _instance(gpu: int, instance: int) -> Any:
+    return _ask("nvmlDeviceGetGpuInstanceById", _device(gpu), instance)
+
+
+def _profiles(device: Any) -> tuple[Profile, ...]:
+    memory = _if_told("nvmlDeviceGetMemoryInfo", device)
+    total = memory.total // 2**20 if memory else None
+    return tuple(_profile(device, offered, total) for offered in offered_profiles(device))
+
+
+def _profile(device: Any, offered: OfferedProfile, total_mib: int | None) -> Profile:
+    count = ctypes.c_uint(0)
+    try:
+        _ask(
+            "nvmlDeviceGetGpuInstancePossiblePlacements",
+            device,
+            offered.id,
+            None,
+            ctypes.byref(count),
+        )
+    except Refusal as e:
+        if e.code != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+            raise
+        why = "this driver cannot say where partitions can be; cutting needs R470 or newer"
+        raise Refusal(e.call, e.code, why) from None
+    places = (pynvml.c_nvmlGpuInstancePlacement_t * max(count.value, 1))()
+    _ask(
+        "nvmlDeviceGetGpuInstancePossiblePlacements",
+        device,
+        offered.id,
+        places,
+        ctypes.byref(count),
+    )
+    found = list(places[: count.value])
+    return Profile(
+        id=offered.id,
+        name=name_of_profile(offered, total_mib) or f"profile {offered.id}",
+        slices=offered.slices,
+        size=found[0].size if found else 0,
+        starts=tuple(sorted(place.start for place in found)),
+        most=offered.most,
+        engines=offered.engines,
+    )
+
+
+def _instances(device: Any, profiles: tuple[Profile, ...]) -> tuple[Instance, ...]:
+    found = []
+    for profile in profiles:
+        handles = (pynvml.c_nvmlGpuInstance_t * max(profile.most, _MOST_INSTANCES))()
+        count = ctypes.c_uint()
+        _ask("nvmlDeviceGetGpuInstances", device, profile.id, handles, ctypes.byref(count))
+        for handle in handles[: count.value]:
+            info = _ask("nvmlGpuInstanceGetInfo", handle)
+            offered = _compute_profiles(handle)
+            found.append(
+                Instance(
+                    id=info.id,
+                    profile=info.profileId,
+                    start=info.placement.start,
+                    size=info.placement.size,
+                    computes=_computes(handle, offered),
+                    offered=offered,
+                )
+            )
+    return tuple(sorted(found, key=lambda i: (i.start, i.profile)))
+
+
+def _compute_profiles(instance: Any) -> tuple[ComputeProfile, ...]:
+    found: dict[int, ComputeProfile] = {}
+    for number in range(_COMPUTE_PROFILES):
+        try:
+            info = _compute_profile_info(instance, number)
+        except Refusal as e:
+            if e.code == pynvml.NVML_ERROR_NOT_SUPPORTED:
+                continue
+            if e.code == pynvml.NVML_ERROR_INVALID_ARGUMENT:
+                break
+            raise
+        # Of two profiles of one size the first is the plain one.
+        found.setdefault(
+            info.sliceCount,
+            ComputeProfile(
+                id=info.id, slices=info.sliceCount, starts=_compute_starts(instance, info.id)
+            ),
+        )
+    return tuple(found.values())
+
+
+def _compute_profile_info(instance: Any, number: int) -> Any:
+    try:
+        return _ask("nvmlGpuInstanceGetComputeInstanceProfileInfo", instance, number, 0)
+    except Refusal as e:
+        if e.code not in (
+            pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+            pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+        ):
+            raise
+    return _ask("nvmlGpuInstanceGetComputeInstanceProfileInfo", instance, number, 0, 1)
+
+
+def _compute_starts(instance: Any, profile: int) -> tuple[int, ...] | None:
+    count = ctypes.c_uint(0)
+    call = "nvmlGpuInstanceGetComputeInstancePossiblePlacements"
+    try:
+        _ask(call, instance, profile, None, ctypes.byref(count))
+        places = (pynvml.c_nvmlComputeInstancePlacement_t * max(count.value, 1))()
+        _ask(call, instance, profile, places, ctypes.byref(count))
+    except Refusal as e:
+        if e.code in _ABSENT:
+            return None
+        raise
+    return tuple(sorted(place.start for place in places[: count.value]))
+
+
+def _computes(instance: Any, offered: tuple[ComputeProfile, ...]) -> tuple[Compute, ...]:
+    found = []
+    for profile in offered:
+        handles = (pynvml.c_nvmlComputeInstance_t * _MOST_INSTANCES)()
+        count = ctypes.c_uint()
+        _ask(
+            "nvmlGpuInstanceGetComputeInstances", instance, profile.id, handles, ctypes.byref(count)
+        )
+        infos = [_ask("nvmlComputeInstanceGetInfo", handle) for handle in handles[: count.value]]
+        found += [
+            Compute(id=info.id, slices=profile.slices, start=info.placement.start) for info in infos
+        ]
+    return tuple(sorted(found, key=lambda c: (c.start or 0, c.id or 0)))
+
+
+def _processes(device: Any) -> tuple[Process, ...]:
+    found = {}
+    for newest, before in _PROCESS_CALLS:
+        listed = _if_told(newest, device)
+        for process in (_if_told(before, device) if listed is None else listed) or ():
+            instance = getattr(process, "gpuInstanceId", _NOWHERE)
+            compute = getattr(process, "computeInstanceId", _NOWHERE)
+            found[process.pid, instance, compute] = Process(
+                pid=process.pid,
+                name=_name_of(process.pid),
+                gpu_instance=None if instance in (None, _NOWHERE) else instance,
+                compute_instance=None if compute in (None, _NOWHERE) else compute,
+            )
+    return tuple(found[key] for key in sorted(found))
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return text(pynvml.nvmlSystemGetProcessName(pid)) or occupants.name_of(pid)
+    except pynvml.NVMLError:
+        return occupants.name_of(pid)
+
+
+def _ask(call: str, *arguments: Any) -> Any:
+    function: Callable[..., Any] = getattr(pynvml, call)
+    try:
+        return function(*arguments)
+    except pynvml.NVMLError as e:
+        raise Refusal(call, int(e.value), str(e)) from e
+
+
+def _if_told(call: str, *arguments: Any) -> Any | None:
+    """None where this driver has no such call, or this GPU no such thing. Other errors count."""
+    try:
+        return _ask(call, *arguments)
+    except Refusal as e:
+        if e.code in _ABSENT:
+            return None
+        raise

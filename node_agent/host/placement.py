@@ -1,0 +1,241 @@
+"""Where wanted instances go on a GPU, searched in what the driver itself offers: no table of GPUs
+is needed.
+
+Of all placements that fit, the one that leaves most of what is there alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from node_agent.host.cut import Compute, ComputeProfile, Instance, Profile, agree
+from node_agent.layout import GpuLayout, Part
+from node_agent.nvml.observed import Engines
+
+
+class Impossible(Exception):
+    """The GPU cannot be cut like this; the message says why, and what it offers instead."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Wish:
+    profile: Profile
+    start: int | None
+    computes: tuple[int, ...]
+    """Compute slices of each compute instance."""
+
+
+def place(
+    wanted: GpuLayout, offered: Sequence[Profile], there: Sequence[Instance] = ()
+) -> tuple[Instance, ...]:
+    """Every wanted GPU instance at a place, in order of start. Raises Impossible."""
+    wishes = list(_wishes(wanted.parts, offered))
+    _check(wishes, offered)
+    # The most constrained first: a given place, then the large.
+    wishes.sort(
+        key=lambda w: (w.start is None, -w.profile.size, w.profile.id, w.computes, w.start or 0)
+    )
+    found = _Search(wishes, {i.place: i for i in there}).best()
+    if found is None:
+        raise Impossible(f"{_listed(wishes)} do not fit together: {_why(wishes, offered)}")
+    return tuple(sorted(found, key=lambda i: i.start))
+
+
+def place_computes(
+    wanted: Sequence[Compute], offered: Sequence[ComputeProfile], there: Sequence[Compute] = ()
+) -> tuple[Compute, ...] | None:
+    """Every wanted compute instance at a place of its GPU instance, those there kept where that can
+    be; None: they do not fit.
+
+    Where the driver tells no places the starts stay open, largest first: that order fits whenever
+    any does with its first fit.
+    """
+    starts = {profile.slices: profile.starts for profile in offered}
+    if any(c.slices not in starts for c in wanted):
+        return None
+    order = sorted(wanted, key=lambda c: (c.start is None, -c.slices))
+    if any(starts[c.slices] is None and c.start is None for c in wanted):
+        return tuple(order)
+    kept = Counter((c.slices, c.start) for c in there)
+    best: tuple[int, tuple[Compute, ...]] | None = None
+
+    def walk(at: int, taken: int, chosen: tuple[Compute, ...], score: int) -> None:
+        nonlocal best
+        if best is not None and score + len(order) - at <= best[0]:
+            return
+        if at == len(order):
+            best = (score, chosen)
+            return
+        one = order[at]
+        for start in (starts[one.slices] or ()) if one.start is None else (one.start,):
+            bits = ((1 << one.slices) - 1) << start
+            if not taken & bits:
+                match = int(kept[one.slices, start] > 0)
+                walk(
+                    at + 1,
+                    taken | bits,
+                    (*chosen, Compute(slices=one.slices, start=start)),
+                    score + match,
+                )
+
+    walk(0, 0, (), 0)
+    return None if best is None else best[1]
+
+
+def _wishes(parts: Sequence[Part], offered: Sequence[Profile]) -> Iterator[_Wish]:
+    small: dict[tuple[int, int | None], list[int]] = {}
+    profiles: dict[int, Profile] = {}
+    for part in parts:
+        profile = _profile(part, offered)
+        profiles[profile.id] = profile
+        if part.start is not None and part.start not in profile.starts:
+            legal = ", ".join(map(str, profile.starts))
+            raise Impossible(
+                f"{profile.name} cannot start at memory slice {part.start}; it can at {legal}"
+            )
+        if part.compute_slices is None or part.compute_slices == profile.slices:
+            for _ in range(part.count):
+                yield _Wish(profile=profile, start=part.start, computes=(profile.slices,))
+        elif part.compute_slices > profile.slices:
+            raise Impossible(
+                f"{part}: {profile.name} has {profile.slices} compute slices, not "
+                f"{part.compute_slices}"
+            )
+        else:
+            small.setdefault((profile.id, part.start), []).extend(
+                [part.compute_slices] * part.count
+            )
+    for (profile_id, start), sizes in small.items():
+        yield from _shared(profiles[profile_id], start, sorted(sizes, reverse=True))
+
+
+def _shared(profile: Profile, start: int | None, sizes: Sequence[int]) -> Iterator[_Wish]:
+    """Compute instances packed into as few GPU instances as hold them: the largest first, each into
+    the first with room.
+    """
+    bins: list[list[int]] = []
+    for size in sizes:
+        room = next((b for b in bins if sum(b) + size <= profile.slices), None)
+        if room is None:
+            bins.append([size])
+        else:
+            room.append(size)
+    if start is not None and len(bins) > 1:
+        listed = ", ".join(f"{size}c" for size in sizes)
+        raise Impossible(
+            f"{listed} do not fit into one {profile.name} with {profile.slices} compute slices"
+        )
+    for one in bins:
+        yield _Wish(profile=profile, start=start, computes=tuple(one))
+
+
+def _profile(part: Part, offered: Sequence[Profile]) -> Profile:
+    for profile in offered:
+        if part.profile in (profile.name, str(profile.id)):
+            return profile
+    names = ", ".join(f"{p.name} ({p.id})" for p in offered) or "no profile"
+    raise Impossible(f"this GPU does not offer {part.profile}; it offers {names}")
+
+
+def _check(wishes: Sequence[_Wish], offered: Sequence[Profile]) -> None:
+    """What no placement can mend, told with its own reason."""
+    for profile_id, count in Counter(w.profile.id for w in wishes).items():
+        profile = next(p for p in offered if p.id == profile_id)
+        if count > profile.most:
+            raise Impossible(
+                f"{profile.name} x{count}: the driver allows {profile.most} on this GPU"
+            )
+    compute = max((p.slices for p in offered), default=0)
+    if (used := sum(w.profile.slices for w in wishes)) > compute:
+        raise Impossible(f"{_listed(wishes)} need {used} compute slices, the GPU has {compute}")
+    for engine, budget in _engines(offered).items():
+        used = sum(getattr(w.profile.engines, engine) for w in wishes)
+        if used > budget:
+            raise Impossible(
+                f"{_listed(wishes)} need {used} {engine} engines, the GPU has {budget}"
+            )
+
+
+def _engines(offered: Sequence[Profile]) -> Mapping[str, int]:
+    """Media engines to share out, of those kinds where the driver's own numbers add up.
+
+    NVIDIA's guide prints one engine for every B200 profile; a rule from such numbers would refuse
+    what the driver does.
+    """
+    whole = max(offered, key=lambda p: (p.slices, p.size), default=None)
+    if whole is None:
+        return {}
+    kinds = [f.name for f in fields(Engines)]
+    return {
+        kind: getattr(whole.engines, kind)
+        for kind in kinds
+        if all(
+            getattr(p.engines, kind) * p.most <= getattr(whole.engines, kind)
+            for p in offered
+            if p.slices < whole.slices
+        )
+    }
+
+
+class _Search:
+    """Backtracking over places, cut off where nothing better can come."""
+
+    def __init__(self, wishes: Sequence[_Wish], there: Mapping[tuple[int, int], Instance]) -> None:
+        self._wishes = wishes
+        self._there = there
+        self._best: tuple[int, tuple[Instance, ...]] | None = None
+
+    def best(self) -> tuple[Instance, ...] | None:
+        self._walk(0, 0, (), 0)
+        return None if self._best is None else self._best[1]
+
+    def _walk(self, at: int, taken: int, chosen: tuple[Instance, ...], score: int) -> None:
+        if self._best is not None and score + 2 * (len(self._wishes) - at) <= self._best[0]:
+            return
+        if at == len(self._wishes):
+            self._best = (score, chosen)
+            return
+        wish = self._wishes[at]
+        for start in self._starts(wish, at, chosen):
+            bits = ((1 << wish.profile.size) - 1) << start
+            if not taken & bits:
+                instance = Instance(
+                    profile=wish.profile.id,
+                    start=start,
+                    size=wish.profile.size,
+                    computes=tuple(Compute(slices=size) for size in wish.computes),
+                )
+                self._walk(at + 1, taken | bits, (*chosen, instance), score + self._worth(instance))
+
+    def _starts(self, wish: _Wish, at: int, chosen: tuple[Instance, ...]) -> Sequence[int]:
+        if wish.start is not None:
+            return (wish.start,)
+        starts = wish.profile.starts
+        if at and self._wishes[at - 1] == wish:
+            # Equal ones in order only: else every permutation of seven small instances is tried.
+            starts = tuple(start for start in starts if start > chosen[-1].start)
+        return starts
+
+    def _worth(self, instance: Instance) -> int:
+        """2 where it stands already, 1 where only its compute instances must change."""
+        stands = self._there.get(instance.place)
+        return 0 if stands is None else 2 if agree(stands.computes, instance.computes) else 1
+
+
+def _why(wishes: Sequence[_Wish], offered: Sequence[Profile]) -> str:
+    slots = max(start + p.size for p in offered for start in p.starts)
+    needed = sum(w.profile.size for w in wishes)
+    if needed > slots:
+        return f"they need {needed} memory slices, the GPU has {slots}"
+    places = "; ".join(
+        f"{p.name} at {', '.join(map(str, p.starts))}"
+        for p in {w.profile.id: w.profile for w in wishes}.values()
+    )
+    return f"their places overlap ({places})"
+
+
+def _listed(wishes: Sequence[_Wish]) -> str:
+    counts = Counter(w.profile.name for w in wishes)
+    return ", ".join(f"{name} x{count}" for name, count in sorted(counts.items()))

@@ -1,0 +1,84 @@
+"""What addresses a GPU or a MIG device, in CUDA_VISIBLE_DEVICES and elsewhere: both forms that
+drivers have used.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from node_agent.nvml.observed import MigDevice, Observation, ObservedGpu
+
+_HEX = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_GPU = re.compile(rf"GPU-{_HEX}", re.IGNORECASE)
+_MIG = re.compile(rf"MIG-{_HEX}", re.IGNORECASE)
+_OLD = re.compile(
+    rf"MIG-(?P<gpu>GPU-{_HEX})/(?P<instance>\d{{1,3}})/(?P<compute>\d{{1,3}})", re.IGNORECASE
+)
+
+
+class NoAddress(ValueError):
+    """The text addresses nothing; the message says what would."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """A GPU, or a MIG device: by its own UUID (drivers from R470 on), or by GPU, GPU instance and
+    compute instance (before).
+    """
+
+    gpu: str | None = None
+    mig: str | None = None
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+
+
+def parse(text: str) -> Address:
+    """`GPU-<uuid>`, `MIG-<uuid>` or `MIG-GPU-<uuid>/<gpu instance>/<compute instance>`. Raises
+    NoAddress.
+    """
+    if _GPU.fullmatch(text):
+        return Address(gpu=_plain(text))
+    if _MIG.fullmatch(text):
+        return Address(mig=_plain(text))
+    if old := _OLD.fullmatch(text):
+        return Address(
+            gpu=_plain(old["gpu"]),
+            gpu_instance=int(old["instance"]),
+            compute_instance=int(old["compute"]),
+        )
+    raise NoAddress(
+        f"{text!r} is no address; there are GPU-<uuid>, MIG-<uuid> and "
+        "MIG-GPU-<uuid>/<instance>/<compute instance>"
+    )
+
+
+def find(address: Address, observation: Observation) -> tuple[ObservedGpu, MigDevice | None] | None:
+    """What an address stands for on this machine; None where it is not there."""
+    for gpu in observation.gpus:
+        if address.gpu and _plain(gpu.uuid or "") == address.gpu and address.gpu_instance is None:
+            return gpu, None
+        for device in gpu.devices:
+            theirs = parse_or_none(device.uuid)
+            by_place = _plain(gpu.uuid or "") == address.gpu and (
+                device.gpu_instance,
+                device.compute_instance,
+            ) == (
+                address.gpu_instance,
+                address.compute_instance,
+            )
+            if (address.mig and theirs and theirs.mig == address.mig) or by_place:
+                return gpu, device
+    return None
+
+
+def parse_or_none(text: str) -> Address | None:
+    try:
+        return parse(text)
+    except NoAddress:
+        return None
+
+
+def _plain(uuid: str) -> str:
+    # Letters of a UUID's digits may be either; the prefix is always large.
+    return uuid[:4].upper() + uuid[4:].lower()

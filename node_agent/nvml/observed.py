@@ -1,0 +1,273 @@
+"""What one look at the GPUs of a node found: plain frozen values, as the driver said them, judged
+by nobody yet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+MigMode = Literal["enabled", "disabled", "unsupported", "unknown"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """An answer that did not come: which call, and what NVML (or the probe itself) said instead."""
+
+    call: str
+    """The NVML function, or `probe` where the look as a whole failed."""
+    code: int
+    """NVML return code; -1 where the driver did not answer in time, -2 where the probe itself
+    broke.
+    """
+    text: str
+
+
+TIMED_OUT = -1
+BROKEN = -2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engines:
+    """Media engines of an instance or of a profile. They tell `+me` and `-me` profiles from the
+    plain one.
+    """
+
+    decoders: int
+    encoders: int
+    jpeg: int
+    ofa: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vitals:
+    """Health of one GPU. None: this driver, GPU or process does not get to know it. Alone, nothing
+    of it decides a verdict.
+    """
+
+    minor: int | None = None
+    """Of /dev/nvidia<minor>."""
+    temperature_c: int | None = None
+    memory_temperature_c: int | None = None
+    power_mw: int | None = None
+    power_limit_mw: int | None = None
+    sm_clock_mhz: int | None = None
+    slowdowns: tuple[str, ...] | None = None
+    """What keeps the clocks below what they could be, idling aside."""
+    utilization_percent: int | None = None
+    """None also in MIG mode, where the driver does not measure it."""
+    ecc: bool | None = None
+    ecc_corrected: int | None = None
+    """Memory errors since the driver was loaded."""
+    ecc_uncorrected: int | None = None
+    remapped_correctable: int | None = None
+    """Rows (Ampere and later)."""
+    remapped_uncorrectable: int | None = None
+    remap_pending: bool | None = None
+    """A reset is needed before a bad row is out of use."""
+    remap_failed: bool | None = None
+    """No spare row was left: replace the GPU."""
+    retired_single: int | None = None
+    """Pages (before Ampere)."""
+    retired_double: int | None = None
+    retired_pending: bool | None = None
+    recovery_action: str | None = None
+    """What the driver asks for after an error: `none`, `reset the GPU`, `reboot the node`, ..."""
+    nvlinks_up: int | None = None
+    """None also in MIG mode, which turns them off."""
+    nvlinks_down: int | None = None
+    pcie_replays: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Utilization:
+    """How busy something was for the moment of a thorough look, 0 to 1. None: not measured by this
+    driver.
+    """
+
+    gpu_instance: int | None
+    """None: the whole GPU, where MIG is off."""
+    graphics: float | None
+    """Part of the time in which a kernel ran or graphics were drawn."""
+    sm: float | None
+    """Part of the multiprocessors that had work, over time."""
+    dram: float | None
+    """Of the memory bandwidth."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Xid:
+    """An error that the driver wrote into the kernel's log."""
+
+    number: int
+    at_s: float
+    """Seconds since boot."""
+    text: str
+    """All after the number."""
+    process: int | None = None
+    """Its id on the host."""
+    gpu_instance: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfferedProfile:
+    """A GPU instance profile that the driver offers on this GPU, from
+    nvmlDeviceGetGpuInstanceProfileInfo.
+    """
+
+    id: int
+    name: str | None
+    """The driver's own name without `MIG `; None from drivers that do not tell it."""
+    suffix: str
+    """`+me`, `+gfx`, `-me`, `+me.all` or empty, from the number under which the driver lists the
+    profile.
+    """
+    slices: int
+    memory_mib: int
+    multiprocessors: int
+    engines: Engines
+    most: int = 0
+    """How many of it the GPU can have at once; 0 where nobody asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MigDevice:
+    """One compute instance: what CUDA sees as a device."""
+
+    uuid: str
+    gpu_instance: int
+    compute_instance: int
+    gpu_slices: int
+    """Compute slices of the GPU instance around it."""
+    compute_slices: int
+    """Compute slices of its own; fewer than gpu_slices where several share one GPU instance."""
+    memory_mib: int
+    multiprocessors: int
+    engines: Engines
+    name: str
+    """The device's name as NVML gives it; ends in `MIG <profile>` on recent drivers."""
+    memory_used_mib: int | None = None
+    """Of a thorough look, as are the processes."""
+    processes: tuple[int, ...] | None = None
+    """Process ids as the driver numbers them, which need not be those of a container."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuInstance:
+    """One GPU instance as privileged calls show it."""
+
+    id: int
+    profile: int
+    """Profile id, as in OfferedProfile.id."""
+    start: int
+    size: int
+    """Placement in memory slices."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservedGpu:
+    """One GPU. What could not be read is None, and `failure` says why where it matters."""
+
+    index: int
+    uuid: str | None = None
+    model: str | None = None
+    pci_bus_id: str | None = None
+    memory_mib: int | None = None
+    """None also where the driver hides it: in MIG mode the parent's memory needs privilege."""
+    mig: MigMode = "unknown"
+    mig_pending: MigMode = "unknown"
+    devices: tuple[MigDevice, ...] = ()
+    offered: tuple[OfferedProfile, ...] = ()
+    gpu_instances: tuple[GpuInstance, ...] | None = None
+    """None where the process may not see them; then a GPU instance without compute instance stays
+    hidden.
+    """
+    memory_slices: int | None = None
+    """How many a whole GPU has, eight on most. None where the process may not ask."""
+    processes: tuple[int, ...] | None = None
+    """On the whole GPU; of a thorough look."""
+    vitals: Vitals | None = None
+    """Of a thorough look."""
+    utilization: tuple[Utilization, ...] = ()
+    """Of a thorough look that was asked to measure it."""
+    utilization_failure: Failure | None = None
+    """Why it was not measured."""
+    xids: tuple[Xid, ...] = ()
+    """The newest ones in the kernel's log, oldest first; NVML tells none of it."""
+    xid_counts: tuple[tuple[int, int], ...] = ()
+    """Xid and how often, since boot or as far back as the kernel's log goes."""
+    stands: Xid | None = None
+    """The one for which this GPU needs a reset or a reboot, as far as anybody knows."""
+    failure: Failure | None = None
+    """The first call without which this GPU cannot be judged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """The whole node. With `failure` set nothing is known: neither good nor bad."""
+
+    driver: str | None = None
+    cuda: str | None = None
+    """The newest CUDA that the driver can run, `12.4`."""
+    gpus: tuple[ObservedGpu, ...] = ()
+    failure: Failure | None = None
+
+
+def dump(observation: Observation) -> str:
+    """JSON of an observation, for the pipe from the probe's process and for `show --json`."""
+    return json.dumps(observation, default=vars, separators=(",", ":"))
+
+
+def as_json(part: ObservedGpu | MigDevice) -> str:
+    """JSON of one GPU or MIG device, as it stands in `dump`."""
+    return json.dumps(part, default=vars, separators=(",", ":"))
+
+
+def parse(text: str) -> Observation:
+    """The inverse of `dump`. Raises KeyError, TypeError or ValueError on anything else."""
+    raw = json.loads(text)
+    return Observation(
+        driver=raw["driver"],
+        cuda=raw["cuda"],
+        gpus=tuple(map(_gpu, raw["gpus"])),
+        failure=_failure(raw["failure"]),
+    )
+
+
+def _failure(raw: Mapping[str, Any] | None) -> Failure | None:
+    return None if raw is None else Failure(**raw)
+
+
+def _gpu(raw: Mapping[str, Any]) -> ObservedGpu:
+    instances = raw["gpu_instances"]
+    vitals = raw["vitals"]
+    nested = {
+        "devices": tuple(map(_device, raw["devices"])),
+        "offered": tuple(
+            OfferedProfile(**{**p, "engines": Engines(**p["engines"])}) for p in raw["offered"]
+        ),
+        "gpu_instances": None if instances is None else tuple(GpuInstance(**i) for i in instances),
+        "processes": _tuple(raw["processes"]),
+        "vitals": None
+        if vitals is None
+        else Vitals(**{**vitals, "slowdowns": _tuple(vitals["slowdowns"])}),
+        "utilization": tuple(Utilization(**u) for u in raw["utilization"]),
+        "utilization_failure": _failure(raw["utilization_failure"]),
+        "xids": tuple(Xid(**xid) for xid in raw["xids"]),
+        "xid_counts": tuple((number, count) for number, count in raw["xid_counts"]),
+        "stands": None if raw["stands"] is None else Xid(**raw["stands"]),
+        "failure": _failure(raw["failure"]),
+    }
+    return ObservedGpu(**{**raw, **nested})
+
+
+def _device(raw: Mapping[str, Any]) -> MigDevice:
+    return MigDevice(
+        **{**raw, "engines": Engines(**raw["engines"]), "processes": _tuple(raw["processes"])}
+    )
+
+
+def _tuple(raw: list[Any] | None) -> tuple[Any, ...] | None:
+    return None if raw is None else tuple(raw)

@@ -1,0 +1,1 @@
+"""What the agent tells others: the `GPUNodeReport`, Prometheus metrics, health endpoints."""

@@ -1,0 +1,195 @@
+"""The agent's numbers in Prometheus' text format. Base units, enumerations as one 0/1 series per
+state (operations.md 5.1).
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib import metadata
+
+from node_agent.cluster.node import NodeState
+from node_agent.desired import Desired
+from node_agent.nvml.observed import Observation
+from node_agent.reporting import gpu_metrics
+from node_agent.verdict.reasons import MATCH, REASONS
+from node_agent.verdict.verify import Verdict
+from telemetry.prometheus import Family, Sample, labels, lines
+
+# A look takes milliseconds on a healthy node and up to its deadline on a sick one.
+_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+def product_version() -> str:
+    try:
+        return metadata.version("slicewright")
+    except metadata.PackageNotFoundError:
+        return "unpackaged"  # in the zipapp, whose hash names its ConfigMap
+
+
+@dataclass
+class Numbers:
+    """What is exported. Written by the loop, read by the HTTP server's threads: `text` is replaced
+    as a whole.
+    """
+
+    desired: Desired
+    text: str = ""
+    _buckets: list[int] = field(default_factory=lambda: [0] * len(_BUCKETS_S))
+    _count: int = 0
+    _sum_s: float = 0.0
+    _errors: dict[int, int] = field(default_factory=dict)
+    _reports: dict[str, int] = field(default_factory=lambda: {"written": 0, "failed": 0})
+    _last_success: float | None = None
+    _health: tuple[Family, ...] = ()
+    """Of the last thorough look."""
+
+    def count_report(self, *, written: bool) -> None:
+        self._reports["written" if written else "failed"] += 1
+
+    def update(
+        self,
+        observation: Observation,
+        verdict: Verdict,
+        node: NodeState | None,
+        *,
+        took_s: float | None,
+        at: float,
+        thorough: bool = False,
+        xid_log_up: bool = False,
+    ) -> None:
+        """After every turn.
+
+        took_s: of the look alone; None where there was none. at: seconds since the epoch.
+        xid_log_up: whether the kernel's log can be read.
+        """
+        if took_s is not None:
+            self._count += 1
+            self._sum_s += took_s
+            for position, bound in enumerate(_BUCKETS_S):
+                self._buckets[position] += took_s <= bound
+            if observation.failure is None:
+                self._last_success = at
+        for failure in (observation.failure, *(gpu.failure for gpu in observation.gpus)):
+            if failure:
+                self._errors[failure.code] = self._errors.get(failure.code, 0) + 1
+        if thorough:
+            self._health = tuple(gpu_metrics.families(observation))
+        source = Sample("", int(xid_log_up))
+        up = Family(
+            "slicewright_xid_source_up",
+            "gauge",
+            "1 where the kernel's log can be read for Xids.",
+            (source,),
+        )
+        families = (*self._families(observation, verdict, node), up, *self._health)
+        self.text = "\n".join(line for family in families for line in lines(family)) + "\n"
+
+    def _families(
+        self, observation: Observation, verdict: Verdict, node: NodeState | None
+    ) -> Iterator[Family]:
+        build = Sample(labels(version=product_version(), python=platform.python_version()), 1)
+        yield Family("slicewright_build_info", "gauge", "Always 1; what this agent is.", (build,))
+        words = tuple(
+            Sample(labels(verdict=w), int(verdict.verdict == w))
+            for w in ("Match", "Mismatch", "Unknown")
+        )
+        yield Family("slicewright_verdict", "gauge", "1 for the verdict that holds.", words)
+        reasons = {check.reason for check in verdict.checks} - {MATCH}
+        codes = [code for code, reason in REASONS.items() if reason.verdict != "Match"]
+        mismatch = tuple(Sample(labels(reason=code), int(code in reasons)) for code in codes)
+        yield Family(
+            "slicewright_mismatch",
+            "gauge",
+            "1 for every reason that keeps the node from matching.",
+            mismatch,
+        )
+        yield from self._partitions(observation, verdict)
+        modes = tuple(
+            Sample(labels(gpu=str(g.index), current=g.mig, pending=g.mig_pending), 1)
+            for g in observation.gpus
+        )
+        yield Family(
+            "slicewright_mig_mode",
+            "gauge",
+            "Always 1; MIG mode now and after the next reset, per GPU.",
+            modes,
+        )
+        if node is not None:
+            advertised = tuple(
+                Sample(labels(resource=name), count)
+                for name, count in sorted(node.allocatable.items())
+            )
+            yield Family(
+                "slicewright_allocatable",
+                "gauge",
+                "Extended resources that the kubelet hands out.",
+                advertised,
+            )
+        yield Family(
+            "slicewright_probe_duration_seconds",
+            "histogram",
+            "Time that a look at the GPUs takes.",
+            self._durations(),
+        )
+        errors = tuple(
+            Sample(labels(code=str(code)), met) for code, met in sorted(self._errors.items())
+        )
+        yield Family(
+            "slicewright_probe_errors_total",
+            "counter",
+            "Looks that met an NVML error, by its return code.",
+            errors,
+        )
+        sent = tuple(
+            Sample(labels(result=result), count) for result, count in self._reports.items()
+        )
+        yield Family(
+            "slicewright_reports_total", "counter", "Reports sent to the API server.", sent
+        )
+        if self._last_success is not None:
+            last = (Sample("", round(self._last_success, 3)),)
+            yield Family(
+                "slicewright_last_success_timestamp_seconds",
+                "gauge",
+                "When the driver last answered, since the epoch.",
+                last,
+            )
+
+    def _partitions(self, observation: Observation, verdict: Verdict) -> Iterator[Family]:
+        wanted = [
+            (index, profile, count)
+            for entry in self.desired.gpus
+            for index in (range(self.desired.gpu_count) if entry.index == "all" else (entry.index,))
+            for profile, count in sorted(entry.instances.items())
+        ]
+        found = [
+            (gpu.index, profile, count)
+            for gpu, instances in zip(observation.gpus, verdict.instances, strict=True)
+            for profile, count in sorted(instances.items())
+        ]
+        for name, rows, text in (("desired", wanted, "wanted"), ("observed", found, "found")):
+            samples = tuple(
+                Sample(labels(gpu=str(index), profile=profile), count)
+                for index, profile, count in rows
+            )
+            yield Family(
+                f"slicewright_partitions_{name}",
+                "gauge",
+                f"MIG devices {text}, per GPU and profile.",
+                samples,
+            )
+
+    def _durations(self) -> tuple[Sample, ...]:
+        buckets = [
+            Sample(labels(le=f"{bound:g}"), below, "_bucket")
+            for bound, below in zip(_BUCKETS_S, self._buckets, strict=True)
+        ]
+        total = Sample(labels(le="+Inf"), self._count, "_bucket")
+        return (
+            *buckets,
+            total,
+            Sample("", round(self._sum_s, 6), "_sum"),
+            Sample("", self._count, "_count"),
+        )

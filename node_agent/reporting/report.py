@@ -1,0 +1,252 @@
+"""The agent's word to the cluster: its own node's `GPUNodeReport`, written when something changed,
+else by a slow heartbeat.
+
+2,000 agents share one API server, so: nothing is written that says what stands there already,
+heartbeats are spread by jitter, a restarted agent first reads what it wrote before, and after
+errors it waits longer each time.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from kubeapi import ApiError, Client, Unreachable
+from kubeapi.client import path_of
+from node_agent.cluster.backoff import Backoff
+from node_agent.cluster.node import NodeState
+from node_agent.nvml.observed import Observation, ObservedGpu
+from node_agent.verdict.verify import Verdict
+
+# The wire names of the report; fleet_controller/api.py defines the resource, and a test holds the
+# two together.
+API_VERSION = "slicewright.io/v1alpha1"
+KIND = "GPUNodeReport"
+PLURAL = "gpunodereports"
+FIELD_MANAGER = "slicewright-node-agent"
+
+HEARTBEAT_S = 300.0
+"""Shortest time between two reports that say the same; up to a fifth is added so that agents do not
+write in step.
+"""
+_JITTER = 0.2
+_SETTLE_S = 5.0
+"""Shortest time between two reports with the same reason: while a node is being partitioned only
+details change.
+"""
+_NEWS_AT_ONCE = 20
+"""So much news goes out without waiting; a node that is being set up has less. Then one per
+`_NEWS_EVERY_S`.
+"""
+_NEWS_EVERY_S = 60.0
+_BACKOFF_MAX_S = 120.0
+MAX_BYTES = 2048
+"""Of the whole object as it is sent: etcd and every watcher hold one of each node."""
+
+
+def body(
+    verdict: Verdict,
+    observation: Observation,
+    node: NodeState,
+    *,
+    pool: str,
+    layout_hash: str,
+    at: float,
+) -> dict[str, Any]:
+    """The whole object, at most `MAX_BYTES` long. at: seconds since the epoch when the GPUs were
+    looked at.
+
+    GPUs about which the same is to be said share an entry. Their UUIDs are in the metrics and in
+    `show`.
+    """
+    models = sorted({gpu.model for gpu in observation.gpus if gpu.model})
+    report: dict[str, Any] = {
+        "verdict": verdict.verdict,
+        "reason": verdict.reason,
+        "message": verdict.message,
+        "pool": pool,
+        "observedHash": layout_hash,
+        "bootID": node.boot_id,
+        "time": stamp(at),
+    }
+    if observation.driver:
+        report["driver"] = observation.driver
+    if models:
+        report["models"] = models
+    whole = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {
+            "name": node.name,
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
+            ],
+        },
+        "report": report,
+    }
+    entries = _grouped(
+        [
+            (gpu.index, _entry(gpu, instances, several_models=len(models) > 1))
+            for gpu, instances in zip(observation.gpus, verdict.instances, strict=True)
+        ]
+    )
+    for told in range(len(entries), -1, -1):
+        rest = sorted(index for entry in entries[told:] for index in entry["indexes"])
+        report["gpus"] = entries[:told] + ([{"indexes": rest}] if rest else [])
+        if len(json.dumps(whole)) <= MAX_BYTES:
+            break
+    return whole
+
+
+def substance(report: Mapping[str, Any]) -> dict[str, Any]:
+    """A report object without its time and without what the API server adds: equal where nothing
+    new is said.
+    """
+    owners = [owner.get("uid") for owner in report.get("metadata", {}).get("ownerReferences", [])]
+    return {
+        "owners": owners,
+        **{key: value for key, value in report.get("report", {}).items() if key != "time"},
+    }
+
+
+def stamp(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def seconds(timestamp: str) -> float:
+    """Inverse of `stamp`. Raises ValueError."""
+    return datetime.fromisoformat(timestamp).timestamp()
+
+
+def _entry(
+    gpu: ObservedGpu, instances: Mapping[str, int], *, several_models: bool
+) -> dict[str, Any]:
+    """What is to be said about a GPU, but for its number."""
+    shown: dict[str, Any] = {"mig": gpu.mig}
+    if gpu.model and several_models:
+        shown["model"] = gpu.model
+    if gpu.mig_pending != gpu.mig:
+        shown["pending"] = gpu.mig_pending
+    if instances:
+        shown["instances"] = dict(instances)
+    if gpu.failure:
+        shown["error"] = f"{gpu.failure.call}: {gpu.failure.text}"[:256]
+    return shown
+
+
+def _grouped(entries: Sequence[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
+    groups: list[dict[str, Any]] = []
+    for index, entry in entries:
+        for group in groups:
+            if entry == {key: value for key, value in group.items() if key != "indexes"}:
+                group["indexes"].append(index)
+                break
+        else:
+            groups.append({"indexes": [index], **entry})
+    return groups
+
+
+@dataclass
+class Reporter:
+    """Writes reports. Call `write` after every look; it decides whether there is anything to write.
+
+    Times are seconds since the epoch, as in the reports; a clock that jumps costs at most one early
+    or late heartbeat.
+    """
+
+    client: Client
+    node_name: str
+    random: Callable[[], float] = random.random
+    _written: dict[str, Any] | None = None
+    _written_at: float = float("-inf")
+    _allowance: float = _NEWS_AT_ONCE
+    """How much news may go out now."""
+    _counted_at: float = 0.0
+    _next_heartbeat: float = 0.0
+    _known: bool = False
+    _backoff: Backoff = field(init=False)
+    last_error: str | None = field(default=None)
+    """Why the newest report is not in the cluster; None when it is."""
+
+    def __post_init__(self) -> None:
+        self._backoff = Backoff(longest_s=_BACKOFF_MAX_S, random=self.random)
+
+    def write(self, new: dict[str, Any], *, now: float) -> bool:
+        """True when a report was written. Errors of the API server are kept in `last_error` and
+        retried by later calls.
+        """
+        if self._backoff.waits(now):
+            return False
+        try:
+            if not self._known:
+                self._recall(now)
+            if not self._is_due(substance(new), now):
+                return False
+            self.client.patch(
+                path_of(API_VERSION, PLURAL, self.node_name),
+                new,
+                kind="apply",
+                fieldManager=FIELD_MANAGER,
+                force="true",
+            )
+        except (ApiError, Unreachable) as e:
+            self._failed(e, now)
+            return False
+        self._backoff.succeeded()
+        self._written, self._written_at, self.last_error = substance(new), now, None
+        self._allowance -= 1
+        self._next_heartbeat = now + self._interval()
+        return True
+
+    def _is_due(self, new: dict[str, Any], now: float) -> bool:
+        old = self._written
+        if old is None:
+            return True
+        if new == old:
+            self.last_error = None
+            return not now < self._next_heartbeat <= now + HEARTBEAT_S * (1 + _JITTER)
+        if old.get("verdict") == "Match" and new["verdict"] != "Match":
+            # Nobody may rely on it any longer. How often it comes is limited by how often a match
+            # may be told.
+            return True
+        same_reason = (old.get("verdict"), old.get("reason")) == (new["verdict"], new["reason"])
+        settling = same_reason and self._written_at <= now < self._written_at + _SETTLE_S
+        return self._allowed(now) and not settling
+
+    def _allowed(self, now: float) -> bool:
+        """Whether there is allowance for news, which grows with time: what flaps must not write for
+        ever.
+        """
+        self._allowance = min(
+            _NEWS_AT_ONCE, self._allowance + max(0.0, now - self._counted_at) / _NEWS_EVERY_S
+        )
+        self._counted_at = now
+        return self._allowance >= 1
+
+    def _recall(self, now: float) -> None:
+        """What an agent before this one wrote: a restart is no reason to write again."""
+        try:
+            old = self.client.get(path_of(API_VERSION, PLURAL, self.node_name))
+            written_at = seconds(old["report"]["time"])
+        except ApiError as e:
+            if e.status != 404:
+                raise
+        except (KeyError, TypeError, ValueError):
+            pass  # written by nobody we know: write over it
+        else:
+            self._written = substance(old)
+            self._next_heartbeat = min(written_at, now) + self._interval()
+        self._known = True
+
+    def _interval(self) -> float:
+        return HEARTBEAT_S * (1 + _JITTER * self.random())
+
+    def _failed(self, error: ApiError | Unreachable, now: float) -> None:
+        self._backoff.failed(now, error.retry_after_s if isinstance(error, ApiError) else None)
+        self.last_error = (
+            f"HTTP {error.status}: {error.message}" if isinstance(error, ApiError) else str(error)
+        )

@@ -1,0 +1,489 @@
+"""The judgement, pure: desired × observed × what the kubelet advertises -> verdict.
+
+Three-valued: a thing is as wanted, or it is not, or nobody could tell. Unknown never passes, and
+neither does a judgement without a single check.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from node_agent.cluster.node import NodeState
+from node_agent.desired import Desired, DesiredGpu
+from node_agent.layout import GpuLayout, Layout
+from node_agent.nvml import profiles
+from node_agent.nvml.errors import REASON_OF
+from node_agent.nvml.observed import Failure, Observation, ObservedGpu
+from node_agent.verdict.reasons import MATCH, RANK, REASONS, Reason, Word
+from node_agent.xids.history import consequence
+from node_agent.xids.meanings import shown as xid_shown
+
+_MAX_MESSAGE = 700
+_MAX_WORDS = 120
+"""Of a layout in a message: sixteen GPUs by UUID would leave no room for the cause."""
+# Resources that stand for GPUs; others of the vendor (nvidia.com/hostdev and the like) are somebody
+# else's.
+_GPU_RESOURCE = re.compile(r"nvidia\.com/(?:gpu|mig-.+)(?:\.shared)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One thing that was compared."""
+
+    reason: str
+    """PartitionsMatch, or why not."""
+    where: str
+    """`GPU 3`, `node`, or the resource's name."""
+    wanted: str
+    found: str
+
+    @property
+    def verdict(self) -> Word:
+        return REASONS[self.reason].verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    verdict: Word
+    reason: str
+    message: str
+    """One sentence: where, wanted, found, likely cause, next step. The same findings always give
+    the same words.
+    """
+    checks: tuple[Check, ...]
+    instances: tuple[Mapping[str, int], ...] = ()
+    """Per observed GPU in order: profile -> number of MIG devices found. A profile that could not
+    be told is `unknown`.
+    """
+
+
+def verify(
+    desired: Desired,
+    observation: Observation,
+    node: NodeState | None,
+    *,
+    silicon_only: bool = False,
+) -> Verdict:
+    """Whether a node is as desired.
+
+    node: None where the API server did not tell; then resources are unknown. silicon_only: leave
+    resources out altogether, for hosts that are no Kubernetes nodes.
+    """
+    found = tuple(found_instances(gpu, desired) for gpu in observation.gpus)
+    checks = [*_check_silicon(desired, observation, found)]
+    if not silicon_only and observation.failure is None:
+        checks += _check_resources(desired, node)
+    return _judged(desired, checks, found, silicon_only)
+
+
+def verify_layout(
+    layout: Layout, wanted: Mapping[int, GpuLayout], observation: Observation
+) -> Verdict:
+    """Whether the GPUs that a layout names are cut like that, at the places it gives; for hosts,
+    where `apply` cuts.
+
+    wanted: by NVML index, from `layout.of`, as long as the driver tells which GPUs there are.
+    Others are not looked at.
+    """
+    gpus = [gpu for gpu in observation.gpus if gpu.index in wanted]
+    desired = desired_of(wanted, observation)
+    found = tuple(found_instances(gpu, desired) for gpu in gpus)
+    if observation.failure:
+        return _judged(desired, [_failed("node", _words(layout), observation.failure)], found, True)
+    checks: list[Check] = []
+    if not wanted:
+        how_many = _number(len(observation.gpus), "GPU")
+        checks.append(
+            Check(
+                reason="WrongGpuCount",
+                where="node",
+                wanted=_words(layout),
+                found=f"{how_many}, none of them named",
+            )
+        )
+    for index in sorted(wanted.keys() - {gpu.index for gpu in gpus}):
+        checks.append(
+            Check(
+                reason="WrongGpuCount",
+                where=f"GPU {index}",
+                wanted=str(wanted[index]),
+                found="no such GPU",
+            )
+        )
+    for entry, gpu, instances in zip(desired.gpus, gpus, found, strict=True):
+        checks += _check_gpu(desired, entry, gpu, instances)
+        checks += _check_places(wanted[gpu.index], gpu)
+    return _judged(desired, checks, found, True)
+
+
+def desired_of(wanted: Mapping[int, GpuLayout], observation: Observation) -> Desired:
+    """A host's layout as the desired state of its named GPUs, whatever model they are."""
+    gpus = [gpu for gpu in observation.gpus if gpu.index in wanted]
+    return Desired(
+        pool="host",
+        partitioner="none",
+        gpu_count=len(gpus),
+        gpu_models=tuple(sorted({gpu.model or "no name" for gpu in gpus})),
+        gpus=tuple(
+            DesiredGpu(
+                index=g.index, mig=wanted[g.index].mig, instances=_devices(wanted[g.index], g)
+            )
+            for g in gpus
+        ),
+        resources={},
+    )
+
+
+def _words(layout: Layout) -> str:
+    text = str(layout)
+    return text if len(text) <= _MAX_WORDS else f"{text[: _MAX_WORDS - 1]}…"
+
+
+def _judged(
+    desired: Desired,
+    checks: Sequence[Check],
+    found: tuple[Mapping[str, int], ...],
+    silicon_only: bool,
+) -> Verdict:
+    assert checks, "to have compared nothing is no match"
+    worst = sorted(
+        (c for c in checks if c.reason != MATCH), key=lambda c: _importance(REASONS[c.reason])
+    )
+    if not worst:
+        return Verdict(
+            verdict="Match",
+            reason=MATCH,
+            message=_praise(desired, silicon_only),
+            checks=tuple(checks),
+            instances=found,
+        )
+    first = REASONS[worst[0].reason]
+    message = _sentence(desired, first, [c for c in worst if c.reason == first.code])
+    others = sorted({c.reason for c in worst} - {first.code}, key=lambda code: RANK[code])
+    if others:
+        message += f" Also: {', '.join(others)}."
+    if len(message) > _MAX_MESSAGE:
+        message = message[: _MAX_MESSAGE - 1] + "…"
+    return Verdict(
+        verdict=first.verdict,
+        reason=first.code,
+        message=message,
+        checks=tuple(checks),
+        instances=found,
+    )
+
+
+def under_way(desired: Desired, node: NodeState | None) -> Verdict | None:
+    """The verdict without a look, while mig-manager works and must be alone with the driver; None
+    when looking is fine.
+
+    Source: an NVML client makes a change of MIG mode fail with "In use by another client"
+    (nvidia.md 8.6, operations.md 1.7).
+    """
+    if (
+        node is None
+        or desired.partitioner != "mig-manager"
+        or node.mig_state not in ("pending", "rebooting")
+    ):
+        return None
+    found = f"nvidia.com/mig.config.state {node.mig_state}"
+    check = Check(
+        reason="PartitioningUnderWay",
+        where="node",
+        wanted=_number(desired.gpu_count, "GPU"),
+        found=found,
+    )
+    reason = REASONS[check.reason]
+    return Verdict(
+        verdict=reason.verdict,
+        reason=reason.code,
+        message=_sentence(desired, reason, [check]),
+        checks=(check,),
+        instances=(),
+    )
+
+
+def found_instances(gpu: ObservedGpu, desired: Desired) -> Mapping[str, int]:
+    """Profile -> number of MIG devices on a GPU; `unknown` for those whose profile could not be
+    told.
+    """
+    names = (
+        profiles.name_of(d, gpu, gpu_memory_mib=desired.gpu_memory_mib) or "unknown"
+        for d in gpu.devices
+    )
+    return dict(sorted(Counter(names).items()))
+
+
+def shown(instances: Mapping[str, int]) -> str:
+    """`1g.5gb x2, 3g.20gb x1`"""
+    return (
+        ", ".join(f"{profile} x{count}" for profile, count in sorted(instances.items()))
+        or "no partition"
+    )
+
+
+def _importance(reason: Reason) -> tuple[bool, bool, int]:
+    return reason.verdict == "Unknown", reason.settles, RANK[reason.code]
+
+
+def _check_silicon(
+    desired: Desired, observation: Observation, found: Sequence[Mapping[str, int]]
+) -> Iterator[Check]:
+    if observation.failure:
+        yield _failed("node", f"{desired.gpu_count} GPUs", observation.failure)
+        return
+    gpus = observation.gpus
+    count_is_right = len(gpus) == desired.gpu_count
+    yield Check(
+        reason=MATCH if count_is_right else "WrongGpuCount",
+        where="node",
+        wanted=_number(desired.gpu_count, "GPU"),
+        found=_number(len(gpus), "GPU"),
+    )
+    if desired.minimum_driver:
+        yield Check(
+            reason=MATCH
+            if _version(observation.driver) >= _version(desired.minimum_driver)
+            else "DriverTooOld",
+            where="node",
+            wanted=f"driver {desired.minimum_driver} or newer",
+            found=f"driver {observation.driver or 'unknown'}",
+        )
+    for gpu, instances in zip(gpus, found, strict=True):
+        if gpu.index < desired.gpu_count:
+            yield from _check_gpu(desired, desired.gpu(gpu.index), gpu, instances)
+
+
+def _check_gpu(
+    desired: Desired, want: DesiredGpu, gpu: ObservedGpu, instances: Mapping[str, int]
+) -> Iterator[Check]:
+    where = f"GPU {gpu.index}"
+    wanted = shown(want.instances) if want.instances else "MIG on" if want.mig else "no MIG"
+    if gpu.failure:
+        failed = _failed(where, wanted, gpu.failure)
+        yield (
+            replace(failed, found=f"{failed.found}, after {xid_shown(gpu.stands.number)}")
+            if gpu.stands
+            else failed
+        )
+        return
+    if gpu.stands:
+        reason = "GpuLost" if consequence(gpu.stands) == "lost" else "GpuResetRequired"
+        yield Check(
+            reason=reason,
+            where=where,
+            wanted="no error that needs a reset",
+            found=xid_shown(gpu.stands.number),
+        )
+    models = {_model(name) for name in desired.gpu_models}
+    yield Check(
+        reason=MATCH if _model(gpu.model or "") in models else "WrongGpuModel",
+        where=where,
+        wanted=" or ".join(sorted(desired.gpu_models)),
+        found=gpu.model or "no name",
+    )
+    yield Check(
+        reason=_layout(want, gpu, instances),
+        where=where,
+        wanted=wanted,
+        found=_found(gpu, instances),
+    )
+    if gpu.gpu_instances is not None and want.mig:
+        in_use = {device.gpu_instance for device in gpu.devices}
+        empty = [i for i in gpu.gpu_instances if i.id not in in_use]
+        yield Check(
+            reason="ComputeInstanceMissing" if empty else MATCH,
+            where=where,
+            wanted="a compute instance in every GPU instance",
+            found=f"none in GPU instance {', '.join(str(i.id) for i in empty)}" if empty else "all",
+        )
+
+
+def _devices(wanted: GpuLayout, gpu: ObservedGpu) -> Mapping[str, int]:
+    """MIG device profile -> count, with profile numbers turned into the names that this driver
+    gives them.
+    """
+    names = {str(p.id): profiles.name_of_profile(p, gpu.memory_mib) for p in gpu.offered}
+    count: Counter[str] = Counter()
+    for part in wanted.parts:
+        name = names.get(part.profile) or part.profile
+        whole = part.compute_slices is None or name.startswith(f"{part.compute_slices}g.")
+        count[name if whole else f"{part.compute_slices}c.{name}"] += part.count
+    return count
+
+
+def _check_places(wanted: GpuLayout, gpu: ObservedGpu) -> Iterator[Check]:
+    """Only with privileges is there anything to compare."""
+    offered = {p.id: profiles.name_of_profile(p, gpu.memory_mib) for p in gpu.offered}
+    names = {str(p): name for p, name in offered.items()}
+    for part in wanted.parts:
+        if part.start is None or gpu.gpu_instances is None:
+            continue
+        name = names.get(part.profile) or part.profile
+        places = sorted(i.start for i in gpu.gpu_instances if offered.get(i.profile) == name)
+        yield Check(
+            reason=MATCH if part.start in places else "WrongLayout",
+            where=f"GPU {gpu.index}",
+            wanted=f"{name} at {part.start}",
+            found=f"at {', '.join(map(str, places))}" if places else "none",
+        )
+
+
+def _layout(want: DesiredGpu, gpu: ObservedGpu, instances: Mapping[str, int]) -> str:
+    if not want.mig:
+        if gpu.mig == "enabled":
+            return "UnwantedMig"
+        return MATCH if gpu.mig_pending in (gpu.mig, "unknown") else "MigModePending"
+    if gpu.mig == "unsupported":
+        return "MigUnsupported"
+    if gpu.mig == "unknown":
+        return "DriverError"
+    if gpu.mig_pending != gpu.mig:
+        return "MigModePending"
+    if gpu.mig == "disabled":
+        return "NotPartitioned"
+    wanted = dict(want.instances)
+    if wanted == dict(instances):
+        return MATCH
+    unclear = instances.get("unknown", 0)
+    surplus = Counter(instances) - Counter(wanted)
+    del surplus["unknown"]
+    if surplus or sum(instances.values()) > sum(wanted.values()):
+        return "WrongLayout"
+    if unclear:
+        return "ProfileUnclear"
+    return "LayoutIncomplete" if instances else "NotPartitioned"
+
+
+def _found(gpu: ObservedGpu, instances: Mapping[str, int]) -> str:
+    if gpu.mig == "unsupported":
+        return "a GPU without MIG"
+    if gpu.mig == "unknown":
+        return "no answer"
+    state = {"enabled": "on", "disabled": "off"}
+    if gpu.mig_pending not in (gpu.mig, "unknown", "unsupported"):
+        return f"MIG {state[gpu.mig]} until the next reset, then {state[gpu.mig_pending]}"
+    if gpu.mig == "disabled":
+        return "no MIG"
+    return shown(instances) if instances else "MIG on without any partition"
+
+
+def _check_resources(desired: Desired, node: NodeState | None) -> Iterator[Check]:
+    if node is None:
+        if desired.resources:
+            wanted = ", ".join(
+                f"{name} {count}" for name, count in sorted(desired.resources.items())
+            )
+            yield Check(
+                reason="NodeUnreadable",
+                where="node",
+                wanted=wanted,
+                found="no answer from the API server",
+            )
+        return
+    for name, wanted_count in sorted(desired.resources.items()):
+        capacity, allocatable = node.capacity.get(name, 0), node.allocatable.get(name, 0)
+        yield Check(
+            reason=_resource(wanted_count, capacity, allocatable),
+            where=name,
+            wanted=str(wanted_count),
+            found=str(capacity)
+            if capacity == allocatable
+            else f"{allocatable} allocatable of {capacity}",
+        )
+    for name, allocatable in sorted(node.allocatable.items()):
+        # Judged by allocatable alone: the kubelet keeps the capacity of a resource whose plugin has
+        # gone for five minutes, and no pod can have any of it. An earlier layout's names stay in a
+        # node's status with 0: that is the same as absent.
+        if name not in desired.resources and _GPU_RESOURCE.fullmatch(name) and allocatable:
+            yield Check(
+                reason="UnexpectedResources", where=name, wanted="0", found=str(allocatable)
+            )
+
+
+def _resource(wanted: int, capacity: int, allocatable: int) -> str:
+    if capacity == allocatable == wanted:
+        return MATCH
+    if capacity == wanted:
+        return "ResourcesWithheld"
+    return "WrongResources" if capacity or allocatable else "ResourcesNotAdvertised"
+
+
+def _failed(where: str, wanted: str, failure: Failure) -> Check:
+    return Check(
+        reason=REASON_OF.get(failure.code, "DriverError"),
+        where=where,
+        wanted=wanted,
+        found=failure.text if failure.call == "probe" else f"{failure.call}: {failure.text}",
+    )
+
+
+def _sentence(desired: Desired, reason: Reason, checks: Sequence[Check]) -> str:
+    cause = reason.causes.get(desired.partitioner, reason.cause)
+    advice = reason.advices.get(desired.partitioner, reason.advice)
+    unshared = _unshared(desired, checks) if reason.code == "WrongResources" else None
+    return f"{'; '.join(_grouped(checks))}: {unshared or cause}; {advice}."
+
+
+def _grouped(checks: Sequence[Check]) -> Iterator[str]:
+    """GPUs with the same finding share a clause."""
+    by_finding: dict[tuple[str, str], list[str]] = {}
+    for check in checks:
+        by_finding.setdefault((check.wanted, check.found), []).append(check.where)
+    for (wanted, found), places in by_finding.items():
+        yield f"{_places(places)} wanted {wanted}, found {found}"
+
+
+def _places(places: Sequence[str]) -> str:
+    """`GPU 3`, `GPUs 0-2, 5`, `nvidia.com/gpu`"""
+    if len(places) == 1 or not all(place.startswith("GPU ") for place in places):
+        return ", ".join(places)
+    indexes = sorted(int(place.removeprefix("GPU ")) for place in places)
+    runs: list[list[int]] = []
+    for index in indexes:
+        if runs and runs[-1][-1] == index - 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    return "GPUs " + ", ".join(
+        str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs
+    )
+
+
+def _unshared(desired: Desired, checks: Sequence[Check]) -> str | None:
+    """The cause where a shared resource is advertised once per device instead of once per
+    replica.
+    """
+    for sharing in desired.sharing:
+        for check in checks:
+            if check.where == sharing.resource and check.found == str(
+                desired.resources[sharing.resource] // sharing.replicas
+            ):
+                return (
+                    f"the device plugin does not share its devices ({sharing.strategy}, "
+                    f"{sharing.replicas} replicas each)"
+                )
+    return None
+
+
+def _praise(desired: Desired, silicon_only: bool) -> str:
+    layouts = sorted({shown(g.instances) if g.mig else "whole" for g in desired.gpus})
+    gpus = f"{_number(desired.gpu_count, 'GPU')} as wanted ({'; '.join(layouts)})"
+    resources = ", ".join(f"{name} {count}" for name, count in sorted(desired.resources.items()))
+    return f"{gpus}; advertised: {resources}." if resources and not silicon_only else f"{gpus}."
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _version(text: str | None) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text or ""))
+
+
+def _model(name: str) -> str:
+    # Drivers before R470 leave the maker out.
+    return name.removeprefix("NVIDIA ").strip()

@@ -1,0 +1,1 @@
+"""Xids: NVIDIA driver errors, read from the kernel log."""

@@ -1,0 +1,99 @@
+"""The kernel's log, read from where the last reading ended. Nothing of the driver is touched.
+
+The file stays open between readings: it is the kernel's and not the driver's, so it keeps nobody
+from changing a GPU; what is new then costs one read, where a file opened anew begins at the oldest
+line each time. No capability is asked for: where the log may not be read, that is said and nothing
+else changes. Source: Documentation/ABI/testing/dev-kmsg in the Linux kernel.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+KMSG = Path("/dev/kmsg")
+_RECORD_MAX = 8192
+"""The kernel's own limit (CONSOLE_EXT_LOG_MAX); a smaller buffer is an error."""
+_MOST = 50_000
+"""Records of one reading: a kernel that writes faster than we read must not hold the agent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    at_s: float
+    """Seconds since boot, on the kernel's monotonic clock."""
+    text: str
+
+
+@dataclass
+class KernelLog:
+    """Use from one thread. Begins at the oldest line that the kernel still has."""
+
+    path: Path = KMSG
+    why_not: str | None = None
+    """Why the log cannot be read here; None where it can."""
+    _file: int | None = None
+
+    def read(self) -> tuple[Record, ...]:
+        """What was written since the last reading. Lines that the kernel has dropped meanwhile are
+        lost; raises nothing.
+        """
+        try:
+            if self._file is None:
+                self._file = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            found = tuple(self._records(self._file))
+        except OSError as e:
+            self.close()
+            self.why_not = f"{self.path}: {e.strerror or e}"
+            return ()
+        self.why_not = None
+        return found
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def __enter__(self) -> KernelLog:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _records(self, file: int) -> list[Record]:
+        found = []
+        for _ in range(_MOST):
+            try:
+                raw = os.read(file, _RECORD_MAX)
+            except BlockingIOError:
+                break
+            except OSError as e:
+                if e.errno != errno.EPIPE:
+                    raise
+                # lines were overwritten before they were read; the next read goes on with the
+                # oldest left
+                continue
+            if not raw:
+                break
+            if (record := parse(raw)) is not None:
+                found.append(record)
+        return found
+
+
+def parse(raw: bytes) -> Record | None:
+    """One record, `6,339,5140900,-;text` and lines of the kernel's own facts; None for what is no
+    record.
+    """
+    head, semicolon, rest = raw.partition(b";")
+    fields = head.split(b",")
+    if not semicolon or len(fields) < 3 or not fields[2].isdigit():
+        return None
+    return Record(at_s=int(fields[2]) / 1e6, text=rest.partition(b"\n")[0].decode(errors="replace"))

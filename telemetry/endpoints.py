@@ -1,0 +1,61 @@
+"""/healthz, /readyz and /metrics: what every program of ours in a cluster answers on its pod's own
+address.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+_REQUEST_TIMEOUT_S = 5.0
+
+
+def serve(
+    address: str,
+    port: int,
+    *,
+    alive: Callable[[], str | None],
+    ready: Callable[[], str | None],
+    metrics: Callable[[], str],
+) -> ThreadingHTTPServer:
+    """Listens until `shutdown()`. alive, ready: None, or why not. port 0: any free one. Raises
+    OSError where it cannot listen.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _REQUEST_TIMEOUT_S
+        protocol_version = "HTTP/1.1"
+        server_version = "slicewright"
+        sys_version = ""
+
+        def do_GET(self) -> None:
+            path = self.path.partition("?")[0]
+            if path == "/metrics":
+                self._answer(200, metrics(), "text/plain; version=0.0.4; charset=utf-8")
+            elif path in ("/healthz", "/readyz"):
+                trouble = alive() if path == "/healthz" else ready()
+                self._answer(
+                    503 if trouble else 200, f"{trouble or 'ok'}\n", "text/plain; charset=utf-8"
+                )
+            else:
+                self._answer(
+                    404, "there is /healthz, /readyz and /metrics\n", "text/plain; charset=utf-8"
+                )
+
+        def _answer(self, status: int, text: str, content_type: str) -> None:
+            data = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
+            pass  # probes every few seconds would drown the log
+
+    server = ThreadingHTTPServer((address, port), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+    return server

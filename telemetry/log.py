@@ -1,0 +1,49 @@
+"""One line per event on standard error: time, level, what happened, key=value pairs. Readable as it
+is, splittable by machine.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+
+logger = logging.getLogger("slicewright")
+
+
+class _Lines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        facts = getattr(record, "facts", {})
+        pairs = "".join(f" {key}={_value(value)}" for key, value in facts.items())
+        return f"{_stamp(record.created)} {record.levelname.lower()} {record.getMessage()}{pairs}"
+
+
+def _stamp(at: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+
+
+def start() -> None:
+    """Sends the log to standard error. Call once."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Lines())
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+def info(event: str, /, **facts: object) -> None:
+    logger.info(event, extra={"facts": facts})
+
+
+def warning(event: str, /, **facts: object) -> None:
+    logger.warning(event, extra={"facts": facts})
+
+
+def _value(value: object) -> str:
+    text = str(value)
+    return (
+        json.dumps(text, ensure_ascii=False)
+        if not text or any(c in text for c in ' "=\n')
+        else text
+    )

@@ -1,0 +1,49 @@
+"""Prometheus' text format, version 0.0.4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sample:
+    labels: str
+    """As `labels` writes them."""
+    value: float
+    suffix: str = ""
+    """`_bucket`, `_sum`, `_count` of a histogram."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """One metric with everything that is known of it; without samples it is not written."""
+
+    name: str
+    kind: str
+    text: str
+    samples: tuple[Sample, ...]
+
+
+def lines(family: Family) -> Iterator[str]:
+    if family.samples:
+        yield f"# HELP {family.name} {family.text}"
+        yield f"# TYPE {family.name} {family.kind}"
+        for sample in family.samples:
+            yield f"{family.name}{sample.suffix}{sample.labels} {_number(sample.value)}"
+
+
+def labels(**pairs: str) -> str:
+    """`{gpu="0",profile="1g.5gb"}`, escaped; empty without pairs."""
+    if not pairs:
+        return ""
+    escaped = {
+        k: v.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n") for k, v in pairs.items()
+    }
+    return "{" + ",".join(f'{k}="{v}"' for k, v in escaped.items()) + "}"
+
+
+def _number(value: float) -> str:
+    # Whole numbers as such: 85899345920 and not 8.589934592e+10, which readers of text would
+    # stumble over.
+    return str(int(value)) if value == int(value) else str(value)

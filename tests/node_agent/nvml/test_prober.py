@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from node_agent.nvml.observed import BROKEN, TIMED_OUT, Observation
+from node_agent.nvml.prober import Prober, ProberGone
+
+
+@contextmanager
+def looking(look: Callable[[], Observation], *, deadline_s: float = 5.0) -> Iterator[Prober]:
+    prober = Prober.start(deadline_s=deadline_s, look=look)
+    try:
+        yield prober
+    finally:
+        prober.close()
+
+
+def test_what_the_worker_sees_comes_back() -> None:
+    with looking(lambda: Observation(driver="1.2")) as prober:
+        assert [prober.probe() for _ in range(3)] == [Observation(driver="1.2")] * 3
+
+
+def test_every_look_has_a_process_of_its_own() -> None:
+    """So nothing of the driver stays loaded between looks."""
+    with looking(lambda: Observation(driver=str(os.getpid()))) as prober:
+        assert len({prober.probe().driver for _ in range(3)}) == 3
+
+
+def test_a_look_that_hangs_ends_with_its_deadline() -> None:
+    def hang() -> Observation:
+        time.sleep(60)
+        return Observation()
+
+    with looking(hang, deadline_s=0.2) as prober:
+        started = time.monotonic()
+        failure = prober.probe().failure
+        assert time.monotonic() - started < 30
+        assert failure is not None
+        assert (failure.code, failure.text) == (TIMED_OUT, "no answer from the driver within 0.2 s")
+
+
+def test_a_look_that_hangs_leaves_no_process_behind(tmp_path: Path) -> None:
+    def hang() -> Observation:
+        (tmp_path / "pid").write_text(str(os.getpid()))
+        time.sleep(60)
+        return Observation()
+
+    with looking(hang, deadline_s=2) as prober:
+        prober.probe()
+        assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
+
+
+def test_a_look_that_dies_is_an_answer() -> None:
+    def die() -> Observation:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return Observation()
+
+    with looking(die) as prober:
+        for _ in range(2):
+            failure = prober.probe().failure
+            assert failure is not None
+            assert (failure.code, failure.text) == (BROKEN, "the look ended with signal 9")
+
+
+def test_an_exception_is_an_answer() -> None:
+    def fail() -> Observation:
+        raise OSError("no device nodes")
+
+    with looking(fail) as prober:
+        failure = prober.probe().failure
+        assert failure is not None
+        assert failure.text == "OSError: no device nodes"
+
+
+def test_a_large_answer_comes_whole() -> None:
+    text = "x" * 300_000
+    with looking(lambda: Observation(driver=text)) as prober:
+        assert prober.probe().driver == text
+
+
+def test_a_lookout_that_was_killed_is_noticed() -> None:
+    with looking(Observation) as prober:
+        os.kill(prober.pid, signal.SIGKILL)
+        os.waitpid(prober.pid, 0)
+        with pytest.raises(ProberGone):
+            prober.probe()
+
+
+def test_the_lookout_ends_with_its_agent() -> None:
+    """Closing the pipe is all that an agent that was killed can do."""
+    prober = Prober.start(look=Observation)
+    os.close(prober._to)
+    os.close(prober._from)
+    _, status = os.waitpid(prober.pid, 0)
+    assert status == 0
+
+
+def test_many_looks_leave_no_descriptor_and_no_more_than_one_child() -> None:
+    with looking(lambda: Observation(driver="d")) as prober:
+        _waiting(prober)
+        before = _descriptors(prober.pid)
+        for _ in range(200):
+            prober.probe()
+        assert _soon(lambda: _descriptors(prober.pid) <= before)
+        assert len(_children(prober.pid)) <= 1, "only the next look's may wait"
+
+
+def _children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def _descriptors(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def _waiting(prober: Prober) -> int:
+    """The pid of the worker that stands ready, once it does."""
+    end = time.monotonic() + 5
+    while not (found := _children(prober.pid)):
+        assert time.monotonic() < end, "no worker stands ready"
+        time.sleep(0.005)
+    return int(found[0])
+
+
+def _gone(pid: int) -> bool:
+    """Ended, and at most waiting to be collected by whoever adopted it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def _soon(holds: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 5
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def test_the_worker_of_the_next_look_stands_ready() -> None:
+    with looking(lambda: Observation(driver=str(os.getpid()))) as prober:
+        first = _waiting(prober)
+        assert prober.probe().driver == str(first)
+        assert _soon(lambda: bool(_children(prober.pid)) and _waiting(prober) != first)
+        second = _waiting(prober)
+        assert prober.probe().driver == str(second)
+
+
+def test_waiting_does_not_count_against_the_deadline() -> None:
+    with looking(lambda: Observation(driver="1.2"), deadline_s=0.3) as prober:
+        time.sleep(0.6)
+        assert prober.probe() == Observation(driver="1.2")
+
+
+def test_a_worker_that_was_killed_while_it_waited_is_no_news() -> None:
+    with looking(lambda: Observation(driver="1.2")) as prober:
+        for _ in range(2):
+            waiting = _waiting(prober)
+            os.kill(waiting, signal.SIGKILL)
+            assert _soon(lambda pid=waiting: _gone(pid))  # type: ignore[misc]
+            assert prober.probe() == Observation(driver="1.2")
+
+
+def test_the_waiting_worker_ends_with_a_lookout_that_was_killed() -> None:
+    with looking(Observation) as prober:
+        waiting = _waiting(prober)
+        os.kill(prober.pid, signal.SIGKILL)
+        os.waitpid(prober.pid, 0)
+        assert _soon(lambda: _gone(waiting))
+
+
+def test_the_waiting_worker_ends_with_its_agent() -> None:
+    prober = Prober.start(look=Observation)
+    waiting = _waiting(prober)
+    prober.close()
+    assert _gone(waiting)
+
+
+def test_half_an_answer_is_none() -> None:
+    """Killed in the middle of writing: more than a pipe holds has begun to come."""
+
+    def die_while_it_tells() -> Observation:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        os.kill(os.getppid(), signal.SIGSTOP)
+        return Observation(driver="x" * 300_000)
+
+    with looking(die_while_it_tells) as prober:
+        worker = _waiting(prober)
+
+        def read_on_when_it_is_dead() -> None:
+            _soon(lambda: _gone(worker))
+            os.kill(prober.pid, signal.SIGCONT)
+
+        threading.Thread(target=read_on_when_it_is_dead).start()
+        failure = prober.probe().failure
+        assert failure is not None
+        assert (failure.code, failure.text) == (BROKEN, "the look ended with signal 9")
+
+
+def test_a_look_that_cannot_be_killed_has_no_second_one_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Stuck in the kernel: a signal that does nothing, sent in the lookout's process, stands for
+    it.
+    """
+    monkeypatch.setattr(os, "kill", lambda pid, number: None)
+
+    def hang() -> Observation:
+        time.sleep(60)
+        return Observation()
+
+    with looking(hang, deadline_s=0.2) as prober:
+        (stuck,) = {_waiting(prober)}
+        first, second = prober.probe().failure, prober.probe().failure
+        assert first is not None
+        assert first.text == "no answer from the driver within 0.2 s"
+        assert second is not None
+        assert (
+            second.text
+            == f"an earlier look (process {stuck}) still hangs in the driver and cannot be killed"
+        )
+        assert _children(prober.pid) == [str(stuck)]
+        monkeypatch.undo()
+        os.kill(stuck, signal.SIGKILL)
+        assert _soon(lambda: _gone(stuck))

@@ -1,0 +1,213 @@
+"""Health as the driver tells it: all of it, some of it, or nothing; and drivers that lack a
+function.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node_agent.desired import Desired, DesiredGpu
+from node_agent.display import show
+from node_agent.nvml import observed
+from node_agent.nvml.observed import Observation, Vitals
+from node_agent.verdict.verify import verify
+from rehearsal.cluster.silicon import models, state
+
+MakeSilicon = Callable[..., Any]
+
+
+def _look(node: Any) -> Observation:
+    prober = node.prober(thorough=True)
+    try:
+        found: Observation = prober.probe()
+        return found
+    finally:
+        prober.close()
+
+
+def test_a_well_gpu_has_every_number_and_no_trouble(silicon: MakeSilicon) -> None:
+    gpu, _ = _look(silicon("H100-80", 2)).gpus
+    told = {f.name: getattr(gpu.vitals, f.name) for f in fields(Vitals)}
+    absent = {name for name, value in told.items() if value is None}
+    assert absent == set()
+    assert _look(silicon("H100-80", 1)).gpus[0].vitals is not None
+    assert (
+        told["recovery_action"],
+        told["slowdowns"],
+        told["nvlinks_up"],
+        told["nvlinks_down"],
+    ) == ("none", (), 18, 0)
+    assert not any(
+        line.startswith("  !")
+        for line in show.gpus(Observation(driver="1", gpus=(gpu,))).splitlines()
+    )
+
+
+def test_an_observation_with_health_survives_the_pipe(silicon: MakeSilicon) -> None:
+    node = silicon("H100-80", 2)
+    state.recut(node.path, 1, ["3g.40gb"])
+    state.set_health(node.path, 0, throttle_reasons=0x48)
+    state.run_process(node.path, state.Process(gpu=0, pid=5))
+    observation = _look(node)
+    assert observed.parse(observed.dump(observation)) == observation
+    assert observation.cuda == "12.4"
+    assert observation.gpus[0].processes == (5,)
+    assert observation.gpus[0].vitals is not None
+    assert observation.gpus[0].vitals.slowdowns == ("hardware slowdown", "hardware thermal")
+    assert observation.gpus[1].devices[0].memory_used_mib is not None
+
+
+@pytest.mark.parametrize(
+    ("health", "fact", "value", "words"),
+    [
+        (
+            {"ecc_uncorrected_volatile": 3},
+            "ecc_uncorrected",
+            3,
+            "3 memory errors that ECC could not correct",
+        ),
+        ({"ecc_corrected_volatile": 9}, "ecc_corrected", 9, None),
+        ({"remapped_uncorrectable": 2}, "remapped_uncorrectable", 2, "2 rows remapped"),
+        ({"remap_pending": 1}, "remap_pending", True, "with the next reset"),
+        ({"remap_failed": 1}, "remap_failed", True, "replace the GPU"),
+        ({"retired_double": 1}, "retired_double", 1, "1 pages retired"),
+        ({"retired_pending": 1}, "retired_pending", True, "with the next reset"),
+        (
+            {"recovery_action": 1},
+            "recovery_action",
+            "reset the GPU",
+            "the driver asks to reset the GPU",
+        ),
+        ({"recovery_action": 9}, "recovery_action", "action 9", "the driver asks to action 9"),
+        (
+            {"throttle_reasons": 0x40},
+            "slowdowns",
+            ("hardware thermal",),
+            "slowed down: hardware thermal",
+        ),
+        ({"nvlinks_down": 0b101}, "nvlinks_down", 2, "2 NVLinks down"),
+        ({"temperature_c": 80}, "temperature_c", 80, "80 °C"),
+        ({"power_mw": 700000}, "power_mw", 700000, "700 W"),
+        ({"pcie_replays": 4}, "pcie_replays", 4, None),
+    ],
+)
+def test_what_is_wrong_is_seen_and_said(
+    health: dict[str, int], fact: str, value: object, words: str | None, silicon: MakeSilicon
+) -> None:
+    node = silicon("H100-80", 2)
+    state.set_health(node.path, 0, **health)
+    observation = _look(node)
+    assert getattr(observation.gpus[0].vitals, fact) == value
+    if words:
+        assert words in show.gpus(observation)
+
+
+def test_health_decides_no_verdict(silicon: MakeSilicon) -> None:
+    node = silicon("H100-80", 1)
+    state.set_health(node.path, 0, remap_failed=1, recovery_action=2, ecc_uncorrected_volatile=7)
+    desired = Desired(
+        pool="p", partitioner="none", gpu_count=1, gpu_models=("NVIDIA H100 80GB HBM3",),
+            resources={},
+        gpus=(DesiredGpu(index="all", mig=False),),
+    )  # fmt: skip
+    assert verify(desired, _look(node), None, silicon_only=True).verdict == "Match"
+
+
+_OPTIONAL = [
+    "nvmlDeviceGetTemperature", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetClockInfo",
+    "nvmlDeviceGetFieldValues",
+    "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetNvLinkState",
+    "nvmlDeviceGetComputeRunningProcesses",
+    "nvmlDeviceGetEccMode", "nvmlDeviceGetMinorNumber", "nvmlSystemGetCudaDriverVersion",
+    "nvmlDeviceGetMemoryInfo",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("code", [3, 4, 15, 999])
+@pytest.mark.parametrize("call", _OPTIONAL)
+def test_an_error_of_a_sensor_is_no_failure(call: str, code: int, silicon: MakeSilicon) -> None:
+    node = silicon("H100-80", 1)
+    state.recut(node.path, 0, ["3g.40gb"])
+    state.inject(node.path, state.Injection(call=call, code=code))
+    (gpu,) = _look(node).gpus
+    assert gpu.failure is None
+    assert len(gpu.devices) == 1
+
+
+@pytest.fixture(scope="session")
+def old_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fake without what came after R450: hidden symbols, as if they had never been there."""
+    library = tmp_path_factory.mktemp("old-nvml") / "libnvidia-ml.so.1"
+    newer = [
+        "nvmlDeviceGetFieldValues", "nvmlDeviceGetCurrentClocksEventReasons",
+        "nvmlDeviceGetGpuInstanceProfileInfoV",
+        "nvmlDeviceGetGpuInstancePossiblePlacements_v2", "nvmlDeviceCreateGpuInstanceWithPlacement",
+        "nvmlGpuInstanceGetComputeInstancePossiblePlacements",
+        "nvmlGpuInstanceGetComputeInstanceProfileInfoV",
+        "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+        "nvmlDeviceGetNvLinkState",
+        "nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetEnforcedPowerLimit",
+        "nvmlDeviceGetUtilizationRates",
+        "nvmlDeviceGetPcieReplayCounter",
+    ]  # fmt: skip
+    script = library.with_name("exports")
+    script.write_text("{ local: " + " ".join(f"{name};" for name in newer) + " };")
+    sources = sorted(str(source) for source in models.LIBRARY.glob("*.c"))
+    flags = [
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-pthread",
+        "-Wl,-soname,libnvidia-ml.so.1",
+        f"-Wl,--version-script={script}",
+    ]
+    subprocess.run(["cc", *flags, *sources, "-o", str(library)], check=True)
+    return library
+
+
+def test_a_driver_without_the_newer_functions_is_no_crash(
+    old_library: Path, silicon: MakeSilicon
+) -> None:
+    node = replace(silicon("A100-40", 2, "450.80.02"), library=old_library)
+    state.recut(node.path, 0, ["3g.20gb", "2g.10gb"])
+    observation = _look(node)
+    assert observation.failure is None
+    first, second = observation.gpus
+    assert (first.failure, second.failure) == (None, None)
+    assert len(first.devices) == 2
+    assert first.vitals is not None
+    assert first.vitals.temperature_c == 34
+    assert (
+        first.vitals.recovery_action,
+        first.vitals.nvlinks_up,
+        first.vitals.utilization_percent,
+    ) == (None, None, None)
+    assert first.vitals.slowdowns == (), "told under its older name"
+    desired = Desired(
+        pool="p", partitioner="none", gpu_count=2, gpu_models=("NVIDIA A100-SXM4-40GB",),
+            resources={},
+        gpus=(DesiredGpu(index=0, mig=True, instances={"3g.20gb": 1, "2g.10gb": 1}),
+            DesiredGpu(index=1, mig=False)),
+    )  # fmt: skip
+    assert verify(desired, observation, None, silicon_only=True).verdict == "Match"
+
+
+def test_a_driver_that_cannot_place_is_refused_in_words(
+    old_library: Path, silicon: MakeSilicon, command: Any
+) -> None:
+    node = replace(silicon("A100-40", 1, "450.80.02"), library=old_library)
+    state.recut(node.path, 0, ["7g.40gb"])
+    was = state.load(node.path)
+    refused = command(node, "apply", "0:3g.20gb*2")
+    assert refused.returncode == 2
+    assert (
+        "this driver cannot say where partitions can be; cutting needs R470 or newer"
+        in refused.stderr
+    )
+    assert state.load(node.path) == was

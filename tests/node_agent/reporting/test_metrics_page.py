@@ -1,0 +1,111 @@
+"""docs/reference/metrics.md has every metric that the agent exports, with its type and labels, and
+no other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import node_agent
+from node_agent.attribution import page as attribution
+from node_agent.attribution.pod_resources import Holding
+from node_agent.cluster.node import NodeState
+from node_agent.desired import Desired
+from node_agent.nvml.observed import Failure, Observation
+from node_agent.reporting.metrics import Numbers
+from node_agent.verdict.verify import verify
+from node_agent.xids.history import XidHistory
+from node_agent.xids.kernel_log import Record
+from rehearsal.cluster.silicon import state
+from telemetry.prometheus import lines
+
+PAGE = Path(node_agent.__file__).parents[1] / "docs" / "reference" / "metrics.md"
+_GPU = {"gpu", "minor", "uuid"}
+_PARTITION = _GPU | {"gpu_instance", "compute_instance", "profile"}
+
+Metric = tuple[str, str, frozenset[str]]
+"""Name, type, labels."""
+
+
+def _documented() -> set[Metric]:
+    rows = re.findall(
+        r"^\| `(slicewright_\w+)` \| (\w+) \| (.*?) \|", PAGE.read_text(), re.MULTILINE
+    )
+    return {(name, kind, _labels(words)) for name, kind, words in rows}
+
+
+def _labels(words: str) -> frozenset[str]:
+    named = set(re.findall(r"`(\w+)`", words))
+    plain = set(re.findall(r"\b(GPU|partition)\b", re.sub(r"`\w+`|\(.*\)", "", words)))
+    return frozenset(
+        named
+        | (_GPU if "GPU" in plain else set())
+        | (_PARTITION if "partition" in plain else set())
+    )
+
+
+def _exported(text: str) -> set[Metric]:
+    kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
+    found: dict[str, set[str]] = {name: set() for name in kinds}
+    for series, labels in re.findall(r"^(\w+)(?:\{(.*)\})? ", text, re.MULTILINE):
+        name = (
+            series
+            if series in kinds
+            else series.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
+        )
+        found[name] |= set(re.findall(r'(\w+)="', labels)) - {"le"}
+    return {(name, kind, frozenset(found[name])) for name, kind in kinds.items()}
+
+
+def test_the_page_is_what_is_exported(
+    silicon: Callable[..., Any], desired: Desired, node: NodeState
+) -> None:
+    fake = silicon("H100-80", 2)
+    state.recut(fake.path, 0, ["3g.40gb", "3g.40gb"])
+    for index in range(2):
+        state.set_health(fake.path, index, throttle_reasons=8, recovery_action=1)
+    prober = fake.prober(thorough=True, busy=True)
+    try:
+        looked = prober.probe()
+    finally:
+        prober.close()
+    history = XidHistory()
+    history.add(
+        [
+            Record(
+                at_s=1,
+                text=f"NVRM: Xid (PCI:{state.load(fake.path).gpus[0].pci}): 31, pid=1, name=x",
+            )
+        ]
+    )
+    seen = history.told(looked)
+    assert seen.gpus[0].xids
+    numbers = Numbers(replace(desired, resources={}))
+    broken = Observation(failure=Failure(call="probe", code=-1, text="no answer"))
+    for observation, thorough in ((broken, False), (seen, True)):
+        numbers.update(
+            observation,
+            verify(desired, observation, node),
+            node,
+            took_s=0.01,
+            at=1.0,
+            thorough=thorough,
+        )
+    holding = Holding(
+        namespace="n",
+        pod="p",
+        container="c",
+        resource="nvidia.com/gpu",
+        devices=("MIG-1", "nvidia0/gi1"),
+    )
+    told = (
+        "\n".join(
+            line for family in attribution.families([holding], None) for line in lines(family)
+        )
+        + "\n"
+    )
+    assert _exported(numbers.text + told) == _documented()

@@ -1,0 +1,81 @@
+"""Nodes that come and go."""
+
+from __future__ import annotations
+
+from node_agent.verdict.damping import Damper
+from node_agent.verdict.verify import Check, Verdict
+
+
+def _verdict(word: str, reason: str) -> Verdict:
+    check = Check(reason=reason, where="node", wanted="a", found="b")
+    return Verdict(verdict=word, reason=reason, message=f"{reason}.", checks=(check,))  # type: ignore[arg-type]
+
+
+WELL, BAD, WORK = (
+    _verdict("Match", "PartitionsMatch"),
+    _verdict("Mismatch", "GpuLost"),
+    _verdict("Unknown", "PartitioningUnderWay"),
+)
+
+
+def _told(verdicts: list[Verdict], *, every_s: float = 10.0) -> list[str]:
+    damper = Damper()
+    return [damper.told(verdict, now * every_s).verdict for now, verdict in enumerate(verdicts)]
+
+
+def test_the_way_to_the_first_match_is_not_slowed_down() -> None:
+    assert _told([BAD] * 50 + [WELL]) == ["Mismatch"] * 50 + ["Match"]
+
+
+def test_bad_news_is_told_at_once_always() -> None:
+    said = _told([WELL, BAD] * 10)
+    assert said[1::2] == ["Mismatch"] * 10
+
+
+def test_a_match_after_four_falls_must_stand_for_a_minute() -> None:
+    assert _told([WELL, BAD] * 3 + [WELL]) == ["Match", "Mismatch"] * 3 + ["Match"]
+    assert (
+        _told([WELL, BAD] * 4 + [WELL] * 8)
+        == ["Match", "Mismatch"] * 4 + ["Mismatch"] * 6 + ["Match"] * 2
+    )
+
+
+def test_what_comes_and_goes_is_told_in_the_same_words_while_it_is_there_and_while_it_is_away() -> (
+    None
+):
+    damper = Damper()
+    for now, verdict in enumerate([WELL, BAD] * 3):
+        assert damper.told(verdict, now) is verdict
+    damper.told(WELL, 6)
+    there, away, there_again = damper.told(BAD, 7), damper.told(WELL, 9), damper.told(BAD, 30)
+    assert there == away == there_again
+    assert (there.verdict, there.reason) == ("Mismatch", "GpuLost")
+    assert (
+        there.message == "GpuLost. It comes and goes; a match is told when it has stood for 60 s."
+    )
+
+
+def test_trouble_that_stays_is_told_plainly_again() -> None:
+    damper = Damper()
+    for now, verdict in enumerate([WELL, BAD] * 4):
+        damper.told(verdict, now)
+    assert damper.told(BAD, 700) is BAD
+
+
+def test_falls_of_long_ago_are_forgotten() -> None:
+    assert _told([WELL, BAD] * 10, every_s=120) == ["Match", "Mismatch"] * 10
+
+
+def test_work_that_somebody_wants_is_no_fall() -> None:
+    assert _told([WELL, WORK] * 10) == ["Match", "Unknown"] * 10
+
+
+def test_a_wall_clock_that_jumps_does_not_matter() -> None:
+    """The damper lives on the monotonic clock; a fall recorded later than now would never be
+    forgotten.
+    """
+    damper = Damper()
+    for now in (100.0, 100.0, 100.0):
+        damper.told(WELL, now)
+        damper.told(BAD, now)
+    assert damper.told(WELL, 100.0).verdict == "Match"

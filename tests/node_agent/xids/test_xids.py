@@ -1,0 +1,378 @@
+"""Xids: the driver's lines are understood, no other line is, and only what leaves a GPU unusable
+changes a verdict.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node_agent.cluster.node import NodeState
+from node_agent.desired import Desired
+from node_agent.display import show
+from node_agent.layout import parse as layout
+from node_agent.nvml import observed
+from node_agent.nvml.observed import Failure, Observation, ObservedGpu, Vitals, Xid
+from node_agent.reporting.health import Health
+from node_agent.reporting.metrics import Numbers
+from node_agent.verdict.verify import desired_of, verify
+from node_agent.watch import Pace, watch_host
+from node_agent.xids import meanings as xid_meanings
+from node_agent.xids.history import Event, XidHistory, consequence, event, place
+from node_agent.xids.kernel_log import Record
+from rehearsal.cluster.silicon import state
+from telemetry import log
+
+_GONE = (
+    "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+)
+_UNCONTAINED = (
+    "NVRM: Xid (PCI:0000:3b:00): 95, pid=77, name=python, Uncontained: FBHUB. RST: Yes, D-RST: No"
+)
+_PAGE_FAULT = (
+    "NVRM: Xid (PCI:0000:3b:00): 31, pid=77, name=python, Ch 00000008, intr 00000000. MMU Fault"
+)
+_HEALED = (
+    "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x1 (GPU Reset "
+    "Required) to 0x0 (None)"
+)
+_ASKED = (
+    "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU "
+    "Reset Required)"
+)
+
+
+def _line(text: str, at_s: float = 9.0) -> Record:
+    return Record(at_s=at_s, text=text)
+
+
+# --- lines ---
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "process", "instance"),
+    [
+        (_GONE, 79, None, None),
+        (_UNCONTAINED, 95, 77, None),
+        ("NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 43, pid=12, name=a b, Ch 00000008", 43, 12, 5),
+        (
+            "NVRM: Xid (PCI:0000:3b:00 GPU-I:05 GPU-CI:00): 13, pid=12, name=x, Graphics "
+            "SM Warp Exception",
+            13,
+            12,
+            5,
+        ),
+        ("NVRM: Xid (0000:3b:00): 63, Dynamic Page Retirement: New retired page", 63, None, None),
+        ("NVRM: Xid (PCI:0000:3b:00): 48", 48, None, None),
+        ("nvidia 0000:3b:00.0: NVRM: Xid (PCI:0000:3b:00.0): 62, 0000", 62, None, None),
+    ],
+)
+def test_the_drivers_lines_are_understood(
+    text: str, number: int, process: int | None, instance: int | None
+) -> None:
+    found = event(_line(text, 4.5))
+    assert found is not None
+    assert found.pci == "0000:3b:00"
+    assert (found.xid.number, found.xid.process, found.xid.gpu_instance, found.xid.at_s) == (
+        number,
+        process,
+        instance,
+        4.5,
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.90.07",
+        "NVRM: GPU at PCI:0000:3b:00: GPU-b850f46d-d5ea-c752-ddf3-c4453e44d3f7",
+        "NVRM: Xid (PCI:0000:3b:00)",
+        "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 12028, Non-fatal",
+        "Xid 79",
+        "",
+    ],
+)
+def test_other_lines_are_no_xid(text: str) -> None:
+    assert event(_line(text)) is None
+
+
+@given(st.text())
+def test_no_text_breaks_the_parser(text: str) -> None:
+    found = event(_line(text))
+    assert found is None or isinstance(found, Event)
+
+
+_DOMAINS = st.integers(0, 0xFFFF)
+_BYTES = st.integers(0, 0xFF)
+
+
+@given(
+    _DOMAINS,
+    _BYTES,
+    st.integers(0, 31),
+    st.integers(0, 999),
+    st.text(alphabet=st.characters(exclude_characters="\n\r")),
+)
+def test_every_xid_of_every_place_comes_back(
+    domain: int, bus: int, slot: int, number: int, text: str
+) -> None:
+    """And NVML's word for the place is the kernel's."""
+    found = event(_line(f"NVRM: Xid (PCI:{domain:04x}:{bus:02x}:{slot:02x}): {number}, {text}"))
+    assert found is not None
+    assert (found.xid.number, found.pci) == (number, place(f"{domain:08X}:{bus:02X}:{slot:02X}.0"))
+
+
+# --- what still stands ---
+
+
+def _gpu(action: str | None = None, **more: Any) -> Observation:
+    vitals = Vitals(recovery_action=action) if action else None
+    return Observation(
+        driver="1",
+        gpus=(ObservedGpu(index=0, pci_bus_id="00000000:3B:00.0", vitals=vitals, **more),),
+    )
+
+
+def _stands(*texts: str, old: bool = False, action: str | None = None) -> int | None:
+    history = XidHistory()
+    history.add(map(_line, texts), old=old)
+    stands = history.told(_gpu(action)).gpus[0].stands
+    return stands.number if stands else None
+
+
+@pytest.mark.parametrize(
+    "number", [n for n, m in xid_meanings.MEANINGS.items() if m.consequence == "none"]
+)
+@pytest.mark.parametrize("action", [None, "none", "reset the GPU"])
+def test_errors_of_applications_and_of_no_consequence_never_stand(
+    number: int, action: str | None
+) -> None:
+    assert (
+        _stands(f"NVRM: Xid (PCI:0000:3b:00): {number}, pid=1, name=x, text", action=action) is None
+    )
+
+
+def test_no_error_of_an_application_has_a_consequence() -> None:
+    assert {
+        consequence(Xid(number=n, at_s=0, text=""))
+        for n in (13, 31, 43, 45, 63, 68, 92, 94, 109, 999)
+    } == {"none"}
+
+
+@pytest.mark.parametrize(
+    ("texts", "old", "action", "stands"),
+    [
+        ((_GONE,), False, None, 79),
+        ((_GONE,), True, None, None),
+        ((_GONE,), True, "reboot the node", 79),
+        ((_GONE,), False, "none", None),
+        ((_UNCONTAINED, _PAGE_FAULT), False, None, 95),
+        ((_UNCONTAINED, _GONE), False, None, 79),
+        ((_GONE, _UNCONTAINED), False, None, 79),
+        ((_UNCONTAINED, _HEALED), False, None, None),
+        ((_HEALED, _UNCONTAINED), False, None, 95),
+        ((_ASKED,), False, None, 154),
+        ((_UNCONTAINED, _ASKED), False, None, 95),
+        (
+            (_UNCONTAINED, "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.90.07"),
+            False,
+            None,
+            None,
+        ),
+    ],
+)
+def test_an_xid_stands_until_somebody_did_something(
+    texts: tuple[str, ...], old: bool, action: str | None, stands: int | None
+) -> None:
+    assert _stands(*texts, old=old, action=action) == stands
+
+
+def test_the_drivers_word_is_kept_for_the_quick_looks_after_it() -> None:
+    history = XidHistory()
+    history.add([_line(_UNCONTAINED)], old=True)
+    assert history.told(_gpu()).gpus[0].stands is None
+    for action in ("reset the GPU", None):
+        assert history.told(_gpu(action)).gpus[0].stands is not None
+    for action in ("none", None):
+        assert history.told(_gpu(action)).gpus[0].stands is None
+    assert history.told(_gpu()).gpus[0].xid_counts == ((95, 1),), "what happened stays counted"
+
+
+def test_a_lost_gpu_still_gets_its_xid() -> None:
+    """It does not tell its place any more; the look before did."""
+    history = XidHistory()
+    history.told(_gpu())
+    history.add([_line(_GONE)])
+    lost = Observation(
+        driver="1",
+        gpus=(ObservedGpu(index=0, failure=Failure(call="c", code=15, text="GPU is lost")),),
+    )
+    assert [xid.number for xid in history.told(lost).gpus[0].xids] == [79]
+
+
+def test_other_gpus_xids_are_not_ours() -> None:
+    history = XidHistory()
+    history.add([_line(_GONE.replace("3b", "5e"))])
+    assert history.told(_gpu()) == _gpu()
+
+
+def test_a_flood_is_counted_whole_and_kept_short() -> None:
+    history = XidHistory()
+    history.add([_line(_PAGE_FAULT, at) for at in range(5000)])
+    (gpu,) = history.told(_gpu()).gpus
+    assert gpu.xid_counts == ((31, 5000),)
+    assert [xid.at_s for xid in gpu.xids] == list(range(4992, 5000))
+
+
+# --- what is said ---
+
+
+def _with(right: Observation, xid: Xid, **more: Any) -> Observation:
+    first = replace(right.gpus[0], xids=(xid,), xid_counts=((xid.number, 2),), **more)
+    return replace(right, gpus=(first, *right.gpus[1:]))
+
+
+def test_an_application_error_changes_no_word_of_the_verdict(
+    right: Observation, desired: Desired, node: NodeState
+) -> None:
+    page_fault = Xid(number=31, at_s=1, text="MMU Fault")
+    assert verify(desired, _with(right, page_fault), node) == verify(desired, right, node)
+
+
+@pytest.mark.parametrize(
+    ("number", "reason", "words"),
+    [
+        (
+            79,
+            "GpuLost",
+            "GPU 0 wanted no error that needs a reset, found Xid 79 (GPU has fallen off the bus)",
+        ),
+        (95, "GpuResetRequired", "found Xid 95 (uncontained memory error)"),
+        (48, "GpuResetRequired", "found Xid 48 (double-bit ECC error)"),
+    ],
+)
+def test_what_stands_is_the_reason_and_in_the_sentence(
+    number: int, reason: str, words: str, right: Observation, desired: Desired, node: NodeState
+) -> None:
+    xid = Xid(number=number, at_s=1, text="")
+    verdict = verify(desired, _with(right, xid, stands=xid), node)
+    assert (verdict.verdict, verdict.reason) == ("Mismatch", reason)
+    assert words in verdict.message
+
+
+def test_the_sentence_of_a_lost_gpu_names_its_xid(
+    right: Observation, desired: Desired, node: NodeState
+) -> None:
+    xid = Xid(number=79, at_s=1, text="")
+    failure = Failure(call="nvmlDeviceGetHandleByIndex", code=15, text="GPU is lost")
+    verdict = verify(desired, _with(right, xid, stands=xid, failure=failure), node)
+    assert verdict.reason == "GpuLost"
+    assert "GPU is lost, after Xid 79 (GPU has fallen off the bus)" in verdict.message
+
+
+def test_xids_survive_json_and_are_shown(right: Observation) -> None:
+    xid = Xid(number=95, at_s=12.5, text="Uncontained", process=7, gpu_instance=3)
+    seen = _with(right, xid, stands=xid)
+    assert observed.parse(observed.dump(seen)) == seen
+    assert (
+        "  ! Xid 95 (uncontained memory error), 2 times, last 12 s after boot: Uncontained"
+        in show.gpus(seen).splitlines()
+    )
+
+
+# --- the loop ---
+
+
+@contextmanager
+def _watching(node: Any, kernel_log: Path, **pace: float) -> Iterator[tuple[Health, Numbers]]:
+    prober = node.prober(thorough=True)
+    health, numbers, stop = (
+        Health(stall_after_s=30, stale_after_s=5),
+        Numbers(desired_of({}, Observation())),
+        threading.Event(),
+    )
+    options = {
+        "numbers": numbers,
+        "health": health,
+        "pace": Pace(interval_s=0.05, **pace),
+        "stop": stop,
+        "kernel_log": kernel_log,
+    }
+    thread = threading.Thread(
+        target=watch_host, args=(layout(["all:3g.40gb*2"]), prober), kwargs=options
+    )
+    thread.start()
+    try:
+        yield health, numbers
+    finally:
+        stop.set()
+        thread.join(timeout=30)
+        prober.close()
+        assert not thread.is_alive()
+
+
+def _until(holds: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def halves(silicon: Callable[..., Any]) -> Any:
+    node = silicon("H100-80", 1)
+    state.recut(node.path, 0, ["3g.40gb", "3g.40gb"])
+    return node
+
+
+def test_the_loop_hears_of_an_xid_and_of_its_end(halves: Any) -> None:
+    read_end, write_end = os.pipe2(os.O_DIRECT | os.O_NONBLOCK)
+    bus = place(state.load(halves.path).gpus[0].pci)
+
+    def say(text: str) -> None:
+        os.write(write_end, f"3,1,9000000,-;{text.replace('0000:3b:00', bus)}\n".encode())
+
+    with _watching(halves, Path(f"/proc/self/fd/{read_end}"), thorough_every_s=0.2) as (_, numbers):
+        _until(lambda: 'slicewright_verdict{verdict="Match"} 1' in numbers.text, "a match")
+        assert "slicewright_xid_source_up 1" in numbers.text
+        say(_PAGE_FAULT)
+        _until(lambda: 'xid="31"} 1' in numbers.text, "counted")
+        assert 'slicewright_verdict{verdict="Match"} 1' in numbers.text
+        state.set_health(halves.path, 0, recovery_action=1)
+        say(_UNCONTAINED)
+        _until(
+            lambda: 'slicewright_mismatch{reason="GpuResetRequired"} 1' in numbers.text,
+            "the reset that is needed",
+        )
+        state.set_health(halves.path, 0, recovery_action=0)
+        _until(
+            lambda: 'slicewright_verdict{verdict="Match"} 1' in numbers.text,
+            "a match after the reset",
+        )
+        assert 'xid="95"} 1' in numbers.text
+    os.close(read_end)
+    os.close(write_end)
+
+
+def test_without_the_log_the_loop_says_so_once_and_goes_on(
+    halves: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    for level in ("info", "warning"):
+        monkeypatch.setattr(log, level, lambda event, /, **facts: said.append(event))
+    with _watching(halves, tmp_path / "nothing") as (_, numbers):
+        _until(lambda: 'slicewright_verdict{verdict="Match"} 1' in numbers.text, "a match")
+        _until(lambda: "slicewright_probe_duration_seconds_count 5" in numbers.text, "some looks")
+        assert "slicewright_xid_source_up 0" in numbers.text
+        assert "slicewright_gpu_xid_errors_total" not in numbers.text
+    assert said.count("xids not watched") == 1

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+
+import pytest
+
+from telemetry.endpoints import serve
+
+
+@pytest.mark.parametrize(
+    ("path", "alive", "ready", "status", "text"),
+    [
+        ("/healthz", None, "not yet", 200, "ok\n"),
+        ("/healthz", "stuck for 9 s", None, 503, "stuck for 9 s\n"),
+        ("/readyz", None, None, 200, "ok\n"),
+        ("/readyz?verbose", None, "not yet", 503, "not yet\n"),
+        ("/metrics", None, None, 200, "a_total 1\n"),
+        ("/", None, None, 404, "there is /healthz, /readyz and /metrics\n"),
+    ],
+)
+def test_answers(path: str, alive: str | None, ready: str | None, status: int, text: str) -> None:
+    server = serve(
+        "127.0.0.1", 0, alive=lambda: alive, ready=lambda: ready, metrics=lambda: "a_total 1\n"
+    )
+    try:
+        url = f"http://127.0.0.1:{server.server_port}{path}"
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                found = answer.status, answer.read().decode()
+        except urllib.error.HTTPError as e:
+            found = e.code, e.read().decode()
+        assert found == (status, text)
+    finally:
+        server.shutdown()
+
+
+def test_a_taken_port_is_an_error() -> None:
+    server = serve("127.0.0.1", 0, alive=lambda: None, ready=lambda: None, metrics=str)
+    try:
+        with pytest.raises(OSError, match="in use"):
+            serve(
+                "127.0.0.1", server.server_port, alive=lambda: None, ready=lambda: None, metrics=str
+            )
+    finally:
+        server.shutdown()
