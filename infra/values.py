@@ -12,13 +12,13 @@ import yaml
 
 from infra.plan import SYSTEM_LABELS, EksFleetPlan, PoolPlan
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 MIG_CONFIG_KEY = "config.yaml"
 """The key that mig-manager mounts. Source: chart values.yaml, migManager.config."""
-_ANY_GPU_TAINT: Json = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+_ANY_GPU_TAINT: JsonObject = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 
 
-def mig_parted_config(pools: Sequence[PoolPlan]) -> Json:
+def mig_parted_config(pools: Sequence[PoolPlan]) -> JsonObject:
     """mig-parted's config v1: one named layout per partitioned pool, and the operator's default
     `all-disabled`.
 
@@ -26,14 +26,14 @@ def mig_parted_config(pools: Sequence[PoolPlan]) -> Json:
     and mig-manager fails, where without a filter it would cut what it can and report success
     (nvidia_operands: "false success").
     """
-    layouts: Json = {"all-disabled": [{"devices": "all", "mig-enabled": False}]}
+    layouts: JsonObject = {"all-disabled": [{"devices": "all", "mig-enabled": False}]}
     for pool in pools:
         if pool.mig_config is not None:
             layouts[pool.mig_config] = _entries(pool)
     return {"version": "v1", "mig-configs": layouts}
 
 
-def _entries(pool: PoolPlan) -> list[Json]:
+def _entries(pool: PoolPlan) -> list[JsonObject]:
     """One entry for all GPUs, or one for each layout with the GPUs that have it: an entry must
     match every GPU of the node.
     """
@@ -51,14 +51,20 @@ def _entries(pool: PoolPlan) -> list[Json]:
     return [_entry(filtered, members, layout) for layout, members in groups]
 
 
-def _entry(pci_ids: Sequence[str], devices: str | list[int], layout: Mapping[str, int]) -> Json:
-    entry: Json = {"device-filter": list(pci_ids), "devices": devices, "mig-enabled": bool(layout)}
+def _entry(
+    pci_ids: Sequence[str], devices: str | list[int], layout: Mapping[str, int]
+) -> JsonObject:
+    entry: JsonObject = {
+        "device-filter": list(pci_ids),
+        "devices": devices,
+        "mig-enabled": bool(layout),
+    }
     if layout:
         entry["mig-devices"] = dict(sorted(layout.items()))
     return entry
 
 
-def plugin_configs(pools: Sequence[PoolPlan]) -> Mapping[str, Json]:
+def plugin_configs(pools: Sequence[PoolPlan]) -> Mapping[str, JsonObject]:
     """The device plugin's config v1 by pool, for the pools that share their GPUs: all keys of one
     ConfigMap, because the chart names one for the whole cluster, and a node whose key is not in it
     has no plugin. Source: k8s-device-plugin, config-manager.
@@ -66,7 +72,7 @@ def plugin_configs(pools: Sequence[PoolPlan]) -> Mapping[str, Json]:
     return {pool.name: _plugin_config(pool) for pool in pools if pool.shares}
 
 
-def _plugin_config(pool: PoolPlan) -> Json:
+def _plugin_config(pool: PoolPlan) -> JsonObject:
     (strategy,) = {share.strategy for share in pool.shares}
     renamed, strict = (
         pool.shares[0].advertised != pool.shares[0].resource,
@@ -87,7 +93,7 @@ def _plugin_config(pool: PoolPlan) -> Json:
     }
 
 
-def as_yaml(data: Json) -> str:
+def as_yaml(data: JsonObject) -> str:
     """The same text for the same data."""
     return yaml.safe_dump(data, sort_keys=True, default_flow_style=False, width=120)
 
@@ -97,11 +103,11 @@ def short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def tolerations(pools: Sequence[PoolPlan]) -> list[Json]:
+def tolerations(pools: Sequence[PoolPlan]) -> list[JsonObject]:
     """What lets a pod run on all nodes of `pools`, before they are verified too. Never a blanket
     one: that also blocks drains.
     """
-    listed: list[Json] = [dict(_ANY_GPU_TAINT)]
+    listed: list[JsonObject] = [dict(_ANY_GPU_TAINT)]
     for pool in pools:
         for taint in pool.taints:
             one = {
@@ -119,7 +125,7 @@ def tolerations(pools: Sequence[PoolPlan]) -> list[Json]:
 
 def operator_values(
     plan: EksFleetPlan, *, mig_config_map: str, plugin_config_map: str | None = None
-) -> Json:
+) -> JsonObject:
     """Values of the GPU operator's chart. Every key is in the chart's values.yaml: Helm ignores
     what it does not know.
 
@@ -127,7 +133,7 @@ def operator_values(
     """
     operator = plan.operator
     tolerated = tolerations(plan.pools)
-    values: Json = {
+    values: JsonObject = {
         "mig": {"strategy": operator.mig_strategy},
         # The operator has nothing to do on GPU nodes; its operands have.
         "operator": {"nodeSelector": dict(SYSTEM_LABELS)},
@@ -175,13 +181,13 @@ def operator_values(
 
 def kubeconfig(
     *, cluster: str, server: str, ca_data: str, command: str, arguments: Sequence[str] = ()
-) -> Json:
+) -> JsonObject:
     """A kubeconfig without a secret: credentials come from the cloud's own command, fresh at every
     use.
 
     ca_data: base64 PEM, as both clouds give it.
     """
-    user: Json = {
+    user: JsonObject = {
         "apiVersion": "client.authentication.k8s.io/v1beta1",
         "command": command,
         "args": list(arguments),

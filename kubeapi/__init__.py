@@ -5,7 +5,7 @@ kilobytes: the official `kubernetes` client is megabytes of generated code and m
 process's memory, and lightkube needs compiled packages.
 """
 
-from kubeapi.client import ApiError, Client, Unreachable
+from kubeapi.client import ApiError, Client, JsonObject, Unreachable
 from kubeapi.watch import Event, list_and_watch
 
-__all__ = ["ApiError", "Client", "Event", "Unreachable", "list_and_watch"]
+__all__ = ["ApiError", "Client", "Event", "JsonObject", "Unreachable", "list_and_watch"]

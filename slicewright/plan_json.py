@@ -13,15 +13,15 @@ from pydantic import BaseModel
 from infra import plan, values
 from infra.plan import drivers, prices
 from infra.spec import Path
+from infra.values import JsonObject
 from slicewright.picture import placements_of
 
-Json = dict[str, Any]
 VERSION = 1
 
 
-def as_json(fleet: plan.FleetPlan) -> Json:
+def as_json(fleet: plan.FleetPlan) -> JsonObject:
     """The whole plan, with the files that are rendered from it."""
-    written: Json = {
+    written: JsonObject = {
         "version": VERSION,
         "cloud": plan.cloud_of(fleet),
         "cluster": _plain(fleet.cluster),
@@ -48,7 +48,7 @@ def as_json(fleet: plan.FleetPlan) -> Json:
     return written
 
 
-def totals(fleet: plan.FleetPlan) -> Json:
+def totals(fleet: plan.FleetPlan) -> JsonObject:
     """Sums over the GPU pools, at their fewest and at their most nodes."""
     resources: dict[str, dict[str, int]] = {}
     for pool in fleet.pools:
@@ -70,7 +70,7 @@ def totals(fleet: plan.FleetPlan) -> Json:
     }
 
 
-def change_json(change: plan.FleetChange) -> Json:
+def change_json(change: plan.FleetChange) -> JsonObject:
     """`slicewright plan --diff A B --json`."""
     return {
         "version": VERSION,
@@ -80,7 +80,7 @@ def change_json(change: plan.FleetChange) -> Json:
     }
 
 
-def _part(part: plan.PartChange) -> Json:
+def _part(part: plan.PartChange) -> JsonObject:
     return {
         "name": part.name,
         "kind": part.kind,
@@ -89,7 +89,7 @@ def _part(part: plan.PartChange) -> Json:
     }
 
 
-def _change(change: plan.Change) -> Json:
+def _change(change: plan.Change) -> JsonObject:
     rule = change.rule
     return {
         "field": rule.field,
@@ -102,8 +102,8 @@ def _change(change: plan.Change) -> Json:
     }
 
 
-def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> Json:
-    written: Json = {
+def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> JsonObject:
+    written: JsonObject = {
         "name": pool.name,
         "nodes": _plain(pool.nodes),
         "gpu": {
@@ -142,7 +142,7 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> Json:
     return written
 
 
-def _host(host: plan.HostPlan) -> Json:
+def _host(host: plan.HostPlan) -> JsonObject:
     return {
         "name": host.name,
         "gpu": {
@@ -155,8 +155,8 @@ def _host(host: plan.HostPlan) -> Json:
     }
 
 
-def _files(fleet: plan.FleetPlan) -> Json:
-    files: Json = {}
+def _files(fleet: plan.FleetPlan) -> JsonObject:
+    files: JsonObject = {}
     if any(pool.mig_config for pool in fleet.pools):
         files["mig_parted"] = values.mig_parted_config(fleet.pools)
     if shared := values.plugin_configs(operated(fleet)):
@@ -171,7 +171,7 @@ def operated(fleet: plan.FleetPlan) -> tuple[plan.PoolPlan, ...]:
     )
 
 
-def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> Json:
+def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> JsonObject:
     driver = drivers.driver_of(pool, fleet)
     return {
         "minimum": drivers.minimum_driver(pool.gpu, pool.layouts),
@@ -182,7 +182,7 @@ def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> Json:
     }
 
 
-def _price(known: prices.Quote) -> Json:
+def _price(known: prices.Quote) -> JsonObject:
     return {
         "usd_per_node_hour": dataclasses.asdict(known.price) if known.price else None,
         "usd_per_node_hour_elsewhere": dataclasses.asdict(known.elsewhere)

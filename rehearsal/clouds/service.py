@@ -8,8 +8,8 @@ import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.aws import models as aws_models
 from rehearsal.clouds.aws.ec2 import Ec2
 from rehearsal.clouds.aws.eks import Eks
@@ -25,7 +25,6 @@ from rehearsal.clouds.gcp.compute import Compute
 from rehearsal.clouds.gcp.gke import Gke
 from rehearsal.clouds.gcp.iam import GoogleIam
 
-JsonObject = dict[str, Any]
 log = logging.getLogger(__name__)
 
 

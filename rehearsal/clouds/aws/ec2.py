@@ -8,14 +8,12 @@ import ipaddress
 import re
 import secrets
 from collections.abc import Callable
-from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.launch_templates import TEMPLATES, LaunchTemplates
 from rehearsal.clouds.core.context import Context, Handler, Methods
 from rehearsal.clouds.core.errors import CloudError, aws_error
-
-JsonObject = dict[str, Any]
 
 VPCS, GATEWAYS, SUBNETS, ROUTES = (
     "ec2/vpcs",

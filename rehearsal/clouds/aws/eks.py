@@ -7,14 +7,13 @@ import secrets
 import uuid
 from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.aws.eks_checks import VERSIONS, check_cluster, invalid
 from rehearsal.clouds.aws.eks_groups import Groups
 from rehearsal.clouds.aws.eks_nodes import GROUPS
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.core.context import CLUSTER_NAMES, Context, Methods, now
 from rehearsal.clouds.core.errors import CloudError, aws_error
-
-JsonObject = dict[str, Any]
 
 CLUSTERS, ADDONS, UPDATES = "eks/clusters", "eks/addons", "eks/updates"
 _ADDONS = {

@@ -4,8 +4,7 @@ threads, as named there.
 
 from __future__ import annotations
 
-from typing import Any
-
+from kubeapi import JsonObject
 from rehearsal.clouds.aws.ec2 import find_subnet, reaches_internet
 from rehearsal.clouds.aws.iam import attached, find_role, trusts
 from rehearsal.clouds.aws.launch_templates import (
@@ -18,8 +17,6 @@ from rehearsal.clouds.aws.launch_templates import (
 from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.core.errors import CloudError, aws_error
 from rehearsal.clouds.core.machines import machines
-
-JsonObject = dict[str, Any]
 
 VERSIONS = ("1.31", "1.32", "1.33", "1.34", "1.35", "1.36")
 _X86_NVIDIA = frozenset({"p4d", "p4de", "p5", "g4dn", "g5", "g6"})

@@ -8,6 +8,7 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.aws.eks_checks import (
     check_labels,
     check_launch_template,
@@ -30,7 +31,6 @@ from rehearsal.clouds.core.tasks import Task
 if TYPE_CHECKING:
     from rehearsal.clouds.aws.eks import Eks
 
-JsonObject = dict[str, Any]
 
 _RELEASE = "20260714"
 log = logging.getLogger(__name__)

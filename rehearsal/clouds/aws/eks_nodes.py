@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 from collections.abc import Collection
-from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.aws.ec2 import find_subnet
 from rehearsal.clouds.aws.launch_templates import (
     NodeSettings,
@@ -18,8 +18,6 @@ from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.core.machines import eks_reserved_memory_ki, machines, reserved_cpu_millis
 from rehearsal.clouds.core.node_group import NoRoom, Target
 from rehearsal.clouds.core.node_object import Build, kubernetes_taints, node_object
-
-JsonObject = dict[str, Any]
 
 GROUPS = "eks/nodegroups"
 DRIVER = "580.159.03"

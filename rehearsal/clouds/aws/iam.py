@@ -7,10 +7,9 @@ import secrets
 from typing import Any
 from urllib.parse import quote, unquote
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context, Methods, now
 from rehearsal.clouds.core.errors import CloudError, aws_error
-
-JsonObject = dict[str, Any]
 
 ACCOUNT = "123456789012"
 ROLES = "aws-iam/roles"
@@ -181,7 +180,7 @@ def _document(text: str) -> JsonObject:
     try:
         document = json.loads(text)
     except ValueError:
-        raise _malformed("This policy contains invalid Json") from None
+        raise _malformed("This policy contains invalid JsonObject") from None
     if not isinstance(document, dict) or not document.get("Statement"):
         raise _malformed("Syntax errors in policy: no Statement.")
     statements = document["Statement"]

@@ -12,11 +12,10 @@ from typing import Any
 
 import yaml
 
+from kubeapi import JsonObject
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.core.context import Context, Methods, now
 from rehearsal.clouds.core.errors import aws_error
-
-JsonObject = dict[str, Any]
 
 TEMPLATES = "ec2/launchTemplates"
 

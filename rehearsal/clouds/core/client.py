@@ -7,11 +7,9 @@ import json
 import os
 import socket
 from pathlib import Path
-from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core.errors import CloudError
-
-JsonObject = dict[str, Any]
 
 VARIABLE = "SLICEWRIGHT_REHEARSAL"
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core.control_planes import ControlPlanes
 from rehearsal.clouds.core.faults import Faults
 from rehearsal.clouds.core.store import Store
 from rehearsal.clouds.core.tasks import Tasks
 
-JsonObject = dict[str, Any]
 Handler = Callable[[JsonObject, JsonObject], JsonObject]
 """(params, body) -> the cloud's answer. Raises CloudError."""
 Methods = Mapping[str, Handler]

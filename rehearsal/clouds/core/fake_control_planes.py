@@ -9,12 +9,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core.control_planes import Address
 from rehearsal.clouds.core.node_api import NodeApi, NotReady, Taint
-
-JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,10 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core.errors import CloudError, aws_error, google_error
 from rehearsal.clouds.core.store import Store
-
-JsonObject = dict[str, Any]
 
 _GOOGLE = frozenset({"container", "compute", "iam", "cloudresourcemanager"})
 _USED = "faults-used"

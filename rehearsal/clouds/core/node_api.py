@@ -9,9 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from kubeapi import ApiError, Client, Unreachable
+from kubeapi import ApiError, Client, JsonObject, Unreachable
 
-JsonObject = dict[str, Any]
 Taint = Mapping[str, str]
 
 

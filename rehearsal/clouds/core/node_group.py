@@ -9,12 +9,11 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core.node_api import NodeApi
 from rehearsal.clouds.core.store import Store
 
-JsonObject = dict[str, Any]
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 16

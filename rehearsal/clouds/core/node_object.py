@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-JsonObject = dict[str, Any]
+from kubeapi import JsonObject
 
 KUBERNETES = "1.36.2"
 MACHINE_ANNOTATION = "rehearsal.slicewright.io/machine"

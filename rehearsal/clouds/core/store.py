@@ -6,10 +6,9 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, unquote
 
-JsonObject = dict[str, Any]
+from kubeapi import JsonObject
 
 
 class Store:

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core.store import Store
 
-JsonObject = dict[str, Any]
 Task = Callable[[JsonObject], None]
 
 KIND = "tasks"

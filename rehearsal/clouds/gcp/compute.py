@@ -5,12 +5,10 @@ from __future__ import annotations
 import ipaddress
 import re
 import secrets
-from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context, Methods, now
 from rehearsal.clouds.core.errors import CloudError, google_error
-
-JsonObject = dict[str, Any]
 
 NETWORKS = "compute/networks"
 SUBNETWORKS = "compute/subnetworks"

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core.context import CLUSTER_NAMES, Context, Handler, Methods, now
 from rehearsal.clouds.core.control_planes import Address
 from rehearsal.clouds.core.errors import CloudError, google_error
@@ -21,8 +22,6 @@ from rehearsal.clouds.gcp.gke_defaults import (
     zones_of,
 )
 from rehearsal.clouds.gcp.gke_pools import POOLS, Pools
-
-JsonObject = dict[str, Any]
 
 CLUSTERS = "container/clusters"
 OPERATIONS = "container/operations"

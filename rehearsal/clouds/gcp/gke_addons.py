@@ -4,11 +4,8 @@ partitions.
 
 from __future__ import annotations
 
-from typing import Any
-
+from kubeapi import JsonObject
 from rehearsal.clouds.core.node_api import NodeApi
-
-JsonObject = dict[str, Any]
 
 IMAGE = "gke.gcr.io/nvidia-gpu-device-plugin:1.36.0-gke.10"
 NAME = "nvidia-gpu-device-plugin"

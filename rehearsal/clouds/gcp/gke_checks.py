@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core.errors import google_error
 from rehearsal.clouds.core.machines import GKE_GPU_MODELS, MIG_MODELS, Machine, machines
-
-JsonObject = dict[str, Any]
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 _SIZE = re.compile(r"\d+g\.\d+gb([+-][a-z0-9.]+)?")

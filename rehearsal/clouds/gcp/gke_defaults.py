@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import base64
 import secrets
-from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core.node_object import KUBERNETES
-
-JsonObject = dict[str, Any]
 
 VERSION = f"{KUBERNETES}-gke.1038000"
 _SCOPES = [

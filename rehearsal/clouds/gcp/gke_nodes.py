@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Sequence
-from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core.faults import Faults
 from rehearsal.clouds.core.machines import (
     GKE_GPU_MODELS,
@@ -20,8 +20,6 @@ from rehearsal.clouds.core.machines import (
 from rehearsal.clouds.core.node_group import Target
 from rehearsal.clouds.core.node_object import Build, kubernetes_taints, node_object
 from rehearsal.clouds.gcp.gke_defaults import region_of
-
-JsonObject = dict[str, Any]
 
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}
 # LATEST is what the walkthrough of system S0 found on its nodes; DEFAULT is an older branch that

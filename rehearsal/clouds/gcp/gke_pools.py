@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core import node_group as fleet
 from rehearsal.clouds.core.context import Context, Methods
 from rehearsal.clouds.core.errors import CloudError, google_error
@@ -25,7 +26,6 @@ from rehearsal.clouds.gcp.gke_nodes import GPU_TAINT, is_gpu_pool, target
 if TYPE_CHECKING:
     from rehearsal.clouds.gcp.gke import Gke
 
-JsonObject = dict[str, Any]
 
 POOLS = "container/nodePools"
 # UpdateNodePool: what is changed on running nodes, and what makes GKE replace every node. Source:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 import secrets
-from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context, Methods
 from rehearsal.clouds.core.errors import google_error
 from rehearsal.clouds.gcp.gke_defaults import etag
-
-JsonObject = dict[str, Any]
 
 ACCOUNTS = "iam/serviceAccounts"
 POLICIES = "cloudresourcemanager/policies"

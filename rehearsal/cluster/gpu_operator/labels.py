@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from kubeapi.client import JsonObject
+from kubeapi import JsonObject
 from rehearsal.cluster.gpu_operator.policy import Policy
 
 MACHINE = "rehearsal.slicewright.io/machine"

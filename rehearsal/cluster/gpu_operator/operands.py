@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kubeapi.client import JsonObject
+from kubeapi import JsonObject
 from rehearsal.cluster.gpu_operator.policy import Operand, Policy, PolicyError
 
 MANAGED = {"app.kubernetes.io/managed-by": "gpu-operator"}

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kubeapi.client import JsonObject
+from kubeapi import JsonObject
 
 NO_IMAGE = "empty image path provided through both ClusterPolicy CR and ENV"
 _DEFAULT_TOLERATIONS: tuple[JsonObject, ...] = (

@@ -8,7 +8,7 @@ import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from kubeapi.client import JsonObject
+from kubeapi import JsonObject
 
 Lookup = Callable[[str, str], Mapping[str, str] | None]
 """("configmaps" | "secrets", name) -> the object's data as text, or None where there is no such

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kubeapi.client import JsonObject
+from kubeapi import JsonObject
 from rehearsal.cluster.node.machine import ANNOTATION
 from rehearsal.cluster.silicon import state as silicon
 

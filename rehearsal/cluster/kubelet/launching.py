@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubeapi.client import JsonObject
+from kubeapi import JsonObject
 from rehearsal.cluster.kubelet import faults, images, logfiles
 from rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation
 from rehearsal.cluster.kubelet.environment_variables import (

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from kubeapi.client import JsonObject
+from kubeapi import JsonObject
 from rehearsal.cluster.kubelet.environment_variables import Unsupported
 
 _USER_AGENT = "kube-probe/1.36"

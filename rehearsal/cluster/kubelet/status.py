@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from kubeapi.client import JsonObject
+from kubeapi import JsonObject
 
 
 def timestamp(moment: float | None = None) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-JsonObject = dict[str, Any]
+from kubeapi import JsonObject
 
 RESOURCES: Mapping[str, Mapping[str, str]] = {
     "gcp": {

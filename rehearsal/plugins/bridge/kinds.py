@@ -10,8 +10,6 @@ from typing import Any
 from rehearsal.clouds.core.client import CloudClient
 from rehearsal.plugins.engine.plugin import UNKNOWN, CheckFailure, Properties
 
-JsonObject = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class Autoname:

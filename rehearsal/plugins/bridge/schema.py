@@ -10,9 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.plugins.engine.plugin import UNKNOWN, CheckFailure, Secret
-
-JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.plugins.engine.plugin import ProviderError
-
-JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.plugins.charts import gpu_operator
-
-Json = dict[str, Any]
 
 
 class NoSuchChart(Exception):
@@ -27,9 +26,9 @@ class Chart:
     repository: str
     check: Callable[[Mapping[str, Any]], Sequence[tuple[str, str]]]
     """Values -> problems, each the path of a key and what is wrong with it."""
-    render: Callable[[Mapping[str, Any], str, str], list[Json]]
+    render: Callable[[Mapping[str, Any], str, str], list[JsonObject]]
     """(values, release, namespace) -> manifests. The values have passed `check`."""
-    crds: Callable[[], list[Json]]
+    crds: Callable[[], list[JsonObject]]
     """What the chart's crds/ directory holds: installed first, never upgraded, kept by an
     uninstall.
     """

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core.fake_control_planes import PaperNodes, PaperPlanes
 from rehearsal.clouds.service import Cloud
 
-JsonObject = dict[str, Any]
 Call = Callable[..., JsonObject]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import grpc
 
-from kubeapi.client import JsonObject
+from kubeapi import JsonObject
 from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger
 from rehearsal.cluster.kubelet.podresources import messages
 

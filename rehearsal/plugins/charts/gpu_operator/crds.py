@@ -6,17 +6,15 @@ NVIDIA/gpu-operator `api/nvidia/v1`, kubernetes-sigs/node-feature-discovery `api
 
 from __future__ import annotations
 
-from typing import Any
-
-Json = dict[str, Any]
+from kubeapi import JsonObject
 
 
-def crds() -> list[Json]:
+def crds() -> list[JsonObject]:
     """Fresh copies."""
     return [_cluster_policies(), _node_features()]
 
 
-def _cluster_policies() -> Json:
+def _cluster_policies() -> JsonObject:
     spec = _open(
         mig=_open(strategy=_enum("none", "single", "mixed")),
         migManager=_open(
@@ -59,7 +57,7 @@ def _cluster_policies() -> Json:
     )
 
 
-def _node_features() -> Json:
+def _node_features() -> JsonObject:
     labels = {"type": "object", "additionalProperties": _string()}
     spec = {"type": "object", "properties": {"features": _open(), "labels": labels}}
     return _crd(
@@ -81,11 +79,11 @@ def _crd(
     kind: str,
     plural: str,
     scope: str,
-    properties: Json,
+    properties: JsonObject,
     columns: list[tuple[str, str, str]],
     has_status: bool,
-) -> Json:
-    served: Json = {
+) -> JsonObject:
+    served: JsonObject = {
         "name": version,
         "served": True,
         "storage": True,
@@ -115,7 +113,7 @@ def _crd(
     }
 
 
-def _open(**properties: Json) -> Json:
+def _open(**properties: JsonObject) -> JsonObject:
     """A map that checks these properties and lets all others pass."""
     return {
         "type": "object",
@@ -124,19 +122,19 @@ def _open(**properties: Json) -> Json:
     }
 
 
-def _enum(*values: str) -> Json:
+def _enum(*values: str) -> JsonObject:
     return {"type": "string", "enum": list(values)}
 
 
-def _string() -> Json:
+def _string() -> JsonObject:
     return {"type": "string"}
 
 
-def _boolean() -> Json:
+def _boolean() -> JsonObject:
     return {"type": "boolean"}
 
 
-def _env() -> Json:
+def _env() -> JsonObject:
     entry = {
         "type": "object",
         "required": ["name"],

@@ -8,9 +8,8 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubeapi import JsonObject
 from rehearsal.plugins.charts.gpu_operator.values import VERSION, merged
-
-Json = dict[str, Any]
 
 _OPERATOR: Final = "gpu-operator"
 _CHART_LABELS: Final = {
@@ -41,7 +40,7 @@ _SHIPPED_AS_OPERATOR: Final = ("validator", "nodeStatusExporter")
 """Operands whose image is the operator's own, at the chart's version."""
 
 
-def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json]:
+def render(values: Mapping[str, Any], release: str, namespace: str) -> list[JsonObject]:
     """Manifests in no particular order. Raises nothing for values that passed `check`."""
     full = merged(values)
     labels = {
@@ -115,9 +114,9 @@ def removes_crds(values: Mapping[str, Any]) -> bool:
     return bool(merged(values)["operator"]["cleanupCRD"])
 
 
-def cluster_policy_spec(full: Mapping[str, Any]) -> Json:
+def cluster_policy_spec(full: Mapping[str, Any]) -> JsonObject:
     """The values (merged with the defaults) at their places in the ClusterPolicy."""
-    spec: Json = {
+    spec: JsonObject = {
         "operator": {"runtimeClass": full["operator"]["runtimeClass"]},
         "daemonsets": {
             **_filled(full["daemonsets"]),
@@ -135,7 +134,7 @@ def cluster_policy_spec(full: Mapping[str, Any]) -> Json:
     return spec
 
 
-def _operand(name: str, section: Mapping[str, Any]) -> Json:
+def _operand(name: str, section: Mapping[str, Any]) -> JsonObject:
     written = {
         key: value
         for key, value in section.items()
@@ -160,7 +159,7 @@ def _operand(name: str, section: Mapping[str, Any]) -> Json:
     return written
 
 
-def _filled(section: Mapping[str, Any]) -> Json:
+def _filled(section: Mapping[str, Any]) -> JsonObject:
     """Without what is unset, and without empty lists and maps, which the template leaves out."""
     return {
         key: _set(value)
@@ -177,7 +176,7 @@ def _set(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
-def _deployment(full: Mapping[str, Any], release: str) -> Json:
+def _deployment(full: Mapping[str, Any], release: str) -> JsonObject:
     operator = full["operator"]
     selector = {"app.kubernetes.io/component": "gpu-operator", "app": "gpu-operator"}
     probe = {"initialDelaySeconds": 1, "periodSeconds": 2, "failureThreshold": 15}
@@ -203,7 +202,7 @@ def _deployment(full: Mapping[str, Any], release: str) -> Json:
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8081}, **probe},
         "resources": operator["resources"],
     }
-    pod: Json = {
+    pod: JsonObject = {
         "serviceAccountName": _OPERATOR,
         "priorityClassName": operator["priorityClassName"],
         "containers": [container],
@@ -218,7 +217,7 @@ def _deployment(full: Mapping[str, Any], release: str) -> Json:
         "app.kubernetes.io/instance": release,
         "app.kubernetes.io/name": "gpu-operator",
     }
-    metadata: Json = {"labels": labels}
+    metadata: JsonObject = {"labels": labels}
     if operator["annotations"]:
         metadata["annotations"] = operator["annotations"]
     return {
@@ -235,14 +234,14 @@ def _object(
     labels: Mapping[str, str],
     namespace: str | None = None,
     **body: Any,
-) -> Json:
-    metadata: Json = {"name": name, "labels": dict(labels)}
+) -> JsonObject:
+    metadata: JsonObject = {"name": name, "labels": dict(labels)}
     if namespace is not None:
         metadata["namespace"] = namespace
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
 
 
-def _binding(kind: str, namespace: str) -> Json:
+def _binding(kind: str, namespace: str) -> JsonObject:
     return {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": _OPERATOR},
         "subjects": [{"kind": "ServiceAccount", "name": _OPERATOR, "namespace": namespace}],
@@ -253,7 +252,7 @@ _READ: Final = ("get", "list", "watch")
 _WRITE: Final = (*_READ, "create", "update", "patch", "delete")
 
 
-def _cluster_rules() -> list[Json]:
+def _cluster_rules() -> list[JsonObject]:
     """The operator's rights beyond its namespace; they include what it hands on to its operands, or
     it might not hand it on.
     """
@@ -275,7 +274,7 @@ def _cluster_rules() -> list[Json]:
     ]
 
 
-def _namespace_rules() -> list[Json]:
+def _namespace_rules() -> list[JsonObject]:
     return [
         _rule("", ["configmaps", "serviceaccounts", "services", "secrets"], *_WRITE),
         _rule("", ["events"], "create", "patch"),
@@ -286,5 +285,5 @@ def _namespace_rules() -> list[Json]:
     ]
 
 
-def _rule(group: str, resources: list[str], *verbs: str) -> Json:
+def _rule(group: str, resources: list[str], *verbs: str) -> JsonObject:
     return {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}

@@ -13,7 +13,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-Json = dict[str, Any]
+from kubeapi import JsonObject
 
 VERSION: Final = "v26.7.0"
 
@@ -28,7 +28,7 @@ _CONTROL_PLANE: Final = {
 _GPU: Final = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 
 
-def _image(repository: str, image: str, version: str | None, **more: Any) -> Json:
+def _image(repository: str, image: str, version: str | None, **more: Any) -> JsonObject:
     """An operand's section: its image, and what every operand may set."""
     return {
         "repository": repository,
@@ -65,7 +65,7 @@ _SCHEDULING: Final = {
     "enable": True,
 }
 
-DEFAULTS: Final[Json] = {
+DEFAULTS: Final[JsonObject] = {
     "platform": {"openshift": False},
     "nfd": {"enabled": True, "nodefeaturerules": False},
     "psa": {"enabled": False},
@@ -300,7 +300,7 @@ DEFAULTS: Final[Json] = {
 }
 
 
-def merged(values: Mapping[str, Any]) -> Json:
+def merged(values: Mapping[str, Any]) -> JsonObject:
     """The defaults under the user's values, as Helm does it: maps merge, lists and everything else
     are replaced, null removes.
     """
@@ -346,7 +346,7 @@ def check(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     return problems
 
 
-def _merge(base: Json, over: Mapping[str, Any]) -> Json:
+def _merge(base: JsonObject, over: Mapping[str, Any]) -> JsonObject:
     for key, value in over.items():
         if isinstance(value, Mapping) and isinstance(base.get(key), dict):
             base[key] = _merge(base[key], value)

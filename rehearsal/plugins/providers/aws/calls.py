@@ -7,12 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.plugins.bridge.kinds import Session
 from rehearsal.plugins.bridge.shape import Field
 from rehearsal.plugins.engine.plugin import ProviderError
-
-JsonObject = dict[str, Any]
 
 
 def region_of(session: Session, inputs: Mapping[str, Any]) -> str:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State
 from rehearsal.plugins.bridge.shape import Field, Shape, from_api, same, to_api
 from rehearsal.plugins.bridge.waiting import wait_until
@@ -20,8 +20,6 @@ from rehearsal.plugins.providers.aws.calls import (
     retag_eks,
     seen_tags,
 )
-
-JsonObject = dict[str, Any]
 
 _VPC = {
     "subnetIds": Field(unordered=True),

@@ -12,8 +12,6 @@ from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, St
 from rehearsal.plugins.engine.plugin import CheckFailure, Properties
 from rehearsal.plugins.providers.aws.calls import call, kept, or_none, seen_tags, tag_list, tag_map
 
-JsonObject = dict[str, Any]
-
 _SIMULATED = (
     "name",
     "namePrefix",

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State
 from rehearsal.plugins.bridge.shape import Field, Shape, from_api, to_api
@@ -23,8 +24,6 @@ from rehearsal.plugins.providers.aws.calls import (
     tag_list,
     tag_map,
 )
-
-JsonObject = dict[str, Any]
 
 _EBS = capital(
     "volumeSize",

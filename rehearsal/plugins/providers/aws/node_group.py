@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State, known, members
 from rehearsal.plugins.bridge.shape import Field, Shape, from_api, same, to_api
 from rehearsal.plugins.bridge.waiting import wait_until
@@ -20,8 +21,6 @@ from rehearsal.plugins.providers.aws.calls import (
     retag_eks,
     seen_tags,
 )
-
-JsonObject = dict[str, Any]
 
 _REPAIR = {
     **same("enabled", "maxUnhealthyNodeThresholdCount", "maxUnhealthyNodeThresholdPercentage"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.plugins.bridge.kinds import Made, Resource, Session, State, members
 from rehearsal.plugins.engine.plugin import CheckFailure, Properties
@@ -18,8 +18,6 @@ from rehearsal.plugins.providers.aws.calls import (
     specified,
     tag_map,
 )
-
-JsonObject = dict[str, Any]
 
 
 class InternetGateway(Resource):

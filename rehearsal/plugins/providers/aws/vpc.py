@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.plugins.bridge.kinds import Made, Resource, Session, State
@@ -18,8 +17,6 @@ from rehearsal.plugins.providers.aws.calls import (
     specified,
     tag_map,
 )
-
-JsonObject = dict[str, Any]
 
 _DNS = {"enableDnsSupport": "EnableDnsSupport", "enableDnsHostnames": "EnableDnsHostnames"}
 

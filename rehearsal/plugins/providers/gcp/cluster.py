@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State, known
 from rehearsal.plugins.bridge.shape import Field, Shape, from_api, same, to_api
 from rehearsal.plugins.engine.plugin import CheckFailure, Properties, ProviderError
@@ -17,8 +17,6 @@ from rehearsal.plugins.providers.gcp.calls import (
     project_of,
 )
 from rehearsal.plugins.providers.gcp.node_shape import NODE_CONFIG, seen_node_config
-
-JsonObject = dict[str, Any]
 
 _CLUSTERS = "projects.locations.clusters"
 _ENABLED = same("enabled")

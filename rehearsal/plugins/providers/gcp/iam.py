@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.plugins.bridge.kinds import Made, Resource, Session, State, known
 from rehearsal.plugins.engine.plugin import CheckFailure, Properties
 from rehearsal.plugins.providers.gcp.calls import last, or_none, project_of
-
-JsonObject = dict[str, Any]
 
 _ACCOUNT_ID = re.compile(r"[a-z](?:[-a-z0-9]{4,28}[a-z0-9])")
 

@@ -5,14 +5,12 @@ services/compute.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State
 from rehearsal.plugins.bridge.shape import Field, from_api, same, to_api
 from rehearsal.plugins.engine.plugin import Properties
 from rehearsal.plugins.providers.gcp.calls import last, or_none, project_of, region_of
-
-JsonObject = dict[str, Any]
 
 _NETWORK = {
     **same("name", "description", "autoCreateSubnetworks", "mtu"),

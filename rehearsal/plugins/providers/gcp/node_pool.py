@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kubeapi import JsonObject
 from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State, known, members
 from rehearsal.plugins.bridge.shape import Field, Shape, from_api, same, to_api
 from rehearsal.plugins.engine.plugin import CheckFailure, Properties, ProviderError
@@ -18,8 +19,6 @@ from rehearsal.plugins.providers.gcp.node_shape import (
     REPLACES,
     seen_node_config,
 )
-
-JsonObject = dict[str, Any]
 
 _PREFIX = "projects.locations.clusters.nodePools"
 _AUTOSCALING = {

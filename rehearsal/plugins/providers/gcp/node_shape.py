@@ -5,11 +5,8 @@ Source of names: hashicorp/terraform-provider-google-beta, services/container/no
 
 from __future__ import annotations
 
-from typing import Any
-
+from kubeapi import JsonObject
 from rehearsal.plugins.bridge.shape import Field, from_api, same
-
-JsonObject = dict[str, Any]
 
 TAINT = same("key", "value", "effect")
 _ACCELERATOR = {

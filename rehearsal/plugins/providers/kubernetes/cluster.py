@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kubeapi import ApiError, Client, Unreachable
+from kubeapi import ApiError, Client, JsonObject, Unreachable
 from kubeapi.client import Credentials, PatchKind, path_of
 from rehearsal.plugins.providers.kubernetes.credentials import CredentialSource, NoCredentials
 from rehearsal.plugins.providers.kubernetes.kubeconfig import BadKubeconfig, Context
 
-JsonObject = dict[str, Any]
 T = TypeVar("T")
 
 

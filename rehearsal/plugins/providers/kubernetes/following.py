@@ -8,12 +8,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from kubeapi import ApiError, Unreachable
+from kubeapi import ApiError, JsonObject, Unreachable
 from rehearsal.plugins.providers.kubernetes.cluster import Cluster
-
-JsonObject = dict[str, Any]
 
 _WINDOW_S: Final = 5
 """How long one watch request lasts: threads of a finished wait end within it."""

@@ -7,10 +7,9 @@ from __future__ import annotations
 import base64
 from typing import Any, Final
 
+from kubeapi import JsonObject
 from rehearsal.plugins.engine.values import UNKNOWN, Secret, has_secret, has_unknown, unwrap
 from rehearsal.plugins.providers.kubernetes import go_types
-
-JsonObject = dict[str, Any]
 
 READ_ONLY_METADATA: Final = (
     "creationTimestamp",

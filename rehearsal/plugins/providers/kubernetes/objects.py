@@ -7,9 +7,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from kubeapi import ApiError, Unreachable
+from kubeapi import ApiError, JsonObject, Unreachable
 from rehearsal.plugins.engine.plugin import Severity
 from rehearsal.plugins.providers.kubernetes import directives, field_managers, readiness
 from rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
@@ -22,8 +22,6 @@ from rehearsal.plugins.providers.kubernetes.waiting import (
     await_gone,
     await_ready,
 )
-
-JsonObject = dict[str, Any]
 
 RETRY_PAUSES_S: Sequence[float] = (1, 2, 4, 8, 16, 32)
 """Between attempts to create an object whose namespace or kind is still missing; 63 s in all."""

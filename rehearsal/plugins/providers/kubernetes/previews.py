@@ -4,15 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from kubeapi import ApiError, Unreachable
+from kubeapi import ApiError, JsonObject, Unreachable
 from rehearsal.plugins.engine.plugin import Properties, ProviderError, has_unknown
 from rehearsal.plugins.providers.kubernetes import objects, state, texts
 from rehearsal.plugins.providers.kubernetes.cluster import NoSuchKind
 from rehearsal.plugins.providers.kubernetes.objects import Conflict, Gone, Operation, Refused
-
-JsonObject = dict[str, Any]
 
 
 def create(

@@ -5,13 +5,12 @@ pulumi-kubernetes `await`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
+from kubeapi import JsonObject
 from kubeapi.client import path_of
 from rehearsal.plugins.providers.kubernetes.following import Collection, World
 from rehearsal.plugins.providers.kubernetes.waiting import TIMED_OUT, Rule, Verdict
-
-JsonObject = dict[str, Any]
 
 DEFAULT_TIMEOUT_S: Final = 600.0
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubeapi import ApiError, Unreachable
+from kubeapi import ApiError, JsonObject, Unreachable
 from kubeapi.client import path_of
 from rehearsal.plugins.charts import Chart
 from rehearsal.plugins.engine.plugin import Severity
@@ -17,8 +17,6 @@ from rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
 from rehearsal.plugins.providers.kubernetes.readiness import rule_for
 from rehearsal.plugins.providers.kubernetes.release_storage import Record
 from rehearsal.plugins.providers.kubernetes.waiting import NotReady, Say, await_gone, await_ready
-
-JsonObject = dict[str, Any]
 
 _ORDER: Final = [
     "PriorityClass",

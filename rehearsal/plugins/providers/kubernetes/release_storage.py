@@ -13,13 +13,12 @@ import json
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
-from kubeapi import ApiError
+from kubeapi import ApiError, JsonObject
 from kubeapi.client import path_of
 from rehearsal.plugins.providers.kubernetes.cluster import Cluster
 
-JsonObject = dict[str, Any]
 Status = Literal[
     "pending-install", "pending-upgrade", "deployed", "failed", "superseded", "uninstalling"
 ]

@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from kubeapi import JsonObject
 from rehearsal.plugins.engine.values import UNKNOWN, Properties, unwrap, unwrap_here
 from rehearsal.plugins.providers.kubernetes.normalise import (
     READ_ONLY_METADATA,
@@ -14,8 +13,6 @@ from rehearsal.plugins.providers.kubernetes.normalise import (
     with_dashes,
     with_underscores,
 )
-
-JsonObject = dict[str, Any]
 
 _INPUTS, _INITIAL_API_VERSION, _FIELD_MANAGER = "__inputs", "__initialApiVersion", "__fieldManager"
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubeapi import JsonObject
 from rehearsal.plugins.engine.plugin import Severity
 from rehearsal.plugins.providers.kubernetes.following import Collection, World
 from rehearsal.plugins.providers.kubernetes.json_paths import BadPath, JsonPath, parse
 from rehearsal.plugins.providers.kubernetes.waiting import TIMED_OUT, Rule, Verdict
 
-JsonObject = dict[str, Any]
 ANNOTATION: Final = "pulumi.com/waitFor"
 
 _JSONPATH: Final = re.compile(

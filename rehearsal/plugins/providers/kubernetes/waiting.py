@@ -6,15 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from kubeapi import ApiError, Unreachable
+from kubeapi import ApiError, JsonObject, Unreachable
 from kubeapi.client import path_of
 from rehearsal.plugins.engine.plugin import Severity
 from rehearsal.plugins.providers.kubernetes.cluster import Cluster
 from rehearsal.plugins.providers.kubernetes.following import Collection, Following, World
 
-JsonObject = dict[str, Any]
 Say = Callable[[Severity, str], None]
 """Shows one line of live status; an empty one clears it."""
 

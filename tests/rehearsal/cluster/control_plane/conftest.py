@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeapi import ApiError, Client
-from kubeapi.client import JsonObject
+from kubeapi import ApiError, Client, JsonObject
 from rehearsal.cluster import control_plane
 from rehearsal.cluster.control_plane import Endpoint
 from rehearsal.host import processes

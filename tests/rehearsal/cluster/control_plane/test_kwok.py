@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError, Client
-from kubeapi.client import JsonObject
+from kubeapi import ApiError, Client, JsonObject
 from rehearsal.cluster import control_plane
 from rehearsal.cluster.control_plane.process_images import runs_as_process
 from rehearsal.host import processes

@@ -16,7 +16,7 @@ import grpc
 import pytest
 from google.protobuf import any_pb2, empty_pb2
 
-from kubeapi import ApiError, Client
+from kubeapi import ApiError, Client, JsonObject
 from rehearsal.cluster import control_plane
 from rehearsal.host import processes
 from rehearsal.host.toolchain import Toolchain
@@ -25,8 +25,6 @@ from rehearsal.plugins.engine.protocol import engine_pb2_grpc, provider_pb2, pro
 from rehearsal.plugins.engine.server import AttachedServer
 from rehearsal.plugins.engine.values import decode, encode
 from rehearsal.plugins.providers.kubernetes.provider import KubernetesProvider
-
-Json = dict[str, Any]
 
 
 class Refused(Exception):
@@ -38,7 +36,7 @@ class Refused(Exception):
         self.code = error.code()
         self.reasons: list[str] = []
         self.id = ""
-        self.outputs: Json = {}
+        self.outputs: JsonObject = {}
         for key, value in error.trailing_metadata() or ():
             if key == "grpc-status-details-bin":
                 detail = _detail(value)
@@ -97,8 +95,8 @@ class Stored:
     """A resource as the engine keeps it."""
 
     id: str
-    inputs: Json
-    outputs: Json
+    inputs: JsonObject
+    outputs: JsonObject
 
 
 @dataclass
@@ -116,8 +114,8 @@ class Provider:
         self.stub.Configure(provider_pb2.ConfigureRequest(urn="urn:provider", args=encode(args)))
 
     def check(
-        self, type_: str, name: str, news: Json, olds: Json | None = None, **more: Any
-    ) -> tuple[Json, list[tuple[str, str]]]:
+        self, type_: str, name: str, news: JsonObject, olds: JsonObject | None = None, **more: Any
+    ) -> tuple[JsonObject, list[tuple[str, str]]]:
         request = provider_pb2.CheckRequest(
             urn=f"{self.urn_prefix}{type_}::{name}",
             type=type_,
@@ -133,7 +131,13 @@ class Provider:
         ]
 
     def create(
-        self, type_: str, name: str, news: Json, *, timeout_s: float = 0, preview: bool = False
+        self,
+        type_: str,
+        name: str,
+        news: JsonObject,
+        *,
+        timeout_s: float = 0,
+        preview: bool = False,
     ) -> Stored:
         inputs, failures = self.check(type_, name, news)
         assert not failures, failures
@@ -148,12 +152,12 @@ class Provider:
         answer = self._call(self.stub.Create, request)
         return Stored(answer.id, inputs, decode(answer.properties))
 
-    def diff(self, type_: str, name: str, old: Stored, news: Json) -> Any:
+    def diff(self, type_: str, name: str, old: Stored, news: JsonObject) -> Any:
         inputs, failures = self.check(type_, name, news, old.inputs)
         assert not failures, failures
         return self.diff_checked(type_, name, old, inputs)
 
-    def diff_checked(self, type_: str, name: str, old: Stored, inputs: Json) -> Any:
+    def diff_checked(self, type_: str, name: str, old: Stored, inputs: JsonObject) -> Any:
         known = self._known(type_, name, old)
         request = provider_pb2.DiffRequest(
             **known, olds=encode(old.outputs), old_inputs=encode(old.inputs), news=encode(inputs)
@@ -165,7 +169,7 @@ class Provider:
         type_: str,
         name: str,
         old: Stored,
-        news: Json,
+        news: JsonObject,
         *,
         timeout_s: float = 0,
         preview: bool = False,
@@ -204,7 +208,7 @@ class Provider:
         )
         self._call(self.stub.Delete, request)
 
-    def diff_config(self, old: Json, new: Json) -> Any:
+    def diff_config(self, old: JsonObject, new: JsonObject) -> Any:
         return self._call(
             self.stub.DiffConfig,
             provider_pb2.DiffRequest(old_inputs=encode(old), olds=encode(old), news=encode(new)),

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
+from kubeapi import JsonObject
 from rehearsal.plugins.engine.values import UNKNOWN
 from rehearsal.plugins.providers.kubernetes.difference import difference
 from rehearsal.plugins.providers.kubernetes.shape import prune, show
 
-Json = dict[str, Any]
 
-
-def _object(kind: str = "ConfigMap", api_version: str = "v1", **body: Any) -> Json:
+def _object(kind: str = "ConfigMap", api_version: str = "v1", **body: Any) -> JsonObject:
     return {
         "apiVersion": api_version,
         "kind": kind,
@@ -22,7 +21,9 @@ def _object(kind: str = "ConfigMap", api_version: str = "v1", **body: Any) -> Js
     }
 
 
-def _diff(old: Json, new: Json, live: Json | None = None, **settings: bool) -> Any:
+def _diff(
+    old: JsonObject, new: JsonObject, live: JsonObject | None = None, **settings: bool
+) -> Any:
     flags = {"config_maps_mutable": False, "secrets_mutable": False} | settings
     return difference(live or old, old, new, **flags)
 
@@ -110,7 +111,7 @@ def test_a_removal_is_a_deletion_of_an_input() -> None:
     ],
 )
 def test_the_replace_table(
-    api_version: str, kind: str, before: Json, after: Json, path: str
+    api_version: str, kind: str, before: JsonObject, after: JsonObject, path: str
 ) -> None:
     found = _diff(_object(kind, api_version, **before), _object(kind, api_version, **after))
     assert found.detailed == {path: "update-replace"}
@@ -132,7 +133,7 @@ def test_the_replace_table(
     ],
 )
 def test_everything_else_updates_in_place(
-    api_version: str, kind: str, before: Json, after: Json
+    api_version: str, kind: str, before: JsonObject, after: JsonObject
 ) -> None:
     found = _diff(_object(kind, api_version, **before), _object(kind, api_version, **after))
     assert found.changes is True
@@ -147,7 +148,7 @@ def test_a_new_name_or_namespace_replaces_without_deleting_first() -> None:
 
 
 def test_an_autonamed_object_is_not_deleted_before_its_replacement() -> None:
-    def autonamed(value: str) -> Json:
+    def autonamed(value: str) -> JsonObject:
         made = _object(data={"a": value})
         made["metadata"] = {**made["metadata"], "annotations": {"pulumi.com/autonamed": "true"}}
         return made

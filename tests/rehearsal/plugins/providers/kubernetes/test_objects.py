@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from kubeapi import JsonObject
 from rehearsal.plugins.engine.values import UNKNOWN, Secret
 from rehearsal.plugins.providers.kubernetes import objects
 
-Json = dict[str, Any]
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 SECRET = "kubernetes:core/v1:Secret"
 QUOTA = "kubernetes:core/v1:ResourceQuota"
@@ -20,7 +20,7 @@ CLASS = "kubernetes:scheduling.k8s.io/v1:PriorityClass"
 CRD = "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition"
 
 
-def config_map(namespace: str | None, name: str | None = None, **data: str) -> Json:
+def config_map(namespace: str | None, name: str | None = None, **data: str) -> JsonObject:
     metadata = {key: value for key, value in (("namespace", namespace), ("name", name)) if value}
     return {
         "apiVersion": "v1",
@@ -30,8 +30,8 @@ def config_map(namespace: str | None, name: str | None = None, **data: str) -> J
     }
 
 
-def pool(name: str, size: int = 1, **annotations: str) -> Json:
-    metadata: Json = {"name": name}
+def pool(name: str, size: int = 1, **annotations: str) -> JsonObject:
+    metadata: JsonObject = {"name": name}
     if annotations:
         metadata["annotations"] = {f"pulumi.com/{key}": value for key, value in annotations.items()}
     return {
@@ -42,7 +42,7 @@ def pool(name: str, size: int = 1, **annotations: str) -> Json:
     }
 
 
-def daemonset(namespace: str, **pod: Any) -> Json:
+def daemonset(namespace: str, **pod: Any) -> JsonObject:
     template = {
         "metadata": {"labels": {"app": "d"}},
         "spec": {"containers": [{"name": "c", "image": "nginx"}], **pod},
@@ -232,7 +232,7 @@ _POD = {
     "tolerations": [{"operator": "Exists"}],
 }
 _RBAC = "rbac.authorization.k8s.io/v1"
-_ALL_KINDS: list[Json] = [
+_ALL_KINDS: list[JsonObject] = [
     {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -386,7 +386,7 @@ _ALL_KINDS: list[Json] = [
 
 @pytest.mark.parametrize("manifest", _ALL_KINDS, ids=lambda manifest: str(manifest["kind"]))
 def test_a_second_up_and_a_refresh_show_no_change(
-    provider: Any, namespace: str, pool_kind: str, manifest: Json
+    provider: Any, namespace: str, pool_kind: str, manifest: JsonObject
 ) -> None:
     manifest = json.loads(json.dumps(manifest))
     metadata = manifest.setdefault("metadata", {})
@@ -478,7 +478,7 @@ def test_what_kubectl_set_is_removed_by_the_next_update_other_managers_fields_st
     assert updated.outputs["metadata"]["labels"] == {"other": "stays"}
 
 
-def _managers(live: Json) -> set[tuple[str, str]]:
+def _managers(live: JsonObject) -> set[tuple[str, str]]:
     return {(entry["manager"], entry["operation"]) for entry in live["metadata"]["managedFields"]}
 
 
@@ -619,7 +619,7 @@ def test_a_preview_shows_the_inputs_only_where_the_server_cannot_be_asked(
     new_provider: Callable[..., Any],
     as_user: Callable[[str], str],
 ) -> None:
-    def is_inputs_only(manifest: Json, by: Any = provider, kind: str = CONFIG_MAP) -> bool:
+    def is_inputs_only(manifest: JsonObject, by: Any = provider, kind: str = CONFIG_MAP) -> bool:
         previewed = by.create(kind, "c", manifest, preview=True)
         return bool(previewed.outputs == previewed.inputs)
 

@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError
+from kubeapi import ApiError, JsonObject
 from rehearsal.plugins.engine.values import UNKNOWN, Secret, unwrap
 
-Json = dict[str, Any]
 RELEASE = "kubernetes:helm.sh/v3:Release"
 POLICY = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
 
 
 def release(
-    namespace: str, name: str = "gpu-operator", values: Json | None = None, **more: Any
-) -> Json:
+    namespace: str, name: str = "gpu-operator", values: JsonObject | None = None, **more: Any
+) -> JsonObject:
     return {
         "chart": "gpu-operator",
         "version": "v26.7.0",

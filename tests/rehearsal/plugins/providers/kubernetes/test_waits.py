@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from kubeapi import ApiError
+from kubeapi import ApiError, JsonObject
 from rehearsal.plugins.engine.plugin import Severity
 from rehearsal.plugins.providers.kubernetes import readiness
 
-Json = dict[str, Any]
 DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
 DEPLOYMENT = "kubernetes:apps/v1:Deployment"
 JOB = "kubernetes:batch/v1:Job"
@@ -20,7 +19,7 @@ SERVICE = "kubernetes:core/v1:Service"
 POOLS = "/apis/slicewright.io/v1alpha1/gpupools"
 
 
-def pool(name: str, size: int = 1, **annotations: str) -> Json:
+def pool(name: str, size: int = 1, **annotations: str) -> JsonObject:
     annotations = {"waitFor": "condition=Verified", **annotations}
     metadata = {
         "name": name,
@@ -35,13 +34,13 @@ def pool(name: str, size: int = 1, **annotations: str) -> Json:
 
 
 def workload(
-    kind: str, namespace: str, name: str, annotations: Json | None = None, **spec: Any
-) -> Json:
+    kind: str, namespace: str, name: str, annotations: JsonObject | None = None, **spec: Any
+) -> JsonObject:
     template = {
         "metadata": {"labels": {"app": name}},
         "spec": {"containers": [{"name": "c", "image": "nginx"}]},
     }
-    metadata: Json = {"namespace": namespace, "name": name}
+    metadata: JsonObject = {"namespace": namespace, "name": name}
     if annotations:
         metadata["annotations"] = annotations
     body = {"selector": {"matchLabels": {"app": name}}, "template": template, **spec}
@@ -54,7 +53,7 @@ def set_verified(cluster: Any, until: Any) -> Callable[..., None]:
 
     def set_(name: str, status: str, generation: int | None = None) -> None:
         def patch() -> bool:
-            condition: Json = {
+            condition: JsonObject = {
                 "type": "Verified",
                 "status": status,
                 "reason": "Mismatch",
