@@ -39,8 +39,10 @@ def text() -> str:
 
 
 def _cleaned(node: Any) -> Any:
-    """Without pydantic's titles, which say the key once more."""
+    """Without pydantic's titles, which repeat the key, and without the docstrings' line breaks."""
     if isinstance(node, dict):
+        if isinstance(node.get("description"), str):
+            node = {**node, "description": " ".join(node["description"].split())}
         kept = {
             k: _cleaned(v) for k, v in node.items() if not (k == "title" and isinstance(v, str))
         }

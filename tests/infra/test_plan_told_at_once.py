@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from infra import plan, spec
 from infra.plan.nodes import GKE_LABELS
 from infra.spec import json_schema as schema
+from infra.spec.reading.shape import example
 
 A100 = "{name: a, gpu: {model: A100-40, count: 2}, nodes: {count: 1}"
 BYO = f"cloud: byo\ncluster: {{name: c, context: c}}\nnode_pools:\n- {A100}}}\n"
@@ -69,7 +70,6 @@ def test_what_stands_for_a_wrong_index_of_a_host_is_no_index() -> None:
 
 
 def test_what_stands_for_a_wrong_name_is_no_name() -> None:
-    example = spec.shape.example
     pool, work, machine = (
         example(spec.ByoPool)["name"],
         example(spec.Workload)["name"],

@@ -13,8 +13,9 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
-from infra import plan, spec
+from infra import plan
 from infra.spec import json_schema as schema
+from infra.spec.reading.shape import FLEET
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docs" / "reference" / "stack-file.schema.json"
@@ -194,9 +195,7 @@ def test_an_editor_sees_that_there_is_no_pool() -> None:
 def test_an_editor_offers_the_capacity_that_the_cloud_has(stack: str, mode: str) -> None:
     block = {"reservation": "cr-0123456789abcdef0"} if mode == "capacity-block" else {}
     config = _with(stack, capacity={"mode": mode, **block})
-    fleet = TypeAdapter(spec.shape.FLEET).validate_json(
-        json.dumps(config["config"]["slicewright:fleet"])
-    )
+    fleet = TypeAdapter(FLEET).validate_json(json.dumps(config["config"]["slicewright:fleet"]))
     _, problems = plan.build(fleet)
     there = not any(
         " only" in p.reason for p in problems if p.path == ("node_pools", 0, "capacity")

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from rehearsal.cluster.silicon.state import VARIABLE
 
-_STAGE = Path(__file__).with_name("stage.py")
+_SANDBOX = Path(__file__).with_name("sandbox.py")
 _SILICON_INSIDE = "/dev/simulated-silicon"
 
 
@@ -111,7 +111,7 @@ def why_not() -> str | None:
         )
     with tempfile.TemporaryDirectory() as directory:
         tried = subprocess.run(
-            [*_interpreter(), str(_STAGE), "--probe", directory],
+            [*_interpreter(), str(_SANDBOX), "--probe", directory],
             capture_output=True,
             text=True,
             timeout=30,
@@ -179,7 +179,7 @@ def _popen(spec: LaunchSpec) -> subprocess.Popen[bytes]:
         spec.log.parent.mkdir(parents=True, exist_ok=True)
         with spec.log.open("ab") as log:
             return subprocess.Popen(
-                [*_interpreter(), str(_STAGE), str(descriptor)],
+                [*_interpreter(), str(_SANDBOX), str(descriptor)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

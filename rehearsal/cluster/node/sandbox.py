@@ -1,7 +1,7 @@
 """The last step before a program of a simulated node: builds the node's file system around this
 process, then becomes it.
 
-Run by launcher.py as `python -I -S stage.py FD`, FD holding the JSON of what to start. Only the
+Run by launcher.py as `python -I -S sandbox.py FD`, FD holding the JSON of what to start. Only the
 standard library, and little of it: this is the price of every start. Ends with 126 if the file
 system cannot be built, with 127 if the program cannot be executed; the reason is on stderr.
 """

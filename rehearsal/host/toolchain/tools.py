@@ -143,7 +143,7 @@ TOOLS: tuple[Tool, ...] = (
         version="own",
         binaries=(Binary(field="fake_nvml", name="libnvidia-ml.so.1"),),
         source=CLibrary(
-            directory=_HERE.parent / "silicon" / "library",
+            directory=_HERE.parents[1] / "cluster" / "silicon" / "library",
             flags=(
                 "-shared",
                 "-fPIC",
