@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STACK ?= s0 s1
+# Parallel test processes. Whole runs take about 1.5 GiB each.
+WORKERS ?= 2
 SETUP := $(VENV)/.ready-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-12)
 
 .PHONY: help rehearse destroy test unit lint bench gpu-check setup toolchain clean
@@ -17,10 +19,10 @@ destroy: $(SETUP)  ## ends what KEEP=1 left running: pulumi destroy, then shows 
 	@$(BIN)/slicewright rehearse destroy $(if $(filter command line,$(origin STACK)),$(foreach stack,$(STACK),--stack $(stack)))
 
 test: lint toolchain  ## everything that CI checks
-	@$(BIN)/pytest
+	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup
 
 unit: $(SETUP)  ## the quick tests only: no cluster, no engine, nothing to build
-	@$(BIN)/pytest -m "not rehearsal and not toolchain and not soak" --ignore=tests/rehearsal
+	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup -m "not rehearsal and not toolchain and not soak"
 
 lint: $(SETUP)  ## style, types, and the arrows between the rooms
 	@$(BIN)/ruff check .

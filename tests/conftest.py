@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,6 +30,53 @@ settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
+
+
+# Fixtures through which a test gets a tool that is found, downloaded or built: such a test is no
+# unit test. Every fixture that starts a cluster or an engine asks for one of them.
+TOOL_FIXTURES = frozenset(
+    {"toolchain", "one_tool", "go", "witness", "cross_check", "fake_library", "library"}
+)
+# Slowest first, so that no worker starts a whole run when the others are done.
+SLOWEST = ("tests/rehearsal/scenario/whole_run", "tests/rehearsal/plugins", "tests/rehearsal")
+# Directories whose tests share one cluster: all on one worker, which starts it once.
+SHARED_CLUSTERS = (
+    "tests/fleet_controller",
+    "tests/rehearsal/cluster/control_plane",
+    "tests/rehearsal/cluster/gpu_operator",
+    "tests/rehearsal/cluster/kubelet",
+    "tests/rehearsal/plugins/providers/kubernetes",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks tests by the fixtures they use, and groups them for parallel workers."""
+    for item in items:
+        if not TOOL_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.toolchain)
+        file = item.nodeid.partition("::")[0]
+        needs_tool = item.get_closest_marker("toolchain") is not None
+        shared = next((d for d in SHARED_CLUSTERS if needs_tool and file.startswith(f"{d}/")), file)
+        item.add_marker(pytest.mark.xdist_group(shared))
+    items.sort(key=lambda item: _rank(item.nodeid))
+
+
+def _rank(nodeid: str) -> int:
+    return next((i for i, d in enumerate(SLOWEST) if nodeid.startswith(d)), len(SLOWEST))
+
+
+@pytest.fixture(autouse=True)
+def _unit_tests_build_nothing(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A test without the marks `toolchain` and `rehearsal` fails where it reaches for a tool."""
+    if any(request.node.get_closest_marker(mark) for mark in ("toolchain", "rehearsal")):
+        return
+
+    def refuse(*_: object) -> NoReturn:
+        pytest.fail("a unit test asked for the toolchain; take the `toolchain` fixture instead")
+
+    monkeypatch.setattr("rehearsal.host.toolchain.obtain", refuse)
 
 
 @pytest.fixture(scope="session", autouse=True)

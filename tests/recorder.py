@@ -4,6 +4,7 @@ either.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,6 +83,9 @@ def recorded(
     status: Mapping[str, Any] | None = VERIFIED,
 ) -> list[Made]:
     """Deploys a fleet to a recorder and gives what was asked for, in any order."""
+    # pulumi.runtime.test() takes the thread's event loop, which asyncio.run() of an earlier test
+    # leaves unset.
+    asyncio.set_event_loop(asyncio.new_event_loop())
     recorder = Recorder(status=status, preview=preview)
     pulumi.runtime.set_mocks(recorder, project="slicewright", stack=stack, preview=preview)
     pulumi.runtime.set_all_config({"gcp:project": "slicewright-s0"})
