@@ -8,9 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
-from kubeapi.client import ApiError, Client, JsonObject, Unreachable
+from kubeapi.client import ApiError, JsonObject, Unreachable
 
 _SHORT_S = 1.0
 
@@ -28,8 +28,16 @@ class Event:
     items: tuple[JsonObject, ...] = ()
 
 
+class Reader(Protocol):
+    """What list_and_watch needs of a client."""
+
+    def get(self, path: str, **query: str) -> JsonObject: ...
+
+    def stream(self, path: str, *, timeout_s: float, **query: str) -> Iterator[bytes]: ...
+
+
 def list_and_watch(
-    client: Client,
+    client: Reader,
     path: str,
     *,
     stop: threading.Event,

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rehearsal.plugins.engine.plugin import UNKNOWN, Difference, Kind, has_unknown, unwrap
+from rehearsal.plugins.engine.plugin import Difference, Kind
+from rehearsal.plugins.engine.properties import UNKNOWN, has_unknown, unwrap
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

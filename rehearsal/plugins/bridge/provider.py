@@ -13,24 +13,28 @@ from typing import Any
 from rehearsal.clouds.core.client import CloudClient, CloudUnreachable
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.plugins.bridge.difference import difference
-from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session
+from rehearsal.plugins.bridge.resources import Autoname, Made, Resource, Session
 from rehearsal.plugins.bridge.schema import Schema
 from rehearsal.plugins.engine.plugin import (
-    UNKNOWN,
-    Autonaming,
     Checked,
     CheckFailure,
     Created,
     Difference,
     InitFailed,
-    Properties,
     ProviderError,
     ProviderPlugin,
     ReadBack,
-    Secret,
     Severity,
-    has_secret,
-    unwrap,
+)
+from rehearsal.plugins.engine.properties import UNKNOWN, Properties, Secret, has_secret, unwrap
+from rehearsal.plugins.engine.requests import (
+    CheckRequest,
+    ConfigureRequest,
+    CreateRequest,
+    DeleteRequest,
+    DiffRequest,
+    ReadRequest,
+    UpdateRequest,
 )
 
 _RETRIED = frozenset(
@@ -60,30 +64,17 @@ class BridgedProvider(ProviderPlugin):
         super().__init__()
         self._settings: dict[str, str] = {}
 
-    def settings_from(self, variables: Mapping[str, str], args: Properties) -> dict[str, str]:
-        """The provider's own settings (project, region): its inputs, else the stack's
-        configuration.
-        """
-        found = {k.rpartition(":")[2]: v for k, v in variables.items()}
-        return found | {k: v for k, v in unwrap(args).items() if isinstance(v, str)}
-
-    def configure(self, variables: Mapping[str, str], args: Properties) -> None:
-        self._settings = self.settings_from(variables, args)
-        # Asked here, so that a run outside a rehearsal fails once, and at its beginning.
+    def configure(self, request: ConfigureRequest) -> None:
+        """Settings (project, region): the provider's inputs, else the stack's configuration."""
+        configured = {k.rpartition(":")[2]: v for k, v in request.variables.items()}
+        inputs = {k: v for k, v in unwrap(request.inputs).items() if isinstance(v, str)}
+        self._settings = configured | inputs
+        # Connect here, so that a run outside a rehearsal fails once, and at its beginning.
         _cloud()
 
-    def check(
-        self,
-        urn: str,
-        type: str,  # noqa: A002
-        name: str,
-        olds: Properties,
-        news: Properties,
-        random_seed: bytes,
-        autonaming: Autonaming | None,
-    ) -> Checked:
-        resource = self._resource(type)
-        inputs = {k: v for k, v in _asked(news).items() if v is not None}
+    def check(self, request: CheckRequest) -> Checked:
+        resource = self._resource(request.type)
+        inputs = {k: v for k, v in _asked(request.new_inputs).items() if v is not None}
         defaults = {
             k: v
             for k, v in resource.defaults(unwrap(inputs), self._settings).items()
@@ -96,154 +87,108 @@ class BridgedProvider(ProviderPlugin):
             and naming.property not in inputs
             and not (naming.prefix_property and inputs.get(naming.prefix_property))
         ):
-            if autonaming and autonaming.mode == "disable":
+            if request.autonaming and request.autonaming.mode == "disable":
                 failures.append(
                     CheckFailure(
-                        naming.property, "automatic names are disabled by the project; give one"
+                        naming.property,
+                        "must be set: the project disables automatic names (pulumi:autonaming)",
                     )
                 )
             else:
-                defaults[naming.property] = _name(naming, name, olds, random_seed, autonaming)
+                defaults[naming.property] = _name(naming, request)
         inputs |= defaults
-        failures += self.schema.failures(type, inputs)
+        failures += self.schema.failures(request.type, inputs)
         if not failures:
             failures += resource.rules(unwrap(inputs))
         return Checked({**inputs, "__defaults": sorted(defaults)}, failures)
 
-    def diff(
-        self,
-        urn: str,
-        type: str,  # noqa: A002
-        id: str,  # noqa: A002
-        old_outputs: Properties,
-        old_inputs: Properties,
-        news: Properties,
-        ignore_changes: Sequence[str],
-    ) -> Difference:
-        resource = self._resource(type)
+    def diff(self, request: DiffRequest) -> Difference:
+        resource = self._resource(request.type)
         return difference(
-            old_inputs,
-            news,
+            request.old_inputs,
+            request.new_inputs,
             force_new=resource.force_new,
             sets=resource.sets,
             keeps=resource.keeps,
             named_by=resource.autoname.property if resource.autoname else None,
         )
 
-    def create(
-        self,
-        urn: str,
-        type: str,  # noqa: A002
-        name: str,
-        inputs: Properties,
-        timeout_s: float,
-        preview: bool,
-    ) -> Created:
-        resource = self._resource(type)
-        if preview:
-            unknown = {o: UNKNOWN for o in self.schema.outputs(type) if o not in inputs}
+    def create(self, request: CreateRequest) -> Created:
+        resource, inputs = self._resource(request.type), request.inputs
+        if request.preview:
+            unknown = {o: UNKNOWN for o in self.schema.outputs(request.type) if o not in inputs}
             return Created("", unknown | _asked(inputs))
-        session = self._session(urn, resource, timeout_s)
+        session = self._session(request, resource)
         made: Made = self._guarded(
-            type, lambda: resource.create(session, unwrap(inputs)), retry_until=_deadline(session)
+            request.type,
+            lambda: resource.create(session, unwrap(inputs)),
+            retry_until=_deadline(session),
         )
-        gone = f"{type} {made.id} vanished while it was created"
-        return Created(
-            made.id, self._outputs(session, resource, made.id, inputs, made.trouble, gone)
-        )
+        outputs = self._outputs(session, resource, made.id, inputs)
+        if outputs is None:
+            raise ProviderError(
+                f"{request.type} {made.id} disappeared while it was being created; run `pulumi up` "
+                "again"
+            )
+        if made.trouble:
+            raise InitFailed(id=made.id, outputs=outputs, inputs=inputs, reasons=made.trouble)
+        return Created(made.id, outputs)
 
-    def read(
-        self,
-        urn: str,
-        type: str,  # noqa: A002
-        id: str,  # noqa: A002
-        outputs: Properties,
-        inputs: Properties,
-        timeout_s: float,
-    ) -> ReadBack | None:
-        resource = self._resource(type)
-        session = self._session(urn, resource, timeout_s)
-        state = self._guarded(type, lambda: resource.read(session, id, unwrap(inputs)))
+    def read(self, request: ReadRequest) -> ReadBack | None:
+        resource, inputs = self._resource(request.type), request.inputs
+        session = self._session(request, resource)
+        state = self._guarded(
+            request.type, lambda: resource.read(session, request.id, unwrap(inputs))
+        )
         if state is None:
             return None
         kept = {"__defaults": inputs["__defaults"]} if "__defaults" in inputs else {}
         return ReadBack(
-            id, _marked({**state.inputs, **kept}, inputs), _marked(state.outputs, inputs)
+            request.id, _marked({**state.inputs, **kept}, inputs), _marked(state.outputs, inputs)
         )
 
-    def update(
-        self,
-        urn: str,
-        type: str,  # noqa: A002
-        id: str,  # noqa: A002
-        old_outputs: Properties,
-        old_inputs: Properties,
-        news: Properties,
-        timeout_s: float,
-        ignore_changes: Sequence[str],
-        preview: bool,
-    ) -> Properties:
-        resource = self._resource(type)
-        if preview:
-            changed = {
-                k for k in {*old_inputs, *news} if unwrap(old_inputs.get(k)) != unwrap(news.get(k))
-            }
-            open_ones = {
-                o: UNKNOWN
-                for o, causes in resource.update_unknowns.items()
-                if changed & set(causes)
-            }
-            return {**old_outputs, **_asked(news), **open_ones}
-        session = self._session(urn, resource, timeout_s)
-        old, new = unwrap(old_inputs), unwrap(news)
-        trouble = self._guarded(
-            type, lambda: resource.update(session, id, old, new), retry_until=_deadline(session)
+    def update(self, request: UpdateRequest) -> Properties:
+        resource = self._resource(request.type)
+        if request.preview:
+            return _previewed_update(resource, request)
+        session = self._session(request, resource)
+        old, new = unwrap(request.old_inputs), unwrap(request.new_inputs)
+        trouble: Sequence[str] = self._guarded(
+            request.type,
+            lambda: resource.update(session, request.id, old, new),
+            retry_until=_deadline(session),
         )
-        return self._outputs(
-            session, resource, id, news, trouble, f"{type} {id} is gone; run pulumi refresh"
-        )
+        outputs = self._outputs(session, resource, request.id, request.new_inputs)
+        if outputs is None:
+            raise ProviderError(f"{request.type} {request.id} is gone; run `pulumi refresh`")
+        if trouble:
+            raise InitFailed(
+                id=request.id, outputs=outputs, inputs=request.new_inputs, reasons=trouble
+            )
+        return outputs
 
-    def delete(
-        self,
-        urn: str,
-        type: str,  # noqa: A002
-        id: str,  # noqa: A002
-        outputs: Properties,
-        old_inputs: Properties,
-        timeout_s: float,
-    ) -> None:
-        resource = self._resource(type)
-        session = self._session(urn, resource, timeout_s)
+    def delete(self, request: DeleteRequest) -> None:
+        resource = self._resource(request.type)
+        session = self._session(request, resource)
         self._guarded(
-            type,
-            lambda: resource.delete(session, id, unwrap(old_inputs)),
+            request.type,
+            lambda: resource.delete(session, request.id, unwrap(request.inputs)),
             retry_until=_deadline(session),
         )
 
     def _outputs(
-        self,
-        session: Session,
-        resource: Resource,
-        identity: str,
-        inputs: Properties,
-        trouble: Sequence[str],
-        gone: str,
-    ) -> Properties:
-        """As they are after a change. Raises InitFailed where there was trouble, ProviderError
-        (`gone`) where nothing is left.
-        """
+        self, session: Session, resource: Resource, resource_id: str, inputs: Properties
+    ) -> Properties | None:
+        """The outputs after a change; None if the resource is gone."""
         state = self._guarded(
-            resource.kind, lambda: resource.read(session, identity, unwrap(inputs))
+            resource.kind, lambda: resource.read(session, resource_id, unwrap(inputs))
         )
         if state is None:
-            raise ProviderError(gone)
-        # What a program reads must be there: an absent output would vanish from its dependents
-        # without a word.
+            return None
+        # Every output of the schema must be there: the engine drops an absent one from its
+        # dependents without an error.
         empty = dict.fromkeys(self.schema.outputs(resource.kind))
-        outputs = _marked({**empty, **_asked(inputs), **state.outputs}, inputs)
-        if trouble:
-            raise InitFailed(identity, outputs, inputs, trouble)
-        return outputs
+        return _marked({**empty, **_asked(inputs), **state.outputs}, inputs)
 
     def _resource(self, token: str) -> Resource:
         found = self.resources.get(token)
@@ -255,13 +200,17 @@ class BridgedProvider(ProviderPlugin):
             )
         return found
 
-    def _session(self, urn: str, resource: Resource, timeout_s: float) -> Session:
+    def _session(
+        self,
+        request: CreateRequest | ReadRequest | UpdateRequest | DeleteRequest,
+        resource: Resource,
+    ) -> Session:
         cancelled = self.cancelled
         return Session(
             cloud=_cloud(),
             settings=self._settings,
-            note=lambda line: self.log(Severity.INFO, line, urn, True),
-            timeout_s=timeout_s or resource.default_timeout_s,
+            note=lambda line: self.log(Severity.INFO, line, request.urn, ephemeral=True),
+            timeout_s=request.timeout_s or resource.default_timeout_s,
             cancelled=cancelled.is_set,
         )
 
@@ -301,17 +250,27 @@ def _deadline(session: Session) -> float:
     return time.monotonic() + session.timeout_s
 
 
-def _name(
-    naming: Autoname, name: str, olds: Properties, seed: bytes, autonaming: Autonaming | None
-) -> str:
-    """Kept while the resource lives; a replacement is checked without olds and gets a new one."""
-    if naming.property in olds.get("__defaults", ()) and olds.get(naming.property):
-        return str(unwrap(olds[naming.property]))
-    if autonaming:
-        chosen = autonaming.name
-        return chosen[: naming.longest] if autonaming.mode == "propose" else chosen
-    suffix = hashlib.sha256(seed or os.urandom(16)).hexdigest()[:7]
-    stem = name.lower() if naming.lower else name
+def _previewed_update(resource: Resource, request: UpdateRequest) -> Properties:
+    old, new = request.old_inputs, request.new_inputs
+    changed = {k for k in {*old, *new} if unwrap(old.get(k)) != unwrap(new.get(k))}
+    unknown = {
+        output: UNKNOWN
+        for output, causes in resource.update_unknowns.items()
+        if changed & set(causes)
+    }
+    return {**request.old_outputs, **_asked(new), **unknown}
+
+
+def _name(naming: Autoname, request: CheckRequest) -> str:
+    """The automatic name: the old one, or a new one where there are no old inputs."""
+    old = request.old_inputs
+    if naming.property in old.get("__defaults", ()) and old.get(naming.property):
+        return str(unwrap(old[naming.property]))
+    if request.autonaming:
+        chosen = request.autonaming.name
+        return chosen[: naming.longest] if request.autonaming.mode == "propose" else chosen
+    suffix = hashlib.sha256(request.random_seed or os.urandom(16)).hexdigest()[:7]
+    stem = request.name.lower() if naming.lower else request.name
     return f"{stem[: naming.longest - 8]}-{suffix}"
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from kubeapi import JsonObject
-from rehearsal.plugins.engine.plugin import UNKNOWN, CheckFailure, Secret
+from rehearsal.plugins.engine.plugin import CheckFailure
+from rehearsal.plugins.engine.properties import UNKNOWN, Secret
 
 
 @dataclass(frozen=True)

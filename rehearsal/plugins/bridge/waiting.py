@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from rehearsal.clouds.core.client import CloudUnreachable
 from rehearsal.clouds.core.errors import CloudError
-from rehearsal.plugins.bridge.kinds import Session
+from rehearsal.plugins.bridge.resources import Session
 from rehearsal.plugins.engine.plugin import ProviderError
 
 T = TypeVar("T")

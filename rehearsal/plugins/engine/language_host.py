@@ -24,9 +24,9 @@ from typing import Any
 
 from google.protobuf import empty_pb2
 
+from rehearsal.plugins.engine.grpc_server import new_server, serve_until_stopped
 from rehearsal.plugins.engine.protocol import language_pb2, language_pb2_grpc, plugin_pb2
 from rehearsal.plugins.engine.run_program import TOLD
-from rehearsal.plugins.engine.serving import new_server, run_until_told
 
 VERSION = "3.259.0"
 _RUN_PROGRAM = Path(__file__).with_name("run_program.py")
@@ -265,7 +265,7 @@ def main() -> None:
             "with its own address as the last argument"
         )
     host = LanguageHost(sys.argv[-1])
-    run_until_told(
+    serve_until_stopped(
         lambda server: language_pb2_grpc.add_LanguageRuntimeServicer_to_server(host, server),
         leave=host.end_children,
     )

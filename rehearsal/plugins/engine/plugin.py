@@ -1,11 +1,9 @@
-"""What a provider plugin is built on: subclass ProviderPlugin, and `serve` it.
+"""What a provider plugin is built on: subclass ProviderPlugin; provider_server serves it.
 
-The engine uses one plugin object per provider resource: of a launched plugin there is one per
-process; of an attached one (PULUMI_DEBUG_PROVIDERS=name:port) one per connection, because requests
-do not name their provider.
+The engine uses one plugin object per provider resource. A launched plugin has one per process; an
+attached one (PULUMI_DEBUG_PROVIDERS=name:port) has one per connection, because requests do not name
+their provider.
 """
-
-# ruff: noqa: A002 - `id` and `type` are the protocol's words
 
 from __future__ import annotations
 
@@ -14,43 +12,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal, NoReturn
+from typing import Literal
 
-from rehearsal.plugins.engine.values import (
-    UNKNOWN,
-    Properties,
-    Secret,
-    decode,
-    encode,
-    has_secret,
-    has_unknown,
-    unwrap,
-    unwrap_here,
+from rehearsal.plugins.engine.properties import Properties, unwrap
+from rehearsal.plugins.engine.requests import (
+    CheckConfigRequest,
+    CheckRequest,
+    ConfigureRequest,
+    CreateRequest,
+    DeleteRequest,
+    DiffConfigRequest,
+    DiffRequest,
+    InvokeRequest,
+    ReadRequest,
+    UpdateRequest,
 )
-
-__all__ = [
-    "UNKNOWN",
-    "Autonaming",
-    "CheckFailure",
-    "Checked",
-    "Created",
-    "Difference",
-    "InitFailed",
-    "Kind",
-    "Properties",
-    "ProviderError",
-    "ProviderPlugin",
-    "ReadBack",
-    "Secret",
-    "Severity",
-    "decode",
-    "encode",
-    "has_secret",
-    "has_unknown",
-    "serve",
-    "unwrap",
-    "unwrap_here",
-]
 
 Kind = Literal["add", "add-replace", "delete", "delete-replace", "update", "update-replace"]
 
@@ -70,22 +46,22 @@ class ProviderError(Exception):
     """
 
 
+@dataclass(kw_only=True, eq=False)
 class InitFailed(Exception):
-    """The resource exists but is not what was asked for (partial failure): the engine stores
-    `outputs`, shows every reason, fails the run, and calls Update at the next `up` even if nothing
-    changed.
+    """The resource exists but is not as requested (partial failure).
 
-    inputs: None keeps the inputs that the engine knows.
+    The engine stores `outputs`, shows every reason, fails the run, and calls Update at the next
+    `up` even if nothing changed.
     """
 
-    def __init__(
-        self, id: str, outputs: Properties, inputs: Properties | None, reasons: Sequence[str]
-    ) -> None:
-        self.id = id
-        self.outputs = outputs
-        self.inputs = inputs
-        self.reasons = tuple(reasons)
-        super().__init__("; ".join(reasons))
+    id: str
+    outputs: Properties
+    inputs: Properties | None = None
+    """None keeps the inputs that the engine has."""
+    reasons: Sequence[str]
+
+    def __str__(self) -> str:
+        return "; ".join(self.reasons)
 
 
 @dataclass(frozen=True)
@@ -104,17 +80,6 @@ class Checked:
 
     inputs: Properties
     failures: Sequence[CheckFailure] = ()
-
-
-@dataclass(frozen=True)
-class Autonaming:
-    """How the user configured automatic names.
-
-    propose: `name` may be changed to fit; enforce: take it as it is; disable: a name must be given.
-    """
-
-    name: str
-    mode: Literal["propose", "enforce", "disable"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,139 +123,71 @@ class ReadBack:
 
 
 LogSink = Callable[[Severity, str, str, bool], None]
+"""Takes severity, message, urn, ephemeral."""
 
 
 class ProviderPlugin(ABC):
     """One configured provider. Methods are called from many threads at once.
 
     Every method may raise ProviderError; create, read and update also InitFailed. Anything else is
-    reported as the plugin's bug. timeout_s is 0 where the user set none.
+    reported as a bug in the plugin.
     """
 
     version: str = "0.0.0"
-    """Reported to the engine; below the one that the SDK asks for, the engine warns."""
+    """Reported to the engine, which warns if it is lower than the one the SDK asks for."""
 
     def __init__(self) -> None:
         self.cancelled = threading.Event()
-        """Set when the user interrupts. Take it when an operation starts: later operations get a
-        new one.
+        """Set when the user interrupts. Keep the event that an operation started with: later
+        operations get a new one.
         """
-        self.engine_address = ""
-        self.urn = ""
-        """Of the provider resource, once configured."""
-        self._sink: LogSink | None = None
+        self._log_sink: LogSink | None = None
+
+    def log_to(self, sink: LogSink) -> None:
+        """Sends everything that `log` is given to `sink`."""
+        self._log_sink = sink
 
     def log(self, severity: Severity, message: str, urn: str = "", ephemeral: bool = False) -> None:
-        """One line to the engine. Ephemeral lines are live status: the last one shows, an empty one
-        clears it.
+        """Sends one line to the engine's log.
+
+        An ephemeral line is the resource's live status: the last one shows, an empty one clears it.
         """
-        if self._sink is not None:
-            self._sink(severity, message, urn, ephemeral)
+        if self._log_sink is not None:
+            self._log_sink(severity, message, urn, ephemeral)
 
-    def check_config(self, urn: str, olds: Properties, news: Properties) -> Checked:
-        """Of the provider's own inputs. Secrets arrive without their mark."""
-        return Checked(news)
+    def check_config(self, request: CheckConfigRequest) -> Checked:
+        """Validates the provider's own inputs."""
+        return Checked(request.new_inputs)
 
-    def diff_config(
-        self,
-        urn: str,
-        old_outputs: Properties,
-        old_inputs: Properties,
-        news: Properties,
-        ignore_changes: Sequence[str],
-    ) -> Difference:
+    def diff_config(self, request: DiffConfigRequest) -> Difference:
         """A non-empty `replaces` replaces the provider and every resource under it."""
-        return Difference(changes=unwrap(old_inputs) != unwrap(news))
+        return Difference(changes=unwrap(request.old_inputs) != unwrap(request.new_inputs))
 
     @abstractmethod
-    def configure(self, variables: Mapping[str, str], args: Properties) -> None:
-        """variables: `package:config:key` -> text, objects as JSON. args: the same inputs as
-        values, secrets marked.
-
-        Not called while an input is unknown; Create and Update are then not called either.
-        """
+    def configure(self, request: ConfigureRequest) -> None:
+        """Not called while an input is unknown; Create and Update are then not called either."""
 
     @abstractmethod
-    def check(
-        self,
-        urn: str,
-        type: str,
-        name: str,
-        olds: Properties,
-        news: Properties,
-        random_seed: bytes,
-        autonaming: Autonaming | None,
-    ) -> Checked:
-        """olds (old inputs) is empty for a new resource and for the second Check of a
-        replacement.
-        """
+    def check(self, request: CheckRequest) -> Checked: ...
 
     @abstractmethod
-    def diff(
-        self,
-        urn: str,
-        type: str,
-        id: str,
-        old_outputs: Properties,
-        old_inputs: Properties,
-        news: Properties,
-        ignore_changes: Sequence[str],
-    ) -> Difference:
-        """With ignore_changes, news already hold the old values."""
+    def diff(self, request: DiffRequest) -> Difference: ...
 
     @abstractmethod
-    def create(
-        self, urn: str, type: str, name: str, inputs: Properties, timeout_s: float, preview: bool
-    ) -> Created: ...
+    def create(self, request: CreateRequest) -> Created: ...
 
     @abstractmethod
-    def read(
-        self,
-        urn: str,
-        type: str,
-        id: str,
-        outputs: Properties,
-        inputs: Properties,
-        timeout_s: float,
-    ) -> ReadBack | None:
-        """None: it is gone. Empty inputs for get() and import."""
+    def read(self, request: ReadRequest) -> ReadBack | None:
+        """None if the resource does not exist."""
 
     @abstractmethod
-    def update(
-        self,
-        urn: str,
-        type: str,
-        id: str,
-        old_outputs: Properties,
-        old_inputs: Properties,
-        news: Properties,
-        timeout_s: float,
-        ignore_changes: Sequence[str],
-        preview: bool,
-    ) -> Properties:
+    def update(self, request: UpdateRequest) -> Properties:
         """The full new outputs."""
 
     @abstractmethod
-    def delete(
-        self,
-        urn: str,
-        type: str,
-        id: str,
-        outputs: Properties,
-        old_inputs: Properties,
-        timeout_s: float,
-    ) -> None:
-        """Returns when it is gone, also when it was gone already."""
+    def delete(self, request: DeleteRequest) -> None:
+        """Returns when the resource does not exist, also if it did not exist before."""
 
-    def invoke(self, token: str, args: Properties, preview: bool) -> Properties:
-        """A function call of the program."""
-        raise ProviderError(f"the rehearsal does not know the function {token}")
-
-
-def serve(make: Callable[[], ProviderPlugin]) -> NoReturn:
-    """Runs a launched plugin until the engine is done with it. make: its class, or anything that
-    makes an object of it.
-    """
-    from rehearsal.plugins.engine.server import run  # the server stands on the types above
-
-    run(make)
+    def invoke(self, request: InvokeRequest) -> Properties:
+        """The function's result."""
+        raise ProviderError(f"the rehearsal does not provide the function {request.token}")

@@ -1,6 +1,6 @@
 """`pulumi-resource-aws` of a rehearsal."""
 
-from rehearsal.plugins.engine.plugin import serve
+from rehearsal.plugins.engine.provider_server import serve
 from rehearsal.plugins.providers.aws.provider import AwsProvider
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from typing import Any
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.errors import CloudError
-from rehearsal.plugins.bridge.kinds import Session
-from rehearsal.plugins.bridge.shape import Field
+from rehearsal.plugins.bridge.fields import Field
+from rehearsal.plugins.bridge.resources import Session
 from rehearsal.plugins.engine.plugin import ProviderError
 
 
@@ -68,15 +68,15 @@ def specified(resource_type: str, inputs: Mapping[str, Any]) -> list[JsonObject]
 
 
 def retag_ec2(
-    session: Session, identity: str, old: Mapping[str, Any], new: Mapping[str, Any]
+    session: Session, resource_id: str, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> None:
     before, after = old.get("tags") or {}, new.get("tags") or {}
     gone = [{"Key": k} for k in before if k not in after]
     if gone:
-        call(session, new, "ec2", "DeleteTags", Resources=[identity], Tags=gone)
+        call(session, new, "ec2", "DeleteTags", Resources=[resource_id], Tags=gone)
     fresh = {k: v for k, v in after.items() if before.get(k) != v}
     if fresh:
-        call(session, new, "ec2", "CreateTags", Resources=[identity], Tags=tag_list(fresh))
+        call(session, new, "ec2", "CreateTags", Resources=[resource_id], Tags=tag_list(fresh))
 
 
 def retag_eks(session: Session, arn: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

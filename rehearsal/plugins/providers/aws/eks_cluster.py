@@ -8,10 +8,11 @@ import json
 from collections.abc import Mapping, Sequence
 
 from kubeapi import JsonObject
-from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State
-from rehearsal.plugins.bridge.shape import Field, Shape, from_api, same, to_api
+from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
+from rehearsal.plugins.bridge.resources import Autoname, Made, Resource, Session, State
 from rehearsal.plugins.bridge.waiting import wait_until
-from rehearsal.plugins.engine.plugin import CheckFailure, Properties, ProviderError
+from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
+from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.aws.calls import (
     call,
     kept,
@@ -28,7 +29,7 @@ _VPC = {
     "endpointPrivateAccess": Field(default=False),
     "publicAccessCidrs": Field(unordered=True, computed=True),
 }
-_CLUSTER: Shape = {
+_CLUSTER: Fields = {
     "roleArn": Field(),
     "version": Field(computed=True),
     "vpcConfig": Field(api="resourcesVpcConfig", of=_VPC),
@@ -121,8 +122,8 @@ class Cluster(Resource):
             )
         return Made(name)
 
-    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
-        cluster = _cluster(session, inputs, id)
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        cluster = _cluster(session, inputs, resource_id)
         if cluster is None:
             return None
         imported = not inputs
@@ -145,7 +146,9 @@ class Cluster(Resource):
         }
         return State(state, _outputs(cluster, region_of(session, inputs)))
 
-    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> Sequence[str]:
         if old.get("version") != new.get("version") and "version" in new:
             raise ProviderError(
                 "version: the rehearsal's stand-in does not upgrade a control plane: its "
@@ -161,20 +164,20 @@ class Cluster(Resource):
             else:
                 body = to_api(_CLUSTER, {name: new[name]}) if name in new else {}
             if body:
-                call(session, new, "eks", "UpdateClusterConfig", name=id, **body)
-        cluster = _cluster(session, new, id) or {}
+                call(session, new, "eks", "UpdateClusterConfig", name=resource_id, **body)
+        cluster = _cluster(session, new, resource_id) or {}
         retag_eks(session, str(cluster.get("arn")), old, new)
         return []
 
-    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
-        if _cluster(session, inputs, id) is None:
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        if _cluster(session, inputs, resource_id) is None:
             return
-        call(session, inputs, "eks", "DeleteCluster", name=id)
+        call(session, inputs, "eks", "DeleteCluster", name=resource_id)
         session.note("waiting for the cluster to be gone")
         wait_until(
             session,
-            f"EKS Cluster ({id}) delete",
-            lambda: True if _cluster(session, inputs, id) is None else None,
+            f"EKS Cluster ({resource_id}) delete",
+            lambda: True if _cluster(session, inputs, resource_id) is None else None,
         )
 
 
@@ -228,7 +231,7 @@ def _outputs(cluster: JsonObject, region: str) -> Properties:
     }
 
 
-_ADDON: Shape = {
+_ADDON: Fields = {
     "addonVersion": Field(computed=True),
     "serviceAccountRoleArn": Field(),
     "configurationValues": Field(computed=True),
@@ -291,8 +294,8 @@ class Addon(Resource):
         wait_until(session, f"EKS Add-On ({cluster}:{name}) create", active)
         return Made(f"{cluster}:{name}")
 
-    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
-        cluster, _, name = id.partition(":")
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        cluster, _, name = resource_id.partition(":")
         found = or_none(
             session, inputs, "eks", "DescribeAddon", clusterName=cluster, addonName=name
         )
@@ -319,8 +322,10 @@ class Addon(Resource):
             outputs,
         )
 
-    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
-        cluster, _, name = id.partition(":")
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> Sequence[str]:
+        cluster, _, name = resource_id.partition(":")
         changed = {k: new[k] for k in _ADDON if k != "tags" and k in new and old.get(k) != new[k]}
         if changed:
             conflicts = new.get("resolveConflictsOnUpdate")
@@ -340,8 +345,8 @@ class Addon(Resource):
         retag_eks(session, addon["addonArn"], old, new)
         return []
 
-    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
-        cluster, _, name = id.partition(":")
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        cluster, _, name = resource_id.partition(":")
         or_none(
             session,
             inputs,

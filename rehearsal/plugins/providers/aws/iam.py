@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rehearsal.clouds.aws.iam import trust_document
-from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State
-from rehearsal.plugins.engine.plugin import CheckFailure, Properties
+from rehearsal.plugins.bridge.resources import Autoname, Made, Resource, Session, State
+from rehearsal.plugins.engine.plugin import CheckFailure
+from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.aws.calls import call, kept, or_none, seen_tags, tag_list, tag_map
 
 _SIMULATED = (
@@ -69,8 +70,8 @@ class Role(Resource):
         )
         return Made(str(name))
 
-    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
-        found = or_none(session, inputs, "aws-iam", "GetRole", RoleName=id)
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        found = or_none(session, inputs, "aws-iam", "GetRole", RoleName=resource_id)
         if found is None:
             return None
         role = found["Role"]
@@ -107,7 +108,9 @@ class Role(Resource):
             outputs,
         )
 
-    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> Sequence[str]:
         if _normal(old.get("assumeRolePolicy")) != _normal(new["assumeRolePolicy"]):
             document = _text(new["assumeRolePolicy"])
             call(
@@ -115,7 +118,7 @@ class Role(Resource):
                 new,
                 "aws-iam",
                 "UpdateAssumeRolePolicy",
-                RoleName=id,
+                RoleName=resource_id,
                 PolicyDocument=document,
             )
         if any(old.get(k) != new.get(k) for k in ("description", "maxSessionDuration")):
@@ -125,21 +128,21 @@ class Role(Resource):
                 new,
                 "aws-iam",
                 "UpdateRole",
-                RoleName=id,
+                RoleName=resource_id,
                 Description=new.get("description"),
                 MaxSessionDuration=duration,
             )
         before, after = old.get("tags") or {}, new.get("tags") or {}
         if gone := [k for k in before if k not in after]:
-            call(session, new, "aws-iam", "UntagRole", RoleName=id, TagKeys=gone)
+            call(session, new, "aws-iam", "UntagRole", RoleName=resource_id, TagKeys=gone)
         if fresh := {k: v for k, v in after.items() if before.get(k) != v}:
-            call(session, new, "aws-iam", "TagRole", RoleName=id, Tags=tag_list(fresh))
+            call(session, new, "aws-iam", "TagRole", RoleName=resource_id, Tags=tag_list(fresh))
         return []
 
-    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         if inputs.get("forceDetachPolicies"):
             found = or_none(
-                session, inputs, "aws-iam", "ListAttachedRolePolicies", RoleName=id
+                session, inputs, "aws-iam", "ListAttachedRolePolicies", RoleName=resource_id
             ) or {"AttachedPolicies": []}
             for policy in found["AttachedPolicies"]:
                 call(
@@ -147,10 +150,10 @@ class Role(Resource):
                     inputs,
                     "aws-iam",
                     "DetachRolePolicy",
-                    RoleName=id,
+                    RoleName=resource_id,
                     PolicyArn=policy["PolicyArn"],
                 )
-        or_none(session, inputs, "aws-iam", "DeleteRole", RoleName=id)
+        or_none(session, inputs, "aws-iam", "DeleteRole", RoleName=resource_id)
 
 
 def _text(policy: Any) -> str:
@@ -187,16 +190,16 @@ class RolePolicyAttachment(Resource):
         call(session, inputs, "aws-iam", "AttachRolePolicy", RoleName=role, PolicyArn=policy)
         return Made(f"{role}/{policy}")
 
-    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
-        role, _, policy = id.partition("/")
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        role, _, policy = resource_id.partition("/")
         found = or_none(session, inputs, "aws-iam", "ListAttachedRolePolicies", RoleName=role)
         if found is None or not any(p["PolicyArn"] == policy for p in found["AttachedPolicies"]):
             return None
         seen = {"role": inputs.get("role", role), "policyArn": policy}
         return State(seen, dict(seen))
 
-    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
-        role, _, policy = id.partition("/")
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        role, _, policy = resource_id.partition("/")
         or_none(session, inputs, "aws-iam", "DetachRolePolicy", RoleName=role, PolicyArn=policy)
 
 

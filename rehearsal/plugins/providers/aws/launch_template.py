@@ -10,9 +10,10 @@ from typing import Any
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State
-from rehearsal.plugins.bridge.shape import Field, Shape, from_api, to_api
-from rehearsal.plugins.engine.plugin import CheckFailure, Properties
+from rehearsal.plugins.bridge.fields import Field, Fields, from_api, to_api
+from rehearsal.plugins.bridge.resources import Autoname, Made, Resource, Session, State
+from rehearsal.plugins.engine.plugin import CheckFailure
+from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.aws.calls import (
     call,
     capital,
@@ -44,7 +45,7 @@ _INTERFACE = capital(
     "associatePublicIpAddress",
     "subnetId",
 )
-_DATA: Shape = {
+_DATA: Fields = {
     **capital(
         "imageId",
         "instanceType",
@@ -149,8 +150,10 @@ class LaunchTemplate(Resource):
         )
         return Made(made["LaunchTemplate"]["LaunchTemplateId"])
 
-    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
-        found = or_none(session, inputs, "ec2", "DescribeLaunchTemplates", LaunchTemplateIds=[id])
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        found = or_none(
+            session, inputs, "ec2", "DescribeLaunchTemplates", LaunchTemplateIds=[resource_id]
+        )
         if found is None:
             return None
         template = found["LaunchTemplates"][0]
@@ -159,7 +162,7 @@ class LaunchTemplate(Resource):
             inputs,
             "ec2",
             "DescribeLaunchTemplateVersions",
-            LaunchTemplateId=id,
+            LaunchTemplateId=resource_id,
             Versions=["$Latest"],
         )
         latest = versions["LaunchTemplateVersions"][0]
@@ -185,7 +188,7 @@ class LaunchTemplate(Resource):
             "name": template["LaunchTemplateName"],
             "latestVersion": template["LatestVersionNumber"],
             "defaultVersion": template["DefaultVersionNumber"],
-            "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:launch-template/{id}",
+            "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:launch-template/{resource_id}",
             "tags": tags,
             "tagsAll": tags,
             "region": region,
@@ -199,7 +202,9 @@ class LaunchTemplate(Resource):
             outputs,
         )
 
-    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> Sequence[str]:
         version = None
         if _data(old) != _data(new) or old.get("description") != new.get("description"):
             made = call(
@@ -207,7 +212,7 @@ class LaunchTemplate(Resource):
                 new,
                 "ec2",
                 "CreateLaunchTemplateVersion",
-                LaunchTemplateId=id,
+                LaunchTemplateId=resource_id,
                 LaunchTemplateData=_data(new),
                 VersionDescription=new.get("description"),
             )
@@ -221,14 +226,14 @@ class LaunchTemplate(Resource):
                 new,
                 "ec2",
                 "ModifyLaunchTemplate",
-                LaunchTemplateId=id,
+                LaunchTemplateId=resource_id,
                 DefaultVersion=str(default),
             )
-        retag_ec2(session, id, old, new)
+        retag_ec2(session, resource_id, old, new)
         return []
 
-    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
-        or_none(session, inputs, "ec2", "DeleteLaunchTemplate", LaunchTemplateId=id)
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        or_none(session, inputs, "ec2", "DeleteLaunchTemplate", LaunchTemplateId=resource_id)
 
 
 def _data(inputs: Properties) -> JsonObject:

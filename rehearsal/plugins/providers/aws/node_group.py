@@ -9,10 +9,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from kubeapi import JsonObject
-from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State, known, members
-from rehearsal.plugins.bridge.shape import Field, Shape, from_api, same, to_api
+from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
+from rehearsal.plugins.bridge.resources import (
+    Autoname,
+    Made,
+    Resource,
+    Session,
+    State,
+    known,
+    members,
+)
 from rehearsal.plugins.bridge.waiting import wait_until
-from rehearsal.plugins.engine.plugin import CheckFailure, Properties, ProviderError
+from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
+from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.aws.calls import (
     call,
     kept,
@@ -35,7 +44,7 @@ _REPAIR = {
         },
     ),
 }
-_GROUP: Shape = {
+_GROUP: Fields = {
     "nodeRoleArn": Field(api="nodeRole"),
     "subnetIds": Field(api="subnets", unordered=True),
     "scalingConfig": Field(of=same("desiredSize", "minSize", "maxSize")),
@@ -138,13 +147,13 @@ class NodeGroup(Resource):
             f"EKS Node Group ({cluster}:{name}) create",
             lambda: _settled(session, inputs, cluster, name),
         )
-        identity = f"{cluster}:{name}"
+        resource_id = f"{cluster}:{name}"
         if group["status"] != "ACTIVE":
-            return Made(identity, [_unexpected(identity, "create", group)])
-        return Made(identity)
+            return Made(resource_id, [_unexpected(resource_id, "create", group)])
+        return Made(resource_id)
 
-    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
-        cluster, _, name = id.partition(":")
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        cluster, _, name = resource_id.partition(":")
         group = _group(session, inputs, cluster, name)
         if group is None:
             return None
@@ -177,8 +186,10 @@ class NodeGroup(Resource):
             {**seen, **kept(inputs, "nodeGroupNamePrefix", "forceUpdateVersion", "region")}, outputs
         )
 
-    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
-        cluster, _, name = id.partition(":")
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> Sequence[str]:
+        cluster, _, name = resource_id.partition(":")
         where = {"clusterName": cluster, "nodegroupName": name}
         trouble: list[str] = []
         version: JsonObject = {
@@ -204,13 +215,13 @@ class NodeGroup(Resource):
             if not trouble and group["status"] in ("CREATE_FAILED", "DEGRADED", "DELETE_FAILED"):
                 # Updating heals no failed group; silence would let the next run believe in it.
                 trouble.append(
-                    _unexpected(id, "update", group)
+                    _unexpected(resource_id, "update", group)
                     + "; EKS cannot repair it, replace it (pulumi up --replace URN)"
                 )
         return trouble
 
-    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
-        cluster, _, name = id.partition(":")
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        cluster, _, name = resource_id.partition(":")
         if _group(session, inputs, cluster, name) is None:
             return
         call(session, inputs, "eks", "DeleteNodegroup", clusterName=cluster, nodegroupName=name)
@@ -220,9 +231,13 @@ class NodeGroup(Resource):
             group = _group(session, inputs, cluster, name)
             if group is None:
                 return ""
-            return _unexpected(id, "delete", group) if group["status"] == "DELETE_FAILED" else None
+            return (
+                _unexpected(resource_id, "delete", group)
+                if group["status"] == "DELETE_FAILED"
+                else None
+            )
 
-        failure = wait_until(session, f"EKS Node Group ({id}) delete", gone)
+        failure = wait_until(session, f"EKS Node Group ({resource_id}) delete", gone)
         if failure:
             raise ProviderError(failure)
 
@@ -287,12 +302,12 @@ def _settled(session: Session, inputs: Properties, cluster: str, name: str) -> J
     return group if group["status"] not in ("CREATING", "UPDATING") else None
 
 
-def _unexpected(identity: str, verb: str, group: JsonObject) -> str:
+def _unexpected(resource_id: str, verb: str, group: JsonObject) -> str:
     issues = "; ".join(
         f"{i['code']}: {i['message']}" for i in group.get("health", {}).get("issues", [])
     )
     state = f"unexpected state '{group['status']}', wanted target 'ACTIVE'. last error: {issues}"
-    return f"waiting for EKS Node Group ({identity}) {verb}: {state}"
+    return f"waiting for EKS Node Group ({resource_id}) {verb}: {state}"
 
 
 def _config_changes(old: Properties, new: Properties) -> JsonObject:
@@ -326,12 +341,12 @@ def _finish(
         found: JsonObject = call(session, inputs, "eks", "DescribeUpdate", **arguments)["update"]
         return found if found["status"] != "InProgress" else None
 
-    identity = f"{where['clusterName']}:{where['nodegroupName']}"
-    done = wait_until(session, f"EKS Node Group ({identity}) update {update['id']}", poll)
+    resource_id = f"{where['clusterName']}:{where['nodegroupName']}"
+    done = wait_until(session, f"EKS Node Group ({resource_id}) update {update['id']}", poll)
     if done["status"] == "Successful":
         return []
     errors = "; ".join(f"{e['errorCode']}: {e['errorMessage']}" for e in done["errors"])
     return [
-        f"waiting for EKS Node Group ({identity}) update ({update['id']}): "
+        f"waiting for EKS Node Group ({resource_id}) update ({update['id']}): "
         f"{done['status']}: {errors}"
     ]

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.plugins.bridge.kinds import Made, Resource, Session, State, members
-from rehearsal.plugins.engine.plugin import CheckFailure, Properties
+from rehearsal.plugins.bridge.resources import Made, Resource, Session, State, members
+from rehearsal.plugins.engine.plugin import CheckFailure
+from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.aws.calls import (
     call,
     kept,
@@ -33,20 +34,20 @@ class InternetGateway(Resource):
             "CreateInternetGateway",
             TagSpecifications=specified("internet-gateway", inputs),
         )
-        identity = made["InternetGateway"]["InternetGatewayId"]
+        resource_id = made["InternetGateway"]["InternetGatewayId"]
         if inputs.get("vpcId"):
             call(
                 session,
                 inputs,
                 "ec2",
                 "AttachInternetGateway",
-                InternetGatewayId=identity,
+                InternetGatewayId=resource_id,
                 VpcId=inputs["vpcId"],
             )
-        return Made(identity)
+        return Made(resource_id)
 
-    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
-        gateway = _gateway(session, id, inputs)
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        gateway = _gateway(session, resource_id, inputs)
         if gateway is None:
             return None
         tags = tag_map(gateway["Tags"])
@@ -60,47 +61,49 @@ class InternetGateway(Resource):
             "tagsAll": tags,
             "region": region,
             "ownerId": ACCOUNT,
-            "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:internet-gateway/{id}",
+            "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:internet-gateway/{resource_id}",
         }
         return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
 
-    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> Sequence[str]:
         if old.get("vpcId") != new.get("vpcId"):
-            _detach(session, id, new)
+            _detach(session, resource_id, new)
             if new.get("vpcId"):
                 call(
                     session,
                     new,
                     "ec2",
                     "AttachInternetGateway",
-                    InternetGatewayId=id,
+                    InternetGatewayId=resource_id,
                     VpcId=new["vpcId"],
                 )
-        retag_ec2(session, id, old, new)
+        retag_ec2(session, resource_id, old, new)
         return []
 
-    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
-        if _gateway(session, id, inputs) is not None:
-            _detach(session, id, inputs)
-            call(session, inputs, "ec2", "DeleteInternetGateway", InternetGatewayId=id)
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        if _gateway(session, resource_id, inputs) is not None:
+            _detach(session, resource_id, inputs)
+            call(session, inputs, "ec2", "DeleteInternetGateway", InternetGatewayId=resource_id)
 
 
-def _gateway(session: Session, identity: str, inputs: Properties) -> JsonObject | None:
+def _gateway(session: Session, resource_id: str, inputs: Properties) -> JsonObject | None:
     found = or_none(
-        session, inputs, "ec2", "DescribeInternetGateways", InternetGatewayIds=[identity]
+        session, inputs, "ec2", "DescribeInternetGateways", InternetGatewayIds=[resource_id]
     )
     return found["InternetGateways"][0] if found else None
 
 
-def _detach(session: Session, identity: str, inputs: Properties) -> None:
-    gateway = _gateway(session, identity, inputs) or {"Attachments": []}
+def _detach(session: Session, resource_id: str, inputs: Properties) -> None:
+    gateway = _gateway(session, resource_id, inputs) or {"Attachments": []}
     for attachment in gateway["Attachments"]:
         call(
             session,
             inputs,
             "ec2",
             "DetachInternetGateway",
-            InternetGatewayId=identity,
+            InternetGatewayId=resource_id,
             VpcId=attachment["VpcId"],
         )
 
@@ -143,12 +146,12 @@ class RouteTable(Resource):
             VpcId=inputs["vpcId"],
             TagSpecifications=specified("route-table", inputs),
         )
-        identity = made["RouteTable"]["RouteTableId"]
-        _set_routes(session, identity, {}, inputs)
-        return Made(identity)
+        resource_id = made["RouteTable"]["RouteTableId"]
+        _set_routes(session, resource_id, {}, inputs)
+        return Made(resource_id)
 
-    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
-        found = or_none(session, inputs, "ec2", "DescribeRouteTables", RouteTableIds=[id])
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        found = or_none(session, inputs, "ec2", "DescribeRouteTables", RouteTableIds=[resource_id])
         if found is None:
             return None
         table = found["RouteTables"][0]
@@ -173,20 +176,22 @@ class RouteTable(Resource):
             "region": region,
             "ownerId": ACCOUNT,
             "propagatingVgws": [],
-            "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:route-table/{id}",
+            "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:route-table/{resource_id}",
         }
         return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
 
-    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
-        _set_routes(session, id, old, new)
-        retag_ec2(session, id, old, new)
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> Sequence[str]:
+        _set_routes(session, resource_id, old, new)
+        retag_ec2(session, resource_id, old, new)
         return []
 
-    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
-        or_none(session, inputs, "ec2", "DeleteRouteTable", RouteTableId=id)
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        or_none(session, inputs, "ec2", "DeleteRouteTable", RouteTableId=resource_id)
 
 
-def _set_routes(session: Session, identity: str, old: Properties, new: Properties) -> None:
+def _set_routes(session: Session, resource_id: str, old: Properties, new: Properties) -> None:
     before, after = old.get("routes") or [], new.get("routes") or []
     for route in before:
         if route not in after:
@@ -195,7 +200,7 @@ def _set_routes(session: Session, identity: str, old: Properties, new: Propertie
                 new,
                 "ec2",
                 "DeleteRoute",
-                RouteTableId=identity,
+                RouteTableId=resource_id,
                 DestinationCidrBlock=route["cidrBlock"],
             )
     for route in after:
@@ -204,7 +209,7 @@ def _set_routes(session: Session, identity: str, old: Properties, new: Propertie
                 "DestinationCidrBlock": route["cidrBlock"],
                 "GatewayId": route.get("gatewayId"),
             }
-            call(session, new, "ec2", "CreateRoute", RouteTableId=identity, **where)
+            call(session, new, "ec2", "CreateRoute", RouteTableId=resource_id, **where)
 
 
 class RouteTableAssociation(Resource):
@@ -235,10 +240,10 @@ class RouteTableAssociation(Resource):
         )
         return Made(made["AssociationId"])
 
-    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         tables = call(session, inputs, "ec2", "DescribeRouteTables")["RouteTables"]
         for association in (a for t in tables for a in t["Associations"]):
-            if association["RouteTableAssociationId"] == id:
+            if association["RouteTableAssociationId"] == resource_id:
                 seen = {
                     "routeTableId": association["RouteTableId"],
                     "subnetId": association["SubnetId"],
@@ -249,5 +254,5 @@ class RouteTableAssociation(Resource):
                 )
         return None
 
-    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
-        or_none(session, inputs, "ec2", "DisassociateRouteTable", AssociationId=id)
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        or_none(session, inputs, "ec2", "DisassociateRouteTable", AssociationId=resource_id)

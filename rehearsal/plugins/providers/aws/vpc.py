@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.plugins.bridge.kinds import Made, Resource, Session, State
-from rehearsal.plugins.engine.plugin import CheckFailure, Properties, ProviderError
+from rehearsal.plugins.bridge.resources import Made, Resource, Session, State
+from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
+from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.aws.calls import (
     call,
     kept,
@@ -57,11 +58,13 @@ class Vpc(Resource):
             InstanceTenancy=inputs.get("instanceTenancy"),
             TagSpecifications=specified("vpc", inputs),
         )
-        identity = made["Vpc"]["VpcId"]
-        self._set_dns(session, identity, {}, inputs)
-        return Made(identity)
+        resource_id = made["Vpc"]["VpcId"]
+        self._set_dns(session, resource_id, {}, inputs)
+        return Made(resource_id)
 
-    def _set_dns(self, session: Session, identity: str, old: Properties, new: Properties) -> None:
+    def _set_dns(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> None:
         for name, attribute in _DNS.items():
             if name in new and old.get(name) != new[name]:
                 call(
@@ -69,18 +72,20 @@ class Vpc(Resource):
                     new,
                     "ec2",
                     "ModifyVpcAttribute",
-                    VpcId=identity,
+                    VpcId=resource_id,
                     **{attribute: {"Value": bool(new[name])}},
                 )
 
-    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
-        found = or_none(session, inputs, "ec2", "DescribeVpcs", VpcIds=[id])
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        found = or_none(session, inputs, "ec2", "DescribeVpcs", VpcIds=[resource_id])
         if found is None:
             return None
         vpc = found["Vpcs"][0]
         dns = {}
         for name, attribute in _DNS.items():
-            answer = call(session, inputs, "ec2", "DescribeVpcAttribute", VpcId=id, Attribute=name)
+            answer = call(
+                session, inputs, "ec2", "DescribeVpcAttribute", VpcId=resource_id, Attribute=name
+            )
             dns[name] = answer[attribute]["Value"]
         tags = tag_map(vpc["Tags"])
         seen = {"cidrBlock": vpc["CidrBlock"], "instanceTenancy": vpc["InstanceTenancy"], **dns}
@@ -90,7 +95,7 @@ class Vpc(Resource):
             "tags": tags,
             "tagsAll": tags,
             "region": region,
-            "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:vpc/{id}",
+            "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:vpc/{resource_id}",
             "ownerId": ACCOUNT,
             "dhcpOptionsId": vpc["DhcpOptionsId"],
         }
@@ -98,15 +103,17 @@ class Vpc(Resource):
             del seen["enableDnsHostnames"]
         return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
 
-    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> Sequence[str]:
         if old.get("instanceTenancy") != new.get("instanceTenancy"):
             raise ProviderError("instanceTenancy: the rehearsal's stand-in does not change it")
-        self._set_dns(session, id, old, new)
-        retag_ec2(session, id, old, new)
+        self._set_dns(session, resource_id, old, new)
+        retag_ec2(session, resource_id, old, new)
         return []
 
-    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
-        or_none(session, inputs, "ec2", "DeleteVpc", VpcId=id)
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        or_none(session, inputs, "ec2", "DeleteVpc", VpcId=resource_id)
 
 
 class Subnet(Resource):
@@ -139,12 +146,12 @@ class Subnet(Resource):
             AvailabilityZone=inputs.get("availabilityZone"),
             TagSpecifications=specified("subnet", inputs),
         )
-        identity = made["Subnet"]["SubnetId"]
-        self._set_public(session, identity, {}, inputs)
-        return Made(identity)
+        resource_id = made["Subnet"]["SubnetId"]
+        self._set_public(session, resource_id, {}, inputs)
+        return Made(resource_id)
 
     def _set_public(
-        self, session: Session, identity: str, old: Properties, new: Properties
+        self, session: Session, resource_id: str, old: Properties, new: Properties
     ) -> None:
         wanted = bool(new.get("mapPublicIpOnLaunch"))
         if bool(old.get("mapPublicIpOnLaunch")) != wanted:
@@ -153,12 +160,12 @@ class Subnet(Resource):
                 new,
                 "ec2",
                 "ModifySubnetAttribute",
-                SubnetId=identity,
+                SubnetId=resource_id,
                 MapPublicIpOnLaunch={"Value": wanted},
             )
 
-    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
-        found = or_none(session, inputs, "ec2", "DescribeSubnets", SubnetIds=[id])
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        found = or_none(session, inputs, "ec2", "DescribeSubnets", SubnetIds=[resource_id])
         if found is None:
             return None
         subnet = found["Subnets"][0]
@@ -182,13 +189,15 @@ class Subnet(Resource):
             del seen["availabilityZone"]
         return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
 
-    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
-        self._set_public(session, id, old, new)
-        retag_ec2(session, id, old, new)
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> Sequence[str]:
+        self._set_public(session, resource_id, old, new)
+        retag_ec2(session, resource_id, old, new)
         return []
 
-    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
-        or_none(session, inputs, "ec2", "DeleteSubnet", SubnetId=id)
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        or_none(session, inputs, "ec2", "DeleteSubnet", SubnetId=resource_id)
 
 
 def _not_simulated(inputs: Properties, *simulated: str) -> list[CheckFailure]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.errors import CloudError
-from rehearsal.plugins.bridge.kinds import Session
+from rehearsal.plugins.bridge.resources import Session
 from rehearsal.plugins.bridge.waiting import wait_until
 from rehearsal.plugins.engine.plugin import ProviderError
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kubeapi import JsonObject
-from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State, known
-from rehearsal.plugins.bridge.shape import Field, Shape, from_api, same, to_api
-from rehearsal.plugins.engine.plugin import CheckFailure, Properties, ProviderError
+from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
+from rehearsal.plugins.bridge.resources import Autoname, Made, Resource, Session, State, known
+from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
+from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.gcp.calls import (
     finish,
     finished,
@@ -16,11 +17,11 @@ from rehearsal.plugins.providers.gcp.calls import (
     or_none,
     project_of,
 )
-from rehearsal.plugins.providers.gcp.node_shape import NODE_CONFIG, seen_node_config
+from rehearsal.plugins.providers.gcp.node_config import NODE_CONFIG, seen_node_config
 
 _CLUSTERS = "projects.locations.clusters"
 _ENABLED = same("enabled")
-_CLUSTER: Shape = {
+_CLUSTER: Fields = {
     "description": Field(),
     "network": Field(computed=True),
     "subnetwork": Field(computed=True),
@@ -156,8 +157,8 @@ class Cluster(Resource):
             _remove_default_pool(session, key)
         return Made(key)
 
-    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
-        cluster = or_none(session, "container", f"{_CLUSTERS}.get", {"name": id})
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        cluster = or_none(session, "container", f"{_CLUSTERS}.get", {"name": resource_id})
         if cluster is None:
             return None
         imported = not inputs
@@ -170,9 +171,11 @@ class Cluster(Resource):
             # What was asked for at creation is no statement about today: upgrades are not drift.
             seen["minMasterVersion"] = inputs["minMasterVersion"]
         kept = {k: inputs[k] for k in _CLIENT_SIDE if k in inputs}
-        return State({**seen, **kept}, _outputs(cluster, id.split("/"), inputs))
+        return State({**seen, **kept}, _outputs(cluster, resource_id.split("/"), inputs))
 
-    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> Sequence[str]:
         changed = {k for k in {*old, *new} if old.get(k) != new.get(k) and not k.startswith("__")}
         changed -= {"deletionProtection", "removeDefaultNodePool"}
         for name in sorted(changed):
@@ -181,7 +184,7 @@ class Cluster(Resource):
                 finished(
                     session,
                     session.cloud.call(
-                        "container", f"{_CLUSTERS}.setResourceLabels", {"name": id}, body
+                        "container", f"{_CLUSTERS}.setResourceLabels", {"name": resource_id}, body
                     ),
                 )
             elif name in _DESIRED:
@@ -194,7 +197,9 @@ class Cluster(Resource):
                 body = {"update": {_DESIRED[name]: value}}
                 finished(
                     session,
-                    session.cloud.call("container", f"{_CLUSTERS}.update", {"name": id}, body),
+                    session.cloud.call(
+                        "container", f"{_CLUSTERS}.update", {"name": resource_id}, body
+                    ),
                 )
             elif not (name in self.keeps and name not in new):
                 raise ProviderError(
@@ -202,18 +207,18 @@ class Cluster(Resource):
                     "cluster in place"
                 )
         if new.get("removeDefaultNodePool") and not old.get("removeDefaultNodePool"):
-            _remove_default_pool(session, id)
+            _remove_default_pool(session, resource_id)
         return []
 
-    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         if inputs.get("deletionProtection", True):
             raise ProviderError(
-                f"cannot destroy cluster {last(id)} because deletionProtection is set to true; "
-                "set it to false, run pulumi up, then destroy"
+                f"cannot destroy cluster {last(resource_id)} because deletionProtection is set to "
+                "true; set it to false, run pulumi up, then destroy"
             )
-        if or_none(session, "container", f"{_CLUSTERS}.get", {"name": id}) is None:
+        if or_none(session, "container", f"{_CLUSTERS}.get", {"name": resource_id}) is None:
             return
-        operation = session.cloud.call("container", f"{_CLUSTERS}.delete", {"name": id})
+        operation = session.cloud.call("container", f"{_CLUSTERS}.delete", {"name": resource_id})
         session.note(f"waiting for operation {operation['name']}")
         finished(session, operation)
 

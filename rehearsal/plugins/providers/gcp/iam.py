@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.errors import CloudError
-from rehearsal.plugins.bridge.kinds import Made, Resource, Session, State, known
-from rehearsal.plugins.engine.plugin import CheckFailure, Properties
+from rehearsal.plugins.bridge.resources import Made, Resource, Session, State, known
+from rehearsal.plugins.engine.plugin import CheckFailure
+from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.gcp.calls import last, or_none, project_of
 
 _ACCOUNT_ID = re.compile(r"[a-z](?:[-a-z0-9]{4,28}[a-z0-9])")
@@ -48,8 +49,8 @@ class Account(Resource):
             return Made(f"projects/{project}/serviceAccounts/{email}")
         return Made(str(made["name"]))
 
-    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
-        found = or_none(session, "iam", "projects.serviceAccounts.get", {"name": id})
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        found = or_none(session, "iam", "projects.serviceAccounts.get", {"name": resource_id})
         if found is None:
             return None
         seen = {
@@ -72,19 +73,24 @@ class Account(Resource):
         }
         return State({**seen, **kept}, outputs)
 
-    def update(self, session: Session, id: str, old: Properties, new: Properties) -> list[str]:  # noqa: A002
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> list[str]:
         changed = [k for k in ("displayName", "description") if old.get(k) != new.get(k)]
         if changed:
             body = {
                 "serviceAccount": {k: new.get(k, "") for k in changed},
                 "updateMask": ",".join(changed),
             }
-            session.cloud.call("iam", "projects.serviceAccounts.patch", {"name": id}, body)
+            session.cloud.call("iam", "projects.serviceAccounts.patch", {"name": resource_id}, body)
         return []
 
-    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
-        if or_none(session, "iam", "projects.serviceAccounts.get", {"name": id}) is not None:
-            session.cloud.call("iam", "projects.serviceAccounts.delete", {"name": id})
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        if (
+            or_none(session, "iam", "projects.serviceAccounts.get", {"name": resource_id})
+            is not None
+        ):
+            session.cloud.call("iam", "projects.serviceAccounts.delete", {"name": resource_id})
 
 
 class IamMember(Resource):
@@ -108,8 +114,8 @@ class IamMember(Resource):
         _rewrite(session, project, role, add)
         return Made(f"{project}/{role}/{member}")
 
-    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
-        project, _, rest = id.partition("/")
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        project, _, rest = resource_id.partition("/")
         # The member is what follows the last "/" before its type: roles may be projects/P/roles/R.
         role, _, member = rest.rpartition("/")
         policy = _policy(session, project)
@@ -123,8 +129,8 @@ class IamMember(Resource):
         }
         return State(seen, {**seen, "etag": policy["etag"]})
 
-    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
-        project, _, rest = id.partition("/")
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        project, _, rest = resource_id.partition("/")
         role, _, member = rest.rpartition("/")
 
         def drop(members: list[str]) -> list[str]:

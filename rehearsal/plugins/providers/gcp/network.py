@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kubeapi import JsonObject
-from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State
-from rehearsal.plugins.bridge.shape import Field, from_api, same, to_api
-from rehearsal.plugins.engine.plugin import Properties
+from rehearsal.plugins.bridge.fields import Field, from_api, same, to_api
+from rehearsal.plugins.bridge.resources import Autoname, Made, Resource, Session, State
+from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.gcp.calls import last, or_none, project_of, region_of
 
 _NETWORK = {
@@ -46,10 +46,10 @@ class Network(Resource):
         session.cloud.call("compute", "networks.insert", {"project": project}, body)
         return Made(f"projects/{project}/global/networks/{inputs['name']}")
 
-    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
-        project = id.split("/")[1]
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        project = resource_id.split("/")[1]
         found = or_none(
-            session, "compute", "networks.get", {"project": project, "network": last(id)}
+            session, "compute", "networks.get", {"project": project, "network": last(resource_id)}
         )
         if found is None:
             return None
@@ -67,19 +67,21 @@ class Network(Resource):
         }
         return State({**known, **kept}, outputs)
 
-    def update(self, session: Session, id: str, old: Properties, new: Properties) -> list[str]:  # noqa: A002
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> list[str]:
         if old.get("routingMode") != new.get("routingMode"):
             body = {"routingConfig": {"routingMode": new.get("routingMode", "REGIONAL")}}
             session.cloud.call(
                 "compute",
                 "networks.patch",
-                {"project": id.split("/")[1], "network": last(id)},
+                {"project": resource_id.split("/")[1], "network": last(resource_id)},
                 body,
             )
         return []
 
-    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
-        where = {"project": id.split("/")[1], "network": last(id)}
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        where = {"project": resource_id.split("/")[1], "network": last(resource_id)}
         if or_none(session, "compute", "networks.get", where) is not None:
             session.cloud.call("compute", "networks.delete", where)
 
@@ -99,8 +101,8 @@ class Subnetwork(Resource):
         )
         return Made(f"projects/{project}/regions/{region}/subnetworks/{inputs['name']}")
 
-    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
-        found = or_none(session, "compute", "subnetworks.get", _subnetwork(id))
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        found = or_none(session, "compute", "subnetworks.get", _subnetwork(resource_id))
         if found is None:
             return None
         known = from_api(_SUBNETWORK, found, inputs or None)
@@ -110,8 +112,8 @@ class Subnetwork(Resource):
         kept: Properties = {k: inputs[k] for k in ("project", "region") if k in inputs}
         outputs = {
             **from_api(_SUBNETWORK, found, None),
-            "project": id.split("/")[1],
-            "region": id.split("/")[3],
+            "project": resource_id.split("/")[1],
+            "region": resource_id.split("/")[3],
             "selfLink": found["selfLink"],
             "creationTimestamp": found["creationTimestamp"],
             "fingerprint": found["fingerprint"],
@@ -119,21 +121,23 @@ class Subnetwork(Resource):
         }
         return State({**known, **kept}, outputs)
 
-    def update(self, session: Session, id: str, old: Properties, new: Properties) -> list[str]:  # noqa: A002
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> list[str]:
         changed = {k: v for k, v in new.items() if old.get(k) != v and k in _SUBNETWORK}
         dropped = [k for k in old if k not in new and k == "secondaryIpRanges"]
         body = to_api(_SUBNETWORK, changed) | {k: [] for k in dropped}
         if body:
-            session.cloud.call("compute", "subnetworks.patch", _subnetwork(id), body)
+            session.cloud.call("compute", "subnetworks.patch", _subnetwork(resource_id), body)
         return []
 
-    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
-        if or_none(session, "compute", "subnetworks.get", _subnetwork(id)) is not None:
-            session.cloud.call("compute", "subnetworks.delete", _subnetwork(id))
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        if or_none(session, "compute", "subnetworks.get", _subnetwork(resource_id)) is not None:
+            session.cloud.call("compute", "subnetworks.delete", _subnetwork(resource_id))
 
 
-def _subnetwork(identity: str) -> JsonObject:
-    parts = identity.split("/")
+def _subnetwork(resource_id: str) -> JsonObject:
+    parts = resource_id.split("/")
     return {"project": parts[1], "region": parts[3], "subnetwork": parts[5]}
 
 

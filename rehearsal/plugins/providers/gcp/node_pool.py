@@ -9,11 +9,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kubeapi import JsonObject
-from rehearsal.plugins.bridge.kinds import Autoname, Made, Resource, Session, State, known, members
-from rehearsal.plugins.bridge.shape import Field, Shape, from_api, same, to_api
-from rehearsal.plugins.engine.plugin import CheckFailure, Properties, ProviderError
+from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
+from rehearsal.plugins.bridge.resources import (
+    Autoname,
+    Made,
+    Resource,
+    Session,
+    State,
+    known,
+    members,
+)
+from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
+from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.gcp.calls import finish, last, location_of, or_none, project_of
-from rehearsal.plugins.providers.gcp.node_shape import (
+from rehearsal.plugins.providers.gcp.node_config import (
     KEEPS,
     NODE_CONFIG,
     REPLACES,
@@ -28,7 +37,7 @@ _AUTOSCALING = {
     "totalMaxNodeCount": Field(),
     "locationPolicy": Field(computed=True),
 }
-_POOL: Shape = {
+_POOL: Fields = {
     "management": Field(of=same("autoRepair", "autoUpgrade", computed=True), computed=True),
     "maxPodsPerNode": Field(api="maxPodsConstraint.maxPodsPerNode", text=True, computed=True),
     "nodeLocations": Field(api="locations", unordered=True, computed=True),
@@ -115,11 +124,11 @@ class NodePool(Resource):
             raise ProviderError(f"error creating NodePool {name}: {error}")
         return Made(key, [f"error creating NodePool {name}: {error}"])
 
-    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002
-        pool = or_none(session, "container", f"{_PREFIX}.get", {"name": id})
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        pool = or_none(session, "container", f"{_PREFIX}.get", {"name": resource_id})
         if pool is None:
             return None
-        parts = id.split("/")
+        parts = resource_id.split("/")
         imported = not inputs
         seen = from_api(_POOL, pool, None if imported else inputs)
         config = seen_node_config(
@@ -144,39 +153,43 @@ class NodePool(Resource):
         name = {"name": pool["name"]} if "namePrefix" not in inputs else {}
         return State({**seen, **kept, **name}, _outputs(pool, parts))
 
-    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> Sequence[str]:
         trouble = []
         for method, body in _calls(old, new):
-            operation = session.cloud.call("container", f"{_PREFIX}.{method}", {"name": id}, body)
+            operation = session.cloud.call(
+                "container", f"{_PREFIX}.{method}", {"name": resource_id}, body
+            )
             error = finish(session, operation)
             if error is not None:
-                trouble.append(f"error updating NodePool {last(id)}: {error}")
+                trouble.append(f"error updating NodePool {last(resource_id)}: {error}")
         if not trouble:
-            pool = session.cloud.call("container", f"{_PREFIX}.get", {"name": id})
+            pool = session.cloud.call("container", f"{_PREFIX}.get", {"name": resource_id})
             if pool["status"] in ("ERROR", "RUNNING_WITH_ERROR") and old == new:
                 # Asked again after a partial failure: nothing is left to change, so all that can be
                 # done is to say that it lasts.
                 trouble.append(
-                    f"NodePool {last(id)} is {pool['status']}: "
+                    f"NodePool {last(resource_id)} is {pool['status']}: "
                     f"{pool.get('statusMessage', 'no message')}"
                 )
         return trouble
 
-    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         policy = inputs.get("deletionPolicy", "DELETE")
         if policy == "PREVENT":
             raise ProviderError(
-                f"cannot destroy NodePool {last(id)}: its deletionPolicy is PREVENT"
+                f"cannot destroy NodePool {last(resource_id)}: its deletionPolicy is PREVENT"
             )
         if (
             policy == "ABANDON"
-            or or_none(session, "container", f"{_PREFIX}.get", {"name": id}) is None
+            or or_none(session, "container", f"{_PREFIX}.get", {"name": resource_id}) is None
         ):
             return
-        operation = session.cloud.call("container", f"{_PREFIX}.delete", {"name": id})
+        operation = session.cloud.call("container", f"{_PREFIX}.delete", {"name": resource_id})
         error = finish(session, operation)
         if error is not None:
-            raise ProviderError(f"error deleting NodePool {last(id)}: {error}")
+            raise ProviderError(f"error deleting NodePool {last(resource_id)}: {error}")
 
 
 _CLIENT_SIDE = (
@@ -254,7 +267,7 @@ def _request(inputs: Properties, name: str) -> JsonObject:
     return pool
 
 
-_DRAIN: Shape = same("respectPdbDuringNodePoolDeletion")
+_DRAIN: Fields = same("respectPdbDuringNodePoolDeletion")
 
 
 def _calls(old: Properties, new: Properties) -> list[tuple[str, JsonObject]]:

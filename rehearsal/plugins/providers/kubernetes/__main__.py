@@ -1,6 +1,6 @@
 """`pulumi-resource-kubernetes`: started by the engine, never by hand."""
 
-from rehearsal.plugins.engine.plugin import serve
+from rehearsal.plugins.engine.provider_server import serve
 from rehearsal.plugins.providers.kubernetes.provider import KubernetesProvider
 
 if __name__ == "__main__":

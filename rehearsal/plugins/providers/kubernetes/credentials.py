@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from kubeapi import JsonObject
 from kubeapi.client import Credentials
 from rehearsal.plugins.providers.kubernetes.kubeconfig import BadKubeconfig, Context
 
@@ -91,10 +92,10 @@ class CredentialSource:
         )
 
 
-def _run_plugin(plugin: Mapping[str, Any], context: Context) -> dict[str, Any]:
+def _run_plugin(plugin: Mapping[str, Any], context: Context) -> JsonObject:
     command = str(plugin.get("command"))
     api_version = str(plugin.get("apiVersion"))
-    info: dict[str, Any] = {
+    info: JsonObject = {
         "apiVersion": api_version,
         "kind": "ExecCredential",
         "spec": {"interactive": False},
@@ -132,7 +133,7 @@ def _run_plugin(plugin: Mapping[str, Any], context: Context) -> dict[str, Any]:
         )
     try:
         answer = json.loads(done.stdout)
-        status: dict[str, Any] = answer["status"]
+        status: JsonObject = answer["status"]
     except (ValueError, KeyError, TypeError) as e:
         raise NoCredentials(
             f"getting credentials: decoding stdout: {command} did not answer with an ExecCredential"
@@ -149,8 +150,8 @@ def _run_plugin(plugin: Mapping[str, Any], context: Context) -> dict[str, Any]:
     return status
 
 
-def _cluster_info(context: Context, ca_pem: bytes | None) -> dict[str, Any]:
-    cluster: dict[str, Any] = {"server": context.server}
+def _cluster_info(context: Context, ca_pem: bytes | None) -> JsonObject:
+    cluster: JsonObject = {"server": context.server}
     if ca_pem is not None:
         cluster["certificate-authority-data"] = base64.b64encode(ca_pem).decode()
     if name := context.cluster.get("tls-server-name"):

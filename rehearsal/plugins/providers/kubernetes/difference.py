@@ -5,12 +5,13 @@ Asks no API server.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from kubeapi import JsonObject
 from rehearsal.plugins.engine.plugin import Difference, Kind
-from rehearsal.plugins.providers.kubernetes.names import is_autonamed
+from rehearsal.plugins.providers.kubernetes.autonaming import is_autonamed
+from rehearsal.plugins.providers.kubernetes.comparison import Path, compare, prune, show
 from rehearsal.plugins.providers.kubernetes.normalise import with_dashes
-from rehearsal.plugins.providers.kubernetes.shape import Path, compare, prune, show
 
 _EVERY_KIND: Final = (("metadata", "name"), ("metadata", "namespace"))
 _REPLACES: Final[Mapping[tuple[str, str], tuple[Path, ...]]] = {
@@ -47,9 +48,9 @@ _REPLACES: Final[Mapping[tuple[str, str], tuple[Path, ...]]] = {
 
 
 def difference(
-    live: dict[str, Any],
-    old_inputs: dict[str, Any],
-    new_inputs: dict[str, Any],
+    live: JsonObject,
+    old_inputs: JsonObject,
+    new_inputs: JsonObject,
     *,
     config_maps_mutable: bool,
     secrets_mutable: bool,
@@ -87,7 +88,7 @@ def difference(
 
 
 def _forcing(
-    old: dict[str, Any], new: dict[str, Any], *, config_maps_mutable: bool, secrets_mutable: bool
+    old: JsonObject, new: JsonObject, *, config_maps_mutable: bool, secrets_mutable: bool
 ) -> tuple[Path, ...]:
     kind = (str(new.get("apiVersion")), str(new.get("kind")))
     paths = _REPLACES.get(kind, ())
@@ -104,7 +105,7 @@ def _touches(changed: Path, forcing: Path) -> bool:
     return changed[:shorter] == forcing[:shorter]
 
 
-def _same_place(old: dict[str, Any], new: dict[str, Any]) -> bool:
+def _same_place(old: JsonObject, new: JsonObject) -> bool:
     before, after = old.get("metadata") or {}, new.get("metadata") or {}
     if not isinstance(after, dict) or not isinstance(after.get("name"), str):
         return False

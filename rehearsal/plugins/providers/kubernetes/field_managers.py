@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Final
+import secrets
+from typing import Final
+
+from kubeapi import JsonObject
+from rehearsal.plugins.engine.properties import Properties, unwrap
+from rehearsal.plugins.providers.kubernetes import pulumi_annotations
 
 _ADOPTED: Final = (
     "kubectl",
@@ -18,7 +23,14 @@ CREATOR: Final = "pulumi-kubernetes"
 """The manager of every create."""
 
 
-def adopt(live: dict[str, Any], manager: str) -> list[dict[str, Any]] | None:
+def chosen(manifest: JsonObject, old_outputs: Properties) -> str:
+    """The manager to apply with: the annotation's, else the stored one, else a new one."""
+    named = pulumi_annotations.annotation(manifest, pulumi_annotations.FIELD_MANAGER)
+    stored = unwrap(old_outputs.get("__fieldManager"))
+    return str(named or stored or f"pulumi-kubernetes-{secrets.token_hex(4)}")
+
+
+def adopt(live: JsonObject, manager: str) -> list[JsonObject] | None:
     """A JSON patch that turns such entries into applied ones of `manager`; None where there is
     nothing to adopt.
     """
@@ -47,7 +59,7 @@ def adopt(live: dict[str, Any], manager: str) -> list[dict[str, Any]] | None:
     ]
 
 
-def is_fresh_from_create(live: dict[str, Any]) -> bool:
+def is_fresh_from_create(live: JsonObject) -> bool:
     """Whether the creator's entry has not been adopted yet: a preview must then force, because it
     adopts nothing.
     """
@@ -57,16 +69,16 @@ def is_fresh_from_create(live: dict[str, Any]) -> bool:
     )
 
 
-def has_entries(live: dict[str, Any]) -> bool:
+def has_entries(live: JsonObject) -> bool:
     """Whether the server keeps track of owners at all."""
     return bool(_entries(live))
 
 
-def _entries(live: dict[str, Any]) -> list[dict[str, Any]]:
+def _entries(live: JsonObject) -> list[JsonObject]:
     return live["metadata"].get("managedFields") or []
 
 
-def _is_adopted(entry: dict[str, Any]) -> bool:
+def _is_adopted(entry: JsonObject) -> bool:
     return (
         entry.get("operation") == "Update"
         and not entry.get("subresource")
@@ -74,7 +86,7 @@ def _is_adopted(entry: dict[str, Any]) -> bool:
     )
 
 
-def _is_ours(entry: dict[str, Any], manager: str) -> bool:
+def _is_ours(entry: JsonObject, manager: str) -> bool:
     return (
         entry.get("operation") == "Apply"
         and entry.get("manager") == manager
@@ -82,6 +94,6 @@ def _is_ours(entry: dict[str, Any], manager: str) -> bool:
     )
 
 
-def _merge(into: dict[str, Any], other: dict[str, Any]) -> None:
+def _merge(into: JsonObject, other: JsonObject) -> None:
     for key, value in other.items():
         _merge(into.setdefault(key, {}), value)

@@ -11,6 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
+from kubeapi import JsonObject
 from rehearsal.plugins.providers.kubernetes.quantities import canonical
 
 Scope = Literal["namespaced", "cluster"]
@@ -21,11 +22,11 @@ class Unconvertible(Exception):
 
 
 @cache
-def _table() -> dict[str, Any]:
+def _table() -> JsonObject:
     text = (
         resources.files("rehearsal.plugins.providers.kubernetes").joinpath("types.json").read_text()
     )
-    table: dict[str, Any] = json.loads(text)
+    table: JsonObject = json.loads(text)
     return table
 
 
@@ -40,13 +41,13 @@ def is_known(api_version: str, kind: str) -> bool:
     return f"{api_version}/{kind}" in _table()["kinds"]
 
 
-def round_trip(api_version: str, kind: str, value: dict[str, Any]) -> dict[str, Any]:
+def round_trip(api_version: str, kind: str, value: JsonObject) -> JsonObject:
     """The object after being read into its Go type and written again, with no key added.
 
     Unknown fields are gone, empty fields marked omitempty too (pointers to empty values stay),
     quantities are canonical. Raises Unconvertible.
     """
-    written: dict[str, Any] = _write(_table()["kinds"][f"{api_version}/{kind}"][0], value)
+    written: JsonObject = _write(_table()["kinds"][f"{api_version}/{kind}"][0], value)
     return written
 
 
@@ -69,7 +70,7 @@ def _write(type_name: str, value: Any) -> Any:
     return _write_struct(type_name, _expect(dict, value, type_name))
 
 
-def _write_struct(type_name: str, value: dict[str, Any]) -> dict[str, Any]:
+def _write_struct(type_name: str, value: JsonObject) -> JsonObject:
     fields: dict[str, tuple[str, str]] = _table()["types"][type_name]
     written = {}
     for key, item in value.items():

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kubeapi import JsonObject
+
 
 class BadKubeconfig(Exception):
     """Not readable, or its active context is incomplete. The official provider calls this, too, an
@@ -83,7 +85,7 @@ def read(kubeconfig: str | None, *, context: str | None, cluster: str | None) ->
     )
 
 
-def _parse(kubeconfig: str | None) -> tuple[dict[str, Any], Path]:
+def _parse(kubeconfig: str | None) -> tuple[JsonObject, Path]:
     text, directory = kubeconfig or "", Path.cwd()
     path = path_of(kubeconfig) if kubeconfig else _default_path()
     if path is not None:

@@ -8,7 +8,7 @@ import base64
 from typing import Any, Final
 
 from kubeapi import JsonObject
-from rehearsal.plugins.engine.values import UNKNOWN, Secret, has_secret, has_unknown, unwrap
+from rehearsal.plugins.engine.properties import UNKNOWN, Secret, has_secret, has_unknown, unwrap
 from rehearsal.plugins.providers.kubernetes import go_types
 
 READ_ONLY_METADATA: Final = (

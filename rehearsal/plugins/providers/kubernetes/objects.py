@@ -11,10 +11,10 @@ from typing import Final
 
 from kubeapi import ApiError, JsonObject, Unreachable
 from rehearsal.plugins.engine.plugin import Severity
-from rehearsal.plugins.providers.kubernetes import directives, field_managers, readiness
+from rehearsal.plugins.providers.kubernetes import field_managers, pulumi_annotations, readiness
 from rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
-from rehearsal.plugins.providers.kubernetes.following import Snapshot
-from rehearsal.plugins.providers.kubernetes.wait_for import BadForm, parse_annotation
+from rehearsal.plugins.providers.kubernetes.related_objects import ListedObjects
+from rehearsal.plugins.providers.kubernetes.wait_for_annotation import BadForm, parse_annotation
 from rehearsal.plugins.providers.kubernetes.waiting import (
     NotReady,
     Rule,
@@ -158,7 +158,7 @@ def upsert(
 
 def settle(op: Operation, manifest: JsonObject, live: JsonObject) -> JsonObject:
     """The live object once it is ready by its rule. Raises NotReady, BadForm."""
-    if directives.skips_await(manifest):
+    if pulumi_annotations.skips_await(manifest):
         op.say(Severity.INFO, "Skipping await logic")
         op.say(Severity.INFO, "")
         return live
@@ -177,7 +177,7 @@ def settle(op: Operation, manifest: JsonObject, live: JsonObject) -> JsonObject:
 
 
 def _rule(op: Operation, manifest: JsonObject, live: JsonObject) -> tuple[Rule | None, float]:
-    if text := directives.wait_for(manifest):
+    if text := pulumi_annotations.wait_for(manifest):
         return parse_annotation(text), op.timeout_s
     return readiness.rule_for(live, await_all=op.await_all), readiness.limit_s(live, op.timeout_s)
 
@@ -199,9 +199,13 @@ def ill_health(op: Operation, manifest: JsonObject, live: JsonObject) -> tuple[s
     looked at.
     """
     rule = readiness.rule_for(live)
-    if rule is None or not readiness.is_checked_on_read(live) or directives.skips_await(manifest):
+    if (
+        rule is None
+        or not readiness.is_checked_on_read(live)
+        or pulumi_annotations.skips_await(manifest)
+    ):
         return ()
-    verdict = rule.judge(live, Snapshot(op.cluster, rule.needs(live)))
+    verdict = rule.judge(live, ListedObjects(op.cluster, rule.needs(live)))
     if verdict.done:
         return ()
     name = live["metadata"]["name"]
@@ -219,12 +223,14 @@ def delete(op: Operation, manifest: JsonObject) -> None:
         return
     path = op.cluster.path(live)
     try:
-        op.cluster.delete(path, {"propagationPolicy": directives.propagation_policy(manifest)})
+        op.cluster.delete(
+            path, {"propagationPolicy": pulumi_annotations.propagation_policy(manifest)}
+        )
     except ApiError as e:
         if e.status != 404:
             raise
         return
-    if live["kind"] in _MANAGED_DELETE and directives.skips_await(manifest):
+    if live["kind"] in _MANAGED_DELETE and pulumi_annotations.skips_await(manifest):
         return
     await_gone(
         op.cluster,

@@ -1,49 +1,55 @@
-"""The `kubernetes` provider towards the engine: which object operation each request means, and in
-which words it fails.
+"""The `kubernetes` provider towards the engine: which object operation each request means, and with
+which message it fails.
 """
-
-# ruff: noqa: A001, A002 - `id` and `type` are the protocol's words
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from typing import Any
 
-from kubeapi import ApiError, Unreachable
+from kubeapi import ApiError, JsonObject, Unreachable
 from rehearsal.plugins.engine.plugin import (
-    Autonaming,
     Checked,
     CheckFailure,
     Created,
     Difference,
     InitFailed,
-    Properties,
     ProviderError,
     ProviderPlugin,
     ReadBack,
     Severity,
-    unwrap,
+)
+from rehearsal.plugins.engine.properties import Properties, unwrap
+from rehearsal.plugins.engine.requests import (
+    CheckRequest,
+    ConfigureRequest,
+    CreateRequest,
+    DeleteRequest,
+    DiffConfigRequest,
+    DiffRequest,
+    ReadRequest,
+    UpdateRequest,
 )
 from rehearsal.plugins.providers.kubernetes import (
-    directives,
+    autonaming,
+    error_messages,
+    field_managers,
     kubeconfig,
-    names,
     objects,
     previews,
+    pulumi_annotations,
     removed_apis,
     state,
-    texts,
 )
 from rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
+from rehearsal.plugins.providers.kubernetes.comparison import prune
+from rehearsal.plugins.providers.kubernetes.config_difference import config_difference
 from rehearsal.plugins.providers.kubernetes.difference import difference
 from rehearsal.plugins.providers.kubernetes.normalise import copy_marks, mark_secret_kind, normalise
-from rehearsal.plugins.providers.kubernetes.provider_config import config_difference
-from rehearsal.plugins.providers.kubernetes.release_resource import TYPE as RELEASE
-from rehearsal.plugins.providers.kubernetes.release_resource import Releases
+from rehearsal.plugins.providers.kubernetes.objects import Operation
+from rehearsal.plugins.providers.kubernetes.release import TYPE as RELEASE
+from rehearsal.plugins.providers.kubernetes.release import Releases
 from rehearsal.plugins.providers.kubernetes.scopes import Scopes
 from rehearsal.plugins.providers.kubernetes.settings import Settings
-from rehearsal.plugins.providers.kubernetes.shape import prune
 from rehearsal.plugins.providers.kubernetes.waiting import Say
 
 
@@ -62,18 +68,13 @@ class KubernetesProvider(ProviderPlugin):
 
     # Configuration.
 
-    def diff_config(
-        self,
-        urn: str,
-        old_outputs: Properties,
-        old_inputs: Properties,
-        news: Properties,
-        ignore_changes: Sequence[str],
-    ) -> Difference:
-        return config_difference(unwrap(old_inputs or old_outputs), unwrap(news))
+    def diff_config(self, request: DiffConfigRequest) -> Difference:
+        return config_difference(
+            unwrap(request.old_inputs or request.old_outputs), unwrap(request.new_inputs)
+        )
 
-    def configure(self, variables: Mapping[str, str], args: Properties) -> None:
-        self._settings = settings = Settings.of(args)
+    def configure(self, request: ConfigureRequest) -> None:
+        self._settings = settings = Settings.of(request.inputs)
         self._cluster = None
         try:
             context = kubeconfig.read(
@@ -91,40 +92,26 @@ class KubernetesProvider(ProviderPlugin):
 
     # Resources.
 
-    def check(
-        self,
-        urn: str,
-        type: str,
-        name: str,
-        olds: Properties,
-        news: Properties,
-        random_seed: bytes,
-        autonaming: Autonaming | None,
-    ) -> Checked:
-        if self._cluster is None and self._settings.skip_update_unreachable and olds:
+    def check(self, request: CheckRequest) -> Checked:
+        inputs = request.new_inputs
+        if self._cluster is None and self._settings.skip_update_unreachable and request.old_inputs:
             self.log(
                 Severity.WARNING,
                 "Cluster is unreachable but skipUpdateUnreachable flag is set to true, skipping...",
-                urn,
+                request.urn,
             )
-            return Checked(olds)
-        if type == RELEASE:
-            return self._releases().check(name, olds, news)
-        manifest = copy.deepcopy(unwrap(news))
+            return Checked(request.old_inputs)
+        if request.type == RELEASE:
+            return self._releases(request.urn).check(request)
+        manifest: JsonObject = copy.deepcopy(unwrap(inputs))
         api_version, kind = manifest.get("apiVersion"), manifest.get("kind")
-        if not isinstance(api_version, str) or not isinstance(kind, str):
+        if not isinstance(api_version, str):
+            return Checked(inputs, [CheckFailure("apiVersion", "must be given")])
+        if not isinstance(kind, str):
+            return Checked(inputs, [CheckFailure("kind", "must be given")])
+        if request.type.split(":")[-1] == f"{kind}Patch":
             return Checked(
-                news,
-                [
-                    CheckFailure(
-                        "apiVersion" if not isinstance(api_version, str) else "kind",
-                        "must be given",
-                    )
-                ],
-            )
-        if type.endswith("Patch") and type.split(":")[-1] == f"{kind}Patch":
-            return Checked(
-                news,
+                inputs,
                 [
                     CheckFailure(
                         "kind",
@@ -133,10 +120,10 @@ class KubernetesProvider(ProviderPlugin):
                 ],
             )
         if warning := removed_apis.warning(api_version, kind):
-            self.log(Severity.WARNING, warning, urn)
+            self.log(Severity.WARNING, warning, request.urn)
         self._scopes.learn(manifest)
-        if failure := names.fill_name(manifest, unwrap(olds), name, random_seed, autonaming):
-            return Checked(news, [failure])
+        if failure := autonaming.fill_name(manifest, request):
+            return Checked(inputs, [failure])
         metadata = manifest["metadata"]
         if (
             isinstance(metadata, dict)
@@ -144,92 +131,66 @@ class KubernetesProvider(ProviderPlugin):
             and self._scopes.is_namespaced(api_version, kind)
         ):
             metadata["namespace"] = self._default_namespace
-        return Checked(mark_secret_kind(copy_marks(normalise(manifest), news)))
+        return Checked(mark_secret_kind(copy_marks(normalise(manifest), inputs)))
 
-    def diff(
-        self,
-        urn: str,
-        type: str,
-        id: str,
-        old_outputs: Properties,
-        old_inputs: Properties,
-        news: Properties,
-        ignore_changes: Sequence[str],
-    ) -> Difference:
-        if type == RELEASE:
-            return self._releases().diff(old_outputs, old_inputs, news)
+    def diff(self, request: DiffRequest) -> Difference:
+        if request.type == RELEASE:
+            return self._releases(request.urn).diff(request)
         return difference(
-            state.live_of(old_outputs),
-            state.inputs_of(old_outputs, old_inputs),
-            normalise(unwrap(news)),
+            state.live_of(request.old_outputs),
+            state.inputs_of(request.old_outputs, request.old_inputs),
+            normalise(unwrap(request.new_inputs)),
             config_maps_mutable=self._settings.config_maps_mutable,
             secrets_mutable=self._settings.secrets_mutable,
         )
 
-    def create(
-        self, urn: str, type: str, name: str, inputs: Properties, timeout_s: float, preview: bool
-    ) -> Created:
-        if type == RELEASE:
-            return self._releases().create(inputs, preview, self._say(urn), self.cancelled)
+    def create(self, request: CreateRequest) -> Created:
+        urn, inputs = request.urn, request.inputs
+        if request.type == RELEASE:
+            return self._releases(urn).create(request)
         manifest = normalise(unwrap(inputs))
-        manager = names.field_manager(manifest, {})
-        if preview:
+        manager = field_managers.chosen(manifest, {})
+        if request.preview:
             return Created(
                 "",
                 previews.create(
-                    self._dry(urn), urn, manifest, inputs, manager, upsert=self._settings.upsert
+                    self._dry(urn), request, manifest, manager, upsert=self._settings.upsert
                 ),
             )
-        op = self._operation(urn, manifest, timeout_s)
-        force = (
-            self._settings.patch_force
-            or directives.annotation(manifest, directives.PATCH_FORCE) == "true"
-        )
+        op = self._operation(urn, manifest, request.timeout_s)
         try:
             live = (
-                objects.upsert(op, manifest, manager=manager, force=force)
+                objects.upsert(op, manifest, manager=manager, force=self._forces(manifest))
                 if self._settings.upsert
                 else objects.create(op, manifest)
             )
         except NoSuchKind as e:
-            raise ProviderError(
-                f'creation of resource "{urn}" with kind '
-                f"{manifest['apiVersion']}/{manifest['kind']} failed because the "
-                "Kubernetes API server reported that the apiVersion for this resource does "
-                "not exist. Verify that any required "
-                f"CRDs have been created: {e}"
-            ) from e
+            raise ProviderError(error_messages.no_such_kind(urn, manifest, e)) from e
         except (ApiError, Unreachable) as e:
-            raise ProviderError(texts.not_created(urn, e)) from e
-        id = state.id_of(live)
+            raise ProviderError(error_messages.not_created(urn, e)) from e
+        object_id = state.id_of(live)
         try:
             live = objects.settle(op, manifest, live)
         except objects.NotReady as e:
-            outputs = self._outputs(e.live or live, manifest, inputs, manager)
             raise InitFailed(
-                id, outputs, None, texts.reasons_with(texts.created_but(urn), e.reasons)
+                id=object_id,
+                outputs=_outputs(e.live or live, manifest, inputs, manager),
+                reasons=error_messages.reasons_with(error_messages.created_but(urn), e.reasons),
             ) from e
         except objects.BadForm as e:
             raise ProviderError(str(e)) from e
-        return Created(id, self._outputs(live, manifest, inputs, manager))
+        return Created(object_id, _outputs(live, manifest, inputs, manager))
 
-    def read(
-        self,
-        urn: str,
-        type: str,
-        id: str,
-        outputs: Properties,
-        inputs: Properties,
-        timeout_s: float,
-    ) -> ReadBack | None:
-        wanted = state.identity(type, id, outputs)
+    def read(self, request: ReadRequest) -> ReadBack | None:
+        inputs, outputs = request.inputs, request.outputs
+        wanted = state.identity(request.type, request.id, outputs)
         if self._cluster is None:
-            self._unreachable_stored(urn, "read")
+            self._unreachable_stored(request.urn, "read")
             return None
-        if type == RELEASE:
-            return self._releases().read(id, outputs, inputs)
+        if request.type == RELEASE:
+            return self._releases(request.urn).read(request)
         old_inputs = state.inputs_of(outputs, inputs)
-        op = self._operation(urn, old_inputs, timeout_s)
+        op = self._operation(request.urn, old_inputs, request.timeout_s)
         try:
             live = objects.read(op, wanted)
         except (ApiError, Unreachable) as e:
@@ -237,98 +198,75 @@ class KubernetesProvider(ProviderPlugin):
         if live is None:
             return None
         new_inputs = prune(live, old_inputs) if old_inputs else state.inputs_from_live(live)
-        manager = names.field_manager(live, unwrap(outputs))
-        marked = inputs or outputs.get("__inputs") or {}
+        stored = inputs or outputs.get("__inputs") or {}
+        marked = stored if isinstance(stored, dict) else {}
         new_outputs = state.outputs_of(
             live,
             new_inputs,
-            marked if isinstance(marked, dict) else {},
+            marked,
             initial_api_version=state.initial_api_version_of(outputs) or str(live["apiVersion"]),
-            manager=manager,
+            manager=field_managers.chosen(live, outputs),
         )
-        shown_inputs = mark_secret_kind(copy_marks(new_inputs, marked))
+        shown_inputs = mark_secret_kind(copy_marks(new_inputs, stored))
         try:
             reasons = objects.ill_health(op, old_inputs or live, live)
         except (ApiError, Unreachable) as e:
             raise ProviderError(str(e)) from e
         if reasons:
-            raise InitFailed(state.id_of(live), new_outputs, shown_inputs, reasons)
+            raise InitFailed(
+                id=state.id_of(live), outputs=new_outputs, inputs=shown_inputs, reasons=reasons
+            )
         return ReadBack(state.id_of(live), shown_inputs, new_outputs)
 
-    def update(
-        self,
-        urn: str,
-        type: str,
-        id: str,
-        old_outputs: Properties,
-        old_inputs: Properties,
-        news: Properties,
-        timeout_s: float,
-        ignore_changes: Sequence[str],
-        preview: bool,
-    ) -> Properties:
-        if type == RELEASE:
-            return self._releases().update(id, news, preview, self._say(urn), self.cancelled)
-        manifest = normalise(unwrap(news))
-        manager = names.field_manager(manifest, unwrap(old_outputs))
-        initial = state.initial_api_version_of(old_outputs)
-        force = (
-            self._settings.patch_force
-            or directives.annotation(manifest, directives.PATCH_FORCE) == "true"
-        )
-        if preview:
-            return previews.update(
-                self._dry(urn), urn, id, manifest, news, manager, initial, force=force
-            )
-        op = self._operation(urn, manifest, timeout_s)
+    def update(self, request: UpdateRequest) -> Properties:
+        urn, inputs = request.urn, request.new_inputs
+        if request.type == RELEASE:
+            return self._releases(urn).update(request)
+        manifest = normalise(unwrap(inputs))
+        manager = field_managers.chosen(manifest, request.old_outputs)
+        force = self._forces(manifest)
+        if request.preview:
+            return previews.update(self._dry(urn), request, manifest, manager, force=force)
+        initial = state.initial_api_version_of(request.old_outputs)
+
+        def outputs(live: JsonObject) -> Properties:
+            return _outputs(live, manifest, inputs, manager, initial)
+
+        op = self._operation(urn, manifest, request.timeout_s)
         try:
             live = objects.update(op, manifest, manager=manager, force=force)
         except (objects.Gone, NoSuchKind) as e:
-            raise ProviderError(texts.gone(urn, e)) from e
+            raise ProviderError(error_messages.gone(urn, e)) from e
         except objects.Refused as e:
-            outputs = self._outputs(e.live, manifest, news, manager, initial)
-            raise InitFailed(
-                id, outputs, None, [texts.not_live(id, texts.refusal(e, manager))]
-            ) from e
+            why = error_messages.not_live(request.id, error_messages.refusal(e, manager))
+            raise InitFailed(id=request.id, outputs=outputs(e.live), reasons=[why]) from e
         except (ApiError, Unreachable) as e:
             raise ProviderError(f'update of resource "{urn}" failed: {e}') from e
         try:
             live = objects.settle(op, manifest, live)
         except objects.NotReady as e:
-            outputs = self._outputs(e.live or live, manifest, news, manager, initial)
-            raise InitFailed(
-                id, outputs, None, texts.reasons_with(texts.not_live(id, ""), e.reasons)
-            ) from e
+            reasons = error_messages.reasons_with(
+                error_messages.not_live(request.id, ""), e.reasons
+            )
+            raise InitFailed(id=request.id, outputs=outputs(e.live or live), reasons=reasons) from e
         except objects.BadForm as e:
-            raise InitFailed(
-                id,
-                self._outputs(live, manifest, news, manager, initial),
-                None,
-                [texts.not_live(id, str(e))],
-            ) from e
-        return self._outputs(live, manifest, news, manager, initial)
+            why = error_messages.not_live(request.id, str(e))
+            raise InitFailed(id=request.id, outputs=outputs(live), reasons=[why]) from e
+        return outputs(live)
 
-    def delete(
-        self,
-        urn: str,
-        type: str,
-        id: str,
-        outputs: Properties,
-        old_inputs: Properties,
-        timeout_s: float,
-    ) -> None:
-        if type == RELEASE:
-            # Helm's removal needs the cluster: even the flag that drops unreachable objects does
-            # not help here.
-            self._releases().delete(id, outputs, self._say(urn), self.cancelled)
+    def delete(self, request: DeleteRequest) -> None:
+        if request.type == RELEASE:
+            # Helm needs the cluster to uninstall, so deleteUnreachable does not apply here.
+            self._releases(request.urn).delete(request)
             return
         if self._cluster is None:
-            self._unreachable_stored(urn, "delete")
+            self._unreachable_stored(request.urn, "delete")
             return
-        manifest = state.live_of(outputs) or state.identity(type, id, outputs)
+        identity = state.identity(request.type, request.id, request.outputs)
+        manifest = state.live_of(request.outputs) or identity
         if not (manifest.get("metadata") or {}).get("name"):
-            manifest = state.identity(type, id, outputs)
-        op = self._operation(urn, manifest, timeout_s)
+            manifest = identity
+        op = self._operation(request.urn, manifest, request.timeout_s)
         try:
             objects.delete(op, manifest)
         except objects.NotReady as e:
@@ -336,24 +274,27 @@ class KubernetesProvider(ProviderPlugin):
                 self.log(
                     Severity.WARNING,
                     f"finalizers might be preventing deletion ({', '.join(finalizers)})",
-                    urn,
+                    request.urn,
                 )
             raise ProviderError(e.reasons[0]) from e
         except (ApiError, Unreachable) as e:
             raise ProviderError(str(e)) from e
 
-    # What they share.
+    # Shared by the operations.
 
-    def _operation(
-        self, urn: str, manifest: Mapping[str, Any], custom_timeout_s: float
-    ) -> objects.Operation:
-        return objects.Operation(
+    def _operation(self, urn: str, manifest: JsonObject, custom_timeout_s: float) -> Operation:
+        return Operation(
             cluster=self._reachable(),
             say=self._say(urn),
             cancelled=self.cancelled,
-            timeout_s=directives.timeout_s(dict(manifest), custom_timeout_s),
+            timeout_s=pulumi_annotations.timeout_s(manifest, custom_timeout_s),
             await_all=self._settings.await_all,
         )
+
+    def _forces(self, manifest: JsonObject) -> bool:
+        """Whether to take over fields that another manager owns."""
+        asked = pulumi_annotations.annotation(manifest, pulumi_annotations.PATCH_FORCE)
+        return self._settings.patch_force or asked == "true"
 
     def _reachable(self) -> Cluster:
         if self._cluster is None:
@@ -365,25 +306,18 @@ class KubernetesProvider(ProviderPlugin):
     def _say(self, urn: str) -> Say:
         return lambda severity, text: self.log(severity, text, urn, ephemeral=True)
 
-    def _releases(self) -> Releases:
-        return Releases(self._reachable, self._default_namespace, self._scopes)
+    def _releases(self, urn: str) -> Releases:
+        return Releases(
+            cluster=self._reachable,
+            default_namespace=self._default_namespace,
+            scopes=self._scopes,
+            say=self._say(urn),
+            cancelled=self.cancelled,
+        )
 
-    def _dry(self, urn: str) -> objects.Operation | None:
+    def _dry(self, urn: str) -> Operation | None:
         """For previews; None without a cluster to ask."""
         return self._operation(urn, {}, 0) if self._cluster is not None else None
-
-    def _outputs(
-        self,
-        live: dict[str, Any],
-        manifest: dict[str, Any],
-        marked: Properties,
-        manager: str,
-        initial_api_version: str = "",
-    ) -> Properties:
-        initial = initial_api_version or str(manifest["apiVersion"])
-        return state.outputs_of(
-            live, manifest, marked, initial_api_version=initial, manager=manager
-        )
 
     def _unreachable_stored(self, urn: str, verb: str) -> None:
         """Returns where the flag says that what cannot be reached is gone; else raises
@@ -403,3 +337,14 @@ class KubernetesProvider(ProviderPlugin):
             "PULUMI_K8S_DELETE_UNREACHABLE environment variable "
             'set to "true"'
         )
+
+
+def _outputs(
+    live: JsonObject,
+    manifest: JsonObject,
+    marked: Properties,
+    manager: str,
+    initial_api_version: str = "",
+) -> Properties:
+    initial = initial_api_version or str(manifest["apiVersion"])
+    return state.outputs_of(live, manifest, marked, initial_api_version=initial, manager=manager)

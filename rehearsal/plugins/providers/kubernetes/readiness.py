@@ -9,7 +9,7 @@ from typing import Final
 
 from kubeapi import JsonObject
 from kubeapi.client import path_of
-from rehearsal.plugins.providers.kubernetes.following import Collection, World
+from rehearsal.plugins.providers.kubernetes.related_objects import Collection, RelatedObjects
 from rehearsal.plugins.providers.kubernetes.waiting import TIMED_OUT, Rule, Verdict
 
 DEFAULT_TIMEOUT_S: Final = 600.0
@@ -30,7 +30,7 @@ class DaemonSet(_Alone):
     at once.
     """
 
-    def judge(self, live: JsonObject, world: World) -> Verdict:
+    def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
         status = live.get("status") or {}
         generation, observed = (
             live["metadata"].get("generation", 0),
@@ -68,7 +68,7 @@ class Deployment:
             )
         return needed
 
-    def judge(self, live: JsonObject, world: World) -> Verdict:
+    def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
         status = live.get("status") or {}
         if status.get("observedGeneration") != live["metadata"].get("generation"):
             return Verdict(False)
@@ -76,7 +76,7 @@ class Deployment:
         wanted = (live.get("spec") or {}).get("replicas", 1)
         owned = [
             item
-            for item in world.items("replicasets")
+            for item in related.items("replicasets")
             if _is_owned(item, live) and _revision(item) == revision
         ]
         ready = sum((item.get("status") or {}).get("readyReplicas", 0) for item in owned)
@@ -94,7 +94,7 @@ class Deployment:
             return Verdict(False, "Waiting for the roll-out to complete")
         bound = {
             item["metadata"]["name"]
-            for item in world.items("claims")
+            for item in related.items("claims")
             if (item.get("status") or {}).get("phase") == "Bound"
         }
         if unbound := sorted(_claims(live) - bound):
@@ -125,7 +125,7 @@ class Service:
         endpoints = path_of("v1", "endpoints", namespace=metadata["namespace"])
         return {"endpoints": Collection(endpoints, f"metadata.name={metadata['name']}")}
 
-    def judge(self, live: JsonObject, world: World) -> Verdict:
+    def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
         spec, status = live.get("spec") or {}, live.get("status") or {}
         if spec.get("type") == "LoadBalancer" and not (status.get("loadBalancer") or {}).get(
             "ingress"
@@ -134,11 +134,11 @@ class Service:
         if not self._has_endpoints(live):
             return Verdict(True)
         subsets = [
-            subset for item in world.items("endpoints") for subset in item.get("subsets") or []
+            subset for item in related.items("endpoints") for subset in item.get("subsets") or []
         ]
         if any(subset.get("notReadyAddresses") for subset in subsets):
             return Verdict(False, "Waiting for Pods to become ready to receive traffic")
-        settled = world.is_listed("endpoints") and world.idle_s("endpoints") >= self._settle_s
+        settled = related.is_listed("endpoints") and related.idle_s("endpoints") >= self._settle_s
         return Verdict(
             settled,
             "" if settled else "Waiting for the Service's endpoints to settle",
@@ -170,7 +170,7 @@ class Job:
     def needs(self, live: JsonObject) -> Mapping[str, Collection]:
         return {}
 
-    def judge(self, live: JsonObject, world: World) -> Verdict:
+    def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
         failed = _condition(live, "Failed")
         if failed.get("status") == "True":
             return Verdict(False, failed=(f"[{failed.get('reason')}] {failed.get('message')}",))
@@ -196,14 +196,14 @@ class PersistentVolumeClaim(_Polled):
     def needs(self, live: JsonObject) -> Mapping[str, Collection]:
         return {"classes": Collection(path_of("storage.k8s.io/v1", "storageclasses"))}
 
-    def judge(self, live: JsonObject, world: World) -> Verdict:
+    def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
         phase = (live.get("status") or {}).get("phase")
         if phase == "Pending":
             name = (live.get("spec") or {}).get("storageClassName")
             waits = any(
                 item["metadata"]["name"] == name
                 and item.get("volumeBindingMode") == "WaitForFirstConsumer"
-                for item in world.items("classes")
+                for item in related.items("classes")
             )
             return Verdict(waits, "" if waits else "Waiting for the claim to be bound")
         return Verdict(phase == "Bound")
@@ -212,14 +212,14 @@ class PersistentVolumeClaim(_Polled):
 class PersistentVolume(_Polled):
     """Available or Bound."""
 
-    def judge(self, live: JsonObject, world: World) -> Verdict:
+    def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
         return Verdict((live.get("status") or {}).get("phase") in ("Available", "Bound"))
 
 
 class ResourceQuota(_Polled):
     """The quota controller has taken the limits over."""
 
-    def judge(self, live: JsonObject, world: World) -> Verdict:
+    def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
         wanted = (live.get("spec") or {}).get("hard") or {}
         return Verdict(((live.get("status") or {}).get("hard") or {}) == wanted)
 
@@ -227,7 +227,7 @@ class ResourceQuota(_Polled):
 class AnyKind(_Alone):
     """The conventions of kstatus, for kinds without a rule (PULUMI_K8S_AWAIT_ALL)."""
 
-    def judge(self, live: JsonObject, world: World) -> Verdict:
+    def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
         status = live.get("status") or {}
         observed = status.get("observedGeneration")
         if observed is not None and observed != live["metadata"].get("generation"):

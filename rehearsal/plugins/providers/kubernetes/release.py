@@ -1,381 +1,189 @@
-"""Installing, upgrading and removing a release, with Helm's order, marks and records."""
+"""`helm.v3.Release` towards the engine: what is checked, stored and said. Source: pulumi-kubernetes
+`helm_release.go`.
+"""
 
 from __future__ import annotations
 
+import secrets
 import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
 
-from kubeapi import ApiError, JsonObject, Unreachable
-from kubeapi.client import path_of
-from rehearsal.plugins.charts import Chart
-from rehearsal.plugins.engine.plugin import Severity
-from rehearsal.plugins.providers.kubernetes import release_storage
-from rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
-from rehearsal.plugins.providers.kubernetes.readiness import rule_for
-from rehearsal.plugins.providers.kubernetes.release_storage import Record
-from rehearsal.plugins.providers.kubernetes.waiting import NotReady, Say, await_gone, await_ready
+from kubeapi import ApiError, Unreachable
+from rehearsal.plugins.charts import NoSuchChart
+from rehearsal.plugins.engine.plugin import (
+    Checked,
+    Created,
+    Difference,
+    InitFailed,
+    ProviderError,
+    ReadBack,
+)
+from rehearsal.plugins.engine.properties import UNKNOWN, Properties, Secret, has_unknown, unwrap
+from rehearsal.plugins.engine.requests import (
+    CheckRequest,
+    CreateRequest,
+    DeleteRequest,
+    DiffRequest,
+    ReadRequest,
+    UpdateRequest,
+)
+from rehearsal.plugins.providers.kubernetes import helm_storage
+from rehearsal.plugins.providers.kubernetes.cluster import Cluster
+from rehearsal.plugins.providers.kubernetes.helm import (
+    Failed,
+    Helm,
+    NotLoaded,
+    Options,
+    resource_names,
+)
+from rehearsal.plugins.providers.kubernetes.helm_storage import Record
+from rehearsal.plugins.providers.kubernetes.normalise import copy_marks
+from rehearsal.plugins.providers.kubernetes.release_inputs import (
+    chart_of,
+    check_inputs,
+    difference_of,
+)
+from rehearsal.plugins.providers.kubernetes.scopes import Scopes
+from rehearsal.plugins.providers.kubernetes.waiting import NotReady, Say
 
-_ORDER: Final = [
-    "PriorityClass",
-    "Namespace",
-    "NetworkPolicy",
-    "ResourceQuota",
-    "LimitRange",
-    "PodDisruptionBudget",
-    "ServiceAccount",
-    "Secret",
-    "ConfigMap",
-    "StorageClass",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "CustomResourceDefinition",
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "Role",
-    "RoleBinding",
-    "Service",
-    "DaemonSet",
-    "Pod",
-    "ReplicaSet",
-    "Deployment",
-    "StatefulSet",
-    "Job",
-    "CronJob",
-    "Ingress",
-]
-_MANAGER: Final = "helm"
-_KEEP: Final = "helm.sh/resource-policy"
-_WAITED_FOR: Final = ("Deployment", "DaemonSet", "Service", "Job")
-
-
-class Failed(Exception):
-    """The release is recorded, but not what it should be. `record`: as it is now."""
-
-    def __init__(self, message: str, record: Record) -> None:
-        super().__init__(message)
-        self.record = record
-
-
-class NotLoaded(Exception):
-    """There is no such release in the cluster."""
+TYPE = "kubernetes:helm.sh/v3:Release"
+_FAILED = "failed to initialize completely. Use Helm CLI to investigate"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """What of a Release's inputs steers Helm."""
+class Releases:
+    """All releases of one provider. `cluster` raises ProviderError where it cannot be reached."""
 
-    timeout_s: float
-    skip_await: bool
-    wait_for_jobs: bool
-    skip_crds: bool
-    create_namespace: bool
-    take_ownership: bool
-    cleanup_on_fail: bool
-
-    @classmethod
-    def of(cls, inputs: Mapping[str, Any]) -> Options:
-        return cls(
-            timeout_s=float(inputs.get("timeout") or 300),
-            skip_await=bool(inputs.get("skipAwait")),
-            wait_for_jobs=bool(inputs.get("waitForJobs")),
-            skip_crds=bool(inputs.get("skipCrds")),
-            create_namespace=bool(inputs.get("createNamespace")),
-            take_ownership=bool(inputs.get("takeOwnership")),
-            cleanup_on_fail=bool(inputs.get("cleanupOnFail")),
-        )
-
-
-@dataclass(frozen=True)
-class Helm:
-    """One release in one cluster."""
-
-    cluster: Cluster
-    namespace: str
-    name: str
+    cluster: Callable[[], Cluster]
+    default_namespace: str
+    scopes: Scopes
     say: Say
     cancelled: threading.Event
 
-    def install(self, chart: Chart, values: JsonObject, options: Options) -> Record:
-        """Installs, or upgrades what an earlier failed install left. Raises Failed, ApiError,
-        Unreachable.
-        """
-        deadline = time.monotonic() + options.timeout_s
-        if options.create_namespace:
-            self._create_namespace()
-        before = release_storage.latest(self.cluster, self.namespace, self.name)
-        if before is not None and before.status == "deployed":
-            raise Failed("cannot re-use a name that is still in use", before)
-        return self._roll(
-            chart, values, options, before, deadline, "pending-install", "Install complete"
-        )
+    def check(self, request: CheckRequest) -> Checked:
+        name = f"{request.name}-{secrets.token_hex(4)}"
+        checked = check_inputs(request.new_inputs, request.old_inputs, name, self.default_namespace)
+        if not checked.failures and not has_unknown(checked.inputs.get("chart")):
+            try:
+                for crd in chart_of(unwrap(checked.inputs)).crds():
+                    self.scopes.learn(crd)
+            except NoSuchChart:
+                pass  # not known in this preview
+        return checked
 
-    def upgrade(self, chart: Chart, values: JsonObject, options: Options) -> Record:
-        """A new revision; what only the old one had is deleted. Raises Failed, NotLoaded, ApiError,
-        Unreachable.
-        """
-        deadline = time.monotonic() + options.timeout_s
-        before = release_storage.latest(self.cluster, self.namespace, self.name)
-        if before is None:
-            raise NotLoaded(f'"{self.name}" has no deployed releases')
-        return self._roll(
-            chart, values, options, before, deadline, "pending-upgrade", "Upgrade complete"
-        )
+    def diff(self, request: DiffRequest) -> Difference:
+        stored = unwrap(request.old_outputs.get("__inputs"))
+        return difference_of(request.old_inputs or stored or {}, request.new_inputs)
 
-    def uninstall(self, options: Options, chart: Chart | None) -> None:
-        """Deletes the release's objects but what is marked to be kept; CRDs if the chart says so.
-        Raises NotLoaded, NotReady.
+    def create(self, request: CreateRequest) -> Created:
+        inputs, plain = request.inputs, unwrap(request.inputs)
+        if request.preview:
+            return Created("", {**inputs, "status": UNKNOWN, "resourceNames": UNKNOWN})
+        helm = self._helm(plain["namespace"], plain["name"])
+        options = Options.of(plain)
+        release_id = f"{plain['namespace']}/{plain['name']}"
+        try:
+            record = helm.install(chart_of(plain), plain["values"], options)
+        except Failed as e:
+            why = _why(release_id, str(e))
+            if plain.get("atomic"):
+                helm.uninstall(options, None)
+                raise ProviderError(
+                    f"release {plain['name']} failed, and has been uninstalled due to "
+                    f"atomic being set: {why}"
+                ) from e
+            text = f'Helm release "{release_id}" was created, but {_FAILED}: {why}'
+            raise InitFailed(
+                id=release_id, outputs=_outputs(inputs, e.record), reasons=[text]
+            ) from e
+        except (ApiError, Unreachable, NoSuchChart) as e:
+            raise ProviderError(str(e)) from e
+        return Created(release_id, _outputs(inputs, record))
 
-        Goes on when interrupted, as Helm does.
-        """
-        record = release_storage.latest(self.cluster, self.namespace, self.name)
+    def update(self, request: UpdateRequest) -> Properties:
+        inputs, plain = request.new_inputs, unwrap(request.new_inputs)
+        if request.preview:
+            return {**inputs, "status": UNKNOWN, "resourceNames": UNKNOWN}
+        helm = self._helm(plain["namespace"], plain["name"])
+        try:
+            record = helm.upgrade(chart_of(plain), plain["values"], Options.of(plain))
+        except Failed as e:
+            text = f'Helm release "{request.id}" {_FAILED}: {_why(request.id, str(e))}'
+            raise InitFailed(
+                id=request.id, outputs=_outputs(inputs, e.record), reasons=[text]
+            ) from e
+        except (ApiError, Unreachable, NotLoaded, NoSuchChart) as e:
+            raise ProviderError(str(e)) from e
+        return _outputs(inputs, record)
+
+    def read(self, request: ReadRequest) -> ReadBack | None:
+        namespace, _, name = request.id.rpartition("/")
+        try:
+            record = helm_storage.latest(self.cluster(), namespace, name)
+        except (ApiError, Unreachable) as e:
+            raise ProviderError(str(e)) from e
         if record is None:
-            raise NotLoaded(f"uninstall: Release not loaded: {self.name}: release: not found")
-        deadline = time.monotonic() + options.timeout_s
-        release_storage.save(
-            self.cluster,
-            record.with_status("uninstalling", "Deletion in progress (or silently failed)"),
-        )
-        # The chart's pre-delete hook deletes its CRDs, and all their objects with them. Helm waits
-        # for hooks, asked to or not.
-        crds = (
-            [self._delete(crd) for crd in chart.crds()]
-            if chart is not None and chart.removes_crds(record.values)
-            else []
-        )
-        deleted = [
-            self._delete(manifest)
-            for manifest in reversed(_sorted(record.manifests))
-            if (manifest["metadata"].get("annotations") or {}).get(_KEEP) != "keep"
-        ]
-        for path, uid in filter(None, crds if options.skip_await else crds + deleted):
-            left_s = max(deadline - time.monotonic(), 0.0)
-            await_gone(
-                self.cluster, path, uid, timeout_s=left_s, cancelled=threading.Event(), say=self.say
-            )
-        release_storage.forget(self.cluster, self.namespace, self.name)
-
-    def _roll(
-        self,
-        chart: Chart,
-        values: JsonObject,
-        options: Options,
-        before: Record | None,
-        deadline: float,
-        pending: release_storage.Status,
-        done: str,
-    ) -> Record:
-        manifests = [
-            self._mark(manifest) for manifest in chart.render(values, self.name, self.namespace)
-        ]
-        at = release_storage.now()
-        record = Record(
-            name=self.name,
-            namespace=self.namespace,
-            revision=before.revision + 1 if before else 1,
-            status=pending,
-            description="Initial install underway" if before is None else "Preparing upgrade",
-            first_deployed=before.first_deployed if before else at,
-            chart_name=chart.name,
-            chart_version=chart.version,
-            app_version=chart.app_version,
-            values=values,
-            manifests=tuple(_sorted(manifests)),
-        )
-        if before is None and not options.skip_crds:
-            self._install_crds(chart, deadline)
-        release_storage.save(self.cluster, record)
-        try:
-            self._apply(record, before, options, deadline)
-        except (ApiError, NoSuchKind, NotReady, Unreachable) as e:
-            why = e.reasons[0] if isinstance(e, NotReady) else str(e)
-            record = record.with_status("failed", why)
-            release_storage.save(self.cluster, record)
-            raise Failed(why, record) from e
-        if before is not None and before.status in ("deployed", "failed"):
-            release_storage.save(self.cluster, before.with_status("superseded", before.description))
-        record = record.with_status("deployed", done)
-        release_storage.save(self.cluster, record)
-        return record
-
-    def _apply(
-        self, record: Record, before: Record | None, options: Options, deadline: float
-    ) -> None:
-        applied = []
-        for manifest in record.manifests:
-            self._refuse_foreign(manifest, options)
-            path = self._path(manifest, deadline)
-            applied.append(
-                (
-                    path,
-                    self.cluster.patch(
-                        path, manifest, kind="apply", fieldManager=_MANAGER, force="true"
-                    ),
-                )
-            )
-        kept = {_identity(manifest) for manifest in record.manifests}
-        for manifest in before.manifests if before else ():
-            if (
-                _identity(manifest) not in kept
-                and (manifest["metadata"].get("annotations") or {}).get(_KEEP) != "keep"
-            ):
-                self._delete(manifest)
-        if options.skip_await:
-            return
-        for path, live in applied:
-            rule = (
-                rule_for(live)
-                if live["kind"] in _WAITED_FOR and (live["kind"] != "Job" or options.wait_for_jobs)
-                else None
-            )
-            if rule is None:
-                continue
-            left_s = max(deadline - time.monotonic(), 0.0)
-            try:
-                await_ready(
-                    self.cluster,
-                    path,
-                    live,
-                    rule,
-                    timeout_s=left_s,
-                    cancelled=self.cancelled,
-                    say=self.say,
-                )
-            except NotReady as e:
-                if e.reasons[0] == "context canceled":
-                    raise
-                raise NotReady(("context deadline exceeded",), e.live) from e
-
-    def _refuse_foreign(self, manifest: JsonObject, options: Options) -> None:
-        try:
-            live = self.cluster.get(self.cluster.path(manifest))
-        except NoSuchKind:
-            return
-        except ApiError as e:
-            if e.status == 404:
-                return
-            raise
-        annotations = live["metadata"].get("annotations") or {}
-        owner = (
-            annotations.get("meta.helm.sh/release-namespace"),
-            annotations.get("meta.helm.sh/release-name"),
-        )
-        if owner == (self.namespace, self.name) or options.take_ownership:
-            return
-        raise ApiError(
-            409,
-            {
-                "message": f"Unable to continue with install: {live['kind']} "
-                f'"{live["metadata"]["name"]}" in namespace '
-                f'"{live["metadata"].get("namespace", "")}" exists and cannot be imported '
-                "into the current release: invalid "
-                "ownership metadata; it must carry the annotations "
-                f"meta.helm.sh/release-name={self.name} and "
-                f"meta.helm.sh/release-namespace={self.namespace}, or be deleted first"
-            },
-        )
-
-    def _install_crds(self, chart: Chart, deadline: float) -> None:
-        for crd in chart.crds():
-            path = self.cluster.path(crd)
-            try:
-                self.cluster.create(self.cluster.collection(crd), crd, fieldManager=_MANAGER)
-            except ApiError as e:
-                if e.status != 409:
-                    raise
-            while not _is_established(self.cluster.get(path)) and time.monotonic() < deadline:
-                self.cancelled.wait(0.05)
-
-    def _path(self, manifest: JsonObject, deadline: float) -> str:
-        # A CRD that was installed a moment ago may not be served yet.
-        while True:
-            try:
-                return self.cluster.path(manifest)
-            except NoSuchKind:
-                if time.monotonic() >= deadline or self.cancelled.wait(0.1):
-                    raise
-
-    def _create_namespace(self) -> None:
-        namespace = {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": self.namespace, "labels": {"name": self.namespace}},
-        }
-        try:
-            self.cluster.create(path_of("v1", "namespaces"), namespace, fieldManager=_MANAGER)
-        except ApiError as e:
-            if e.status != 409:
-                raise
-
-    def _delete(self, manifest: JsonObject) -> tuple[str, str] | None:
-        """Path and uid of what is now being deleted."""
-        try:
-            path = self.cluster.path(manifest)
-            live = self.cluster.get(path)
-            self.cluster.delete(path, {"propagationPolicy": "Background"})
-        except NoSuchKind:
             return None
-        except ApiError as e:
-            if e.status == 404:
-                return None
-            raise
-        self.say(Severity.INFO, f"Deleting {manifest['kind']} {manifest['metadata']['name']}")
-        return path, live["metadata"]["uid"]
+        inputs = request.inputs or _inputs_of(record)
+        return ReadBack(request.id, inputs, _outputs(inputs, record))
 
-    def _mark(self, manifest: JsonObject) -> JsonObject:
-        """With Helm's marks of ownership."""
-        metadata = manifest["metadata"]
-        labels = {**(metadata.get("labels") or {}), "app.kubernetes.io/managed-by": "Helm"}
-        owner = {
-            "meta.helm.sh/release-name": self.name,
-            "meta.helm.sh/release-namespace": self.namespace,
-        }
-        annotations = {**(metadata.get("annotations") or {}), **owner}
-        return {**manifest, "metadata": {**metadata, "labels": labels, "annotations": annotations}}
+    def delete(self, request: DeleteRequest) -> None:
+        plain = unwrap(request.outputs)
+        namespace, _, name = request.id.rpartition("/")
+        helm = self._helm(namespace, name)
+        try:
+            chart = chart_of(plain)
+        except NoSuchChart:
+            chart = None
+        try:
+            helm.uninstall(Options.of(plain), chart)
+        except NotReady as e:
+            raise ProviderError(
+                f"uninstall: {name}: context deadline exceeded, these are left: "
+                f"{e.live.get('kind')}"
+            ) from e
+        except (ApiError, Unreachable, NotLoaded) as e:
+            raise ProviderError(str(e)) from e
+
+    def _helm(self, namespace: str, name: str) -> Helm:
+        return Helm(self.cluster(), namespace, name, self.say, self.cancelled)
 
 
-def resource_names(record: Record) -> dict[str, list[str]]:
-    """The release's objects by kind, as the Release's output shows them."""
-    named: dict[str, list[str]] = {}
-    for manifest in record.manifests:
-        group, _, _ = str(manifest["apiVersion"]).rpartition("/")
-        kind = f"{manifest['kind']}.{group}" if group else str(manifest["kind"])
-        metadata = manifest["metadata"]
-        name = (
-            f"{metadata['namespace']}/{metadata['name']}"
-            if metadata.get("namespace")
-            else str(metadata["name"])
+def _why(release_id: str, error: str) -> str:
+    if error == "context deadline exceeded":
+        return (
+            "failed to become available within allocated timeout. "
+            f"Error: Helm Release {release_id}: {error}"
         )
-        named.setdefault(f"{kind}/{manifest['apiVersion']}", []).append(name)
-    return {key: sorted(names) for key, names in sorted(named.items())}
+    return f"Helm Release {release_id}: {error}"
 
 
-def _sorted(manifests: Sequence[JsonObject]) -> list[JsonObject]:
-    rank = {kind: index for index, kind in enumerate(_ORDER)}
-    return sorted(
-        manifests,
-        key=lambda manifest: (
-            rank.get(str(manifest["kind"]), len(_ORDER)),
-            manifest["metadata"]["name"],
-        ),
-    )
+def _outputs(inputs: Properties, record: Record) -> Properties:
+    status = {
+        "appVersion": record.app_version,
+        "chart": record.chart_name,
+        "name": record.name,
+        "namespace": record.namespace,
+        "revision": record.revision,
+        "status": record.status,
+        "version": record.chart_version,
+    }
+    shown = copy_marks(unwrap(inputs), inputs)
+    return {
+        **shown,
+        "status": status,
+        "resourceNames": resource_names(record),
+        "__inputs": Secret(unwrap(inputs)),
+    }
 
 
-def _identity(manifest: JsonObject) -> tuple[str, str, str | None, str]:
-    metadata = manifest["metadata"]
-    return (
-        str(manifest["apiVersion"]),
-        str(manifest["kind"]),
-        metadata.get("namespace"),
-        str(metadata["name"]),
-    )
-
-
-def _is_established(crd: JsonObject) -> bool:
-    conditions = (crd.get("status") or {}).get("conditions") or []
-    return any(
-        condition.get("type") == "Established" and condition.get("status") == "True"
-        for condition in conditions
-    )
+def _inputs_of(record: Record) -> Properties:
+    """For get() and import: as much as the record knows."""
+    return {
+        "chart": record.chart_name,
+        "name": record.name,
+        "namespace": record.namespace,
+        "values": record.values,
+        "version": record.chart_version,
+    }

@@ -6,17 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rehearsal.plugins.charts import Chart, NoSuchChart, find
-from rehearsal.plugins.engine.plugin import (
-    UNKNOWN,
-    Checked,
-    CheckFailure,
-    Difference,
-    Kind,
-    Properties,
-    unwrap,
-)
+from rehearsal.plugins.engine.plugin import Checked, CheckFailure, Difference, Kind
+from rehearsal.plugins.engine.properties import UNKNOWN, Properties, unwrap
+from rehearsal.plugins.providers.kubernetes.comparison import compare, show
 from rehearsal.plugins.providers.kubernetes.normalise import copy_marks
-from rehearsal.plugins.providers.kubernetes.shape import compare, show
 
 _OPTIONS_OFF: Final = [
     "allowNullValues",

@@ -5,9 +5,8 @@ they count as namespaced.
 from __future__ import annotations
 
 import threading
-from typing import Any
 
-from kubeapi import ApiError, Unreachable
+from kubeapi import ApiError, JsonObject, Unreachable
 from rehearsal.plugins.providers.kubernetes import go_types
 from rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
 
@@ -20,7 +19,7 @@ class Scopes:
         self._learnt: dict[tuple[str, str], bool] = {}
         self._lock = threading.Lock()
 
-    def learn(self, manifest: dict[str, Any]) -> None:
+    def learn(self, manifest: JsonObject) -> None:
         """Takes note of a CRD that will exist; ignores other objects."""
         if manifest.get("kind") != "CustomResourceDefinition":
             return

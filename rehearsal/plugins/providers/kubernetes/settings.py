@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rehearsal.plugins.engine.values import UNKNOWN, unwrap
+from rehearsal.plugins.engine.properties import UNKNOWN, unwrap
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,11 +1,9 @@
 """What the engine keeps of an object: the live object, beside the inputs it was made from."""
 
-# ruff: noqa: A002 - `id` and `type` are the protocol's words
-
 from __future__ import annotations
 
 from kubeapi import JsonObject
-from rehearsal.plugins.engine.values import UNKNOWN, Properties, unwrap, unwrap_here
+from rehearsal.plugins.engine.properties import UNKNOWN, Properties, unwrap, unwrap_here
 from rehearsal.plugins.providers.kubernetes.normalise import (
     READ_ONLY_METADATA,
     copy_marks,
@@ -76,11 +74,11 @@ def id_of(manifest: JsonObject) -> str:
     )
 
 
-def identity(type_token: str, id: str, outputs: Properties) -> JsonObject:
+def identity(type_token: str, object_id: str, outputs: Properties) -> JsonObject:
     """apiVersion, kind, name and namespace of a stored object; from its type and id where there are
     no outputs (get, import).
     """
-    namespace, _, name = id.rpartition("/")
+    namespace, _, name = object_id.rpartition("/")
     api_version, kind = unwrap(outputs.get("apiVersion")), unwrap(outputs.get("kind"))
     if not api_version or not kind:
         _, module, kind = type_token.split(":")

@@ -12,7 +12,11 @@ from kubeapi import ApiError, JsonObject, Unreachable
 from kubeapi.client import path_of
 from rehearsal.plugins.engine.plugin import Severity
 from rehearsal.plugins.providers.kubernetes.cluster import Cluster
-from rehearsal.plugins.providers.kubernetes.following import Collection, Following, World
+from rehearsal.plugins.providers.kubernetes.related_objects import (
+    Collection,
+    RelatedObjects,
+    WatchedObjects,
+)
 
 Say = Callable[[Severity, str], None]
 """Shows one line of live status; an empty one clears it."""
@@ -41,7 +45,7 @@ class Rule(Protocol):
     def needs(self, live: JsonObject) -> Mapping[str, Collection]:
         """Further collections that `judge` reads."""
 
-    def judge(self, live: JsonObject, world: World) -> Verdict:
+    def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
         """Of the object as it is now."""
 
     def on_timeout(self, live: JsonObject) -> tuple[str, ...]:
@@ -77,6 +81,7 @@ def await_ready(
         "events": Collection(events, f"involvedObject.uid={metadata['uid']}"),
         **rule.needs(live),
     }
+    identity = {key: live[key] for key in ("apiVersion", "kind")}
     deadline = time.monotonic() + timeout_s
     shown: set[str] = set()
 
@@ -86,19 +91,19 @@ def await_ready(
             say(severity, text)
 
     seen, fresh = 0, True
-    with Following(cluster, collections) as world:
+    with WatchedObjects(cluster, collections) as related:
         try:
             while True:
-                for item in world.items("self"):
-                    live = item
-                for event in world.items("events"):
+                for item in related.items("self"):
+                    live = {**identity, **item}
+                for event in related.items("events"):
                     if event.get("type") == "Warning":
                         show(
                             Severity.WARNING,
                             f"{event.get('reason', '')}: {event.get('message', '')}",
                         )
                 if fresh:
-                    verdict = rule.judge(live, world)
+                    verdict = rule.judge(live, related)
                     show(verdict.severity, verdict.status)
                     if verdict.failed:
                         raise NotReady(verdict.failed, live)
@@ -108,7 +113,7 @@ def await_ready(
                     raise NotReady((_interrupted(live),), live)
                 if time.monotonic() >= deadline:
                     raise NotReady(rule.on_timeout(live), live)
-                reached = world.wait(seen, _TICK_S)
+                reached = related.wait(seen, _TICK_S)
                 fresh = reached != seen or verdict.recheck
                 seen = reached
         finally:

@@ -13,7 +13,17 @@ from rehearsal.clouds.core.fake_control_planes import PaperNodes, PaperPlanes
 from rehearsal.clouds.server import Server
 from rehearsal.clouds.service import Cloud
 from rehearsal.plugins.bridge.provider import BridgedProvider
-from rehearsal.plugins.engine.plugin import Difference, InitFailed, Properties
+from rehearsal.plugins.engine.plugin import Checked, Created, Difference, InitFailed, ReadBack
+from rehearsal.plugins.engine.properties import Properties
+from rehearsal.plugins.engine.requests import (
+    Autonaming,
+    CheckRequest,
+    CreateRequest,
+    DeleteRequest,
+    DiffRequest,
+    ReadRequest,
+    UpdateRequest,
+)
 
 
 @contextmanager
@@ -36,20 +46,29 @@ class Resource:
         self.engine = engine
         self.kind = kind
         self.name = name
-        checked = engine.checked(kind, name, {}, asked)
-        self.inputs = checked
+        self.inputs = engine.checked(kind, name, {}, asked)
+        request = CreateRequest(urn="urn", type=kind, name=name, inputs=self.inputs)
         try:
-            made = engine.provider.create("urn", kind, name, checked, 0, False)
+            made = engine.provider.create(request)
             self.id, self.outputs, self.trouble = made.id, made.outputs, ()
         except InitFailed as e:
             self.id, self.outputs, self.trouble = e.id, e.outputs, e.reasons
 
-    def plan(self, asked: Properties, ignore: tuple[str, ...] = ()) -> Difference:
+    def plan(self, asked: Properties) -> Difference:
         """What `up` with these inputs would do."""
         self.next = self.engine.checked(self.kind, self.name, self.inputs, asked)
-        return self.engine.provider.diff(
-            "urn", self.kind, self.id, self.outputs, self.inputs, self.next, ignore
+        return self._diff(self.outputs, self.next)
+
+    def _diff(self, outputs: Properties, inputs: Properties) -> Difference:
+        request = DiffRequest(
+            urn="urn",
+            type=self.kind,
+            id=self.id,
+            old_inputs=self.inputs,
+            old_outputs=outputs,
+            new_inputs=inputs,
         )
+        return self.engine.provider.diff(request)
 
     def update(self, asked: Properties) -> Difference:
         found = self.plan(asked)
@@ -57,22 +76,34 @@ class Resource:
         assert not any(k.endswith("replace") for k in (found.detailed or {}).values()), (
             found.detailed
         )
-        arguments = ("urn", self.kind, self.id, self.outputs, self.inputs, self.next, 0, (), False)
-        self.outputs = self.engine.provider.update(*arguments)
+        self.outputs = self.engine.provider.update(self.update_request(self.next))
         self.inputs = self.next
         return found
 
-    def refresh(self) -> Difference | None:
-        """None: gone. The difference is the drift: from what was asked for to what is there."""
-        found = self.engine.provider.read("urn", self.kind, self.id, self.outputs, self.inputs, 0)
-        if found is None:
-            return None
-        return self.engine.provider.diff(
-            "urn", self.kind, self.id, found.outputs, self.inputs, found.inputs, ()
+    def update_request(self, inputs: Properties, *, preview: bool = False) -> UpdateRequest:
+        return UpdateRequest(
+            urn="urn",
+            type=self.kind,
+            id=self.id,
+            old_inputs=self.inputs,
+            old_outputs=self.outputs,
+            new_inputs=inputs,
+            preview=preview,
         )
 
+    def refresh(self) -> Difference | None:
+        """None: gone. The difference is the drift: from what was asked for to what is there."""
+        request = ReadRequest(
+            urn="urn", type=self.kind, id=self.id, inputs=self.inputs, outputs=self.outputs
+        )
+        found = self.engine.provider.read(request)
+        return None if found is None else self._diff(found.outputs, found.inputs)
+
     def delete(self) -> None:
-        self.engine.provider.delete("urn", self.kind, self.id, self.outputs, self.inputs, 0)
+        request = DeleteRequest(
+            urn="urn", type=self.kind, id=self.id, inputs=self.inputs, outputs=self.outputs
+        )
+        self.engine.provider.delete(request)
 
 
 class Engine:
@@ -87,16 +118,47 @@ class Engine:
         self._seed = 0
 
     def checked(self, kind: str, name: str, olds: Properties, asked: Properties) -> Properties:
-        self._seed += 1
-        checked = self.provider.check(
-            "urn", kind, name, olds, dict(asked), self._seed.to_bytes(4, "big"), None
-        )
+        checked = self.check(kind, name, olds, asked)
         assert not checked.failures, checked.failures
         return checked.inputs
 
+    def check(
+        self,
+        kind: str,
+        name: str,
+        olds: Properties,
+        asked: Properties,
+        autonaming: Autonaming | None = None,
+    ) -> Checked:
+        self._seed += 1
+        request = CheckRequest(
+            urn="urn",
+            type=kind,
+            name=name,
+            old_inputs=olds,
+            new_inputs=dict(asked),
+            random_seed=self._seed.to_bytes(4, "big"),
+            autonaming=autonaming,
+        )
+        return self.provider.check(request)
+
     def failures(self, kind: str, asked: Properties) -> dict[str, str]:
-        checked = self.provider.check("urn", kind, "x", {}, dict(asked), b"seed", None)
-        return {f.property: f.reason for f in checked.failures}
+        return {f.property: f.reason for f in self.check(kind, "x", {}, asked).failures}
+
+    def diff(self, kind: str, old: Properties, new: Properties) -> Difference:
+        """From one set of checked inputs to another, of a resource that does not exist."""
+        request = DiffRequest(
+            urn="urn", type=kind, id="id", old_inputs=old, old_outputs={}, new_inputs=new
+        )
+        return self.provider.diff(request)
+
+    def preview(self, kind: str, name: str, inputs: Properties) -> Created:
+        request = CreateRequest(urn="urn", type=kind, name=name, inputs=inputs, preview=True)
+        return self.provider.create(request)
+
+    def imported(self, kind: str, resource_id: str) -> ReadBack | None:
+        request = ReadRequest(urn="urn", type=kind, id=resource_id, inputs={}, outputs={})
+        return self.provider.read(request)
 
     def make(self, kind: str, label: str, /, **asked: Any) -> Resource:
         resource = Resource(self, kind, label, asked)

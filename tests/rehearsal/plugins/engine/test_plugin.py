@@ -17,43 +17,48 @@ import grpc
 import pytest
 from google.protobuf import empty_pb2
 
+from rehearsal.plugins.engine.properties import UNKNOWN, decode, encode
 from rehearsal.plugins.engine.protocol import engine_pb2_grpc, provider_pb2, provider_pb2_grpc
-from rehearsal.plugins.engine.server import AttachedServer
-from rehearsal.plugins.engine.values import UNKNOWN, decode, encode
+from rehearsal.plugins.engine.provider_server import AttachedServer
 
 PLUGIN = textwrap.dedent("""
     from rehearsal.plugins.engine.plugin import *
+    from rehearsal.plugins.engine.properties import UNKNOWN
+    from rehearsal.plugins.engine.provider_server import serve
 
     class Sample(ProviderPlugin):
         version = "9.8.7"
 
-        def configure(self, variables, args):
-            self.region = args.get("region")
-        def check(self, urn, type, name, olds, news, random_seed, autonaming):
-            return Checked(news, [CheckFailure("a.b", "is wrong")] if name == "bad" else [])
-        def diff(self, urn, type, id, old_outputs, old_inputs, news, ignore_changes):
+        def configure(self, request):
+            self.region = request.inputs.get("region")
+        def check(self, request):
+            bad = [CheckFailure("a.b", "is wrong")] if request.name == "bad" else []
+            return Checked(request.new_inputs, bad)
+        def diff(self, request):
             return Difference(changes=True, detailed={"a": "update", "b": "add-replace",
                 "c": "delete"}, replaces=["b"],
                               delete_before_replace=True, input_paths=frozenset({"c"}))
-        def create(self, urn, type, name, inputs, timeout_s, preview):
+        def create(self, request):
+            name, preview = request.name, request.preview
             if name == "fails":
                 raise ProviderError("no such machine type")
             if name == "half":
-                raise InitFailed("id-1", {"a": 1}, None, ["not ready", "still pulling"])
+                raise InitFailed(id="id-1", outputs={"a": 1},
+                                 reasons=["not ready", "still pulling"])
             if name == "bug":
                 return {}["missing"]
             if name == "waits":
-                self.log(Severity.INFO, "waiting", urn)
+                self.log(Severity.INFO, "waiting", request.urn)
                 assert self.cancelled.wait(30)
                 raise ProviderError("context canceled")
-            self.log(Severity.INFO, "making " + name, urn, ephemeral=True)
-            return Created("" if preview else "id-1", {**inputs, "region": self.region,
+            self.log(Severity.INFO, "making " + name, request.urn, ephemeral=True)
+            return Created("" if preview else "id-1", {**request.inputs, "region": self.region,
                 "ip": UNKNOWN if preview else "10.0.0.1"})
-        def read(self, urn, type, id, outputs, inputs, timeout_s):
+        def read(self, request):
             return None
-        def update(self, *args):
+        def update(self, request):
             return {}
-        def delete(self, *args):
+        def delete(self, request):
             pass
 
     if __name__ == "__main__":

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.plugins.engine.plugin import Properties
+from rehearsal.plugins.engine.properties import Properties
+from rehearsal.plugins.engine.requests import ConfigureRequest
 from rehearsal.plugins.providers.aws.provider import AwsProvider
 from tests.rehearsal.plugins.bridge.engine import Engine, Resource, cloud_in
 
@@ -113,6 +114,6 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsEngin
     monkeypatch.setenv("SLICEWRIGHT_REHEARSAL", str(tmp_path))
     provider = AwsProvider()
     provider.retry_pause_s = 0.01
-    provider.configure({}, {"region": "eu-west-1"})
+    provider.configure(ConfigureRequest(inputs={"region": "eu-west-1"}))
     with cloud_in(tmp_path) as cloud:
         yield AwsEngine(provider, cloud, tmp_path)

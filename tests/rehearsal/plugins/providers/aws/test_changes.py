@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.plugins.engine.plugin import UNKNOWN
+from rehearsal.plugins.engine.properties import UNKNOWN
 
 GROUP = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
@@ -81,9 +81,7 @@ IN_PLACE = [
 def diff(engine):
     def compare(new: dict):
         old = engine.checked(GROUP, "g", {}, ASKED)
-        return engine.provider.diff(
-            "urn", GROUP, "id", {}, old, engine.checked(GROUP, "g", old, new), ()
-        )
+        return engine.diff(GROUP, old, engine.checked(GROUP, "g", old, new))
 
     return compare
 
@@ -106,9 +104,7 @@ def test_it_changes_the_group_in_place(diff, path, value) -> None:
 def test_adding_a_launch_template_replaces_the_group(engine) -> None:
     without = {k: v for k, v in ASKED.items() if k != "launchTemplate"}
     old = engine.checked(GROUP, "g", {}, without)
-    found = engine.provider.diff(
-        "urn", GROUP, "id", {}, old, engine.checked(GROUP, "g", old, ASKED), ()
-    )
+    found = engine.diff(GROUP, old, engine.checked(GROUP, "g", old, ASKED))
     assert found.detailed == {"launchTemplate": "add-replace"}
 
 
@@ -147,15 +143,15 @@ def test_a_name_given_by_hand_goes_before_the_new_one_comes(diff, engine) -> Non
     unnamed = {k: v for k, v in ASKED.items() if k != "nodeGroupName"}
     old = engine.checked(GROUP, "g", {}, unnamed)
     new = engine.checked(GROUP, "g", old, {**unnamed, "diskSize": 100})
-    assert engine.provider.diff("urn", GROUP, "id", {}, old, new, ()).delete_before_replace is False
+    assert engine.diff(GROUP, old, new).delete_before_replace is False
 
 
 def test_a_changed_template_previews_an_unknown_version(engine) -> None:
     template = engine.make(TEMPLATE, "t", instanceType="m6i.large")
     new = engine.checked(TEMPLATE, "t", template.inputs, {"instanceType": "m6i.xlarge"})
-    arguments = ("urn", TEMPLATE, template.id, template.outputs, template.inputs, new, 0, ())
-    assert engine.provider.update(*arguments, True)["latestVersion"] is UNKNOWN
-    assert engine.provider.update(*arguments, False)["latestVersion"] == 2
+    preview = template.update_request(new, preview=True)
+    assert engine.provider.update(preview)["latestVersion"] is UNKNOWN
+    assert engine.provider.update(template.update_request(new))["latestVersion"] == 2
 
 
 def test_updates_reach_the_nodes(engine) -> None:
@@ -263,9 +259,7 @@ def test_a_cluster_is_replaced(engine, path) -> None:
     }
     old = engine.checked(CLUSTER, "c", {}, asked)
     new = engine.checked(CLUSTER, "c", old, {**asked, path: "b"})
-    assert engine.provider.diff("urn", CLUSTER, "id", {}, old, new, ()).detailed == {
-        path: "update-replace"
-    }
+    assert engine.diff(CLUSTER, old, new).detailed == {path: "update-replace"}
 
 
 def test_a_cluster_changes_its_protection_and_access_in_place(engine) -> None:

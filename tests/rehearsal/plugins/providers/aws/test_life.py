@@ -6,7 +6,9 @@ import json
 
 import pytest
 
-from rehearsal.plugins.engine.plugin import UNKNOWN, InitFailed, ProviderError
+from rehearsal.plugins.engine.plugin import InitFailed, ProviderError
+from rehearsal.plugins.engine.properties import UNKNOWN
+from rehearsal.plugins.engine.requests import ConfigureRequest
 
 VPC = "aws:ec2/vpc:Vpc"
 SUBNET = "aws:ec2/subnet:Subnet"
@@ -75,7 +77,7 @@ def test_a_preview_creates_nothing(engine) -> None:
     inputs = engine.checked(
         CLUSTER, "c", {}, {"roleArn": UNKNOWN, "vpcConfig": {"subnetIds": [UNKNOWN, UNKNOWN]}}
     )
-    made = engine.provider.create("urn", CLUSTER, "c", inputs, 0, True)
+    made = engine.preview(CLUSTER, "c", inputs)
     assert made.outputs["endpoint"] is UNKNOWN
     assert made.outputs["certificateAuthority"] is UNKNOWN
     assert made.outputs["name"] == inputs["name"]
@@ -207,17 +209,18 @@ def test_an_unknown_type_names_the_known_ones(engine) -> None:
         match=r"does not know aws:s3/bucket:Bucket; it knows "
         r"aws:ec2/internetGateway:InternetGateway",
     ):
-        engine.provider.check("urn", "aws:s3/bucket:Bucket", "b", {}, {}, b"s", None)
+        engine.check("aws:s3/bucket:Bucket", "b", {}, {})
 
 
 def test_a_region_is_needed(engine) -> None:
-    engine.provider.configure({}, {})
+    engine.provider.configure(ConfigureRequest())
     with pytest.raises(ProviderError, match="Missing region configuration"):
         engine.make(VPC, "vpc", cidrBlock="10.0.0.0/16")
 
 
 def test_the_region_may_come_from_the_stacks_configuration(engine) -> None:
-    engine.provider.configure({"aws:config:region": "us-east-1"}, {})
+    variables = {"aws:config:region": "us-east-1"}
+    engine.provider.configure(ConfigureRequest(variables=variables))
     vpc = engine.make(VPC, "vpc", cidrBlock="10.0.0.0/16")
     assert vpc.outputs["arn"].startswith("arn:aws:ec2:us-east-1:")
 

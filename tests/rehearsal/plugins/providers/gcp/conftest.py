@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.plugins.engine.plugin import Properties
+from rehearsal.plugins.engine.properties import Properties
+from rehearsal.plugins.engine.requests import ConfigureRequest
 from rehearsal.plugins.providers.gcp.provider import GcpProvider
 from tests.rehearsal.plugins.bridge.engine import Engine, Resource, cloud_in
 
@@ -50,7 +51,9 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GcpEngin
     monkeypatch.setenv("SLICEWRIGHT_REHEARSAL", str(tmp_path))
     provider = GcpProvider()
     provider.retry_pause_s = 0.01
-    provider.configure({"gcp:config:project": "acme"}, {"region": "us-central1"})
+    provider.configure(
+        ConfigureRequest(variables={"gcp:config:project": "acme"}, inputs={"region": "us-central1"})
+    )
     with cloud_in(tmp_path) as cloud:
         yield GcpEngine(provider, cloud, tmp_path)
 

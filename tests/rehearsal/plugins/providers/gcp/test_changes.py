@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.plugins.engine.plugin import UNKNOWN
+from rehearsal.plugins.engine.properties import UNKNOWN
 
 POOL = "gcp:container/nodePool:NodePool"
 NETWORK = "gcp:compute/network:Network"
@@ -98,9 +98,7 @@ def diff(engine, h100):
 
     def compare(new: dict):
         old = engine.checked(POOL, "h100", {}, h100)
-        return engine.provider.diff(
-            "urn", POOL, "id", {}, old, engine.checked(POOL, "h100", old, new), ()
-        )
+        return engine.diff(POOL, old, engine.checked(POOL, "h100", old, new))
 
     return compare
 
@@ -158,7 +156,7 @@ def test_a_made_name_lets_the_new_one_come_first(engine, h100) -> None:
     del h100["name"]
     old = engine.checked(POOL, "h100", {}, h100)
     new = engine.checked(POOL, "h100", old, changed(h100, "nodeConfig.spot", False))
-    found = engine.provider.diff("urn", POOL, "id", {}, old, new, ())
+    found = engine.diff(POOL, old, new)
     assert any(k.endswith("-replace") for k in found.detailed.values())
     assert found.delete_before_replace is False
 
@@ -177,9 +175,7 @@ def test_a_network_is_replaced(engine, path) -> None:
             path: True if path[0] == "a" else "b",
         },
     )
-    assert engine.provider.diff("urn", NETWORK, "id", {}, old, new, ()).detailed == {
-        path: "update-replace"
-    }
+    assert engine.diff(NETWORK, old, new).detailed == {path: "update-replace"}
 
 
 @pytest.mark.parametrize("path", ["name", "location", "network", "subnetwork", "initialNodeCount"])
@@ -189,9 +185,7 @@ def test_a_cluster_is_replaced(engine, path) -> None:
     new = engine.checked(
         CLUSTER, "c", old, {**asked, path: 2 if path == "initialNodeCount" else "b"}
     )
-    assert engine.provider.diff("urn", CLUSTER, "id", {}, old, new, ()).detailed == {
-        path: "update-replace"
-    }
+    assert engine.diff(CLUSTER, old, new).detailed == {path: "update-replace"}
 
 
 def test_updates_reach_the_nodes(engine, h100) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from rehearsal.clouds.core.client import CloudClient
+from rehearsal.plugins.engine.requests import CheckRequest, ConfigureRequest, CreateRequest
 from rehearsal.plugins.providers.gcp.provider import GcpProvider
 from tests.rehearsal.clouds.services import Start, services
 
@@ -34,11 +35,18 @@ def test_a_cluster_is_made_across_a_kill(start: Start, tmp_path: Path) -> None:
     delays.write_text(json.dumps({"container.clusters.create": 600}))
     service = start()
     provider = GcpProvider()
-    provider.configure({}, {"project": "acme", "region": "us-central1"})
+    settings = {"project": "acme", "region": "us-central1"}
+    provider.configure(ConfigureRequest(inputs=settings))
 
     def make(kind: str, **asked: object) -> str:
-        inputs = provider.check("urn", kind, "x", {}, dict(asked), b"s", None).inputs
-        return provider.create("urn", kind, "x", inputs, 0, False).id
+        checked = provider.check(
+            CheckRequest(
+                urn="urn", type=kind, name="x", old_inputs={}, new_inputs=asked, random_seed=b"s"
+            )
+        )
+        return provider.create(
+            CreateRequest(urn="urn", type=kind, name="x", inputs=checked.inputs)
+        ).id
 
     make(NETWORK, name="net")
     make(SUBNETWORK, name="sub", network="net", ipCidrRange="10.0.0.0/20")

@@ -7,7 +7,9 @@ import json
 
 import pytest
 
-from rehearsal.plugins.engine.plugin import UNKNOWN, Autonaming, ProviderError, Secret
+from rehearsal.plugins.engine.plugin import InitFailed, ProviderError
+from rehearsal.plugins.engine.properties import UNKNOWN, Secret
+from rehearsal.plugins.engine.requests import Autonaming, ConfigureRequest
 
 NETWORK = "gcp:compute/network:Network"
 SUBNETWORK = "gcp:compute/subnetwork:Subnetwork"
@@ -77,7 +79,7 @@ def test_the_default_pool_is_removed(engine) -> None:
 
 def test_a_preview_creates_nothing_and_leaves_open_what_the_cloud_will_say(engine, h100) -> None:
     inputs = engine.checked(CLUSTER, "main", {}, {"initialNodeCount": 1, "network": UNKNOWN})
-    made = engine.provider.create("urn", CLUSTER, "main", inputs, 0, True)
+    made = engine.preview(CLUSTER, "main", inputs)
     assert made.id == ""
     assert made.outputs["endpoint"] is UNKNOWN
     assert made.outputs["masterAuth"] is UNKNOWN
@@ -105,7 +107,7 @@ def test_made_names_fit_the_cloud(engine) -> None:
     ("mode", "expected"), [("propose", "mine"), ("enforce", "mine"), ("disable", None)]
 )
 def test_automatic_names_follow_the_project(engine, mode, expected) -> None:
-    checked = engine.provider.check("urn", NETWORK, "net", {}, {}, b"s", Autonaming("mine", mode))
+    checked = engine.check(NETWORK, "net", {}, {}, Autonaming("mine", mode))
     if expected:
         assert checked.inputs["name"] == expected
     else:
@@ -217,7 +219,7 @@ def test_an_unknown_type_names_the_known_ones(engine) -> None:
         ProviderError,
         match=r"does not know gcp:storage/bucket:Bucket; it knows gcp:compute/network:Network",
     ):
-        engine.provider.check("urn", "gcp:storage/bucket:Bucket", "b", {}, {}, b"s", None)
+        engine.check("gcp:storage/bucket:Bucket", "b", {}, {})
 
 
 def test_outside_a_rehearsal_there_is_one_clear_message(
@@ -225,11 +227,11 @@ def test_outside_a_rehearsal_there_is_one_clear_message(
 ) -> None:
     monkeypatch.delenv("SLICEWRIGHT_REHEARSAL")
     with pytest.raises(ProviderError, match="only inside a rehearsal environment"):
-        engine.provider.configure({}, {})
+        engine.provider.configure(ConfigureRequest())
 
 
 def test_a_project_is_needed(engine) -> None:
-    engine.provider.configure({}, {"region": "us-central1"})
+    engine.provider.configure(ConfigureRequest(inputs={"region": "us-central1"}))
     with pytest.raises(ProviderError, match="project: required field is not set"):
         engine.make(NETWORK, "net")
 
@@ -260,8 +262,6 @@ def test_a_pool_whose_nodes_do_not_come_up_is_kept_and_complained_about_again(en
     pool = engine.make(POOL, "h100", **h100)
     assert "only some nodes have registered" in pool.trouble[0]
     assert pool.id.endswith("/nodePools/h100-partition-3g")
-    from rehearsal.plugins.engine.plugin import InitFailed
-
     with pytest.raises(InitFailed, match="RUNNING_WITH_ERROR"):
         pool.update(h100)
     stuck.unlink()
@@ -306,7 +306,7 @@ def test_a_secret_input_is_a_secret_output(engine) -> None:
 def test_an_imported_pool_shows_itself_whole(engine, h100) -> None:
     engine.base()
     pool = engine.make(POOL, "h100", **h100)
-    found = engine.provider.read("urn", POOL, pool.id, {}, {}, 0)
+    found = engine.imported(POOL, pool.id)
     assert found.inputs["nodeConfig"]["machineType"] == "a3-highgpu-8g"
     assert found.inputs["nodeConfig"]["guestAccelerators"][0]["gpuPartitionSize"] == "3g.40gb"
     assert found.inputs["name"] == "h100-partition-3g"

@@ -21,9 +21,9 @@ from rehearsal.cluster import control_plane
 from rehearsal.host import processes
 from rehearsal.host.toolchain import Toolchain
 from rehearsal.plugins.engine.plugin import Severity
+from rehearsal.plugins.engine.properties import decode, encode
 from rehearsal.plugins.engine.protocol import engine_pb2_grpc, provider_pb2, provider_pb2_grpc
-from rehearsal.plugins.engine.server import AttachedServer
-from rehearsal.plugins.engine.values import decode, encode
+from rehearsal.plugins.engine.provider_server import AttachedServer
 from rehearsal.plugins.providers.kubernetes.provider import KubernetesProvider
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kubeapi import JsonObject
-from rehearsal.plugins.engine.values import UNKNOWN
+from rehearsal.plugins.engine.properties import UNKNOWN
+from rehearsal.plugins.providers.kubernetes.comparison import prune, show
 from rehearsal.plugins.providers.kubernetes.difference import difference
-from rehearsal.plugins.providers.kubernetes.shape import prune, show
 
 
 def _object(kind: str = "ConfigMap", api_version: str = "v1", **body: Any) -> JsonObject:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.plugins.engine.values import UNKNOWN, Secret
+from rehearsal.plugins.engine.properties import UNKNOWN, Secret
 from rehearsal.plugins.providers.kubernetes.normalise import copy_marks, normalise
 from rehearsal.plugins.providers.kubernetes.quantities import canonical
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubeapi import JsonObject
-from rehearsal.plugins.engine.values import UNKNOWN, Secret
+from rehearsal.plugins.engine.properties import UNKNOWN, Secret
 from rehearsal.plugins.providers.kubernetes import objects
 
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"

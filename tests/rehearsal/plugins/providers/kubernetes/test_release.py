@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeapi import ApiError, JsonObject
-from rehearsal.plugins.engine.values import UNKNOWN, Secret, unwrap
+from rehearsal.plugins.engine.properties import UNKNOWN, Secret, unwrap
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 POLICY = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"

@@ -7,12 +7,12 @@ from typing import Any, cast
 import pytest
 
 from rehearsal.plugins.engine.plugin import Severity
-from rehearsal.plugins.providers.kubernetes.following import World
 from rehearsal.plugins.providers.kubernetes.json_paths import BadPath, parse
-from rehearsal.plugins.providers.kubernetes.wait_for import BadForm, parse_annotation
+from rehearsal.plugins.providers.kubernetes.related_objects import RelatedObjects
+from rehearsal.plugins.providers.kubernetes.wait_for_annotation import BadForm, parse_annotation
 from rehearsal.plugins.providers.kubernetes.waiting import Verdict
 
-_NOTHING = cast(World, None)
+_NOTHING = cast(RelatedObjects, None)
 
 
 def _live(status: Any, generation: int = 2) -> dict[str, Any]:

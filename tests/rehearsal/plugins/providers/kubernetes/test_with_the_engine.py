@@ -18,7 +18,7 @@ import pytest
 
 from rehearsal.host.toolchain import Toolchain
 from rehearsal.plugins.engine.language_host import LanguageHost, attach
-from rehearsal.plugins.engine.server import AttachedServer
+from rehearsal.plugins.engine.provider_server import AttachedServer
 from rehearsal.plugins.providers.kubernetes.provider import KubernetesProvider
 
 POOLS = "/apis/slicewright.io/v1alpha1/gpupools"

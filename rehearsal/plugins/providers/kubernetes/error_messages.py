@@ -2,14 +2,12 @@
 look them up.
 """
 
-# ruff: noqa: A002 - `id` is the protocol's word
-
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from kubeapi import ApiError
+from kubeapi import ApiError, JsonObject
 from rehearsal.plugins.providers.kubernetes.objects import Conflict, Refused
 
 _CONFLICT_HELP: Final = (
@@ -27,11 +25,11 @@ def created_but(urn: str) -> str:
     )
 
 
-def not_live(id: str, why: str) -> str:
+def not_live(object_id: str, why: str) -> str:
     """Why an object that exists is not what it should be."""
     return (
-        f'the Kubernetes API server reported that "{id}" failed to fully initialize or become '
-        f"live: {why}"
+        f'the Kubernetes API server reported that "{object_id}" failed to fully initialize or '
+        f"become live: {why}"
     )
 
 
@@ -53,6 +51,15 @@ def refusal(refused: Refused, manager: str) -> str:
         f"server-side apply field conflict detected, see {_CONFLICT_HELP} for "
         "troubleshooting help\n"
         f'The resource managed by field manager "{manager}" had an apply conflict: {refused}'
+    )
+
+
+def no_such_kind(urn: str, manifest: JsonObject, error: Exception) -> str:
+    """The server does not serve the new object's kind."""
+    return (
+        f'creation of resource "{urn}" with kind {manifest["apiVersion"]}/{manifest["kind"]} '
+        "failed because the Kubernetes API server reported that the apiVersion for this resource "
+        f"does not exist. Verify that any required CRDs have been created: {error}"
     )
 
 

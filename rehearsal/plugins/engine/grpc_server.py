@@ -32,7 +32,7 @@ def new_server() -> Any:
     return grpc.server(futures.ThreadPoolExecutor(max_workers=_THREADS), options=CHANNEL_OPTIONS)
 
 
-def run_until_told(
+def serve_until_stopped(
     add: Callable[[Any], None], leave: Callable[[], None] = lambda: None
 ) -> NoReturn:
     """Serves what `add` registers, port on stdout, until a signal or the parent's death; then

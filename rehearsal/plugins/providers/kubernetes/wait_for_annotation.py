@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from kubeapi import JsonObject
 from rehearsal.plugins.engine.plugin import Severity
-from rehearsal.plugins.providers.kubernetes.following import Collection, World
 from rehearsal.plugins.providers.kubernetes.json_paths import BadPath, JsonPath, parse
+from rehearsal.plugins.providers.kubernetes.related_objects import Collection, RelatedObjects
 from rehearsal.plugins.providers.kubernetes.waiting import TIMED_OUT, Rule, Verdict
 
 ANNOTATION: Final = "pulumi.com/waitFor"
@@ -53,7 +53,7 @@ class Condition(_Always):
     type: str
     status: str
 
-    def judge(self, live: JsonObject, world: World) -> Verdict:
+    def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
         status = live.get("status") or {}
         conditions = status.get("conditions") if isinstance(status, dict) else None
         if not isinstance(conditions, list):
@@ -85,7 +85,7 @@ class Expression(_Always):
     operator: str | None
     value: str
 
-    def judge(self, live: JsonObject, world: World) -> Verdict:
+    def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
         waiting = f"Waiting for {{{self.path.text}}}{self.operator or ''}{self.value}"
         found = self.path.find(live)
         if not found:
@@ -122,9 +122,9 @@ class AllOf(_Always):
 
     rules: tuple[Rule, ...]
 
-    def judge(self, live: JsonObject, world: World) -> Verdict:
+    def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
         for rule in self.rules:
-            verdict = rule.judge(live, world)
+            verdict = rule.judge(live, related)
             if not verdict.done:
                 return verdict
         return Verdict(True)

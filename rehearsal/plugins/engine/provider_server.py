@@ -1,4 +1,4 @@
-"""The gRPC side of a provider plugin: one servicer, launched by the engine or attached to by it."""
+"""The gRPC side of a provider plugin, either launched by the engine or attached to by it."""
 
 # ruff: noqa: N802 - the methods' names are the protocol's
 
@@ -14,8 +14,12 @@ from typing import Any, NoReturn
 import grpc
 from google.protobuf import any_pb2, empty_pb2
 
+from rehearsal.plugins.engine.grpc_server import (
+    CHANNEL_OPTIONS,
+    new_server,
+    serve_until_stopped,
+)
 from rehearsal.plugins.engine.plugin import (
-    Autonaming,
     Checked,
     Difference,
     InitFailed,
@@ -23,6 +27,7 @@ from rehearsal.plugins.engine.plugin import (
     ProviderPlugin,
     Severity,
 )
+from rehearsal.plugins.engine.properties import decode, encode
 from rehearsal.plugins.engine.protocol import (
     engine_pb2,
     engine_pb2_grpc,
@@ -30,22 +35,33 @@ from rehearsal.plugins.engine.protocol import (
     provider_pb2,
     provider_pb2_grpc,
 )
-from rehearsal.plugins.engine.serving import CHANNEL_OPTIONS, new_server, run_until_told
-from rehearsal.plugins.engine.values import decode, encode
+from rehearsal.plugins.engine.requests import (
+    Autonaming,
+    CheckConfigRequest,
+    CheckRequest,
+    ConfigureRequest,
+    CreateRequest,
+    DeleteRequest,
+    DiffConfigRequest,
+    DiffRequest,
+    InvokeRequest,
+    ReadRequest,
+    UpdateRequest,
+)
 
 
-def run(make: Callable[[], ProviderPlugin]) -> NoReturn:
-    """Runs a launched plugin: prints the port, serves, and leaves at once on SIGINT, SIGTERM or
-    when the engine is gone.
+def serve(make: Callable[[], ProviderPlugin]) -> NoReturn:
+    """Serves a launched plugin until SIGINT, SIGTERM or the engine's end.
 
-    make: the plugin class, or anything that makes a new plugin object.
+    make: the plugin class, or anything that makes a new plugin object. The engine passes its own
+    address as the last argument, and reads the plugin's port from its output.
     """
     if len(sys.argv) < 2:
         sys.exit(
-            "this is a plugin of the Pulumi engine: `pulumi` starts it, with its own "
-            "address as the last argument"
+            "this is a plugin of the Pulumi engine: do not start it by hand, run `pulumi`, which "
+            "starts it with the engine's address as the last argument"
         )
-    run_until_told(
+    serve_until_stopped(
         lambda server: provider_pb2_grpc.add_ResourceProviderServicer_to_server(
             _Servicer(make, sys.argv[-1]), server
         )
@@ -75,19 +91,20 @@ class AttachedServer:
 
 
 class _Connection:
-    """One plugin object and its way back to the engine."""
+    """One plugin object, and the engine that its log lines go to."""
 
     def __init__(self, plugin: ProviderPlugin, engine_address: str) -> None:
         self.plugin = plugin
+        self._engine_address = ""
         self._stub: Any = None
         self._lock = threading.Lock()
         self.attach(engine_address)
-        plugin._sink = self._log
+        plugin.log_to(self._log)
 
     def attach(self, engine_address: str) -> None:
         with self._lock:
-            if engine_address and engine_address != self.plugin.engine_address:
-                self.plugin.engine_address = engine_address
+            if engine_address and engine_address != self._engine_address:
+                self._engine_address = engine_address
                 self._stub = engine_pb2_grpc.EngineStub(
                     grpc.insecure_channel(engine_address, options=CHANNEL_OPTIONS)
                 )
@@ -121,7 +138,7 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
             return self._connections[peer]
 
     @contextmanager
-    def _answering(self, context: Any) -> Iterator[ProviderPlugin]:
+    def _plugin(self, context: Any) -> Iterator[ProviderPlugin]:
         plugin = self._connection(context).plugin
         try:
             yield plugin
@@ -146,7 +163,7 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
                 f"a bug in {name}: {type(e).__name__}: {e} (traceback: `pulumi … --debug`)",
             )
 
-    # Handshake and its kin.
+    # The plugin itself.
 
     def Handshake(self, request: Any, context: Any) -> Any:
         self._connection(context).attach(request.engine_address)
@@ -177,27 +194,29 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
     # The provider's own configuration.
 
     def CheckConfig(self, request: Any, context: Any) -> Any:
-        with self._answering(context) as plugin:
-            return _checked(
-                plugin.check_config(request.urn, decode(request.olds), decode(request.news))
+        with self._plugin(context) as plugin:
+            asked = CheckConfigRequest(
+                urn=request.urn,
+                old_inputs=decode(request.olds),
+                new_inputs=decode(request.news),
             )
+            return _check_response(plugin.check_config(asked))
 
     def DiffConfig(self, request: Any, context: Any) -> Any:
-        with self._answering(context) as plugin:
-            return _difference(
-                plugin.diff_config(
-                    request.urn,
-                    decode(request.olds),
-                    decode(request.old_inputs),
-                    decode(request.news),
-                    tuple(request.ignoreChanges),
-                )
+        with self._plugin(context) as plugin:
+            asked = DiffConfigRequest(
+                urn=request.urn,
+                old_inputs=decode(request.old_inputs),
+                old_outputs=decode(request.olds),
+                new_inputs=decode(request.news),
             )
+            return _diff_response(plugin.diff_config(asked))
 
     def Configure(self, request: Any, context: Any) -> Any:
-        with self._answering(context) as plugin:
-            plugin.urn = request.urn
-            plugin.configure(dict(request.variables), decode(request.args))
+        with self._plugin(context) as plugin:
+            plugin.configure(
+                ConfigureRequest(variables=dict(request.variables), inputs=decode(request.args))
+            )
             return provider_pb2.ConfigureResponse(
                 acceptSecrets=True,
                 supportsPreview=True,
@@ -209,55 +228,54 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
     # Resources.
 
     def Check(self, request: Any, context: Any) -> Any:
-        with self._answering(context) as plugin:
-            return _checked(
-                plugin.check(
-                    request.urn,
-                    request.type,
-                    request.name,
-                    decode(request.olds),
-                    decode(request.news),
-                    request.randomSeed,
-                    _autonaming(request),
-                )
+        with self._plugin(context) as plugin:
+            asked = CheckRequest(
+                urn=request.urn,
+                type=request.type,
+                name=request.name,
+                old_inputs=decode(request.olds),
+                new_inputs=decode(request.news),
+                random_seed=request.randomSeed,
+                autonaming=_autonaming(request),
             )
+            return _check_response(plugin.check(asked))
 
     def Diff(self, request: Any, context: Any) -> Any:
-        with self._answering(context) as plugin:
-            return _difference(
-                plugin.diff(
-                    request.urn,
-                    request.type,
-                    request.id,
-                    decode(request.olds),
-                    decode(request.old_inputs),
-                    decode(request.news),
-                    tuple(request.ignoreChanges),
-                )
+        with self._plugin(context) as plugin:
+            asked = DiffRequest(
+                urn=request.urn,
+                type=request.type,
+                id=request.id,
+                old_inputs=decode(request.old_inputs),
+                old_outputs=decode(request.olds),
+                new_inputs=decode(request.news),
             )
+            return _diff_response(plugin.diff(asked))
 
     def Create(self, request: Any, context: Any) -> Any:
-        with self._answering(context) as plugin:
-            made = plugin.create(
-                request.urn,
-                request.type,
-                request.name,
-                decode(request.properties),
-                request.timeout,
-                request.preview,
+        with self._plugin(context) as plugin:
+            asked = CreateRequest(
+                urn=request.urn,
+                type=request.type,
+                name=request.name,
+                inputs=decode(request.properties),
+                timeout_s=request.timeout,
+                preview=request.preview,
             )
+            made = plugin.create(asked)
             return provider_pb2.CreateResponse(id=made.id, properties=encode(made.outputs))
 
     def Read(self, request: Any, context: Any) -> Any:
-        with self._answering(context) as plugin:
-            found = plugin.read(
-                request.urn,
-                request.type,
-                request.id,
-                decode(request.properties),
-                decode(request.inputs),
-                request.timeout,
+        with self._plugin(context) as plugin:
+            asked = ReadRequest(
+                urn=request.urn,
+                type=request.type,
+                id=request.id,
+                inputs=decode(request.inputs),
+                outputs=decode(request.properties),
+                timeout_s=request.timeout,
             )
+            found = plugin.read(asked)
             if found is None:
                 return provider_pb2.ReadResponse(id="")
             return provider_pb2.ReadResponse(
@@ -265,53 +283,55 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
             )
 
     def Update(self, request: Any, context: Any) -> Any:
-        with self._answering(context) as plugin:
-            outputs = plugin.update(
-                request.urn,
-                request.type,
-                request.id,
-                decode(request.olds),
-                decode(request.old_inputs),
-                decode(request.news),
-                request.timeout,
-                tuple(request.ignoreChanges),
-                request.preview,
+        with self._plugin(context) as plugin:
+            asked = UpdateRequest(
+                urn=request.urn,
+                type=request.type,
+                id=request.id,
+                old_inputs=decode(request.old_inputs),
+                old_outputs=decode(request.olds),
+                new_inputs=decode(request.news),
+                timeout_s=request.timeout,
+                preview=request.preview,
             )
-            return provider_pb2.UpdateResponse(properties=encode(outputs))
+            return provider_pb2.UpdateResponse(properties=encode(plugin.update(asked)))
 
     def Delete(self, request: Any, context: Any) -> Any:
-        with self._answering(context) as plugin:
-            plugin.delete(
-                request.urn,
-                request.type,
-                request.id,
-                decode(request.properties),
-                decode(request.old_inputs),
-                request.timeout,
+        with self._plugin(context) as plugin:
+            asked = DeleteRequest(
+                urn=request.urn,
+                type=request.type,
+                id=request.id,
+                inputs=decode(request.old_inputs),
+                outputs=decode(request.properties),
+                timeout_s=request.timeout,
             )
+            plugin.delete(asked)
             return empty_pb2.Empty()
+
+    def Invoke(self, request: Any, context: Any) -> Any:
+        with self._plugin(context) as plugin:
+            asked = InvokeRequest(
+                token=request.tok, args=decode(request.args), preview=request.preview
+            )
+            return provider_pb2.InvokeResponse(**{"return": encode(plugin.invoke(asked))})
 
     def Construct(self, request: Any, context: Any) -> Any:
         context.abort(
             grpc.StatusCode.UNIMPLEMENTED,
-            "the rehearsal's provider knows plain resources only, not the component "
-            f"{request.type}",
+            f"{request.type} is a component resource of the provider, which the rehearsal does not "
+            "support; use the provider's plain resources",
         )
 
-    def Invoke(self, request: Any, context: Any) -> Any:
-        with self._answering(context) as plugin:
-            answer = plugin.invoke(request.tok, decode(request.args), request.preview)
-            return provider_pb2.InvokeResponse(**{"return": encode(answer)})
 
-
-def _checked(checked: Checked) -> Any:
+def _check_response(checked: Checked) -> Any:
     failures = [
         provider_pb2.CheckFailure(property=f.property, reason=f.reason) for f in checked.failures
     ]
     return provider_pb2.CheckResponse(inputs=encode(checked.inputs), failures=failures)
 
 
-def _difference(found: Difference) -> Any:
+def _diff_response(found: Difference) -> Any:
     response = provider_pb2.DiffResponse
     changes = {None: response.DIFF_UNKNOWN, False: response.DIFF_NONE, True: response.DIFF_SOME}[
         found.changes

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from typing import Any, Final
+from typing import Final
 
-from rehearsal.plugins.engine.plugin import Autonaming, CheckFailure
+from kubeapi import JsonObject
+from rehearsal.plugins.engine.plugin import CheckFailure
+from rehearsal.plugins.engine.properties import unwrap
+from rehearsal.plugins.engine.requests import CheckRequest
 
 AUTONAMED: Final = "pulumi.com/autonamed"
 
 
-def is_autonamed(manifest: dict[str, Any]) -> bool:
+def is_autonamed(manifest: JsonObject) -> bool:
     """Whether the provider chose the object's name."""
     annotations = (manifest.get("metadata") or {}).get("annotations") or {}
     return isinstance(annotations, dict) and annotations.get(AUTONAMED) == "true"
 
 
-def fill_name(
-    manifest: dict[str, Any],
-    old: dict[str, Any],
-    resource_name: str,
-    seed: bytes,
-    autonaming: Autonaming | None,
-) -> CheckFailure | None:
-    """Puts a name into `manifest` if it has none: the automatic one of `old`, else a new one.
-    Returns why none may be made up.
+def fill_name(manifest: JsonObject, request: CheckRequest) -> CheckFailure | None:
+    """Puts a name into `manifest` if it has none: the old automatic name, else a new one.
+
+    Returns why no name may be chosen.
     """
+    old, autonaming = unwrap(request.old_inputs), request.autonaming
     metadata = manifest.get("metadata")
     if metadata is None:
         metadata = manifest["metadata"] = {}
@@ -50,7 +49,7 @@ def fill_name(
     elif autonaming is not None:
         name = autonaming.name
     else:
-        name = f"{resource_name}-{_hex(seed)}"
+        name = f"{request.name}-{_hex(request.random_seed)}"
     metadata["name"] = name
     annotations = metadata.get("annotations")
     if annotations is None:
@@ -62,16 +61,3 @@ def fill_name(
 
 def _hex(seed: bytes) -> str:
     return hashlib.sha256(seed).hexdigest()[:8] if seed else secrets.token_hex(4)
-
-
-def field_manager(manifest: dict[str, Any], old_outputs: dict[str, Any]) -> str:
-    """Under which name the object's fields are applied: the annotation's, else the one kept in
-    state, else a new one.
-    """
-    annotations = (manifest.get("metadata") or {}).get("annotations") or {}
-    named = (
-        annotations.get("pulumi.com/patchFieldManager") if isinstance(annotations, dict) else None
-    )
-    return str(
-        named or old_outputs.get("__fieldManager") or f"pulumi-kubernetes-{secrets.token_hex(4)}"
-    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rehearsal.plugins.engine.plugin import UNKNOWN, Difference
+from rehearsal.plugins.engine.plugin import Difference
+from rehearsal.plugins.engine.properties import UNKNOWN
 from rehearsal.plugins.providers.kubernetes import kubeconfig
 
 _CLUSTER_KEYS = ("kubeconfig", "context", "cluster")

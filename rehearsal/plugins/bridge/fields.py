@@ -35,7 +35,7 @@ class Field:
     """A set: the API may answer in another order."""
 
 
-Shape = Mapping[str, Field]
+Fields = Mapping[str, Field]
 
 
 def same(*names: str, computed: bool = False) -> dict[str, Field]:
@@ -43,7 +43,7 @@ def same(*names: str, computed: bool = False) -> dict[str, Field]:
     return {name: Field(computed=computed) for name in names}
 
 
-def to_api(shape: Shape, inputs: Mapping[str, Any], path: str = "") -> JsonObject:
+def to_api(shape: Fields, inputs: Mapping[str, Any], path: str = "") -> JsonObject:
     """Raises ProviderError, naming the path, for a property that the real provider knows and the
     stand-in does not.
     """
@@ -86,7 +86,7 @@ def _to_api(field: Field, value: Any, at: str) -> Any:
 
 
 def from_api(
-    shape: Shape, answer: Mapping[str, Any], prior: Mapping[str, Any] | None
+    shape: Fields, answer: Mapping[str, Any], prior: Mapping[str, Any] | None
 ) -> JsonObject:
     """The inputs that the answer amounts to.
 

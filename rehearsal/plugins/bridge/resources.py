@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rehearsal.clouds.core.client import CloudClient
-from rehearsal.plugins.engine.plugin import UNKNOWN, CheckFailure, Properties
+from rehearsal.plugins.engine.plugin import CheckFailure
+from rehearsal.plugins.engine.properties import UNKNOWN, Properties
 
 
 @dataclass(frozen=True)
@@ -88,17 +89,19 @@ class Resource(ABC):
     def create(self, session: Session, inputs: Properties) -> Made: ...
 
     @abstractmethod
-    def read(self, session: Session, id: str, inputs: Properties) -> State | None:  # noqa: A002 - the engine's word
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         """None: gone. `inputs` is what was asked for, {} for import."""
 
-    def update(self, session: Session, id: str, old: Properties, new: Properties) -> Sequence[str]:  # noqa: A002
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> Sequence[str]:
         """Brings the resource to `new`; `old` is what it was asked to be. Returns reasons why it is
         not there yet.
         """
         raise NotImplementedError(f"{self.kind} has nothing that can be updated in place")
 
     @abstractmethod
-    def delete(self, session: Session, id: str, inputs: Properties) -> None:  # noqa: A002
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         """Returns when it is gone."""
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.plugins.bridge.shape import Field, from_api, same, to_api
+from rehearsal.plugins.bridge.fields import Field, from_api, same, to_api
 from rehearsal.plugins.engine.plugin import ProviderError
 
 SHAPE = {

@@ -6,7 +6,7 @@ Source of names: hashicorp/terraform-provider-google-beta, services/container/no
 from __future__ import annotations
 
 from kubeapi import JsonObject
-from rehearsal.plugins.bridge.shape import Field, from_api, same
+from rehearsal.plugins.bridge.fields import Field, from_api, same
 
 TAINT = same("key", "value", "effect")
 _ACCELERATOR = {

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from rehearsal.plugins.providers.kubernetes.wait_for import ANNOTATION as WAIT_FOR
+from kubeapi import JsonObject
+from rehearsal.plugins.providers.kubernetes.wait_for_annotation import ANNOTATION as WAIT_FOR
 
 SKIP_AWAIT: Final = "pulumi.com/skipAwait"
 TIMEOUT: Final = "pulumi.com/timeoutSeconds"
 PATCH_FORCE: Final = "pulumi.com/patchForce"
+FIELD_MANAGER: Final = "pulumi.com/patchFieldManager"
 DELETION_POLICY: Final = "pulumi.com/deletionPropagationPolicy"
 DEFAULT_TIMEOUT_S: Final = 600.0
 
 
-def annotation(manifest: dict[str, Any], key: str) -> str | None:
+def annotation(manifest: JsonObject, key: str) -> str | None:
     """The annotation's text; None where it is absent or not known yet."""
     metadata = manifest.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
@@ -21,17 +23,17 @@ def annotation(manifest: dict[str, Any], key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def skips_await(manifest: dict[str, Any]) -> bool:
+def skips_await(manifest: JsonObject) -> bool:
     """Whether to not wait for the object; beats waitFor."""
     return annotation(manifest, SKIP_AWAIT) == "true"
 
 
-def wait_for(manifest: dict[str, Any]) -> str | None:
+def wait_for(manifest: JsonObject) -> str | None:
     """The program's own rule of readiness."""
     return annotation(manifest, WAIT_FOR)
 
 
-def timeout_s(manifest: dict[str, Any], custom_s: float) -> float:
+def timeout_s(manifest: JsonObject, custom_s: float) -> float:
     """The resource's custom timeout, else the annotation's, else ten minutes."""
     if custom_s > 0:
         return custom_s
@@ -42,7 +44,7 @@ def timeout_s(manifest: dict[str, Any], custom_s: float) -> float:
         return DEFAULT_TIMEOUT_S
 
 
-def propagation_policy(manifest: dict[str, Any]) -> str:
+def propagation_policy(manifest: JsonObject) -> str:
     """How deletion spreads to dependents, in the API's spelling."""
     return {"background": "Background", "orphan": "Orphan"}.get(
         (annotation(manifest, DELETION_POLICY) or "").lower(), "Foreground"
