@@ -1,7 +1,7 @@
 """Shapes: how a resource's inputs become the cloud's request, and the cloud's answer becomes inputs
 again.
 
-A shape is declared once and read both ways, so that what was asked for and what is seen later can
+A fields is declared once and read both ways, so that what was asked for and what is seen later can
 be compared word for word.
 """
 
@@ -43,7 +43,7 @@ def same(*names: str, computed: bool = False) -> dict[str, Field]:
     return {name: Field(computed=computed) for name in names}
 
 
-def to_api(shape: Fields, inputs: Mapping[str, Any], path: str = "") -> JsonObject:
+def to_api(fields: Fields, inputs: Mapping[str, Any], path: str = "") -> JsonObject:
     """Raises ProviderError, naming the path, for a property that the real provider knows and the
     stand-in does not.
     """
@@ -52,12 +52,11 @@ def to_api(shape: Fields, inputs: Mapping[str, Any], path: str = "") -> JsonObje
         if name.startswith("__") or value is None:
             continue
         at = f"{path}.{name}" if path else name
-        field = shape.get(name)
+        field = fields.get(name)
         if field is None:
-            known = ", ".join(sorted(shape))
             raise ProviderError(
-                f"{at}: the rehearsal's stand-in does not simulate this property; here it "
-                f"knows {known}"
+                f"{at}: the rehearsal does not simulate this property; here it simulates "
+                f"{', '.join(sorted(fields))}"
             )
         _put(request, field.api or name, _to_api(field, value, at))
     return request
@@ -86,7 +85,7 @@ def _to_api(field: Field, value: Any, at: str) -> Any:
 
 
 def from_api(
-    shape: Fields, answer: Mapping[str, Any], prior: Mapping[str, Any] | None
+    fields: Fields, answer: Mapping[str, Any], prior: Mapping[str, Any] | None
 ) -> JsonObject:
     """The inputs that the answer amounts to.
 
@@ -95,7 +94,7 @@ def from_api(
     outputs show it.
     """
     found: JsonObject = {}
-    for name, field in shape.items():
+    for name, field in fields.items():
         asked = None if prior is None else prior.get(name)
         value = _from_api(field, _get(answer, field.api or name), asked, everything=prior is None)
         if prior is None:

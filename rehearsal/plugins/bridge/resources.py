@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,6 +103,26 @@ class Resource(ABC):
     @abstractmethod
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         """Returns when it is gone."""
+
+
+def not_simulated(
+    inputs: Properties, simulated: Collection[str], *, hint: str = ""
+) -> list[CheckFailure]:
+    """One failure for each property that the real provider has and the rehearsal does not."""
+    return [
+        CheckFailure(
+            name,
+            "the rehearsal does not simulate this property; it simulates "
+            f"{', '.join(sorted(simulated))}{hint}",
+        )
+        for name in inputs
+        if name not in simulated and not name.startswith("__")
+    ]
+
+
+def kept(inputs: Properties, *names: str) -> Properties:
+    """Those of the inputs that the cloud does not store, so that a read returns them unchanged."""
+    return {name: inputs[name] for name in names if name in inputs}
 
 
 def known(value: Any) -> bool:

@@ -67,32 +67,32 @@ def specified(resource_type: str, inputs: Mapping[str, Any]) -> list[JsonObject]
     )
 
 
+def tag_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
+    """The keys to remove, and the tags to set."""
+    before, after = old.get("tags") or {}, new.get("tags") or {}
+    removed = [k for k in before if k not in after]
+    return removed, {k: v for k, v in after.items() if before.get(k) != v}
+
+
 def retag_ec2(
     session: Session, resource_id: str, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> None:
-    before, after = old.get("tags") or {}, new.get("tags") or {}
-    gone = [{"Key": k} for k in before if k not in after]
-    if gone:
-        call(session, new, "ec2", "DeleteTags", Resources=[resource_id], Tags=gone)
-    fresh = {k: v for k, v in after.items() if before.get(k) != v}
-    if fresh:
-        call(session, new, "ec2", "CreateTags", Resources=[resource_id], Tags=tag_list(fresh))
+    removed, set_ = tag_changes(old, new)
+    if removed:
+        keys = [{"Key": key} for key in removed]
+        call(session, new, "ec2", "DeleteTags", Resources=[resource_id], Tags=keys)
+    if set_:
+        call(session, new, "ec2", "CreateTags", Resources=[resource_id], Tags=tag_list(set_))
 
 
 def retag_eks(session: Session, arn: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    before, after = old.get("tags") or {}, new.get("tags") or {}
-    gone = [k for k in before if k not in after]
-    if gone:
-        call(session, new, "eks", "UntagResource", resourceArn=arn, tagKeys=gone)
-    fresh = {k: v for k, v in after.items() if before.get(k) != v}
-    if fresh:
-        call(session, new, "eks", "TagResource", resourceArn=arn, tags=fresh)
+    removed, set_ = tag_changes(old, new)
+    if removed:
+        call(session, new, "eks", "UntagResource", resourceArn=arn, tagKeys=removed)
+    if set_:
+        call(session, new, "eks", "TagResource", resourceArn=arn, tags=set_)
 
 
 def seen_tags(tags: Mapping[str, str], inputs: Mapping[str, Any]) -> JsonObject:
     """As inputs: absent where there are none and none were asked for."""
     return {"tags": dict(tags)} if tags or "tags" in inputs else {}
-
-
-def kept(inputs: Mapping[str, Any], *names: str) -> JsonObject:
-    return {n: inputs[n] for n in names if n in inputs}

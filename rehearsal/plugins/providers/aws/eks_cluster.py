@@ -9,13 +9,20 @@ from collections.abc import Mapping, Sequence
 
 from kubeapi import JsonObject
 from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
-from rehearsal.plugins.bridge.resources import Autoname, Made, Resource, Session, State
+from rehearsal.plugins.bridge.resources import (
+    Autoname,
+    Made,
+    Resource,
+    Session,
+    State,
+    kept,
+    not_simulated,
+)
 from rehearsal.plugins.bridge.waiting import wait_until
 from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
 from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.aws.calls import (
     call,
-    kept,
     or_none,
     region_of,
     retag_eks,
@@ -64,10 +71,15 @@ _UPDATES = (
 class Cluster(Resource):
     kind = "aws:eks/cluster:Cluster"
     force_new = (
-        "name", "roleArn", "region", "kubernetesNetworkConfig", "bootstrapSelfManagedAddons",
+        "name",
+        "roleArn",
+        "region",
+        "kubernetesNetworkConfig",
+        "bootstrapSelfManagedAddons",
         "encryptionConfig",
-        "accessConfig.bootstrapClusterCreatorAdminPermissions", "outpostConfig",
-    )  # fmt: skip
+        "accessConfig.bootstrapClusterCreatorAdminPermissions",
+        "outpostConfig",
+    )
     sets = (
         "vpcConfig.subnetIds",
         "vpcConfig.securityGroupIds",
@@ -88,16 +100,7 @@ class Cluster(Resource):
         return {"bootstrapSelfManagedAddons": True}
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
-        known = {*_CLUSTER, *_OWN}
-        return [
-            CheckFailure(
-                name,
-                "the rehearsal's stand-in does not simulate this property; here it knows "
-                f"{', '.join(sorted(known))}",
-            )
-            for name in inputs
-            if name not in known and not name.startswith("__")
-        ]
+        return not_simulated(inputs, {*_CLUSTER, *_OWN})
 
     def create(self, session: Session, inputs: Properties) -> Made:
         name = str(inputs["name"])
@@ -253,14 +256,7 @@ class Addon(Resource):
     keeps = ("addonVersion", "configurationValues", "region")
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
-        known = {*_ADDON, *_ADDON_OWN}
-        failures = [
-            CheckFailure(
-                name, "the rehearsal's stand-in does not simulate this property of an add-on"
-            )
-            for name in inputs
-            if name not in known and not name.startswith("__")
-        ]
+        failures = not_simulated(inputs, {*_ADDON, *_ADDON_OWN})
         values = inputs.get("configurationValues")
         if isinstance(values, str):
             try:

@@ -8,10 +8,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rehearsal.clouds.aws.iam import trust_document
-from rehearsal.plugins.bridge.resources import Autoname, Made, Resource, Session, State
+from rehearsal.plugins.bridge.resources import (
+    Autoname,
+    Made,
+    Resource,
+    Session,
+    State,
+    kept,
+    not_simulated,
+)
 from rehearsal.plugins.engine.plugin import CheckFailure
 from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.aws.calls import call, kept, or_none, seen_tags, tag_list, tag_map
+from rehearsal.plugins.providers.aws.calls import (
+    call,
+    or_none,
+    seen_tags,
+    tag_changes,
+    tag_list,
+    tag_map,
+)
 
 _SIMULATED = (
     "name",
@@ -35,15 +50,9 @@ class Role(Resource):
         return {"path": "/", "maxSessionDuration": 3600, "forceDetachPolicies": False}
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
-        failures = [
-            CheckFailure(
-                name,
-                "the rehearsal's stand-in does not simulate this property; attach policies "
-                "with RolePolicyAttachment",
-            )
-            for name in inputs
-            if name not in _SIMULATED and not name.startswith("__")
-        ]
+        failures = not_simulated(
+            inputs, _SIMULATED, hint="; attach policies with RolePolicyAttachment"
+        )
         policy = inputs.get("assumeRolePolicy")
         if isinstance(policy, str):
             try:
@@ -132,11 +141,11 @@ class Role(Resource):
                 Description=new.get("description"),
                 MaxSessionDuration=duration,
             )
-        before, after = old.get("tags") or {}, new.get("tags") or {}
-        if gone := [k for k in before if k not in after]:
-            call(session, new, "aws-iam", "UntagRole", RoleName=resource_id, TagKeys=gone)
-        if fresh := {k: v for k, v in after.items() if before.get(k) != v}:
-            call(session, new, "aws-iam", "TagRole", RoleName=resource_id, Tags=tag_list(fresh))
+        removed, set_ = tag_changes(old, new)
+        if removed:
+            call(session, new, "aws-iam", "UntagRole", RoleName=resource_id, TagKeys=removed)
+        if set_:
+            call(session, new, "aws-iam", "TagRole", RoleName=resource_id, Tags=tag_list(set_))
         return []
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:

@@ -11,17 +11,25 @@ from typing import Any
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.plugins.bridge.fields import Field, Fields, from_api, to_api
-from rehearsal.plugins.bridge.resources import Autoname, Made, Resource, Session, State
+from rehearsal.plugins.bridge.resources import (
+    Autoname,
+    Made,
+    Resource,
+    Session,
+    State,
+    kept,
+    not_simulated,
+)
 from rehearsal.plugins.engine.plugin import CheckFailure
 from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.aws.calls import (
     call,
     capital,
-    kept,
     or_none,
     region_of,
     retag_ec2,
     seen_tags,
+    specified,
     tag_list,
     tag_map,
 )
@@ -118,18 +126,9 @@ class LaunchTemplate(Resource):
     }
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
-        failures = []
+        failures = not_simulated(inputs, {*_DATA, *_OWN})
         if "defaultVersion" in inputs and "updateDefaultVersion" in inputs:
             failures.append(CheckFailure("updateDefaultVersion", "conflicts with defaultVersion"))
-        for name in inputs:
-            if name not in _DATA and name not in _OWN and not name.startswith("__"):
-                failures.append(
-                    CheckFailure(
-                        name,
-                        "the rehearsal's stand-in does not simulate this property of a "
-                        "launch template",
-                    )
-                )
         return failures
 
     def create(self, session: Session, inputs: Properties) -> Made:
@@ -142,11 +141,7 @@ class LaunchTemplate(Resource):
             or f"{inputs['namePrefix']}{secrets.token_hex(8)}",
             VersionDescription=inputs.get("description"),
             LaunchTemplateData=_data(inputs),
-            TagSpecifications=[
-                {"ResourceType": "launch-template", "Tags": tag_list(inputs["tags"])}
-            ]
-            if inputs.get("tags")
-            else None,
+            TagSpecifications=specified("launch-template", inputs),
         )
         return Made(made["LaunchTemplate"]["LaunchTemplateId"])
 

@@ -16,15 +16,16 @@ from rehearsal.plugins.bridge.resources import (
     Resource,
     Session,
     State,
+    kept,
     known,
     members,
+    not_simulated,
 )
 from rehearsal.plugins.bridge.waiting import wait_until
 from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
 from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.aws.calls import (
     call,
-    kept,
     or_none,
     region_of,
     retag_eks,
@@ -79,28 +80,38 @@ _EFFECTS = ("NO_SCHEDULE", "NO_EXECUTE", "PREFER_NO_SCHEDULE")
 class NodeGroup(Resource):
     kind = "aws:eks/nodeGroup:NodeGroup"
     force_new = (
-        "amiType", "capacityType", "clusterName", "diskSize", "instanceTypes",
-        "launchTemplate.id", "launchTemplate.name",
-        "nodeGroupName", "nodeGroupNamePrefix", "nodeRoleArn", "remoteAccess", "subnetIds",
+        "amiType",
+        "capacityType",
+        "clusterName",
+        "diskSize",
+        "instanceTypes",
+        "launchTemplate.id",
+        "launchTemplate.name",
+        "nodeGroupName",
+        "nodeGroupNamePrefix",
+        "nodeRoleArn",
+        "remoteAccess",
+        "subnetIds",
         "region",
-    )  # fmt: skip
+    )
     sets = ("subnetIds", "taints")
-    keeps = ("amiType", "capacityType", "diskSize", "instanceTypes", "version", "releaseVersion",
-             "updateConfig", "region",
-             "launchTemplate.id", "launchTemplate.name")  # fmt: skip
+    keeps = (
+        "amiType",
+        "capacityType",
+        "diskSize",
+        "instanceTypes",
+        "version",
+        "releaseVersion",
+        "updateConfig",
+        "region",
+        "launchTemplate.id",
+        "launchTemplate.name",
+    )
     autoname = Autoname("nodeGroupName", 63, prefix_property="nodeGroupNamePrefix")
     default_timeout_s = 3600.0
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
-        failures = [
-            CheckFailure(
-                name,
-                "the rehearsal's stand-in does not simulate this property; here it knows "
-                f"{', '.join(sorted(_ALL))}",
-            )
-            for name in inputs
-            if name not in _ALL and not name.startswith("__")
-        ]
+        failures = not_simulated(inputs, {*_GROUP, *_OWN})
         scaling = inputs.get("scalingConfig")
         if isinstance(scaling, dict):
             for name, least in (("maxSize", 1), ("minSize", 0), ("desiredSize", 0)):
@@ -240,9 +251,6 @@ class NodeGroup(Resource):
         failure = wait_until(session, f"EKS Node Group ({resource_id}) delete", gone)
         if failure:
             raise ProviderError(failure)
-
-
-_ALL = {*_GROUP, *_OWN}
 
 
 def _template_failures(template: Any) -> list[CheckFailure]:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.plugins.bridge.resources import Made, Resource, Session, State, members
+from rehearsal.plugins.bridge.resources import Made, Resource, Session, State, kept, members
 from rehearsal.plugins.engine.plugin import CheckFailure
 from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.aws.calls import (
     call,
-    kept,
     or_none,
     region_of,
     retag_ec2,

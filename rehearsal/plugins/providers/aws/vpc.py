@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.plugins.bridge.resources import Made, Resource, Session, State
+from rehearsal.plugins.bridge.resources import Made, Resource, Session, State, kept, not_simulated
 from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
 from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.aws.calls import (
     call,
-    kept,
     or_none,
     region_of,
     retag_ec2,
@@ -38,14 +37,16 @@ class Vpc(Resource):
                     "the rehearsal's stand-in needs cidrBlock: it does not simulate IPAM pools",
                 )
             ]
-        return _not_simulated(
+        return not_simulated(
             inputs,
-            "cidrBlock",
-            "enableDnsSupport",
-            "enableDnsHostnames",
-            "instanceTenancy",
-            "tags",
-            "region",
+            (
+                "cidrBlock",
+                "enableDnsSupport",
+                "enableDnsHostnames",
+                "instanceTenancy",
+                "tags",
+                "region",
+            ),
         )
 
     def create(self, session: Session, inputs: Properties) -> Made:
@@ -125,14 +126,16 @@ class Subnet(Resource):
         return {"mapPublicIpOnLaunch": False}
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
-        return _not_simulated(
+        return not_simulated(
             inputs,
-            "vpcId",
-            "cidrBlock",
-            "availabilityZone",
-            "mapPublicIpOnLaunch",
-            "tags",
-            "region",
+            (
+                "vpcId",
+                "cidrBlock",
+                "availabilityZone",
+                "mapPublicIpOnLaunch",
+                "tags",
+                "region",
+            ),
         )
 
     def create(self, session: Session, inputs: Properties) -> Made:
@@ -198,15 +201,3 @@ class Subnet(Resource):
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         or_none(session, inputs, "ec2", "DeleteSubnet", SubnetId=resource_id)
-
-
-def _not_simulated(inputs: Properties, *simulated: str) -> list[CheckFailure]:
-    return [
-        CheckFailure(
-            name,
-            "the rehearsal's stand-in does not simulate this property; here it knows "
-            f"{', '.join(sorted(simulated))}",
-        )
-        for name in inputs
-        if name not in simulated and not name.startswith("__")
-    ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from kubeapi import JsonObject
 from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
-from rehearsal.plugins.bridge.resources import Autoname, Made, Resource, Session, State, known
+from rehearsal.plugins.bridge.resources import Autoname, Made, Resource, Session, State, kept, known
 from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
 from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.gcp.calls import (
@@ -80,10 +80,15 @@ _CLUSTER: Fields = {
 }
 # Only known to the provider, or handled by hand.
 _CLIENT_SIDE = (
-    "name", "project", "location", "deletionProtection", "removeDefaultNodePool",
-    "initialNodeCount", "networkingMode",
+    "name",
+    "project",
+    "location",
+    "deletionProtection",
+    "removeDefaultNodePool",
+    "initialNodeCount",
+    "networkingMode",
     "nodeConfig",
-)  # fmt: skip
+)
 # Property -> the word that UpdateCluster has for it.
 _DESIRED = {
     "loggingConfig": "desiredLoggingConfig",
@@ -97,13 +102,25 @@ _DESIRED = {
 class Cluster(Resource):
     kind = "gcp:container/cluster:Cluster"
     force_new = (
-        "name", "location", "project", "network", "subnetwork", "initialNodeCount",
-        "ipAllocationPolicy", "networkingMode",
-        "nodeConfig", "description", "datapathProvider", "defaultMaxPodsPerNode",
+        "name",
+        "location",
+        "project",
+        "network",
+        "subnetwork",
+        "initialNodeCount",
+        "ipAllocationPolicy",
+        "networkingMode",
+        "nodeConfig",
+        "description",
+        "datapathProvider",
+        "defaultMaxPodsPerNode",
         "enableMultiNetworking",
         "privateClusterConfig.masterIpv4CidrBlock",
-        "enableAutopilot", "enableTpu", "confidentialNodes", "clusterIpv4Cidr",
-    )  # fmt: skip
+        "enableAutopilot",
+        "enableTpu",
+        "confidentialNodes",
+        "clusterIpv4Cidr",
+    )
     sets = ("nodeLocations",)
     keeps = (*(k for k, f in _CLUSTER.items() if f.computed), "location", "project", "nodeConfig")
     autoname = Autoname("name", 40, lower=True)
@@ -170,8 +187,10 @@ class Cluster(Resource):
         if "minMasterVersion" in inputs:
             # What was asked for at creation is no statement about today: upgrades are not drift.
             seen["minMasterVersion"] = inputs["minMasterVersion"]
-        kept = {k: inputs[k] for k in _CLIENT_SIDE if k in inputs}
-        return State({**seen, **kept}, _outputs(cluster, resource_id.split("/"), inputs))
+        return State(
+            {**seen, **kept(inputs, *_CLIENT_SIDE)},
+            _outputs(cluster, resource_id.split("/"), inputs),
+        )
 
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties

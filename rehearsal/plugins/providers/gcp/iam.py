@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.errors import CloudError
-from rehearsal.plugins.bridge.resources import Made, Resource, Session, State, known
+from rehearsal.plugins.bridge.resources import Made, Resource, Session, State, kept, known
 from rehearsal.plugins.engine.plugin import CheckFailure
 from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.gcp.calls import last, or_none, project_of
@@ -57,11 +57,7 @@ class Account(Resource):
             "accountId": found["email"].partition("@")[0],
             **{k: found[k] for k in ("displayName", "description") if found.get(k)},
         }
-        kept: Properties = {
-            k: inputs[k]
-            for k in ("project", "createIgnoreAlreadyExists", "disabled")
-            if k in inputs
-        }
+        unread = kept(inputs, "project", "createIgnoreAlreadyExists", "disabled")
         outputs = {
             **seen,
             "project": found["projectId"],
@@ -71,7 +67,7 @@ class Account(Resource):
             "uniqueId": found["uniqueId"],
             "disabled": False,
         }
-        return State({**seen, **kept}, outputs)
+        return State({**seen, **unread}, outputs)
 
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties

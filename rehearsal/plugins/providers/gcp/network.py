@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from kubeapi import JsonObject
 from rehearsal.plugins.bridge.fields import Field, from_api, same, to_api
-from rehearsal.plugins.bridge.resources import Autoname, Made, Resource, Session, State
+from rehearsal.plugins.bridge.resources import Autoname, Made, Resource, Session, State, kept
 from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.gcp.calls import last, or_none, project_of, region_of
 
@@ -53,10 +53,8 @@ class Network(Resource):
         )
         if found is None:
             return None
-        known = from_api(_NETWORK, found, inputs or None)
-        kept: Properties = {
-            k: inputs[k] for k in ("project", "deleteDefaultRoutesOnCreate") if k in inputs
-        }
+        seen = from_api(_NETWORK, found, inputs or None)
+        unread = kept(inputs, "project", "deleteDefaultRoutesOnCreate")
         outputs = {
             **from_api(_NETWORK, found, None),
             "project": project,
@@ -65,7 +63,7 @@ class Network(Resource):
             "numericId": found["id"],
             "gatewayIpv4": "",
         }
-        return State({**known, **kept}, outputs)
+        return State({**seen, **unread}, outputs)
 
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties
@@ -105,11 +103,11 @@ class Subnetwork(Resource):
         found = or_none(session, "compute", "subnetworks.get", _subnetwork(resource_id))
         if found is None:
             return None
-        known = from_api(_SUBNETWORK, found, inputs or None)
+        seen = from_api(_SUBNETWORK, found, inputs or None)
         if last(str(inputs.get("network", ""))) == last(found["network"]):
             # A name, a partial and a full link say the same.
-            known["network"] = inputs["network"]
-        kept: Properties = {k: inputs[k] for k in ("project", "region") if k in inputs}
+            seen["network"] = inputs["network"]
+        unread = kept(inputs, "project", "region")
         outputs = {
             **from_api(_SUBNETWORK, found, None),
             "project": resource_id.split("/")[1],
@@ -119,7 +117,7 @@ class Subnetwork(Resource):
             "fingerprint": found["fingerprint"],
             "gatewayAddress": found["gatewayAddress"],
         }
-        return State({**known, **kept}, outputs)
+        return State({**seen, **unread}, outputs)
 
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties

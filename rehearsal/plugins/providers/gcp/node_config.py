@@ -123,25 +123,47 @@ def seen_node_config(config: JsonObject, asked: JsonObject | None) -> JsonObject
 REPLACES = tuple(
     f"nodeConfig.{name}"
     for name in (
-        "guestAccelerators", "spot", "preemptible", "flexStart", "maxRunDuration",
-        "reservationAffinity", "localSsdCount",
-        "ephemeralStorageConfig", "ephemeralStorageLocalSsdConfig", "localNvmeSsdBlockConfig",
+        "guestAccelerators",
+        "spot",
+        "preemptible",
+        "flexStart",
+        "maxRunDuration",
+        "reservationAffinity",
+        "localSsdCount",
+        "ephemeralStorageConfig",
+        "ephemeralStorageLocalSsdConfig",
+        "localNvmeSsdBlockConfig",
         "secondaryBootDisks",
-        "serviceAccount", "oauthScopes", "metadata", "minCpuPlatform", "shieldedInstanceConfig",
+        "serviceAccount",
+        "oauthScopes",
+        "metadata",
+        "minCpuPlatform",
+        "shieldedInstanceConfig",
         "bootDiskKmsKey",
         "hostMaintenancePolicy",
-        "advancedMachineFeatures", "nodeGroup", "soleTenantConfig", "sandboxConfig",
+        "advancedMachineFeatures",
+        "nodeGroup",
+        "soleTenantConfig",
+        "sandboxConfig",
         "enableConfidentialStorage",
         "localSsdEncryptionMode",
     )
-)  # fmt: skip
+)
 KEEPS = tuple(
     f"nodeConfig.{name}"
     for name in (
-        "machineType", "diskSizeGb", "diskType", "imageType", "oauthScopes", "serviceAccount",
+        "machineType",
+        "diskSizeGb",
+        "diskType",
+        "imageType",
+        "oauthScopes",
+        "serviceAccount",
         "metadata",
-        "shieldedInstanceConfig", "loggingVariant", "workloadMetadataConfig", "kubeletConfig",
+        "shieldedInstanceConfig",
+        "loggingVariant",
+        "workloadMetadataConfig",
+        "kubeletConfig",
         "bootDisk",
         "guestAccelerators.gpuDriverInstallationConfig",
     )
-)  # fmt: skip
+)

@@ -16,6 +16,7 @@ from rehearsal.plugins.bridge.resources import (
     Resource,
     Session,
     State,
+    kept,
     known,
     members,
 )
@@ -70,20 +71,38 @@ _CONFIG_UPDATES = {
 class NodePool(Resource):
     kind = "gcp:container/nodePool:NodePool"
     force_new = (
-        "cluster", "location", "project", "name", "namePrefix", "initialNodeCount",
-        "maxPodsPerNode", "placementPolicy",
-        "queuedProvisioning",         "bestEffortProvisioning", "networkConfig.podRange",
+        "cluster",
+        "location",
+        "project",
+        "name",
+        "namePrefix",
+        "initialNodeCount",
+        "maxPodsPerNode",
+        "placementPolicy",
+        "queuedProvisioning",
+        "bestEffortProvisioning",
+        "networkConfig.podRange",
         "networkConfig.createPodRange",
         "networkConfig.podIpv4CidrBlock",
-        "networkConfig.additionalNodeNetworkConfigs", "networkConfig.additionalPodNetworkConfigs",
+        "networkConfig.additionalNodeNetworkConfigs",
+        "networkConfig.additionalPodNetworkConfigs",
         "networkConfig.subnetwork",
-        "networkConfig.acceleratorNetworkProfile", *REPLACES,
-    )  # fmt: skip
+        "networkConfig.acceleratorNetworkProfile",
+        *REPLACES,
+    )
     sets = ("nodeLocations", "nodeConfig.oauthScopes")
-    keeps = ("nodeLocations", "version", "maxPodsPerNode", "location", "project", "management",
-             "upgradeSettings",
-    "nodeCount",
-             "initialNodeCount", *KEEPS)  # fmt: skip
+    keeps = (
+        "nodeLocations",
+        "version",
+        "maxPodsPerNode",
+        "location",
+        "project",
+        "management",
+        "upgradeSettings",
+        "nodeCount",
+        "initialNodeCount",
+        *KEEPS,
+    )
     autoname = Autoname("name", 40, lower=True, prefix_property="namePrefix")
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
@@ -149,9 +168,8 @@ class NodePool(Resource):
                 if inputs.get("ignoreNodeCountChanges")
                 else pool["initialNodeCount"]
             )
-        kept = {k: inputs[k] for k in _CLIENT_SIDE if k in inputs}
         name = {"name": pool["name"]} if "namePrefix" not in inputs else {}
-        return State({**seen, **kept, **name}, _outputs(pool, parts))
+        return State({**seen, **kept(inputs, *_CLIENT_SIDE), **name}, _outputs(pool, parts))
 
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties

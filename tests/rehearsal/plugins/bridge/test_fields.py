@@ -69,6 +69,6 @@ def test_an_import_shows_everything() -> None:
 def test_a_property_without_a_shape_is_refused_with_its_path() -> None:
     with pytest.raises(
         ProviderError,
-        match=r"items\[1\]\.colour: .* does not simulate this property; here it knows extra, kind",
+        match=r"items\[1\]\.colour: .* does not simulate this property; here it simulates extra, kind",
     ):
         to_api(SHAPE, {"items": [{"kind": "x"}, {"colour": "red"}]})

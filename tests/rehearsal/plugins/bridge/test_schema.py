@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rehearsal
-from rehearsal.plugins.bridge.extract import RESOURCES, extract
+from rehearsal.plugins.bridge.extract_schemas import RESOURCES, extract
 from rehearsal.plugins.bridge.schema import Schema
 from rehearsal.plugins.providers.aws.provider import AwsProvider
 from rehearsal.plugins.providers.gcp.provider import GcpProvider
@@ -20,7 +20,7 @@ PROVIDERS = {"gcp": GcpProvider, "aws": AwsProvider}
 
 @pytest.mark.parametrize("package", ["gcp", "aws"])
 def test_the_schema_is_the_installed_sdks(package: str) -> None:
-    """Else: python -m rehearsal.plugins.bridge.extract"""
+    """Else: python -m rehearsal.plugins.bridge.extract_schemas"""
     stored = json.loads(
         (
             Path(rehearsal.__file__).parent / "plugins" / "providers" / package / "schema.json"

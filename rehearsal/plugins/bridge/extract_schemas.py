@@ -1,4 +1,4 @@
-"""`python -m rehearsal.plugins.bridge.extract`: writes both stand-ins' schema.json anew from the
+"""`python -m rehearsal.plugins.bridge.extract_schemas`: writes both stand-ins' schema.json anew from the
 installed Pulumi SDKs.
 
 The real providers answer with a schema that the SDKs are generated from, so the SDKs' classes tell
