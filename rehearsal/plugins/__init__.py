@@ -1,1 +1,1 @@
-"""What the Pulumi engine starts: the language host and the provider plugins."""
+"""What the Pulumi engine starts: the Python language host and the provider plugins."""

@@ -1,7 +1,6 @@
-"""What the gcp and aws stand-ins share: the part that pulumi-terraform-bridge plays between the
-engine and the real providers.
+"""What the gcp and aws providers share, as pulumi-terraform-bridge does for the real ones.
 
-A provider is a table of resources (`kinds.Resource`); everything that does not differ between them
-is here: the check of inputs against the SDK's own schema, automatic names, differences and
-replacement, shapes of requests and answers.
+A provider is a table of resources (`resources.Resource`). Everything that is the same for all of
+them is here: checking inputs against the SDK's schema, automatic names, differences and
+replacement, and the translation between properties and the cloud's API.
 """

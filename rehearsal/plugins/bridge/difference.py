@@ -22,19 +22,18 @@ def difference(
     keeps: Sequence[str] = (),
     named_by: str | None = None,
 ) -> Difference:
-    """force_new, sets, keeps: property paths without indices; each stands for everything below it
-    too.
+    """The differences between two sets of inputs.
 
-    sets: order does not count. keeps: leaving the property out keeps what is there (optional and
-    computed). named_by: the automatic-name property. If it was given by hand and stays, old and new
-    cannot live side by side: delete first.
+    force_new, sets, keeps: as in `resources.Resource`. named_by: the property that holds the name.
+    If the program sets the name and does not change it, the old resource must be deleted before its
+    replacement is created.
     """
     detailed: dict[str, Kind] = {}
     for path, kind, value in _changes(unwrap(dict(old)), unwrap(dict(new)), "", "", sets):
         plain = _without_indices(path)
         if kind == "delete" and _covers(keeps, plain):
             continue
-        # A whole object that comes or goes is a change of everything in it.
+        # An object that is added or removed changes every property in it.
         replaces = any(_covers(force_new, leaf) for leaf in _leaves(value, plain))
         detailed[path] = f"{kind}-replace" if replaces else kind  # type: ignore[assignment]
     replaces = any(k.endswith("-replace") for k in detailed.values())
@@ -76,7 +75,7 @@ def _changes(
                 sets,
             )
     elif old is None:
-        # An empty list or object that is new asks for nothing.
+        # An added empty list or object is no change.
         if new not in ({}, []):
             yield path, "add", new
     elif new is None:
@@ -94,7 +93,7 @@ def _leaves(value: Any, plain: str) -> Iterator[str]:
 
 
 def _equal(old: Any, new: Any) -> bool:
-    """The engine may carry 3 as "3": scalars are compared as the schema reads them."""
+    """The engine may have "3" for 3: scalars are compared as the schema reads them."""
     if old is UNKNOWN or new is UNKNOWN:
         return False
     if old == new and isinstance(old, bool) == isinstance(new, bool):
@@ -108,7 +107,7 @@ def _text(value: Any) -> str:
 
 
 def _paired(old: list[Any], new: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Both in an order in which equal members meet."""
+    """Both lists in an order that puts equal items at equal indices."""
 
     def key(value: Any) -> str:
         return json.dumps(value, sort_keys=True)

@@ -1,9 +1,8 @@
-"""`python -m rehearsal.plugins.bridge.extract_schemas`: writes both stand-ins' schema.json anew from the
-installed Pulumi SDKs.
+"""`python -m rehearsal.plugins.bridge.extract_schemas` writes schema.json of gcp and aws.
 
-The real providers answer with a schema that the SDKs are generated from, so the SDKs' classes tell
-it: property names as on the wire, types, what is required. Read from source, not imported:
-importing takes seconds, and annotations lose their names.
+The Pulumi SDKs are generated from the real providers' schemas, so the installed SDKs' classes give
+what a check needs: property names as on the wire, types, what is required. They are parsed, not
+imported: importing takes seconds, and annotations lose their names.
 """
 
 from __future__ import annotations
@@ -134,7 +133,7 @@ def _type(node: ast.expr, module: str) -> tuple[Any, bool]:
             return {"map": _type(node.slice.elts[1], module)[0]}, False
         if outer == "Union":
             assert isinstance(node.slice, ast.Tuple)
-            # An enum or plain text; archives and assets do not occur in these resources.
+            # An enum or a string; archives and assets do not occur in these resources.
             return _type(node.slice.elts[0], module)
     name = ast.unparse(node).rpartition(".")[2]
     if name in _SCALARS:

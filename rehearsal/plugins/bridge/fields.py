@@ -1,8 +1,6 @@
-"""Shapes: how a resource's inputs become the cloud's request, and the cloud's answer becomes inputs
-again.
+"""How a resource's inputs become the cloud's request, and the cloud's answer becomes inputs.
 
-A fields is declared once and read both ways, so that what was asked for and what is seen later can
-be compared word for word.
+Fields are declared once for both directions, so that requested and live values can be compared.
 """
 
 from __future__ import annotations
@@ -24,29 +22,27 @@ class Field:
     of: Mapping[str, Field] | None = None
     """Fields of the nested object."""
     many: bool = False
-    """A list of such objects."""
+    """Whether it is a list of such objects."""
     text: bool = False
-    """A number here, a string of digits in the API (64-bit numbers)."""
+    """A number that the API writes as a string (64-bit integers)."""
     default: Any = None
-    """What the API shows where nothing was asked for; then it is no input."""
+    """The API's value for an unset property, which is then no input."""
     computed: bool = False
-    """The cloud chooses where nothing was asked for, so its choice is no input."""
+    """The cloud chooses a value for an unset property, which is then no input."""
     unordered: bool = False
-    """A set: the API may answer in another order."""
+    """A set: the API may return another order."""
 
 
 Fields = Mapping[str, Field]
 
 
 def same(*names: str, computed: bool = False) -> dict[str, Field]:
-    """Properties of one name and form on both sides."""
+    """Properties with the same name and value in Pulumi and in the API."""
     return {name: Field(computed=computed) for name in names}
 
 
 def to_api(fields: Fields, inputs: Mapping[str, Any], path: str = "") -> JsonObject:
-    """Raises ProviderError, naming the path, for a property that the real provider knows and the
-    stand-in does not.
-    """
+    """The request's body. Raises ProviderError for a property that is not simulated."""
     request: JsonObject = {}
     for name, value in inputs.items():
         if name.startswith("__") or value is None:
@@ -87,11 +83,10 @@ def _to_api(field: Field, value: Any, at: str) -> Any:
 def from_api(
     fields: Fields, answer: Mapping[str, Any], prior: Mapping[str, Any] | None
 ) -> JsonObject:
-    """The inputs that the answer amounts to.
+    """The API's answer as inputs.
 
-    prior: what was asked for. What the cloud added of its own accord is left out, so that a clean
-    refresh shows nothing; what it no longer has, or has otherwise, shows. None: everything, as
-    outputs show it.
+    prior: the inputs as requested. What the cloud chose or added is left out, so that a refresh
+    without drift shows no change. None: everything, as outputs show it.
     """
     found: JsonObject = {}
     for name, field in fields.items():
@@ -137,12 +132,12 @@ def _from_api(field: Field, value: Any, asked: Any, *, everything: bool) -> Any:
 
 
 def _in_order(value: list[Any], asked: list[Any]) -> list[Any]:
-    """First what was asked for, in that order, then the rest."""
+    """The requested items first, in their order, then the others."""
     return [a for a in asked if a in value] + [v for v in value if v not in asked]
 
 
 def _is_empty(field: Field, asked: Any) -> bool:
-    """Asking for the default, or for nothing, is the same as not asking."""
+    """Whether the requested value is the same as leaving the property unset."""
     if isinstance(asked, dict) and field.of is not None:
         return all(_is_empty(field.of.get(k, Field()), v) for k, v in asked.items())
     return asked in (None, {}, [], "", False, 0) or asked == field.default

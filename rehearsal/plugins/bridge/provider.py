@@ -1,19 +1,17 @@
-"""A cloud provider's stand-in: the engine's calls, answered from a table of resources and the
-simulated cloud.
-"""
+"""A cloud provider: a table of resources, served from the simulated cloud."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from rehearsal.clouds.core.client import CloudClient, CloudUnreachable
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.plugins.bridge.difference import difference
-from rehearsal.plugins.bridge.resources import Autoname, Made, Resource, Session
+from rehearsal.plugins.bridge.resources import Autoname, Resource, Session
 from rehearsal.plugins.bridge.schema import Schema
 from rehearsal.plugins.engine.plugin import (
     Checked,
@@ -37,6 +35,7 @@ from rehearsal.plugins.engine.requests import (
     UpdateRequest,
 )
 
+T = TypeVar("T")
 _RETRIED = frozenset(
     {
         "FAILED_PRECONDITION",
@@ -47,13 +46,12 @@ _RETRIED = frozenset(
         "Throttling",
     }
 )
-"""Answers that the real providers wait out: another operation runs, quota of calls, a server's bad
-moment.
+"""Errors that the real providers retry: another operation is running, a rate limit, a server error.
 """
 
 
 class BridgedProvider(ProviderPlugin):
-    """Keeps nothing: one process per provider resource, and the cloud's state is the cloud's."""
+    """Stateless but for its settings: all resources' state is in the simulated cloud."""
 
     package = ""
     schema: Schema
@@ -69,12 +67,12 @@ class BridgedProvider(ProviderPlugin):
         configured = {k.rpartition(":")[2]: v for k, v in request.variables.items()}
         inputs = {k: v for k, v in unwrap(request.inputs).items() if isinstance(v, str)}
         self._settings = configured | inputs
-        # Connect here, so that a run outside a rehearsal fails once, and at its beginning.
+        # Fails here, once and early, when it runs outside a rehearsal environment.
         _cloud()
 
     def check(self, request: CheckRequest) -> Checked:
         resource = self._resource(request.type)
-        inputs = {k: v for k, v in _asked(request.new_inputs).items() if v is not None}
+        inputs = {k: v for k, v in _given(request.new_inputs).items() if v is not None}
         defaults = {
             k: v
             for k, v in resource.defaults(unwrap(inputs), self._settings).items()
@@ -117,9 +115,9 @@ class BridgedProvider(ProviderPlugin):
         resource, inputs = self._resource(request.type), request.inputs
         if request.preview:
             unknown = {o: UNKNOWN for o in self.schema.outputs(request.type) if o not in inputs}
-            return Created("", unknown | _asked(inputs))
+            return Created("", unknown | _given(inputs))
         session = self._session(request, resource)
-        made: Made = self._guarded(
+        made = self._guarded(
             request.type,
             lambda: resource.create(session, unwrap(inputs)),
             retry_until=_deadline(session),
@@ -130,8 +128,8 @@ class BridgedProvider(ProviderPlugin):
                 f"{request.type} {made.id} disappeared while it was being created; run `pulumi up` "
                 "again"
             )
-        if made.trouble:
-            raise InitFailed(id=made.id, outputs=outputs, inputs=inputs, reasons=made.trouble)
+        if made.reasons:
+            raise InitFailed(id=made.id, outputs=outputs, inputs=inputs, reasons=made.reasons)
         return Created(made.id, outputs)
 
     def read(self, request: ReadRequest) -> ReadBack | None:
@@ -153,7 +151,7 @@ class BridgedProvider(ProviderPlugin):
             return _previewed_update(resource, request)
         session = self._session(request, resource)
         old, new = unwrap(request.old_inputs), unwrap(request.new_inputs)
-        trouble: Sequence[str] = self._guarded(
+        reasons = self._guarded(
             request.type,
             lambda: resource.update(session, request.id, old, new),
             retry_until=_deadline(session),
@@ -161,9 +159,9 @@ class BridgedProvider(ProviderPlugin):
         outputs = self._outputs(session, resource, request.id, request.new_inputs)
         if outputs is None:
             raise ProviderError(f"{request.type} {request.id} is gone; run `pulumi refresh`")
-        if trouble:
+        if reasons:
             raise InitFailed(
-                id=request.id, outputs=outputs, inputs=request.new_inputs, reasons=trouble
+                id=request.id, outputs=outputs, inputs=request.new_inputs, reasons=reasons
             )
         return outputs
 
@@ -188,15 +186,14 @@ class BridgedProvider(ProviderPlugin):
         # Every output of the schema must be there: the engine drops an absent one from its
         # dependents without an error.
         empty = dict.fromkeys(self.schema.outputs(resource.kind))
-        return _marked({**empty, **_asked(inputs), **state.outputs}, inputs)
+        return _marked({**empty, **_given(inputs), **state.outputs}, inputs)
 
     def _resource(self, token: str) -> Resource:
         found = self.resources.get(token)
         if found is None:
-            known = ", ".join(sorted(self.resources))
             raise ProviderError(
-                f"the rehearsal's stand-in for {self.package} does not know {token}; it "
-                f"knows {known}"
+                f"the rehearsal's {self.package} provider does not simulate {token}; it simulates "
+                f"{', '.join(sorted(self.resources))}"
             )
         return found
 
@@ -214,11 +211,10 @@ class BridgedProvider(ProviderPlugin):
             cancelled=cancelled.is_set,
         )
 
-    def _guarded(
-        self, token: str, step: Callable[[], Any], *, retry_until: float | None = None
-    ) -> Any:
-        """The step, with the cloud's refusals worded for the user; passing ones are tried again
-        until the deadline.
+    def _guarded(self, token: str, step: Callable[[], T], *, retry_until: float | None = None) -> T:
+        """The step's result, with transient errors retried until the deadline.
+
+        Raises ProviderError with the cloud's message.
         """
         pause = self.retry_pause_s
         cancelled = self.cancelled
@@ -228,9 +224,9 @@ class BridgedProvider(ProviderPlugin):
             except CloudUnreachable as e:
                 raise ProviderError(str(e)) from e
             except CloudError as e:
-                passing = e.reason in _RETRIED or (e.code >= 500 and e.code != 501)
+                transient = e.reason in _RETRIED or (e.code >= 500 and e.code != 501)
                 if (
-                    not passing
+                    not transient
                     or retry_until is None
                     or time.monotonic() + pause > retry_until
                     or cancelled.wait(pause)
@@ -258,7 +254,7 @@ def _previewed_update(resource: Resource, request: UpdateRequest) -> Properties:
         for output, causes in resource.update_unknowns.items()
         if changed & set(causes)
     }
-    return {**request.old_outputs, **_asked(new), **unknown}
+    return {**request.old_outputs, **_given(new), **unknown}
 
 
 def _name(naming: Autoname, request: CheckRequest) -> str:
@@ -274,13 +270,13 @@ def _name(naming: Autoname, request: CheckRequest) -> str:
     return f"{stem[: naming.longest - 8]}-{suffix}"
 
 
-def _asked(inputs: Properties) -> Properties:
-    """Without the bridge's own note of what it filled in."""
+def _given(inputs: Properties) -> Properties:
+    """Without the list of properties that Check filled in."""
     return {k: v for k, v in inputs.items() if k != "__defaults"}
 
 
 def _marked(properties: Properties, inputs: Properties) -> Properties:
-    """Secret where the input of that name was."""
+    """The properties, each Secret where the input of its name is."""
     return {
         k: Secret(v) if k in inputs and has_secret(inputs[k]) and not has_secret(v) else v
         for k, v in properties.items()

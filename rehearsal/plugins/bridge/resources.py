@@ -1,10 +1,10 @@
-"""One kind of resource, as a provider stand-in declares it."""
+"""One type of resource, as a provider declares it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from rehearsal.clouds.core.client import CloudClient
@@ -14,75 +14,69 @@ from rehearsal.plugins.engine.properties import UNKNOWN, Properties
 
 @dataclass(frozen=True)
 class Autoname:
-    """Where no name is given, the resource's name in the program, "-" and seven hex digits, cut to
-    fit.
-    """
+    """Automatic naming: the resource's logical name (truncated), "-" and seven hex digits."""
 
     property: str
     longest: int
     lower: bool = False
-    """GCP takes lower case only."""
+    """Google Cloud allows lower case only."""
     prefix_property: str | None = None
-    """Given this, the cloud's side makes the name, and it is no input."""
+    """If this property is set, `create` makes the name, and the name is not an input."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """What a resource's methods work with: the cloud, and the provider's own settings."""
+    """The context of one operation: the cloud, the provider's settings, the user's timeout."""
 
     cloud: CloudClient
     settings: Mapping[str, str]
     note: Callable[[str], None]
-    """A line of live status for the user."""
+    """Shows a line of live status to the user."""
     timeout_s: float
-    """Of this operation; always positive."""
+    """Always positive."""
     cancelled: Callable[[], bool]
 
 
 @dataclass(frozen=True)
 class State:
-    """What is there. inputs: in the shape of `check`; outputs: everything a program may read,
-    inputs' names included.
-    """
+    """A resource's live state."""
 
     inputs: Properties
+    """In the form that `check` returns."""
     outputs: Properties
+    """Everything that a program may read, inputs included."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Made:
-    """A created resource. `trouble`: reasons why it is not what was asked for; it exists all the
-    same.
-    """
+    """A created resource."""
 
     id: str
-    trouble: Sequence[str] = field(default_factory=tuple)
+    reasons: Sequence[str] = ()
+    """Why it is not as requested, though it exists (a partial failure)."""
 
 
 class Resource(ABC):
-    """Methods raise ProviderError, or what the cloud client raises, which the provider words."""
+    """Methods raise ProviderError, or the cloud client's errors, which the provider translates."""
 
     kind: str
     force_new: Sequence[str] = ()
-    """Property paths without list indices whose change replaces; each stands for everything below
-    it too.
-    """
+    """Property paths (no list indices, all below included) whose change replaces the resource."""
     sets: Sequence[str] = ()
+    """Property paths of lists whose order does not matter."""
     keeps: Sequence[str] = ()
-    """Optional and computed: leaving the property out later keeps what is there."""
+    """Optional and computed: removing the property from the program keeps its value."""
     autoname: Autoname | None = None
     default_timeout_s: float = 1800.0
     update_unknowns: Mapping[str, Sequence[str]] = {}
-    """Output -> the inputs whose change makes it unknown in a preview."""
+    """Output -> the inputs whose change makes the output unknown in a preview."""
 
     def defaults(self, inputs: Properties, settings: Mapping[str, str]) -> Properties:
-        """Values that Check fills in, as the real provider does."""
+        """Defaults that Check fills in, as the real provider does."""
         return {}
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
-        """What the schema cannot say: properties that exclude or need each other. Inputs may hold
-        UNKNOWN.
-        """
+        """Checks beyond the schema, such as properties that conflict. Inputs may be UNKNOWN."""
         return ()
 
     @abstractmethod
@@ -90,19 +84,17 @@ class Resource(ABC):
 
     @abstractmethod
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
-        """None: gone. `inputs` is what was asked for, {} for import."""
+        """None if it does not exist. `inputs`: as requested; {} for import."""
 
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties
     ) -> Sequence[str]:
-        """Brings the resource to `new`; `old` is what it was asked to be. Returns reasons why it is
-        not there yet.
-        """
-        raise NotImplementedError(f"{self.kind} has nothing that can be updated in place")
+        """Changes what differs between two sets of inputs; returns why it is not as requested."""
+        raise NotImplementedError(f"no property of {self.kind} can be updated in place")
 
     @abstractmethod
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
-        """Returns when it is gone."""
+        """Returns when it does not exist."""
 
 
 def not_simulated(
@@ -126,9 +118,10 @@ def kept(inputs: Properties, *names: str) -> Properties:
 
 
 def known(value: Any) -> bool:
+    """Whether the value is set, and not unknown."""
     return value is not None and value is not UNKNOWN
 
 
 def members(value: Any) -> Sequence[Any]:
-    """Of a list; none where it is absent or not known yet."""
+    """The items of a list; none where it is absent or not known yet."""
     return value if isinstance(value, list) else ()

@@ -1,4 +1,4 @@
-"""The inputs that a resource may have, and what is wrong with the ones it was given."""
+"""The inputs that each resource may have, and the check of a program's inputs against them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rehearsal.plugins.engine.properties import UNKNOWN, Secret
 
 @dataclass(frozen=True)
 class Schema:
-    """Of one provider: resources by token, and the object types that they use."""
+    """One provider's resources by token, and the object types that they use."""
 
     resources: Mapping[str, JsonObject]
     types: Mapping[str, Mapping[str, JsonObject]]
@@ -31,9 +31,7 @@ class Schema:
         return found
 
     def failures(self, token: str, inputs: Mapping[str, Any]) -> list[CheckFailure]:
-        """Unknown, missing and mistyped properties, each with its path. What is not known yet
-        passes.
-        """
+        """Unknown, missing and mistyped properties. Values that are not known yet pass."""
         return list(self._object(self.inputs(token), inputs, ""))
 
     def _object(
@@ -65,7 +63,7 @@ class Schema:
             return
         if isinstance(kind, str):
             if not _fits(kind, value):
-                yield CheckFailure(path, f"expected {_ARTICLE[kind]}, got {_show(value)}")
+                yield CheckFailure(path, f"expected {_EXPECTED[kind]}, got {_show(value)}")
         elif "list" in kind:
             if not isinstance(value, list):
                 yield CheckFailure(path, f"expected a list, got {_show(value)}")
@@ -81,7 +79,7 @@ class Schema:
             yield from self._object(self.types[kind["object"]], value, path)
 
 
-_ARTICLE = {
+_EXPECTED = {
     "string": "a string",
     "integer": "a whole number",
     "number": "a number",
@@ -90,9 +88,7 @@ _ARTICLE = {
 
 
 def _fits(kind: str, value: Any) -> bool:
-    """Scalars as text are read too, as the real bridge does: "3" for 3, "true" for true, 3
-    for "3".
-    """
+    """Whether the value fits; as in the bridge, "3" fits a number, and 3 a string."""
     if kind == "string":
         return isinstance(value, str | int | float | bool)
     if kind == "boolean":
@@ -114,5 +110,6 @@ def _show(value: Any) -> str:
 
 @cache
 def load(path: Path) -> Schema:
+    """Reads a schema.json that `extract_schemas` wrote."""
     raw = json.loads(path.read_text())
     return Schema(raw["resources"], raw["types"])

@@ -1,4 +1,4 @@
-"""Waiting for something in the simulated cloud to come to rest."""
+"""Waiting for an operation of the simulated cloud to finish."""
 
 from __future__ import annotations
 
@@ -12,33 +12,35 @@ from rehearsal.plugins.bridge.resources import Session
 from rehearsal.plugins.engine.plugin import ProviderError
 
 T = TypeVar("T")
-_SILENCE_S = 15.0
+_OUTAGE_S = 15.0
+"""How long the cloud may fail to answer before the wait fails."""
 
 
 def wait_until(session: Session, what: str, poll: Callable[[], T | None]) -> T:
-    """The first answer of `poll` that is not None. Raises ProviderError at the operation's timeout,
-    or when the user cancels.
+    """The first result of `poll` that is not None.
+
+    Raises ProviderError at the operation's timeout, or when the user cancels.
     """
     deadline = time.monotonic() + session.timeout_s
-    heard = time.monotonic()
+    answered_at = time.monotonic()
     pause = 0.02
     while True:
         try:
             found = poll()
-            heard = time.monotonic()
+            answered_at = time.monotonic()
         except (CloudUnreachable, CloudError) as e:
-            # The work goes on without us: a service that restarts, or has too much to do for a
-            # moment, is asked again.
-            passing = isinstance(e, CloudUnreachable) or e.code == 429 or e.code >= 500
-            if not passing or time.monotonic() - heard > _SILENCE_S:
+            # The operation runs in the cloud, so a service that restarts or is overloaded for a
+            # moment does not end the wait.
+            transient = isinstance(e, CloudUnreachable) or e.code == 429 or e.code >= 500
+            if not transient or time.monotonic() - answered_at > _OUTAGE_S:
                 raise
             found = None
         if found is not None:
             return found
         if session.cancelled():
             raise ProviderError(
-                f"cancelled while waiting for {what}; it goes on in the cloud, pulumi "
-                "refresh will see it"
+                f"cancelled while waiting for {what}, which continues in the cloud; run "
+                "`pulumi refresh` when it has finished"
             )
         if time.monotonic() > deadline:
             raise ProviderError(f"timeout after {session.timeout_s:.0f} s while waiting for {what}")

@@ -1,3 +1,1 @@
-"""What the Pulumi engine starts: a language host for Python programs, and the scaffold that
-provider plugins are built on.
-"""
+"""The engine's plugin protocol: the language host, and what provider plugins are built on."""

@@ -1,6 +1,4 @@
-"""A gRPC server with the engine's limits, and how a process that the engine launched serves, and
-leaves.
-"""
+"""A gRPC server with the engine's limits, and the life of a process that the engine launches."""
 
 from __future__ import annotations
 
@@ -13,12 +11,11 @@ from typing import Any, NoReturn
 
 import grpc
 
-_MESSAGE_LIMIT = (
-    400 * 1024 * 1024
-)  # the engine's own; gRPC's default of 4 MB is less than one big ConfigMap with its copies
+_MESSAGE_LIMIT = 400 * 1024 * 1024
+"""Bytes; the engine's own limit. gRPC's default of 4 MiB is too little for a large ConfigMap."""
 _THREADS = 256
-"""A waiting operation holds its thread, and `--parallel` has no limit worth naming; threads start
-only when needed.
+"""A waiting operation holds its thread, and the engine's `--parallel` has no upper limit.
+Threads start only when needed.
 """
 _PARENT_CHECK_S = 1.0
 CHANNEL_OPTIONS = (
@@ -28,31 +25,31 @@ CHANNEL_OPTIONS = (
 
 
 def new_server() -> Any:
-    """A gRPC server with room for big states and many waiting operations."""
+    """A gRPC server for large messages and many waiting operations."""
     return grpc.server(futures.ThreadPoolExecutor(max_workers=_THREADS), options=CHANNEL_OPTIONS)
 
 
 def serve_until_stopped(
     add: Callable[[Any], None], leave: Callable[[], None] = lambda: None
 ) -> NoReturn:
-    """Serves what `add` registers, port on stdout, until a signal or the parent's death; then
-    `leave`, and out in milliseconds.
+    """Serves what `add` registers, prints the port, and exits after `leave` on SIGINT, SIGTERM or
+    the parent's exit.
 
     The engine sends SIGINT and waits five seconds for each plugin before it kills it.
     """
-    told = threading.Event()
+    stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: told.set())
+        signal.signal(number, lambda *_: stopped.set())
     parent = os.getppid()
     server = new_server()
     add(server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     print(port, flush=True)
-    while not told.wait(_PARENT_CHECK_S):
+    while not stopped.wait(_PARENT_CHECK_S):
         if os.getppid() != parent:
             break
     leave()
     server.stop(grace=None)
-    # Not sys.exit: a thread that still waits for a cluster would keep the process for as long.
+    # Not sys.exit: a thread that still waits for a cluster would keep the process running.
     os._exit(0)

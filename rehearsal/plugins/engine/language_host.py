@@ -1,9 +1,8 @@
-"""`pulumi-language-python` of the rehearsal: runs Python programs and policy packs in the project's
-environment.
+"""The rehearsal's `pulumi-language-python`: runs programs and policy packs in the project's Python.
 
     python -m rehearsal.plugins.engine.language_host [engine's flags] ENGINE_ADDRESS
 
-The engine starts it twice for `up` and `preview` (the first time only to ask its version), so it
+The engine starts it twice for `up` and `preview`, the first time only for its version, so it
 imports little. Source of the protocol: pulumi/pulumi `proto/pulumi/language.proto`,
 `sdk/python/cmd/pulumi-language-python`.
 """
@@ -26,7 +25,7 @@ from google.protobuf import empty_pb2
 
 from rehearsal.plugins.engine.grpc_server import new_server, serve_until_stopped
 from rehearsal.plugins.engine.protocol import language_pb2, language_pb2_grpc, plugin_pb2
-from rehearsal.plugins.engine.run_program import TOLD
+from rehearsal.plugins.engine.run_program import REPORTED
 
 VERSION = "3.259.0"
 _RUN_PROGRAM = Path(__file__).with_name("run_program.py")
@@ -34,7 +33,7 @@ _KILL_AFTER_S = 2.0
 
 
 class NoEnvironment(Exception):
-    """The project names a Python environment that is not there."""
+    """The project names a Python environment that does not exist."""
 
 
 class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[misc]  # generated, untyped base
@@ -53,7 +52,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[m
         return plugin_pb2.PluginInfo(version=VERSION)
 
     def GetRequiredPackages(self, request: Any, context: Any) -> Any:
-        # The SDK sends each package's version with its resources; nothing is installed ahead.
+        # The SDK sends each package's version with its resources; nothing is installed in advance.
         return language_pb2.GetRequiredPackagesResponse()
 
     def GetRequiredPlugins(self, request: Any, context: Any) -> Any:
@@ -94,20 +93,20 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[m
             str(Path(info.program_directory) / info.entry_point),
             *request.args,
         ]
-        # By environment and not by argument: it may hold secrets.
+        # May hold secrets, and other users can read a process's arguments, but not its environment.
         variables["PULUMI_CONFIG"] = json.dumps(dict(request.config))
         variables["PULUMI_CONFIG_SECRET_KEYS"] = json.dumps(list(request.configSecretKeys))
         status = self._run_to_end(argv, variables, context)
         if status == 0:
             return language_pb2.RunResponse()
-        if status == TOLD:
+        if status == REPORTED:
             return language_pb2.RunResponse(bail=True)
         if status < 0:
-            return language_pb2.RunResponse(error=f"Program was ended by signal {-status}")
+            return language_pb2.RunResponse(error=f"Program was killed by signal {-status}")
         return language_pb2.RunResponse(error=f"Program exited with non-zero exit code: {status}")
 
     def RunPlugin(self, request: Any, context: Any) -> Iterator[Any]:
-        """A provider or policy pack written in Python."""
+        """Runs a provider or policy pack written in Python."""
         try:
             python, variables = _environment(request.info)
         except NoEnvironment as e:
@@ -138,7 +137,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[m
     def InstallDependencies(self, request: Any, context: Any) -> Iterator[Any]:
         try:
             python, _ = _environment(request.info)
-            text = f"The rehearsal installs nothing; programs run with {python}\n"
+            text = f"The rehearsal installs no dependencies; programs run with {python}\n"
             yield language_pb2.InstallDependenciesResponse(stdout=text.encode())
         except NoEnvironment as e:
             yield language_pb2.InstallDependenciesResponse(stderr=f"{e}\n".encode())
@@ -163,7 +162,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[m
         return language_pb2.GetProgramDependenciesResponse(dependencies=dependencies)
 
     def end_children(self) -> None:
-        """Ends every program that still runs."""
+        """Stops every program that is still running."""
         with self._lock:
             children = list(self._children)
         for child in children:
@@ -171,8 +170,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[m
 
     def _run_to_end(self, argv: Sequence[str], variables: Mapping[str, str], context: Any) -> int:
         child = self._start(argv, variables, None, None)
-        # An engine that fails early drops this call while the program still waits for an answer
-        # from it.
+        # An engine that fails early drops this call while the program still waits for its answer.
         context.add_callback(lambda: self._end(child))
         try:
             return child.wait()
@@ -203,8 +201,9 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[m
 
 
 def attach(host: LanguageHost) -> tuple[Any, int]:
-    """The host inside this process, for PULUMI_DEBUG_LANGUAGES=python:PORT: its server
-    (`.stop(None)`) and its port.
+    """Serves the host in this process, for PULUMI_DEBUG_LANGUAGES=python:PORT.
+
+    Returns the server (end it with `.stop(None)`) and its port.
     """
     server = new_server()
     language_pb2_grpc.add_LanguageRuntimeServicer_to_server(host, server)
@@ -224,9 +223,8 @@ def _environment(info: Any) -> tuple[Path, dict[str, str]]:
     python = virtualenv / "bin" / "python"
     if not python.exists():
         raise NoEnvironment(
-            f"Pulumi.yaml's runtime option `virtualenv` is {named!r}, but there is no {python}; "
-            f"make that environment (`uv sync`, or `python -m venv {virtualenv}` and "
-            "install the project into it)"
+            f"Pulumi.yaml's runtime option `virtualenv` is {named!r}, but {python} does not exist; "
+            f"run `uv sync`, or `python -m venv {virtualenv}` and install the project into it"
         )
     variables["VIRTUAL_ENV"] = str(virtualenv)
     variables["PATH"] = f"{virtualenv / 'bin'}:{variables.get('PATH', os.defpath)}"
@@ -261,8 +259,8 @@ def _ask(python: Path, program: str) -> str:
 def main() -> None:
     if len(sys.argv) < 2:
         sys.exit(
-            "this is the Python language host of the Pulumi engine: `pulumi` starts it, "
-            "with its own address as the last argument"
+            "this is the Pulumi engine's Python language host: do not start it by hand, run "
+            "`pulumi`, which starts it with the engine's address as the last argument"
         )
     host = LanguageHost(sys.argv[-1])
     serve_until_stopped(

@@ -32,7 +32,7 @@ Kind = Literal["add", "add-replace", "delete", "delete-replace", "update", "upda
 
 
 class Severity(IntEnum):
-    """Of a line in the engine's log. INFO with `ephemeral` is a resource's live status."""
+    """The severity of a line in the engine's log."""
 
     DEBUG = 0
     INFO = 1
@@ -41,8 +41,9 @@ class Severity(IntEnum):
 
 
 class ProviderError(Exception):
-    """The operation failed and changed nothing that the engine must store. The message is shown to
-    the user as it is.
+    """The operation failed and changed nothing that the engine must store.
+
+    The message is shown to the user unchanged.
     """
 
 
@@ -66,17 +67,16 @@ class InitFailed(Exception):
 
 @dataclass(frozen=True)
 class CheckFailure:
-    """A refused input; `property` is its path (`nodeConfig.machineType`), "" for the resource as a
-    whole.
-    """
+    """An invalid input."""
 
     property: str
+    """Its path (`nodeConfig.machineType`); "" for the resource as a whole."""
     reason: str
 
 
 @dataclass(frozen=True)
 class Checked:
-    """Inputs with defaults and the automatic name filled in. Any failure stops previews too."""
+    """Inputs with defaults and the automatic name filled in. Failures stop previews too."""
 
     inputs: Properties
     failures: Sequence[CheckFailure] = ()
@@ -89,7 +89,7 @@ class Difference:
     changes: None lets the engine compare the inputs itself (never replaces).
     detailed: property path -> kind; a path of kind `…-replace` replaces the resource.
     replaces: further paths that replace.
-    input_paths: the paths whose change is one of inputs rather than of outputs; None means all.
+    input_paths: the paths where inputs differ, rather than outputs; None means all.
     diffs: top-level names, for display where there is no `detailed`.
     """
 
@@ -103,9 +103,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Created:
-    """`id` is "" in previews. `outputs` holds every output that a program may read; in previews
-    UNKNOWN where it is open.
-    """
+    """A created resource; in previews `id` is "", and outputs not known yet are UNKNOWN."""
 
     id: str
     outputs: Properties
@@ -113,9 +111,7 @@ class Created:
 
 @dataclass(frozen=True)
 class ReadBack:
-    """What is really there. Drift is seen in `inputs` only: live values in the shape that `check`
-    gives them.
-    """
+    """The live state. Drift shows in `inputs`: live values in the form that `check` returns."""
 
     id: str
     inputs: Properties

@@ -1,9 +1,9 @@
-"""Resource properties: what the engine puts on the wire, as plain Python values and back.
+"""Resource properties: decoded from the engine's protobuf Structs into Python values, and encoded.
 
-None, bool, str, int, float, list, dict; UNKNOWN where a preview does not know yet; Secret(x) around
-what must not be shown. JSON has one kind of number: whole ones arrive as int, the others as float.
-Assets and archives stay the maps that they are. Source of the markers: pulumi/sdk
-`resource/plugin/rpc.go`, `resource/properties.go`.
+None, bool, str, int, float, list, dict; UNKNOWN for a value that a preview does not know yet;
+Secret(x) around a value that must not be shown. The wire has one kind of number: whole ones arrive
+as int, others as float. Assets and archives stay maps. Source of the markers: pulumi/pulumi
+`sdk/go/common/resource/plugin/rpc.go`, `sdk/go/common/resource/properties.go`.
 """
 
 from __future__ import annotations
@@ -53,18 +53,21 @@ class Secret:
 
 
 Properties = dict[str, Any]
+"""A resource's inputs or outputs as the engine has them: UNKNOWN and Secret may occur in them.
+
+`unwrap` takes the Secrets off. Where no UNKNOWN is left either, the same value is a kubeapi
+JsonObject: plain JSON, as an API takes and returns it.
+"""
 
 
 def decode(struct: struct_pb2.Struct) -> Properties:
-    """The properties of a request. A whole map that is one secret loses its mark (see
-    `decode_value` to keep it).
-    """
+    """The properties of a request. A map that is secret as a whole loses its mark."""
     properties: Properties = unwrap_here(_decode_fields(struct))
     return properties
 
 
 def decode_value(value: struct_pb2.Value) -> Any:
-    """One value, with marks."""
+    """One value, with its Secret marks."""
     kind = value.WhichOneof("kind")
     if kind == "struct_value":
         return _decode_fields(value.struct_value)
@@ -82,7 +85,7 @@ def decode_value(value: struct_pb2.Value) -> Any:
 
 
 def encode(properties: Mapping[str, Any]) -> struct_pb2.Struct:
-    """Raises TypeError for a value that has no wire form."""
+    """Raises TypeError for a value that cannot be encoded."""
     struct = struct_pb2.Struct()
     for key, value in properties.items():
         _encode_into(struct.fields[key], value)
@@ -164,4 +167,4 @@ def _encode_into(target: struct_pb2.Value, value: Any) -> None:
         for item in value:
             _encode_into(target.list_value.values.add(), item)
     else:
-        raise TypeError(f"a {type(value).__name__} has no form on the engine's wire")
+        raise TypeError(f"cannot encode a {type(value).__name__} for the engine")

@@ -1,8 +1,8 @@
-"""The engine's gRPC messages, without the SDK around them.
+"""The engine's gRPC stubs, imported without the rest of the Pulumi SDK.
 
-The stubs lie inside the `pulumi` package, whose own import reads in the whole SDK: half of a
-plugin's start. So the packages above them stand empty while the stubs are read, and are taken away
-again: a later `import pulumi` gets the real one.
+The stubs are inside the `pulumi` package, and importing that loads the whole SDK: half of a
+plugin's start time. So empty packages take its place in sys.modules while the stubs are imported,
+and are removed afterwards: a later `import pulumi` gets the real one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ def _stub(name: str) -> Any:
     return importlib.import_module(f"pulumi.runtime.proto.{name}")
 
 
-def _stand_empty() -> list[str]:
+def _insert_empty_packages() -> list[str]:
     if "pulumi" in sys.modules:
         return []
     found = importlib.util.find_spec("pulumi")
     if found is None or not found.submodule_search_locations:
         raise ImportError(
-            "the engine's protocol comes with the `pulumi` package, which is not installed "
-            "here; run `uv sync`"
+            "the engine's gRPC stubs are part of the `pulumi` package, which is not installed; run "
+            "`uv sync`"
         )
     directory = Path(next(iter(found.submodule_search_locations)))
     for name in _PARENTS:
@@ -39,7 +39,7 @@ def _stand_empty() -> list[str]:
     return list(_PARENTS)
 
 
-_empty = _stand_empty()
+_empty = _insert_empty_packages()
 try:
     provider_pb2 = _stub("provider_pb2")
     provider_pb2_grpc = _stub("provider_pb2_grpc")

@@ -69,9 +69,7 @@ def serve(make: Callable[[], ProviderPlugin]) -> NoReturn:
 
 
 class AttachedServer:
-    """A plugin inside this process, for PULUMI_DEBUG_PROVIDERS=name:port. Use as a context manager,
-    or call `stop`.
-    """
+    """A plugin in this process, for PULUMI_DEBUG_PROVIDERS=name:port. A context manager."""
 
     def __init__(self, make: Callable[[], ProviderPlugin]) -> None:
         self._server = new_server()
@@ -80,7 +78,7 @@ class AttachedServer:
         self._server.start()
 
     def stop(self) -> None:
-        """Ends all calls and closes the port."""
+        """Aborts all calls and closes the port."""
         self._server.stop(grace=None).wait()
 
     def __enter__(self) -> AttachedServer:
@@ -118,7 +116,7 @@ class _Connection:
         try:
             self._stub.Log(request, timeout=5)
         except grpc.RpcError:
-            pass  # the engine is going away; the operation's own answer will show it
+            pass  # the engine is shutting down; the operation's own answer shows it
 
 
 class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc]  # generated base class
@@ -129,8 +127,8 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
         self._lock = threading.Lock()
 
     def _connection(self, context: Any) -> _Connection:
-        # Launched, there is one provider however often the engine reconnects; attached, the peer
-        # tells providers apart.
+        # A launched plugin is one provider, however often the engine reconnects; of an attached one
+        # each peer is a provider.
         peer = "" if self._engine_address else context.peer()
         with self._lock:
             if peer not in self._connections:
@@ -143,8 +141,8 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
         try:
             yield plugin
         except ProviderError as e:
-            # Any code but UNKNOWN, INTERNAL and DATA_LOSS: those tell the engine that the
-            # resource's state is unknown.
+            # Not UNKNOWN, INTERNAL or DATA_LOSS: by those the engine takes the resource's state to
+            # be unknown.
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(e))
         except InitFailed as e:
             detail = provider_pb2.ErrorResourceInitFailed(
@@ -154,13 +152,13 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
                 detail.inputs.CopyFrom(encode(e.inputs))
             context.set_trailing_metadata((("grpc-status-details-bin", _status(str(e), detail)),))
             context.abort(grpc.StatusCode.UNKNOWN, str(e))
-        except Exception as e:  # noqa: BLE001 - the border: whatever it is, the user gets one line and the log the rest
+        except Exception as e:  # noqa: BLE001 - any bug becomes one line for the user, and a traceback in the log
             plugin.log(Severity.DEBUG, traceback.format_exc())
             traceback.print_exc()
             name = type(plugin).__module__
             context.abort(
                 grpc.StatusCode.INTERNAL,
-                f"a bug in {name}: {type(e).__name__}: {e} (traceback: `pulumi … --debug`)",
+                f"a bug in {name}: {type(e).__name__}: {e} (run pulumi --debug for the traceback)",
             )
 
     # The plugin itself.
@@ -186,7 +184,7 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
 
     def Cancel(self, request: Any, context: Any) -> Any:
         plugin = self._connection(context).plugin
-        # Every ordinary operation ends with a Cancel too: it must not spoil what may come after.
+        # Every ordinary operation ends with a Cancel too, so later ones need a new event.
         in_flight, plugin.cancelled = plugin.cancelled, threading.Event()
         in_flight.set()
         return empty_pb2.Empty()
@@ -361,8 +359,10 @@ def _autonaming(request: Any) -> Autonaming | None:
 
 
 def _status(message: str, detail: Any) -> bytes:
-    """A serialised google.rpc.Status. By hand: pulumi and googleapis both define that message and
-    refuse to share a process.
+    """A serialised google.rpc.Status.
+
+    Encoded by hand, because pulumi and googleapis both define that message and protobuf refuses
+    to load it twice.
     """
     packed = any_pb2.Any()
     packed.Pack(detail)

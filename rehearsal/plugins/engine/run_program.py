@@ -1,9 +1,9 @@
 """Runs one Pulumi program: the child of the language host, in the project's own Python.
 
-Stands alone (only `pulumi` is imported), because the project's environment need not hold the
-rehearsal; started by path. Exit status: 0 done; 32 failed, and the user has been told why; 1
-failed. A RunError is a 1 though the user has been told, as in the official
-pulumi-language-python-exec v3.259.0: the engine adds its own line on the exit code there, too.
+Started by path, and imports only `pulumi`: the project's environment may not have the rehearsal.
+Exit status: 0 succeeded; 32 failed, and the reason is already in the engine's log; 1 failed. A
+RunError is a 1 although its reason is logged, as in the official pulumi-language-python-exec
+v3.259.0: there too the engine adds a line with the exit code.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-TOLD = 32
+REPORTED = 32
 
 
 def main(argv: Sequence[str]) -> int:
-    """Never raises: what the program raises is shown through the engine."""
-    # The engine interrupts the whole process group when it stops; a traceback of that would look
-    # like the program's fault.
+    """The exit status; what the program raises goes to the engine's log."""
+    # The engine interrupts the whole process group when it stops; a KeyboardInterrupt traceback
+    # would look like a fault of the program.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     # This file's own directory must not hide the project's modules.
     here = str(Path(__file__).resolve().parent)
@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
             "dependencies into that environment",
             file=sys.stderr,
         )
-        return TOLD
+        return REPORTED
 
     pulumi.runtime.set_all_config(
         pulumi.runtime.get_config_env(), pulumi.runtime.get_config_secret_keys_env()
@@ -63,8 +63,8 @@ def main(argv: Sequence[str]) -> int:
 
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    # A failed resource leaves futures that nobody awaits any more; asyncio's complaints about them
-    # help nobody.
+    # A failed resource leaves futures that are never awaited; asyncio's warnings about them would
+    # only hide the reason.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     status = 1
     with ThreadPoolExecutor(max_workers=4 * max(options.parallel, 1)) as executor:
@@ -74,11 +74,11 @@ def main(argv: Sequence[str]) -> int:
             status = 0
         except pulumi.RunError as e:
             pulumi.log.error(str(e))
-        except Exception:  # noqa: BLE001 - the program's own error, whatever it is, belongs to the user
+        except Exception:  # noqa: BLE001 - every error of the program is shown to the user
             pulumi.log.error(
                 "Program failed with an unhandled exception:\n" + _traceback_from(options.program)
             )
-            status = TOLD
+            status = REPORTED
     loop.close()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -91,14 +91,14 @@ def _run(program: str) -> None:
         import pulumi
 
         raise pulumi.RunError(
-            f"no Pulumi program here: {path} has no __main__.py (Pulumi.yaml's `main` "
-            "names the program's directory)"
+            f"{path} is not a Pulumi program: it has no __main__.py; set `main` in Pulumi.yaml to "
+            "the program's directory"
         )
     runpy.run_path(program, run_name="__main__")
 
 
 def _traceback_from(program: str) -> str:
-    """The current traceback, beginning at the program's own first line."""
+    """The current traceback, from the program's own first frame on."""
     main_file = Path(program) / "__main__.py" if Path(program).is_dir() else Path(program)
     frames = traceback.extract_tb(sys.exc_info()[2])
     for index, frame in enumerate(frames):

@@ -1,6 +1,4 @@
-"""What the resources of this provider have in common: the region, calls that may find nothing,
-tags.
-"""
+"""Shared by the resources: the region, calls that may find nothing, tags."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ def region_of(session: Session, inputs: Mapping[str, Any]) -> str:
     if not found:
         raise ProviderError(
             "region: Missing region configuration; set aws:region, the provider's region, "
-            "or the resource's"
+            "or the resource's region"
         )
     return str(found)
 
@@ -28,7 +26,7 @@ def region_of(session: Session, inputs: Mapping[str, Any]) -> str:
 def call(
     session: Session, inputs: Mapping[str, Any], service: str, operation: str, **body: Any
 ) -> JsonObject:
-    """None values are left out of the request."""
+    """The answer of an API call; arguments that are None are not sent."""
     asked = {k: v for k, v in body.items() if v is not None}
     return session.cloud.call(service, operation, {"region": region_of(session, inputs)}, asked)
 
@@ -36,7 +34,7 @@ def call(
 def or_none(
     session: Session, inputs: Mapping[str, Any], service: str, operation: str, **body: Any
 ) -> JsonObject | None:
-    """The answer; None where the thing does not exist."""
+    """The answer of an API call; None if what it names does not exist."""
     try:
         return call(session, inputs, service, operation, **body)
     except CloudError as e:
@@ -46,7 +44,7 @@ def or_none(
 
 
 def capital(*names: str, computed: bool = False) -> dict[str, Field]:
-    """Properties that EC2 writes with a capital: imageId, ImageId."""
+    """Properties that EC2 writes with a capital letter: imageId, ImageId."""
     return {n: Field(api=n[:1].upper() + n[1:], computed=computed) for n in names}
 
 
@@ -59,7 +57,7 @@ def tag_map(tags: list[JsonObject] | None) -> dict[str, str]:
 
 
 def specified(resource_type: str, inputs: Mapping[str, Any]) -> list[JsonObject] | None:
-    """Tags as EC2's create calls take them."""
+    """TagSpecifications of an EC2 create call; None without tags."""
     return (
         [{"ResourceType": resource_type, "Tags": tag_list(inputs["tags"])}]
         if inputs.get("tags")
@@ -94,5 +92,5 @@ def retag_eks(session: Session, arn: str, old: Mapping[str, Any], new: Mapping[s
 
 
 def seen_tags(tags: Mapping[str, str], inputs: Mapping[str, Any]) -> JsonObject:
-    """As inputs: absent where there are none and none were asked for."""
+    """Tags as inputs; absent where there are none and none were requested."""
     return {"tags": dict(tags)} if tags or "tags" in inputs else {}

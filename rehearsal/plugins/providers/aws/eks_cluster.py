@@ -1,5 +1,6 @@
-"""aws:eks Cluster and Addon. Force-new: hashicorp/terraform-provider-aws,
-internal/service/eks/cluster.go, addon.go.
+"""aws:eks Cluster and Addon.
+
+Source of force_new: hashicorp/terraform-provider-aws, internal/service/eks/cluster.go, addon.go.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _OWN = (
     "region",
     "defaultAddonsToRemove",
 )
-# Each is one call of UpdateClusterConfig: EKS takes one kind of change at a time.
+# One call of UpdateClusterConfig each: EKS takes one kind of change per call.
 _UPDATES = (
     "vpcConfig",
     "accessConfig",
@@ -154,8 +155,8 @@ class Cluster(Resource):
     ) -> Sequence[str]:
         if old.get("version") != new.get("version") and "version" in new:
             raise ProviderError(
-                "version: the rehearsal's stand-in does not upgrade a control plane: its "
-                "binary has one version"
+                "version: the rehearsal does not simulate upgrades: its control planes run one "
+                "version of Kubernetes"
             )
         for name in _UPDATES:
             if old.get(name) == new.get(name):
@@ -176,7 +177,7 @@ class Cluster(Resource):
         if _cluster(session, inputs, resource_id) is None:
             return
         call(session, inputs, "eks", "DeleteCluster", name=resource_id)
-        session.note("waiting for the cluster to be gone")
+        session.note("waiting for the cluster to be deleted")
         wait_until(
             session,
             f"EKS Cluster ({resource_id}) delete",
@@ -192,13 +193,15 @@ def _cluster(session: Session, inputs: Properties, name: str) -> JsonObject | No
 def _settled(session: Session, inputs: Properties, name: str) -> JsonObject | None:
     cluster = _cluster(session, inputs, name)
     if cluster is None:
-        raise ProviderError(f"EKS Cluster ({name}) disappeared while it was created")
+        raise ProviderError(f"EKS Cluster ({name}) disappeared while it was being created")
     return cluster if cluster["status"] not in ("CREATING", "PENDING", "UPDATING") else None
 
 
 def _issues(thing: JsonObject) -> str:
     issues = thing.get("health", {}).get("issues", [])
-    return "; ".join(f"{i['code']}: {i['message']}" for i in issues) or "no health issue was given"
+    return (
+        "; ".join(f"{i['code']}: {i['message']}" for i in issues) or "EKS reported no health issue"
+    )
 
 
 def _logging(old: list[str], new: list[str]) -> JsonObject:
@@ -262,7 +265,7 @@ class Addon(Resource):
             try:
                 json.loads(values)
             except ValueError as e:
-                # EKS takes YAML too; JSON is what programs write, and what can be checked here.
+                # EKS accepts YAML too; programs write JSON, and only that is checked here.
                 failures.append(CheckFailure("configurationValues", f"is not JSON: {e}"))
         return failures
 

@@ -86,7 +86,7 @@ class Role(Resource):
         role = found["Role"]
         tags = tag_map(role["Tags"])
         trust, asked = trust_document(role), inputs.get("assumeRolePolicy")
-        # Two texts of one policy say the same.
+        # Texts of the same policy may differ in form.
         if asked is not None and _normal(asked) == _normal(trust):
             trust = asked
         seen = {
@@ -166,12 +166,12 @@ class Role(Resource):
 
 
 def _text(policy: Any) -> str:
-    """The SDK takes a document too, and sends it as an object."""
+    """The policy as text; the SDK also accepts a document, and sends it as an object."""
     return policy if isinstance(policy, str) else json.dumps(policy)
 
 
 def _normal(policy: Any) -> Any:
-    """With single members for lists of one, as IAM itself reads them."""
+    """The policy with lists of one item replaced by the item, which IAM treats as the same."""
     if isinstance(policy, str):
         try:
             policy = json.loads(policy)
@@ -213,5 +213,5 @@ class RolePolicyAttachment(Resource):
 
 
 def _role_name(role: Any) -> str:
-    """The SDK passes a Role's id, which is its name; an ARN is taken too."""
+    """The name in a role's id (which is the name) or ARN."""
     return str(role).rpartition("/")[2]

@@ -1,5 +1,6 @@
-"""aws:ec2/launchTemplate:LaunchTemplate. A change of its data makes a new version; only its name
-replaces it.
+"""aws:ec2/launchTemplate:LaunchTemplate.
+
+A change of its data creates a new version; only a change of its name replaces it.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ _DATA: Fields = {
         },
     ),
 }
-# Text in Pulumi ("true"), booleans in the API.
+# Strings in Pulumi ("true"), booleans in the API.
 _TEXT_BOOLEANS = ("deleteOnTermination", "encrypted", "associatePublicIpAddress", "ebsOptimized")
 _OWN = (
     "name",

@@ -1,4 +1,6 @@
-"""aws:eks/nodeGroup:NodeGroup. Calls and force-new: hashicorp/terraform-provider-aws,
+"""aws:eks/nodeGroup:NodeGroup.
+
+Source of the API calls and force_new: hashicorp/terraform-provider-aws,
 internal/service/eks/node_group.go.
 """
 
@@ -202,7 +204,7 @@ class NodeGroup(Resource):
     ) -> Sequence[str]:
         cluster, _, name = resource_id.partition(":")
         where = {"clusterName": cluster, "nodegroupName": name}
-        trouble: list[str] = []
+        reasons: list[str] = []
         version: JsonObject = {
             k: new[k] for k in ("version", "releaseVersion") if k in new and old.get(k) != new[k]
         }
@@ -215,28 +217,28 @@ class NodeGroup(Resource):
             started = call(
                 session, new, "eks", "UpdateNodegroupVersion", **where, force=force, **version
             )
-            trouble += _finish(session, new, where, started["update"])
+            reasons += _finish(session, new, where, started["update"])
         config = _config_changes(old, new)
-        if config and not trouble:
+        if config and not reasons:
             started = call(session, new, "eks", "UpdateNodegroupConfig", **where, **config)
-            trouble += _finish(session, new, where, started["update"])
+            reasons += _finish(session, new, where, started["update"])
         group = _group(session, new, cluster, name)
         if group is not None:
             retag_eks(session, group["nodegroupArn"], old, new)
-            if not trouble and group["status"] in ("CREATE_FAILED", "DEGRADED", "DELETE_FAILED"):
-                # Updating heals no failed group; silence would let the next run believe in it.
-                trouble.append(
+            if not reasons and group["status"] in ("CREATE_FAILED", "DEGRADED", "DELETE_FAILED"):
+                # An update does not repair a failed group, and must not report success.
+                reasons.append(
                     _unexpected(resource_id, "update", group)
                     + "; EKS cannot repair it, replace it (pulumi up --replace URN)"
                 )
-        return trouble
+        return reasons
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         cluster, _, name = resource_id.partition(":")
         if _group(session, inputs, cluster, name) is None:
             return
         call(session, inputs, "eks", "DeleteNodegroup", clusterName=cluster, nodegroupName=name)
-        session.note("waiting for the node group to be gone")
+        session.note("waiting for the node group to be deleted")
 
         def gone() -> str | None:
             group = _group(session, inputs, cluster, name)
@@ -258,12 +260,13 @@ def _template_failures(template: Any) -> list[CheckFailure]:
         return []
     failures = []
     if bool(template.get("id")) == bool(template.get("name")):
-        failures.append(CheckFailure("launchTemplate", "exactly one of id and name must be given"))
+        failures.append(CheckFailure("launchTemplate", "must have exactly one of id and name"))
     if str(template.get("version", "")).startswith("$"):
         failures.append(
             CheckFailure(
                 "launchTemplate.version",
-                "give a number (latestVersion as text): $Latest and $Default never show a change",
+                "must be a number, such as the template's latestVersion: $Latest and $Default "
+                "never show a change",
             )
         )
     return failures
@@ -277,7 +280,7 @@ def _update_failures(config: Any) -> list[CheckFailure]:
         [
             CheckFailure(
                 "updateConfig",
-                "only one of maxUnavailable and maxUnavailablePercentage can be given",
+                "must have only one of maxUnavailable and maxUnavailablePercentage",
             )
         ]
         if len(both) == 2
@@ -286,7 +289,7 @@ def _update_failures(config: Any) -> list[CheckFailure]:
 
 
 def _in_order(taints: list[JsonObject], asked: list[JsonObject]) -> list[JsonObject]:
-    """A set: first as asked for."""
+    """The taints, the requested ones first and in their order."""
     return [t for a in asked for t in taints if _same_taint(t, a)] + [
         t for t in taints if not any(_same_taint(t, a) for a in asked)
     ]
@@ -306,7 +309,9 @@ def _group(session: Session, inputs: Properties, cluster: str, name: str) -> Jso
 def _settled(session: Session, inputs: Properties, cluster: str, name: str) -> JsonObject | None:
     group = _group(session, inputs, cluster, name)
     if group is None:
-        raise ProviderError(f"EKS Node Group ({cluster}:{name}) disappeared while it was created")
+        raise ProviderError(
+            f"EKS Node Group ({cluster}:{name}) disappeared while it was being created"
+        )
     return group if group["status"] not in ("CREATING", "UPDATING") else None
 
 

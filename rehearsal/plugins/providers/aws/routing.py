@@ -108,7 +108,7 @@ def _detach(session: Session, resource_id: str, inputs: Properties) -> None:
 
 
 class RouteTable(Resource):
-    """Routes inline, as the property `routes`; only those to internet gateways are simulated."""
+    """With inline routes (`routes`), of which only those to internet gateways are simulated."""
 
     kind = "aws:ec2/routeTable:RouteTable"
     force_new = ("vpcId", "region")
@@ -122,17 +122,15 @@ class RouteTable(Resource):
                 failures += [
                     CheckFailure(
                         f"routes[{index}].{name}",
-                        "the rehearsal's stand-in simulates cidrBlock and gatewayId of a "
-                        "route only",
+                        "the rehearsal does not simulate this property of a route; it simulates "
+                        "cidrBlock and gatewayId",
                     )
                     for name in route
                     if name not in ("cidrBlock", "gatewayId")
                 ]
         if inputs.get("propagatingVgws"):
             failures.append(
-                CheckFailure(
-                    "propagatingVgws", "the rehearsal's stand-in does not simulate this property"
-                )
+                CheckFailure("propagatingVgws", "the rehearsal does not simulate this property")
             )
         return failures
 
@@ -213,8 +211,7 @@ def _set_routes(session: Session, resource_id: str, old: Properties, new: Proper
 
 class RouteTableAssociation(Resource):
     kind = "aws:ec2/routeTableAssociation:RouteTableAssociation"
-    # The real provider changes routeTableId in place, under a new id; the effect on the network is
-    # the same.
+    # The real provider changes routeTableId in place, which gives a new id: the same effect.
     force_new = ("subnetId", "gatewayId", "routeTableId", "region")
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
@@ -222,8 +219,7 @@ class RouteTableAssociation(Resource):
             return [
                 CheckFailure(
                     "subnetId",
-                    "the rehearsal's stand-in associates route tables with subnets only, "
-                    "so it needs subnetId",
+                    "must be set: the rehearsal associates route tables with subnets only",
                 )
             ]
         return []

@@ -1,4 +1,7 @@
-"""aws:ec2 Vpc and Subnet. Force-new: hashicorp/terraform-provider-aws, internal/service/ec2."""
+"""aws:ec2 Vpc and Subnet.
+
+Source of force_new: hashicorp/terraform-provider-aws, internal/service/ec2.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class Vpc(Resource):
             return [
                 CheckFailure(
                     "cidrBlock",
-                    "the rehearsal's stand-in needs cidrBlock: it does not simulate IPAM pools",
+                    "must be set: the rehearsal does not simulate IPAM pools",
                 )
             ]
         return not_simulated(
@@ -108,7 +111,7 @@ class Vpc(Resource):
         self, session: Session, resource_id: str, old: Properties, new: Properties
     ) -> Sequence[str]:
         if old.get("instanceTenancy") != new.get("instanceTenancy"):
-            raise ProviderError("instanceTenancy: the rehearsal's stand-in does not change it")
+            raise ProviderError("instanceTenancy: the rehearsal does not simulate changing it")
         self._set_dns(session, resource_id, old, new)
         retag_ec2(session, resource_id, old, new)
         return []

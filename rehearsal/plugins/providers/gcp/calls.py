@@ -1,6 +1,4 @@
-"""What the resources of this provider have in common: where things are, and how to wait for an
-operation.
-"""
+"""Shared by the resources: project, location and region, and waiting for an operation."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ def project_of(session: Session, inputs: Mapping[str, Any]) -> str:
     if not found:
         raise ProviderError(
             "project: required field is not set; set gcp:project, the provider's project, "
-            "or the resource's"
+            "or the resource's project"
         )
     return str(found)
 
@@ -30,13 +28,14 @@ def location_of(session: Session, inputs: Mapping[str, Any]) -> str:
     found = inputs.get("location") or session.settings.get("region") or session.settings.get("zone")
     if not found:
         raise ProviderError(
-            "location: cannot determine location; set the resource's location, or region "
-            "or zone of the provider"
+            "location: cannot determine location; set the resource's location, or the "
+            "provider's region or zone"
         )
     return str(found)
 
 
 def region_of(session: Session, inputs: Mapping[str, Any]) -> str:
+    """The resource's region, else the provider's."""
     found = inputs.get("region") or session.settings.get("region")
     if not found:
         raise ProviderError(
@@ -47,7 +46,7 @@ def region_of(session: Session, inputs: Mapping[str, Any]) -> str:
 
 
 def last(path: str) -> str:
-    """The name at the end of a self link."""
+    """The last segment of a path or self link."""
     return path.rpartition("/")[2]
 
 
@@ -61,10 +60,8 @@ def or_none(session: Session, service: str, method: str, params: JsonObject) -> 
         raise
 
 
-def finish(session: Session, operation: JsonObject) -> str | None:
-    """Waits for a Kubernetes Engine operation; the message of its error, None where it
-    succeeded.
-    """
+def operation_error(session: Session, operation: JsonObject) -> str | None:
+    """Waits for a Kubernetes Engine operation. Returns its error message, None if it succeeded."""
     link: str = operation["targetLink"]
     _, project, _, location = link.partition("/v1/")[2].split("/")[:4]
     name = f"projects/{project}/locations/{location}/operations/{operation['name']}"
@@ -80,11 +77,9 @@ def finish(session: Session, operation: JsonObject) -> str | None:
     return str(error["message"]) if error else None
 
 
-def finished(session: Session, operation: JsonObject) -> None:
-    """As finish, for operations whose failure leaves nothing that was not there before. Raises
-    ProviderError.
-    """
-    message = finish(session, operation)
+def complete(session: Session, operation: JsonObject) -> None:
+    """Waits for an operation that must succeed. Raises ProviderError if it fails."""
+    message = operation_error(session, operation)
     if message is not None:
         raise ProviderError(
             f"Error waiting for {operation['operationType']} "

@@ -1,4 +1,7 @@
-"""gcp:container/cluster:Cluster. Calls: google-beta resource_container_cluster.go."""
+"""gcp:container/cluster:Cluster.
+
+Source of the API calls: hashicorp/terraform-provider-google-beta, resource_container_cluster.go.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from rehearsal.plugins.bridge.resources import Autoname, Made, Resource, Session
 from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
 from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.gcp.calls import (
-    finish,
-    finished,
+    complete,
     last,
     location_of,
+    operation_error,
     or_none,
     project_of,
 )
@@ -78,7 +81,7 @@ _CLUSTER: Fields = {
         api="defaultMaxPodsConstraint.maxPodsPerNode", text=True, computed=True
     ),
 }
-# Only known to the provider, or handled by hand.
+# Not sent to the API, or not as they are.
 _CLIENT_SIDE = (
     "name",
     "project",
@@ -89,7 +92,7 @@ _CLIENT_SIDE = (
     "networkingMode",
     "nodeConfig",
 )
-# Property -> the word that UpdateCluster has for it.
+# Property -> its name in UpdateCluster.
 _DESIRED = {
     "loggingConfig": "desiredLoggingConfig",
     "monitoringConfig": "desiredMonitoringConfig",
@@ -126,8 +129,7 @@ class Cluster(Resource):
     autoname = Autoname("name", 40, lower=True)
 
     def defaults(self, inputs: Properties, settings: Mapping[str, str]) -> Properties:
-        # Fixed defaults of the provider's own schema; deletion protection is on until it is
-        # switched off by name.
+        # As in the provider's schema: deletion protection is on unless it is set to false.
         return {"deletionProtection": True}
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
@@ -136,12 +138,14 @@ class Cluster(Resource):
             failures.append(
                 CheckFailure(
                     "nodePools",
-                    "the rehearsal's stand-in takes pools as NodePool resources only, never inline",
+                    "the rehearsal does not simulate inline pools; use NodePool resources",
                 )
             )
         if inputs.get("enableAutopilot") is True:
             failures.append(
-                CheckFailure("enableAutopilot", "the rehearsal does not simulate Autopilot")
+                CheckFailure(
+                    "enableAutopilot", "must not be true: the rehearsal does not simulate Autopilot"
+                )
             )
         if known(inputs.get("loggingService")) and known(inputs.get("loggingConfig")):
             failures.append(CheckFailure("loggingService", "conflicts with loggingConfig"))
@@ -167,7 +171,7 @@ class Cluster(Resource):
             "container", f"{_CLUSTERS}.create", {"parent": parent}, {"cluster": body}
         )
         session.note(f"waiting for operation {operation['name']}")
-        error = finish(session, operation)
+        error = operation_error(session, operation)
         if error is not None:
             return Made(key, [f"Error waiting for creating GKE cluster {inputs['name']}: {error}"])
         if inputs.get("removeDefaultNodePool"):
@@ -181,11 +185,11 @@ class Cluster(Resource):
         imported = not inputs
         seen = from_api(_CLUSTER, cluster, None if imported else inputs)
         for field in ("network", "subnetwork"):
-            # The API answers with the name; a path that ends in it says the same.
+            # The API returns the name; a path that ends in it is the same network.
             if last(str(inputs.get(field, ""))) == last(str(cluster.get(field))):
                 seen[field] = inputs[field]
         if "minMasterVersion" in inputs:
-            # What was asked for at creation is no statement about today: upgrades are not drift.
+            # It counts at creation only: a later upgrade is not drift.
             seen["minMasterVersion"] = inputs["minMasterVersion"]
         return State(
             {**seen, **kept(inputs, *_CLIENT_SIDE)},
@@ -200,7 +204,7 @@ class Cluster(Resource):
         for name in sorted(changed):
             if name == "resourceLabels":
                 body = {"resourceLabels": new.get("resourceLabels") or {}}
-                finished(
+                complete(
                     session,
                     session.cloud.call(
                         "container", f"{_CLUSTERS}.setResourceLabels", {"name": resource_id}, body
@@ -214,7 +218,7 @@ class Cluster(Resource):
                     else {}
                 )
                 body = {"update": {_DESIRED[name]: value}}
-                finished(
+                complete(
                     session,
                     session.cloud.call(
                         "container", f"{_CLUSTERS}.update", {"name": resource_id}, body
@@ -222,8 +226,8 @@ class Cluster(Resource):
                 )
             elif not (name in self.keeps and name not in new):
                 raise ProviderError(
-                    f"{name}: the rehearsal's stand-in does not update this property of a "
-                    "cluster in place"
+                    f"{name}: the rehearsal does not simulate updating this property of a cluster "
+                    "in place"
                 )
         if new.get("removeDefaultNodePool") and not old.get("removeDefaultNodePool"):
             _remove_default_pool(session, resource_id)
@@ -239,19 +243,17 @@ class Cluster(Resource):
             return
         operation = session.cloud.call("container", f"{_CLUSTERS}.delete", {"name": resource_id})
         session.note(f"waiting for operation {operation['name']}")
-        finished(session, operation)
+        complete(session, operation)
 
 
 def _remove_default_pool(session: Session, key: str) -> None:
-    """As the provider does it: the API makes no cluster without a pool, so the pool is made and
-    deleted.
-    """
+    """Deletes the pool without which the API creates no cluster, as the real provider does."""
     pool = f"{key}/nodePools/default-pool"
     if or_none(session, "container", f"{_CLUSTERS}.nodePools.get", {"name": pool}) is None:
         return
     operation = session.cloud.call("container", f"{_CLUSTERS}.nodePools.delete", {"name": pool})
     session.note(f"removing the default node pool: waiting for operation {operation['name']}")
-    finished(session, operation)
+    complete(session, operation)
 
 
 def _outputs(cluster: JsonObject, parts: list[str], inputs: Properties) -> Properties:

@@ -28,8 +28,8 @@ class Account(Resource):
             return [
                 CheckFailure(
                     "accountId",
-                    f"{name!r} must be 6 to 30 lower case letters, digits and dashes, "
-                    "starting with a letter",
+                    f"{name!r} must be 6 to 30 lower-case letters, digits and dashes, start with a "
+                    "letter, and not end with a dash",
                 )
             ]
         return []
@@ -90,9 +90,7 @@ class Account(Resource):
 
 
 class IamMember(Resource):
-    """One member of one role: read, modify, write of the project's whole policy, again when someone
-    else wrote in between.
-    """
+    """One member of one role: a read-modify-write of the project's policy, retried on conflict."""
 
     kind = "gcp:projects/iAMMember:IAMMember"
     force_new = ("project", "role", "member", "condition")
@@ -112,7 +110,7 @@ class IamMember(Resource):
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         project, _, rest = resource_id.partition("/")
-        # The member is what follows the last "/" before its type: roles may be projects/P/roles/R.
+        # The member is what follows the last "/": a role may be projects/P/roles/R.
         role, _, member = rest.rpartition("/")
         policy = _policy(session, project)
         if not any(b["role"] == role and member in b["members"] for b in policy["bindings"]):

@@ -1,5 +1,6 @@
-"""gcp:compute Network and Subnetwork. Force-new: hashicorp/terraform-provider-google-beta,
-services/compute.
+"""gcp:compute Network and Subnetwork.
+
+Source of force_new: hashicorp/terraform-provider-google-beta, services/compute.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Subnetwork(Resource):
             return None
         seen = from_api(_SUBNETWORK, found, inputs or None)
         if last(str(inputs.get("network", ""))) == last(found["network"]):
-            # A name, a partial and a full link say the same.
+            # A name, a partial path and a full self link name the same network.
             seen["network"] = inputs["network"]
         unread = kept(inputs, "project", "region")
         outputs = {

@@ -1,6 +1,6 @@
-"""nodeConfig as Pulumi has it, and as GKE's API has it.
+"""nodeConfig in Pulumi and in GKE's API.
 
-Source of names: hashicorp/terraform-provider-google-beta, services/container/node_config.go.
+Source of the names: hashicorp/terraform-provider-google-beta, services/container/node_config.go.
 """
 
 from __future__ import annotations
@@ -96,9 +96,7 @@ GKE_LABEL_PREFIX = "goog-gke-"
 
 
 def seen_node_config(config: JsonObject, asked: JsonObject | None) -> JsonObject:
-    """nodeConfig as inputs. Taints whose key was not asked for are GKE's own, or somebody's: the
-    provider ignores them.
-    """
+    """nodeConfig as inputs; as in the real provider, without taints whose key was not requested."""
     shown = dict(config)
     labels = {
         k: v
@@ -118,8 +116,7 @@ def seen_node_config(config: JsonObject, asked: JsonObject | None) -> JsonObject
     return found
 
 
-# Every path below nodeConfig whose change makes a new pool. Source: clouds' docs; google-beta
-# node_config.go (ForceNew).
+# Every path below nodeConfig whose change replaces the pool. Source: ForceNew in node_config.go.
 REPLACES = tuple(
     f"nodeConfig.{name}"
     for name in (

@@ -1,4 +1,6 @@
-"""gcp:container/nodePool:NodePool. Calls and their order: google-beta
+"""gcp:container/nodePool:NodePool.
+
+Source of the API calls and their order: hashicorp/terraform-provider-google-beta,
 resource_container_node_pool.go.
 """
 
@@ -22,7 +24,13 @@ from rehearsal.plugins.bridge.resources import (
 )
 from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
 from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.gcp.calls import finish, last, location_of, or_none, project_of
+from rehearsal.plugins.providers.gcp.calls import (
+    last,
+    location_of,
+    operation_error,
+    or_none,
+    project_of,
+)
 from rehearsal.plugins.providers.gcp.node_config import (
     KEEPS,
     NODE_CONFIG,
@@ -50,7 +58,7 @@ _POOL: Fields = {
     "queuedProvisioning": Field(of=same("enabled")),
     "bestEffortProvisioning": Field(of={"enabled": Field(), "minProvisionNodes": Field(text=True)}),
 }
-# Pulumi's property -> the request's, for everything that UpdateNodePool changes one at a time.
+# Property -> its name in UpdateNodePool, which takes one change per call.
 _CONFIG_UPDATES = {
     "machineType": "machineType",
     "diskType": "diskType",
@@ -117,7 +125,7 @@ class NodePool(Resource):
                 failures.append(
                     CheckFailure(
                         f"autoscaling.{each[0]}",
-                        f"conflicts with {total[0]}: per zone or in total, not both",
+                        f"conflicts with {total[0]}; set limits per zone or in total, not both",
                     )
                 )
         config = inputs.get("nodeConfig")
@@ -136,7 +144,7 @@ class NodePool(Resource):
         )
         key = f"{parent}/nodePools/{name}"
         session.note(f"waiting for operation {operation['name']}")
-        error = finish(session, operation)
+        error = operation_error(session, operation)
         if error is None:
             return Made(key)
         if or_none(session, "container", f"{_PREFIX}.get", {"name": key}) is None:
@@ -174,24 +182,24 @@ class NodePool(Resource):
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties
     ) -> Sequence[str]:
-        trouble = []
+        reasons = []
         for method, body in _calls(old, new):
             operation = session.cloud.call(
                 "container", f"{_PREFIX}.{method}", {"name": resource_id}, body
             )
-            error = finish(session, operation)
+            error = operation_error(session, operation)
             if error is not None:
-                trouble.append(f"error updating NodePool {last(resource_id)}: {error}")
-        if not trouble:
+                reasons.append(f"error updating NodePool {last(resource_id)}: {error}")
+        if not reasons:
             pool = session.cloud.call("container", f"{_PREFIX}.get", {"name": resource_id})
             if pool["status"] in ("ERROR", "RUNNING_WITH_ERROR") and old == new:
-                # Asked again after a partial failure: nothing is left to change, so all that can be
-                # done is to say that it lasts.
-                trouble.append(
+                # The update after a partial failure: nothing is left to change, and the pool has
+                # not recovered.
+                reasons.append(
                     f"NodePool {last(resource_id)} is {pool['status']}: "
                     f"{pool.get('statusMessage', 'no message')}"
                 )
-        return trouble
+        return reasons
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         policy = inputs.get("deletionPolicy", "DELETE")
@@ -205,7 +213,7 @@ class NodePool(Resource):
         ):
             return
         operation = session.cloud.call("container", f"{_PREFIX}.delete", {"name": resource_id})
-        error = finish(session, operation)
+        error = operation_error(session, operation)
         if error is not None:
             raise ProviderError(f"error deleting NodePool {last(resource_id)}: {error}")
 
@@ -259,7 +267,7 @@ def _config_failures(config: JsonObject) -> list[CheckFailure]:
 
 
 def _cluster_path(session: Session, inputs: Mapping[str, Any]) -> str:
-    """`cluster` is a name, or a path that says project and location too."""
+    """The path for `cluster`, which is a name or such a path."""
     cluster = str(inputs["cluster"])
     if cluster.startswith("projects/"):
         return cluster
@@ -289,9 +297,7 @@ _DRAIN: Fields = same("respectPdbDuringNodePoolDeletion")
 
 
 def _calls(old: Properties, new: Properties) -> list[tuple[str, JsonObject]]:
-    """Method and body of every call that brings the pool from old to new: a call for each property,
-    as the provider does it.
-    """
+    """Method and body of the calls from old to new: one per property, as the real provider does."""
     calls: list[tuple[str, JsonObject]] = []
 
     def changed(name: str) -> bool:

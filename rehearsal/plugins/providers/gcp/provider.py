@@ -1,4 +1,4 @@
-"""The provider's table of resources."""
+"""The gcp provider: its version and its table of resources."""
 
 from __future__ import annotations
 

@@ -50,9 +50,9 @@ class Resource:
         request = CreateRequest(urn="urn", type=kind, name=name, inputs=self.inputs)
         try:
             made = engine.provider.create(request)
-            self.id, self.outputs, self.trouble = made.id, made.outputs, ()
+            self.id, self.outputs, self.reasons = made.id, made.outputs, ()
         except InitFailed as e:
-            self.id, self.outputs, self.trouble = e.id, e.outputs, e.reasons
+            self.id, self.outputs, self.reasons = e.id, e.outputs, e.reasons
 
     def plan(self, asked: Properties) -> Difference:
         """What `up` with these inputs would do."""

@@ -201,7 +201,7 @@ def test_an_unknown_type_arrives_as_one_message(launch: Launch) -> None:
             )
         )
     )
-    assert "the rehearsal's stand-in for aws does not know aws:s3/bucket:Bucket" in message
+    assert "the rehearsal's aws provider does not simulate aws:s3/bucket:Bucket" in message
 
 
 @pytest.mark.parametrize("package", ["gcp", "aws"])

@@ -153,7 +153,7 @@ def test_names_are_made_with_seven_digits(engine, kind, property_, asked) -> Non
         ),
         (GROUP, {"remoteAccess": {"ec2SshKey": "k"}}, "remoteAccess", "does not simulate"),
         (CLUSTER, {"vpcConfig": {"subnetIds": ["a"]}}, "roleArn", "missing required property"),
-        (VPC, {}, "cidrBlock", "needs cidrBlock"),
+        (VPC, {}, "cidrBlock", "must be set: the rehearsal does not simulate IPAM pools"),
         (
             VPC,
             {"cidrBlock": "10.0.0.0/16", "enableDnsHostname": True},
@@ -165,7 +165,7 @@ def test_names_are_made_with_seven_digits(engine, kind, property_, asked) -> Non
             TABLE,
             {"vpcId": "v", "routes": [{"cidrBlock": "0.0.0.0/0", "natGatewayId": "n"}]},
             "routes[0].natGatewayId",
-            "gatewayId of a route only",
+            "it simulates cidrBlock and gatewayId",
         ),
         (
             ADDON,
@@ -206,7 +206,7 @@ def test_an_unknown_value_passes_every_check(engine) -> None:
 def test_an_unknown_type_names_the_known_ones(engine) -> None:
     with pytest.raises(
         ProviderError,
-        match=r"does not know aws:s3/bucket:Bucket; it knows "
+        match=r"does not simulate aws:s3/bucket:Bucket; it simulates "
         r"aws:ec2/internetGateway:InternetGateway",
     ):
         engine.check("aws:s3/bucket:Bucket", "b", {}, {})
@@ -234,8 +234,8 @@ def test_a_group_whose_nodes_cannot_join_is_kept_and_complained_about_again(engi
         PolicyArn="arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy",
     )
     group = engine.make(GROUP, "group", **engine.group())
-    assert "unexpected state 'CREATE_FAILED', wanted target 'ACTIVE'" in group.trouble[0]
-    assert "NodeCreationFailure" in group.trouble[0]
+    assert "unexpected state 'CREATE_FAILED', wanted target 'ACTIVE'" in group.reasons[0]
+    assert "NodeCreationFailure" in group.reasons[0]
     with pytest.raises(InitFailed, match="CREATE_FAILED"):
         group.update(engine.group())
     group.delete()

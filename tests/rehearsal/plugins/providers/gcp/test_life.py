@@ -186,7 +186,7 @@ def test_a_name_prefix_is_finished_by_the_provider(engine) -> None:
         ),
         (ACCOUNT, {}, "accountId", "missing"),
         (ACCOUNT, {"accountId": "short"}, "accountId", "6 to 30"),
-        (CLUSTER, {"nodePools": [{"name": "x"}]}, "nodePools", "never inline"),
+        (CLUSTER, {"nodePools": [{"name": "x"}]}, "nodePools", "use NodePool resources"),
         (SUBNETWORK, {"ipCidrRange": "10.0.0.0/8"}, "network", "missing"),
     ],
 )
@@ -217,7 +217,8 @@ def test_what_the_stand_in_does_not_simulate_is_said_with_its_path(engine, h100)
 def test_an_unknown_type_names_the_known_ones(engine) -> None:
     with pytest.raises(
         ProviderError,
-        match=r"does not know gcp:storage/bucket:Bucket; it knows gcp:compute/network:Network",
+        match=r"does not simulate gcp:storage/bucket:Bucket; "
+        r"it simulates gcp:compute/network:Network",
     ):
         engine.check("gcp:storage/bucket:Bucket", "b", {}, {})
 
@@ -260,7 +261,7 @@ def test_a_pool_whose_nodes_do_not_come_up_is_kept_and_complained_about_again(en
     stuck = engine.environment / "clusters" / "main" / "nodes-on-paper" / "never-ready"
     stuck.touch()
     pool = engine.make(POOL, "h100", **h100)
-    assert "only some nodes have registered" in pool.trouble[0]
+    assert "only some nodes have registered" in pool.reasons[0]
     assert pool.id.endswith("/nodePools/h100-partition-3g")
     with pytest.raises(InitFailed, match="RUNNING_WITH_ERROR"):
         pool.update(h100)
