@@ -1,6 +1,4 @@
-"""Stand-ins for Helm charts that no package registry carries: what a chart's values may say, and
-what it then installs.
-"""
+"""Stand-ins for Helm charts: the values that a chart accepts, and what it installs."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from rehearsal.plugins.charts import gpu_operator
 
 
 class NoSuchChart(Exception):
-    """The rehearsal has no stand-in for this chart."""
+    """The rehearsal does not have this chart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,15 +23,13 @@ class Chart:
     app_version: str
     repository: str
     check: Callable[[Mapping[str, Any]], Sequence[tuple[str, str]]]
-    """Values -> problems, each the path of a key and what is wrong with it."""
+    """Takes values; returns problems as (path of the key, reason)."""
     render: Callable[[Mapping[str, Any], str, str], list[JsonObject]]
-    """(values, release, namespace) -> manifests. The values have passed `check`."""
+    """Takes values that passed `check`, release name and namespace; returns manifests."""
     crds: Callable[[], list[JsonObject]]
-    """What the chart's crds/ directory holds: installed first, never upgraded, kept by an
-    uninstall.
-    """
+    """The chart's crds/ directory: installed first, never upgraded, kept by an uninstall."""
     removes_crds: Callable[[Mapping[str, Any]], bool]
-    """Whether an uninstall with these values takes the CRDs along (a hook of the chart)."""
+    """Whether a hook of the chart deletes the CRDs when it is uninstalled with these values."""
 
 
 _CHARTS: Sequence[Chart] = (
@@ -51,7 +47,7 @@ _CHARTS: Sequence[Chart] = (
 
 
 def find(name: str, *, repository: str | None, version: str | None) -> Chart:
-    """Raises NoSuchChart. version None: the newest one."""
+    """The chart. Raises NoSuchChart. version: None for the latest."""
     have = "; ".join(
         f"chart {chart.name!r} {chart.version} of repository {chart.repository}"
         for chart in _CHARTS
@@ -60,10 +56,10 @@ def find(name: str, *, repository: str | None, version: str | None) -> Chart:
         if chart.name != name or (repository or "").rstrip("/") != chart.repository:
             continue
         if version and version.removeprefix("v") != chart.version.removeprefix("v"):
-            raise NoSuchChart(f"the rehearsal has no {name} {version}; it has {chart.version}")
+            raise NoSuchChart(f"the rehearsal does not have {name} {version}; use {chart.version}")
         return chart
     where = f"repository {repository}" if repository else "no repository"
     raise NoSuchChart(
-        f"the rehearsal cannot install chart {name!r} of {where}: it has stand-ins only, "
-        f"namely {have}"
+        f"the rehearsal cannot install chart {name!r} of {where}: it downloads no charts and has "
+        f"only {have}"
     )

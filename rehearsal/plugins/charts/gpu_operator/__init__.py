@@ -1,6 +1,4 @@
-"""Stand-in for NVIDIA's chart `gpu-operator` v26.7.0: its values, its ClusterPolicy, and an
-operator with the rights it needs.
-"""
+"""A stand-in for NVIDIA's chart `gpu-operator` v26.7.0."""
 
 from rehearsal.plugins.charts.gpu_operator.crds import crds
 from rehearsal.plugins.charts.gpu_operator.manifests import removes_crds, render

@@ -1,6 +1,6 @@
-"""The chart's crds/ as far as the rehearsal needs them: ClusterPolicy, and NFD's NodeFeature.
+"""The CRDs of the chart that the rehearsal needs: ClusterPolicy, and NFD's NodeFeature.
 
-ClusterPolicy's schema holds the validations that users meet; all else passes. Source:
+ClusterPolicy's schema validates the fields that users set, and accepts all others. Source:
 NVIDIA/gpu-operator `api/nvidia/v1`, kubernetes-sigs/node-feature-discovery `api/nfd/v1alpha1`.
 """
 
@@ -10,7 +10,7 @@ from kubeapi import JsonObject
 
 
 def crds() -> list[JsonObject]:
-    """Fresh copies."""
+    """The CRDs' manifests, new at each call."""
     return [_cluster_policies(), _node_features()]
 
 
@@ -114,7 +114,7 @@ def _crd(
 
 
 def _open(**properties: JsonObject) -> JsonObject:
-    """A map that checks these properties and lets all others pass."""
+    """The schema of a map that validates these properties and accepts all others."""
     return {
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": True,

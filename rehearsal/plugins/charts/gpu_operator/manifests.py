@@ -1,6 +1,4 @@
-"""What the chart installs: the operator with its rights, the ClusterPolicy, and ConfigMaps where
-the values ask for them.
-"""
+"""What the chart installs: the operator with its RBAC, the ClusterPolicy, and ConfigMaps."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ _SHIPPED_AS_OPERATOR: Final = ("validator", "nodeStatusExporter")
 
 
 def render(values: Mapping[str, Any], release: str, namespace: str) -> list[JsonObject]:
-    """Manifests in no particular order. Raises nothing for values that passed `check`."""
+    """The manifests, in no particular order. The values must have passed `check`."""
     full = merged(values)
     labels = {
         "app.kubernetes.io/name": "gpu-operator",
@@ -110,12 +108,12 @@ def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json
 
 
 def removes_crds(values: Mapping[str, Any]) -> bool:
-    """The chart's pre-delete hook, which takes the ClusterPolicy with its CRD."""
+    """Whether the chart's pre-delete hook deletes the CRDs, and so the ClusterPolicy."""
     return bool(merged(values)["operator"]["cleanupCRD"])
 
 
 def cluster_policy_spec(full: Mapping[str, Any]) -> JsonObject:
-    """The values (merged with the defaults) at their places in the ClusterPolicy."""
+    """The ClusterPolicy's spec, from values that are merged with the defaults."""
     spec: JsonObject = {
         "operator": {"runtimeClass": full["operator"]["runtimeClass"]},
         "daemonsets": {
@@ -149,7 +147,7 @@ def _operand(name: str, section: Mapping[str, Any]) -> JsonObject:
     if name == "driver":
         written["useNvidiaDriverCRD"] = section["nvidiaDriverCRD"]["enabled"]
         policy = dict(written["upgradePolicy"])
-        # The CR calls it otherwise than the values do.
+        # The ClusterPolicy has another name for it than the values.
         policy["podDeletion"] = policy.pop("gpuPodDeletion")
         written["upgradePolicy"] = policy
     if name == "validator":
@@ -160,7 +158,7 @@ def _operand(name: str, section: Mapping[str, Any]) -> JsonObject:
 
 
 def _filled(section: Mapping[str, Any]) -> JsonObject:
-    """Without what is unset, and without empty lists and maps, which the template leaves out."""
+    """The section without unset values, empty lists and empty maps, as the chart's template."""
     return {
         key: _set(value)
         for key, value in section.items()
@@ -192,8 +190,8 @@ def _deployment(full: Mapping[str, Any], release: str) -> JsonObject:
                 "name": "OPERATOR_NAMESPACE",
                 "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
             },
-            # Not NVIDIA's: the rehearsal's pods share the host's loopback, each binds to its own
-            # address.
+            # Not in NVIDIA's chart: the rehearsal's pods share the host's network, so each must
+            # bind to its own address.
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
             *operator["env"],
         ],
@@ -253,9 +251,7 @@ _WRITE: Final = (*_READ, "create", "update", "patch", "delete")
 
 
 def _cluster_rules() -> list[JsonObject]:
-    """The operator's rights beyond its namespace; they include what it hands on to its operands, or
-    it might not hand it on.
-    """
+    """Cluster-wide permissions, including those that it grants: RBAC lets it grant no others."""
     return [
         _rule("", ["nodes"], *_READ, "update", "patch"),
         _rule("", ["pods"], *_READ, "delete"),

@@ -1,7 +1,7 @@
-"""The chart's values: every key with its default, and a check of a user's values against them.
+"""The chart's values: every key with its default, and the check of a user's values against them.
 
-Helm itself has no schema for this chart and ignores an unknown key in silence; that mistake is
-worth more than the faithfulness. Source: NVIDIA/gpu-operator
+The chart has no schema, so the real Helm ignores unknown keys; the rehearsal reports them. Source:
+NVIDIA/gpu-operator
 `deployments/gpu-operator/values.yaml`, tree of mid-2026; versions as released in v26.7.0 (driver,
 toolkit, plugin, GFD, mig-manager, exporter, DCGM, driver manager), the others as in that tree.
 """
@@ -18,7 +18,7 @@ from kubeapi import JsonObject
 VERSION: Final = "v26.7.0"
 
 _UNSET: Final = None
-"""A key that the chart knows and leaves out."""
+"""The default of a key that the chart leaves unset."""
 _CONTROL_PLANE: Final = {
     "key": "node-role.kubernetes.io/control-plane",
     "operator": "Equal",
@@ -29,7 +29,7 @@ _GPU: Final = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSched
 
 
 def _image(repository: str, image: str, version: str | None, **more: Any) -> JsonObject:
-    """An operand's section: its image, and what every operand may set."""
+    """An operand's section: its image, and the keys that all operands have."""
     return {
         "repository": repository,
         "image": image,
@@ -301,47 +301,46 @@ DEFAULTS: Final[JsonObject] = {
 
 
 def merged(values: Mapping[str, Any]) -> JsonObject:
-    """The defaults under the user's values, as Helm does it: maps merge, lists and everything else
-    are replaced, null removes.
-    """
+    """The user's values over the defaults, as Helm merges: maps key by key, null removes a key."""
     return _merge(copy.deepcopy(DEFAULTS), values)
 
 
 def check(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Problems: the key's path and what is wrong with it. Unknown keys, wrong types, and what makes
-    the chart's render fail.
-    """
+    """Problems as (path, reason): unknown keys, wrong types, and values that cannot be rendered."""
     problems = list(_compare(values, DEFAULTS, ""))
     if problems:
         return problems
     full = merged(values)
     plugin = full["devicePlugin"]["config"]
     if plugin["create"] and not (plugin["name"] and plugin["data"]):
-        problems.append(("devicePlugin.config", "create needs both name and data"))
+        problems.append(("devicePlugin.config", "create requires name and data"))
     mig = full["migManager"]["config"]
     if mig["create"] and mig["name"] and not mig["data"]:
         problems.append(
             (
                 "migManager.config.data",
-                f"empty, so the chart makes no ConfigMap {mig['name']!r}, and "
-                "mig-manager's pods hang without it",
+                f"must not be empty: the chart would create no ConfigMap {mig['name']!r}, and "
+                "mig-manager's pods would wait for it",
             )
         )
     if full["cdi"]["nriPluginEnabled"] and not (
         full["cdi"]["enabled"] and full["toolkit"]["enabled"]
     ):
-        problems.append(("cdi.nriPluginEnabled", "needs cdi.enabled and toolkit.enabled"))
+        problems.append(("cdi.nriPluginEnabled", "requires cdi.enabled and toolkit.enabled"))
     if full["gpuCluster"]["deployCR"]:
         problems.append(
             (
                 "gpuCluster.deployCR",
-                "the rehearsal has no DRA driver; it simulates the device-plugin stack "
-                "(ClusterPolicy)",
+                "must be false: the rehearsal simulates the device-plugin stack (ClusterPolicy), "
+                "not the DRA driver",
             )
         )
     if full["driver"]["nvidiaDriverCRD"]["enabled"]:
         problems.append(
-            ("driver.nvidiaDriverCRD.enabled", "the rehearsal has no NVIDIADriver resources")
+            (
+                "driver.nvidiaDriverCRD.enabled",
+                "must be false: the rehearsal does not simulate NVIDIADriver",
+            )
         )
     return problems
 
@@ -369,8 +368,8 @@ def _compare(
         if value is None and isinstance(default, dict) and default:
             yield (
                 here,
-                "null removes this section, which the chart reads; leave the key out to "
-                "keep the defaults",
+                "must not be null: that removes a section which the chart reads; leave the key out "
+                "to keep the defaults",
             )
         if value is None or default is None:
             continue
@@ -384,11 +383,10 @@ def _compare(
         elif isinstance(default, bool) != isinstance(value, bool):
             yield (
                 here,
-                f"{value!r} is "
-                f"{'not true or false' if isinstance(default, bool) else 'a truth value'}",
+                f"{value!r} is {'not a boolean' if isinstance(default, bool) else 'a boolean'}",
             )
         elif isinstance(value, Mapping):
-            yield here, "is a map where one value belongs"
+            yield here, "must not be a map"
 
 
 def _unknown(key: str, known: Mapping[str, Any]) -> str:
@@ -399,6 +397,6 @@ def _unknown(key: str, known: Mapping[str, Any]) -> str:
         else f"known here: {', '.join(sorted(map(str, known)))}. "
     )
     return (
-        f"chart gpu-operator {VERSION} has no such value; {hint}(The real Helm would ignore it "
-        "in silence.)"
+        f"chart gpu-operator {VERSION} has no such value; {hint}(The real Helm would silently "
+        "ignore it.)"
     )

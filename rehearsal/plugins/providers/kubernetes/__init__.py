@@ -1,7 +1,6 @@
-"""A stand-in for Pulumi's `kubernetes` provider: the same behaviour towards a real API server, in
-Python.
+"""A stand-in for Pulumi's `kubernetes` provider: the same behaviour towards a real API server.
 
-Its specification is the official provider's measured behaviour, pulumi-kubernetes 4.30 to 4.34.
-Left out: client-side apply, Patch kinds, rendering to YAML, components (yaml, kustomize, helm
-Chart), functions; the waits of StatefulSet, Ingress and Pod.
+Modelled on the official provider's observed behaviour, pulumi-kubernetes 4.30 to 4.34. Not
+supported: client-side apply, Patch kinds, rendering to YAML, components (yaml, kustomize, helm
+Chart), functions, and waiting for StatefulSet, Ingress and Pod.
 """

@@ -1,4 +1,4 @@
-"""Automatic names, as the official provider gives and keeps them."""
+"""Automatic names, as in the official provider."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fill_name(manifest: JsonObject, request: CheckRequest) -> CheckFailure | Non
     if metadata.get("generateName"):
         return CheckFailure(
             "metadata.generateName",
-            "not supported; leave the name out and Pulumi makes a unique one",
+            "is not supported; leave out the name too, and Pulumi generates a unique one",
         )
     old_metadata = old.get("metadata") or {}
     if is_autonamed(old) and old_metadata.get("name"):
@@ -44,7 +44,7 @@ def fill_name(manifest: JsonObject, request: CheckRequest) -> CheckFailure | Non
     elif autonaming is not None and autonaming.mode == "disable":
         return CheckFailure(
             "metadata.name",
-            "a name is needed: automatic naming is disabled (config `pulumi:autonaming`)",
+            "must be set: the project disables automatic names (pulumi:autonaming)",
         )
     elif autonaming is not None:
         name = autonaming.name

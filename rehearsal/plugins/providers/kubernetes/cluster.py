@@ -1,6 +1,4 @@
-"""One cluster as the provider sees it: requests with renewed credentials, which kinds there are,
-and where their paths lie.
-"""
+"""Requests to one cluster, with credentials renewed, and its kinds with their API paths."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ T = TypeVar("T")
 
 
 class NoSuchKind(Exception):
-    """The server does not serve the kind, now."""
+    """The server does not serve the kind (yet)."""
 
     def __init__(self, api_version: str, kind: str) -> None:
         super().__init__(f'no matches for kind "{kind}" in version "{api_version}"')
@@ -26,7 +24,7 @@ class NoSuchKind(Exception):
 
 @dataclass(frozen=True)
 class Served:
-    """One kind that the server serves."""
+    """A kind that the server serves."""
 
     api_version: str
     plural: str
@@ -34,9 +32,7 @@ class Served:
 
 
 class Cluster:
-    """Thread-safe. Methods raise ApiError, or Unreachable where no answer or no credentials
-    came.
-    """
+    """Thread-safe. Methods raise ApiError, and Unreachable without an answer or credentials."""
 
     def __init__(self, context: Context) -> None:
         self._source = CredentialSource(context)
@@ -45,9 +41,7 @@ class Cluster:
         self._kinds: dict[tuple[str, str], Served] = {}
 
     def probe(self) -> None:
-        """One small request that needs valid credentials. Raises Unreachable, also for a refused
-        credential.
-        """
+        """Makes one small request. Raises Unreachable, also if the credentials are rejected."""
         try:
             self.get("/openapi/v3")
         except ApiError as e:
@@ -73,9 +67,7 @@ class Cluster:
         yield from self._current().stream(path, timeout_s=timeout_s, **query)
 
     def served(self, api_version: str, kind: str) -> Served:
-        """Raises NoSuchKind. What was found once is kept, what was missing is looked up again: CRDs
-        come later.
-        """
+        """Raises NoSuchKind. Only hits are cached, because a CRD may be installed later."""
         with self._lock:
             known = self._kinds.get((api_version, kind))
         if known is not None:
@@ -130,7 +122,7 @@ class Cluster:
                         Client(credentials, user_agent="pulumi-kubernetes (slicewright rehearsal)"),
                     )
                 except (ValueError, OSError) as e:
-                    raise Unreachable(f"the kubeconfig's certificates are not usable: {e}") from e
+                    raise Unreachable(f"the kubeconfig's certificates are invalid: {e}") from e
             return self._client[1]
 
     def _call(self, request: Callable[[Client], T]) -> T:
@@ -140,7 +132,7 @@ class Cluster:
         except ApiError as e:
             if e.status != 401 or not self._source.renewable:
                 raise
-        # An exec plugin's token may end before its time (a clock, a rotated key): ask it once more.
+        # A token may become invalid before it expires (clock skew, a rotated key): renew it once.
         with self._lock:
             if self._client is not None and self._client[1] is client:
                 self._source.reject(self._client[0])

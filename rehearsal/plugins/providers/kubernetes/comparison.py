@@ -1,6 +1,4 @@
-"""A live object beside what a program asked for: pruning the one to the keys of the other, and
-comparing.
-"""
+"""A live object against a program's inputs: pruning it to their keys, and comparing the two."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ _PLAIN: Final = re.compile(r"^[A-Za-z_$][A-Za-z0-9_$]*$")
 
 
 def prune(live: Any, wanted: Any) -> Any:
-    """`live` with only the keys that `wanted` has. Lists go by index: what was appended is
-    ignored.
-    """
+    """`live` with only the keys that `wanted` has; lists go by index, without appended items."""
     if isinstance(live, dict) and isinstance(wanted, dict):
         return {key: prune(live[key], item) for key, item in wanted.items() if key in live}
     if isinstance(live, list) and isinstance(wanted, list):
@@ -25,9 +21,7 @@ def prune(live: Any, wanted: Any) -> Any:
 
 
 def compare(old: Any, new: Any, path: Path = ()) -> dict[Path, Change]:
-    """Every difference, at the deepest path where it shows; a map or list that is new as a whole is
-    one.
-    """
+    """Every difference, at its deepest path; an added map or list is one difference."""
     if isinstance(old, dict) and isinstance(new, dict):
         found: dict[Path, Change] = {}
         for key in [*new, *(k for k in old if k not in new)]:

@@ -1,4 +1,4 @@
-"""When a changed provider means another cluster, so that everything under it must be made anew."""
+"""Whether changed provider inputs mean another cluster, so that all its resources are replaced."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ _CLUSTER_KEYS = ("kubeconfig", "context", "cluster")
 
 
 def config_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Difference:
-    """Old and new inputs of the provider, plain."""
+    """The difference between the provider's old and new inputs, both without Secrets."""
     changed = sorted(key for key in {*old, *new} - {"version"} if old.get(key) != new.get(key))
     if not changed:
         return Difference(changes=False)
     before, after = old.get("clusterIdentifier"), new.get("clusterIdentifier")
     if before is not None or after is not None:
-        # The identifier alone says which cluster it is; to begin or to cease naming it is no change
-        # of cluster.
+        # The identifier alone names the cluster; adding or removing it is no change of cluster.
         replaces = (
             ["clusterIdentifier"]
             if before is not None and after is not None and before != after
@@ -34,9 +33,7 @@ def config_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Differe
 
 
 def _cluster_of(inputs: Mapping[str, Any]) -> Any:
-    """What tells clusters apart: the active cluster entry; of a kubeconfig given as a path only the
-    path.
-    """
+    """The active cluster's entry; only the path for a kubeconfig given as a path."""
     text = inputs.get("kubeconfig")
     if isinstance(text, str) and kubeconfig.path_of(text) is not None:
         return text, inputs.get("context"), inputs.get("cluster")

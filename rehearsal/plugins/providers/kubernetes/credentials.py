@@ -1,6 +1,4 @@
-"""How to convince the API server: certificate, token, or an exec plugin whose answer is kept until
-it expires.
-"""
+"""Credentials for the API server: a certificate, a token, or an exec plugin's answer."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ _RENEW_BEFORE: Final = timedelta(seconds=10)
 
 
 class NoCredentials(Exception):
-    """The exec plugin failed; its own words are lost, as they are with the official provider."""
+    """The exec plugin failed. Its stderr is not shown, as with the official provider."""
 
 
 class CredentialSource:
@@ -37,11 +35,11 @@ class CredentialSource:
 
     @property
     def renewable(self) -> bool:
-        """Whether asking again can give other credentials."""
+        """Whether new credentials can be obtained."""
         return "exec" in self._context.user
 
     def current(self) -> Credentials:
-        """The same object until it must be replaced. Raises BadKubeconfig, NoCredentials."""
+        """The same object until it expires. Raises BadKubeconfig, NoCredentials."""
         with self._lock:
             if self._credentials is None or (
                 self._expires is not None and datetime.now(UTC) >= self._expires - _RENEW_BEFORE
@@ -50,7 +48,7 @@ class CredentialSource:
             return self._credentials
 
     def reject(self, refused: Credentials) -> None:
-        """The server refused them (401): the next `current` asks for new ones."""
+        """After a 401: the next `current` obtains new ones."""
         with self._lock:
             if self._credentials is refused:
                 self._credentials = None
@@ -59,8 +57,8 @@ class CredentialSource:
         context, user = self._context, self._context.user
         if context.cluster.get("insecure-skip-tls-verify"):
             raise BadKubeconfig(
-                "insecure-skip-tls-verify is not supported here: put the certificate "
-                "authority into the kubeconfig"
+                "insecure-skip-tls-verify is not supported here; set certificate-authority-data in "
+                "the kubeconfig"
             )
         if isinstance(plugin := user.get("exec"), dict):
             status = _run_plugin(plugin, context)
@@ -105,7 +103,7 @@ def _run_plugin(plugin: Mapping[str, Any], context: Context) -> JsonObject:
         info["spec"]["cluster"] = _cluster_info(context, ca_pem)
     environment = {**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(info)}
     environment |= {str(entry["name"]): str(entry["value"]) for entry in plugin.get("env") or []}
-    # A command with a slash starts at the kubeconfig's directory, a bare one is looked up in PATH.
+    # A command with a slash is relative to the kubeconfig's directory; others are found on PATH.
     argv = [
         str(context.directory / command) if "/" in command else command,
         *map(str, plugin.get("args") or []),

@@ -1,6 +1,4 @@
-"""Diff: the live object kept in state against the new inputs, and what of it forces a replacement.
-Asks no API server.
-"""
+"""Diff: the stored live object against the new inputs, and which changes replace the object."""
 
 from __future__ import annotations
 
@@ -60,8 +58,7 @@ def difference(
     new = dict(new_inputs)
     new_metadata = new.get("metadata")
     if isinstance(new_metadata, dict) and "namespace" not in (live.get("metadata") or {}):
-        # A cluster-scoped object; Check gave it the default namespace because it did not know the
-        # kind.
+        # A cluster-scoped object of a kind that Check took for namespaced.
         new["metadata"] = {k: v for k, v in new_metadata.items() if k != "namespace"}
         if isinstance(old_metadata := old.get("metadata"), dict):
             old = {**old, "metadata": {k: v for k, v in old_metadata.items() if k != "namespace"}}
@@ -82,7 +79,7 @@ def difference(
         changes=bool(changes),
         detailed=detailed,
         replaces=replaces,
-        delete_before_replace=bool(replaces) and _same_place(old, new) and not is_autonamed(new),
+        delete_before_replace=bool(replaces) and _same_identity(old, new) and not is_autonamed(new),
         input_paths=frozenset(show(path) for path, change in changes.items() if change == "delete"),
     )
 
@@ -105,7 +102,7 @@ def _touches(changed: Path, forcing: Path) -> bool:
     return changed[:shorter] == forcing[:shorter]
 
 
-def _same_place(old: JsonObject, new: JsonObject) -> bool:
+def _same_identity(old: JsonObject, new: JsonObject) -> bool:
     before, after = old.get("metadata") or {}, new.get("metadata") or {}
     if not isinstance(after, dict) or not isinstance(after.get("name"), str):
         return False

@@ -1,6 +1,4 @@
-"""In which words an operation fails: the official provider's, so that people find them where they
-look them up.
-"""
+"""Error messages in the official provider's words, so that a web search finds them."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ _CONFLICT_HELP: Final = (
 
 
 def created_but(urn: str) -> str:
-    """Before the reason why a new object is not ready."""
+    """The prefix of the reason why a new object is not ready."""
     return (
         f'resource "{urn}" was successfully created, but the Kubernetes API server '
         "reported that it failed to fully initialize "
@@ -26,7 +24,7 @@ def created_but(urn: str) -> str:
 
 
 def not_live(object_id: str, why: str) -> str:
-    """Why an object that exists is not what it should be."""
+    """An existing object is not as requested."""
     return (
         f'the Kubernetes API server reported that "{object_id}" failed to fully initialize or '
         f"become live: {why}"
@@ -34,7 +32,7 @@ def not_live(object_id: str, why: str) -> str:
 
 
 def gone(urn: str, why: Exception) -> str:
-    """The object to update is not there."""
+    """The object to update does not exist."""
     return f'update of resource "{urn}" failed: {why}\nunable to get cluster state: {why}'
 
 
@@ -44,7 +42,7 @@ def reasons_with(prefix: str, reasons: Sequence[str]) -> list[str]:
 
 
 def refusal(refused: Refused, manager: str) -> str:
-    """What the server said to an update; with help where another manager owns a field."""
+    """The server's answer to an update, with help where another manager owns a field."""
     if not isinstance(refused, Conflict):
         return str(refused)
     return (
@@ -68,8 +66,8 @@ def not_created(urn: str, error: Exception) -> str:
     text = f'resource "{urn}" was not successfully created by the Kubernetes API server: {error}'
     if isinstance(error, ApiError) and error.status == 409 and error.reason == "AlreadyExists":
         text += (
-            "\nHints: take the object over with `pulumi import` (or the resource option "
-            "`import_`), delete it, give the resource "
-            "another name, or set the provider's `upsert_existing_objects`"
+            "\nHints: adopt the object with `pulumi import` (or the resource option `import_`), "
+            "delete it, give the resource another name, or set the provider's "
+            "`upsert_existing_objects`"
         )
     return text

@@ -1,4 +1,4 @@
-"""Who owns an object's fields (metadata.managedFields), and taking over what earlier tools left."""
+"""The managers of an object's fields (metadata.managedFields), and adopting other tools' fields."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _ADOPTED: Final = (
     "pulumi-kubernetes",
     "pulumi-resource-kubernetes",
 )
-"""Managers, by prefix, whose plain updates become ours before an apply: else fields set with them
-could never be removed.
+"""Managers, by prefix, whose Update entries become our Apply entries: otherwise an apply could not
+remove the fields that they set.
 """
 CREATOR: Final = "pulumi-kubernetes"
 """The manager of every create."""
@@ -31,9 +31,7 @@ def chosen(manifest: JsonObject, old_outputs: Properties) -> str:
 
 
 def adopt(live: JsonObject, manager: str) -> list[JsonObject] | None:
-    """A JSON patch that turns such entries into applied ones of `manager`; None where there is
-    nothing to adopt.
-    """
+    """A JSON patch that makes the entries to adopt Apply entries of `manager`; None without any."""
     entries = live["metadata"].get("managedFields") or []
     adopted = [entry for entry in entries if _is_adopted(entry)]
     if not adopted:
@@ -50,7 +48,7 @@ def adopt(live: JsonObject, manager: str) -> list[JsonObject] | None:
         _merge(ours.setdefault("fieldsV1", {}), entry.get("fieldsV1") or {})
     return [
         {"op": "replace", "path": "/metadata/managedFields", "value": rest},
-        # Fails if somebody else wrote in between.
+        # Fails if the object has changed since it was read.
         {
             "op": "replace",
             "path": "/metadata/resourceVersion",
@@ -60,9 +58,7 @@ def adopt(live: JsonObject, manager: str) -> list[JsonObject] | None:
 
 
 def is_fresh_from_create(live: JsonObject) -> bool:
-    """Whether the creator's entry has not been adopted yet: a preview must then force, because it
-    adopts nothing.
-    """
+    """Whether the creator's entry is not adopted yet: a preview never adopts, so it must force."""
     return any(
         entry.get("manager") == CREATOR and entry.get("operation") == "Update"
         for entry in _entries(live)
@@ -70,7 +66,7 @@ def is_fresh_from_create(live: JsonObject) -> bool:
 
 
 def has_entries(live: JsonObject) -> bool:
-    """Whether the server keeps track of owners at all."""
+    """Whether the object has any managedFields."""
     return bool(_entries(live))
 
 

@@ -1,6 +1,4 @@
-"""Built-in kinds as Kubernetes' own Go types read and write them; the table is made by
-`types_table/`.
-"""
+"""Built-in kinds as Kubernetes' Go types read and write them; types_table/ generates the table."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ Scope = Literal["namespaced", "cluster"]
 
 
 class Unconvertible(Exception):
-    """The value does not fit the type: a word where a number belongs."""
+    """The value does not fit the type, such as a string in a number's place."""
 
 
 @cache
@@ -31,20 +29,20 @@ def _table() -> JsonObject:
 
 
 def scope_of(api_version: str, kind: str) -> Scope | None:
-    """None for a kind that the table does not hold."""
+    """The kind's scope; None if it is not in the table."""
     entry = _table()["kinds"].get(f"{api_version}/{kind}")
     return entry[1] if entry else None
 
 
 def is_known(api_version: str, kind: str) -> bool:
-    """Whether the table holds the kind."""
+    """Whether the kind is in the table."""
     return f"{api_version}/{kind}" in _table()["kinds"]
 
 
 def round_trip(api_version: str, kind: str, value: JsonObject) -> JsonObject:
-    """The object after being read into its Go type and written again, with no key added.
+    """The object after being decoded into its Go type and encoded again, with no key added.
 
-    Unknown fields are gone, empty fields marked omitempty too (pointers to empty values stay),
+    Unknown fields and empty omitempty fields are dropped (pointers to empty values stay);
     quantities are canonical. Raises Unconvertible.
     """
     written: JsonObject = _write(_table()["kinds"][f"{api_version}/{kind}"][0], value)
@@ -78,13 +76,13 @@ def _write_struct(type_name: str, value: JsonObject) -> JsonObject:
             continue
         field_type, flags = fields[key]
         kept = _write(field_type, item)
-        if "p" not in flags and _vanishes(kept, field_type, flags):
+        if "p" not in flags and _is_omitted(kept, field_type, flags):
             continue
         written[key] = kept
     return written
 
 
-def _vanishes(value: Any, type_name: str, flags: str) -> bool:
+def _is_omitted(value: Any, type_name: str, flags: str) -> bool:
     # encoding/json's omitempty never drops a struct, its omitzero does.
     if isinstance(value, dict) and not type_name.startswith("{}") and type_name != "any":
         return "z" in flags and not value
@@ -119,7 +117,7 @@ def _scalar(type_name: str, value: Any) -> Any:
                 raise Unconvertible(str(e)) from e
         case "quantity":
             if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-                raise Unconvertible(f"{value!r} is no quantity")
+                raise Unconvertible(f"{value!r} is not a quantity")
             try:
                 return canonical(value)
             except ValueError as e:
@@ -131,5 +129,5 @@ def _scalar(type_name: str, value: Any) -> Any:
 def _expect(wanted: type, value: Any, type_name: str) -> Any:
     # In Python a bool is an int; in Go it is not.
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-        raise Unconvertible(f"{value!r} is no {type_name}")
+        raise Unconvertible(f"{value!r} is not of type {type_name}")
     return value

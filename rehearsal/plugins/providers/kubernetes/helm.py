@@ -1,4 +1,4 @@
-"""Installing, upgrading and removing a release, with Helm's order, marks and records."""
+"""Installing, upgrading and uninstalling a release, with Helm's order, labels and records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ from rehearsal.plugins.providers.kubernetes import helm_storage
 from rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
 from rehearsal.plugins.providers.kubernetes.helm_storage import Record
 from rehearsal.plugins.providers.kubernetes.readiness import rule_for
-from rehearsal.plugins.providers.kubernetes.waiting import NotReady, Say, await_gone, await_ready
+from rehearsal.plugins.providers.kubernetes.waiting import (
+    NotReady,
+    ShowStatus,
+    await_gone,
+    await_ready,
+)
 
 _ORDER: Final = [
     "PriorityClass",
@@ -52,7 +57,7 @@ _WAITED_FOR: Final = ("Deployment", "DaemonSet", "Service", "Job")
 
 
 class Failed(Exception):
-    """The release is recorded, but not what it should be. `record`: as it is now."""
+    """The release failed; `record` is its stored state."""
 
     def __init__(self, message: str, record: Record) -> None:
         super().__init__(message)
@@ -60,12 +65,12 @@ class Failed(Exception):
 
 
 class NotLoaded(Exception):
-    """There is no such release in the cluster."""
+    """The release does not exist in the cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What of a Release's inputs steers Helm."""
+    """The inputs of a Release that are options of Helm."""
 
     timeout_s: float
     skip_await: bool
@@ -95,40 +100,38 @@ class Helm:
     cluster: Cluster
     namespace: str
     name: str
-    say: Say
+    show_status: ShowStatus
     cancelled: threading.Event
 
     def install(self, chart: Chart, values: JsonObject, options: Options) -> Record:
-        """Installs, or upgrades what an earlier failed install left. Raises Failed, ApiError,
-        Unreachable.
-        """
+        """Installs, or upgrades a failed install. Raises Failed, ApiError, Unreachable."""
         deadline = time.monotonic() + options.timeout_s
         if options.create_namespace:
             self._create_namespace()
         before = helm_storage.latest(self.cluster, self.namespace, self.name)
         if before is not None and before.status == "deployed":
             raise Failed("cannot re-use a name that is still in use", before)
-        return self._roll(
+        return self._apply_revision(
             chart, values, options, before, deadline, "pending-install", "Install complete"
         )
 
     def upgrade(self, chart: Chart, values: JsonObject, options: Options) -> Record:
-        """A new revision; what only the old one had is deleted. Raises Failed, NotLoaded, ApiError,
-        Unreachable.
+        """Applies a new revision, and deletes what only the old one had.
+
+        Raises Failed, NotLoaded, ApiError, Unreachable.
         """
         deadline = time.monotonic() + options.timeout_s
         before = helm_storage.latest(self.cluster, self.namespace, self.name)
         if before is None:
             raise NotLoaded(f'"{self.name}" has no deployed releases')
-        return self._roll(
+        return self._apply_revision(
             chart, values, options, before, deadline, "pending-upgrade", "Upgrade complete"
         )
 
     def uninstall(self, options: Options, chart: Chart | None) -> None:
-        """Deletes the release's objects but what is marked to be kept; CRDs if the chart says so.
-        Raises NotLoaded, NotReady.
+        """Deletes the release's objects, except those with resource-policy keep.
 
-        Goes on when interrupted, as Helm does.
+        Ignores interrupts, as Helm does. Raises NotLoaded, NotReady.
         """
         record = helm_storage.latest(self.cluster, self.namespace, self.name)
         if record is None:
@@ -138,8 +141,8 @@ class Helm:
             self.cluster,
             record.with_status("uninstalling", "Deletion in progress (or silently failed)"),
         )
-        # The chart's pre-delete hook deletes its CRDs, and all their objects with them. Helm waits
-        # for hooks, asked to or not.
+        # The chart's pre-delete hook deletes its CRDs, and so all their objects. Helm always waits
+        # for hooks.
         crds = (
             [self._delete(crd) for crd in chart.crds()]
             if chart is not None and chart.removes_crds(record.values)
@@ -153,11 +156,16 @@ class Helm:
         for path, uid in filter(None, crds if options.skip_await else crds + deleted):
             left_s = max(deadline - time.monotonic(), 0.0)
             await_gone(
-                self.cluster, path, uid, timeout_s=left_s, cancelled=threading.Event(), say=self.say
+                self.cluster,
+                path,
+                uid,
+                timeout_s=left_s,
+                cancelled=threading.Event(),
+                show_status=self.show_status,
             )
-        helm_storage.forget(self.cluster, self.namespace, self.name)
+        helm_storage.delete(self.cluster, self.namespace, self.name)
 
-    def _roll(
+    def _apply_revision(
         self,
         chart: Chart,
         values: JsonObject,
@@ -168,7 +176,7 @@ class Helm:
         done: str,
     ) -> Record:
         manifests = [
-            self._mark(manifest) for manifest in chart.render(values, self.name, self.namespace)
+            self._owned(manifest) for manifest in chart.render(values, self.name, self.namespace)
         ]
         at = helm_storage.now()
         record = Record(
@@ -205,7 +213,7 @@ class Helm:
     ) -> None:
         applied = []
         for manifest in record.manifests:
-            self._refuse_foreign(manifest, options)
+            self._check_ownership(manifest, options)
             path = self._path(manifest, deadline)
             applied.append(
                 (
@@ -241,14 +249,14 @@ class Helm:
                     rule,
                     timeout_s=left_s,
                     cancelled=self.cancelled,
-                    say=self.say,
+                    show_status=self.show_status,
                 )
             except NotReady as e:
                 if e.reasons[0] == "context canceled":
                     raise
                 raise NotReady(("context deadline exceeded",), e.live) from e
 
-    def _refuse_foreign(self, manifest: JsonObject, options: Options) -> None:
+    def _check_ownership(self, manifest: JsonObject, options: Options) -> None:
         try:
             live = self.cluster.get(self.cluster.path(manifest))
         except NoSuchKind:
@@ -289,7 +297,7 @@ class Helm:
                 self.cancelled.wait(0.05)
 
     def _path(self, manifest: JsonObject, deadline: float) -> str:
-        # A CRD that was installed a moment ago may not be served yet.
+        # A CRD that was just installed may not be served yet.
         while True:
             try:
                 return self.cluster.path(manifest)
@@ -310,7 +318,7 @@ class Helm:
                 raise
 
     def _delete(self, manifest: JsonObject) -> tuple[str, str] | None:
-        """Path and uid of what is now being deleted."""
+        """Starts the deletion. The object's path and uid; None if it does not exist."""
         try:
             path = self.cluster.path(manifest)
             live = self.cluster.get(path)
@@ -321,11 +329,13 @@ class Helm:
             if e.status == 404:
                 return None
             raise
-        self.say(Severity.INFO, f"Deleting {manifest['kind']} {manifest['metadata']['name']}")
+        self.show_status(
+            Severity.INFO, f"Deleting {manifest['kind']} {manifest['metadata']['name']}"
+        )
         return path, live["metadata"]["uid"]
 
-    def _mark(self, manifest: JsonObject) -> JsonObject:
-        """With Helm's marks of ownership."""
+    def _owned(self, manifest: JsonObject) -> JsonObject:
+        """The manifest with Helm's ownership labels and annotations."""
         metadata = manifest["metadata"]
         labels = {**(metadata.get("labels") or {}), "app.kubernetes.io/managed-by": "Helm"}
         owner = {
@@ -337,7 +347,7 @@ class Helm:
 
 
 def resource_names(record: Record) -> dict[str, list[str]]:
-    """The release's objects by kind, as the Release's output shows them."""
+    """The release's objects by kind, for the Release's output resourceNames."""
     named: dict[str, list[str]] = {}
     for manifest in record.manifests:
         group, _, _ = str(manifest["apiVersion"]).rpartition("/")

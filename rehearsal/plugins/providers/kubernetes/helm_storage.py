@@ -1,8 +1,7 @@
-"""Helm's own records of its releases: Secrets that the real `helm list`, `helm get` and `helm
-history` read as well.
+"""Helm's release records: Secrets that the real `helm list`, `get` and `history` can read.
 
-Source: helm.sh/helm/v3 `pkg/storage/driver/secrets.go`, `util.go`: base64 of gzip of the release as
-JSON, in base64 once more.
+Format: the release as JSON, gzipped, in base64, and that in base64 as Secret data. Source:
+helm.sh/helm/v3 `pkg/storage/driver/secrets.go`, `util.go`.
 """
 
 from __future__ import annotations
@@ -47,17 +46,17 @@ class Record:
         return f"sh.helm.release.v1.{self.name}.v{self.revision}"
 
     def with_status(self, status: Status, description: str) -> Record:
-        """The same revision, later."""
+        """The same revision with another status."""
         return replace(self, status=status, description=description)
 
 
 def now() -> str:
-    """The present moment as records spell it."""
+    """The current time in the records' format."""
     return datetime.now(UTC).isoformat()
 
 
 def latest(cluster: Cluster, namespace: str, name: str) -> Record | None:
-    """The newest revision; None where there is no such release. Raises ApiError, Unreachable."""
+    """The newest revision; None without one. Raises ApiError, Unreachable."""
     secrets = _secrets(cluster, namespace, name)
     return max(
         (_decode(secret) for secret in secrets), key=lambda record: record.revision, default=None
@@ -65,7 +64,7 @@ def latest(cluster: Cluster, namespace: str, name: str) -> Record | None:
 
 
 def save(cluster: Cluster, record: Record) -> None:
-    """Writes the record, over an older one of the same revision. Raises ApiError, Unreachable."""
+    """Creates or replaces the revision's record. Raises ApiError, Unreachable."""
     secret = _encode(record)
     collection = path_of("v1", "secrets", namespace=record.namespace)
     try:
@@ -76,7 +75,7 @@ def save(cluster: Cluster, record: Record) -> None:
         cluster.replace(f"{collection}/{record.secret_name}", secret, fieldManager="helm")
 
 
-def forget(cluster: Cluster, namespace: str, name: str) -> None:
+def delete(cluster: Cluster, namespace: str, name: str) -> None:
     """Deletes every revision of the release. Raises ApiError, Unreachable."""
     for secret in _secrets(cluster, namespace, name):
         try:
@@ -127,7 +126,7 @@ def _encode(record: Record) -> JsonObject:
             "files": None,
         },
         "config": record.values,
-        # JSON is YAML, and needs no parser but our own to be read back.
+        # JSON is YAML, and can be read back without a YAML parser.
         "manifest": "".join(
             f"---\n{json.dumps(manifest, sort_keys=True)}\n" for manifest in record.manifests
         ),
@@ -175,6 +174,6 @@ def _parse_manifest(text: str) -> list[JsonObject]:
     try:
         return [json.loads(document) for document in documents]
     except ValueError:
-        import yaml  # only after the real helm has written a revision
+        import yaml  # needed only if the real Helm has written the revision
 
         return [document for document in yaml.safe_load_all(text) if document]

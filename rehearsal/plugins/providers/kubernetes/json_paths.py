@@ -1,5 +1,4 @@
-"""The part of JSONPath (RFC 9535) that waits use: members, indexes, wildcards, and filters that
-compare one member.
+"""The subset of JSONPath (RFC 9535) for waitFor: members, indexes, wildcards, one-member filters.
 
 `.status.ready`, `.status.conditions[?(@.type=="Ready")].status`, `['a b']`, `[0]`, `[-1]`, `[*]`,
 `.*`.
@@ -21,18 +20,18 @@ _STEP: Final = re.compile(
 
 
 class BadPath(Exception):
-    """Not a path, or one of a form that is not supported here."""
+    """Not a JSONPath, or one of an unsupported form."""
 
 
 @dataclass(frozen=True)
 class JsonPath:
-    """A parsed path."""
+    """A parsed JSONPath."""
 
     text: str
     _steps: tuple[re.Match[str], ...]
 
     def find(self, value: Any) -> list[Any]:
-        """All values that the path leads to."""
+        """All values that match the path."""
         found = [value]
         for step in self._steps:
             found = [inner for outer in found for inner in _apply(step, outer)]

@@ -1,6 +1,4 @@
-"""Kubeconfigs: given as text (YAML or JSON) or as a path, and what the provider reads from their
-active context.
-"""
+"""Kubeconfigs, given as text (YAML or JSON) or as a path, and their active context."""
 
 from __future__ import annotations
 
@@ -17,20 +15,21 @@ from kubeapi import JsonObject
 
 
 class BadKubeconfig(Exception):
-    """Not readable, or its active context is incomplete. The official provider calls this, too, an
-    unreachable cluster.
+    """Not readable, or its active context is incomplete.
+
+    Like the official provider, this one then calls the cluster unreachable.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """One context with what it points to, as written in the kubeconfig."""
+    """One context with its cluster and user entries."""
 
     cluster: Mapping[str, Any]
     user: Mapping[str, Any]
     namespace: str | None
     directory: Path
-    """Relative file names in the kubeconfig start here."""
+    """What relative file names in the kubeconfig are relative to."""
 
     @property
     def server(self) -> str:
@@ -41,7 +40,7 @@ class Context:
         return self.data(self.cluster, "certificate-authority")
 
     def data(self, entry: Mapping[str, Any], key: str) -> bytes | None:
-        """What `key`-data holds in base64, or the file that `key` names. Raises BadKubeconfig."""
+        """The decoded `key`-data, or the content of the file in `key`. Raises BadKubeconfig."""
         try:
             if inline := entry.get(f"{key}-data"):
                 return base64.b64decode(inline, validate=True)
@@ -53,7 +52,7 @@ class Context:
 
 
 def path_of(kubeconfig: str) -> Path | None:
-    """The file that the setting names, or None where it is the content itself."""
+    """The file that the setting names; None if it is the content itself."""
     if "\n" in kubeconfig or "{" in kubeconfig or len(kubeconfig) > 4096:
         return None
     path = Path(kubeconfig).expanduser()
@@ -61,8 +60,9 @@ def path_of(kubeconfig: str) -> Path | None:
 
 
 def read(kubeconfig: str | None, *, context: str | None, cluster: str | None) -> Context:
-    """The chosen context, else the kubeconfig's own. None: KUBECONFIG, else ~/.kube/config. Raises
-    BadKubeconfig.
+    """The given context, else the current one. Raises BadKubeconfig.
+
+    kubeconfig: None reads $KUBECONFIG, else ~/.kube/config.
     """
     parsed, directory = _parse(kubeconfig)
     name = context or parsed.get("current-context") or ""
@@ -104,8 +104,7 @@ def _parse_text(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        # here, because most kubeconfigs of the rehearsal are JSON and YAML costs a twentieth of the
-        # start
+        # Imported here: most kubeconfigs of the rehearsal are JSON, and yaml is slow to import.
         import yaml
 
         try:

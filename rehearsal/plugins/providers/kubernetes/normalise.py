@@ -1,6 +1,4 @@
-"""What a program wrote, in the shape in which it is stored and compared, so that the next `up`
-finds no change.
-"""
+"""A program's manifest in the normal form that is stored and compared."""
 
 from __future__ import annotations
 
@@ -24,11 +22,10 @@ READ_ONLY_METADATA: Final = (
 
 
 def normalise(manifest: JsonObject) -> JsonObject:
-    """The manifest (no Secret marks in it) as Kubernetes' own types would write it, with the user's
-    keys only.
+    """The manifest (without Secret marks) as Kubernetes' Go types write it, with no key added.
 
-    Custom resources stay as they are, and so does a manifest with an unknown value, or one that
-    does not fit its type: the server will say what is wrong with it.
+    Custom resources and manifests with an unknown value are returned unchanged, as are those that
+    do not fit their type: the server reports what is wrong with them.
     """
     api_version, kind = str(manifest.get("apiVersion")), str(manifest.get("kind"))
     if has_unknown(manifest):
@@ -50,9 +47,7 @@ def normalise(manifest: JsonObject) -> JsonObject:
 
 
 def copy_marks(value: Any, marked: Any) -> Any:
-    """The value with Secret around the parts that are secret in `marked`; a list with a secret in
-    it is secret as a whole.
-    """
+    """The value, Secret where `marked` is; a list with a secret in it is secret as a whole."""
     if isinstance(value, Secret):
         return value
     if isinstance(marked, Secret):
@@ -65,7 +60,7 @@ def copy_marks(value: Any, marked: Any) -> Any:
 
 
 def mark_secret_kind(manifest: JsonObject) -> JsonObject:
-    """A Secret's data is secret whatever the program said."""
+    """The manifest; the data of a Kubernetes Secret is always marked."""
     if manifest.get("kind") != "Secret" or manifest.get("apiVersion") != "v1":
         return manifest
     return {
@@ -75,7 +70,7 @@ def mark_secret_kind(manifest: JsonObject) -> JsonObject:
 
 
 def with_dashes(value: Any) -> Any:
-    """The SDK spells a CRD's `x-kubernetes-…` keys with underscores; Kubernetes with dashes."""
+    """Renames the SDK's `x_kubernetes_…` keys in CRDs to Kubernetes' `x-kubernetes-…`."""
     return _rename(value, "x_kubernetes_", lambda key: key.replace("_", "-"))
 
 

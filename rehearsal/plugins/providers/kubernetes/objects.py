@@ -1,6 +1,4 @@
-"""Create, update, read and delete one object of a reachable cluster. Knows the API, not the
-engine's protocol.
-"""
+"""Create, update, read and delete one object of a reachable cluster."""
 
 from __future__ import annotations
 
@@ -14,26 +12,29 @@ from rehearsal.plugins.engine.plugin import Severity
 from rehearsal.plugins.providers.kubernetes import field_managers, pulumi_annotations, readiness
 from rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
 from rehearsal.plugins.providers.kubernetes.related_objects import ListedObjects
-from rehearsal.plugins.providers.kubernetes.wait_for_annotation import BadForm, parse_annotation
+from rehearsal.plugins.providers.kubernetes.wait_for_annotation import (
+    InvalidWaitFor,
+    parse_annotation,
+)
 from rehearsal.plugins.providers.kubernetes.waiting import (
     NotReady,
     Rule,
-    Say,
+    ShowStatus,
     await_gone,
     await_ready,
 )
 
 RETRY_PAUSES_S: Sequence[float] = (1, 2, 4, 8, 16, 32)
-"""Between attempts to create an object whose namespace or kind is still missing; 63 s in all."""
+"""Between attempts to create an object whose namespace or kind does not exist yet; 63 s in all."""
 _CONFLICT_ATTEMPTS: Final = 5
 _MANAGED_DELETE: Final = frozenset(
     {"Namespace", "Pod", "DaemonSet", "Deployment", "StatefulSet", "Job"}
 )
-"""Kinds whose deletion heeds skipAwait."""
+"""Kinds whose deletion skipAwait applies to."""
 
 
 class Refused(Exception):
-    """The API server said no to an update; `live` is what is there instead."""
+    """The API server rejected an update; `live` is the unchanged object."""
 
     def __init__(self, message: str, live: JsonObject) -> None:
         super().__init__(message)
@@ -41,19 +42,19 @@ class Refused(Exception):
 
 
 class Conflict(Refused):
-    """Another manager owns a field that the update sets."""
+    """Another field manager owns a field that the update sets."""
 
 
 class Gone(Exception):
-    """The object to update is not there any more."""
+    """The object to update does not exist."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """What every request of one operation shares."""
+    """What all requests of one operation share."""
 
     cluster: Cluster
-    say: Say
+    show_status: ShowStatus
     cancelled: threading.Event
     timeout_s: float
     await_all: bool = False
@@ -75,7 +76,7 @@ def create(op: Operation, manifest: JsonObject, *, dry_run: bool = False) -> Jso
             pause = next(pauses, None)
             if pause is None:
                 raise
-            op.say(Severity.INFO, f"Retry #{attempt}; creation failed: {e}")
+            op.show_status(Severity.INFO, f"Retry #{attempt}; creation failed: {e}")
             attempt += 1
             if op.cancelled.wait(pause):
                 raise
@@ -84,8 +85,9 @@ def create(op: Operation, manifest: JsonObject, *, dry_run: bool = False) -> Jso
 def update(
     op: Operation, manifest: JsonObject, *, manager: str, force: bool, dry_run: bool = False
 ) -> JsonObject:
-    """The stored object, not waited for. Raises Gone, Refused (in dry runs ApiError), NoSuchKind,
-    Unreachable.
+    """The stored object, not waited for.
+
+    Raises Gone, Refused (in dry runs ApiError), NoSuchKind, Unreachable.
     """
     path = op.cluster.path(manifest)
     for attempt in range(1, _CONFLICT_ATTEMPTS + 1):
@@ -102,7 +104,7 @@ def update(
         except ApiError as e:
             owned_by_another = is_conflict(e)
             if e.status == 409 and not owned_by_another and attempt < _CONFLICT_ATTEMPTS:
-                continue  # somebody wrote between our read and our write: look again
+                continue  # the object changed between the read and the write
             if dry_run:
                 raise
             kind = Conflict if owned_by_another else Refused
@@ -111,7 +113,7 @@ def update(
 
 
 def is_conflict(error: ApiError) -> bool:
-    """Whether an apply was refused because somebody else owns a field."""
+    """Whether an apply was rejected because another manager owns a field."""
     return error.status == 409 and "Apply failed with" in error.message
 
 
@@ -145,8 +147,9 @@ def _write(
 def upsert(
     op: Operation, manifest: JsonObject, *, manager: str, force: bool, dry_run: bool = False
 ) -> JsonObject:
-    """Create, or apply to what is there (setting upsert_existing_objects). Raises ApiError,
-    NoSuchKind, Unreachable.
+    """Creates, or applies to the existing object (setting upsert_existing_objects).
+
+    Raises ApiError, NoSuchKind, Unreachable.
     """
     query = {"fieldManager": manager, "force": "true" if force else "false"} | (
         {"dryRun": "All"} if dry_run else {}
@@ -157,10 +160,10 @@ def upsert(
 
 
 def settle(op: Operation, manifest: JsonObject, live: JsonObject) -> JsonObject:
-    """The live object once it is ready by its rule. Raises NotReady, BadForm."""
+    """The live object once it is ready by its rule. Raises NotReady, InvalidWaitFor."""
     if pulumi_annotations.skips_await(manifest):
-        op.say(Severity.INFO, "Skipping await logic")
-        op.say(Severity.INFO, "")
+        op.show_status(Severity.INFO, "Skipping await logic")
+        op.show_status(Severity.INFO, "")
         return live
     rule, limit_s = _rule(op, manifest, live)
     if rule is None:
@@ -172,7 +175,7 @@ def settle(op: Operation, manifest: JsonObject, live: JsonObject) -> JsonObject:
         rule,
         timeout_s=limit_s,
         cancelled=op.cancelled,
-        say=op.say,
+        show_status=op.show_status,
     )
 
 
@@ -183,7 +186,7 @@ def _rule(op: Operation, manifest: JsonObject, live: JsonObject) -> tuple[Rule |
 
 
 def read(op: Operation, wanted: JsonObject) -> JsonObject | None:
-    """The live object, None where it or its kind is gone. Raises ApiError, Unreachable."""
+    """The live object; None if it or its kind does not exist. Raises ApiError, Unreachable."""
     try:
         return op.cluster.get(op.cluster.path(wanted))
     except NoSuchKind:
@@ -194,10 +197,8 @@ def read(op: Operation, wanted: JsonObject) -> JsonObject | None:
         raise
 
 
-def ill_health(op: Operation, manifest: JsonObject, live: JsonObject) -> tuple[str, ...]:
-    """Why a refresh calls the object unhealthy; empty where it is healthy, or its kind is not
-    looked at.
-    """
+def unhealthy_reasons(op: Operation, manifest: JsonObject, live: JsonObject) -> tuple[str, ...]:
+    """Why a refresh reports the object as unhealthy; empty if it does not."""
     rule = readiness.rule_for(live)
     if (
         rule is None
@@ -217,7 +218,7 @@ def ill_health(op: Operation, manifest: JsonObject, live: JsonObject) -> tuple[s
 
 
 def delete(op: Operation, manifest: JsonObject) -> None:
-    """Returns when the object is gone. Raises ApiError, NotReady, Unreachable."""
+    """Returns when the object does not exist. Raises ApiError, NotReady, Unreachable."""
     live = read(op, manifest)
     if live is None:
         return
@@ -238,12 +239,12 @@ def delete(op: Operation, manifest: JsonObject) -> None:
         live["metadata"]["uid"],
         timeout_s=op.timeout_s,
         cancelled=op.cancelled,
-        say=op.say,
+        show_status=op.show_status,
     )
 
 
 def _body(cluster: Cluster, manifest: JsonObject) -> JsonObject:
-    """The manifest without the namespace that Check may have given to a cluster-scoped object."""
+    """The manifest, without a namespace that Check gave to a cluster-scoped object."""
     if cluster.served(str(manifest["apiVersion"]), str(manifest["kind"])).namespaced:
         return manifest
     return {
@@ -254,4 +255,4 @@ def _body(cluster: Cluster, manifest: JsonObject) -> JsonObject:
     }
 
 
-__all__ = ["BadForm", "Conflict", "Gone", "NotReady", "Operation", "Refused", "Unreachable"]
+__all__ = ["Conflict", "Gone", "InvalidWaitFor", "NotReady", "Operation", "Refused", "Unreachable"]

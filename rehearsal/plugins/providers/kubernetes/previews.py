@@ -1,4 +1,4 @@
-"""Previews: the server's dry run, or the inputs alone where it cannot be asked."""
+"""Previews: the server's dry run, or the inputs alone if the server cannot be reached."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The `kubernetes` provider towards the engine: which object operation each request means, and with
-which message it fails.
-"""
+"""The `kubernetes` provider: operations and error messages for the engine's requests."""
 
 from __future__ import annotations
 
@@ -50,11 +48,11 @@ from rehearsal.plugins.providers.kubernetes.release import TYPE as RELEASE
 from rehearsal.plugins.providers.kubernetes.release import Releases
 from rehearsal.plugins.providers.kubernetes.scopes import Scopes
 from rehearsal.plugins.providers.kubernetes.settings import Settings
-from rehearsal.plugins.providers.kubernetes.waiting import Say
+from rehearsal.plugins.providers.kubernetes.waiting import ShowStatus
 
 
 class KubernetesProvider(ProviderPlugin):
-    """One configured cluster, reachable or not: that is decided once, when it is configured."""
+    """One configured cluster. Whether it is reachable is decided once, by `configure`."""
 
     version = "4.34.2"
 
@@ -154,7 +152,7 @@ class KubernetesProvider(ProviderPlugin):
             return Created(
                 "",
                 previews.create(
-                    self._dry(urn), request, manifest, manager, upsert=self._settings.upsert
+                    self._dry_run(urn), request, manifest, manager, upsert=self._settings.upsert
                 ),
             )
         op = self._operation(urn, manifest, request.timeout_s)
@@ -177,7 +175,7 @@ class KubernetesProvider(ProviderPlugin):
                 outputs=_outputs(e.live or live, manifest, inputs, manager),
                 reasons=error_messages.reasons_with(error_messages.created_but(urn), e.reasons),
             ) from e
-        except objects.BadForm as e:
+        except objects.InvalidWaitFor as e:
             raise ProviderError(str(e)) from e
         return Created(object_id, _outputs(live, manifest, inputs, manager))
 
@@ -209,7 +207,7 @@ class KubernetesProvider(ProviderPlugin):
         )
         shown_inputs = mark_secret_kind(copy_marks(new_inputs, stored))
         try:
-            reasons = objects.ill_health(op, old_inputs or live, live)
+            reasons = objects.unhealthy_reasons(op, old_inputs or live, live)
         except (ApiError, Unreachable) as e:
             raise ProviderError(str(e)) from e
         if reasons:
@@ -226,7 +224,7 @@ class KubernetesProvider(ProviderPlugin):
         manager = field_managers.chosen(manifest, request.old_outputs)
         force = self._forces(manifest)
         if request.preview:
-            return previews.update(self._dry(urn), request, manifest, manager, force=force)
+            return previews.update(self._dry_run(urn), request, manifest, manager, force=force)
         initial = state.initial_api_version_of(request.old_outputs)
 
         def outputs(live: JsonObject) -> Properties:
@@ -249,7 +247,7 @@ class KubernetesProvider(ProviderPlugin):
                 error_messages.not_live(request.id, ""), e.reasons
             )
             raise InitFailed(id=request.id, outputs=outputs(e.live or live), reasons=reasons) from e
-        except objects.BadForm as e:
+        except objects.InvalidWaitFor as e:
             why = error_messages.not_live(request.id, str(e))
             raise InitFailed(id=request.id, outputs=outputs(live), reasons=[why]) from e
         return outputs(live)
@@ -285,7 +283,7 @@ class KubernetesProvider(ProviderPlugin):
     def _operation(self, urn: str, manifest: JsonObject, custom_timeout_s: float) -> Operation:
         return Operation(
             cluster=self._reachable(),
-            say=self._say(urn),
+            show_status=self._show_status(urn),
             cancelled=self.cancelled,
             timeout_s=pulumi_annotations.timeout_s(manifest, custom_timeout_s),
             await_all=self._settings.await_all,
@@ -303,7 +301,7 @@ class KubernetesProvider(ProviderPlugin):
             )
         return self._cluster
 
-    def _say(self, urn: str) -> Say:
+    def _show_status(self, urn: str) -> ShowStatus:
         return lambda severity, text: self.log(severity, text, urn, ephemeral=True)
 
     def _releases(self, urn: str) -> Releases:
@@ -311,18 +309,16 @@ class KubernetesProvider(ProviderPlugin):
             cluster=self._reachable,
             default_namespace=self._default_namespace,
             scopes=self._scopes,
-            say=self._say(urn),
+            show_status=self._show_status(urn),
             cancelled=self.cancelled,
         )
 
-    def _dry(self, urn: str) -> Operation | None:
-        """For previews; None without a cluster to ask."""
+    def _dry_run(self, urn: str) -> Operation | None:
+        """For previews; None if the cluster is unreachable."""
         return self._operation(urn, {}, 0) if self._cluster is not None else None
 
     def _unreachable_stored(self, urn: str, verb: str) -> None:
-        """Returns where the flag says that what cannot be reached is gone; else raises
-        ProviderError.
-        """
+        """Raises ProviderError unless deleteUnreachable is set, which drops the resource."""
         self.log(
             Severity.WARNING,
             f"configured Kubernetes cluster is unreachable: {self._unreachable}",

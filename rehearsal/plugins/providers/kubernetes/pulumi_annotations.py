@@ -1,4 +1,4 @@
-"""What the `pulumi.com/…` annotations of a manifest ask of the provider."""
+"""The `pulumi.com/…` annotations of a manifest, which configure the provider."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_TIMEOUT_S: Final = 600.0
 
 
 def annotation(manifest: JsonObject, key: str) -> str | None:
-    """The annotation's text; None where it is absent or not known yet."""
+    """The annotation's value; None if it is absent or not known yet."""
     metadata = manifest.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     value = annotations.get(key) if isinstance(annotations, dict) else None
@@ -24,17 +24,17 @@ def annotation(manifest: JsonObject, key: str) -> str | None:
 
 
 def skips_await(manifest: JsonObject) -> bool:
-    """Whether to not wait for the object; beats waitFor."""
+    """Whether not to wait for the object; takes precedence over waitFor."""
     return annotation(manifest, SKIP_AWAIT) == "true"
 
 
 def wait_for(manifest: JsonObject) -> str | None:
-    """The program's own rule of readiness."""
+    """The program's own readiness rule."""
     return annotation(manifest, WAIT_FOR)
 
 
 def timeout_s(manifest: JsonObject, custom_s: float) -> float:
-    """The resource's custom timeout, else the annotation's, else ten minutes."""
+    """The resource's custom timeout, else the annotation's, else 10 minutes."""
     if custom_s > 0:
         return custom_s
     text = annotation(manifest, TIMEOUT)
@@ -45,7 +45,7 @@ def timeout_s(manifest: JsonObject, custom_s: float) -> float:
 
 
 def propagation_policy(manifest: JsonObject) -> str:
-    """How deletion spreads to dependents, in the API's spelling."""
+    """The API's propagationPolicy for the deletion."""
     return {"background": "Background", "orphan": "Orphan"}.get(
         (annotation(manifest, DELETION_POLICY) or "").lower(), "Foreground"
     )

@@ -1,5 +1,4 @@
-"""Kubernetes quantities in the one spelling that the API server gives them (`1024Mi` is `1Gi`,
-`0.5` is `500m`).
+"""Kubernetes quantities in the API server's canonical form: `1024Mi` is `1Gi`, `0.5` is `500m`.
 
 Source: k8s.io/apimachinery `pkg/api/resource`, Quantity.CanonicalizeBytes.
 """
@@ -30,7 +29,7 @@ _POWERS: Final = {suffix: power for power, suffix in _DECIMAL.items()}
 
 
 def canonical(quantity: str | float) -> str:
-    """Raises ValueError for what is not a quantity."""
+    """The canonical form. Raises ValueError for an invalid quantity."""
     text = str(quantity)
     match = _FORM.match(text)
     if match is None:
@@ -40,7 +39,7 @@ def canonical(quantity: str | float) -> str:
     number, suffix = Decimal(match[1]), match[2] or ""
     if suffix in _BINARY[1:]:
         number *= 1024 ** _BINARY.index(suffix)
-        # Below 1024 a binary suffix would lose what a decimal one can say.
+        # Below 1024 a binary suffix would lose precision.
         if abs(number) >= 1024:
             return _binary(int(number.to_integral_value(rounding=ROUND_UP)))
         return _decimal(number, exponent=False)

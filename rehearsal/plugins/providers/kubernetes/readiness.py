@@ -1,5 +1,6 @@
-"""When objects of the built-in kinds count as ready, and what is said meanwhile. Source:
-pulumi-kubernetes `await`.
+"""Readiness rules of the built-in kinds, with their status messages.
+
+Source: pulumi/pulumi-kubernetes `provider/pkg/await`.
 """
 
 from __future__ import annotations
@@ -10,25 +11,13 @@ from typing import Final
 from kubeapi import JsonObject
 from kubeapi.client import path_of
 from rehearsal.plugins.providers.kubernetes.related_objects import Collection, RelatedObjects
-from rehearsal.plugins.providers.kubernetes.waiting import TIMED_OUT, Rule, Verdict
+from rehearsal.plugins.providers.kubernetes.waiting import ObjectRule, Rule, Verdict
 
 DEFAULT_TIMEOUT_S: Final = 600.0
 
 
-class _Alone:
-    """A rule that looks at nothing but the object."""
-
-    def needs(self, live: JsonObject) -> Mapping[str, Collection]:
-        return {}
-
-    def on_timeout(self, live: JsonObject) -> tuple[str, ...]:
-        return (TIMED_OUT,)
-
-
-class DaemonSet(_Alone):
-    """Every node that should run the current pod runs it, ready and available; with no such node,
-    at once.
-    """
+class DaemonSet(ObjectRule):
+    """Every node that should run a pod runs the current one, ready and available."""
 
     def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
         status = live.get("status") or {}
@@ -55,9 +44,7 @@ class DaemonSet(_Alone):
 
 
 class Deployment:
-    """The present ReplicaSet is ready, the Deployment available and, after a roll-out, progressed;
-    volume claims are bound.
-    """
+    """The current ReplicaSet is ready, the rollout complete, and the volume claims are bound."""
 
     def needs(self, live: JsonObject) -> Mapping[str, Collection]:
         namespace = live["metadata"]["namespace"]
@@ -111,9 +98,7 @@ class Deployment:
 
 
 class Service:
-    """Its endpoints have been quiet for ten seconds with none that is not ready; a load balancer
-    has its address.
-    """
+    """Its endpoints are ready and unchanged for 10 s; a load balancer has its address."""
 
     def __init__(self, settle_s: float = 10.0) -> None:
         self._settle_s = settle_s
@@ -164,11 +149,8 @@ class Service:
         )
 
 
-class Job:
-    """It completed; a failed one fails the wait at once."""
-
-    def needs(self, live: JsonObject) -> Mapping[str, Collection]:
-        return {}
+class Job(ObjectRule):
+    """Complete; a failed Job ends the wait."""
 
     def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
         failed = _condition(live, "Failed")
@@ -183,15 +165,15 @@ class Job:
         return (_not_ready(live),)
 
 
-class _Polled(_Alone):
-    """Kinds with a fixed limit of their own, whatever the resource's timeout says."""
+class _Polled(ObjectRule):
+    """Base of rules for kinds with a fixed timeout (`_FIXED_LIMITS_S`)."""
 
     def on_timeout(self, live: JsonObject) -> tuple[str, ...]:
         return (f"Timeout occurred polling for '{live['metadata']['name']}'",)
 
 
 class PersistentVolumeClaim(_Polled):
-    """Bound; or Pending, where its class binds at the first consumer."""
+    """Bound, or Pending if its class binds at the first consumer."""
 
     def needs(self, live: JsonObject) -> Mapping[str, Collection]:
         return {"classes": Collection(path_of("storage.k8s.io/v1", "storageclasses"))}
@@ -217,15 +199,15 @@ class PersistentVolume(_Polled):
 
 
 class ResourceQuota(_Polled):
-    """The quota controller has taken the limits over."""
+    """The quota controller has copied the limits to the status."""
 
     def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
         wanted = (live.get("spec") or {}).get("hard") or {}
         return Verdict(((live.get("status") or {}).get("hard") or {}) == wanted)
 
 
-class AnyKind(_Alone):
-    """The conventions of kstatus, for kinds without a rule (PULUMI_K8S_AWAIT_ALL)."""
+class AnyKind(ObjectRule):
+    """The kstatus conventions, for kinds without a rule (PULUMI_K8S_AWAIT_ALL)."""
 
     def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
         status = live.get("status") or {}
@@ -259,7 +241,7 @@ _CHECKED_ON_READ: Final = ("DaemonSet", "Deployment", "Job", "Service")
 
 
 def rule_for(live: JsonObject, *, await_all: bool = False) -> Rule | None:
-    """None for a kind that is ready as soon as it is stored."""
+    """The kind's rule; None if its objects are ready as soon as they are stored."""
     make = _RULES.get((str(live.get("apiVersion")), str(live.get("kind"))))
     if make is None:
         return AnyKind() if await_all else None
@@ -267,12 +249,12 @@ def rule_for(live: JsonObject, *, await_all: bool = False) -> Rule | None:
 
 
 def limit_s(live: JsonObject, asked_s: float) -> float:
-    """How long to wait for this kind at most, in seconds."""
+    """The timeout for this kind, in seconds."""
     return _FIXED_LIMITS_S.get(str(live.get("kind")), asked_s)
 
 
 def is_checked_on_read(live: JsonObject) -> bool:
-    """Whether a refresh looks at the object's health."""
+    """Whether a refresh checks the object's readiness."""
     return live.get("kind") in _CHECKED_ON_READ and rule_for(live) is not None
 
 

@@ -1,6 +1,4 @@
-"""`helm.v3.Release` towards the engine: what is checked, stored and said. Source: pulumi-kubernetes
-`helm_release.go`.
-"""
+"""The resource `helm.v3.Release`. Source: pulumi-kubernetes `helm_release.go`."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ from rehearsal.plugins.providers.kubernetes.release_inputs import (
     difference_of,
 )
 from rehearsal.plugins.providers.kubernetes.scopes import Scopes
-from rehearsal.plugins.providers.kubernetes.waiting import NotReady, Say
+from rehearsal.plugins.providers.kubernetes.waiting import NotReady, ShowStatus
 
 TYPE = "kubernetes:helm.sh/v3:Release"
 _FAILED = "failed to initialize completely. Use Helm CLI to investigate"
@@ -53,12 +51,12 @@ _FAILED = "failed to initialize completely. Use Helm CLI to investigate"
 
 @dataclass(frozen=True, kw_only=True)
 class Releases:
-    """All releases of one provider. `cluster` raises ProviderError where it cannot be reached."""
+    """Operations on releases. `cluster` raises ProviderError if it is unreachable."""
 
     cluster: Callable[[], Cluster]
     default_namespace: str
     scopes: Scopes
-    say: Say
+    show_status: ShowStatus
     cancelled: threading.Event
 
     def check(self, request: CheckRequest) -> Checked:
@@ -69,7 +67,7 @@ class Releases:
                 for crd in chart_of(unwrap(checked.inputs)).crds():
                     self.scopes.learn(crd)
             except NoSuchChart:
-                pass  # not known in this preview
+                pass  # a part of its name is not known in this preview
         return checked
 
     def diff(self, request: DiffRequest) -> Difference:
@@ -147,7 +145,7 @@ class Releases:
             raise ProviderError(str(e)) from e
 
     def _helm(self, namespace: str, name: str) -> Helm:
-        return Helm(self.cluster(), namespace, name, self.say, self.cancelled)
+        return Helm(self.cluster(), namespace, name, self.show_status, self.cancelled)
 
 
 def _why(release_id: str, error: str) -> str:
@@ -179,7 +177,7 @@ def _outputs(inputs: Properties, record: Record) -> Properties:
 
 
 def _inputs_of(record: Record) -> Properties:
-    """For get() and import: as much as the record knows."""
+    """For get() and import: what the record contains."""
     return {
         "chart": record.chart_name,
         "name": record.name,

@@ -1,4 +1,4 @@
-"""The inputs of a `helm.v3.Release`: which chart, what is filled in, what a change means."""
+"""The inputs of a `helm.v3.Release`: defaults, the chart they name, and differences."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ _TIMEOUT_S: Final = 300
 def check_inputs(
     news: Properties, olds: Properties, name: str | None, default_namespace: str
 ) -> Checked:
-    """The inputs with all that the provider fills in. name: the automatic name, used where none is
-    given.
-    """
+    """The inputs with defaults filled in. name: the automatic name."""
     inputs = {key: value for key, value in unwrap(news).items() if key != "compat"}
     inputs["name"] = inputs.get("name") or unwrap(olds).get("name") or name
     inputs["namespace"] = inputs.get("namespace") or default_namespace
@@ -56,7 +54,7 @@ def check_inputs(
         failures.append(
             CheckFailure(
                 "valueYamlFiles",
-                "the rehearsal does not read value files; put the values into `values`",
+                "is not supported by the rehearsal; use `values`",
             )
         )
     if not any(inputs.get(key) is UNKNOWN for key in ("chart", "version", "repositoryOpts")):
@@ -84,9 +82,7 @@ def chart_of(inputs: Mapping[str, Any]) -> Chart:
 
 
 def difference_of(old_inputs: Properties, new_inputs: Properties) -> Difference:
-    """Of the inputs only: a chart's templates and the objects in the cluster may have changed
-    unseen.
-    """
+    """The difference of the inputs; changes of templates or live objects are not detected."""
     changes = compare(unwrap(old_inputs), unwrap(new_inputs))
     detailed: dict[str, Kind] = {}
     replaces = []
@@ -106,7 +102,7 @@ def difference_of(old_inputs: Properties, new_inputs: Properties) -> Difference:
 
 
 def _known(value: Any) -> Any:
-    """Values with what a preview does not know yet left out: the rest can still be checked."""
+    """The values without unknown ones, so that the rest can be checked in a preview."""
     if isinstance(value, dict):
         return {key: _known(item) for key, item in value.items() if item is not UNKNOWN}
     return value

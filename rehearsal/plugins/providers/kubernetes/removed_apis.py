@@ -1,5 +1,6 @@
-"""API versions that Kubernetes has removed, and what took their place. Source: kubernetes.io,
-Deprecated API Migration Guide.
+"""API versions that Kubernetes has removed, and their replacements.
+
+Source: kubernetes.io, Deprecated API Migration Guide.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _REMOVED: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
 
 
 def warning(api_version: str, kind: str) -> str | None:
-    """What to tell the user; None for an API that is still there."""
+    """The warning for a removed API; None for a current one."""
     entry = _REMOVED.get((api_version, kind))
     if entry is None:
         return None

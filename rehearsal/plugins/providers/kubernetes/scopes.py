@@ -1,6 +1,4 @@
-"""Which kinds live in namespaces: by the built-in table, by CRDs of this run, by the server; else
-they count as namespaced.
-"""
+"""Whether a kind is namespaced: by the built-in table, this run's CRDs, or the API server."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from rehearsal.plugins.providers.kubernetes.cluster import Cluster, NoSuchKind
 
 
 class Scopes:
-    """Thread-safe."""
+    """The scopes of kinds; unknown ones count as namespaced. Thread-safe."""
 
     def __init__(self, cluster: Cluster | None = None) -> None:
         self._cluster = cluster
@@ -20,7 +18,7 @@ class Scopes:
         self._lock = threading.Lock()
 
     def learn(self, manifest: JsonObject) -> None:
-        """Takes note of a CRD that will exist; ignores other objects."""
+        """Records the scope of a CRD that this run creates; ignores other objects."""
         if manifest.get("kind") != "CustomResourceDefinition":
             return
         spec = manifest.get("spec")
@@ -32,7 +30,7 @@ class Scopes:
             )
 
     def is_namespaced(self, api_version: str, kind: str) -> bool:
-        """Whether an object of the kind needs a namespace."""
+        """Whether objects of the kind have a namespace."""
         scope = go_types.scope_of(api_version, kind)
         if scope is not None:
             return scope == "namespaced"
@@ -44,5 +42,5 @@ class Scopes:
             try:
                 return self._cluster.served(api_version, kind).namespaced
             except (NoSuchKind, ApiError, Unreachable):
-                pass  # its CRD is yet to come, and this run has not shown it
+                pass  # the CRD does not exist yet, and this run has not declared it
         return True

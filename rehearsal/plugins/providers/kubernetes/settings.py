@@ -1,4 +1,4 @@
-"""The provider's own configuration: its inputs, else PULUMI_K8S_… variables."""
+"""The provider's configuration: its inputs, else PULUMI_K8S_… environment variables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rehearsal.plugins.engine.properties import UNKNOWN, unwrap
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the rehearsal heeds of the provider's inputs."""
+    """The provider inputs that the rehearsal supports."""
 
     kubeconfig: str | None
     context: str | None
@@ -27,9 +27,9 @@ class Settings:
     await_all: bool
 
     @classmethod
-    def of(cls, args: Mapping[str, Any]) -> Settings:
-        """From Configure's args; what is not text is JSON text there."""
-        plain = unwrap(dict(args))
+    def of(cls, inputs: Mapping[str, Any]) -> Settings:
+        """From the inputs of Configure."""
+        plain = unwrap(dict(inputs))
         return cls(
             kubeconfig=_text(plain, "kubeconfig"),
             context=_text(plain, "context"),

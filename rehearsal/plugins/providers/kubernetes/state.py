@@ -1,4 +1,4 @@
-"""What the engine keeps of an object: the live object, beside the inputs it was made from."""
+"""The outputs that the engine stores for an object: the live object, and its inputs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ def outputs_of(
     initial_api_version: str,
     manager: str,
 ) -> Properties:
-    """live and inputs plain; `marked`: the inputs with their Secret marks, which are copied to
-    both.
-    """
+    """The outputs to store. `marked`: the inputs with their Secret marks, which both get."""
     shown = with_underscores(live) if live.get("kind") == "CustomResourceDefinition" else live
     return {
         **mark_secret_kind(copy_marks(shown, marked)),
@@ -36,13 +34,13 @@ def outputs_of(
 
 
 def live_of(outputs: Properties) -> JsonObject:
-    """The live object in stored outputs, plain, as the API spells it."""
+    """The live object in stored outputs, without Secret marks, with the API's keys."""
     plain = {key: value for key, value in unwrap(outputs).items() if not key.startswith("__")}
     return dict(with_dashes(plain)) if plain.get("kind") == "CustomResourceDefinition" else plain
 
 
 def inputs_of(outputs: Properties, fallback: Properties) -> JsonObject:
-    """The inputs in stored outputs, plain; those that the engine sent where there are none."""
+    """The inputs in stored outputs, else `fallback`; without Secret marks."""
     stored = unwrap_here(outputs.get(_INPUTS))
     plain: JsonObject = unwrap(stored if isinstance(stored, dict) and stored else fallback)
     return plain
@@ -54,9 +52,7 @@ def initial_api_version_of(outputs: Properties) -> str:
 
 
 def inputs_from_live(live: JsonObject) -> JsonObject:
-    """Inputs for an object that the program did not make (get, import): all but what only the
-    server writes.
-    """
+    """Inputs of an object for get and import: everything but what only the server sets."""
     metadata = {
         key: value for key, value in live["metadata"].items() if key not in READ_ONLY_METADATA
     }
@@ -75,9 +71,7 @@ def id_of(manifest: JsonObject) -> str:
 
 
 def identity(type_token: str, object_id: str, outputs: Properties) -> JsonObject:
-    """apiVersion, kind, name and namespace of a stored object; from its type and id where there are
-    no outputs (get, import).
-    """
+    """apiVersion, kind, name and namespace, from the type and id if there are no outputs."""
     namespace, _, name = object_id.rpartition("/")
     api_version, kind = unwrap(outputs.get("apiVersion")), unwrap(outputs.get("kind"))
     if not api_version or not kind:

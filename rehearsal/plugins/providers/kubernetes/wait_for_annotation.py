@@ -1,4 +1,4 @@
-"""The annotation `pulumi.com/waitFor`: a program's own rule for when an object is ready.
+"""The annotation `pulumi.com/waitFor`: a program's own readiness rule.
 
 Forms: `condition=Type`, `condition=Type=Status`, `jsonpath={.path}` (exists),
 `jsonpath={.path}=value` (also !=, >=, <=), or a JSON list of these, all of which must hold. Source:
@@ -17,8 +17,8 @@ from typing import Any, Final
 from kubeapi import JsonObject
 from rehearsal.plugins.engine.plugin import Severity
 from rehearsal.plugins.providers.kubernetes.json_paths import BadPath, JsonPath, parse
-from rehearsal.plugins.providers.kubernetes.related_objects import Collection, RelatedObjects
-from rehearsal.plugins.providers.kubernetes.waiting import TIMED_OUT, Rule, Verdict
+from rehearsal.plugins.providers.kubernetes.related_objects import RelatedObjects
+from rehearsal.plugins.providers.kubernetes.waiting import ObjectRule, Rule, Verdict
 
 ANNOTATION: Final = "pulumi.com/waitFor"
 
@@ -28,27 +28,13 @@ _JSONPATH: Final = re.compile(
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {">=": operator.ge, "<=": operator.le}
 
 
-class BadForm(Exception):
-    """The annotation is not understood. Found only after the object was stored, as with the
-    official provider.
-    """
-
-
-class _Always:
-    """What both forms share: they look at nothing but the object."""
-
-    def needs(self, live: JsonObject) -> Mapping[str, Collection]:
-        return {}
-
-    def on_timeout(self, live: JsonObject) -> tuple[str, ...]:
-        return (TIMED_OUT,)
+class InvalidWaitFor(Exception):
+    """The annotation is invalid; detected only after the object is stored, as officially."""
 
 
 @dataclass(frozen=True)
-class Condition(_Always):
-    """`status.conditions` holds one of this type with this status, and it is about the present
-    generation.
-    """
+class Condition(ObjectRule):
+    """`status.conditions` has this type with this status, for the current generation."""
 
     type: str
     status: str
@@ -66,8 +52,7 @@ class Condition(_Always):
                 continue
             generation = live["metadata"].get("generation")
             observed = condition.get("observedGeneration", status.get("observedGeneration"))
-            # Without any observedGeneration a stale True passes; so it does with the official
-            # provider.
+            # Without observedGeneration a stale True passes, as with the official provider.
             if generation is not None and observed is not None and observed < generation:
                 return Verdict(False, f"Generation {observed} is less than expected {generation}")
             if str(condition["status"]).lower() == self.status.lower():
@@ -78,8 +63,8 @@ class Condition(_Always):
 
 
 @dataclass(frozen=True)
-class Expression(_Always):
-    """A JSONPath leads to something, or to one value that compares as asked."""
+class Expression(ObjectRule):
+    """A JSONPath matches, or it matches one value that compares as given."""
 
     path: JsonPath
     operator: str | None
@@ -117,8 +102,8 @@ class Expression(_Always):
 
 
 @dataclass(frozen=True)
-class AllOf(_Always):
-    """Every rule holds at the same time."""
+class AllOf(ObjectRule):
+    """All rules hold at the same time."""
 
     rules: tuple[Rule, ...]
 
@@ -131,15 +116,17 @@ class AllOf(_Always):
 
 
 def parse_annotation(text: str) -> Rule:
-    """Raises BadForm."""
+    """Raises InvalidWaitFor."""
     forms: Any = [text]
     if text.lstrip().startswith("["):
         try:
             forms = json.loads(text)
         except ValueError as e:
-            raise BadForm(f"{ANNOTATION}: {text!r} looks like a list but is no JSON: {e}") from e
+            raise InvalidWaitFor(
+                f"{ANNOTATION}: {text!r} looks like a list but is not JSON: {e}"
+            ) from e
         if not forms or not all(isinstance(form, str) for form in forms):
-            raise BadForm(f"{ANNOTATION}: {text!r} must be a list of one or more strings")
+            raise InvalidWaitFor(f"{ANNOTATION}: {text!r} must be a list of one or more strings")
     rules = tuple(_parse_form(form) for form in forms)
     return rules[0] if len(rules) == 1 else AllOf(rules)
 
@@ -148,23 +135,25 @@ def _parse_form(form: str) -> Rule:
     if form.startswith("condition="):
         name, _, status = form.removeprefix("condition=").partition("=")
         if not name:
-            raise BadForm(
-                f"{ANNOTATION}: {form!r} names no condition; write condition=Ready or "
+            raise InvalidWaitFor(
+                f"{ANNOTATION}: {form!r} has no condition type; write condition=Ready or "
                 "condition=Ready=False"
             )
         return Condition(name, status or "True")
     if form.startswith("jsonpath="):
         match = _JSONPATH.match(form)
         if match is None:
-            raise BadForm(
-                f"{ANNOTATION}: {form!r}: the path must stand in braces, as in "
+            raise InvalidWaitFor(
+                f"{ANNOTATION}: {form!r}: the path must be in braces, as in "
                 f"jsonpath={{.status.phase}}=Running"
             )
         try:
             return Expression(parse(match["path"]), match["op"], match["value"] or "")
         except BadPath as e:
-            raise BadForm(f"{ANNOTATION}: {e}") from e
-    raise BadForm(f'{ANNOTATION}: expected a "jsonpath=" or "condition=" prefix, got {form!r}')
+            raise InvalidWaitFor(f"{ANNOTATION}: {e}") from e
+    raise InvalidWaitFor(
+        f'{ANNOTATION}: expected a "jsonpath=" or "condition=" prefix, got {form!r}'
+    )
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Waiting until a rule is satisfied, with live status from the rule and from Warning Events."""
+"""Waiting for an object, with live status from its readiness rule and its Warning events."""
 
 from __future__ import annotations
 
@@ -18,47 +18,56 @@ from rehearsal.plugins.providers.kubernetes.related_objects import (
     WatchedObjects,
 )
 
-Say = Callable[[Severity, str], None]
+ShowStatus = Callable[[Severity, str], None]
 """Shows one line of live status; an empty one clears it."""
 
 _TICK_S: Final = 0.25
-"""How late a wait may notice an interrupt or its own timeout."""
+"""The longest delay in noticing an interrupt or the timeout."""
 TIMED_OUT: Final = "timed out waiting for the condition"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a rule thinks of an object now. `failed` ends the wait; `recheck` asks again without any
-    change (a quiet period).
-    """
+    """Whether an object is ready."""
 
     done: bool
     status: str = ""
     severity: Severity = Severity.INFO
     failed: tuple[str, ...] = ()
+    """Reasons that end the wait."""
     recheck: bool = False
+    """Judge again without a change, for rules that depend on time."""
 
 
 class Rule(Protocol):
-    """When an object counts as ready."""
+    """When an object is ready."""
 
     def needs(self, live: JsonObject) -> Mapping[str, Collection]:
-        """Further collections that `judge` reads."""
+        """Further collections that `judge` reads, by name."""
 
     def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
-        """Of the object as it is now."""
+        """Whether the object is ready now."""
 
     def on_timeout(self, live: JsonObject) -> tuple[str, ...]:
-        """The reasons: the first is the error, the others are added to it."""
+        """The reasons of the failure, the main one first."""
+
+
+class ObjectRule:
+    """Base of rules that look at nothing but the object."""
+
+    def needs(self, live: JsonObject) -> Mapping[str, Collection]:
+        return {}
+
+    def on_timeout(self, live: JsonObject) -> tuple[str, ...]:
+        return (TIMED_OUT,)
 
 
 @dataclass
 class NotReady(Exception):
-    """The object was stored but did not become ready. `reasons`: the first is the error, the others
-    are added to it.
-    """
+    """The object was stored but did not become ready."""
 
     reasons: tuple[str, ...]
+    """The main one first."""
     live: JsonObject = field(default_factory=dict)
 
 
@@ -70,7 +79,7 @@ def await_ready(
     *,
     timeout_s: float,
     cancelled: threading.Event,
-    say: Say,
+    show_status: ShowStatus,
 ) -> JsonObject:
     """The live object once the rule is satisfied. Raises NotReady."""
     metadata = live["metadata"]
@@ -88,7 +97,7 @@ def await_ready(
     def show(severity: Severity, text: str) -> None:
         if text and text not in shown:
             shown.add(text)
-            say(severity, text)
+            show_status(severity, text)
 
     seen, fresh = 0, True
     with WatchedObjects(cluster, collections) as related:
@@ -118,17 +127,23 @@ def await_ready(
                 seen = reached
         finally:
             if shown:
-                say(Severity.INFO, "")
+                show_status(Severity.INFO, "")
 
 
 def await_gone(
-    cluster: Cluster, path: str, uid: str, *, timeout_s: float, cancelled: threading.Event, say: Say
+    cluster: Cluster,
+    path: str,
+    uid: str,
+    *,
+    timeout_s: float,
+    cancelled: threading.Event,
+    show_status: ShowStatus,
 ) -> None:
-    """Returns when the object (this one, not a later one of its name) is gone. Raises NotReady."""
+    """Returns when no object has this path and uid. Raises NotReady."""
     deadline = time.monotonic() + timeout_s
     pause = 0.05
     live: JsonObject = {}
-    said = False
+    announced = False
     try:
         while True:
             try:
@@ -140,18 +155,18 @@ def await_gone(
                     return
                 raise
             except Unreachable:
-                pass  # a moment's absence; the deadline bounds it
+                pass  # the deadline bounds an outage
             if cancelled.wait(pause):
                 raise NotReady(("context canceled",), live)
             if time.monotonic() >= deadline:
                 raise NotReady((TIMED_OUT,), live)
-            if pause > 0.2 and not said:
-                say(Severity.INFO, "Resource scheduled for deletion")
-                said = True
+            if pause > 0.2 and not announced:
+                show_status(Severity.INFO, "Resource scheduled for deletion")
+                announced = True
             pause = min(pause * 1.5, 1.0)
     finally:
-        if said:
-            say(Severity.INFO, "")
+        if announced:
+            show_status(Severity.INFO, "")
 
 
 def _interrupted(live: JsonObject) -> str:

@@ -1,4 +1,4 @@
-"""A provider stand-in over a simulated cloud in this process, driven as the engine drives it."""
+"""A provider over a simulated cloud in this process, called as the engine calls it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rehearsal.plugins.engine.requests import (
 
 @contextmanager
 def cloud_in(environment: Path) -> Iterator[Cloud]:
-    """A simulated cloud with clusters on paper, serving its environment."""
+    """A simulated cloud with fake control planes, serving its environment."""
     cloud = Cloud(environment, PaperPlanes(environment), ready_timeout_s=0.1)
     server = Server(environment / "cloud.sock", cloud)
     threading.Thread(
@@ -40,7 +40,7 @@ def cloud_in(environment: Path) -> Iterator[Cloud]:
 
 
 class Resource:
-    """One resource of a stack: what the engine keeps of it between operations."""
+    """One resource of a stack, with what the engine stores between operations."""
 
     def __init__(self, engine: Engine, kind: str, name: str, asked: Properties) -> None:
         self.engine = engine
@@ -55,7 +55,7 @@ class Resource:
             self.id, self.outputs, self.reasons = e.id, e.outputs, e.reasons
 
     def plan(self, asked: Properties) -> Difference:
-        """What `up` with these inputs would do."""
+        """The difference that `up` with these inputs would apply."""
         self.next = self.engine.checked(self.kind, self.name, self.inputs, asked)
         return self._diff(self.outputs, self.next)
 
@@ -92,7 +92,7 @@ class Resource:
         )
 
     def refresh(self) -> Difference | None:
-        """None: gone. The difference is the drift: from what was asked for to what is there."""
+        """The drift, from the inputs to the live state; None if the resource is gone."""
         request = ReadRequest(
             urn="urn", type=self.kind, id=self.id, inputs=self.inputs, outputs=self.outputs
         )
@@ -107,7 +107,7 @@ class Resource:
 
 
 class Engine:
-    """Makes resources through the provider, and keeps what a stack would."""
+    """Creates resources through the provider."""
 
     def __init__(self, provider: BridgedProvider, cloud: Cloud, environment: Path) -> None:
         self.provider = provider
@@ -165,5 +165,5 @@ class Engine:
         self.made.append(resource)
         return resource
 
-    def nodes_on_paper(self, cluster: str) -> list[dict[str, Any]]:
+    def nodes_of(self, cluster: str) -> list[dict[str, Any]]:
         return PaperNodes(self.environment / "clusters" / cluster / "nodes-on-paper").read()

@@ -1,6 +1,4 @@
-"""Shapes are read both ways: what was asked for comes back word for word, what the cloud added does
-not.
-"""
+"""Fields in both directions: requested values come back, what the cloud added does not."""
 
 from __future__ import annotations
 
@@ -32,11 +30,11 @@ FIELDS = {
         {"flag": False, "labels": {}, "box": {}, "items": [], "setting": "NONE"},
     ],
 )
-def test_what_was_asked_for_comes_back(asked: dict) -> None:
+def test_requested_values_come_back(asked: dict) -> None:
     assert from_api(FIELDS, to_api(FIELDS, asked), asked) == asked
 
 
-def test_what_the_server_fills_in_is_no_input() -> None:
+def test_values_that_the_server_fills_in_are_not_inputs() -> None:
     answer = {
         "diskType": "pd",
         "deep": {"inner": {"mode": "x"}},
@@ -47,13 +45,13 @@ def test_what_the_server_fills_in_is_no_input() -> None:
     assert from_api(FIELDS, answer, {"items": [{"kind": "x"}]}) == {"items": [{"kind": "x"}]}
 
 
-def test_what_the_server_changed_shows() -> None:
+def test_values_that_the_server_changed_show() -> None:
     assert from_api(FIELDS, {"diskType": "pd"}, {"disk": "ssd"}) == {"disk": "pd"}
     assert from_api(FIELDS, {"labels": {"x": "y"}}, {}) == {"labels": {"x": "y"}}
     assert from_api(FIELDS, {}, {"name": "x", "labels": {"a": "b"}}) == {}
 
 
-def test_the_order_of_a_set_is_the_askers() -> None:
+def test_a_set_keeps_the_requested_order() -> None:
     assert from_api(FIELDS, {"zones": ["a", "b", "c"]}, {"zones": ["c", "a"]}) == {
         "zones": ["c", "a", "b"]
     }
@@ -66,7 +64,7 @@ def test_an_import_shows_everything() -> None:
     }
 
 
-def test_a_property_without_a_shape_is_refused_with_its_path() -> None:
+def test_a_property_without_a_field_is_refused_with_its_path() -> None:
     with pytest.raises(
         ProviderError,
         match=r"items\[1\]\.colour: .* does not simulate .*; here it simulates extra, kind",

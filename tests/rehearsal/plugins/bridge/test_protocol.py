@@ -1,4 +1,4 @@
-"""Both providers as the engine meets them: launched executables that speak gRPC."""
+"""Both cloud providers as launched executables over gRPC."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ def refusal(call: Callable[[], Any]) -> str:
 def test_it_has_the_version_that_the_sdk_asks_for(
     launch: Launch, package: str, version: str
 ) -> None:
-    """A lower one makes the engine warn at every run."""
+    """With a lower one the engine warns at every run."""
     assert launch(package).stub.GetPluginInfo(empty_pb2.Empty()).version == version
 
 
-def test_a_resource_lives_and_dies_over_the_wire(launch: Launch, environment: Path) -> None:
+def test_a_resources_lifecycle_over_grpc(launch: Launch, environment: Path) -> None:
     stub = (gcp := launch("gcp")).stub
     gcp.configure(project="acme", region="us-central1")
     checked = stub.Check(
@@ -174,7 +174,7 @@ def test_a_refused_input_arrives_with_its_path(launch: Launch) -> None:
     ]
 
 
-def test_the_clouds_words_arrive_as_one_message(launch: Launch) -> None:
+def test_the_clouds_error_arrives_as_one_message(launch: Launch) -> None:
     (gcp := launch("gcp")).configure(project="acme", region="us-central1")
     properties = struct(name="sub", network="nowhere", ipCidrRange="10.0.0.0/20")
     message = refusal(
@@ -205,7 +205,7 @@ def test_an_unknown_type_arrives_as_one_message(launch: Launch) -> None:
 
 
 @pytest.mark.parametrize("package", ["gcp", "aws"])
-def test_outside_a_rehearsal_it_says_so_at_once(launch: Launch, package: str) -> None:
+def test_outside_a_rehearsal_configure_fails(launch: Launch, package: str) -> None:
     provider = launch(package, inside=False)
     assert "only inside a rehearsal environment" in refusal(
         lambda: provider.configure(project="acme", region="eu-west-1")
@@ -213,10 +213,10 @@ def test_outside_a_rehearsal_it_says_so_at_once(launch: Launch, package: str) ->
 
 
 @pytest.mark.parametrize("package", ["gcp", "aws"])
-def test_it_leaves_at_the_engines_interrupt(launch: Launch, package: str) -> None:
-    """One that stays costs the user five seconds at the end of every operation."""
+def test_it_exits_on_the_engines_interrupt(launch: Launch, package: str) -> None:
+    """Otherwise the engine waits five seconds at the end of every operation."""
     provider = launch(package)
     provider.stub.GetPluginInfo(empty_pb2.Empty())
     provider.process.send_signal(signal.SIGINT)
-    # One that does not listen would stay for ever.
+    # A process that ignores the signal never exits.
     assert provider.process.wait(30) == 0

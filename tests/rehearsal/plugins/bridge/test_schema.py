@@ -1,6 +1,4 @@
-"""The schemas beside the providers are those of the installed SDKs, and what the providers declare
-exists in them.
-"""
+"""The providers' schemas match the installed SDKs, and contain everything the providers declare."""
 
 from __future__ import annotations
 
@@ -19,8 +17,8 @@ PROVIDERS = {"gcp": GcpProvider, "aws": AwsProvider}
 
 
 @pytest.mark.parametrize("package", ["gcp", "aws"])
-def test_the_schema_is_the_installed_sdks(package: str) -> None:
-    """Else: python -m rehearsal.plugins.bridge.extract_schemas"""
+def test_the_schemas_match_the_installed_sdks(package: str) -> None:
+    """If it fails: python -m rehearsal.plugins.bridge.extract_schemas"""
     stored = json.loads(
         (
             Path(rehearsal.__file__).parent / "plugins" / "providers" / package / "schema.json"
@@ -54,7 +52,7 @@ GONE = {"nodeConfig.ephemeralStorageConfig"}
 
 @pytest.mark.parametrize(("package", "token"), [(p, t) for p, ts in RESOURCES.items() for t in ts])
 def test_every_declared_path_is_a_property(package: str, token: str) -> None:
-    """A slip of the pen in a force-new list would pass for "in place"."""
+    """A misspelt path in a force_new list would silently mean an in-place update."""
     provider = PROVIDERS[package]
     resource = provider.resources[token]
     for path in [*resource.force_new, *resource.sets, *resource.keeps]:
@@ -64,6 +62,6 @@ def test_every_declared_path_is_a_property(package: str, token: str) -> None:
 
 
 @pytest.mark.parametrize(("package", "token"), [(p, t) for p, ts in RESOURCES.items() for t in ts])
-def test_outputs_that_previews_leave_open_are_outputs(package: str, token: str) -> None:
+def test_outputs_that_are_unknown_in_previews_exist(package: str, token: str) -> None:
     provider = PROVIDERS[package]
     assert set(provider.resources[token].update_unknowns) <= set(provider.schema.outputs(token))

@@ -1,4 +1,4 @@
-"""The stand-in for NVIDIA's chart: which values it takes, and what it installs for them."""
+"""The stand-in for NVIDIA's chart: the values it accepts, and what it installs for them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_pinned_version_is_found(version: str | None) -> None:
         ("kube-prometheus-stack", "https://x", None),
     ],
 )
-def test_any_other_chart_is_refused_with_what_there_is(
+def test_any_other_chart_is_refused_with_the_available_ones(
     name: str, repository: str | None, version: str | None
 ) -> None:
     with pytest.raises(NoSuchChart, match=r"v26\.7\.0"):
@@ -51,7 +51,7 @@ def test_an_unknown_value_is_refused_with_its_path_and_the_nearest_key() -> None
         (
             "migManager.config.nmae",
             "chart gpu-operator v26.7.0 has no such value; did you mean 'name'? (The real "
-            "Helm would ignore it in silence.)",
+            "Helm would silently ignore it.)",
         )
     ]
 
@@ -90,7 +90,7 @@ def test_known_values_pass(values: dict[str, Any]) -> None:
     assert CHART.check(values) == []
 
 
-def test_values_land_at_their_place_in_the_cluster_policy() -> None:
+def test_values_are_copied_to_the_cluster_policy() -> None:
     tolerations = [
         {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
         {"key": "mine", "operator": "Exists"},
@@ -130,7 +130,7 @@ def test_operands_have_the_charts_images(operand: str, image: tuple[str, str, st
     assert (section["repository"], section["image"], section["version"]) == image
 
 
-def test_the_cluster_policy_holds_no_null() -> None:
+def test_the_cluster_policy_contains_no_null() -> None:
     def nulls(value: Any) -> bool:
         if isinstance(value, dict):
             return any(map(nulls, value.values()))
@@ -152,13 +152,13 @@ def test_the_operators_deployment_follows_the_values() -> None:
     assert container["command"] == ["gpu-operator"]
 
 
-def test_a_config_map_is_made_only_where_the_values_ask_for_it() -> None:
+def test_a_config_map_is_created_only_if_the_values_say_so() -> None:
     assert not [kind for kind, _ in _render({}) if kind == "ConfigMap"]
     data = {"config.yaml": "version: v1"}
     made = _render({"migManager": {"config": {"create": True, "name": "layouts", "data": data}}})
     assert made[("ConfigMap", "layouts")]["data"] == data
 
 
-def test_cleanup_of_crds_is_off_unless_asked_for() -> None:
+def test_crds_are_kept_by_default() -> None:
     assert CHART.removes_crds({}) is False
     assert CHART.removes_crds({"operator": {"cleanupCRD": True}}) is True

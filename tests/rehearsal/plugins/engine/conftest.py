@@ -1,6 +1,4 @@
-"""The real `pulumi` in a directory of its own, with the rehearsal's language host in this
-process.
-"""
+"""The real `pulumi` in its own directory, with the rehearsal's language host in this process."""
 
 from __future__ import annotations
 

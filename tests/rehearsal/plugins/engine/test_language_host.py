@@ -43,14 +43,13 @@ def test_a_program_runs_with_its_config_and_exports(project: Any) -> None:
     assert outputs["where"] == [str(project.directory), "tiny", "dev", "organization"]
 
 
-def test_a_run_error_is_shown_bare_and_an_exception_with_its_own_frames_only(project: Any) -> None:
+def test_a_run_error_has_no_traceback_and_an_exception_only_its_own_frames(project: Any) -> None:
     project.write("import pulumi\nraise pulumi.RunError('pool train: no such GPU')")
     code, output = project.up()
     assert code != 0
     assert "error: pool train: no such GPU" in output
     assert "Traceback" not in output
-    # The official host's executor ends with 1 after a RunError, too, and not with the 32 that means
-    # "told already".
+    # As the official executor: exit status 1 after a RunError, not the 32 for a reported error.
     assert "Program exited with non-zero exit code: 1" in output
 
     project.write("def inner():\n    raise ValueError('broken')\ninner()")
@@ -87,7 +86,8 @@ def test_a_missing_virtualenv_is_one_clear_error(project: Any) -> None:
     project.write("import pulumi")
     code, output = project.up()
     assert code != 0
-    assert "Pulumi.yaml's runtime option `virtualenv` is '.venv', but there is no" in output
+    python = project.directory / ".venv" / "bin" / "python"
+    assert f"runtime option `virtualenv` is '.venv', but {python} does not exist" in output
     assert "Traceback" not in output
 
 
@@ -130,7 +130,7 @@ def test_a_program_does_not_outlive_an_interrupted_engine(project: Any) -> None:
         time.sleep(0.02)
 
 
-def test_the_engine_finds_the_host_on_path_and_it_leaves_when_told(
+def test_the_engine_finds_the_host_on_path_and_it_exits_on_sigint(
     new_project: Callable[[], Any], tmp_path: Path
 ) -> None:
     directory = tmp_path / "bin"

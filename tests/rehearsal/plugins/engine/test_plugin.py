@@ -1,4 +1,4 @@
-"""A launched plugin process, and one attached to."""
+"""A launched plugin process, and an attached plugin."""
 
 from __future__ import annotations
 
@@ -17,9 +17,23 @@ import grpc
 import pytest
 from google.protobuf import empty_pb2
 
-from rehearsal.plugins.engine.properties import UNKNOWN, decode, encode
+from rehearsal.plugins.engine.plugin import Checked, Created, Difference, ProviderPlugin
+from rehearsal.plugins.engine.properties import UNKNOWN, Properties, decode, encode
 from rehearsal.plugins.engine.protocol import engine_pb2_grpc, provider_pb2, provider_pb2_grpc
 from rehearsal.plugins.engine.provider_server import AttachedServer
+from rehearsal.plugins.engine.requests import (
+    Autonaming,
+    CheckConfigRequest,
+    CheckRequest,
+    ConfigureRequest,
+    CreateRequest,
+    DeleteRequest,
+    DiffConfigRequest,
+    DiffRequest,
+    InvokeRequest,
+    ReadRequest,
+    UpdateRequest,
+)
 
 PLUGIN = textwrap.dedent("""
     from rehearsal.plugins.engine.plugin import *
@@ -144,7 +158,7 @@ def test_a_launched_plugin_answers_and_logs_to_the_engine(launch: Any, engine: E
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_at_once_even_while_an_operation_waits(
+def test_a_signal_ends_it_immediately_even_while_an_operation_waits(
     launch: Any, engine: Engine, number: signal.Signals
 ) -> None:
     process, stub = launch()
@@ -190,7 +204,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def test_started_by_hand_it_says_what_it_is(tmp_path: Path) -> None:
+def test_started_by_hand_it_explains_itself(tmp_path: Path) -> None:
     (tmp_path / "sample.py").write_text(PLUGIN)
     done = subprocess.run(
         [sys.executable, str(tmp_path / "sample.py")],
@@ -230,7 +244,7 @@ def test_each_connection_of_an_attached_plugin_has_its_own_configuration(attache
     assert decode(_create(second, "a").properties)["region"] == "two"
 
 
-def test_attach_and_handshake_tell_where_to_log(attached: Any, engine: Engine) -> None:
+def test_handshake_sets_where_an_attached_plugin_logs(attached: Any, engine: Engine) -> None:
     stub = attached()
     stub.Configure(provider_pb2.ConfigureRequest())
     answer = stub.Handshake(provider_pb2.ProviderHandshakeRequest(engine_address=engine.address))
@@ -245,7 +259,7 @@ def _refused(stub: Any, name: str) -> grpc.RpcError:
     return caught.value
 
 
-def test_a_clean_error_has_a_code_that_means_state_is_known(attached: Any) -> None:
+def test_a_provider_error_has_a_code_that_means_state_is_known(attached: Any) -> None:
     stub = attached()
     stub.Configure(provider_pb2.ConfigureRequest())
     error = _refused(stub, "fails")
@@ -281,9 +295,7 @@ def test_a_partial_failure_carries_what_must_be_stored(attached: Any) -> None:
     assert expected.SerializeToString() in details
 
 
-def test_cancel_ends_what_is_in_flight_and_spoils_nothing_after(
-    attached: Any, engine: Engine
-) -> None:
+def test_cancel_ends_operations_in_flight_and_no_later_ones(attached: Any, engine: Engine) -> None:
     stub = attached()
     stub.Handshake(provider_pb2.ProviderHandshakeRequest(engine_address=engine.address))
     stub.Configure(provider_pb2.ConfigureRequest(args=encode({"region": "r"})))
@@ -318,7 +330,7 @@ def test_check_failures_and_detailed_differences_reach_the_engine(attached: Any)
     )
 
 
-def test_a_message_beyond_grpcs_own_limit_passes(engine: Engine) -> None:
+def test_a_message_beyond_grpcs_default_limit_passes(engine: Engine) -> None:
     space: dict[str, Any] = {"__name__": "sample"}
     exec(compile(PLUGIN, "sample.py", "exec"), space)
     with AttachedServer(space["Sample"]) as server:
@@ -331,7 +343,7 @@ def test_a_message_beyond_grpcs_own_limit_passes(engine: Engine) -> None:
     assert len(decode(checked.inputs)["text"]) == 6_000_000
 
 
-def test_the_protocol_is_read_without_the_sdk_and_does_not_stand_in_its_way() -> None:
+def test_the_stubs_load_without_the_sdk_and_do_not_replace_it() -> None:
     program = (
         "import sys, rehearsal.plugins.engine.protocol as p; assert 'pulumi' not in sys.modules; "
         "import pulumi; from pulumi.runtime.proto import provider_pb2; assert provider_pb2 "
@@ -339,3 +351,114 @@ def test_the_protocol_is_read_without_the_sdk_and_does_not_stand_in_its_way() ->
         "assert hasattr(pulumi, 'CustomResource')"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+class Recorder(ProviderPlugin):
+    """Records its requests."""
+
+    def __init__(self, requests: list[object]) -> None:
+        super().__init__()
+        self._requests = requests
+
+    def check_config(self, request: CheckConfigRequest) -> Checked:
+        self._requests.append(request)
+        return Checked({})
+
+    def diff_config(self, request: DiffConfigRequest) -> Difference:
+        self._requests.append(request)
+        return Difference(changes=None)
+
+    def configure(self, request: ConfigureRequest) -> None:
+        self._requests.append(request)
+
+    def check(self, request: CheckRequest) -> Checked:
+        self._requests.append(request)
+        return Checked({})
+
+    def diff(self, request: DiffRequest) -> Difference:
+        self._requests.append(request)
+        return Difference(changes=None)
+
+    def create(self, request: CreateRequest) -> Created:
+        self._requests.append(request)
+        return Created("", {})
+
+    def read(self, request: ReadRequest) -> None:
+        self._requests.append(request)
+
+    def update(self, request: UpdateRequest) -> Properties:
+        self._requests.append(request)
+        return {}
+
+    def delete(self, request: DeleteRequest) -> None:
+        self._requests.append(request)
+
+    def invoke(self, request: InvokeRequest) -> Properties:
+        self._requests.append(request)
+        return {}
+
+
+def test_every_request_arrives_with_each_value_in_its_field() -> None:
+    requests: list[object] = []
+    old, live, new = {"is": "old inputs"}, {"is": "old outputs"}, {"is": "new inputs"}
+    resource = {"urn": "u", "type": "t", "id": "i"}
+    naming = provider_pb2.CheckRequest.AutonamingOptions(proposed_name="n-1", mode="ENFORCE")
+    before = {"olds": encode(live), "old_inputs": encode(old), "news": encode(new)}
+    with (
+        AttachedServer(lambda: Recorder(requests)) as server,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+    ):
+        stub = provider_pb2_grpc.ResourceProviderStub(channel)
+        stub.CheckConfig(provider_pb2.CheckRequest(urn="u", olds=encode(old), news=encode(new)))
+        stub.DiffConfig(provider_pb2.DiffRequest(urn="u", **before))
+        stub.Configure(provider_pb2.ConfigureRequest(variables={"k": "v"}, args=encode(new)))
+        stub.Check(
+            provider_pb2.CheckRequest(
+                urn="u",
+                type="t",
+                name="n",
+                olds=encode(old),
+                news=encode(new),
+                randomSeed=b"s",
+                autonaming=naming,
+            )
+        )
+        stub.Diff(provider_pb2.DiffRequest(**resource, **before))
+        stub.Create(
+            provider_pb2.CreateRequest(
+                urn="u", type="t", name="n", properties=encode(new), timeout=2, preview=True
+            )
+        )
+        stub.Read(
+            provider_pb2.ReadRequest(
+                **resource, properties=encode(live), inputs=encode(old), timeout=3
+            )
+        )
+        stub.Update(provider_pb2.UpdateRequest(**resource, **before, timeout=4, preview=True))
+        stub.Delete(
+            provider_pb2.DeleteRequest(
+                **resource, properties=encode(live), old_inputs=encode(old), timeout=5
+            )
+        )
+        stub.Invoke(provider_pb2.InvokeRequest(tok="f", args=encode(new), preview=True))
+    states = {"old_inputs": old, "old_outputs": live, "new_inputs": new}
+    assert requests == [
+        CheckConfigRequest(urn="u", old_inputs=old, new_inputs=new),
+        DiffConfigRequest(urn="u", **states),
+        ConfigureRequest(variables={"k": "v"}, inputs=new),
+        CheckRequest(
+            urn="u",
+            type="t",
+            name="n",
+            old_inputs=old,
+            new_inputs=new,
+            random_seed=b"s",
+            autonaming=Autonaming("n-1", "enforce"),
+        ),
+        DiffRequest(urn="u", type="t", id="i", **states),
+        CreateRequest(urn="u", type="t", name="n", inputs=new, timeout_s=2, preview=True),
+        ReadRequest(urn="u", type="t", id="i", inputs=old, outputs=live, timeout_s=3),
+        UpdateRequest(urn="u", type="t", id="i", **states, timeout_s=4, preview=True),
+        DeleteRequest(urn="u", type="t", id="i", inputs=old, outputs=live, timeout_s=5),
+        InvokeRequest(token="f", args=new, preview=True),
+    ]

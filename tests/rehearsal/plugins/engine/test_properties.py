@@ -1,4 +1,4 @@
-"""Properties on the engine's wire and as plain values."""
+"""Decoding and encoding of properties."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_every_kind_of_unknown_is_unknown(marker: str) -> None:
     assert decode(_struct({"a": [{"b": marker}]})) == {"a": [{"b": UNKNOWN}]}
 
 
-def test_a_secret_is_marked_wherever_it_stands() -> None:
+def test_a_secret_is_marked_at_any_depth() -> None:
     wrapped = {SIGNATURE: "1b47061264138c4ac30d75fd1eb44270", "value": {"k": "v"}}
     assert decode(_struct({"a": wrapped, "b": [wrapped]})) == {
         "a": Secret({"k": "v"}),
@@ -54,7 +54,7 @@ def test_a_secret_is_marked_wherever_it_stands() -> None:
     }
 
 
-def test_an_output_value_is_its_value_its_secrecy_and_its_absence() -> None:
+def test_an_output_value_may_be_secret_and_unknown() -> None:
     def output(**more: Any) -> dict[str, Any]:
         return {SIGNATURE: "d0e6a833031e9bbcd3f4e8bde6ca49a4", **more}
 
@@ -84,12 +84,12 @@ def test_what_is_encoded_is_decoded_again() -> None:
     assert decode(encode(value)) == value
 
 
-def test_what_has_no_wire_form_is_refused() -> None:
+def test_a_value_that_cannot_be_encoded_is_refused() -> None:
     with pytest.raises(TypeError, match="cannot encode a set"):
         encode({"a": {1, 2}})
 
 
-def test_a_secret_does_not_show_itself() -> None:
+def test_the_repr_of_a_secret_hides_its_value() -> None:
     assert "hunter2" not in repr({"a": Secret("hunter2")})
 
 

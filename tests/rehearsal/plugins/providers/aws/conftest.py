@@ -1,4 +1,4 @@
-"""The aws stand-in over a simulated cloud in this process, driven as the engine drives it."""
+"""The aws provider over a simulated cloud in this process, called as the engine calls it."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class AwsEngine(Engine):
         }
 
     def nodes(self) -> list[dict[str, Any]]:
-        return self.nodes_on_paper("p4d-cluster")
+        return self.nodes_of("p4d-cluster")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What replaces a node group and what changes it in place; and what drift looks like."""
+"""Which changes replace a node group, which are made in place, and drift."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLUSTER = "aws:eks/cluster:Cluster"
 
 
 def changed(inputs: dict, path: str, value: Any) -> dict:
-    """A copy with the value at `a.b`; None takes it away."""
+    """A copy with the value at `a.b`; None removes it."""
     found = copy.deepcopy(inputs)
     place: Any = found
     *parents, last = path.split(".")
@@ -125,7 +125,7 @@ def test_the_order_of_a_set_is_no_change(diff, field) -> None:
         "capacityType",
     ],
 )
-def test_no_longer_asking_keeps_what_the_cloud_has(diff, field) -> None:
+def test_removing_an_optional_property_keeps_its_value(diff, field) -> None:
     assert not diff(changed(ASKED, field, None)).changes
 
 
@@ -138,7 +138,7 @@ def test_a_value_not_known_yet_replaces_where_a_change_would(diff) -> None:
     }
 
 
-def test_a_name_given_by_hand_goes_before_the_new_one_comes(diff, engine) -> None:
+def test_a_resource_with_a_fixed_name_is_deleted_before_its_replacement(diff, engine) -> None:
     assert diff(changed(ASKED, "diskSize", 100)).delete_before_replace is True
     unnamed = {k: v for k, v in ASKED.items() if k != "nodeGroupName"}
     old = engine.checked(GROUP, "g", {}, unnamed)
@@ -217,7 +217,7 @@ DRIFTS = [
 
 
 @pytest.mark.parametrize(("change", "expected"), DRIFTS)
-def test_what_somebody_changed_in_the_cloud_is_drift(engine, change, expected) -> None:
+def test_a_change_made_in_the_cloud_is_drift(engine, change, expected) -> None:
     engine.base()
     group = engine.make(GROUP, "g", **engine.group())
     engine.call(

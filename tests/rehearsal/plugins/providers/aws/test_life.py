@@ -1,4 +1,4 @@
-"""From nothing to S1's node group and back, as the engine goes."""
+"""S1's node group created and deleted with the engine's sequence of calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GROUP = "aws:eks/nodeGroup:NodeGroup"
 ADDON = "aws:eks/addon:Addon"
 
 
-def test_s1_comes_up_shows_no_drift_and_goes_without_a_trace(engine) -> None:
+def test_s1_is_created_shows_no_drift_and_is_deleted_completely(engine) -> None:
     engine.base()
     for addon in ("vpc-cni", "kube-proxy", "coredns"):
         engine.make(
@@ -64,7 +64,7 @@ def test_the_cluster_has_every_output_that_a_program_reads(engine) -> None:
     assert outputs["identities"][0]["oidcs"][0]["issuer"].startswith("https://oidc.eks.")
 
 
-def test_every_output_of_the_schema_is_there(engine) -> None:
+def test_every_output_of_the_schema_is_present(engine) -> None:
     engine.base()
     engine.make(GROUP, "group", **engine.group())
     for resource in engine.made:
@@ -102,7 +102,7 @@ def test_a_preview_creates_nothing(engine) -> None:
         ),
     ],
 )
-def test_names_are_made_with_seven_digits(engine, kind, property_, asked) -> None:
+def test_automatic_names_end_in_seven_hex_digits(engine, kind, property_, asked) -> None:
     inputs = engine.checked(kind, "Thing", {}, asked)
     stem, _, suffix = inputs[property_].rpartition("-")
     assert stem == "Thing"
@@ -225,7 +225,7 @@ def test_the_region_may_come_from_the_stacks_configuration(engine) -> None:
     assert vpc.outputs["arn"].startswith("arn:aws:ec2:us-east-1:")
 
 
-def test_a_group_whose_nodes_cannot_join_is_kept_and_complained_about_again(engine) -> None:
+def test_a_group_whose_nodes_cannot_join_is_kept_and_fails_the_next_update(engine) -> None:
     engine.base()
     engine.call(
         "aws-iam",
@@ -242,7 +242,7 @@ def test_a_group_whose_nodes_cannot_join_is_kept_and_complained_about_again(engi
     assert group.refresh() is None
 
 
-def test_the_clouds_refusal_reaches_the_user_with_its_words(engine) -> None:
+def test_the_clouds_error_message_reaches_the_user(engine) -> None:
     engine.base()
     with pytest.raises(
         ProviderError,
@@ -263,7 +263,7 @@ def test_a_cluster_that_still_has_groups_is_not_deleted(engine) -> None:
         cluster.delete()
 
 
-def test_two_texts_of_one_trust_policy_are_one(engine) -> None:
+def test_the_form_of_a_trust_policy_is_no_change(engine) -> None:
     trust = {
         "Version": "2012-10-17",
         "Statement": {
@@ -276,7 +276,7 @@ def test_two_texts_of_one_trust_policy_are_one(engine) -> None:
     assert not role.refresh().changes
 
 
-def test_a_launch_template_takes_texts_for_booleans(engine) -> None:
+def test_a_launch_template_accepts_strings_for_booleans(engine) -> None:
     mapping = {
         "deviceName": "/dev/xvda",
         "ebs": {
@@ -299,7 +299,7 @@ def test_a_launch_template_takes_texts_for_booleans(engine) -> None:
     assert not template.refresh().changes
 
 
-def test_deleting_what_is_gone_succeeds(engine) -> None:
+def test_deleting_a_deleted_resource_succeeds(engine) -> None:
     engine.base()
     for resource in reversed(engine.made):
         resource.delete()

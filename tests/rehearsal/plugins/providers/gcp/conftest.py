@@ -1,4 +1,4 @@
-"""The gcp stand-in over a simulated cloud in this process, driven as the engine drives it."""
+"""The gcp provider over a simulated cloud in this process, called as the engine calls it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class GcpEngine(Engine):
         )
 
     def nodes(self, pool: str | None = None) -> list[dict[str, Any]]:
-        found = self.nodes_on_paper("main")
+        found = self.nodes_of("main")
         return [
             n
             for n in found

@@ -1,4 +1,4 @@
-"""What replaces a pool and what changes it in place; and what drift looks like."""
+"""Which changes replace a pool, which are made in place, and drift."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLUSTER = "gcp:container/cluster:Cluster"
 
 
 def changed(inputs: dict, path: str, value: Any) -> dict:
-    """A copy with the value at `a.b[0].c`; None takes it away."""
+    """A copy with the value at `a.b[0].c`; None removes it."""
     found = copy.deepcopy(inputs)
     place: Any = found
     *parents, last = path.replace("[0]", ".0").split(".")
@@ -94,7 +94,7 @@ IN_PLACE = [
 
 @pytest.fixture
 def diff(engine, h100):
-    """From S0's pool, as it was asked for, to other inputs."""
+    """The difference from S0's pool to other inputs."""
 
     def compare(new: dict):
         old = engine.checked(POOL, "h100", {}, h100)
@@ -123,7 +123,7 @@ def test_it_changes_the_pool_in_place(diff, h100, path, value) -> None:
     "path",
     ["nodeLocations", "maxPodsPerNode", "management", "upgradeSettings", "nodeConfig.diskType"],
 )
-def test_no_longer_asking_keeps_what_the_cloud_has(diff, h100, path) -> None:
+def test_removing_an_optional_property_keeps_its_value(diff, h100, path) -> None:
     assert not diff(changed(h100, path, None)).changes
 
 
@@ -147,12 +147,12 @@ def test_the_order_of_a_set_is_no_change(diff, h100) -> None:
     assert not diff(other).changes
 
 
-def test_a_name_given_by_hand_goes_before_the_new_one_comes(diff, h100) -> None:
+def test_a_resource_with_a_fixed_name_is_deleted_before_its_replacement(diff, h100) -> None:
     assert diff(changed(h100, "nodeConfig.spot", False)).delete_before_replace is True
     assert diff(changed(h100, "name", "other")).delete_before_replace is False
 
 
-def test_a_made_name_lets_the_new_one_come_first(engine, h100) -> None:
+def test_a_resource_with_an_automatic_name_is_replaced_before_it_is_deleted(engine, h100) -> None:
     del h100["name"]
     old = engine.checked(POOL, "h100", {}, h100)
     new = engine.checked(POOL, "h100", old, changed(h100, "nodeConfig.spot", False))
@@ -214,7 +214,7 @@ def test_updates_reach_the_nodes(engine, h100) -> None:
         if p not in ("nodeConfig.machineType", "networkConfig", "version")
     ],
 )
-def test_every_change_in_place_is_carried_out_and_seen_again(engine, h100, path, value) -> None:
+def test_every_in_place_change_is_applied_and_read_back(engine, h100, path, value) -> None:
     engine.base()
     h100["nodeConfig"] = {
         k: v
@@ -255,7 +255,7 @@ DRIFTS = [
 
 
 @pytest.mark.parametrize(("method", "body", "expected"), DRIFTS)
-def test_what_somebody_changed_in_the_cloud_is_drift(engine, h100, method, body, expected) -> None:
+def test_a_change_made_in_the_cloud_is_drift(engine, h100, method, body, expected) -> None:
     engine.base()
     pool = engine.make(POOL, "h100", **h100)
     engine.client.call("container", f"{POOLS}.{method}", {"name": pool.id}, body)
@@ -265,7 +265,7 @@ def test_what_somebody_changed_in_the_cloud_is_drift(engine, h100, method, body,
     assert seen == expected
 
 
-def test_a_node_count_left_to_the_autoscaler_is_no_drift(engine, h100) -> None:
+def test_a_node_count_left_to_the_autoscaler_is_not_drift(engine, h100) -> None:
     engine.base()
     pool = engine.make(POOL, "h100", **h100, ignoreNodeCountChanges=True)
     engine.client.call("container", f"{POOLS}.setSize", {"name": pool.id}, {"nodeCount": 3})
@@ -273,7 +273,7 @@ def test_a_node_count_left_to_the_autoscaler_is_no_drift(engine, h100) -> None:
     assert not pool.refresh().changes
 
 
-def test_a_pool_deleted_in_the_cloud_is_gone(engine, h100) -> None:
+def test_a_pool_deleted_in_the_cloud_reads_as_gone(engine, h100) -> None:
     engine.base()
     pool = engine.make(POOL, "h100", **h100)
     engine.client.call("container", f"{POOLS}.delete", {"name": pool.id})

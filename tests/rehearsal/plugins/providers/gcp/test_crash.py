@@ -1,6 +1,4 @@
-"""The simulated cloud is killed while a provider waits for it, comes back, and the provider does
-not notice more than a pause.
-"""
+"""The simulated cloud is killed and restarted while a provider waits for it."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         yield start
 
 
-def test_a_cluster_is_made_across_a_kill(start: Start, tmp_path: Path) -> None:
+def test_a_create_survives_a_restart_of_the_cloud(start: Start, tmp_path: Path) -> None:
     (tmp_path / "cloud").mkdir()
     delays = tmp_path / "cloud" / "delays.json"
     delays.write_text(json.dumps({"container.clusters.create": 600}))

@@ -1,4 +1,4 @@
-"""From nothing to S0's pool and back, as the engine goes."""
+"""S0's pool created and deleted with the engine's sequence of calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLUSTER = "gcp:container/cluster:Cluster"
 POOL = "gcp:container/nodePool:NodePool"
 
 
-def test_s0_comes_up_shows_no_drift_and_goes_without_a_trace(engine, h100) -> None:
+def test_s0_is_created_shows_no_drift_and_is_deleted_completely(engine, h100) -> None:
     engine.base()
     account = engine.make(ACCOUNT, "nodes", accountId="main-nodes", displayName="Nodes")
     engine.make(
@@ -62,7 +62,7 @@ def test_the_cluster_has_every_output_that_a_program_reads(engine) -> None:
     assert outputs["selfLink"].endswith("/clusters/main")
 
 
-def test_every_output_of_the_schema_is_there(engine, h100) -> None:
+def test_every_output_of_the_schema_is_present(engine, h100) -> None:
     engine.base()
     engine.make(POOL, "h100", **h100)
     for resource in engine.made:
@@ -77,7 +77,7 @@ def test_the_default_pool_is_removed(engine) -> None:
     assert engine.nodes() == []
 
 
-def test_a_preview_creates_nothing_and_leaves_open_what_the_cloud_will_say(engine, h100) -> None:
+def test_a_preview_creates_nothing_and_its_outputs_are_unknown(engine, h100) -> None:
     inputs = engine.checked(CLUSTER, "main", {}, {"initialNodeCount": 1, "network": UNKNOWN})
     made = engine.preview(CLUSTER, "main", inputs)
     assert made.id == ""
@@ -88,7 +88,7 @@ def test_a_preview_creates_nothing_and_leaves_open_what_the_cloud_will_say(engin
     assert engine.client.inventory() == {}
 
 
-def test_names_are_made_kept_and_new_for_a_replacement(engine) -> None:
+def test_automatic_names_are_kept_but_new_for_a_replacement(engine) -> None:
     first = engine.checked(NETWORK, "Net", {}, {})
     assert first["name"].startswith("net-")
     assert len(first["name"]) == len("net-") + 7
@@ -98,7 +98,7 @@ def test_names_are_made_kept_and_new_for_a_replacement(engine) -> None:
     assert engine.checked(NETWORK, "Net", first, {"name": "mine"})["name"] == "mine"
 
 
-def test_made_names_fit_the_cloud(engine) -> None:
+def test_automatic_names_fit_the_clouds_limit(engine) -> None:
     name = engine.checked(POOL, "p" * 60, {}, {"cluster": "main"})["name"]
     assert len(name) == 40
 
@@ -106,7 +106,7 @@ def test_made_names_fit_the_cloud(engine) -> None:
 @pytest.mark.parametrize(
     ("mode", "expected"), [("propose", "mine"), ("enforce", "mine"), ("disable", None)]
 )
-def test_automatic_names_follow_the_project(engine, mode, expected) -> None:
+def test_automatic_names_follow_the_projects_autonaming(engine, mode, expected) -> None:
     checked = engine.check(NETWORK, "net", {}, {}, Autonaming("mine", mode))
     if expected:
         assert checked.inputs["name"] == expected
@@ -114,7 +114,7 @@ def test_automatic_names_follow_the_project(engine, mode, expected) -> None:
         assert [f.property for f in checked.failures] == ["name"]
 
 
-def test_a_name_prefix_is_finished_by_the_provider(engine) -> None:
+def test_a_name_prefix_is_completed_by_the_provider(engine) -> None:
     engine.base()
     pool = engine.make(POOL, "p", cluster="main", namePrefix="gpu-", nodeCount=0)
     assert pool.outputs["name"].startswith("gpu-")
@@ -205,7 +205,7 @@ def test_an_unknown_value_passes_every_check(engine) -> None:
     assert engine.failures(POOL, asked) == {}
 
 
-def test_what_the_stand_in_does_not_simulate_is_said_with_its_path(engine, h100) -> None:
+def test_a_property_that_is_not_simulated_is_refused_with_its_path(engine, h100) -> None:
     engine.base()
     h100["nodeConfig"]["hostMaintenancePolicy"] = {"maintenanceInterval": "PERIODIC"}
     with pytest.raises(
@@ -237,7 +237,7 @@ def test_a_project_is_needed(engine) -> None:
         engine.make(NETWORK, "net")
 
 
-def test_the_clouds_refusal_reaches_the_user_with_its_words(engine, h100) -> None:
+def test_the_clouds_error_message_reaches_the_user(engine, h100) -> None:
     engine.base()
     h100["nodeLocations"] = ["us-central1-f"]
     with pytest.raises(
@@ -248,7 +248,7 @@ def test_the_clouds_refusal_reaches_the_user_with_its_words(engine, h100) -> Non
         engine.make(POOL, "h100", **h100)
 
 
-def test_deletion_protection_is_on_until_switched_off(engine) -> None:
+def test_deletion_protection_is_on_by_default(engine) -> None:
     cluster = engine.base()
     cluster.inputs = {**cluster.inputs, "deletionProtection": True}
     with pytest.raises(ProviderError, match="deletionProtection is set to true"):
@@ -256,7 +256,7 @@ def test_deletion_protection_is_on_until_switched_off(engine) -> None:
     assert engine.checked(CLUSTER, "x", {}, {})["deletionProtection"] is True
 
 
-def test_a_pool_whose_nodes_do_not_come_up_is_kept_and_complained_about_again(engine, h100) -> None:
+def test_a_pool_whose_nodes_do_not_register_is_kept_and_fails_the_next_update(engine, h100) -> None:
     engine.base()
     stuck = engine.environment / "clusters" / "main" / "nodes-on-paper" / "never-ready"
     stuck.touch()
@@ -271,7 +271,7 @@ def test_a_pool_whose_nodes_do_not_come_up_is_kept_and_complained_about_again(en
     assert len(engine.nodes()) == 2
 
 
-def test_passing_trouble_is_waited_out(engine) -> None:
+def test_transient_errors_are_retried(engine) -> None:
     fault = {
         "fault": "api-error",
         "method": "compute.networks.insert",
@@ -286,10 +286,7 @@ def test_passing_trouble_is_waited_out(engine) -> None:
     }
 
 
-def test_a_busy_cluster_is_waited_for(engine, h100) -> None:
-    """Two pools of one cluster may be made at once, and a cluster that is still coming up is waited
-    for.
-    """
+def test_pools_of_one_cluster_are_created_concurrently(engine, h100) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     engine.base()
@@ -304,7 +301,7 @@ def test_a_secret_input_is_a_secret_output(engine) -> None:
     assert network.outputs["description"] == Secret("hush")
 
 
-def test_an_imported_pool_shows_itself_whole(engine, h100) -> None:
+def test_an_imported_pool_shows_all_its_properties(engine, h100) -> None:
     engine.base()
     pool = engine.make(POOL, "h100", **h100)
     found = engine.imported(POOL, pool.id)
@@ -313,14 +310,13 @@ def test_an_imported_pool_shows_itself_whole(engine, h100) -> None:
     assert found.inputs["name"] == "h100-partition-3g"
 
 
-def test_deleting_what_is_gone_succeeds(engine) -> None:
+def test_deleting_a_deleted_resource_succeeds(engine) -> None:
     network = engine.make(NETWORK, "net")
     network.delete()
     network.delete()
 
 
-def test_a_deep_copy_of_inputs_is_not_needed(engine, h100) -> None:
-    """The provider changes nothing in what it is given."""
+def test_the_provider_does_not_modify_its_inputs(engine, h100) -> None:
     engine.base()
     before = copy.deepcopy(h100)
     engine.make(POOL, "h100", **h100)

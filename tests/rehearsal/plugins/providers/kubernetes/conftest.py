@@ -28,7 +28,7 @@ from rehearsal.plugins.providers.kubernetes.provider import KubernetesProvider
 
 
 class Refused(Exception):
-    """The provider answered with an error. For a partial failure: what it wants stored."""
+    """The provider answered with an error. With what to store for a partial failure."""
 
     def __init__(self, error: grpc.RpcError) -> None:
         super().__init__(error.details())
@@ -49,7 +49,7 @@ class Refused(Exception):
 
 def _detail(status: bytes) -> Any:
     packed = any_pb2.Any()
-    # Field 3 of google.rpc.Status; the fields before it are a small number and a text.
+    # Field 3 of google.rpc.Status; the fields before it are a varint and a string.
     rest = status[2:]
     assert rest[0] == 0x12
     length, rest = _varint(rest[1:])
@@ -70,7 +70,7 @@ def _varint(raw: bytes) -> tuple[int, bytes]:
 
 
 class Engine(engine_pb2_grpc.EngineServicer):
-    """Keeps what the provider says."""
+    """Records what the provider logs."""
 
     def __init__(self) -> None:
         self.said: list[tuple[Severity, str, bool]] = []
@@ -101,9 +101,7 @@ class Stored:
 
 @dataclass
 class Provider:
-    """One configured provider. Methods are the engine's calls, in the engine's order of
-    arguments.
-    """
+    """One configured provider. Methods are the engine's calls."""
 
     stub: Any
     engine: Engine
@@ -259,9 +257,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> I
 
 @pytest.fixture
 def new_provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Provider]]:
-    """Makes a provider with these settings; each has a connection, and so a configuration, of its
-    own.
-    """
+    """Makes a provider with these settings, each with its own connection and configuration."""
     monkeypatch.delenv("KUBECONFIG", raising=False)
     server = AttachedServer(KubernetesProvider)
     engine = Engine()
@@ -295,7 +291,7 @@ def provider(cluster: Cluster, new_provider: Callable[..., Provider]) -> Provide
 
 @pytest.fixture
 def namespace(cluster: Cluster) -> str:
-    """A fresh one; the cluster is thrown away with it."""
+    """A new namespace for each test."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": name}})
     return name
@@ -363,7 +359,7 @@ def pool_kind(cluster: Cluster) -> str:
 
 @pytest.fixture
 def in_background() -> Iterator[Callable[[Callable[[], Any]], futures.Future[Any]]]:
-    """Runs something beside the test."""
+    """Runs a function in a thread."""
     with futures.ThreadPoolExecutor(4) as executor:
         yield lambda work: executor.submit(work)
 
@@ -402,5 +398,5 @@ def refused() -> type[Refused]:
 
 @pytest.fixture
 def stored() -> type[Stored]:
-    """To make up a resource's state."""
+    """To construct a resource's state."""
     return Stored

@@ -91,7 +91,7 @@ def test_an_unknown_context_lists_the_known_ones() -> None:
 # Exec plugins.
 
 
-def test_an_exec_plugins_certificate_is_used_and_asked_for_once(
+def test_an_exec_plugin_is_run_once_for_its_certificate(
     cluster: Any, new_provider: Callable[..., Any], namespace: str, tmp_path: Path
 ) -> None:
     user = json.loads(cluster.kubeconfig)["users"][0]["user"]
@@ -135,7 +135,7 @@ def test_an_exec_plugins_certificate_is_used_and_asked_for_once(
     )
 
 
-def test_an_expired_token_is_asked_for_again(cluster: Any, tmp_path: Path) -> None:
+def test_an_expired_token_is_renewed(cluster: Any, tmp_path: Path) -> None:
     token = _token(cluster.admin)
     plugin = _script(
         tmp_path / "plugin",
@@ -153,7 +153,7 @@ EOF""",
     assert (tmp_path / "calls").read_text() == "\n\n"
 
 
-def test_a_refused_token_is_asked_for_again_at_once(cluster: Any, tmp_path: Path) -> None:
+def test_a_rejected_token_is_renewed_immediately(cluster: Any, tmp_path: Path) -> None:
     token = _token(cluster.admin)
     plugin = _script(
         tmp_path / "plugin",
@@ -191,7 +191,7 @@ def test_another_server_replaces_the_provider() -> None:
     ).replaces == ["kubeconfig"]
 
 
-def test_another_token_for_the_same_server_does_not() -> None:
+def test_another_token_for_the_same_server_does_not_replace_the_provider() -> None:
     new = _provider_inputs("http://a")
     new["kubeconfig"] = new["kubeconfig"].replace('"t"', '"t2"')
     found = config_difference(_provider_inputs("http://a"), new)
@@ -239,7 +239,7 @@ def test_create_and_update_without_a_cluster_fail(
         provider.update(CONFIG_MAP, "c", old, _config_map())
 
 
-def test_read_and_delete_without_a_cluster_fail_and_name_the_way_out(
+def test_read_and_delete_without_a_cluster_fail_and_name_delete_unreachable(
     new_provider: Callable[..., Any], refused: type[Exception], stored: Callable[..., Any]
 ) -> None:
     provider = new_provider(kubeconfig=NOWHERE)
@@ -290,7 +290,7 @@ def test_a_bad_kubeconfig_counts_as_unreachable(
         provider.create(CONFIG_MAP, "c", _config_map())
 
 
-def test_a_refused_token_counts_as_unreachable(
+def test_a_rejected_token_counts_as_unreachable(
     new_provider: Callable[..., Any], as_user: Callable[[str], str], refused: type[Exception]
 ) -> None:
     provider = new_provider(kubeconfig=as_user("expired"))

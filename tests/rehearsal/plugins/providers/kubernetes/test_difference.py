@@ -47,7 +47,7 @@ def test_lists_go_by_index_appended_elements_are_ignored() -> None:
     assert _diff(inputs, inputs, live).changes is False
 
 
-def test_an_odd_key_is_quoted_and_a_new_map_is_one_addition() -> None:
+def test_a_key_that_is_no_identifier_is_quoted_and_a_new_map_is_one_addition() -> None:
     new = _object(data={"c.yaml": "x"})
     new["metadata"] = {**new["metadata"], "labels": {"a": "b", "c": "d"}}
     found = _diff(_object(data={}), new)
@@ -132,7 +132,7 @@ def test_the_replace_table(
         ("v1", "Service", {"spec": {"type": "ClusterIP"}}, {"spec": {"type": "NodePort"}}),
     ],
 )
-def test_everything_else_updates_in_place(
+def test_all_other_paths_update_in_place(
     api_version: str, kind: str, before: JsonObject, after: JsonObject
 ) -> None:
     found = _diff(_object(kind, api_version, **before), _object(kind, api_version, **after))

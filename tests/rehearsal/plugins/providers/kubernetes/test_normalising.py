@@ -1,4 +1,4 @@
-"""What a program writes becomes what Kubernetes' own types would write."""
+"""A program's manifests in the form that Kubernetes' Go types write."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from rehearsal.plugins.providers.kubernetes.quantities import canonical
         ("-1", "-1"),
     ],
 )
-def test_a_quantity_has_one_spelling(written: str | float, stored: str) -> None:
+def test_a_quantity_has_one_canonical_form(written: str | float, stored: str) -> None:
     assert canonical(written) == stored
 
 
 @pytest.mark.parametrize("text", ["three", "1 Gi", "", "1KI", "--1"])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_an_invalid_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a quantity"):
         canonical(text)
 
@@ -47,7 +47,7 @@ def _daemonset(container: dict[str, object], **pod: object) -> dict[str, object]
     }
 
 
-def test_unknown_fields_and_empty_omitempty_fields_vanish_pointers_stay() -> None:
+def test_unknown_and_empty_omitempty_fields_are_dropped_and_pointers_stay() -> None:
     container = {
         "name": "c",
         "image": "i",
@@ -101,7 +101,7 @@ def test_quantities_inside_a_pod_become_canonical() -> None:
     assert limits == {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}
 
 
-def test_what_does_not_fit_its_type_is_left_as_it_is_for_the_server_to_refuse() -> None:
+def test_a_value_that_does_not_fit_its_type_is_unchanged() -> None:
     written = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -111,12 +111,12 @@ def test_what_does_not_fit_its_type_is_left_as_it_is_for_the_server_to_refuse() 
     assert normalise(written) == written
 
 
-def test_an_object_with_an_unknown_value_is_left_as_it_is() -> None:
+def test_an_object_with_an_unknown_value_is_unchanged() -> None:
     written = _daemonset({"name": UNKNOWN, "args": []})
     assert normalise(written) == written
 
 
-def test_custom_resources_are_left_as_they_are() -> None:
+def test_custom_resources_are_unchanged() -> None:
     written = {
         "apiVersion": "slicewright.io/v1alpha1",
         "kind": "GPUPool",
@@ -138,7 +138,7 @@ def test_string_data_of_a_secret_becomes_data() -> None:
     assert "stringData" not in normalise(secret)
 
 
-def test_a_crd_loses_its_status_and_gets_its_dashes() -> None:
+def test_a_crd_loses_its_status_and_gets_dashes_in_its_keys() -> None:
     crd = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

@@ -65,10 +65,10 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "RETRY_PAUSES_S", (0.1, 0.2, 0.4))
 
 
-# 1, 2: names and namespaces.
+# Names and namespaces.
 
 
-def test_an_autoname_is_made_annotated_and_kept(provider: Any, namespace: str) -> None:
+def test_an_automatic_name_is_annotated_and_kept(provider: Any, namespace: str) -> None:
     first, _ = provider.check(CONFIG_MAP, "settings", config_map(namespace))
     name = first["metadata"]["name"]
     assert name.startswith("settings-")
@@ -79,7 +79,7 @@ def test_an_autoname_is_made_annotated_and_kept(provider: Any, namespace: str) -
     assert again == first
 
 
-def test_the_engines_autonaming_settings_are_heeded(provider: Any, namespace: str) -> None:
+def test_the_projects_autonaming_settings_apply(provider: Any, namespace: str) -> None:
     proposed, _ = provider.check(
         CONFIG_MAP,
         "c",
@@ -118,7 +118,7 @@ def test_the_namespace_is_filled_by_scope(provider: Any, pool_kind: str) -> None
     assert "namespace" not in provider.check(pool_kind, "p", pool("p"))[0]["metadata"]
 
 
-def test_a_kind_that_nobody_serves_counts_as_namespaced_until_its_crd_is_checked(
+def test_a_kind_that_is_not_served_is_namespaced_until_its_crd_is_checked(
     provider: Any,
 ) -> None:
     later = {"apiVersion": "later.io/v1", "kind": "Later", "metadata": {"name": "l"}}
@@ -150,7 +150,7 @@ def test_the_providers_namespace_is_used(cluster: Any, new_provider: Callable[..
     )
 
 
-def test_a_removed_api_is_warned_of(provider: Any) -> None:
+def test_a_removed_api_logs_a_warning(provider: Any) -> None:
     budget = {
         "apiVersion": "policy/v1beta1",
         "kind": "PodDisruptionBudget",
@@ -163,7 +163,7 @@ def test_a_removed_api_is_warned_of(provider: Any) -> None:
     ]
 
 
-# 3 to 5: what is stored, and a second up.
+# What is stored, and a second up.
 
 
 def test_outputs_are_the_live_object_and_three_keys(provider: Any, namespace: str) -> None:
@@ -198,7 +198,7 @@ def test_secret_data_is_secret_everywhere(provider: Any, namespace: str) -> None
     assert made.outputs["__inputs"]["data"] == Secret({"password": "cHc="})
 
 
-def test_secrecy_of_an_input_is_copied_to_the_output(provider: Any, namespace: str) -> None:
+def test_the_output_of_a_secret_input_is_secret(provider: Any, namespace: str) -> None:
     written = config_map(namespace, "c")
     written["data"] = {"plain": "1", "hidden": Secret("2")}
     made = provider.create(CONFIG_MAP, "c", written)
@@ -420,10 +420,10 @@ def test_a_second_up_and_a_refresh_show_no_change(
     assert updated.outputs["metadata"]["uid"] == made.outputs["metadata"]["uid"]
 
 
-# 9, 10: POST, apply, field managers.
+# POST, apply, field managers.
 
 
-def test_create_does_not_take_over_what_exists(
+def test_create_fails_for_an_existing_object(
     provider: Any, namespace: str, refused: type[Exception]
 ) -> None:
     provider.create(CONFIG_MAP, "c", config_map(namespace, "c"))
@@ -437,7 +437,7 @@ def test_create_does_not_take_over_what_exists(
     assert caught.value.reasons == []
 
 
-def test_upsert_takes_over_what_exists(
+def test_upsert_applies_to_an_existing_object(
     cluster: Any, new_provider: Callable[..., Any], namespace: str
 ) -> None:
     cluster.admin.create(
@@ -452,7 +452,7 @@ def test_upsert_takes_over_what_exists(
     }
 
 
-def test_update_applies_under_the_managers_own_name(
+def test_update_applies_with_the_resources_field_manager(
     provider: Any, namespace: str, cluster: Any, pool_kind: str
 ) -> None:
     made = provider.create(pool_kind, "p", pool("managers"))
@@ -465,7 +465,7 @@ def test_update_applies_under_the_managers_own_name(
     assert _managers(updated.outputs) == {(manager, "Apply")}
 
 
-def test_what_kubectl_set_is_removed_by_the_next_update_other_managers_fields_stay(
+def test_an_update_removes_kubectls_fields_and_keeps_other_managers_fields(
     provider: Any, cluster: Any, pool_kind: str
 ) -> None:
     made = provider.create(pool_kind, "p", pool("adopted"))
@@ -572,7 +572,7 @@ def test_an_unknown_field_of_a_custom_resource_passes_create_and_fails_update(
         provider.update(pool_kind, "p", made, written)
 
 
-def test_an_update_of_what_is_gone_says_so(
+def test_an_update_of_a_deleted_object_says_so(
     provider: Any, cluster: Any, pool_kind: str, refused: type[Exception]
 ) -> None:
     made = provider.create(pool_kind, "p", pool("gone"))
@@ -594,7 +594,7 @@ def test_a_refused_create_stores_nothing(
     assert caught.value.reasons == []
 
 
-# 11: previews.
+# Previews.
 
 
 def test_a_preview_is_the_servers_dry_run(provider: Any, namespace: str, cluster: Any) -> None:
@@ -612,7 +612,7 @@ def test_an_api_error_fails_the_preview(
         provider.create(CONFIG_MAP, "c", config_map(namespace, "Not_A_Name"), preview=True)
 
 
-def test_a_preview_shows_the_inputs_only_where_the_server_cannot_be_asked(
+def test_a_preview_shows_only_the_inputs_where_a_dry_run_is_impossible(
     provider: Any,
     namespace: str,
     cluster: Any,
@@ -655,7 +655,7 @@ def test_a_preview_of_an_update_does_not_fail_over_the_creators_entry(
     )
 
 
-# 12: retries.
+# Retries.
 
 
 @pytest.mark.usefixtures("quick_retries")
@@ -674,7 +674,9 @@ def test_create_waits_for_its_namespace(
 
 
 @pytest.mark.usefixtures("quick_retries")
-def test_create_gives_up_on_a_crd_that_never_comes(provider: Any, refused: type[Exception]) -> None:
+def test_create_gives_up_on_a_crd_that_is_never_installed(
+    provider: Any, refused: type[Exception]
+) -> None:
     with pytest.raises(refused) as caught:
         provider.create(
             "kubernetes:nope.io/v1:Nope",
@@ -698,10 +700,10 @@ def test_the_retries_last_63_seconds() -> None:
     assert sum(objects.RETRY_PAUSES_S) == 63
 
 
-# 18: refresh.
+# Refresh.
 
 
-def test_drift_is_seen_in_the_inputs_foreign_fields_are_not(
+def test_drift_shows_in_the_inputs_but_fields_outside_them_do_not(
     provider: Any, cluster: Any, namespace: str
 ) -> None:
     made = provider.create(CONFIG_MAP, "c", config_map(namespace, "c", a="1", b="2"))
@@ -725,7 +727,7 @@ def test_a_deleted_object_and_a_deleted_kind_read_as_gone(
     assert provider.read("kubernetes:unserved.io/v1:X", "x", stored("default/x", old, old)) is None
 
 
-def test_an_import_reads_everything_but_what_only_the_server_writes(
+def test_an_import_reads_everything_but_what_only_the_server_sets(
     provider: Any, cluster: Any, namespace: str, stored: Callable[..., Any]
 ) -> None:
     cluster.admin.create(
@@ -736,7 +738,7 @@ def test_an_import_reads_everything_but_what_only_the_server_writes(
     assert read.inputs == config_map(namespace, "old")
 
 
-# 19: delete.
+# Delete.
 
 
 def test_delete_waits_until_finalizers_are_done(
@@ -768,7 +770,7 @@ def test_a_delete_that_times_out_names_the_finalizer(
     cluster.admin.patch(path_of(namespace, "c"), {"metadata": {"finalizers": None}})
 
 
-def test_deletion_spreads_to_dependents_first(provider: Any, cluster: Any, namespace: str) -> None:
+def test_deletion_is_foreground_by_default(provider: Any, cluster: Any, namespace: str) -> None:
     made = provider.create(CONFIG_MAP, "c", config_map(namespace, "owner"))
     owner = {
         "apiVersion": "v1",

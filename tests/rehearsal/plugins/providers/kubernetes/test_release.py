@@ -32,7 +32,7 @@ def release(
 
 @pytest.fixture
 def clean(cluster: Any, until: Any) -> Any:
-    """The ClusterPolicy is one per cluster: gone before and after."""
+    """Without a ClusterPolicy before and after: there is one per cluster."""
 
     def gone() -> bool:
         for path in (
@@ -65,7 +65,7 @@ def _exists(cluster: Any, path: str) -> bool:
         return False
 
 
-def test_check_fills_what_the_provider_fills(provider: Any) -> None:
+def test_check_fills_in_the_official_defaults(provider: Any) -> None:
     given = release("gpu")
     del given["namespace"], given["name"]
     inputs, failures = provider.check(RELEASE, "op", given)
@@ -106,7 +106,7 @@ def test_the_charts_crds_are_known_to_later_checks(provider: Any) -> None:
     )
 
 
-def test_a_preview_shows_inputs_and_leaves_the_rest_open(
+def test_a_preview_shows_inputs_and_unknown_outputs(
     provider: Any, namespace: str, cluster: Any
 ) -> None:
     previewed = provider.create(RELEASE, "op", release(namespace), preview=True)
@@ -119,7 +119,7 @@ def test_a_preview_shows_inputs_and_leaves_the_rest_open(
 
 
 @pytest.mark.usefixtures("clean")
-def test_a_life_of_a_release(
+def test_a_releases_lifecycle(
     provider: Any, namespace: str, cluster: Any, refused: type[Exception]
 ) -> None:
     made = provider.create(RELEASE, "op", release(namespace))
@@ -171,7 +171,7 @@ def test_a_life_of_a_release(
     assert updated.outputs["status"]["revision"] == 2
     assert cluster.admin.get(POLICY)["spec"]["mig"] == {"strategy": "single"}
 
-    # What the chart's CRD refuses makes a failed revision, which the next update mends.
+    # What the chart's CRD refuses makes a failed revision, which the next update repairs.
     bogus = release(namespace, values={"mig": {"strategy": "bogus"}})
     with pytest.raises(refused) as caught:
         provider.update(RELEASE, "op", updated, bogus)
@@ -205,7 +205,7 @@ def test_a_life_of_a_release(
 
 
 @pytest.mark.usefixtures("clean")
-def test_cleanup_crd_takes_the_crds_along(provider: Any, namespace: str, cluster: Any) -> None:
+def test_cleanup_crd_deletes_the_crds(provider: Any, namespace: str, cluster: Any) -> None:
     made = provider.create(
         RELEASE, "op", release(namespace, values={"operator": {"cleanupCRD": True}})
     )
@@ -217,7 +217,7 @@ def test_cleanup_crd_takes_the_crds_along(provider: Any, namespace: str, cluster
 
 
 @pytest.mark.usefixtures("clean")
-def test_an_operator_that_does_not_come_up_fails_the_release_and_the_next_up_upgrades(
+def test_an_operator_that_does_not_start_fails_the_release_and_the_next_up_upgrades(
     provider: Any, namespace: str, refused: type[Exception], stored: Callable[..., Any]
 ) -> None:
     waiting = release(
@@ -257,7 +257,7 @@ def test_an_atomic_release_that_fails_leaves_nothing(
 
 
 @pytest.mark.usefixtures("clean")
-def test_objects_of_somebody_else_are_not_taken_over(
+def test_objects_without_the_releases_ownership_are_not_adopted(
     provider: Any, namespace: str, cluster: Any, refused: type[Exception]
 ) -> None:
     cluster.admin.create(
@@ -269,7 +269,7 @@ def test_objects_of_somebody_else_are_not_taken_over(
 
 
 @pytest.mark.usefixtures("clean")
-def test_the_namespace_is_made_when_asked_for(provider: Any, cluster: Any) -> None:
+def test_create_namespace_creates_the_namespace(provider: Any, cluster: Any) -> None:
     made = provider.create(RELEASE, "op", release("made-by-helm", createNamespace=True))
     assert _exists(cluster, "/api/v1/namespaces/made-by-helm")
     provider.delete(RELEASE, "op", made)

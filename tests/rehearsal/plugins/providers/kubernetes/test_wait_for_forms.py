@@ -9,7 +9,10 @@ import pytest
 from rehearsal.plugins.engine.plugin import Severity
 from rehearsal.plugins.providers.kubernetes.json_paths import BadPath, parse
 from rehearsal.plugins.providers.kubernetes.related_objects import RelatedObjects
-from rehearsal.plugins.providers.kubernetes.wait_for_annotation import BadForm, parse_annotation
+from rehearsal.plugins.providers.kubernetes.wait_for_annotation import (
+    InvalidWaitFor,
+    parse_annotation,
+)
 from rehearsal.plugins.providers.kubernetes.waiting import Verdict
 
 _NOTHING = cast(RelatedObjects, None)
@@ -41,13 +44,13 @@ def test_without_conditions_it_waits_with_a_warning() -> None:
     )
 
 
-def test_other_conditions_only_wait_without_a_word() -> None:
+def test_other_conditions_only_wait_without_a_status() -> None:
     assert _judge(
         "condition=Verified", {"conditions": [{"type": "Other", "status": "True"}]}
     ) == Verdict(False)
 
 
-def test_false_waits_and_says_so_without_the_reason() -> None:
+def test_a_false_condition_waits_and_is_shown_without_its_reason() -> None:
     verdict = _judge("condition=Verified", _verified("False", reason="Mismatch", message="n1"))
     assert verdict == Verdict(False, "Resource has condition Verified=False (want True)")
 
@@ -65,7 +68,7 @@ def test_a_true_condition_of_an_older_generation_waits(status: dict[str, Any]) -
 @pytest.mark.parametrize(
     "status", [_verified("True", observedGeneration=2), _verified("True"), _verified("true")]
 )
-def test_a_true_condition_of_this_generation_or_of_none_is_done(status: dict[str, Any]) -> None:
+def test_a_true_condition_of_this_generation_or_of_none_is_ready(status: dict[str, Any]) -> None:
     assert _judge("condition=Verified", status).done
 
 
@@ -106,7 +109,7 @@ def test_json_paths(form: str, done: bool) -> None:
     assert _judge(form, status).done is done
 
 
-def test_a_json_path_says_what_it_found() -> None:
+def test_a_json_path_shows_what_it_found() -> None:
     assert (
         _judge("jsonpath={.status.ready}=8", {"ready": 7}).status
         == 'Waiting for {.status.ready}=8 (found "7")'
@@ -123,8 +126,8 @@ def test_a_list_needs_all() -> None:
 @pytest.mark.parametrize(
     "form", ["Ready", "condition=", "jsonpath=.status.x", "jsonpath={.status[}", "[", "[]", "[1]"]
 )
-def test_a_bad_form_is_refused(form: str) -> None:
-    with pytest.raises(BadForm, match="waitFor"):
+def test_an_invalid_annotation_is_refused(form: str) -> None:
+    with pytest.raises(InvalidWaitFor, match="waitFor"):
         parse_annotation(form)
 
 

@@ -1,4 +1,4 @@
-"""What Create and Update wait for, what is shown meanwhile, and how a wait fails."""
+"""What Create and Update wait for, the live status, and how a wait fails."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def node(cluster: Any, until: Any) -> str:
     return "kwok-node"
 
 
-# 13, 14: waitFor and partial failure.
+# WaitFor and partial failure.
 
 
 def test_create_returns_when_the_condition_is_true(
@@ -167,7 +167,7 @@ def test_a_spec_change_waits_for_the_new_generation(
     updating.result(60)
 
 
-def test_a_bad_form_fails_after_the_object_was_stored(
+def test_an_invalid_wait_for_fails_after_the_object_is_stored(
     provider: Any, cluster: Any, pool_kind: str, refused: type[Exception]
 ) -> None:
     with pytest.raises(refused, match=r'expected a "jsonpath=" or "condition=" prefix') as caught:
@@ -192,10 +192,10 @@ def test_an_interrupted_wait_is_a_partial_failure(
     assert caught.value.id == "interrupted"
 
 
-# 15: Events.
+# Events.
 
 
-def test_warning_events_of_the_object_show_live_normal_ones_and_others_do_not(
+def test_only_warning_events_of_the_object_are_shown_live(
     provider: Any,
     cluster: Any,
     pool_kind: str,
@@ -235,7 +235,7 @@ def test_warning_events_of_the_object_show_live_normal_ones_and_others_do_not(
     assert shown == ["Mismatch: node n1: 3 of 7 slices", "Mismatch: node n2: 0 of 7 slices"]
 
 
-# 16: built-in kinds.
+# Built-in kinds.
 
 
 def test_a_daemonset_waits_for_every_node(
@@ -254,7 +254,7 @@ def test_a_daemonset_waits_for_every_node(
     assert "All replicas scheduled as expected. Replicas: 1" in provider.engine.texts()
 
 
-def test_a_daemonset_without_nodes_is_done_at_once(provider: Any, namespace: str) -> None:
+def test_a_daemonset_without_nodes_is_ready_immediately(provider: Any, namespace: str) -> None:
     daemonset = workload("DaemonSet", namespace, "d")
     daemonset["spec"]["template"]["spec"]["nodeSelector"] = {"never": "there"}
     made = provider.create(DAEMON_SET, "d", daemonset, timeout_s=60)
@@ -286,7 +286,7 @@ def test_a_deployment_waits_for_its_pods(provider: Any, node: str, namespace: st
     assert rolled.outputs["status"]["updatedReplicas"] == 2
 
 
-def test_a_deployment_that_never_gets_ready_says_why(
+def test_a_deployment_that_never_gets_ready_reports_its_conditions(
     provider: Any, namespace: str, refused: type[Exception], stored: Callable[..., Any]
 ) -> None:
     deployment = workload("Deployment", namespace, "d", replicas=1)
@@ -302,7 +302,7 @@ def test_a_deployment_that_never_gets_ready_says_why(
         "Waiting for app ReplicaSet to be available (0/1 Pods available)" in provider.engine.texts()
     )
 
-    # A refresh sees the same and only warns: the engine does, from this answer.
+    # A refresh finds the same; from this answer the engine only warns.
     with pytest.raises(refused) as read:
         provider.read(
             DEPLOYMENT,
@@ -312,7 +312,7 @@ def test_a_deployment_that_never_gets_ready_says_why(
     assert read.value.reasons[0] == "Resource 'd' was created but failed to initialize"
 
 
-def test_a_failed_job_fails_at_once(
+def test_a_failed_job_ends_the_wait(
     provider: Any,
     cluster: Any,
     namespace: str,
@@ -344,7 +344,7 @@ def test_a_failed_job_fails_at_once(
     )
 
 
-def test_a_service_waits_for_quiet_endpoints(
+def test_a_service_waits_until_its_endpoints_stop_changing(
     provider: Any, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(
@@ -387,16 +387,18 @@ def test_a_load_balancer_without_an_address_times_out(
     assert caught.value.reasons[1].startswith("Service was not allocated an IP address")
 
 
-def test_a_custom_resource_without_wait_for_is_done_at_once(provider: Any, pool_kind: str) -> None:
+def test_a_custom_resource_without_wait_for_is_ready_immediately(
+    provider: Any, pool_kind: str
+) -> None:
     manifest = pool("no-wait")
     del manifest["metadata"]["annotations"]
     assert provider.create(pool_kind, "p", manifest, timeout_s=1).id == "no-wait"
 
 
-# 17: timeouts and skipAwait.
+# Timeouts and skipAwait.
 
 
-def test_the_custom_timeout_beats_the_annotation(
+def test_the_custom_timeout_overrides_the_annotation(
     provider: Any, pool_kind: str, refused: type[Exception]
 ) -> None:
     began = time.monotonic()
@@ -405,14 +407,14 @@ def test_the_custom_timeout_beats_the_annotation(
     assert time.monotonic() - began < 25
 
 
-def test_the_annotation_beats_the_default(
+def test_the_annotation_overrides_the_default(
     provider: Any, pool_kind: str, refused: type[Exception]
 ) -> None:
     with pytest.raises(refused, match=r"timed out"):
         provider.create(pool_kind, "p", pool("annotated-timeout", timeoutSeconds="1"))
 
 
-def test_skip_await_beats_wait_for(provider: Any, pool_kind: str) -> None:
+def test_skip_await_overrides_wait_for(provider: Any, pool_kind: str) -> None:
     assert (
         provider.create(pool_kind, "p", pool("skipped", skipAwait="true"), timeout_s=1).id
         == "skipped"

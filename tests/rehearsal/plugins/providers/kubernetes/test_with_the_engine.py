@@ -1,4 +1,4 @@
-"""Whole runs of the real `pulumi` over the provider: what a person sees."""
+"""Whole runs of the real `pulumi` with the provider."""
 
 from __future__ import annotations
 
@@ -178,15 +178,15 @@ def _verify(cluster: Any, name: str, status: str = "True") -> None:
     cluster.admin.patch(f"{path}/status", {"status": {"conditions": [condition]}})
 
 
-def test_a_whole_life(stack: Stack, cluster: Any) -> None:
+def test_an_objects_lifecycle(stack: Stack, cluster: Any) -> None:
     name = _name(stack)
 
-    # Preview of a cluster that has nothing yet.
+    # A preview of an empty cluster.
     code, output = stack.act("preview")
     assert code == 0, output
     assert "+ 8 to create" in output
 
-    # The pool is not verified in time: everything is made, the run fails and says why.
+    # The pool is not verified in time: everything is created, and the run fails with the reason.
     code, output = stack.act("up")
     assert code != 0
     assert "warning: Has no .status.conditions" in output
@@ -218,7 +218,7 @@ def test_a_whole_life(stack: Stack, cluster: Any) -> None:
         not in (stack.directory.parent / "state/.pulumi/stacks/tiny/dev.json").read_text()
     )
 
-    # What somebody edits by hand is drift; the next up mends it.
+    # A manual edit is drift; the next up reverts it.
     labels = {"metadata": {"labels": {"app": "edited"}}}
     cluster.admin.patch(
         f"/api/v1/namespaces/{name}/configmaps/desired", labels, fieldManager="kubectl-edit"
@@ -241,7 +241,7 @@ def test_a_whole_life(stack: Stack, cluster: Any) -> None:
         "desired.json": '{"v": 2}'
     }
 
-    # A field that another manager has taken is a conflict that names both.
+    # A field that another manager owns is a conflict that names both.
     body = {
         "apiVersion": "slicewright.io/v1alpha1",
         "kind": "GPUPool",
@@ -265,7 +265,7 @@ def test_a_whole_life(stack: Stack, cluster: Any) -> None:
     assert name not in [item["metadata"]["name"] for item in cluster.admin.get(POOLS)["items"]]
 
 
-def test_the_engine_launches_both_from_path_and_they_leave_quickly(
+def test_the_engine_launches_both_plugins_from_path_and_they_exit_quickly(
     new_stack: Callable[..., Stack], tmp_path: Path
 ) -> None:
     directory = tmp_path / "bin"
@@ -281,5 +281,5 @@ def test_the_engine_launches_both_from_path_and_they_leave_quickly(
     assert code == 0, output
     summary = json.loads(output[output.index("{\n") : output.rindex("}") + 1])
     assert summary["changeSummary"] == {"create": 8}
-    # A plugin that ignored SIGINT would cost five seconds each.
+    # The engine waits five seconds for a plugin that ignores SIGINT.
     assert summary["duration"] < 10e9
