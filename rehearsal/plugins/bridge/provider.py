@@ -117,7 +117,7 @@ class BridgedProvider(ProviderPlugin):
             unknown = {o: UNKNOWN for o in self.schema.outputs(request.type) if o not in inputs}
             return Created("", unknown | _given(inputs))
         session = self._session(request, resource)
-        made = self._guarded(
+        made = self._with_retries(
             request.type,
             lambda: resource.create(session, unwrap(inputs)),
             retry_until=_deadline(session),
@@ -135,7 +135,7 @@ class BridgedProvider(ProviderPlugin):
     def read(self, request: ReadRequest) -> ReadBack | None:
         resource, inputs = self._resource(request.type), request.inputs
         session = self._session(request, resource)
-        state = self._guarded(
+        state = self._with_retries(
             request.type, lambda: resource.read(session, request.id, unwrap(inputs))
         )
         if state is None:
@@ -151,7 +151,7 @@ class BridgedProvider(ProviderPlugin):
             return _previewed_update(resource, request)
         session = self._session(request, resource)
         old, new = unwrap(request.old_inputs), unwrap(request.new_inputs)
-        reasons = self._guarded(
+        reasons = self._with_retries(
             request.type,
             lambda: resource.update(session, request.id, old, new),
             retry_until=_deadline(session),
@@ -168,7 +168,7 @@ class BridgedProvider(ProviderPlugin):
     def delete(self, request: DeleteRequest) -> None:
         resource = self._resource(request.type)
         session = self._session(request, resource)
-        self._guarded(
+        self._with_retries(
             request.type,
             lambda: resource.delete(session, request.id, unwrap(request.inputs)),
             retry_until=_deadline(session),
@@ -178,7 +178,7 @@ class BridgedProvider(ProviderPlugin):
         self, session: Session, resource: Resource, resource_id: str, inputs: Properties
     ) -> Properties | None:
         """The outputs after a change; None if the resource is gone."""
-        state = self._guarded(
+        state = self._with_retries(
             resource.kind, lambda: resource.read(session, resource_id, unwrap(inputs))
         )
         if state is None:
@@ -206,12 +206,14 @@ class BridgedProvider(ProviderPlugin):
         return Session(
             cloud=_cloud(),
             settings=self._settings,
-            note=lambda line: self.log(Severity.INFO, line, request.urn, ephemeral=True),
+            show_status=lambda line: self.log(Severity.INFO, line, request.urn, ephemeral=True),
             timeout_s=request.timeout_s or resource.default_timeout_s,
             cancelled=cancelled.is_set,
         )
 
-    def _guarded(self, token: str, step: Callable[[], T], *, retry_until: float | None = None) -> T:
+    def _with_retries(
+        self, token: str, step: Callable[[], T], *, retry_until: float | None = None
+    ) -> T:
         """The step's result, with transient errors retried until the deadline.
 
         Raises ProviderError with the cloud's message.

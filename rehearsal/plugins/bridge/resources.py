@@ -30,7 +30,7 @@ class Session:
 
     cloud: CloudClient
     settings: Mapping[str, str]
-    note: Callable[[str], None]
+    show_status: Callable[[str], None]
     """Shows a line of live status to the user."""
     timeout_s: float
     """Always positive."""
@@ -48,8 +48,8 @@ class State:
 
 
 @dataclass(frozen=True)
-class Made:
-    """A created resource."""
+class CreateResult:
+    """A created resource, and whether it is complete."""
 
     id: str
     reasons: Sequence[str] = ()
@@ -80,7 +80,7 @@ class Resource(ABC):
         return ()
 
     @abstractmethod
-    def create(self, session: Session, inputs: Properties) -> Made: ...
+    def create(self, session: Session, inputs: Properties) -> CreateResult: ...
 
     @abstractmethod
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:

@@ -32,10 +32,10 @@ def new_server() -> Any:
 def serve_until_stopped(
     add: Callable[[Any], None], leave: Callable[[], None] = lambda: None
 ) -> NoReturn:
-    """Serves what `add` registers, prints the port, and exits after `leave` on SIGINT, SIGTERM or
-    the parent's exit.
+    """Prints the port, serves what `add` registers, and at the end calls `leave` and exits.
 
-    The engine sends SIGINT and waits five seconds for each plugin before it kills it.
+    Ends on SIGINT, SIGTERM, or when the parent process has exited. The engine sends SIGINT, and
+    kills a plugin that has not exited after five seconds.
     """
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -134,8 +134,9 @@ class ProviderPlugin(ABC):
 
     def __init__(self) -> None:
         self.cancelled = threading.Event()
-        """Set when the user interrupts. Keep the event that an operation started with: later
-        operations get a new one.
+        """Set when the user interrupts.
+
+        Keep the event that an operation started with: later operations get a new one.
         """
         self._log_sink: LogSink | None = None
 

@@ -1,3 +1,1 @@
-"""Stand-ins for Pulumi's gcp, aws and kubernetes provider plugins; they do not import each
-other.
-"""
+"""Stand-ins for Pulumi's gcp, aws and kubernetes providers; none imports another."""

@@ -1,3 +1,4 @@
-"""Stand-in for Pulumi's aws provider: the same inputs, checks, replacements and outputs, over the
-rehearsal's simulated AWS.
+"""A stand-in for Pulumi's aws provider, over the rehearsal's simulated AWS.
+
+Inputs, checks, replacements and outputs are those of the real provider.
 """

@@ -1,4 +1,4 @@
-"""`pulumi-resource-aws` of a rehearsal."""
+"""`pulumi-resource-aws`, started by the engine."""
 
 from rehearsal.plugins.engine.provider_server import serve
 from rehearsal.plugins.providers.aws.provider import AwsProvider

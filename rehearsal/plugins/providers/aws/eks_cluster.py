@@ -12,7 +12,7 @@ from kubeapi import JsonObject
 from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
 from rehearsal.plugins.bridge.resources import (
     Autoname,
-    Made,
+    CreateResult,
     Resource,
     Session,
     State,
@@ -103,7 +103,7 @@ class Cluster(Resource):
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
         return not_simulated(inputs, {*_CLUSTER, *_OWN})
 
-    def create(self, session: Session, inputs: Properties) -> Made:
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
         name = str(inputs["name"])
         body = to_api(_CLUSTER, {k: v for k, v in inputs.items() if k not in _OWN})
         if inputs.get("enabledClusterLogTypes"):
@@ -112,19 +112,19 @@ class Cluster(Resource):
             }
         body["bootstrapSelfManagedAddons"] = inputs.get("bootstrapSelfManagedAddons")
         call(session, inputs, "eks", "CreateCluster", name=name, **body)
-        session.note("waiting for the cluster to become ACTIVE")
+        session.show_status("waiting for the cluster to become ACTIVE")
         cluster = wait_until(
             session, f"EKS Cluster ({name}) create", lambda: _settled(session, inputs, name)
         )
         if cluster["status"] != "ACTIVE":
-            return Made(
+            return CreateResult(
                 name,
                 [
                     f"waiting for EKS Cluster ({name}) create: unexpected state "
                     f"'{cluster['status']}': {_issues(cluster)}"
                 ],
             )
-        return Made(name)
+        return CreateResult(name)
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         cluster = _cluster(session, inputs, resource_id)
@@ -177,7 +177,7 @@ class Cluster(Resource):
         if _cluster(session, inputs, resource_id) is None:
             return
         call(session, inputs, "eks", "DeleteCluster", name=resource_id)
-        session.note("waiting for the cluster to be deleted")
+        session.show_status("waiting for the cluster to be deleted")
         wait_until(
             session,
             f"EKS Cluster ({resource_id}) delete",
@@ -269,7 +269,7 @@ class Addon(Resource):
                 failures.append(CheckFailure("configurationValues", f"is not JSON: {e}"))
         return failures
 
-    def create(self, session: Session, inputs: Properties) -> Made:
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
         body = to_api(_ADDON, {k: v for k, v in inputs.items() if k in _ADDON})
         cluster, name = str(inputs["clusterName"]), str(inputs["addonName"])
         conflicts = inputs.get("resolveConflictsOnCreate")
@@ -291,7 +291,7 @@ class Addon(Resource):
             return addon if addon["status"] != "CREATING" else None
 
         wait_until(session, f"EKS Add-On ({cluster}:{name}) create", active)
-        return Made(f"{cluster}:{name}")
+        return CreateResult(f"{cluster}:{name}")
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         cluster, _, name = resource_id.partition(":")

@@ -10,7 +10,7 @@ from typing import Any
 from rehearsal.clouds.aws.iam import trust_document
 from rehearsal.plugins.bridge.resources import (
     Autoname,
-    Made,
+    CreateResult,
     Resource,
     Session,
     State,
@@ -63,7 +63,7 @@ class Role(Resource):
                 )
         return failures
 
-    def create(self, session: Session, inputs: Properties) -> Made:
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
         name = inputs.get("name") or f"{inputs['namePrefix']}{secrets.token_hex(8)}"
         call(
             session,
@@ -77,7 +77,7 @@ class Role(Resource):
             MaxSessionDuration=inputs.get("maxSessionDuration"),
             Tags=tag_list(inputs.get("tags")) or None,
         )
-        return Made(str(name))
+        return CreateResult(str(name))
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         found = or_none(session, inputs, "aws-iam", "GetRole", RoleName=resource_id)
@@ -194,10 +194,10 @@ class RolePolicyAttachment(Resource):
     kind = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
     force_new = ("role", "policyArn")
 
-    def create(self, session: Session, inputs: Properties) -> Made:
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
         role, policy = _role_name(inputs["role"]), str(inputs["policyArn"])
         call(session, inputs, "aws-iam", "AttachRolePolicy", RoleName=role, PolicyArn=policy)
-        return Made(f"{role}/{policy}")
+        return CreateResult(f"{role}/{policy}")
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         role, _, policy = resource_id.partition("/")

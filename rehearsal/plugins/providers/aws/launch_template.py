@@ -14,7 +14,7 @@ from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.plugins.bridge.fields import Field, Fields, from_api, to_api
 from rehearsal.plugins.bridge.resources import (
     Autoname,
-    Made,
+    CreateResult,
     Resource,
     Session,
     State,
@@ -132,7 +132,7 @@ class LaunchTemplate(Resource):
             failures.append(CheckFailure("updateDefaultVersion", "conflicts with defaultVersion"))
         return failures
 
-    def create(self, session: Session, inputs: Properties) -> Made:
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
         made = call(
             session,
             inputs,
@@ -144,7 +144,7 @@ class LaunchTemplate(Resource):
             LaunchTemplateData=_data(inputs),
             TagSpecifications=specified("launch-template", inputs),
         )
-        return Made(made["LaunchTemplate"]["LaunchTemplateId"])
+        return CreateResult(made["LaunchTemplate"]["LaunchTemplateId"])
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         found = or_none(

@@ -14,7 +14,7 @@ from kubeapi import JsonObject
 from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
 from rehearsal.plugins.bridge.resources import (
     Autoname,
-    Made,
+    CreateResult,
     Resource,
     Session,
     State,
@@ -139,7 +139,7 @@ class NodeGroup(Resource):
             + _update_failures(inputs.get("updateConfig"))
         )
 
-    def create(self, session: Session, inputs: Properties) -> Made:
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
         cluster = str(inputs["clusterName"])
         name = str(
             inputs.get("nodeGroupName") or f"{inputs['nodeGroupNamePrefix']}{secrets.token_hex(8)}"
@@ -154,7 +154,7 @@ class NodeGroup(Resource):
             nodegroupName=name,
             **body,
         )
-        session.note("waiting for the node group to become ACTIVE")
+        session.show_status("waiting for the node group to become ACTIVE")
         group = wait_until(
             session,
             f"EKS Node Group ({cluster}:{name}) create",
@@ -162,8 +162,8 @@ class NodeGroup(Resource):
         )
         resource_id = f"{cluster}:{name}"
         if group["status"] != "ACTIVE":
-            return Made(resource_id, [_unexpected(resource_id, "create", group)])
-        return Made(resource_id)
+            return CreateResult(resource_id, [_unexpected(resource_id, "create", group)])
+        return CreateResult(resource_id)
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         cluster, _, name = resource_id.partition(":")
@@ -238,7 +238,7 @@ class NodeGroup(Resource):
         if _group(session, inputs, cluster, name) is None:
             return
         call(session, inputs, "eks", "DeleteNodegroup", clusterName=cluster, nodegroupName=name)
-        session.note("waiting for the node group to be deleted")
+        session.show_status("waiting for the node group to be deleted")
 
         def gone() -> str | None:
             group = _group(session, inputs, cluster, name)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.plugins.bridge.resources import Made, Resource, Session, State, kept, members
+from rehearsal.plugins.bridge.resources import CreateResult, Resource, Session, State, kept, members
 from rehearsal.plugins.engine.plugin import CheckFailure
 from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.aws.calls import (
@@ -25,7 +25,7 @@ class InternetGateway(Resource):
     force_new = ("region",)
     keeps = ("vpcId", "region")
 
-    def create(self, session: Session, inputs: Properties) -> Made:
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
         made = call(
             session,
             inputs,
@@ -43,7 +43,7 @@ class InternetGateway(Resource):
                 InternetGatewayId=resource_id,
                 VpcId=inputs["vpcId"],
             )
-        return Made(resource_id)
+        return CreateResult(resource_id)
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         gateway = _gateway(session, resource_id, inputs)
@@ -134,7 +134,7 @@ class RouteTable(Resource):
             )
         return failures
 
-    def create(self, session: Session, inputs: Properties) -> Made:
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
         made = call(
             session,
             inputs,
@@ -145,7 +145,7 @@ class RouteTable(Resource):
         )
         resource_id = made["RouteTable"]["RouteTableId"]
         _set_routes(session, resource_id, {}, inputs)
-        return Made(resource_id)
+        return CreateResult(resource_id)
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         found = or_none(session, inputs, "ec2", "DescribeRouteTables", RouteTableIds=[resource_id])
@@ -224,7 +224,7 @@ class RouteTableAssociation(Resource):
             ]
         return []
 
-    def create(self, session: Session, inputs: Properties) -> Made:
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
         made = call(
             session,
             inputs,
@@ -233,7 +233,7 @@ class RouteTableAssociation(Resource):
             RouteTableId=inputs["routeTableId"],
             SubnetId=inputs["subnetId"],
         )
-        return Made(made["AssociationId"])
+        return CreateResult(made["AssociationId"])
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         tables = call(session, inputs, "ec2", "DescribeRouteTables")["RouteTables"]

@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.plugins.bridge.resources import Made, Resource, Session, State, kept, not_simulated
+from rehearsal.plugins.bridge.resources import (
+    CreateResult,
+    Resource,
+    Session,
+    State,
+    kept,
+    not_simulated,
+)
 from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
 from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.aws.calls import (
@@ -52,7 +59,7 @@ class Vpc(Resource):
             ),
         )
 
-    def create(self, session: Session, inputs: Properties) -> Made:
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
         made = call(
             session,
             inputs,
@@ -64,7 +71,7 @@ class Vpc(Resource):
         )
         resource_id = made["Vpc"]["VpcId"]
         self._set_dns(session, resource_id, {}, inputs)
-        return Made(resource_id)
+        return CreateResult(resource_id)
 
     def _set_dns(
         self, session: Session, resource_id: str, old: Properties, new: Properties
@@ -141,7 +148,7 @@ class Subnet(Resource):
             ),
         )
 
-    def create(self, session: Session, inputs: Properties) -> Made:
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
         made = call(
             session,
             inputs,
@@ -154,7 +161,7 @@ class Subnet(Resource):
         )
         resource_id = made["Subnet"]["SubnetId"]
         self._set_public(session, resource_id, {}, inputs)
-        return Made(resource_id)
+        return CreateResult(resource_id)
 
     def _set_public(
         self, session: Session, resource_id: str, old: Properties, new: Properties

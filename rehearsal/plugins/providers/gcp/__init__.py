@@ -1,3 +1,4 @@
-"""Stand-in for Pulumi's gcp provider: the same inputs, checks, replacements and outputs, over the
-rehearsal's simulated GCP.
+"""A stand-in for Pulumi's gcp provider, over the rehearsal's simulated Google Cloud.
+
+Inputs, checks, replacements and outputs are those of the real provider.
 """

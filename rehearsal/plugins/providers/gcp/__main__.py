@@ -1,4 +1,4 @@
-"""`pulumi-resource-gcp` of a rehearsal."""
+"""`pulumi-resource-gcp`, started by the engine."""
 
 from rehearsal.plugins.engine.provider_server import serve
 from rehearsal.plugins.providers.gcp.provider import GcpProvider

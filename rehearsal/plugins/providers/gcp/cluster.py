@@ -9,7 +9,15 @@ from collections.abc import Mapping, Sequence
 
 from kubeapi import JsonObject
 from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
-from rehearsal.plugins.bridge.resources import Autoname, Made, Resource, Session, State, kept, known
+from rehearsal.plugins.bridge.resources import (
+    Autoname,
+    CreateResult,
+    Resource,
+    Session,
+    State,
+    kept,
+    known,
+)
 from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
 from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.gcp.calls import (
@@ -151,7 +159,7 @@ class Cluster(Resource):
             failures.append(CheckFailure("loggingService", "conflicts with loggingConfig"))
         return failures
 
-    def create(self, session: Session, inputs: Properties) -> Made:
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
         project, location = project_of(session, inputs), location_of(session, inputs)
         parent = f"projects/{project}/locations/{location}"
         body = to_api(_CLUSTER, {k: v for k, v in inputs.items() if k not in _CLIENT_SIDE})
@@ -170,13 +178,15 @@ class Cluster(Resource):
         operation = session.cloud.call(
             "container", f"{_CLUSTERS}.create", {"parent": parent}, {"cluster": body}
         )
-        session.note(f"waiting for operation {operation['name']}")
+        session.show_status(f"waiting for operation {operation['name']}")
         error = operation_error(session, operation)
         if error is not None:
-            return Made(key, [f"Error waiting for creating GKE cluster {inputs['name']}: {error}"])
+            return CreateResult(
+                key, [f"Error waiting for creating GKE cluster {inputs['name']}: {error}"]
+            )
         if inputs.get("removeDefaultNodePool"):
             _remove_default_pool(session, key)
-        return Made(key)
+        return CreateResult(key)
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         cluster = or_none(session, "container", f"{_CLUSTERS}.get", {"name": resource_id})
@@ -242,7 +252,7 @@ class Cluster(Resource):
         if or_none(session, "container", f"{_CLUSTERS}.get", {"name": resource_id}) is None:
             return
         operation = session.cloud.call("container", f"{_CLUSTERS}.delete", {"name": resource_id})
-        session.note(f"waiting for operation {operation['name']}")
+        session.show_status(f"waiting for operation {operation['name']}")
         complete(session, operation)
 
 
@@ -252,7 +262,9 @@ def _remove_default_pool(session: Session, key: str) -> None:
     if or_none(session, "container", f"{_CLUSTERS}.nodePools.get", {"name": pool}) is None:
         return
     operation = session.cloud.call("container", f"{_CLUSTERS}.nodePools.delete", {"name": pool})
-    session.note(f"removing the default node pool: waiting for operation {operation['name']}")
+    session.show_status(
+        f"removing the default node pool: waiting for operation {operation['name']}"
+    )
     complete(session, operation)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.errors import CloudError
-from rehearsal.plugins.bridge.resources import Made, Resource, Session, State, kept, known
+from rehearsal.plugins.bridge.resources import CreateResult, Resource, Session, State, kept, known
 from rehearsal.plugins.engine.plugin import CheckFailure
 from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.gcp.calls import last, or_none, project_of
@@ -34,7 +34,7 @@ class Account(Resource):
             ]
         return []
 
-    def create(self, session: Session, inputs: Properties) -> Made:
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
         project = project_of(session, inputs)
         described = {k: inputs[k] for k in ("displayName", "description") if k in inputs}
         body = {"accountId": inputs["accountId"], "serviceAccount": described}
@@ -46,8 +46,8 @@ class Account(Resource):
             if e.code != 409 or not inputs.get("createIgnoreAlreadyExists"):
                 raise
             email = f"{inputs['accountId']}@{project}.iam.gserviceaccount.com"
-            return Made(f"projects/{project}/serviceAccounts/{email}")
-        return Made(str(made["name"]))
+            return CreateResult(f"projects/{project}/serviceAccounts/{email}")
+        return CreateResult(str(made["name"]))
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         found = or_none(session, "iam", "projects.serviceAccounts.get", {"name": resource_id})
@@ -95,7 +95,7 @@ class IamMember(Resource):
     kind = "gcp:projects/iAMMember:IAMMember"
     force_new = ("project", "role", "member", "condition")
 
-    def create(self, session: Session, inputs: Properties) -> Made:
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
         project, role, member = (
             last(str(inputs["project"])),
             str(inputs["role"]),
@@ -106,7 +106,7 @@ class IamMember(Resource):
             return sorted({*members, member})
 
         _rewrite(session, project, role, add)
-        return Made(f"{project}/{role}/{member}")
+        return CreateResult(f"{project}/{role}/{member}")
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         project, _, rest = resource_id.partition("/")

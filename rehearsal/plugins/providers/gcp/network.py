@@ -9,7 +9,14 @@ from collections.abc import Mapping
 
 from kubeapi import JsonObject
 from rehearsal.plugins.bridge.fields import Field, from_api, same, to_api
-from rehearsal.plugins.bridge.resources import Autoname, Made, Resource, Session, State, kept
+from rehearsal.plugins.bridge.resources import (
+    Autoname,
+    CreateResult,
+    Resource,
+    Session,
+    State,
+    kept,
+)
 from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.gcp.calls import last, or_none, project_of, region_of
 
@@ -41,11 +48,11 @@ class Network(Resource):
     def defaults(self, inputs: Properties, settings: Mapping[str, str]) -> Properties:
         return {"autoCreateSubnetworks": True}
 
-    def create(self, session: Session, inputs: Properties) -> Made:
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
         project = project_of(session, inputs)
         body = to_api(_NETWORK, _without(inputs, "project", "deleteDefaultRoutesOnCreate"))
         session.cloud.call("compute", "networks.insert", {"project": project}, body)
-        return Made(f"projects/{project}/global/networks/{inputs['name']}")
+        return CreateResult(f"projects/{project}/global/networks/{inputs['name']}")
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         project = resource_id.split("/")[1]
@@ -91,14 +98,14 @@ class Subnetwork(Resource):
     keeps = ("region", "project", "purpose", "stackType", "privateIpGoogleAccess", "description")
     autoname = Autoname("name", 63, lower=True)
 
-    def create(self, session: Session, inputs: Properties) -> Made:
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
         project, region = project_of(session, inputs), region_of(session, inputs)
         body = to_api(_SUBNETWORK, _without(inputs, "project", "region"))
         body["network"] = _network_link(project, str(inputs["network"]))
         session.cloud.call(
             "compute", "subnetworks.insert", {"project": project, "region": region}, body
         )
-        return Made(f"projects/{project}/regions/{region}/subnetworks/{inputs['name']}")
+        return CreateResult(f"projects/{project}/regions/{region}/subnetworks/{inputs['name']}")
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         found = or_none(session, "compute", "subnetworks.get", _subnetwork(resource_id))

@@ -14,7 +14,7 @@ from kubeapi import JsonObject
 from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
 from rehearsal.plugins.bridge.resources import (
     Autoname,
-    Made,
+    CreateResult,
     Resource,
     Session,
     State,
@@ -133,7 +133,7 @@ class NodePool(Resource):
             failures += _config_failures(config)
         return failures
 
-    def create(self, session: Session, inputs: Properties) -> Made:
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
         parent = _cluster_path(session, inputs)
         name = inputs.get("name") or f"{inputs['namePrefix']}{secrets.token_hex(4)}"
         operation = session.cloud.call(
@@ -143,13 +143,13 @@ class NodePool(Resource):
             {"nodePool": _request(inputs, str(name))},
         )
         key = f"{parent}/nodePools/{name}"
-        session.note(f"waiting for operation {operation['name']}")
+        session.show_status(f"waiting for operation {operation['name']}")
         error = operation_error(session, operation)
         if error is None:
-            return Made(key)
+            return CreateResult(key)
         if or_none(session, "container", f"{_PREFIX}.get", {"name": key}) is None:
             raise ProviderError(f"error creating NodePool {name}: {error}")
-        return Made(key, [f"error creating NodePool {name}: {error}"])
+        return CreateResult(key, [f"error creating NodePool {name}: {error}"])
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         pool = or_none(session, "container", f"{_PREFIX}.get", {"name": resource_id})

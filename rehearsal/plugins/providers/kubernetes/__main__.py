@@ -1,4 +1,4 @@
-"""`pulumi-resource-kubernetes`: started by the engine, never by hand."""
+"""`pulumi-resource-kubernetes`, started by the engine."""
 
 from rehearsal.plugins.engine.provider_server import serve
 from rehearsal.plugins.providers.kubernetes.provider import KubernetesProvider

@@ -104,9 +104,9 @@ class KubernetesProvider(ProviderPlugin):
         manifest: JsonObject = copy.deepcopy(unwrap(inputs))
         api_version, kind = manifest.get("apiVersion"), manifest.get("kind")
         if not isinstance(api_version, str):
-            return Checked(inputs, [CheckFailure("apiVersion", "must be given")])
+            return Checked(inputs, [CheckFailure("apiVersion", "must be set")])
         if not isinstance(kind, str):
-            return Checked(inputs, [CheckFailure("kind", "must be given")])
+            return Checked(inputs, [CheckFailure("kind", "must be set")])
         if request.type.split(":")[-1] == f"{kind}Patch":
             return Checked(
                 inputs,

@@ -107,9 +107,7 @@ class WatchedObjects:
             return time.monotonic() - self._changed_at.get(name, time.monotonic())
 
     def wait(self, seen: int, timeout_s: float) -> int:
-        """Returns the current revision: at once if it is not `seen`, else after a change or the
-        timeout.
-        """
+        """Waits until the revision is not `seen`, or for the timeout. The current revision."""
         with self._changed:
             if self._revision == seen:
                 self._changed.wait(timeout_s)
