@@ -54,7 +54,7 @@ def run(environment: Path) -> Run:
 
 
 def test_gke_finds_the_cluster_by_its_server(run: Run) -> None:
-    done = run("gke_auth", server="https://127.0.0.1:6444", version="v1beta1")
+    done = run("gcp.gke_auth", server="https://127.0.0.1:6444", version="v1beta1")
     credential = json.loads(done.stdout)
     assert credential["apiVersion"] == "client.authentication.k8s.io/v1beta1"
     assert credential["kind"] == "ExecCredential"
@@ -65,7 +65,7 @@ def test_gke_finds_the_cluster_by_its_server(run: Run) -> None:
 
 
 def test_the_version_is_the_one_that_was_asked_for(run: Run) -> None:
-    done = run("gke_auth", server="https://127.0.0.1:6443", version="v1")
+    done = run("gcp.gke_auth", server="https://127.0.0.1:6443", version="v1")
     assert json.loads(done.stdout)["apiVersion"] == "client.authentication.k8s.io/v1"
 
 
@@ -78,32 +78,32 @@ def test_the_version_is_the_one_that_was_asked_for(run: Run) -> None:
     ],
 )
 def test_aws_finds_the_cluster_by_its_name(run: Run, arguments: list[str]) -> None:
-    done = run("aws_cli", *arguments, version="v1beta1")
+    done = run("aws.cli", *arguments, version="v1beta1")
     assert json.loads(done.stdout)["status"]["clientKeyData"] == "key of p4d"
 
 
 @pytest.mark.parametrize(
     ("module", "arguments", "options", "words"),
     [
-        ("gke_auth", [], {"inside": False}, "SLICEWRIGHT_REHEARSAL is not set"),
+        ("gcp.gke_auth", [], {"inside": False}, "SLICEWRIGHT_REHEARSAL is not set"),
         (
-            "gke_auth",
+            "gcp.gke_auth",
             [],
             {"server": "https://127.0.0.1:1"},
             "no cluster of the rehearsal listens at https://127.0.0.1:1",
         ),
-        ("gke_auth", [], {}, "which of main, p4d clusters? set provideClusterInfo: true"),
-        ("aws_cli", ["eks", "get-token"], {}, "--cluster-name"),
+        ("gcp.gke_auth", [], {}, "which of main, p4d clusters? set provideClusterInfo: true"),
+        ("aws.cli", ["eks", "get-token"], {}, "--cluster-name"),
         (
-            "aws_cli",
+            "aws.cli",
             ["eks", "get-token", "--cluster-name", "nope"],
             {},
             "no cluster named nope; it has main, p4d",
         ),
-        ("aws_cli", ["s3", "ls"], {}, "knows 'eks get-token' only"),
-        ("aws_cli", ["eks", "get-token", "--cluster", "p4d"], {}, "unknown option --cluster"),
+        ("aws.cli", ["s3", "ls"], {}, "knows 'eks get-token' only"),
+        ("aws.cli", ["eks", "get-token", "--cluster", "p4d"], {}, "unknown option --cluster"),
         (
-            "aws_cli",
+            "aws.cli",
             ["eks", "get-token", "--cluster-name", "p4d", "--output", "text"],
             {},
             "json only",
@@ -120,7 +120,7 @@ def test_trouble_is_one_clear_line(
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("module", ["gke_auth", "aws_cli"])
+@pytest.mark.parametrize("module", ["gcp.gke_auth", "aws.cli"])
 def test_it_imports_next_to_nothing(module: str) -> None:
     """kubectl waits for it before every command."""
     heavy_ones = ("argparse", "asyncio", "botocore", "ssl")
