@@ -1,6 +1,6 @@
-"""The simulated clouds: one long-lived process per rehearsal, state on disk, requests judged by the
-clouds' own API models.
+"""The simulated clouds: one long-lived process per rehearsal, with its state on disk.
 
-What is real: the published models every request is validated against, the API servers its clusters
-run on. What is simulated: machines, networks, accounts, and the time they take.
+Requests are validated against the clouds' published API models, and clusters run real API servers;
+machines, networks, accounts and the time they take are simulated. `aws` and `gcp` share `core` and
+meet only in `service`.
 """

@@ -1,6 +1,4 @@
-"""`python -m rehearsal.clouds --environment E`: serves the simulated clouds until SIGTERM or
-SIGINT.
-"""
+"""`python -m rehearsal.clouds --environment E`: serves the simulated clouds until SIGTERM."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ import threading
 from pathlib import Path
 
 from rehearsal.clouds.core.control_planes import ControlPlanes, LocalControlPlanes
-from rehearsal.clouds.core.fake_control_planes import PaperPlanes
+from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
 from rehearsal.clouds.server import AlreadyServed, Server
 from rehearsal.clouds.service import Cloud
 
@@ -25,9 +23,9 @@ def main() -> int:
         "--environment", type=Path, required=True, help="the environment's directory"
     )
     parser.add_argument(
-        "--paper",
+        "--fake-control-planes",
         action="store_true",
-        help="clusters on paper, without API servers: for tests of the clouds alone",
+        help="start no API servers, keep nodes in files: for tests of the clouds alone",
     )
     arguments = parser.parse_args()
     environment: Path = arguments.environment.absolute()
@@ -36,7 +34,9 @@ def main() -> int:
         return 2
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     planes: ControlPlanes = (
-        PaperPlanes(environment) if arguments.paper else LocalControlPlanes(environment)
+        FakeControlPlanes(environment)
+        if arguments.fake_control_planes
+        else LocalControlPlanes(environment)
     )
     cloud = Cloud(environment, planes)
     try:
@@ -47,7 +47,7 @@ def main() -> int:
     resumed = cloud.resume()
     if resumed:
         logging.getLogger(__name__).info(
-            "taking up work left by a predecessor: %s", ", ".join(resumed)
+            "resuming the work of a predecessor: %s", ", ".join(resumed)
         )
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

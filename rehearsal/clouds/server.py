@@ -1,10 +1,9 @@
-"""The service's HTTP, on a unix socket that only this user can open."""
+"""HTTP over a Unix socket that only this user can open."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import socket
 import socketserver
 from http.server import BaseHTTPRequestHandler
@@ -12,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from rehearsal.clouds.core.errors import CloudError
+from rehearsal.clouds.core.unix_socket import socket_address
 from rehearsal.clouds.service import Cloud
 
 log = logging.getLogger(__name__)
-_LIMIT = 64 * 1024 * 1024
+_MAX_BODY_BYTES = 64 * 1024 * 1024
 
 
 class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -27,8 +27,8 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     def __init__(self, path: Path, cloud: Cloud) -> None:
         self.cloud = cloud
         self._socket_path = path
-        with short_path(path) as address:
-            remove_dead_socket(address)
+        with socket_address(path) as address:
+            _remove_dead_socket(address)
             super().__init__(address, _Handler)
         path.chmod(0o600)
 
@@ -41,10 +41,8 @@ class AlreadyServed(Exception):
     """Another process listens on the socket."""
 
 
-def remove_dead_socket(address: str) -> None:
-    """A killed service leaves its socket file behind. Raises AlreadyServed where someone answers on
-    it.
-    """
+def _remove_dead_socket(address: str) -> None:
+    """A killed service leaves its socket file behind. Raises AlreadyServed if one answers on it."""
     if not Path(address).exists():
         return
     with socket.socket(socket.AF_UNIX) as probe:
@@ -56,31 +54,10 @@ def remove_dead_socket(address: str) -> None:
     raise AlreadyServed(f"{address}: another simulated cloud already serves this environment")
 
 
-class short_path:  # noqa: N801 - used like a function
-    """The path of a socket in at most 107 bytes, as the kernel wants it: long ones go through a
-    descriptor of their directory.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor = -1
-
-    def __enter__(self) -> str:
-        if len(os.fsencode(self._path)) <= 107:
-            return str(self._path)
-        self._descriptor = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY)
-        return f"/proc/self/fd/{self._descriptor}/{self._path.name}"
-
-    def __exit__(self, *_: object) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-
-
 class _Handler(BaseHTTPRequestHandler):
     server: Server
     protocol_version = "HTTP/1.1"
-    # Headers and body leave in one packet each; without this the second waits for the first's
-    # acknowledgement.
+    # Buffers the answer, so that headers and body are sent together.
     wbufsize = -1
 
     def do_GET(self) -> None:
@@ -89,29 +66,11 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/inventory":
             self._answer(200, self.server.cloud.inventory())
         else:
-            self._answer(
-                404,
-                {
-                    "error": {
-                        "code": 404,
-                        "status": "NOT_FOUND",
-                        "message": f"no {self.path}; there are /call, /inventory, /healthz",
-                    }
-                },
-            )
+            self._refuse(404, "NOT_FOUND", f"no {self.path}; there are /call, /inventory, /healthz")
 
     def do_POST(self) -> None:
         if self.path != "/call":
-            self._answer(
-                404,
-                {
-                    "error": {
-                        "code": 404,
-                        "status": "NOT_FOUND",
-                        "message": f"no {self.path}; calls go to /call",
-                    }
-                },
-            )
+            self._refuse(404, "NOT_FOUND", f"no {self.path}; calls go to /call")
             return
         try:
             request = self._request()
@@ -122,36 +81,30 @@ class _Handler(BaseHTTPRequestHandler):
                 request.get("body") or {},
             )
         except CloudError as e:
-            self._answer(e.code, e.body())
+            self._refuse(e.code, e.reason, e.message)
         except (ValueError, KeyError, TypeError) as e:
             log.exception("call")
-            self._answer(
-                400,
-                {
-                    "error": {
-                        "code": 400,
-                        "status": "BAD_REQUEST",
-                        "message": f"{type(e).__name__}: {e}",
-                    }
-                },
-            )
+            self._refuse(400, "BAD_REQUEST", f"{type(e).__name__}: {e}")
         except Exception as e:
             log.exception("call")
             message = f"internal error of the rehearsal's cloud: {type(e).__name__}: {e}"
-            self._answer(500, {"error": {"code": 500, "status": "INTERNAL", "message": message}})
+            self._refuse(500, "INTERNAL", message)
         else:
             self._answer(200, {"result": answer})
 
     def _request(self) -> dict[str, Any]:
         length = int(self.headers.get("Content-Length", "0"))
-        if not 0 < length <= _LIMIT:
+        if not 0 < length <= _MAX_BODY_BYTES:
             raise ValueError(
-                f"a call needs a JSON body of at most {_LIMIT} bytes, this one has {length}"
+                f"a call needs a JSON body of 1 to {_MAX_BODY_BYTES} bytes, this one has {length}"
             )
         request = json.loads(self.rfile.read(length))
         if not isinstance(request, dict):
-            raise TypeError("a call is a JSON object with service, method, params and body")
+            raise TypeError("a call must be a JSON object with service, method, params and body")
         return request
+
+    def _refuse(self, code: int, status: str, message: str) -> None:
+        self._answer(code, {"error": {"code": code, "status": status, "message": message}})
 
     def _answer(self, code: int, body: dict[str, Any]) -> None:
         data = json.dumps(body).encode()
@@ -164,5 +117,5 @@ class _Handler(BaseHTTPRequestHandler):
     def address_string(self) -> str:
         return "local"
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's word
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name for it
         log.debug(format, *args)

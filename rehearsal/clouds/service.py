@@ -1,6 +1,4 @@
-"""All simulated services behind one door: a call is judged by the cloud's model, may be struck by a
-fault, and is answered.
-"""
+"""All simulated services: a call is validated, may meet an injected fault, and is answered."""
 
 from __future__ import annotations
 
@@ -11,27 +9,29 @@ from pathlib import Path
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws import models as aws_models
-from rehearsal.clouds.aws.ec2 import Ec2
-from rehearsal.clouds.aws.eks import Eks
+from rehearsal.clouds.aws.ec2.service import Ec2
+from rehearsal.clouds.aws.eks.service import Eks
+from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.errors import injected_error as injected_aws_error
 from rehearsal.clouds.aws.iam import AwsIam
 from rehearsal.clouds.core.context import Context, Methods
 from rehearsal.clouds.core.control_planes import ControlPlanes
-from rehearsal.clouds.core.errors import CloudError, aws_error, google_error
+from rehearsal.clouds.core.errors import not_simulated
 from rehearsal.clouds.core.faults import Faults
 from rehearsal.clouds.core.store import Store
 from rehearsal.clouds.core.tasks import Tasks
 from rehearsal.clouds.gcp import models as google_models
 from rehearsal.clouds.gcp.compute import Compute
-from rehearsal.clouds.gcp.gke import Gke
+from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.errors import injected_error as injected_google_error
+from rehearsal.clouds.gcp.gke.service import Gke
 from rehearsal.clouds.gcp.iam import GoogleIam
 
 log = logging.getLogger(__name__)
 
 
 class Cloud:
-    """State under E/cloud. Calls may come from many threads; each holds the store's lock only while
-    it looks and writes.
-    """
+    """Both clouds. State is under E/cloud; calls may come from many threads."""
 
     def __init__(
         self, environment: Path, planes: ControlPlanes, *, ready_timeout_s: float = 120.0
@@ -42,9 +42,8 @@ class Cloud:
         self._faults = Faults(environment / "faults.json", store)
         context = Context(store, self.tasks, planes, self._faults, ready_timeout_s)
         google_iam, compute, gke = GoogleIam(context), Compute(context), Gke(context)
-        aws_iam, ec2 = AwsIam(context), Ec2(context)
-        eks = Eks(context)
-        self._clusters = (gke, eks)
+        aws_iam, ec2, eks = AwsIam(context), Ec2(context), Eks(context)
+        self._cluster_services = (gke, eks)
         self._services = (gke, compute, google_iam, eks, ec2, aws_iam)
         self._methods: Mapping[str, Methods] = {
             "container": gke.methods(),
@@ -65,50 +64,48 @@ class Cloud:
                 f"The rehearsal's cloud has no service {service!r}; it has "
                 f"{', '.join(sorted(self._methods))}.",
             )
-        if service in google_models.DOCUMENTS:
+        is_google = service in google_models.DOCUMENTS
+        if is_google:
             google_models.validate(service, method, params, body)
         else:
             aws_models.validate(service, method, body)
             if not params.get("region"):
                 raise aws_error("InvalidSignatureException", "You must specify a region.")
-        self._faults.before_call(service, method)
+        fault = self._faults.of_call(service, method)
+        if fault is not None:
+            raise injected_google_error(fault) if is_google else injected_aws_error(fault)
         handler = methods.get(method)
         if handler is None:
             known = ", ".join(sorted(methods))
-            raise CloudError(
-                501,
-                "NOT_SIMULATED",
+            raise not_simulated(
                 f"The rehearsal's cloud does not simulate {service} {method}; of this "
-                f"service it has {known}.",
+                f"service it has {known}."
             )
         return handler(params, body)
 
     def inventory(self) -> dict[str, list[str]]:
-        """Kind -> names of everything that exists and would cost or be in the way; empty =
-        destroyed to the last thing.
-        """
+        """Kind -> names of every resource that exists; empty = everything was destroyed."""
         found: dict[str, list[str]] = {}
-        for thing in (thing for service in self._services for thing in service.inventory()):
-            found.setdefault(thing["kind"], []).append(thing["name"])
+        for service in self._services:
+            for resource in service.inventory():
+                found.setdefault(resource["kind"], []).append(resource["name"])
         return found
 
     def resume(self) -> list[str]:
-        """Takes up what a killed predecessor left: running clusters run, begun work goes on.
+        """Restarts the clusters and the unfinished work of a killed predecessor.
+
         Returns the kinds of that work.
         """
-        for clusters in self._clusters:
+        for service in self._cluster_services:
             try:
-                clusters.revive()
+                service.restart_control_planes()
             except Exception:
-                # The service must come up all the same: it is what can still say what exists, and
-                # delete it.
+                # The service starts all the same: without it nothing could be listed or deleted.
                 log.exception("a cluster's control plane does not start again")
         return self.tasks.resume()
 
     def _delay_s(self, kind: str) -> float:
-        """E/cloud/delays.json: {"container.clusters.create": 2.5}; what is not named takes only the
-        time that the work takes.
-        """
+        """Seconds that a kind of task is delayed by E/cloud/delays.json, a JSON object of them."""
         try:
             delays = json.loads((self._environment / "cloud" / "delays.json").read_text())
             return float(delays.get(kind, 0))

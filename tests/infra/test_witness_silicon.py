@@ -13,7 +13,9 @@ import pytest
 
 from infra import catalog
 from infra.catalog import Cloud, Gpu, Machine
-from rehearsal.clouds.core import machines as simulated
+from rehearsal.clouds.aws.machines import machines as simulated_aws
+from rehearsal.clouds.core.machines import Machine as SimulatedMachine
+from rehearsal.clouds.gcp.machines import machines as simulated_gcp
 from rehearsal.cluster.silicon.models import Model, models
 
 CATALOG = catalog.load()
@@ -22,6 +24,10 @@ KEYS: Mapping[str, str] = {"H100-94": "H100-NVL"}
 WITHOUT = {"H100-96", "B300", "GB300"}
 """GPUs that the fake does not have."""
 BOTH = [gpu for gpu in CATALOG.gpus.values() if gpu.name not in WITHOUT]
+SIMULATED: Mapping[Cloud, Mapping[str, SimulatedMachine]] = {
+    "gke": simulated_gcp(),
+    "eks": simulated_aws(),
+}
 KNOWN: Mapping[str, str] = {}
 """Difference -> why it is no fault."""
 
@@ -79,15 +85,14 @@ def test_every_gpu_of_the_catalog_has_a_fake_but_three() -> None:
 
 
 def simulated_machines() -> Iterator[tuple[Cloud, str]]:
-    clouds: tuple[Cloud, ...] = ("gke", "eks")
-    for cloud in clouds:
-        for name in simulated.machines(cloud):
+    for cloud, machines in SIMULATED.items():
+        for name in machines:
             yield cloud, name
 
 
 @pytest.mark.parametrize(("cloud", "name"), list(simulated_machines()))
 def test_a_simulated_machine_is_as_in_the_catalog(cloud: Cloud, name: str) -> None:
-    theirs = simulated.machines(cloud)[name]
+    theirs = SIMULATED[cloud][name]
     ours: Machine = CATALOG.machines[cloud, name]
     assert (ours.vcpus, ours.memory_gib, ours.gpu_count) == (
         theirs.vcpu,

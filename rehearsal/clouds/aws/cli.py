@@ -1,6 +1,4 @@
-"""`aws` of a rehearsal: `aws eks get-token --cluster-name NAME [--region R] [--output json]`, and
-nothing else.
-"""
+"""A rehearsal's `aws`: knows `aws eks get-token --cluster-name NAME` and nothing else."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The simulated AWS IAM: roles, whom they trust, and the managed policies attached to them."""
+"""The simulated AWS IAM: roles, their trust policies, and the managed policies attached to them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.state import ROLES
 from rehearsal.clouds.core.context import Context, Methods, now
-from rehearsal.clouds.core.errors import CloudError, aws_error
+from rehearsal.clouds.core.errors import CloudError
 
 ACCOUNT = "123456789012"
-ROLES = "aws-iam/roles"
-# AWS-managed policies that clusters and nodes of a rehearsal may name. Source: AWS managed policy
-# reference.
+# The managed policies that clusters and nodes may name. Source: "AWS Managed Policy Reference".
 _MANAGED = {
     "AmazonEKSClusterPolicy", "AmazonEKSVPCResourceController", "AmazonEKSServicePolicy",
     "AmazonEKSWorkerNodePolicy",
@@ -156,7 +156,7 @@ def find_role(context: Context, arn: str) -> JsonObject | None:
 
 
 def trusts(role: JsonObject, service: str) -> bool:
-    """Whether the service may take the role."""
+    """Whether the service may assume the role."""
     for statement in role["trust"].get("Statement", []):
         actions, principal = statement.get("Action", []), statement.get("Principal", {})
         services = principal.get("Service", []) if isinstance(principal, dict) else []
@@ -203,7 +203,7 @@ def _shown(role: JsonObject) -> JsonObject:
 
 
 def trust_document(role: JsonObject) -> str:
-    """Back from the API's form to JSON text."""
+    """The trust policy of a role in the API's form, as JSON text."""
     return unquote(role["AssumeRolePolicyDocument"])
 
 

@@ -1,1 +1,1 @@
-"""What the simulated AWS and the simulated Google Cloud have in common."""
+"""What the simulated AWS and the simulated Google Cloud share. It knows neither."""

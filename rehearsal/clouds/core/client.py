@@ -1,4 +1,4 @@
-"""Calls to the simulated clouds, for the provider stand-ins and the tests."""
+"""Client of the simulated clouds, for the provider stand-ins and the tests."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.errors import CloudError
-
-VARIABLE = "SLICEWRIGHT_REHEARSAL"
+from rehearsal.clouds.core.exec_credential import VARIABLE
+from rehearsal.clouds.core.unix_socket import socket_address
 
 
 class CloudUnreachable(Exception):
@@ -19,7 +19,7 @@ class CloudUnreachable(Exception):
 
 
 class CloudClient:
-    """One connection per call, so that a restarted service is found again."""
+    """Opens one connection per call, so it survives a restart of the service."""
 
     def __init__(self, environment: Path, *, timeout_s: float = 60.0) -> None:
         self._path = environment / "cloud.sock"
@@ -27,13 +27,13 @@ class CloudClient:
 
     @classmethod
     def from_environment(cls) -> CloudClient:
-        """Of the rehearsal that this process runs in. Raises CloudUnreachable outside of one."""
+        """For the rehearsal that this process runs in. Raises CloudUnreachable outside of one."""
         named = os.environ.get(VARIABLE)
         if not named:
             raise CloudUnreachable(
                 f"{VARIABLE} is not set: this is the rehearsal's stand-in for a cloud "
-                "provider, and it works only inside a "
-                "rehearsal environment (make rehearse KEEP=1 prints the exports)"
+                "provider and works only inside a rehearsal environment "
+                "(make rehearse KEEP=1 prints the exports)"
             )
         return cls(Path(named))
 
@@ -44,7 +44,7 @@ class CloudClient:
         params: JsonObject | None = None,
         body: JsonObject | None = None,
     ) -> JsonObject:
-        """Raises CloudError where the cloud refuses, CloudUnreachable where there is none."""
+        """Raises CloudError when the cloud refuses, CloudUnreachable when none answers."""
         request = {"service": service, "method": method, "params": params or {}, "body": body or {}}
         answer: JsonObject = self._send("POST", "/call", json.dumps(request).encode())["result"]
         return answer
@@ -89,14 +89,5 @@ class _UnixConnection(http.client.HTTPConnection):
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(self.timeout)
-        text = str(self._path)
-        if len(os.fsencode(text)) <= 107:
-            self.sock.connect(text)
-            return
-        # The kernel's limit for a socket's path; through a descriptor of its directory any path is
-        # short.
-        directory = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY)
-        try:
-            self.sock.connect(f"/proc/self/fd/{directory}/{self._path.name}")
-        finally:
-            os.close(directory)
+        with socket_address(self._path) as address:
+            self.sock.connect(address)

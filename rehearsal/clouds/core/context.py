@@ -15,8 +15,7 @@ from rehearsal.clouds.core.tasks import Tasks
 Handler = Callable[[JsonObject, JsonObject], JsonObject]
 """(params, body) -> the cloud's answer. Raises CloudError."""
 Methods = Mapping[str, Handler]
-
-CLUSTER_NAMES = "cluster-names"
+"""Name of an API operation -> what answers it."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Context:
     planes: ControlPlanes
     faults: Faults
     ready_timeout_s: float = 120.0
-    """How long new nodes get to become Ready."""
+    """How long new nodes may take to become Ready; real clouds wait 15 to 35 minutes."""
 
 
 def now() -> str:

@@ -1,6 +1,4 @@
-"""The door from the simulated clouds to what runs for real: control planes and kubelet stand-ins,
-as processes.
-"""
+"""The control planes of the simulated clouds' clusters: API servers and kubelet stand-ins."""
 
 from __future__ import annotations
 
@@ -24,12 +22,10 @@ class Address:
 
 
 class ControlPlanes(Protocol):
-    """Clusters by name, one name per environment. `start` and `remove` may be repeated after a
-    crash.
-    """
+    """Clusters by name, unique per environment. `start` and `remove` can be repeated."""
 
     def start(self, cluster: str) -> Address:
-        """Returns when the API server answers and the kubelet stand-in is started."""
+        """Returns when the API server answers and the kubelet stand-in has been started."""
 
     def remove(self, cluster: str) -> None: ...
 
@@ -38,7 +34,7 @@ class ControlPlanes(Protocol):
 
 @dataclass(frozen=True)
 class LocalControlPlanes:
-    """Real API servers on loopback, under E/clusters."""
+    """Real API servers on loopback; their files are under E/clusters."""
 
     environment: Path
 

@@ -1,8 +1,7 @@
-"""What both clouds' credential programs hand to kubectl and to the kubernetes provider: the cluster
-administrator's certificate.
+"""What both clouds' credential plugins give kubectl: the cluster administrator's certificate.
 
-Real ones hand out a short-lived token of the cloud's IAM. Standard library only, and little of it:
-kubectl runs this before every command.
+Real ones give a short-lived token of the cloud's IAM. Standard library only, and little of it:
+kubectl runs the plugin before every command.
 """
 
 import base64
@@ -16,20 +15,20 @@ VARIABLE = "SLICEWRIGHT_REHEARSAL"
 
 
 class NoCredential(Exception):
-    """Why there is none, for people."""
+    """No credential can be given; the message says why."""
 
 
 def environment() -> Path:
     named = os.environ.get(VARIABLE)
     if not named:
         raise NoCredential(
-            f"{VARIABLE} is not set: this stand-in gives credentials inside a rehearsal only"
+            f"{VARIABLE} is not set: this stand-in gives credentials only inside a rehearsal"
         )
     return Path(named)
 
 
 def exec_info() -> dict:  # type: ignore[type-arg]  # plain dict: importing typing costs milliseconds
-    """What kubectl says about itself and the cluster it wants to reach."""
+    """KUBERNETES_EXEC_INFO, in which kubectl describes itself and the cluster."""
     try:
         found = json.loads(os.environ.get("KUBERNETES_EXEC_INFO") or "{}")
     except ValueError:
@@ -38,7 +37,7 @@ def exec_info() -> dict:  # type: ignore[type-arg]  # plain dict: importing typi
 
 
 def clusters() -> dict:  # type: ignore[type-arg]
-    """Name -> server address of every cluster of the rehearsal."""
+    """Cluster name -> server address, for every cluster of the rehearsal."""
     found = {}
     for path in sorted((environment() / "clusters").glob("*/endpoint.json")):
         found[path.parent.name] = json.loads(path.read_text())["server"]
@@ -46,7 +45,7 @@ def clusters() -> dict:  # type: ignore[type-arg]
 
 
 def credential(cluster: str) -> str:
-    """An ExecCredential in the version that was asked for."""
+    """An ExecCredential, as JSON, in the version that kubectl asked for."""
     path = environment() / "clusters" / cluster / "kubeconfig.json"
     try:
         user = json.loads(path.read_text())["users"][0]["user"]
@@ -64,6 +63,7 @@ def credential(cluster: str) -> str:
 
 
 def run(program: str, answer) -> int:  # type: ignore[no-untyped-def]
+    """Prints what `answer` returns, or one line of error; returns the exit status."""
     try:
         print(answer())
     except NoCredential as e:

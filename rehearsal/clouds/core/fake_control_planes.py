@@ -1,6 +1,4 @@
-"""Control planes on paper: nodes as files, Ready when they are made. For tests of the clouds alone,
-without API servers.
-"""
+"""Fake control planes: nodes are files and Ready at once. For tests of the clouds alone."""
 
 from __future__ import annotations
 
@@ -12,19 +10,20 @@ from pathlib import Path
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.control_planes import Address
-from rehearsal.clouds.core.node_api import NodeApi, NotReady, Taint
+from rehearsal.clouds.core.node_api import NodeApi, NotReady
+from rehearsal.clouds.core.taints import Taint, changed_taints
 
 
 @dataclass(frozen=True)
-class PaperPlanes:
-    """ControlPlanes that keep what a cluster would hold under E/clusters/NAME/nodes-on-paper."""
+class FakeControlPlanes:
+    """ControlPlanes without API servers; nodes are kept under E/clusters/NAME/fake-nodes."""
 
     environment: Path
 
     def start(self, cluster: str) -> Address:
         self._directory(cluster).mkdir(parents=True, exist_ok=True)
         return Address(
-            server="https://127.0.0.1:6443", ca_data=base64.b64encode(b"a CA on paper").decode()
+            server="https://127.0.0.1:6443", ca_data=base64.b64encode(b"a fake CA").decode()
         )
 
     def remove(self, cluster: str) -> None:
@@ -36,42 +35,48 @@ class PaperPlanes:
             directory.parent.rmdir()
 
     def nodes(self, cluster: str) -> NodeApi:
-        return PaperNodes(self._directory(cluster))
+        return fake_nodes(self.environment, cluster)
 
     def _directory(self, cluster: str) -> Path:
-        return self.environment / "clusters" / cluster / "nodes-on-paper"
+        return fake_nodes(self.environment, cluster).directory
+
+
+def fake_nodes(environment: Path, cluster: str) -> FakeNodes:
+    return FakeNodes(environment / "clusters" / cluster / "fake-nodes")
 
 
 @dataclass(frozen=True)
-class PaperNodes:
+class FakeNodes:
+    """NodeApi over a directory: one file per node."""
+
     directory: Path
 
     def register(self, node: JsonObject) -> None:
-        path = self._file(node["metadata"]["name"])
+        path = self.file(node["metadata"]["name"])
         if not path.exists():
             _write(path, node)
 
-    def reshape(
+    def update(
         self,
         name: str,
         *,
         labels: Mapping[str, str | None],
         add_taints: Sequence[Taint],
-        drop_taints: Sequence[Taint],
+        remove_taints: Sequence[Taint],
     ) -> None:
-        path = self._file(name)
+        path = self.file(name)
         if not path.exists():
             return
         node = json.loads(path.read_text())
         merged = {**node["metadata"]["labels"], **labels}
         node["metadata"]["labels"] = {k: v for k, v in merged.items() if v is not None}
-        gone = {(t["key"], t["effect"]) for t in [*add_taints, *drop_taints]}
-        kept = [t for t in node["spec"]["taints"] if (t["key"], t["effect"]) not in gone]
-        node["spec"]["taints"] = kept + [dict(t) for t in add_taints]
+        node["spec"]["taints"] = changed_taints(
+            node["spec"]["taints"], add=add_taints, remove=remove_taints
+        )
         _write(path, node)
 
     def remove(self, name: str) -> None:
-        self._file(name).unlink(missing_ok=True)
+        self.file(name).unlink(missing_ok=True)
 
     def names(self) -> set[str]:
         return {p.stem for p in self.directory.glob("*.json")}
@@ -79,18 +84,25 @@ class PaperNodes:
     def read(self) -> list[JsonObject]:
         return [json.loads(p.read_text()) for p in sorted(self.directory.glob("*.json"))]
 
+    def never_become_ready(self) -> None:
+        """From now on `wait_ready` fails, as when kubelets do not come up."""
+        self._never_ready.touch()
+
     def wait_ready(self, names: Sequence[str], *, timeout_s: float) -> None:
-        """A file `never-ready` beside the nodes stands for a kubelet that does not come up."""
         missing = set(names) - self.names()
-        if missing or (self.directory / "never-ready").exists():
+        if missing or self._never_ready.exists():
             raise NotReady(
                 f"not Ready after {timeout_s:.0f} s: {', '.join(sorted(missing or names))}"
             )
 
     def install(self, path: str, manifest: JsonObject) -> None:
-        """Add-ons run nowhere on paper."""
+        """Does nothing: no fake node runs pods."""
 
-    def _file(self, name: str) -> Path:
+    @property
+    def _never_ready(self) -> Path:
+        return self.directory / "never-ready"
+
+    def file(self, name: str) -> Path:
         return self.directory / f"{name}.json"
 
 

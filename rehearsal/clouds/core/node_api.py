@@ -1,4 +1,4 @@
-"""Nodes of one cluster, as a cloud handles them through the cluster's API server."""
+"""The nodes of one cluster, as a cloud handles them through the cluster's API server."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from kubeapi import ApiError, Client, JsonObject, Unreachable
+from rehearsal.clouds.core.taints import Taint, changed_taints
 
-Taint = Mapping[str, str]
+_FIELD_MANAGER = "rehearsal-cloud"
 
 
 class NotReady(Exception):
@@ -19,27 +20,23 @@ class NotReady(Exception):
 
 
 class NodeApi(Protocol):
-    """What the simulated clouds do to nodes and to their own add-ons. Every method may be repeated
-    after a crash.
-    """
+    """What a simulated cloud does in a cluster. Every method can be repeated after a crash."""
 
     def register(self, node: JsonObject) -> None:
         """The machine has booted and its kubelet has registered."""
 
-    def reshape(
+    def update(
         self,
         name: str,
         *,
         labels: Mapping[str, str | None],
         add_taints: Sequence[Taint],
-        drop_taints: Sequence[Taint],
+        remove_taints: Sequence[Taint],
     ) -> None:
-        """Changes labels (None = remove) and taints, leaving alone what others put there. A node
-        that is gone is left gone.
-        """
+        """Changes these labels (None = remove) and taints and no others; no node, no change."""
 
     def remove(self, name: str) -> None:
-        """Cordons, ends the pods, deletes the node."""
+        """Cordons the node, ends its pods, deletes it."""
 
     def names(self) -> set[str]: ...
 
@@ -56,38 +53,34 @@ class ApiServerNodes:
 
     kubeconfig: Path
     pods_grace_s: float = 3.0
-    """How long ordinary pods get to end before the machine is gone. Real clouds give up to an hour;
-    a rehearsal does not wait.
-    """
+    """How long ordinary pods get to end before the machine is gone; real clouds give up to 1 h."""
 
     @cached_property
     def _client(self) -> Client:
         return Client.from_kubeconfig(self.kubeconfig, user_agent="rehearsal-cloud")
 
     def register(self, node: JsonObject) -> None:
-        client = self._client
         try:
-            client.create("/api/v1/nodes", node)
+            self._client.create("/api/v1/nodes", node)
         except ApiError as e:
             if e.reason != "AlreadyExists":
                 raise
 
-    def reshape(
+    def update(
         self,
         name: str,
         *,
         labels: Mapping[str, str | None],
         add_taints: Sequence[Taint],
-        drop_taints: Sequence[Taint],
+        remove_taints: Sequence[Taint],
     ) -> None:
         client = self._client
         for attempt in range(8):
             try:
                 node = client.get(f"/api/v1/nodes/{name}")
-                dropped = {_taint_id(t) for t in [*drop_taints, *add_taints]}
-                taints = [
-                    t for t in node["spec"].get("taints", []) if _taint_id(t) not in dropped
-                ] + [dict(t) for t in add_taints]
+                taints = changed_taints(
+                    node["spec"].get("taints", []), add=add_taints, remove=remove_taints
+                )
                 patch = {
                     "metadata": {
                         "labels": dict(labels),
@@ -112,18 +105,18 @@ class ApiServerNodes:
         except ApiError as e:
             if e.reason != "NotFound":
                 raise
-        # The machine is gone, so nobody is left to confirm these pods' end.
+        # The machine is gone: no kubelet is left to confirm that these pods have ended.
         for pod in _pods_on(client, name):
             _delete_pod(client, pod, grace_s=0)
 
     def _end_pods(self, client: Client, name: str) -> None:
-        pods = [p for p in _pods_on(client, name) if not _of_daemon_set(p)]
+        pods = [p for p in _pods_on(client, name) if not _is_bound_to_node(p)]
         for pod in pods:
             _delete_pod(client, pod, grace_s=None)
         deadline = time.monotonic() + self.pods_grace_s
         while pods and time.monotonic() < deadline:
             time.sleep(0.1)
-            pods = [p for p in _pods_on(client, name) if not _of_daemon_set(p)]
+            pods = [p for p in _pods_on(client, name) if not _is_bound_to_node(p)]
 
     def names(self) -> set[str]:
         return {n["metadata"]["name"] for n in self._client.get("/api/v1/nodes")["items"]}
@@ -145,18 +138,13 @@ class ApiServerNodes:
                 time.sleep(0.1)
 
     def install(self, path: str, manifest: JsonObject) -> None:
-        client = self._client
-        client.patch(
+        self._client.patch(
             f"{path}/{manifest['metadata']['name']}",
             manifest,
             kind="apply",
-            fieldManager="rehearsal-cloud",
+            fieldManager=_FIELD_MANAGER,
             force="true",
         )
-
-
-def _taint_id(taint: Mapping[str, Any]) -> tuple[str, str]:
-    return str(taint["key"]), str(taint["effect"])
 
 
 def _is_ready(node: JsonObject) -> bool:
@@ -171,10 +159,10 @@ def _pods_on(client: Client, node: str) -> list[JsonObject]:
     return pods
 
 
-def _of_daemon_set(pod: JsonObject) -> bool:
-    return any(
-        o["kind"] in ("DaemonSet", "Node") for o in pod["metadata"].get("ownerReferences", [])
-    )
+def _is_bound_to_node(pod: JsonObject) -> bool:
+    """Pods of DaemonSets and static pods, which a drain leaves alone."""
+    owners = pod["metadata"].get("ownerReferences", [])
+    return any(o["kind"] in ("DaemonSet", "Node") for o in owners)
 
 
 def _delete_pod(client: Client, pod: JsonObject, *, grace_s: int | None) -> None:

@@ -1,191 +1,221 @@
-"""The machines of one pool: brought from what they are to what they should be, in steps that a
-killed service can repeat.
+"""The nodes of one EKS node group or GKE node pool: added, replaced and removed as it asks.
+
+Every step is recorded before it is taken, so a restarted service can repeat it.
 """
 
 from __future__ import annotations
 
 import itertools
-import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, TypedDict
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.node_api import NodeApi
-from rehearsal.clouds.core.store import Store
+from rehearsal.clouds.core.store import Kind, Store
 
-log = logging.getLogger(__name__)
+_PARALLEL_NODES = 16
 
-_AT_ONCE = 16
-READY_TIMEOUT_S = 120.0
-"""Real clouds wait 15 to 35 minutes for a node to join; a simulated one joins in seconds or
-never.
-"""
+
+class NodeRecord(TypedDict):
+    """One node of a group."""
+
+    name: str
+    location: str
+    """The zone (GKE) or the subnet (EKS) that it is in."""
+    generation: int
+    index: int
+    """Its number in the group, by which faults.json names it."""
+
+
+class NodeSettings(TypedDict):
+    """Labels and taints that the user set, taints in Kubernetes' form."""
+
+    labels: dict[str, str]
+    taints: list[dict[str, str]]
+
+
+class GroupRecord(TypedDict):
+    """What a stored node group or pool must hold for its nodes to be managed here."""
+
+    generation: int
+    """Raised by every change for which nodes must be replaced."""
+    nodes: list[NodeRecord]
+    applied: NodeSettings
+    """What the nodes carry now."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
-    """What a pool should be."""
+class DesiredNodes:
+    """What the nodes of a group should be."""
 
-    places: Mapping[str, int]
-    """Zone or subnet -> number of nodes."""
+    counts: Mapping[str, int]
+    """Location -> number of nodes."""
     generation: int
     """Nodes of an older one are replaced, one after the other."""
-    labels: Mapping[str, str]
-    """The user's labels and taints: changed in place on the nodes that stay."""
-    taints: Sequence[Mapping[str, str]]
+    settings: NodeSettings
+    """Changed in place on the nodes that stay."""
     new_name: Callable[[str, Collection[str]], str]
-    """(place, the pool's names so far) -> a name for a new node; raises NoRoom."""
-    node: Callable[[str, str, int], JsonObject]
-    """(name, place, index in the pool) -> the Node object that its kubelet registers."""
+    """(location, names taken in the group) -> the name of a new node. Raises NoCapacity."""
+    manifest: Callable[[NodeRecord], JsonObject]
+    """The Node object that the node's kubelet registers."""
     surge: bool = True
-    """Replacing: make the new node before the old one goes."""
+    """Whether a replacement is created before the old node goes."""
 
 
-class NoRoom(Exception):
-    """The place cannot take another node; the message says why."""
+class NoCapacity(Exception):
+    """The location cannot take another node; `code` is the cloud's name for the reason."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
-def converge(
-    store: Store,
-    kind: str,
-    key: str,
-    api: NodeApi,
-    target: Target,
-    *,
-    timeout_s: float = READY_TIMEOUT_S,
-) -> None:
-    """Returns when every wanted node is Ready and no other is left. Raises NotReady or NoRoom; what
-    exists by then is on record.
+class NodeGroup:
+    """The nodes of the group that is stored under `kind` and `key`."""
 
-    The record of a node is written before the node is made and erased after it is gone, so nothing
-    is ever unknown to the store.
-    """
-    _reshape_staying(store, kind, key, api, target)
-    stale = [r for r in _records(store, kind, key) if r["generation"] != target.generation]
-    wanted = [
-        place
-        for place, count in sorted(target.places.items())
-        for _ in range(count - _count(store, kind, key, place))
-    ]
-    _add(store, kind, key, api, target, wanted)
-    for record in stale:
-        place = record["place"]
-        if not target.places.get(place):
-            continue
-        if target.surge:
-            api.wait_ready(_add(store, kind, key, api, target, [place]), timeout_s=timeout_s)
-        _drop(store, kind, key, api, [record])
-        if not target.surge:
-            api.wait_ready(_add(store, kind, key, api, target, [place]), timeout_s=timeout_s)
-    for place in {r["place"] for r in _records(store, kind, key)}:
-        here = [r for r in _records(store, kind, key) if r["place"] == place]
-        # The newest go first, as instance groups do when they shrink.
-        _drop(store, kind, key, api, here[target.places.get(place, 0) :])
-    records = _records(store, kind, key)
-    _rebirth(api, target, records)
-    api.wait_ready([r["name"] for r in records], timeout_s=timeout_s)
+    def __init__(self, store: Store, kind: Kind[Any], key: str, api: NodeApi) -> None:
+        self._store = store
+        self._kind = kind
+        self._key = key
+        self._api = api
 
+    def converge(self, desired: DesiredNodes, *, timeout_s: float) -> None:
+        """Returns when every desired node is Ready and no other is left.
 
-def dissolve(store: Store, kind: str, key: str, api: NodeApi) -> None:
-    """Removes every node of the pool."""
-    _drop(store, kind, key, api, _records(store, kind, key))
-
-
-def _records(store: Store, kind: str, key: str) -> list[JsonObject]:
-    item = store.get(kind, key)
-    return list(item.get("nodes", [])) if item else []
-
-
-def _count(store: Store, kind: str, key: str, place: str) -> int:
-    return sum(r["place"] == place for r in _records(store, kind, key))
-
-
-def _add(
-    store: Store, kind: str, key: str, api: NodeApi, target: Target, places: Sequence[str]
-) -> list[str]:
-    """A new node in each of the places; their names. Raises NoRoom after making those that had
-    room.
-    """
-    new: list[JsonObject] = []
-    full: NoRoom | None = None
-    with store.lock:
-        item = store.get(kind, key)
-        if item is None:
-            return []
-        free = (i for i in itertools.count() if i not in {r["index"] for r in item["nodes"]})
-        for place in places:
-            try:
-                name = target.new_name(place, {r["name"] for r in item["nodes"]})
-            except NoRoom as e:
-                full = e
+        Raises NotReady or NoCapacity; the nodes that exist by then are on record. A node is
+        recorded before it is created and until it is gone, so the store knows every node.
+        """
+        self._update_settings(desired)
+        outdated = [r for r in self._records() if r["generation"] != desired.generation]
+        present = [r["location"] for r in self._records()]
+        self._add(
+            desired,
+            [
+                location
+                for location, count in sorted(desired.counts.items())
+                for _ in range(count - present.count(location))
+            ],
+        )
+        for record in outdated:
+            location = record["location"]
+            if not desired.counts.get(location):
                 continue
-            record = {
-                "name": name,
-                "place": place,
-                "generation": target.generation,
-                "index": next(free),
-            }
-            item["nodes"].append(record)
-            new.append(record)
-        store.put(kind, key, item)
-    _each(new, lambda r: api.register(target.node(r["name"], r["place"], r["index"])))
-    if full is not None:
-        raise full
-    return [r["name"] for r in new]
+            if desired.surge:
+                self._api.wait_ready(self._add(desired, [location]), timeout_s=timeout_s)
+            self._remove([record])
+            if not desired.surge:
+                self._api.wait_ready(self._add(desired, [location]), timeout_s=timeout_s)
+        self._remove_surplus(desired.counts)
+        records = self._records()
+        self._register_missing(desired, records)
+        self._api.wait_ready([r["name"] for r in records], timeout_s=timeout_s)
+
+    def remove_nodes(self) -> None:
+        self._remove(self._records())
+
+    def _load(self) -> GroupRecord | None:
+        """None when the group has been deleted meanwhile."""
+        found: GroupRecord | None = self._store.get(self._kind, self._key)
+        return found
+
+    def _save(self, group: GroupRecord) -> None:
+        self._store.put(self._kind, self._key, group)
+
+    def _records(self) -> list[NodeRecord]:
+        group = self._load()
+        return group["nodes"] if group else []
+
+    def _update_settings(self, desired: DesiredNodes) -> None:
+        """Only what the user changed: a taint removed or a label set by hand stays so."""
+        with self._store.lock:
+            group = self._load()
+        if group is None:
+            return
+        before, after = group["applied"], desired.settings
+        if before == after:
+            return
+        labels: dict[str, str | None] = {
+            k: None for k in before["labels"] if k not in after["labels"]
+        }
+        labels |= {k: v for k, v in after["labels"].items() if before["labels"].get(k) != v}
+        removed = [t for t in before["taints"] if t not in after["taints"]]
+        added = [t for t in after["taints"] if t not in before["taints"]]
+        for record in group["nodes"]:
+            if record["generation"] == desired.generation:
+                self._api.update(
+                    record["name"], labels=labels, add_taints=added, remove_taints=removed
+                )
+        with self._store.lock:
+            group = self._load()
+            if group is not None:
+                group["applied"] = after
+                self._save(group)
+
+    def _add(self, desired: DesiredNodes, locations: Iterable[str]) -> list[str]:
+        """A new node in each of the locations; returns their names.
+
+        Raises NoCapacity after creating the nodes that had room.
+        """
+        new: list[NodeRecord] = []
+        full: NoCapacity | None = None
+        with self._store.lock:
+            group = self._load()
+            if group is None:
+                return []
+            nodes = group["nodes"]
+            free = (i for i in itertools.count() if i not in {r["index"] for r in nodes})
+            for location in locations:
+                try:
+                    name = desired.new_name(location, {r["name"] for r in nodes})
+                except NoCapacity as e:
+                    full = e
+                    continue
+                record = NodeRecord(
+                    name=name,
+                    location=location,
+                    generation=desired.generation,
+                    index=next(free),
+                )
+                nodes.append(record)
+                new.append(record)
+            self._save(group)
+        _for_each(new, lambda r: self._api.register(desired.manifest(r)))
+        if full is not None:
+            raise full
+        return [r["name"] for r in new]
+
+    def _remove_surplus(self, counts: Mapping[str, int]) -> None:
+        by_location: dict[str, list[NodeRecord]] = {}
+        for record in self._records():
+            by_location.setdefault(record["location"], []).append(record)
+        for location, records in by_location.items():
+            # The newest go first, as instance groups do when they shrink.
+            self._remove(records[counts.get(location, 0) :])
+
+    def _register_missing(self, desired: DesiredNodes, records: Sequence[NodeRecord]) -> None:
+        """Those deleted by hand, and those whose creation a kill interrupted."""
+        present = self._api.names()
+        missing = [r for r in records if r["name"] not in present]
+        _for_each(missing, lambda r: self._api.register(desired.manifest(r)))
+
+    def _remove(self, records: Sequence[NodeRecord]) -> None:
+        def remove(record: NodeRecord) -> None:
+            self._api.remove(record["name"])
+            with self._store.lock:
+                group = self._load()
+                if group is not None:
+                    group["nodes"] = [n for n in group["nodes"] if n["name"] != record["name"]]
+                    self._save(group)
+
+        _for_each(records, remove)
 
 
-def _rebirth(api: NodeApi, target: Target, records: Sequence[JsonObject]) -> None:
-    """Registers again what is on record but not in the cluster: deleted by hand, or the service was
-    killed in between.
-    """
-    present = api.names()
-    missing = [r for r in records if r["name"] not in present]
-    _each(missing, lambda r: api.register(target.node(r["name"], r["place"], r["index"])))
-
-
-def _drop(store: Store, kind: str, key: str, api: NodeApi, records: Sequence[JsonObject]) -> None:
-    def drop(record: JsonObject) -> None:
-        api.remove(record["name"])
-        with store.lock:
-            item = store.get(kind, key)
-            if item is not None:
-                item["nodes"] = [r for r in item["nodes"] if r["name"] != record["name"]]
-                store.put(kind, key, item)
-
-    _each(records, drop)
-
-
-def _each(records: Sequence[JsonObject], step: Callable[[JsonObject], None]) -> None:
-    """Machines start and end side by side, a few at a time."""
+def _for_each(records: Sequence[NodeRecord], step: Callable[[NodeRecord], None]) -> None:
+    """Machines start and end in parallel, a few at a time."""
     if len(records) == 1:
         step(records[0])
     elif records:
-        with ThreadPoolExecutor(min(len(records), _AT_ONCE)) as threads:
+        with ThreadPoolExecutor(min(len(records), _PARALLEL_NODES)) as threads:
             list(threads.map(step, records))
-
-
-def _reshape_staying(store: Store, kind: str, key: str, api: NodeApi, target: Target) -> None:
-    """Only what the user changed is touched: a startup taint lifted by hand stays lifted, a label
-    put on by hand stays on.
-    """
-    with store.lock:
-        item = store.get(kind, key)
-        if item is None:
-            return
-        before = item.get("applied", {"labels": {}, "taints": []})
-    now: JsonObject = {"labels": dict(target.labels), "taints": [dict(t) for t in target.taints]}
-    if before == now:
-        return
-    labels: dict[str, str | None] = {k: None for k in before["labels"] if k not in now["labels"]}
-    labels |= {k: v for k, v in now["labels"].items() if before["labels"].get(k) != v}
-    gone = [t for t in before["taints"] if t not in now["taints"]]
-    new = [t for t in now["taints"] if t not in before["taints"]]
-    for record in item["nodes"]:
-        if record["generation"] == target.generation:
-            api.reshape(record["name"], labels=labels, add_taints=new, drop_taints=gone)
-    with store.lock:
-        item = store.get(kind, key)
-        if item is not None:
-            item["applied"] = now
-            store.put(kind, key, item)

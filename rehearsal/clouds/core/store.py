@@ -1,21 +1,30 @@
-"""What exists in the simulated clouds: one JSON file per thing, written whole or not at all."""
+"""What exists in the simulated clouds: one JSON file per resource, replaced atomically."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 from urllib.parse import quote, unquote
 
-from kubeapi import JsonObject
+Record = TypeVar("Record", bound=Mapping[str, object])
+
+
+@dataclass(frozen=True)
+class Kind(Generic[Record]):
+    """A kind of resource (`container/nodePools`), and the type of what is stored under it."""
+
+    name: str
+    """Also the directory under the store's root."""
 
 
 class Store:
-    """A kind (`container/nodePools`) holds things by key. A write is on disk before it returns: a
-    kill loses nothing answered.
+    """Records by kind and key. A write is on disk before it returns: a kill loses no answer.
 
-    `lock` makes "look, then write" one step; take it for quick work only.
+    Hold `lock` around a read that a write depends on, and only for quick work.
     """
 
     def __init__(self, root: Path) -> None:
@@ -23,38 +32,38 @@ class Store:
         self.lock = threading.RLock()
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    def get(self, kind: str, key: str) -> JsonObject | None:
+    def get(self, kind: Kind[Record], key: str) -> Record | None:
         try:
-            value: JsonObject = json.loads(self._file(kind, key).read_text())
+            record: Record = json.loads(self._file(kind, key).read_text())
         except FileNotFoundError:
             return None
-        return value
+        return record
 
-    def put(self, kind: str, key: str, value: JsonObject) -> JsonObject:
+    def put(self, kind: Kind[Record], key: str, record: Record) -> Record:
         path = self._file(kind, key)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # One temporary name per thread: two writers of one thing never share a half-written file.
+        # One temporary name per thread, so that two writers never share a half-written file.
         temporary = path.with_name(f".{path.name}.{threading.get_ident()}")
         with temporary.open("w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1, sort_keys=True)
+            json.dump(record, file, indent=1, sort_keys=True)
         temporary.replace(path)
-        return value
+        return record
 
-    def delete(self, kind: str, key: str) -> None:
+    def delete(self, kind: Kind[Record], key: str) -> None:
         self._file(kind, key).unlink(missing_ok=True)
 
-    def items(self, kind: str) -> Iterator[tuple[str, JsonObject]]:
-        directory = self.root / kind
-        for path in sorted(directory.glob("*.json")):
-            if path.name.startswith("."):
-                continue
+    def items(self, kind: Kind[Record], *, prefix: str = "") -> Iterator[tuple[str, Record]]:
+        """Those whose key begins with the prefix, in the order of their keys' file names."""
+        for path in sorted((self.root / kind.name).glob("*.json")):
             key = unquote(path.name.removesuffix(".json"))
-            value = self.get(kind, key)
-            if value is not None:
-                yield key, value
+            if path.name.startswith(".") or not key.startswith(prefix):
+                continue
+            record = self.get(kind, key)
+            if record is not None:
+                yield key, record
 
-    def values(self, kind: str) -> list[JsonObject]:
-        return [value for _, value in self.items(kind)]
+    def values(self, kind: Kind[Record], *, prefix: str = "") -> list[Record]:
+        return [record for _, record in self.items(kind, prefix=prefix)]
 
-    def _file(self, kind: str, key: str) -> Path:
-        return self.root / kind / f"{quote(key, safe='')}.json"
+    def _file(self, kind: Kind[Record], key: str) -> Path:
+        return self.root / kind.name / f"{quote(key, safe='')}.json"

@@ -1,4 +1,4 @@
-"""The simulated Compute Engine: networks and subnetworks, and who still uses them."""
+"""The simulated Compute Engine: networks and subnetworks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import secrets
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context, Methods, now
-from rehearsal.clouds.core.errors import CloudError, google_error
+from rehearsal.clouds.core.errors import CloudError
+from rehearsal.clouds.core.store import Kind
+from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.state import CLUSTERS, NETWORKS, SUBNETWORKS
 
-NETWORKS = "compute/networks"
-SUBNETWORKS = "compute/subnetworks"
 _API = "https://www.googleapis.com/compute/v1"
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -39,7 +40,7 @@ class Compute:
             for key, _ in self._store.items(where)
         ]
 
-    def _get(self, kind: str, key: str) -> JsonObject:
+    def _get(self, kind: Kind[JsonObject], key: str) -> JsonObject:
         found = self._store.get(kind, key)
         if found is None:
             project, *rest = key.split("/")
@@ -81,7 +82,7 @@ class Compute:
             for subnetwork in self._store.values(SUBNETWORKS):
                 if subnetwork["network"] == network["selfLink"]:
                     raise _in_use(network["selfLink"], subnetwork["selfLink"])
-            self._refuse_while_a_cluster_uses("network", network)
+            self._refuse_while_used("network", network)
             self._store.delete(NETWORKS, _network_key(params))
         return _done(params["project"], "global", network["selfLink"], "delete")
 
@@ -163,21 +164,21 @@ class Compute:
     def _delete_subnetwork(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
             subnetwork = self._get(SUBNETWORKS, _subnetwork_key(params))
-            self._refuse_while_a_cluster_uses("subnetwork", subnetwork)
+            self._refuse_while_used("subnetwork", subnetwork)
             self._store.delete(SUBNETWORKS, _subnetwork_key(params))
         return _done(
             params["project"], f"regions/{params['region']}", subnetwork["selfLink"], "delete"
         )
 
-    def _refuse_while_a_cluster_uses(self, field: str, thing: JsonObject) -> None:
-        project = thing["selfLink"].removeprefix(f"{_API}/projects/").split("/")[0]
-        for key, item in self._store.items("container/clusters"):
-            # A cluster's machines hold the network's addresses.
-            if key.split("/")[1] == project and item["cluster"].get(field) == thing["name"]:
+    def _refuse_while_used(self, field: str, resource: JsonObject) -> None:
+        """Raises CloudError while a cluster's machines use the network or subnetwork."""
+        project = resource["selfLink"].removeprefix(f"{_API}/projects/").split("/")[0]
+        for key, item in self._store.items(CLUSTERS):
+            if key.split("/")[1] == project and item["cluster"].get(field) == resource["name"]:
                 zone = item["cluster"]["locations"][0]
                 name = f"gke-{item['cluster']['name']}"
                 machine = f"{_API}/projects/{project}/zones/{zone}/instances/{name}"
-                raise _in_use(thing["selfLink"], machine)
+                raise _in_use(resource["selfLink"], machine)
 
 
 def _check_name(name: str) -> None:
@@ -199,7 +200,7 @@ def _common(link: str, kind: str) -> JsonObject:
 
 
 def _done(project: str, scope: str, target: str, kind: str) -> JsonObject:
-    """Networks take no time worth simulating: their operations are done when they are answered."""
+    """An operation that is already done: changes of networks take no time worth simulating."""
     name = f"operation-{secrets.token_hex(12)}"
     return {
         "kind": "compute#operation",

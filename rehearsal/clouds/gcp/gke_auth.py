@@ -1,6 +1,4 @@
-"""`gke-gcloud-auth-plugin` of a rehearsal: prints an ExecCredential for the cluster that kubectl
-wants to reach.
-"""
+"""A rehearsal's `gke-gcloud-auth-plugin`: an ExecCredential for the cluster of the kubeconfig."""
 
 import sys
 
@@ -20,7 +18,7 @@ def answer() -> str:
         return credential(next(iter(known)))
     raise NoCredential(
         f"which of {', '.join(known) or 'no'} clusters? "
-        "set provideClusterInfo: true in the kubeconfig, so that kubectl says its server"
+        "set provideClusterInfo: true in the kubeconfig so that kubectl names the server"
     )
 
 

@@ -1,4 +1,4 @@
-"""The simulated Google IAM: service accounts, and the policy of a project."""
+"""The simulated Google IAM: service accounts, and the IAM policies of projects."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import secrets
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.errors import google_error
-from rehearsal.clouds.gcp.gke_defaults import etag
+from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.gke.defaults import etag
+from rehearsal.clouds.gcp.state import POLICIES, SERVICE_ACCOUNTS
 
-ACCOUNTS = "iam/serviceAccounts"
-POLICIES = "cloudresourcemanager/policies"
 _ACCOUNT_ID = re.compile(r"[a-z][-a-z0-9]{4,28}[a-z0-9]")
 _ROLE = re.compile(r"(projects/[^/]+/|organizations/[^/]+/)?roles/[A-Za-z0-9_.]+")
 _MEMBER = re.compile(
@@ -39,7 +38,8 @@ class GoogleIam:
 
     def inventory(self) -> list[JsonObject]:
         accounts = [
-            {"kind": "iam.serviceAccount", "name": key} for key, _ in self._store.items(ACCOUNTS)
+            {"kind": "iam.serviceAccount", "name": key}
+            for key, _ in self._store.items(SERVICE_ACCOUNTS)
         ]
         bindings = [
             {"kind": "cloudresourcemanager.member", "name": f"{project} {binding['role']} {member}"}
@@ -51,7 +51,7 @@ class GoogleIam:
 
     def _account(self, name: str) -> JsonObject:
         email = name.rpartition("/")[2]
-        found = self._store.get(ACCOUNTS, email)
+        found = self._store.get(SERVICE_ACCOUNTS, email)
         if found is None:
             raise google_error(404, f"Unknown service account: {email}")
         return found
@@ -69,7 +69,7 @@ class GoogleIam:
             )
         email = f"{account_id}@{project}.iam.gserviceaccount.com"
         with self._store.lock:
-            if self._store.get(ACCOUNTS, email):
+            if self._store.get(SERVICE_ACCOUNTS, email):
                 raise google_error(
                     409,
                     f"Service account {account_id} already exists within project "
@@ -84,20 +84,20 @@ class GoogleIam:
                 "etag": etag(),
                 "oauth2ClientId": str(10**20 + secrets.randbits(64)),
             }
-            return self._store.put(ACCOUNTS, email, account)
+            return self._store.put(SERVICE_ACCOUNTS, email, account)
 
     def _patch(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
             account = self._account(params["name"])
             fields = str(body.get("updateMask", "")).split(",")
             account |= {k: v for k, v in (body.get("serviceAccount") or {}).items() if k in fields}
-            return self._store.put(ACCOUNTS, account["email"], account)
+            return self._store.put(SERVICE_ACCOUNTS, account["email"], account)
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
             account = self._account(params["name"])
-            self._store.delete(ACCOUNTS, account["email"])
-            # What the policy gave it stays, under a name that nobody can take again.
+            self._store.delete(SERVICE_ACCOUNTS, account["email"])
+            # Its bindings stay, under a name that no other account can get.
             for project, policy in self._store.items(POLICIES):
                 member = f"serviceAccount:{account['email']}"
                 for binding in policy.get("bindings", []):
@@ -146,6 +146,6 @@ class GoogleIam:
                     "serviceAccount:NAME@PROJECT.iam.gserviceaccount.com.",
                 )
             kind, _, email = member.partition(":")
-            ours = kind == "serviceAccount" and email.endswith(".iam.gserviceaccount.com")
-            if ours and self._store.get(ACCOUNTS, email) is None:
+            simulated = kind == "serviceAccount" and email.endswith(".iam.gserviceaccount.com")
+            if simulated and self._store.get(SERVICE_ACCOUNTS, email) is None:
                 raise google_error(400, f"Service account {email} does not exist.")

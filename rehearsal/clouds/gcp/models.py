@@ -1,4 +1,4 @@
-"""Google's own API models (discovery documents) as judge of every request to the simulated GCP."""
+"""Validates requests to the simulated Google Cloud against Google's discovery documents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rehearsal.clouds.core.errors import google_error
+from rehearsal.clouds.gcp.errors import google_error
 
 DOCUMENTS: Mapping[str, str] = {
     "container": "container.v1",
@@ -29,9 +29,7 @@ _OUTPUT_ONLY = re.compile(r"^\W*output[ _-]only", re.IGNORECASE)
 
 @cache
 def document(service: str) -> dict[str, Any]:
-    """The discovery document of one service, as google-api-python-client ships it; read once, when
-    first asked for.
-    """
+    """The discovery document of one service, as google-api-python-client ships it."""
     import googleapiclient
 
     directory = Path(googleapiclient.__file__).parent / "discovery_cache" / "documents"
@@ -40,8 +38,9 @@ def document(service: str) -> dict[str, Any]:
 
 
 def find_method(service: str, name: str) -> dict[str, Any]:
-    """The description of `projects.locations.clusters.create`. Raises CloudError 404 for a method
-    that the API does not have.
+    """The description of a method such as `projects.locations.clusters.create`.
+
+    Raises CloudError 404 for a method that the API does not have.
     """
     node = document(service)
     *collections, method = name.split(".")
@@ -54,24 +53,22 @@ def find_method(service: str, name: str) -> dict[str, Any]:
 
 
 def validate(service: str, name: str, params: Mapping[str, Any], body: Any) -> None:
-    """Raises CloudError 400 with every fault of the request, in the words of Google's front end
-    where they are known.
-    """
+    """Raises CloudError 400 with every error of the request, worded as Google words it if known."""
     method = find_method(service, name)
-    faults = list(_parameter_faults(method, params))
+    errors = list(_parameter_errors(method, params))
     reference = method.get("request", {}).get("$ref")
     if reference:
         schemas = document(service)["schemas"]
-        faults += _faults(
+        errors += _schema_errors(
             schemas, schemas[reference], body if body is not None else {}, "", reference
         )
     elif body:
-        faults.append(f"Method {name} takes no request body.")
-    if faults:
-        raise google_error(400, "\n".join(faults))
+        errors.append(f"Method {name} takes no request body.")
+    if errors:
+        raise google_error(400, "\n".join(errors))
 
 
-def _parameter_faults(method: Mapping[str, Any], params: Mapping[str, Any]) -> Iterator[str]:
+def _parameter_errors(method: Mapping[str, Any], params: Mapping[str, Any]) -> Iterator[str]:
     known = method.get("parameters", {})
     for name, schema in known.items():
         if name not in params:
@@ -95,30 +92,30 @@ def _parameter_faults(method: Mapping[str, Any], params: Mapping[str, Any]) -> I
             )
 
 
-def _faults(
+def _schema_errors(
     schemas: Mapping[str, Any], schema: Mapping[str, Any], value: Any, path: str, type_name: str
 ) -> Iterator[str]:
     if "$ref" in schema:
-        yield from _faults(schemas, schemas[schema["$ref"]], value, path, schema["$ref"])
+        yield from _schema_errors(schemas, schemas[schema["$ref"]], value, path, schema["$ref"])
         return
     kind = schema.get("type", "any")
     if value is None or kind == "any":
         return
     if kind == "object":
-        yield from _object_faults(schemas, schema, value, path, type_name)
+        yield from _object_errors(schemas, schema, value, path, type_name)
     elif kind == "array":
-        # Protobuf's JSON form takes a single value for a repeated field; Pulumi's providers never
-        # send one, so it is a slip here.
+        # Protobuf's JSON mapping accepts a single value for a repeated field; Pulumi's providers
+        # never send one, so here it is a mistake.
         if not isinstance(value, list):
             yield _wrong(path, "LIST", value)
             return
         for index, item in enumerate(value):
-            yield from _faults(schemas, schema["items"], item, f"{path}[{index}]", type_name)
+            yield from _schema_errors(schemas, schema["items"], item, f"{path}[{index}]", type_name)
     else:
-        yield from _scalar_faults(schema, value, path, type_name)
+        yield from _scalar_errors(schema, value, path, type_name)
 
 
-def _object_faults(
+def _object_errors(
     schemas: Mapping[str, Any], schema: Mapping[str, Any], value: Any, path: str, type_name: str
 ) -> Iterator[str]:
     if not isinstance(value, dict):
@@ -136,17 +133,19 @@ def _object_faults(
                     "request."
                 )
             else:
-                yield from _faults(
+                yield from _schema_errors(
                     schemas, member, item, at, f"{type_name}.{name[:1].upper()}{name[1:]}"
                 )
         elif extra is not None:
-            yield from _faults(schemas, extra, item, f"{path}[{json.dumps(name)}]", type_name)
+            yield from _schema_errors(
+                schemas, extra, item, f"{path}[{json.dumps(name)}]", type_name
+            )
         else:
             where = f" at '{path}'" if path else ""
             yield f'Invalid JSON payload received. Unknown name "{name}"{where}: Cannot find field.'
 
 
-def _scalar_faults(
+def _scalar_errors(
     schema: Mapping[str, Any], value: Any, path: str, type_name: str
 ) -> Iterator[str]:
     kind, form = schema["type"], schema.get("format", "")
@@ -171,9 +170,7 @@ def _scalar_faults(
 
 
 def _is_integer(value: Any, low: int, high: int) -> bool:
-    """As protobuf's JSON form has it: 64-bit numbers travel as strings, and either form is read for
-    either width.
-    """
+    """Whether protobuf's JSON mapping reads it as an integer: a number, or one in a string."""
     if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
         value = int(value)
     if isinstance(value, float) and value.is_integer():

@@ -1,4 +1,4 @@
-"""A simulated cloud in this process, with clusters on paper."""
+"""The simulated clouds in this process, with fake control planes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kubeapi import JsonObject
-from rehearsal.clouds.core.fake_control_planes import PaperNodes, PaperPlanes
+from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
 from rehearsal.clouds.service import Cloud
 
 Call = Callable[..., JsonObject]
@@ -24,7 +24,7 @@ def environment(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cloud(environment: Path) -> Iterator[Cloud]:
-    cloud = Cloud(environment, PaperPlanes(environment), ready_timeout_s=0.2)
+    cloud = Cloud(environment, FakeControlPlanes(environment), ready_timeout_s=0.2)
     yield cloud
     assert cloud.tasks.wait(30)
 
@@ -132,7 +132,7 @@ class Gcp:
         )
 
     def nodes(self, pool: str | None = None) -> list[JsonObject]:
-        found = PaperNodes(self.environment / "clusters" / "main" / "nodes-on-paper").read()
+        found = fake_nodes(self.environment, "main").read()
         return [
             n
             for n in found
@@ -275,7 +275,7 @@ class Aws:
         raise AssertionError(f"{what} is still changing")
 
     def nodes(self) -> list[JsonObject]:
-        return PaperNodes(self.environment / "clusters" / "p4d" / "nodes-on-paper").read()
+        return fake_nodes(self.environment, "p4d").read()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The simulated cloud as the process that it is in a rehearsal."""
+"""The simulated clouds as a process, as in a rehearsal."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ Start = Callable[[], "subprocess.Popen[bytes]"]
 
 @contextmanager
 def services(environment: Path) -> Iterator[Start]:
-    """What it gives starts the service, clusters on paper, and waits until it answers. Its words
-    are in `service.log`.
+    """Gives a function that starts the service and waits until it answers.
+
+    Control planes are fake; the log is `service.log`.
     """
     running: list[subprocess.Popen[bytes]] = []
 
@@ -28,7 +29,7 @@ def services(environment: Path) -> Iterator[Start]:
             "rehearsal.clouds",
             "--environment",
             str(environment),
-            "--paper",
+            "--fake-control-planes",
         ]
         with (environment / "service.log").open("wb") as log:
             process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=log)

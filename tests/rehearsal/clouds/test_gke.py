@@ -7,6 +7,7 @@ import json
 import pytest
 
 from rehearsal.clouds.core.errors import CloudError
+from rehearsal.clouds.core.fake_control_planes import fake_nodes
 
 A100 = {"acceleratorType": "nvidia-tesla-a100", "acceleratorCount": "1"}
 
@@ -325,10 +326,8 @@ def test_a_taint_lifted_by_hand_is_not_put_back_by_an_update(gcp) -> None:
     gcp.make_pool(config={"taints": [startup]})
     node = gcp.nodes("pool")[0]
     gone = [{"key": "startup", "effect": "NoSchedule"}]
-    from rehearsal.clouds.core.fake_control_planes import PaperPlanes
-
-    PaperPlanes(gcp.environment).nodes("main").reshape(
-        node["metadata"]["name"], labels={}, add_taints=[], drop_taints=gone
+    fake_nodes(gcp.environment, "main").update(
+        node["metadata"]["name"], labels={}, add_taints=[], remove_taints=gone
     )
     gcp.wait(
         gcp.on_pool(
@@ -358,7 +357,7 @@ def test_accelerators_cannot_be_updated(gcp, h100) -> None:
 
 def test_nodes_that_do_not_come_up_leave_a_pool_with_an_error(gcp) -> None:
     gcp.make_cluster()
-    (gcp.environment / "clusters" / "main" / "nodes-on-paper" / "never-ready").touch()
+    fake_nodes(gcp.environment, "main").never_become_ready()
     asked = {"name": "pool", "initialNodeCount": 1, "locations": ["us-central1-c"]}
     operation = gcp.call(
         "container",
@@ -374,7 +373,7 @@ def test_a_node_deleted_by_hand_is_made_again_by_the_next_change(gcp) -> None:
     gcp.make_cluster()
     gcp.make_pool()
     name = gcp.nodes("pool")[0]["metadata"]["name"]
-    (gcp.environment / "clusters" / "main" / "nodes-on-paper" / f"{name}.json").unlink()
+    fake_nodes(gcp.environment, "main").remove(name)
     gcp.wait(gcp.on_pool("setSize", nodeCount=1))
     assert [n["metadata"]["name"] for n in gcp.nodes("pool")] == [name]
 

@@ -1,16 +1,14 @@
-"""The clouds' own table of machine types."""
+"""The simulated clouds' machine types."""
 
 from __future__ import annotations
 
 import pytest
 
-from rehearsal.clouds.core.machines import (
-    GKE_GPU_MODELS,
-    eks_reserved_memory_ki,
-    gke_reserved_memory_ki,
-    machines,
-    reserved_cpu_millis,
-)
+from rehearsal.clouds.aws import machines as aws
+from rehearsal.clouds.core.machines import reserved_cpu_millis
+from rehearsal.clouds.gcp import machines as gcp
+
+MACHINES = {"gke": gcp.machines(), "eks": aws.machines()}
 
 REQUIRED = {
     "gke": {
@@ -40,7 +38,7 @@ REQUIRED = {
 
 @pytest.mark.parametrize("provider", ["gke", "eks"])
 def test_every_row_reads(provider) -> None:
-    found = machines(provider)
+    found = MACHINES[provider]
     assert REQUIRED[provider] <= set(found)
     for machine in found.values():
         assert 0.9 * machine.ram_gib * 2**20 < machine.memory_ki <= machine.ram_gib * 2**20, (
@@ -51,10 +49,10 @@ def test_every_row_reads(provider) -> None:
 
 
 def test_every_accelerator_of_gke_has_a_model() -> None:
-    offered = {m.gpu for m in machines("gke").values() if m.gpu} | {
-        g for m in machines("gke").values() for g in m.gpu_choices
+    offered = {m.gpu for m in gcp.machines().values() if m.gpu} | {
+        g for m in gcp.machines().values() for g in m.gpu_choices
     }
-    assert offered <= set(GKE_GPU_MODELS)
+    assert offered <= set(gcp.GPU_MODELS)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +63,6 @@ def test_cpu_kept_by_kubelet(vcpu: int, millis: int) -> None:
 
 
 def test_memory_kept_by_kubelet() -> None:
-    """GKE's documentation: a 16 GiB node keeps 2.6 GiB and 100 MiB; nodeadm: 255 MiB + 11 MiB a
-    pod, and 100 MiB.
-    """
-    assert gke_reserved_memory_ki(16) == int(2.6 * 2**20) + 100 * 1024
-    assert eks_reserved_memory_ki(250) == (255 + 2750 + 100) * 1024
+    """GKE keeps 2.6 GiB of 16, nodeadm 255 MiB and 11 MiB per pod; both 100 MiB for eviction."""
+    assert gcp.reserved_memory_ki(16) == int(2.6 * 2**20) + 100 * 1024
+    assert aws.reserved_memory_ki(250) == (255 + 2750 + 100) * 1024

@@ -15,8 +15,8 @@ import pytest
 
 from rehearsal.clouds.core.client import CloudClient, CloudUnreachable
 from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.fake_control_planes import PaperPlanes
-from rehearsal.clouds.core.store import Store
+from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
+from rehearsal.clouds.core.store import Kind, Store
 from rehearsal.clouds.server import AlreadyServed, Server
 from rehearsal.clouds.service import Cloud
 from tests.rehearsal.clouds.services import Start, services
@@ -56,7 +56,14 @@ def test_it_ends_at_once_when_told_and_takes_its_socket_away(
 
 def test_a_second_service_for_one_environment_says_so(start: Start, environment: Path) -> None:
     start()
-    argv = [sys.executable, "-m", "rehearsal.clouds", "--environment", str(environment), "--paper"]
+    argv = [
+        sys.executable,
+        "-m",
+        "rehearsal.clouds",
+        "--environment",
+        str(environment),
+        "--fake-control-planes",
+    ]
     second = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert second.returncode == 1
     assert "already serves this environment" in second.stderr
@@ -123,7 +130,7 @@ def test_outside_a_rehearsal_the_client_says_so(monkeypatch: pytest.MonkeyPatch)
 def test_a_socket_deep_in_the_file_system_works(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 60) / ("e" * 60)
     deep.mkdir(parents=True)
-    server = Server(deep / "cloud.sock", Cloud(deep, PaperPlanes(deep)))
+    server = Server(deep / "cloud.sock", Cloud(deep, FakeControlPlanes(deep)))
     try:
         import threading
 
@@ -132,7 +139,7 @@ def test_a_socket_deep_in_the_file_system_works(tmp_path: Path) -> None:
         ).start()
         assert CloudClient(deep).inventory() == {}
         with pytest.raises(AlreadyServed):
-            Server(deep / "cloud.sock", Cloud(deep, PaperPlanes(deep)))
+            Server(deep / "cloud.sock", Cloud(deep, FakeControlPlanes(deep)))
     finally:
         server.shutdown()
         server.server_close()
@@ -201,9 +208,10 @@ def test_an_unknown_service_names_the_known_ones(cloud: Cloud) -> None:
 
 def test_a_half_written_thing_is_never_read(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.put("k", "a/b", {"x": 1})
+    kind = Kind[dict]("k")
+    store.put(kind, "a/b", {"x": 1})
     (tmp_path / "k" / ".torn.json").write_text('{"x":')
-    assert list(store.items("k")) == [("a/b", {"x": 1})]
+    assert list(store.items(kind)) == [("a/b", {"x": 1})]
 
 
 def test_the_clouds_models_are_read_when_first_needed(

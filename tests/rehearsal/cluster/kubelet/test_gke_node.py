@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from infra import delivery
-from rehearsal.clouds.gcp import gke_addons
+from rehearsal.clouds.gcp.gke import addons
 
 MACHINE = {
     "cloud": "gke",
@@ -35,7 +35,7 @@ def gpus(node: dict[str, Any] | None, field: str = "allocatable") -> str:
 
 @pytest.fixture(scope="module")
 def nodes(cluster: Any) -> dict[str, str]:
-    cluster.create(gke_addons.device_plugin())
+    cluster.create(addons.device_plugin())
     fault = {"kind": "wrong-layout", "gpu": 3, "profile": "1g.10gb"}
     return {
         "good": cluster.add_node("gke-good", MACHINE, LABELS),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rehearsal.clouds.core.client import CloudClient
-from rehearsal.clouds.core.fake_control_planes import PaperNodes, PaperPlanes
+from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
 from rehearsal.clouds.server import Server
 from rehearsal.clouds.service import Cloud
 from rehearsal.plugins.bridge.provider import BridgedProvider
@@ -29,7 +29,7 @@ from rehearsal.plugins.engine.requests import (
 @contextmanager
 def cloud_in(environment: Path) -> Iterator[Cloud]:
     """A simulated cloud with fake control planes, serving its environment."""
-    cloud = Cloud(environment, PaperPlanes(environment), ready_timeout_s=0.1)
+    cloud = Cloud(environment, FakeControlPlanes(environment), ready_timeout_s=0.1)
     server = Server(environment / "cloud.sock", cloud)
     threading.Thread(
         target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
@@ -166,4 +166,4 @@ class Engine:
         return resource
 
     def nodes_of(self, cluster: str) -> list[dict[str, Any]]:
-        return PaperNodes(self.environment / "clusters" / cluster / "nodes-on-paper").read()
+        return fake_nodes(self.environment, cluster).read()

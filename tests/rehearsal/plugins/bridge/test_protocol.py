@@ -16,7 +16,7 @@ import pytest
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from rehearsal.clouds.core.fake_control_planes import PaperPlanes
+from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
 from rehearsal.clouds.server import Server
 from rehearsal.clouds.service import Cloud
 
@@ -37,7 +37,7 @@ def struct(**values: Any) -> struct_pb2.Struct:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[Path]:
-    server = Server(tmp_path / "cloud.sock", Cloud(tmp_path, PaperPlanes(tmp_path)))
+    server = Server(tmp_path / "cloud.sock", Cloud(tmp_path, FakeControlPlanes(tmp_path)))
     threading.Thread(
         target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
     ).start()

@@ -258,7 +258,7 @@ def test_deletion_protection_is_on_by_default(engine) -> None:
 
 def test_a_pool_whose_nodes_do_not_register_is_kept_and_fails_the_next_update(engine, h100) -> None:
     engine.base()
-    stuck = engine.environment / "clusters" / "main" / "nodes-on-paper" / "never-ready"
+    stuck = engine.environment / "clusters" / "main" / "fake-nodes" / "never-ready"
     stuck.touch()
     pool = engine.make(POOL, "h100", **h100)
     assert "only some nodes have registered" in pool.reasons[0]

@@ -1,6 +1,7 @@
-"""The nodes that a GKE pool makes: names, labels, taints, sizes as GKE gives them.
+"""The nodes of a GKE node pool: their names, labels, taints and sizes as GKE gives them.
 
-Source of labels: GKE's documentation, node descriptions in public issues.
+Sources of the labels: GKE's pages on GPUs and GPU sharing; GoogleCloudPlatform/cluster-toolkit and
+container-engine-accelerators, whose manifests select them.
 """
 
 from __future__ import annotations
@@ -11,122 +12,110 @@ from collections.abc import Sequence
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.faults import Faults
-from rehearsal.clouds.core.machines import (
-    GKE_GPU_MODELS,
-    gke_reserved_memory_ki,
-    machines,
-    reserved_cpu_millis,
-)
-from rehearsal.clouds.core.node_group import Target
-from rehearsal.clouds.core.node_object import Build, kubernetes_taints, node_object
-from rehearsal.clouds.gcp.gke_defaults import region_of
+from rehearsal.clouds.core.machines import reserved_cpu_millis
+from rehearsal.clouds.core.node_group import DesiredNodes, NodeRecord, NodeSettings
+from rehearsal.clouds.core.node_object import NodeDetails, node_object
+from rehearsal.clouds.core.taints import Taint, changed_taints, kubernetes_taints
+from rehearsal.clouds.gcp.gke.defaults import provisioning_model, region_of
+from rehearsal.clouds.gcp.machines import GPU_MODELS, machines, reserved_memory_ki
+from rehearsal.clouds.gcp.state import NodePoolRecord
 
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}
-# LATEST is what the walkthrough of system S0 found on its nodes; DEFAULT is an older branch that
-# GKE shipped beside it.
+# LATEST: the driver in the published walkthrough that stacks/Pulumi.s0.yaml rebuilds; DEFAULT: an
+# older branch that GKE shipped at that time.
 _DRIVERS = {"LATEST": "550.90.07", "DEFAULT": "535.183.01"}
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def is_gpu_pool(pool: JsonObject) -> bool:
     return bool(pool["config"].get("accelerators"))
 
 
-def target(item: JsonObject, *, project: str, cluster: str, faults: Faults) -> Target:
-    """item: the stored pool: `pool` in API form, count per zone, generation, whether GKE adds its
-    GPU taint.
-    """
+def desired_nodes(
+    item: NodePoolRecord, *, project: str, cluster: str, faults: Faults
+) -> DesiredNodes:
     pool = item["pool"]
-    name, config = pool["name"], pool["config"]
+    name = pool["name"]
     prefix = f"gke-{cluster}-{name}"[:49].rstrip("-")
-    group = hashlib.sha256(f"{project}/{cluster}/{name}/{pool['etag_seed']}".encode()).hexdigest()[
-        :8
-    ]
-    upgrade = pool["upgradeSettings"]
-
-    def node(node_name: str, zone: str, index: int) -> JsonObject:
-        return _node(
-            item, project=project, node_name=node_name, zone=zone, index=index, faults=faults
-        )
-
-    return Target(
-        places=dict.fromkeys(pool["locations"], int(item["count"])),
+    seed = f"{project}/{cluster}/{name}/{pool['etag_seed']}"
+    group = hashlib.sha256(seed.encode()).hexdigest()[:8]
+    return DesiredNodes(
+        counts=dict.fromkeys(pool["locations"], int(item["count"])),
         generation=item["generation"],
-        labels=config.get("labels", {}),
-        taints=kubernetes_taints(config.get("taints", [])),
-        new_name=lambda _place, _taken: (
-            f"{prefix}-{group}-{''.join(secrets.choice(_ALPHABET) for _ in range(4))}"
+        settings=node_settings(pool),
+        new_name=lambda _zone, _taken: (
+            f"{prefix}-{group}-{''.join(secrets.choice(_NAME_ALPHABET) for _ in range(4))}"
         ),
-        node=node,
-        surge=int(upgrade.get("maxSurge", 0)) > 0,
+        manifest=lambda record: _node(item, record, project=project, faults=faults),
+        surge=int(pool["upgradeSettings"].get("maxSurge", 0)) > 0,
     )
 
 
-def _node(
-    item: JsonObject, *, project: str, node_name: str, zone: str, index: int, faults: Faults
-) -> JsonObject:
+def node_settings(pool: JsonObject) -> NodeSettings:
+    """pool: in the API's form."""
+    config = pool["config"]
+    return {
+        "labels": config.get("labels", {}),
+        "taints": kubernetes_taints(config.get("taints", [])),
+    }
+
+
+def _node(item: NodePoolRecord, record: NodeRecord, *, project: str, faults: Faults) -> JsonObject:
     pool = item["pool"]
     config = pool["config"]
-    machine = machines("gke")[config["machineType"]]
-    pods = int(pool["maxPodsConstraint"]["maxPodsPerNode"])
-    taints: Sequence[dict[str, str]] = config.get("taints", [])
+    machine = machines()[config["machineType"]]
+    name, zone = record["name"], record["location"]
+    taints: Sequence[Taint] = config.get("taints", [])
     if item["gke_gpu_taint"]:
-        taints = [
-            t for t in taints if (t["key"], t["effect"]) != (GPU_TAINT["key"], GPU_TAINT["effect"])
-        ] + [GPU_TAINT]
+        taints = changed_taints(taints, add=[GPU_TAINT], remove=())
+    cos = config["imageType"].startswith("COS")
     return node_object(
-        Build(
-            name=node_name,
-            labels=_labels(pool, node_name, zone),
+        NodeDetails(
+            name=name,
+            labels=_labels(pool, name, zone),
             taints=kubernetes_taints(taints),
-            provider_id=f"gce://{project}/{zone}/{node_name}",
+            provider_id=f"gce://{project}/{zone}/{name}",
             vcpu=machine.vcpu,
             reserved_cpu_millis=reserved_cpu_millis(machine.vcpu),
             memory_ki=machine.memory_ki,
-            reserved_memory_ki=gke_reserved_memory_ki(machine.ram_gib),
+            reserved_memory_ki=reserved_memory_ki(machine.ram_gib),
             disk_gb=config["diskSizeGb"],
-            pods=pods,
+            pods=int(pool["maxPodsConstraint"]["maxPodsPerNode"]),
             kubelet_version=f"v{pool['version']}",
-            os_image="Container-Optimized OS from Google"
-            if config["imageType"].startswith("COS")
-            else "Ubuntu 24.04.3 LTS",
-            kernel="6.12.55+" if config["imageType"].startswith("COS") else "6.8.0-1041-gke",
+            os_image="Container-Optimized OS from Google" if cos else "Ubuntu 24.04.3 LTS",
+            kernel="6.12.55+" if cos else "6.8.0-1041-gke",
             runtime="containerd://2.1.5",
-            machine=_machine(item, node_name, index, faults),
+            machine=_machine(pool, record["index"], faults),
         )
     )
 
 
 def _labels(pool: JsonObject, node_name: str, zone: str) -> dict[str, str]:
     config = pool["config"]
-    kind, region = config["machineType"], region_of(zone)
+    machine_type, region = config["machineType"], region_of(zone)
     cos = config["imageType"].startswith("COS")
     labels = {
         "beta.kubernetes.io/arch": "amd64",
-        "beta.kubernetes.io/instance-type": kind,
+        "beta.kubernetes.io/instance-type": machine_type,
         "beta.kubernetes.io/os": "linux",
         "cloud.google.com/gke-boot-disk": config["diskType"],
         "cloud.google.com/gke-container-runtime": "containerd",
-        "cloud.google.com/gke-cpu-scaling-level": str(machines("gke")[kind].vcpu),
+        "cloud.google.com/gke-cpu-scaling-level": str(machines()[machine_type].vcpu),
         "cloud.google.com/gke-logging-variant": config["loggingConfig"]["variantConfig"]["variant"],
         "cloud.google.com/gke-max-pods-per-node": pool["maxPodsConstraint"]["maxPodsPerNode"],
-        "cloud.google.com/gke-memory-gb-scaling-level": str(machines("gke")[kind].ram_gib),
+        "cloud.google.com/gke-memory-gb-scaling-level": str(machines()[machine_type].ram_gib),
         "cloud.google.com/gke-nodepool": pool["name"],
         "cloud.google.com/gke-os-distribution": "cos" if cos else "ubuntu",
-        "cloud.google.com/gke-provisioning": "spot"
-        if config.get("spot")
-        else "preemptible"
-        if config.get("preemptible")
-        else "standard",
+        "cloud.google.com/gke-provisioning": provisioning_model(config, on_demand="standard"),
         "cloud.google.com/gke-stack-type": "IPV4",
-        "cloud.google.com/machine-family": kind.split("-")[0],
+        "cloud.google.com/machine-family": machine_type.split("-")[0],
         "cloud.google.com/private-node": "false",
         "failure-domain.beta.kubernetes.io/region": region,
         "failure-domain.beta.kubernetes.io/zone": zone,
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/hostname": node_name,
         "kubernetes.io/os": "linux",
-        "node.kubernetes.io/instance-type": kind,
+        "node.kubernetes.io/instance-type": machine_type,
         "topology.gke.io/zone": zone,
         "topology.kubernetes.io/region": region,
         "topology.kubernetes.io/zone": zone,
@@ -170,17 +159,18 @@ def _sharing_name(sharing: JsonObject) -> str:
     return str(sharing["gpuSharingStrategy"]).lower().replace("_", "-")
 
 
-def _machine(item: JsonObject, node_name: str, index: int, faults: Faults) -> JsonObject | None:
-    config = item["pool"]["config"]
+def _machine(pool: JsonObject, index: int, faults: Faults) -> JsonObject | None:
+    """What the machine annotation says of the node's GPUs."""
+    config = pool["config"]
     if not config.get("accelerators"):
         return None
     gpu = config["accelerators"][0]
     sharing = gpu.get("gpuSharingConfig")
     machine: JsonObject = {
         "cloud": "gke",
-        "gpu_model": GKE_GPU_MODELS[gpu["acceleratorType"]],
+        "gpu_model": GPU_MODELS[gpu["acceleratorType"]],
         "gpu_count": int(gpu["acceleratorCount"]),
-        # None: nobody installs a driver, until someone does it by hand.
+        # None: GKE installs no driver.
         "driver_version": _DRIVERS.get(gpu["gpuDriverInstallationConfig"]["gpuDriverVersion"]),
         "gke_gpu_config": {
             "GPUPartitionSize": gpu.get("gpuPartitionSize", ""),
@@ -192,8 +182,7 @@ def _machine(item: JsonObject, node_name: str, index: int, faults: Faults) -> Js
             else None,
         },
     }
-    pools = [item["pool"]["name"], config.get("labels", {}).get("slicewright.io/pool", "")]
-    fault = faults.of_node(pools=pools, index=index)
+    fault = faults.of_node(pool=pool["name"], labels=config.get("labels", {}), index=index)
     if fault:
         machine["fault"] = fault
     return machine

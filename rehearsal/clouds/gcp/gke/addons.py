@@ -1,6 +1,4 @@
-"""What GKE itself runs in a cluster and the rehearsal needs: the GPU device plugin, which also
-partitions.
-"""
+"""GKE's own add-on that a rehearsal needs: the GPU device plugin, whose pod also partitions."""
 
 from __future__ import annotations
 
@@ -16,8 +14,9 @@ def install(api: NodeApi) -> None:
 
 
 def device_plugin() -> JsonObject:
-    """Source of the shape: GoogleCloudPlatform/container-engine-accelerators,
-    cmd/nvidia_gpu/device-plugin.yaml.
+    """Its DaemonSet.
+
+    Source: cmd/nvidia_gpu/device-plugin.yaml of GoogleCloudPlatform/container-engine-accelerators.
     """
     labels = {"k8s-app": NAME}
     volumes = {

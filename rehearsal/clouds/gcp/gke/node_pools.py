@@ -1,18 +1,19 @@
-"""The simulated Kubernetes Engine: node pools."""
+"""GKE node pools."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kubeapi import JsonObject
-from rehearsal.clouds.core import node_group as fleet
 from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.errors import CloudError, google_error
 from rehearsal.clouds.core.node_api import NotReady
+from rehearsal.clouds.core.node_group import NoCapacity, NodeGroup
+from rehearsal.clouds.core.taints import taint_id
 from rehearsal.clouds.core.tasks import Task
-from rehearsal.clouds.gcp.gke_checks import (
+from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.gke.checks import (
     check_count,
     check_labels_and_taints,
     check_pool,
@@ -20,17 +21,16 @@ from rehearsal.clouds.gcp.gke_checks import (
     check_upgrade,
     find_machine,
 )
-from rehearsal.clouds.gcp.gke_defaults import VERSION, etag, fill_pool, zones_of
-from rehearsal.clouds.gcp.gke_nodes import GPU_TAINT, is_gpu_pool, target
+from rehearsal.clouds.gcp.gke.defaults import VERSION, etag, fill_pool
+from rehearsal.clouds.gcp.gke.nodes import GPU_TAINT, desired_nodes, is_gpu_pool, node_settings
+from rehearsal.clouds.gcp.gke.operations import API, Operations
+from rehearsal.clouds.gcp.gke.records import find_cluster, find_pool, pools_of
+from rehearsal.clouds.gcp.state import NODE_POOLS, SERVICE_ACCOUNTS, NodePoolRecord
 
-if TYPE_CHECKING:
-    from rehearsal.clouds.gcp.gke import Gke
-
-
-POOLS = "container/nodePools"
-# UpdateNodePool: what is changed on running nodes, and what makes GKE replace every node. Source:
-# the API reference of projects.locations.clusters.nodePools.update. field -> (name inside its
-# wrapper, what "none" is)
+# The fields of UpdateNodePoolRequest: those that change nodes in place, and those for which GKE
+# recreates every node. Sources: GKE's API reference of nodePools.update;
+# hashicorp/terraform-provider-google-beta, services/container/node_config.go.
+# Field -> (field inside its wrapper message, value of an empty one)
 _WRAPPED: Mapping[str, tuple[str, Any]] = {
     "labels": ("labels", {}),
     "taints": ("taints", []),
@@ -46,19 +46,19 @@ _CONFIG_RECREATES = (
 _POOL_IN_PLACE = ("locations", "upgradeSettings", "nodeDrainConfig")
 
 
-class Pools:
-    def __init__(self, context: Context, clusters: Gke) -> None:
+class NodePools:
+    def __init__(self, context: Context, operations: Operations) -> None:
         self._context = context
         self._store = context.store
-        self._clusters = clusters
+        self._operations = operations
 
     def methods(self) -> Methods:
         pools = "projects.locations.clusters.nodePools"
         return {
             f"{pools}.create": self._create,
-            f"{pools}.get": lambda params, _: self.shown(self.pool(params["name"])),
+            f"{pools}.get": lambda params, _: self.shown(find_pool(self._store, params["name"])),
             f"{pools}.list": lambda params, _: {
-                "nodePools": [self.shown(p) for p in self.of_cluster(params["parent"])]
+                "nodePools": [self.shown(p) for p in pools_of(self._store, params["parent"])]
             },
             f"{pools}.update": self._update,
             f"{pools}.setSize": self._set_size,
@@ -73,20 +73,8 @@ class Pools:
             "container.nodePools.delete": self._finish_delete,
         }
 
-    def pool(self, key: str) -> JsonObject:
-        item = self._store.get(POOLS, key)
-        if item is None:
-            raise google_error(404, f"Not found: {key}.")
-        return item
-
-    def of_cluster(self, cluster_key: str) -> list[JsonObject]:
-        return [
-            item
-            for key, item in self._store.items(POOLS)
-            if key.startswith(f"{cluster_key}/nodePools/")
-        ]
-
-    def shown(self, item: JsonObject) -> JsonObject:
+    def shown(self, item: NodePoolRecord) -> JsonObject:
+        """The pool as GetNodePool answers."""
         pool = {k: v for k, v in item["pool"].items() if k != "etag_seed"}
         project = item["key"].split("/")[1]
         pool["instanceGroupUrls"] = [
@@ -99,48 +87,43 @@ class Pools:
                 pool["config"] = {**pool["config"], "taints": [*declared, GPU_TAINT]}
         return pool
 
-    def check(self, pool: JsonObject, *, location: str) -> None:
-        check_pool(pool, cluster_zones=zones_of(location))
+    def add(self, cluster_key: str, cluster: JsonObject, asked: JsonObject) -> None:
+        """Records a checked pool as PROVISIONING.
 
-    def put_new(self, cluster_key: str, cluster: JsonObject, asked: JsonObject) -> JsonObject:
-        """Records a checked pool as PROVISIONING. GKE decides on its GPU taint now, and never
-        again.
+        GKE decides on its GPU taint now and never again: GPU pools get it unless all other pools
+        are GPU pools (terraform-google-modules/terraform-google-kubernetes-engine #703).
         """
         key = f"{cluster_key}/nodePools/{asked['name']}"
         pool = fill_pool(asked, cluster_locations=cluster["locations"])
-        link = f"https://container.googleapis.com/v1/{key}"
-        pool |= {"selfLink": link, "status": "PROVISIONING", "etag_seed": secrets.token_hex(4)}
+        pool |= {
+            "selfLink": f"{API}/{key}",
+            "status": "PROVISIONING",
+            "etag_seed": secrets.token_hex(4),
+        }
         gpu_taint = is_gpu_pool(pool) and any(
-            not is_gpu_pool(p["pool"]) for p in self.of_cluster(cluster_key)
+            not is_gpu_pool(p["pool"]) for p in pools_of(self._store, cluster_key)
         )
         if gpu_taint:
-            self._refuse_other_gpu_taint(pool)
-        item = {
+            _refuse_other_gpu_taint(pool)
+        item: NodePoolRecord = {
             "key": key,
             "pool": pool,
             "count": pool["initialNodeCount"],
             "generation": 1,
             "gke_gpu_taint": gpu_taint,
             "nodes": [],
-            "applied": _applied(pool),
+            "applied": node_settings(pool),
         }
-        return self._store.put(POOLS, key, item)
+        self._store.put(NODE_POOLS, key, item)
 
     def converge(self, key: str) -> None:
-        """Brings the pool's nodes to what the pool says. Raises CloudError after writing down what
-        went wrong.
-        """
-        item = self.pool(key)
-        cluster = self._clusters.cluster(key.rpartition("/nodePools/")[0])["cluster"]
-        wanted = target(
-            item, project=key.split("/")[1], cluster=cluster["name"], faults=self._context.faults
-        )
-        api = self._context.planes.nodes(cluster["name"])
+        """Gives the pool the nodes it asks for. On failure records it and raises CloudError."""
+        item = find_pool(self._store, key)
+        _, project, _, _, _, cluster, *_ = key.split("/")
+        desired = desired_nodes(item, project=project, cluster=cluster, faults=self._context.faults)
         try:
-            fleet.converge(
-                self._store, POOLS, key, api, wanted, timeout_s=self._context.ready_timeout_s
-            )
-        except (NotReady, fleet.NoRoom) as e:
+            self._nodes(key).converge(desired, timeout_s=self._context.ready_timeout_s)
+        except (NotReady, NoCapacity) as e:
             message = (
                 f"All cluster resources were brought up, but: only some nodes have registered: {e}."
             )
@@ -152,27 +135,27 @@ class Pools:
         parent = params["parent"]
         asked = dict(body.get("nodePool") or {})
         with self._store.lock:
-            cluster = self._usable_cluster(parent)
+            cluster = self._running_cluster(parent)
             key = f"{parent}/nodePools/{asked.get('name', '')}"
-            if self._store.get(POOLS, key):
+            if self._store.get(NODE_POOLS, key):
                 raise google_error(409, f"Already exists: {key}.")
-            self.check(asked, location=cluster["location"])
+            check_pool(asked, location=cluster["location"])
             self._check_account(asked.get("config") or {})
-            self.put_new(parent, cluster, asked)
-        return self._clusters.begin("container.nodePools.converge", "CREATE_NODE_POOL", key)
+            self.add(parent, cluster, asked)
+        return self._operations.begin("container.nodePools.converge", "CREATE_NODE_POOL", key)
 
     def _check_account(self, config: JsonObject) -> None:
         account = config.get("serviceAccount") or "default"
-        if account != "default" and self._store.get("iam/serviceAccounts", account) is None:
+        if account != "default" and self._store.get(SERVICE_ACCOUNTS, account) is None:
             raise google_error(400, f'Service account "{account}" does not exist.')
 
     def _update(self, params: JsonObject, body: JsonObject) -> JsonObject:
         key = params["name"]
         with self._store.lock:
-            item = self._usable_pool(key)
+            item = self._updatable(key)
             pool, config = item["pool"], dict(item["pool"]["config"])
             changes = {k: v for k, v in body.items() if k not in ("name", "etag")}
-            self._refuse_replacing(changes)
+            _refuse_unsupported(changes)
             for field, value in changes.items():
                 if field in _POOL_IN_PLACE:
                     pool[field] = value
@@ -180,9 +163,9 @@ class Pools:
                     pool["version"] = VERSION if value in ("-", "latest") else value
                     item["generation"] += 1
                 elif field in _WRAPPED:
-                    # The API wraps these, so that "none" can be told from "leave".
-                    inner, nothing = _WRAPPED[field]
-                    config[field] = (value or {}).get(inner, nothing)
+                    # The API wraps these so that "empty" differs from "unchanged".
+                    inner, empty = _WRAPPED[field]
+                    config[field] = (value or {}).get(inner, empty)
                 elif field == "diskSizeGb":
                     config[field] = int(value)
                     item["generation"] += 1
@@ -194,23 +177,9 @@ class Pools:
             check_upgrade(pool["upgradeSettings"])
             pool |= {"config": config, "etag": etag(), "status": "RECONCILING"}
             if item["gke_gpu_taint"]:
-                self._refuse_other_gpu_taint(pool)
-            self._store.put(POOLS, key, item)
-        return self._clusters.begin("container.nodePools.converge", "UPDATE_NODE_POOL", key)
-
-    def _refuse_replacing(self, changes: JsonObject) -> None:
-        known = {*_POOL_IN_PLACE, *_WRAPPED, *_CONFIG_RECREATES, "nodeVersion"}
-        for field in changes:
-            if field == "accelerators":
-                raise google_error(
-                    400,
-                    "Updating accelerator type, count or partition size of a node pool is "
-                    "not supported.",
-                )
-            if field not in known:
-                raise google_error(
-                    400, f"The rehearsal's cloud does not update {field} of a node pool."
-                )
+                _refuse_other_gpu_taint(pool)
+            self._store.put(NODE_POOLS, key, item)
+        return self._operations.begin("container.nodePools.converge", "UPDATE_NODE_POOL", key)
 
     def _set_size(self, params: JsonObject, body: JsonObject) -> JsonObject:
         count = int(body.get("nodeCount", 0))
@@ -246,90 +215,85 @@ class Pools:
         pool: JsonObject | None = None,
     ) -> JsonObject:
         with self._store.lock:
-            item = self._usable_pool(key)
+            item = self._updatable(key)
             item["count"] = item["count"] if count is None else count
-            # The API shows the size of a pool in initialNodeCount, misleading as the name is.
+            # Despite its name, initialNodeCount is where the API shows a pool's current size.
             item["pool"] |= {
                 **(pool or {}),
                 "initialNodeCount": item["count"],
                 "etag": etag(),
                 "status": "RECONCILING",
             }
-            self._store.put(POOLS, key, item)
-        return self._clusters.begin("container.nodePools.converge", operation_type, key)
+            self._store.put(NODE_POOLS, key, item)
+        return self._operations.begin("container.nodePools.converge", operation_type, key)
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         key = params["name"]
         with self._store.lock:
-            item = self._usable_pool(key)
+            item = self._updatable(key)
             item["pool"]["status"] = "STOPPING"
-            self._store.put(POOLS, key, item)
-        return self._clusters.begin("container.nodePools.delete", "DELETE_NODE_POOL", key)
+            self._store.put(NODE_POOLS, key, item)
+        return self._operations.begin("container.nodePools.delete", "DELETE_NODE_POOL", key)
 
     def _finish_converge(self, arguments: JsonObject) -> None:
-        self._clusters.work(arguments, lambda: self.converge(arguments["target"]))
+        self._operations.finish(arguments, lambda: self.converge(arguments["target"]))
 
     def _finish_delete(self, arguments: JsonObject) -> None:
         key = arguments["target"]
 
         def step() -> None:
-            if self._store.get(POOLS, key) is not None:
-                cluster = key.split("/")[5]
-                fleet.dissolve(self._store, POOLS, key, self._context.planes.nodes(cluster))
-                self._store.delete(POOLS, key)
+            if self._store.get(NODE_POOLS, key) is not None:
+                self._nodes(key).remove_nodes()
+                self._store.delete(NODE_POOLS, key)
 
-        self._clusters.work(arguments, step)
+        self._operations.finish(arguments, step)
 
-    def _usable_cluster(self, key: str) -> JsonObject:
-        cluster: JsonObject = self._clusters.cluster(key)["cluster"]
+    def _nodes(self, key: str) -> NodeGroup:
+        api = self._context.planes.nodes(key.split("/")[5])
+        return NodeGroup(self._store, NODE_POOLS, key, api)
+
+    def _running_cluster(self, key: str) -> JsonObject:
+        cluster = find_cluster(self._store, key)["cluster"]
         if cluster["status"] != "RUNNING":
-            raise _busy(f"Cluster {key} is {cluster['status']}.")
+            raise google_error(
+                400, f"Cluster {key} is {cluster['status']}.", status="FAILED_PRECONDITION"
+            )
         return cluster
 
-    def _usable_pool(self, key: str) -> JsonObject:
-        """Locks are per pool: pools of one cluster change in parallel, one pool does one thing at a
-        time.
-        """
-        item = self.pool(key)
-        running = self._clusters.running_operations(key)
-        if running:
-            raise _busy(
-                f"Cluster is running incompatible operation {running[0]['name']} "
-                f"({running[0]['operationType']})."
-            )
-        self._usable_cluster(key.rpartition("/nodePools/")[0])
+    def _updatable(self, key: str) -> NodePoolRecord:
+        """Raises CloudError while the pool changes. Locks are per pool: others may change."""
+        item = find_pool(self._store, key)
+        self._operations.refuse_while_running(key)
+        self._running_cluster(key.rpartition("/nodePools/")[0])
         return item
 
-    def _refuse_other_gpu_taint(self, pool: JsonObject) -> None:
-        """Declared exactly as GKE sets it, its own taint is accepted; with another value the two
-        collide.
-        """
-        for taint in pool["config"].get("taints", []):
-            if (
-                taint["key"] == GPU_TAINT["key"]
-                and taint["effect"] == GPU_TAINT["effect"]
-                and taint != GPU_TAINT
-            ):
-                raise google_error(
-                    400, "Found more than one taint with key nvidia.com/gpu and effect NO_SCHEDULE"
-                )
-
     def _set(self, key: str, **fields: Any) -> None:
+        """None removes a field."""
         with self._store.lock:
-            item = self.pool(key)
+            item = find_pool(self._store, key)
             item["pool"] = {k: v for k, v in (item["pool"] | fields).items() if v is not None}
-            self._store.put(POOLS, key, item)
+            self._store.put(NODE_POOLS, key, item)
 
 
-def _applied(pool: JsonObject) -> JsonObject:
-    from rehearsal.clouds.core.node_object import kubernetes_taints
+def _refuse_unsupported(changes: JsonObject) -> None:
+    known = {*_POOL_IN_PLACE, *_WRAPPED, *_CONFIG_RECREATES, "nodeVersion"}
+    for field in changes:
+        if field == "accelerators":
+            raise google_error(
+                400,
+                "Updating accelerator type, count or partition size of a node pool is "
+                "not supported.",
+            )
+        if field not in known:
+            raise google_error(
+                400, f"The rehearsal's cloud does not update {field} of a node pool."
+            )
 
-    config = pool["config"]
-    return {
-        "labels": config.get("labels", {}),
-        "taints": kubernetes_taints(config.get("taints", [])),
-    }
 
-
-def _busy(message: str) -> CloudError:
-    return google_error(400, message, status="FAILED_PRECONDITION")
+def _refuse_other_gpu_taint(pool: JsonObject) -> None:
+    """GKE accepts its own GPU taint in a request; one with another value collides with it."""
+    for taint in pool["config"].get("taints", []):
+        if taint_id(taint) == taint_id(GPU_TAINT) and taint != GPU_TAINT:
+            raise google_error(
+                400, "Found more than one taint with key nvidia.com/gpu and effect NO_SCHEDULE"
+            )

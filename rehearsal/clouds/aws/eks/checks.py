@@ -1,33 +1,38 @@
-"""What EKS refuses, or accepts and then fails at, beyond its model. Sources: clouds' docs and issue
-threads, as named there.
+"""What EKS refuses although its API model allows it, and what it accepts and then fails at.
+
+Sources: the EKS user guide, "Customize managed nodes with launch templates", and the EKS API
+reference (Issue, CreateCluster, CreateNodegroup); messages as reported in public issues:
+hashicorp/terraform-provider-aws #18025, #18310, eksctl-io/eksctl #4007.
 """
 
 from __future__ import annotations
 
 from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2 import find_subnet, reaches_internet
-from rehearsal.clouds.aws.iam import attached, find_role, trusts
-from rehearsal.clouds.aws.launch_templates import (
-    BadUserData,
+from rehearsal.clouds.aws.ec2.launch_templates import (
     find_template,
-    node_settings,
     resolved_version,
     template_data,
 )
+from rehearsal.clouds.aws.ec2.route_tables import reaches_internet
+from rehearsal.clouds.aws.ec2.subnets import find_subnet
+from rehearsal.clouds.aws.ec2.user_data import BadUserData, node_config
+from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.iam import attached, find_role, trusts
+from rehearsal.clouds.aws.machines import machines
 from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.errors import CloudError, aws_error
-from rehearsal.clouds.core.machines import machines
+from rehearsal.clouds.core.errors import CloudError
+from rehearsal.clouds.core.taints import taint_id
 
 VERSIONS = ("1.31", "1.32", "1.33", "1.34", "1.35", "1.36")
-_X86_NVIDIA = frozenset({"p4d", "p4de", "p5", "g4dn", "g5", "g6"})
+_NVIDIA_FAMILIES = frozenset({"p4d", "p4de", "p5", "g4dn", "g5", "g6"})
 
 
 def invalid(message: str) -> CloudError:
     return aws_error("InvalidParameterException", message)
 
 
-def check_cluster(context: Context, region: str, body: JsonObject) -> JsonObject:
-    """Raises CloudError; returns the VPC that its subnets lie in."""
+def check_cluster(context: Context, region: str, body: JsonObject) -> str:
+    """The id of the VPC that the subnets are in. Raises CloudError."""
     version = body.get("version")
     if version and version not in VERSIONS:
         raise invalid(f"unsupported Kubernetes version {version}; supported: {', '.join(VERSIONS)}")
@@ -38,11 +43,11 @@ def check_cluster(context: Context, region: str, body: JsonObject) -> JsonObject
     if len({s["AvailabilityZone"] for s in subnets}) < 2:
         raise invalid("Subnets specified must be in at least two different AZs")
     _one_vpc(subnets)
-    return {"VpcId": subnets[0]["VpcId"]}
+    return str(subnets[0]["VpcId"])
 
 
 def check_nodegroup(context: Context, region: str, cluster: JsonObject, body: JsonObject) -> None:
-    """What is refused at once. Raises CloudError."""
+    """Raises CloudError for what EKS refuses at once."""
     _check_role(context, body["nodeRole"], "ec2.amazonaws.com", field="nodeRole")
     subnets = [_subnet(context, region, i) for i in body["subnets"]]
     _one_vpc(subnets)
@@ -55,9 +60,9 @@ def check_nodegroup(context: Context, region: str, cluster: JsonObject, body: Js
             "Instance types can not be specified in both the launch template and the API request"
         )
     types = types or [template.get("InstanceType") or "t3.medium"]
-    unknown = [t for t in types if t not in machines("eks")]
+    unknown = [t for t in types if t not in machines()]
     if unknown:
-        known = ", ".join(sorted(machines("eks")))
+        known = ", ".join(sorted(machines()))
         raise invalid(
             f"The following supplied instance types do not exist: [{', '.join(unknown)}] "
             f"(the rehearsal's cloud knows {known})"
@@ -69,7 +74,7 @@ def check_nodegroup(context: Context, region: str, cluster: JsonObject, body: Js
 
 
 def check_launch_template(context: Context, region: str, body: JsonObject) -> JsonObject:
-    """Its data, resolved; {} without one. Raises CloudError for fields that it excludes."""
+    """The template's data; {} without a template. Raises CloudError for fields it excludes."""
     asked = body.get("launchTemplate")
     if not asked:
         return {}
@@ -86,10 +91,10 @@ def check_launch_template(context: Context, region: str, body: JsonObject) -> Js
         if body.get(field) is not None:
             raise invalid(f"{what} must be specified within the launch template.")
     for field in ("NetworkInterfaces", "IamInstanceProfile", "InstanceInitiatedShutdownBehavior"):
-        subnets = field == "NetworkInterfaces" and not any(
+        without_subnet = field == "NetworkInterfaces" and not any(
             i.get("SubnetId") for i in data.get(field, [])
         )
-        if data.get(field) and not subnets:
+        if data.get(field) and not without_subnet:
             raise invalid(
                 f"Launch template should not specify {field}"
                 + (" with a subnet" if field == "NetworkInterfaces" else "")
@@ -104,7 +109,7 @@ def check_launch_template(context: Context, region: str, body: JsonObject) -> Js
                     f"You cannot specify {field} when the launch template has an image id."
                 )
     try:
-        node_settings(data)
+        node_config(data)
     except BadUserData as e:
         raise invalid(
             f"User data was not in the MIME multipart format that node groups need: {e}"
@@ -123,7 +128,7 @@ def check_ami(body: JsonObject, template: JsonObject, types: list[str]) -> None:
         )
     if (
         ami in ("AL2023_x86_64_NVIDIA", "BOTTLEROCKET_x86_64_NVIDIA")
-        and families & _X86_NVIDIA != families
+        and families & _NVIDIA_FAMILIES != families
     ):
         raise invalid(
             f"[{', '.join(types)}] is not a valid instance type for requested amiType "
@@ -160,9 +165,9 @@ def check_taints(taints: list[JsonObject]) -> None:
         raise invalid(f"Nodegroup has {len(taints)} taints, the maximum is 50")
     seen = set()
     for taint in taints:
-        identity = (taint.get("key"), taint.get("effect"))
-        if not all(identity):
+        if not taint.get("key") or not taint.get("effect"):
             raise invalid("Taint must have a key and an effect")
+        identity = taint_id(taint)
         if identity in seen:
             raise invalid(f"Duplicate taint: key {identity[0]}, effect {identity[1]}")
         seen.add(identity)
@@ -171,9 +176,7 @@ def check_taints(taints: list[JsonObject]) -> None:
 def why_nodes_cannot_join(
     context: Context, region: str, nodegroup: JsonObject
 ) -> tuple[str, str] | None:
-    """What EKS finds out only after some minutes: (health issue code, message); None = nothing in
-    the way.
-    """
+    """The health issue (code, message) that EKS reports after some minutes; None = none."""
     role = find_role(context, nodegroup["nodeRole"])
     policies = attached(role) if role else set()
     worker = policies & {"AmazonEKSWorkerNodePolicy", "AmazonEKSWorkerNodeMinimalPolicy"}
@@ -234,11 +237,11 @@ def _subnet(context: Context, region: str, identity: str) -> JsonObject:
 def _one_vpc(subnets: list[JsonObject]) -> None:
     vpcs = sorted({s["VpcId"] for s in subnets})
     if len(vpcs) > 1:
-        raise invalid(f"Subnets must belong to the same VPC, these lie in {', '.join(vpcs)}")
+        raise invalid(f"Subnets must belong to the same VPC, these are in {', '.join(vpcs)}")
 
 
 def launch_template_version(context: Context, region: str, asked: JsonObject) -> JsonObject:
-    """The node group's launchTemplate as EKS shows it: id, name and number."""
+    """The node group's launchTemplate as EKS shows it: id, name and version number."""
     _, template = find_template(context.store, region, asked.get("id"), asked.get("name"))
     return {
         "id": template["LaunchTemplateId"],

@@ -1,15 +1,19 @@
-"""What GKE refuses although its model allows it: the rules between fields. Source: the clouds'
-documentation.
+"""What GKE refuses although its API model allows it: rules between fields.
+
+Sources: the GKE API reference (NodePool, NodeConfig) and GKE's pages on GPUs, local SSDs and node
+taints; GoogleCloudPlatform/cluster-toolkit, modules/compute/gke-node-pool.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import google_error
-from rehearsal.clouds.core.machines import GKE_GPU_MODELS, MIG_MODELS, Machine, machines
+from rehearsal.clouds.core.machines import Machine
+from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.gke.defaults import default_locations, zones_of
+from rehearsal.clouds.gcp.machines import GPU_MODELS, MIG_MODELS, machines
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 _SIZE = re.compile(r"\d+g\.\d+gb([+-][a-z0-9.]+)?")
@@ -26,25 +30,25 @@ def check_name(kind: str, name: str) -> None:
         )
 
 
-def check_pool(pool: JsonObject, *, cluster_zones: Sequence[str]) -> None:
-    """Raises CloudError 400. `pool` as it was asked for, before defaults."""
+def check_pool(pool: JsonObject, *, location: str) -> None:
+    """Raises CloudError. pool: as requested; location: the cluster's region or zone."""
     check_name("node_pool", str(pool.get("name", "")))
     config = pool.get("config") or {}
     machine = find_machine(config.get("machineType") or "e2-medium")
-    locations = pool.get("locations") or ()
-    for zone in locations:
-        if zone not in cluster_zones:
+    zones = pool.get("locations") or ()
+    possible = zones_of(location)
+    for zone in zones:
+        if zone not in possible:
             raise google_error(
                 400,
-                f'Zone "{zone}" is not in the region of the cluster; it has '
-                f"{', '.join(cluster_zones)}.",
+                f'Zone "{zone}" is not in the region of the cluster; it has {", ".join(possible)}.',
             )
-    for zone in locations or cluster_zones[:3]:
+    for zone in zones or default_locations(location):
         if machine.zones is not None and zone not in machine.zones:
             raise google_error(
                 400,
                 f"Machine type with name '{machine.name}' does not exist in zone '{zone}'; "
-                f"zones that have it: {_list(machine.zones)}.",
+                f"zones that have it: {_sorted(machine.zones)}.",
             )
     check_accelerators(config, machine)
     check_ssd(config, machine)
@@ -63,12 +67,12 @@ def check_pool(pool: JsonObject, *, cluster_zones: Sequence[str]) -> None:
 
 
 def find_machine(name: str) -> Machine:
-    known = machines("gke")
+    known = machines()
     if name not in known:
         raise google_error(
             400,
             f"Machine type with name '{name}' does not exist. (The rehearsal's cloud knows "
-            f"{', '.join(sorted(known))}.)",
+            f"{_sorted(known)}.)",
         )
     return known[name]
 
@@ -116,8 +120,10 @@ def check_accelerators(config: JsonObject, machine: Machine) -> None:
 
 
 def _check_partition(accelerator: JsonObject, kind: str) -> None:
-    """The form, and that the GPU can be partitioned at all. Whether the size exists on it is found
-    out on the node, if ever.
+    """The form of the size, and that the GPU supports MIG.
+
+    Whether the GPU has a partition of that size shows on the node, if ever: GKE's partition_gpu
+    does not look up the GPU model (GoogleCloudPlatform/container-engine-accelerators).
     """
     size = accelerator.get("gpuPartitionSize")
     if not size:
@@ -126,7 +132,7 @@ def _check_partition(accelerator: JsonObject, kind: str) -> None:
         raise google_error(
             400, f'Invalid GPU partition size "{size}": must have the form of 1g.5gb.'
         )
-    if GKE_GPU_MODELS.get(kind) not in MIG_MODELS:
+    if GPU_MODELS.get(kind) not in MIG_MODELS:
         raise google_error(400, f"GPU partitioning is not supported on accelerator type {kind}.")
 
 
@@ -218,5 +224,5 @@ def _check_key(what: str, key: str) -> None:
         )
 
 
-def _list(zones: frozenset[str]) -> str:
-    return ", ".join(sorted(zones))
+def _sorted(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))

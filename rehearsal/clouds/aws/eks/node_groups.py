@@ -1,15 +1,13 @@
-"""The simulated EKS: managed node groups, their updates, and what goes wrong with them after they
-were accepted.
-"""
+"""EKS managed node groups, and how they fail after EKS has accepted them."""
 
 from __future__ import annotations
 
 import logging
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kubeapi import JsonObject
-from rehearsal.clouds.aws.eks_checks import (
+from rehearsal.clouds.aws.eks.checks import (
     check_labels,
     check_launch_template,
     check_nodegroup,
@@ -19,28 +17,29 @@ from rehearsal.clouds.aws.eks_checks import (
     launch_template_version,
     why_nodes_cannot_join,
 )
-from rehearsal.clouds.aws.eks_nodes import GROUPS, target
+from rehearsal.clouds.aws.eks.clusters import Clusters
+from rehearsal.clouds.aws.eks.nodes import desired_nodes, node_settings
+from rehearsal.clouds.aws.eks.updates import Updates
+from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.core import node_group as fleet
+from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
 from rehearsal.clouds.core.context import Context, Methods, now
-from rehearsal.clouds.core.errors import aws_error
 from rehearsal.clouds.core.node_api import NotReady
-from rehearsal.clouds.core.node_object import KUBERNETES, kubernetes_taints
+from rehearsal.clouds.core.node_group import NoCapacity, NodeGroup
+from rehearsal.clouds.core.node_object import KUBERNETES
+from rehearsal.clouds.core.taints import changed_taints
 from rehearsal.clouds.core.tasks import Task
 
-if TYPE_CHECKING:
-    from rehearsal.clouds.aws.eks import Eks
-
-
-_RELEASE = "20260714"
+_AMI_RELEASE = "20260714"
 log = logging.getLogger(__name__)
 
 
-class Groups:
-    def __init__(self, context: Context, clusters: Eks) -> None:
+class NodeGroups:
+    def __init__(self, context: Context, clusters: Clusters, updates: Updates) -> None:
         self._context = context
         self._store = context.store
         self._clusters = clusters
+        self._updates = updates
 
     def methods(self) -> Methods:
         return {
@@ -61,11 +60,9 @@ class Groups:
             "eks.DeleteNodegroup": self._finish_delete,
         }
 
-    def _group(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        self._clusters.cluster(params, body["clusterName"])
-        found = self._store.get(
-            GROUPS, f"{params['region']}/{body['clusterName']}/{body['nodegroupName']}"
-        )
+    def _group(self, params: JsonObject, body: JsonObject) -> NodeGroupRecord:
+        self._clusters.find(params, body["clusterName"])
+        found = self._store.get(NODE_GROUPS, _key(params, body))
         if found is None:
             raise aws_error(
                 "ResourceNotFoundException",
@@ -75,22 +72,16 @@ class Groups:
         return found
 
     def _list(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        self._clusters.cluster(params, body["clusterName"])
-        prefix = f"{params['region']}/{body['clusterName']}/"
-        return {
-            "nodegroups": [
-                g["nodegroup"]["nodegroupName"]
-                for k, g in self._store.items(GROUPS)
-                if k.startswith(prefix)
-            ]
-        }
+        self._clusters.find(params, body["clusterName"])
+        found = self._store.values(NODE_GROUPS, prefix=f"{params['region']}/{body['clusterName']}/")
+        return {"nodegroups": [g["nodegroup"]["nodegroupName"] for g in found]}
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
         region, name = params["region"], body["clusterName"]
-        key = f"{region}/{name}/{body['nodegroupName']}"
+        key = _key(params, body)
         with self._store.lock:
-            cluster = self._clusters.active_cluster(params, name)["cluster"]
-            if self._store.get(GROUPS, key):
+            cluster = self._clusters.active(params, name)["cluster"]
+            if self._store.get(NODE_GROUPS, key):
                 raise aws_error(
                     "ResourceInUseException",
                     f"NodeGroup already exists with name {body['nodegroupName']} and "
@@ -99,7 +90,7 @@ class Groups:
                 )
             check_nodegroup(self._context, region, cluster, body)
             group = self._filled(region, cluster, body)
-            item = {
+            item: NodeGroupRecord = {
                 "key": key,
                 "region": region,
                 "cluster": name,
@@ -107,13 +98,14 @@ class Groups:
                 "generation": 1,
                 "kubelet_version": _kubelet_version(group["version"]),
                 "nodes": [],
-                "applied": _applied(group),
+                "applied": node_settings(group),
             }
-            self._store.put(GROUPS, key, item)
+            self._store.put(NODE_GROUPS, key, item)
         self._context.tasks.begin("eks.CreateNodegroup", key=key)
         return {"nodegroup": group}
 
     def _filled(self, region: str, cluster: JsonObject, body: JsonObject) -> JsonObject:
+        """The node group with what EKS fills in."""
         scaling = body.get("scalingConfig") or {}
         version = body.get("version") or cluster["version"]
         group = {
@@ -123,7 +115,7 @@ class Groups:
             "clusterName": cluster["name"],
             "version": version,
             "releaseVersion": body.get("releaseVersion")
-            or f"{_kubelet_version(version).split('-')[0]}-{_RELEASE}",
+            or f"{_kubelet_version(version).split('-')[0]}-{_AMI_RELEASE}",
             "createdAt": now(),
             "modifiedAt": now(),
             "status": "CREATING",
@@ -169,30 +161,21 @@ class Groups:
             self._set(key, status="ACTIVE", health={"issues": []})
 
     def _converge(self, key: str) -> tuple[str, str] | None:
-        """Brings the group's nodes to what the group says; a health issue where that cannot be
-        done.
-        """
-        item = self._store.get(GROUPS, key)
+        """Gives the group the nodes it asks for; a health issue (code, message) on failure."""
+        item = self._store.get(NODE_GROUPS, key)
         if item is None:
             return None
         issue = why_nodes_cannot_join(self._context, item["region"], item["nodegroup"])
         if issue and item["nodegroup"]["scalingConfig"]["desiredSize"] > 0:
             return issue
-        api = self._context.planes.nodes(item["cluster"])
         try:
-            fleet.converge(
-                self._store,
-                GROUPS,
-                key,
-                api,
-                target(self._context, item),
-                timeout_s=self._context.ready_timeout_s,
+            self._nodes(item).converge(
+                desired_nodes(self._context, item), timeout_s=self._context.ready_timeout_s
             )
         except NotReady as e:
             return "NodeCreationFailure", f"Instances failed to join the kubernetes cluster: {e}"
-        except fleet.NoRoom as e:
-            code, _, message = str(e).partition(": ")
-            return code, message
+        except NoCapacity as e:
+            return e.code, str(e)
         except Exception as e:
             log.exception("node group %s", key)
             return "InternalFailure", f"the rehearsal's cloud: {type(e).__name__}: {e}"
@@ -200,14 +183,18 @@ class Groups:
 
     def _update_config(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
-            item = self._usable(params, body)
+            item = self._updatable(params, body)
             group = item["nodegroup"]
             labels, taints = body.get("labels") or {}, body.get("taints") or {}
             gone = set(labels.get("removeLabels") or ())
             group["labels"] = {k: v for k, v in group["labels"].items() if k not in gone} | (
                 labels.get("addOrUpdateLabels") or {}
             )
-            group["taints"] = _changed_taints(group["taints"], taints)
+            group["taints"] = changed_taints(
+                group["taints"],
+                add=taints.get("addOrUpdateTaints") or (),
+                remove=taints.get("removeTaints") or (),
+            )
             if body.get("scalingConfig"):
                 group["scalingConfig"] |= body["scalingConfig"]
             if body.get("updateConfig"):
@@ -222,7 +209,7 @@ class Groups:
     def _update_version(self, params: JsonObject, body: JsonObject) -> JsonObject:
         region = params["region"]
         with self._store.lock:
-            item = self._usable(params, body)
+            item = self._updatable(params, body)
             group = item["nodegroup"]
             if body.get("launchTemplate"):
                 if "launchTemplate" not in group:
@@ -254,17 +241,21 @@ class Groups:
             item["generation"] += 1
             return self._begin_update(item, "VersionUpdate")
 
-    def _begin_update(self, item: JsonObject, kind: str) -> JsonObject:
+    def _nodes(self, item: NodeGroupRecord) -> NodeGroup:
+        api = self._context.planes.nodes(item["cluster"])
+        return NodeGroup(self._store, NODE_GROUPS, item["key"], api)
+
+    def _begin_update(self, item: NodeGroupRecord, kind: str) -> JsonObject:
         item["nodegroup"] |= {"status": "UPDATING", "modifiedAt": now()}
-        self._store.put(GROUPS, item["key"], item)
-        update = self._clusters.record_update(item["key"], kind, {}, status="InProgress")
+        self._store.put(NODE_GROUPS, item["key"], item)
+        update = self._updates.record(item["key"], kind, {}, status="InProgress")
         self._context.tasks.begin("eks.UpdateNodegroup", key=item["key"], update=update["id"])
         return {"update": update}
 
     def _finish_update(self, arguments: JsonObject) -> None:
         issue = self._converge(arguments["key"])
-        # In this order: who sees the group ACTIVE again finds its update closed.
-        self._clusters.close_update(arguments["key"], arguments["update"], issue)
+        # In this order: a caller that sees the group ACTIVE again finds its update closed.
+        self._updates.close(arguments["key"], arguments["update"], issue)
         self._set(arguments["key"], status="ACTIVE")
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -282,17 +273,17 @@ class Groups:
                     code=409,
                 )
             item["nodegroup"]["status"] = "DELETING"
-            self._store.put(GROUPS, item["key"], item)
+            self._store.put(NODE_GROUPS, item["key"], item)
         self._context.tasks.begin("eks.DeleteNodegroup", key=item["key"])
         return {"nodegroup": item["nodegroup"]}
 
     def _finish_delete(self, arguments: JsonObject) -> None:
         key = arguments["key"]
-        item = self._store.get(GROUPS, key)
+        item = self._store.get(NODE_GROUPS, key)
         if item is None:
             return
         try:
-            fleet.dissolve(self._store, GROUPS, key, self._context.planes.nodes(item["cluster"]))
+            self._nodes(item).remove_nodes()
         except Exception as e:
             log.exception("node group %s", key)
             problem = {
@@ -302,9 +293,9 @@ class Groups:
             }
             self._set(key, status="DELETE_FAILED", health={"issues": [problem]})
             return
-        self._store.delete(GROUPS, key)
+        self._store.delete(NODE_GROUPS, key)
 
-    def _usable(self, params: JsonObject, body: JsonObject) -> JsonObject:
+    def _updatable(self, params: JsonObject, body: JsonObject) -> NodeGroupRecord:
         item = self._group(params, body)
         if item["nodegroup"]["status"] not in ("ACTIVE", "DEGRADED"):
             raise aws_error(
@@ -317,27 +308,17 @@ class Groups:
 
     def _set(self, key: str, **fields: Any) -> None:
         with self._store.lock:
-            item = self._store.get(GROUPS, key)
+            item = self._store.get(NODE_GROUPS, key)
             if item is not None:
                 item["nodegroup"] |= fields
-                self._store.put(GROUPS, key, item)
+                self._store.put(NODE_GROUPS, key, item)
+
+
+def _key(params: JsonObject, body: JsonObject) -> str:
+    return f"{params['region']}/{body['clusterName']}/{body['nodegroupName']}"
 
 
 def _kubelet_version(version: str) -> str:
-    """The patch release that the simulated AMI of this minor carries."""
+    """The patch release in the simulated AMI of this Kubernetes minor version."""
     patch = KUBERNETES if KUBERNETES.startswith(f"{version}.") else f"{version}.5"
     return f"{patch}-eks-a1b2c3d"
-
-
-def _applied(group: JsonObject) -> JsonObject:
-    return {"labels": group["labels"], "taints": kubernetes_taints(group["taints"])}
-
-
-def _changed_taints(taints: list[JsonObject], change: JsonObject) -> list[JsonObject]:
-    gone = {
-        (t["key"], t["effect"])
-        for t in [*(change.get("removeTaints") or ()), *(change.get("addOrUpdateTaints") or ())]
-    }
-    return [t for t in taints if (t["key"], t["effect"]) not in gone] + list(
-        change.get("addOrUpdateTaints") or ()
-    )

@@ -1,6 +1,6 @@
-"""What GKE's server fills into a pool or cluster that leaves it open.
+"""What GKE fills into clusters and node pools that leave it open.
 
-Source: request logs of GoogleCloudPlatform/k8s-config-connector.
+Source: recorded requests and answers in the tests of GoogleCloudPlatform/k8s-config-connector.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ def etag() -> str:
 
 
 def zones_of(location: str) -> list[str]:
-    """All zones of a region; a zone is its own only one. Source: compute regions; the few that are
-    not a, b, c are listed.
+    """The zones of a region; a zone is its own only one.
+
+    Source: Compute Engine, "Regions and zones". Regions other than a, b, c are in _ZONES.
     """
     if location.count("-") == 2:
         return [location]
@@ -68,19 +69,16 @@ def fill_node_config(config: JsonObject) -> JsonObject:
         del filled["accelerators"]
     filled["resourceLabels"] = {
         **config.get("resourceLabels", {}),
-        "goog-gke-node-pool-provisioning-model": _provisioning(config),
+        "goog-gke-node-pool-provisioning-model": provisioning_model(config, on_demand="on-demand"),
     }
     return filled
 
 
-def _provisioning(config: JsonObject) -> str:
-    return (
-        "spot"
-        if config.get("spot")
-        else "preemptible"
-        if config.get("preemptible")
-        else "on-demand"
-    )
+def provisioning_model(config: JsonObject, *, on_demand: str) -> str:
+    """on_demand: the word for it, in which GKE's labels differ."""
+    if config.get("spot"):
+        return "spot"
+    return "preemptible" if config.get("preemptible") else on_demand
 
 
 def _fill_accelerator(accelerator: JsonObject) -> JsonObject:
@@ -97,7 +95,7 @@ def _fill_accelerator(accelerator: JsonObject) -> JsonObject:
 
 
 def fill_pool(pool: JsonObject, *, cluster_locations: list[str]) -> JsonObject:
-    """Without status and config, which need more than defaults."""
+    """The pool with defaults; its status is not filled in."""
     upgrade = pool.get("upgradeSettings") or {}
     return {
         **pool,

@@ -1,0 +1,96 @@
+"""Internet gateways."""
+
+from __future__ import annotations
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.resources import (
+    Resources,
+    dependency_violation,
+    key_of,
+    new_id,
+    tags_of,
+)
+from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.iam import ACCOUNT
+from rehearsal.clouds.aws.state import INTERNET_GATEWAYS, NODE_GROUPS, SUBNETS, VPCS
+from rehearsal.clouds.core.context import Context, Methods
+
+
+class InternetGateways:
+    def __init__(self, context: Context) -> None:
+        self._store = context.store
+        self._ec2 = Resources(context.store)
+
+    def methods(self) -> Methods:
+        return {
+            "CreateInternetGateway": self._create,
+            "AttachInternetGateway": self._attach,
+            "DetachInternetGateway": self._detach,
+            "DescribeInternetGateways": self._ec2.describe(INTERNET_GATEWAYS),
+            "DeleteInternetGateway": self._delete,
+        }
+
+    def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        gateway = {
+            "InternetGatewayId": new_id("igw"),
+            "OwnerId": ACCOUNT,
+            "Attachments": [],
+            "Tags": tags_of(body, "internet-gateway"),
+        }
+        return {"InternetGateway": self._ec2.put(INTERNET_GATEWAYS, params, gateway)}
+
+    def _attach(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            gateway = self._ec2.find(INTERNET_GATEWAYS, params, body["InternetGatewayId"])
+            self._ec2.find(VPCS, params, body["VpcId"])
+            if gateway["Attachments"]:
+                raise aws_error(
+                    "Resource.AlreadyAssociated",
+                    f"resource {gateway['InternetGatewayId']} is already attached to a network",
+                )
+            if any(
+                a["VpcId"] == body["VpcId"]
+                for g in self._ec2.all(INTERNET_GATEWAYS, params)
+                for a in g["Attachments"]
+            ):
+                raise aws_error(
+                    "InvalidParameterValue",
+                    f"Network {body['VpcId']} already has an internet gateway attached",
+                )
+            gateway["Attachments"] = [{"VpcId": body["VpcId"], "State": "available"}]
+            self._ec2.put(INTERNET_GATEWAYS, params, gateway)
+        return {}
+
+    def _detach(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            gateway = self._ec2.find(INTERNET_GATEWAYS, params, body["InternetGatewayId"])
+            if not any(a["VpcId"] == body["VpcId"] for a in gateway["Attachments"]):
+                raise aws_error(
+                    "Gateway.NotAttached",
+                    f"resource {gateway['InternetGatewayId']} is not attached to network "
+                    f"{body['VpcId']}",
+                )
+            if self._has_nodes(params, body["VpcId"]):
+                raise dependency_violation(
+                    f"Network {body['VpcId']} has some mapped public address(es). "
+                    "Please unmap those public address(es) before detaching the gateway."
+                )
+            gateway["Attachments"] = []
+            self._ec2.put(INTERNET_GATEWAYS, params, gateway)
+        return {}
+
+    def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        identity = body["InternetGatewayId"]
+        with self._store.lock:
+            if self._ec2.find(INTERNET_GATEWAYS, params, identity)["Attachments"]:
+                raise dependency_violation(
+                    f"The internetGateway '{identity}' has dependencies and cannot be deleted."
+                )
+            self._store.delete(INTERNET_GATEWAYS, key_of(params, identity))
+        return {}
+
+    def _has_nodes(self, params: JsonObject, vpc: str) -> bool:
+        inside = {s["SubnetId"] for s in self._ec2.all(SUBNETS, params) if s["VpcId"] == vpc}
+        return any(
+            n["location"] in inside for g in self._store.values(NODE_GROUPS) for n in g["nodes"]
+        )

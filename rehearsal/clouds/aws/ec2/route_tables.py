@@ -1,0 +1,173 @@
+"""Route tables: their routes, and the subnets that use them."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.resources import (
+    Resources,
+    dependency_violation,
+    key_of,
+    new_id,
+    tags_of,
+)
+from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.iam import ACCOUNT
+from rehearsal.clouds.aws.state import INTERNET_GATEWAYS, ROUTE_TABLES, SUBNETS, VPCS
+from rehearsal.clouds.core.context import Context, Methods
+from rehearsal.clouds.core.errors import not_simulated
+
+
+class RouteTables:
+    def __init__(self, context: Context) -> None:
+        self._store = context.store
+        self._ec2 = Resources(context.store)
+
+    def methods(self) -> Methods:
+        return {
+            "CreateRouteTable": self._create,
+            "CreateRoute": self._create_route,
+            "DeleteRoute": self._delete_route,
+            "AssociateRouteTable": self._associate,
+            "DisassociateRouteTable": self._disassociate,
+            "DescribeRouteTables": self._ec2.describe(ROUTE_TABLES),
+            "DeleteRouteTable": self._delete,
+        }
+
+    def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            vpc = self._ec2.find(VPCS, params, body["VpcId"])
+            table = {
+                "RouteTableId": new_id("rtb"),
+                "VpcId": vpc["VpcId"],
+                "OwnerId": ACCOUNT,
+                "Routes": [
+                    {
+                        "DestinationCidrBlock": vpc["CidrBlock"],
+                        "GatewayId": "local",
+                        "Origin": "CreateRouteTable",
+                        "State": "active",
+                    }
+                ],
+                "Associations": [],
+                "PropagatingVgws": [],
+                "Tags": tags_of(body, "route-table"),
+            }
+            return {"RouteTable": self._ec2.put(ROUTE_TABLES, params, table)}
+
+    def _create_route(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        destination = str(ipaddress.ip_network(body.get("DestinationCidrBlock", "")))
+        with self._store.lock:
+            table = self._ec2.find(ROUTE_TABLES, params, body["RouteTableId"])
+            gateway = body.get("GatewayId")
+            if not gateway:
+                raise not_simulated(
+                    "The rehearsal's cloud simulates routes to internet gateways only (GatewayId)."
+                )
+            attachments = self._ec2.find(INTERNET_GATEWAYS, params, gateway)["Attachments"]
+            if not any(a["VpcId"] == table["VpcId"] for a in attachments):
+                raise aws_error(
+                    "InvalidParameterValue",
+                    f"route table {table['RouteTableId']} and network gateway {gateway} "
+                    "belong to different networks",
+                )
+            if any(r["DestinationCidrBlock"] == destination for r in table["Routes"]):
+                raise aws_error(
+                    "RouteAlreadyExists", f"The route identified by {destination} already exists."
+                )
+            table["Routes"].append(
+                {
+                    "DestinationCidrBlock": destination,
+                    "GatewayId": gateway,
+                    "Origin": "CreateRoute",
+                    "State": "active",
+                }
+            )
+            self._ec2.put(ROUTE_TABLES, params, table)
+        return {"Return": True}
+
+    def _delete_route(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            table = self._ec2.find(ROUTE_TABLES, params, body["RouteTableId"])
+            left = [
+                r
+                for r in table["Routes"]
+                if r["DestinationCidrBlock"] != body.get("DestinationCidrBlock")
+            ]
+            if len(left) == len(table["Routes"]):
+                raise aws_error(
+                    "InvalidRoute.NotFound",
+                    f"no route with destination-cidr-block {body.get('DestinationCidrBlock')} "
+                    f"in route table {table['RouteTableId']}",
+                )
+            self._ec2.put(ROUTE_TABLES, params, table | {"Routes": left})
+        return {}
+
+    def _associate(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            table = self._ec2.find(ROUTE_TABLES, params, body["RouteTableId"])
+            subnet = self._ec2.find(SUBNETS, params, body["SubnetId"])
+            if subnet["VpcId"] != table["VpcId"]:
+                raise aws_error(
+                    "InvalidParameterValue",
+                    f"route table {table['RouteTableId']} and subnet {subnet['SubnetId']} "
+                    "belong to different networks",
+                )
+            if any(
+                a["SubnetId"] == subnet["SubnetId"]
+                for t in self._ec2.all(ROUTE_TABLES, params)
+                for a in t["Associations"]
+            ):
+                raise aws_error(
+                    "Resource.AlreadyAssociated",
+                    f"the specified association for route table {table['RouteTableId']} "
+                    "conflicts with an existing association",
+                )
+            association = {
+                "RouteTableAssociationId": new_id("rtbassoc"),
+                "RouteTableId": table["RouteTableId"],
+                "SubnetId": subnet["SubnetId"],
+                "Main": False,
+                "AssociationState": {"State": "associated"},
+            }
+            table["Associations"].append(association)
+            self._ec2.put(ROUTE_TABLES, params, table)
+        return {
+            "AssociationId": association["RouteTableAssociationId"],
+            "AssociationState": {"State": "associated"},
+        }
+
+    def _disassociate(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            for table in self._ec2.all(ROUTE_TABLES, params):
+                left = [
+                    a
+                    for a in table["Associations"]
+                    if a["RouteTableAssociationId"] != body["AssociationId"]
+                ]
+                if len(left) < len(table["Associations"]):
+                    self._ec2.put(ROUTE_TABLES, params, table | {"Associations": left})
+                    return {}
+        raise aws_error(
+            "InvalidAssociationID.NotFound",
+            f"The association ID '{body['AssociationId']}' does not exist",
+        )
+
+    def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        identity = body["RouteTableId"]
+        with self._store.lock:
+            if self._ec2.find(ROUTE_TABLES, params, identity)["Associations"]:
+                raise dependency_violation(
+                    f"The routeTable '{identity}' has dependencies and cannot be deleted."
+                )
+            self._store.delete(ROUTE_TABLES, key_of(params, identity))
+        return {}
+
+
+def reaches_internet(context: Context, region: str, subnet: JsonObject) -> bool:
+    """Whether its route table has a default route, which nodes need to reach the registry."""
+    for table in context.store.values(ROUTE_TABLES, prefix=f"{region}/"):
+        if any(a["SubnetId"] == subnet["SubnetId"] for a in table["Associations"]):
+            return any(r["DestinationCidrBlock"] == "0.0.0.0/0" for r in table["Routes"])
+    return False

@@ -1,0 +1,67 @@
+"""The API of the simulated EC2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.internet_gateways import InternetGateways
+from rehearsal.clouds.aws.ec2.launch_templates import LaunchTemplates
+from rehearsal.clouds.aws.ec2.resources import WORDS, key_of
+from rehearsal.clouds.aws.ec2.route_tables import RouteTables
+from rehearsal.clouds.aws.ec2.subnets import Subnets
+from rehearsal.clouds.aws.ec2.vpcs import Vpcs
+from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.state import LAUNCH_TEMPLATES
+from rehearsal.clouds.core.context import Context, Methods
+
+
+class Ec2:
+    def __init__(self, context: Context) -> None:
+        self._store = context.store
+        self._parts = (
+            Vpcs(context),
+            InternetGateways(context),
+            Subnets(context),
+            RouteTables(context),
+            LaunchTemplates(context),
+        )
+
+    def methods(self) -> Methods:
+        found = {k: v for part in self._parts for k, v in part.methods().items()}
+        return {**found, "CreateTags": self._create_tags, "DeleteTags": self._delete_tags}
+
+    def inventory(self) -> list[JsonObject]:
+        return [
+            {"kind": f"ec2.{kind.name.partition('/')[2][:-1]}", "name": key}
+            for kind in (*WORDS, LAUNCH_TEMPLATES)
+            for key, _ in self._store.items(kind)
+        ]
+
+    def _create_tags(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        new = {t["Key"]: t.get("Value", "") for t in body["Tags"]}
+        return self._retag(params, body["Resources"], lambda old: old | new)
+
+    def _delete_tags(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        gone = {t["Key"] for t in body.get("Tags", [])}
+        return self._retag(
+            params, body["Resources"], lambda old: {k: v for k, v in old.items() if k not in gone}
+        )
+
+    def _retag(
+        self,
+        params: JsonObject,
+        identities: list[str],
+        change: Callable[[dict[str, str]], dict[str, str]],
+    ) -> JsonObject:
+        kinds = {words.prefix: kind for kind, words in WORDS.items()} | {"lt": LAUNCH_TEMPLATES}
+        with self._store.lock:
+            for identity in identities:
+                kind = kinds.get(identity.rpartition("-")[0])
+                thing = self._store.get(kind, key_of(params, identity)) if kind else None
+                if kind is None or thing is None:
+                    raise aws_error("InvalidID", f"The ID '{identity}' is not valid")
+                tags = change({t["Key"]: t["Value"] for t in thing["Tags"]})
+                thing["Tags"] = [{"Key": k, "Value": v} for k, v in sorted(tags.items())]
+                self._store.put(kind, key_of(params, identity), thing)
+        return {}

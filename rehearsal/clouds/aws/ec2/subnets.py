@@ -1,0 +1,117 @@
+"""Subnets."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.resources import (
+    Resources,
+    cidr_block,
+    dependency_violation,
+    key_of,
+    new_id,
+    tags_of,
+)
+from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.iam import ACCOUNT
+from rehearsal.clouds.aws.state import CLUSTERS, NODE_GROUPS, ROUTE_TABLES, SUBNETS, VPCS
+from rehearsal.clouds.core.context import Context, Methods
+
+_ZONE = re.compile(r"[a-z]{2}(-[a-z]+)+-\d[a-f]")
+
+
+class Subnets:
+    def __init__(self, context: Context) -> None:
+        self._store = context.store
+        self._ec2 = Resources(context.store)
+
+    def methods(self) -> Methods:
+        return {
+            "CreateSubnet": self._create,
+            "ModifySubnetAttribute": self._modify,
+            "DescribeSubnets": self._ec2.describe(SUBNETS),
+            "DeleteSubnet": self._delete,
+        }
+
+    def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        block = cidr_block(body.get("CidrBlock"), low=16, high=28)
+        zone = body.get("AvailabilityZone") or f"{params['region']}a"
+        if not _ZONE.fullmatch(zone) or zone[:-1] != params["region"]:
+            known = ", ".join(f"{params['region']}{letter}" for letter in "abc")
+            raise aws_error(
+                "InvalidParameterValue",
+                f"Value ({zone}) for parameter availabilityZone is invalid. "
+                "Subnets can currently only be created in the following availability "
+                f"zones: {known}.",
+            )
+        with self._store.lock:
+            vpc = self._ec2.find(VPCS, params, body["VpcId"])
+            if not block.subnet_of(ipaddress.IPv4Network(vpc["CidrBlock"])):
+                raise aws_error("InvalidSubnet.Range", f"The CIDR '{block}' is invalid.")
+            for other in self._ec2.all(SUBNETS, params):
+                if other["VpcId"] == vpc["VpcId"] and block.overlaps(
+                    ipaddress.ip_network(other["CidrBlock"])
+                ):
+                    raise aws_error(
+                        "InvalidSubnet.Conflict",
+                        f"The CIDR '{block}' conflicts with another subnet",
+                    )
+            identity = new_id("subnet")
+            subnet = {
+                "SubnetId": identity,
+                "SubnetArn": f"arn:aws:ec2:{params['region']}:{ACCOUNT}:subnet/{identity}",
+                "VpcId": vpc["VpcId"],
+                "CidrBlock": str(block),
+                "AvailabilityZone": zone,
+                "AvailabilityZoneId": _zone_id(zone),
+                "AvailableIpAddressCount": block.num_addresses - 5,
+                "MapPublicIpOnLaunch": False,
+                "State": "available",
+                "OwnerId": ACCOUNT,
+                "Tags": tags_of(body, "subnet"),
+            }
+            return {"Subnet": self._ec2.put(SUBNETS, params, subnet)}
+
+    def _modify(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            subnet = self._ec2.find(SUBNETS, params, body["SubnetId"])
+            subnet |= {
+                k: bool(v.get("Value"))
+                for k, v in body.items()
+                if k != "SubnetId" and isinstance(v, dict)
+            }
+            self._ec2.put(SUBNETS, params, subnet)
+        return {}
+
+    def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        identity = body["SubnetId"]
+        with self._store.lock:
+            self._ec2.find(SUBNETS, params, identity)
+            users = [
+                c["cluster"]["resourcesVpcConfig"]["subnetIds"]
+                for c in self._store.values(CLUSTERS)
+            ]
+            users += [g["nodegroup"]["subnets"] for g in self._store.values(NODE_GROUPS)]
+            if any(identity in subnets for subnets in users):
+                raise dependency_violation(
+                    f"The subnet '{identity}' has dependencies and cannot be deleted."
+                )
+            for table in self._ec2.all(ROUTE_TABLES, params):
+                table["Associations"] = [
+                    a for a in table["Associations"] if a["SubnetId"] != identity
+                ]
+                self._ec2.put(ROUTE_TABLES, params, table)
+            self._store.delete(SUBNETS, key_of(params, identity))
+        return {}
+
+
+def find_subnet(context: Context, region: str, identity: str) -> JsonObject | None:
+    return context.store.get(SUBNETS, f"{region}/{identity}")
+
+
+def _zone_id(zone: str) -> str:
+    """eu-west-1a -> euw1-az1. (In a real account the letters are shuffled.)"""
+    country, *words, number = zone[:-1].split("-")
+    return f"{country}{''.join(w[0] for w in words)}{number}-az{'abcdef'.index(zone[-1]) + 1}"

@@ -1,0 +1,194 @@
+"""The nodes of an EKS node group: their names, labels, taints and sizes as EKS gives them."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections.abc import Collection
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.launch_templates import find_template, template_data
+from rehearsal.clouds.aws.ec2.subnets import find_subnet
+from rehearsal.clouds.aws.ec2.user_data import NodeConfig, node_config
+from rehearsal.clouds.aws.machines import machines, reserved_memory_ki
+from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
+from rehearsal.clouds.core.context import Context
+from rehearsal.clouds.core.machines import Machine, reserved_cpu_millis
+from rehearsal.clouds.core.node_group import DesiredNodes, NoCapacity, NodeRecord, NodeSettings
+from rehearsal.clouds.core.node_object import NodeDetails, node_object
+from rehearsal.clouds.core.taints import changed_taints, kubernetes_taints
+
+# Driver of the accelerated AL2023 image, release v20260714 (awslabs/amazon-eks-ami).
+_DRIVER = "580.159.03"
+
+
+def desired_nodes(context: Context, item: NodeGroupRecord) -> DesiredNodes:
+    group, region = item["nodegroup"], item["region"]
+    subnets = sorted(group["subnets"])
+    size = group["scalingConfig"]["desiredSize"]
+    template = _template_data(context, item)
+    config = node_config(template)
+    return DesiredNodes(
+        # An Auto Scaling group spreads its instances evenly over its subnets.
+        counts={s: size // len(subnets) + (i < size % len(subnets)) for i, s in enumerate(subnets)},
+        generation=item["generation"],
+        settings=node_settings(group),
+        new_name=lambda subnet, taken: _new_name(context, region, subnet, taken),
+        manifest=lambda record: _node(context, item, template, config, record),
+        surge=(group.get("updateConfig") or {}).get("updateStrategy") != "MINIMAL",
+    )
+
+
+def node_settings(group: JsonObject) -> NodeSettings:
+    """group: in the API's form."""
+    return {
+        "labels": group.get("labels", {}),
+        "taints": kubernetes_taints(group.get("taints", [])),
+    }
+
+
+def _template_data(context: Context, item: NodeGroupRecord) -> JsonObject:
+    """The data of the group's version of its launch template; {} without a template."""
+    template = item["nodegroup"].get("launchTemplate")
+    if not template:
+        return {}
+    _, found = find_template(context.store, item["region"], template["id"], None)
+    return template_data(found, template["version"])
+
+
+def _domain(region: str) -> str:
+    return "ec2.internal" if region == "us-east-1" else f"{region}.compute.internal"
+
+
+def _new_name(context: Context, region: str, identity: str, ours: Collection[str]) -> str:
+    """Named after a free address of the subnet; AWS reserves the first four and the last."""
+    subnet = find_subnet(context, region, identity)
+    if subnet is None:
+        raise NoCapacity("Ec2SubnetNotFound", f"the subnet ID '{identity}' does not exist")
+    block = ipaddress.IPv4Network(subnet["CidrBlock"])
+    taken = {n["name"] for g in context.store.values(NODE_GROUPS) for n in g["nodes"]} | set(ours)
+    for offset in range(10, block.num_addresses - 1):
+        name = f"ip-{str(block[offset]).replace('.', '-')}.{_domain(region)}"
+        if name not in taken:
+            return name
+    raise NoCapacity(
+        "InsufficientFreeAddresses", f"subnet {identity} ({block}) has no free address"
+    )
+
+
+def _node(
+    context: Context,
+    item: NodeGroupRecord,
+    template: JsonObject,
+    config: NodeConfig,
+    record: NodeRecord,
+) -> JsonObject:
+    group, region, name = item["nodegroup"], item["region"], record["name"]
+    instance_type = _instance_type(group, template)
+    machine = machines()[instance_type]
+    subnet = find_subnet(context, region, record["location"]) or {
+        "AvailabilityZone": f"{region}a",
+        "AvailabilityZoneId": "az1",
+    }
+    pods = config.max_pods or machine.pods or 110
+    instance = (
+        "i-0"
+        + hashlib.sha256(f"{item['key']}/{name}/{item['generation']}".encode()).hexdigest()[:16]
+    )
+    # EKS passes the API's taints as a kubelet flag; when user data sets the flag too, the kubelet
+    # uses the later one, which is the user's.
+    taints = kubernetes_taints(group.get("taints", []))
+    if config.taints is not None:
+        own = [{"key": k, "value": v, "effect": e} for k, v, e in config.taints]
+        taints = changed_taints(taints, add=own, remove=())
+    zone = subnet["AvailabilityZone"]
+    labels = {
+        "beta.kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/instance-type": instance_type,
+        "beta.kubernetes.io/os": "linux",
+        "eks.amazonaws.com/capacityType": group["capacityType"],
+        "eks.amazonaws.com/nodegroup": group["nodegroupName"],
+        "eks.amazonaws.com/nodegroup-image": _image(group),
+        "failure-domain.beta.kubernetes.io/region": region,
+        "failure-domain.beta.kubernetes.io/zone": zone,
+        "k8s.io/cloud-provider-aws": hashlib.md5(
+            item["cluster"].encode(), usedforsecurity=False
+        ).hexdigest(),
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "node.kubernetes.io/instance-type": instance_type,
+        "topology.k8s.aws/zone-id": subnet["AvailabilityZoneId"],
+        "topology.kubernetes.io/region": region,
+        "topology.kubernetes.io/zone": zone,
+    }
+    if group.get("launchTemplate"):
+        labels["eks.amazonaws.com/sourceLaunchTemplateId"] = group["launchTemplate"]["id"]
+        labels["eks.amazonaws.com/sourceLaunchTemplateVersion"] = group["launchTemplate"]["version"]
+    return node_object(
+        NodeDetails(
+            name=name,
+            labels=labels | dict(config.labels) | dict(group.get("labels", {})),
+            taints=taints,
+            provider_id=f"aws:///{zone}/{instance}",
+            vcpu=machine.vcpu,
+            reserved_cpu_millis=reserved_cpu_millis(machine.vcpu),
+            memory_ki=machine.memory_ki,
+            reserved_memory_ki=reserved_memory_ki(pods),
+            disk_gb=int(group.get("diskSize") or _template_disk(template) or 20),
+            pods=pods,
+            kubelet_version=f"v{item['kubelet_version']}",
+            os_image=_os_image(group["amiType"]),
+            kernel="6.12.46-66.121.amzn2023.x86_64"
+            if group["version"] != "1.36"
+            else "6.18.5-12.amzn2023.x86_64",
+            runtime="containerd://2.1.5",
+            machine=_machine(context, group, machine, record["index"]),
+        )
+    )
+
+
+def _instance_type(group: JsonObject, template: JsonObject) -> str:
+    types = group.get("instanceTypes") or [template.get("InstanceType") or "t3.medium"]
+    return str(types[0])
+
+
+def _template_disk(template: JsonObject) -> int | None:
+    """GB."""
+    mappings = template.get("BlockDeviceMappings") or []
+    sizes = (m.get("Ebs", {}).get("VolumeSize") for m in mappings)
+    return next((int(size) for size in sizes if size), None)
+
+
+def _image(group: JsonObject) -> str:
+    return (
+        "ami-0"
+        + hashlib.sha256(f"{group['amiType']}/{group['releaseVersion']}".encode()).hexdigest()[:16]
+    )
+
+
+def _os_image(ami_type: str) -> str:
+    if ami_type.startswith("BOTTLEROCKET"):
+        return "Bottlerocket OS 1.50.0 (aws-k8s-nvidia)"
+    return "Amazon Linux 2023.9.20260714" if ami_type != "CUSTOM" else "Ubuntu 24.04.3 LTS"
+
+
+def _machine(
+    context: Context, group: JsonObject, machine: Machine, index: int
+) -> JsonObject | None:
+    """What the machine annotation says of the node's GPUs."""
+    if not machine.gpu:
+        return None
+    found: JsonObject = {
+        "cloud": "eks",
+        "gpu_model": machine.gpu,
+        "gpu_count": machine.gpu_count,
+        # Only the accelerated images carry a driver.
+        "driver_version": _DRIVER if "NVIDIA" in group["amiType"] else None,
+    }
+    fault = context.faults.of_node(
+        pool=group["nodegroupName"], labels=group.get("labels", {}), index=index
+    )
+    if fault:
+        found["fault"] = fault
+    return found

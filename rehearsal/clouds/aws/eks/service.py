@@ -1,0 +1,74 @@
+"""The API of the simulated EKS."""
+
+from __future__ import annotations
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.eks.addons import Addons
+from rehearsal.clouds.aws.eks.clusters import Clusters
+from rehearsal.clouds.aws.eks.node_groups import NodeGroups
+from rehearsal.clouds.aws.eks.updates import Updates
+from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.state import ADDONS, CLUSTERS, NODE_GROUPS
+from rehearsal.clouds.core.context import Context, Methods
+
+
+class Eks:
+    def __init__(self, context: Context) -> None:
+        self._store = context.store
+        self._updates = Updates(context)
+        self._clusters = Clusters(context, self._updates)
+        self._node_groups = NodeGroups(context, self._clusters, self._updates)
+        self._addons = Addons(context, self._clusters, self._updates)
+        context.tasks.register({**self._clusters.tasks(), **self._node_groups.tasks()})
+
+    def methods(self) -> Methods:
+        return {
+            **self._clusters.methods(),
+            **self._node_groups.methods(),
+            **self._addons.methods(),
+            **self._updates.methods(),
+            "TagResource": self._tag,
+            "UntagResource": self._untag,
+        }
+
+    def inventory(self) -> list[JsonObject]:
+        found: list[JsonObject] = [
+            {"kind": "eks.cluster", "name": key} for key, _ in self._store.items(CLUSTERS)
+        ]
+        found += [
+            {"kind": "eks.nodegroup", "name": key, "nodes": len(g["nodes"])}
+            for key, g in self._store.items(NODE_GROUPS)
+        ]
+        return found + [{"kind": "eks.addon", "name": key} for key, _ in self._store.items(ADDONS)]
+
+    def restart_control_planes(self) -> None:
+        self._clusters.restart_control_planes()
+
+    def _tag(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        return self._retag(body["resourceArn"], add=body["tags"], remove=[])
+
+    def _untag(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        return self._retag(body["resourceArn"], add={}, remove=body["tagKeys"])
+
+    def _retag(self, arn: str, *, add: JsonObject, remove: list[str]) -> JsonObject:
+        def changed(resource: JsonObject) -> JsonObject:
+            tags = resource.get("tags", {}) | add
+            return {k: v for k, v in tags.items() if k not in remove}
+
+        with self._store.lock:
+            for key, cluster in self._store.items(CLUSTERS):
+                if cluster["cluster"]["arn"] == arn:
+                    cluster["cluster"]["tags"] = changed(cluster["cluster"])
+                    self._store.put(CLUSTERS, key, cluster)
+                    return {}
+            for key, group in self._store.items(NODE_GROUPS):
+                if group["nodegroup"]["nodegroupArn"] == arn:
+                    group["nodegroup"]["tags"] = changed(group["nodegroup"])
+                    self._store.put(NODE_GROUPS, key, group)
+                    return {}
+            for key, addon in self._store.items(ADDONS):
+                if addon["addonArn"] == arn:
+                    addon["tags"] = changed(addon)
+                    self._store.put(ADDONS, key, addon)
+                    return {}
+        raise aws_error("NotFoundException", f"The resource {arn} does not exist.", code=404)

@@ -1,0 +1,48 @@
+"""What the simulated AWS stores: its kinds of resources and their records.
+
+Regional resources have keys that begin with `REGION/`.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from kubeapi import JsonObject
+from rehearsal.clouds.core.node_group import GroupRecord
+from rehearsal.clouds.core.store import Kind
+
+ROLES = Kind[JsonObject]("aws-iam/roles")
+"""By name: the role, its trust policy (`trust`), the ARNs of its managed policies (`policies`)."""
+
+VPCS = Kind[JsonObject]("ec2/vpcs")
+INTERNET_GATEWAYS = Kind[JsonObject]("ec2/internetGateways")
+SUBNETS = Kind[JsonObject]("ec2/subnets")
+ROUTE_TABLES = Kind[JsonObject]("ec2/routeTables")
+LAUNCH_TEMPLATES = Kind[JsonObject]("ec2/launchTemplates")
+"""By REGION/ID: in the API's form; fields that begin with `_` are not shown."""
+
+
+class ClusterRecord(TypedDict):
+    """An EKS cluster, by REGION/NAME."""
+
+    cluster: JsonObject
+    """In the API's form."""
+
+
+class NodeGroupRecord(GroupRecord):
+    """An EKS node group, by REGION/CLUSTER/NAME."""
+
+    key: str
+    region: str
+    cluster: str
+    nodegroup: JsonObject
+    """In the API's form."""
+    kubelet_version: str
+
+
+CLUSTERS = Kind[ClusterRecord]("eks/clusters")
+NODE_GROUPS = Kind[NodeGroupRecord]("eks/nodegroups")
+ADDONS = Kind[JsonObject]("eks/addons")
+"""By REGION/CLUSTER/NAME: in the API's form."""
+UPDATES = Kind[JsonObject]("eks/updates")
+"""By the key of what is updated, and /ID: in the API's form."""

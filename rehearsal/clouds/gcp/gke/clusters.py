@@ -1,0 +1,278 @@
+"""GKE clusters. Their control planes are real; the rest of a cluster is a record."""
+
+from __future__ import annotations
+
+import secrets
+
+from kubeapi import JsonObject
+from rehearsal.clouds.core import cluster_names
+from rehearsal.clouds.core.context import Context, Methods, now
+from rehearsal.clouds.core.control_planes import Address
+from rehearsal.clouds.core.tasks import Task
+from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.gke import addons
+from rehearsal.clouds.gcp.gke.checks import check_name, check_pool
+from rehearsal.clouds.gcp.gke.defaults import (
+    VERSION,
+    default_locations,
+    etag,
+    fill_node_config,
+    region_of,
+    zones_of,
+)
+from rehearsal.clouds.gcp.gke.node_pools import NodePools
+from rehearsal.clouds.gcp.gke.operations import API, Operations
+from rehearsal.clouds.gcp.gke.records import find_cluster, pools_of
+from rehearsal.clouds.gcp.state import CLUSTERS, NETWORKS, NODE_POOLS, SUBNETWORKS, ClusterRecord
+
+# Field of ClusterUpdate -> field of the cluster. The other desired* fields have no effect that a
+# rehearsal could show and are refused.
+_DESIRED = {
+    "desiredLoggingConfig": "loggingConfig",
+    "desiredMonitoringConfig": "monitoringConfig",
+    "desiredWorkloadIdentityConfig": "workloadIdentityConfig",
+    "desiredVerticalPodAutoscaling": "verticalPodAutoscaling",
+    "desiredLocations": "locations",
+}
+
+
+class Clusters:
+    def __init__(self, context: Context, operations: Operations, pools: NodePools) -> None:
+        self._planes = context.planes
+        self._store = context.store
+        self._operations = operations
+        self._pools = pools
+
+    def methods(self) -> Methods:
+        clusters = "projects.locations.clusters"
+        return {
+            f"{clusters}.create": self._create,
+            f"{clusters}.get": lambda params, _: self._shown(
+                find_cluster(self._store, params["name"])
+            ),
+            f"{clusters}.list": self._list,
+            f"{clusters}.update": self._update,
+            f"{clusters}.setResourceLabels": self._set_labels,
+            f"{clusters}.delete": self._delete,
+        }
+
+    def tasks(self) -> dict[str, Task]:
+        return {
+            "container.clusters.create": self._finish_create,
+            "container.clusters.delete": self._finish_delete,
+        }
+
+    def restart_control_planes(self) -> None:
+        """For running clusters whose processes have ended, for example with the machine."""
+        for key, item in self._store.items(CLUSTERS):
+            if item["cluster"]["status"] == "RUNNING":
+                self._set_running(key, self._planes.start(item["cluster"]["name"]))
+
+    def _shown(self, item: ClusterRecord) -> JsonObject:
+        """The cluster as GetCluster answers: with its node pools."""
+        cluster = dict(item["cluster"])
+        pools = pools_of(self._store, item["key"])
+        cluster["nodePools"] = [self._pools.shown(p) for p in pools]
+        cluster["currentNodeCount"] = sum(len(p["nodes"]) for p in pools)
+        return cluster
+
+    def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        asked = body.get("cluster") or {}
+        parent = params["parent"]
+        project, location = parent.split("/")[1], parent.split("/")[3]
+        name = str(asked.get("name", ""))
+        check_name("cluster", name)
+        key = f"{parent}/clusters/{name}"
+        pools = list(asked.get("nodePools") or [])
+        count = int(asked.get("initialNodeCount", 0))
+        if not pools and count < 1:
+            raise google_error(400, "Cluster.initial_node_count must be greater than zero.")
+        if pools and count:
+            raise google_error(
+                400, "Cluster.initial_node_count and Cluster.node_pools must not both be set."
+            )
+        with self._store.lock:
+            if self._store.get(CLUSTERS, key):
+                raise google_error(409, f"Already exists: {key}.")
+            network, subnetwork = self._check_network(project, location, asked)
+            locations = list(asked.get("locations") or default_locations(location))
+            wrong = sorted(set(locations) - set(zones_of(location)))
+            if wrong:
+                raise google_error(
+                    400,
+                    f"Locations {', '.join(wrong)} are not in {location}; it has "
+                    f"{', '.join(zones_of(location))}.",
+                )
+            if not pools:
+                pools = [
+                    {
+                        "name": "default-pool",
+                        "initialNodeCount": count,
+                        "config": asked.get("nodeConfig") or {},
+                    }
+                ]
+            for pool in pools:
+                check_pool(pool, location=location)
+            try:
+                cluster_names.claim(self._store, name, owner=key)
+            except cluster_names.NameTaken as e:
+                raise google_error(409, str(e)) from None
+            cluster = _filled(
+                asked, name=name, project=project, location=location, locations=locations
+            )
+            cluster |= {"network": network, "subnetwork": subnetwork}
+            self._store.put(CLUSTERS, key, ClusterRecord(key=key, cluster=cluster))
+            for pool in pools:
+                self._pools.add(key, cluster, pool)
+        return self._operations.begin("container.clusters.create", "CREATE_CLUSTER", key)
+
+    def _finish_create(self, arguments: JsonObject) -> None:
+        key = arguments["target"]
+
+        def step() -> None:
+            name = find_cluster(self._store, key)["cluster"]["name"]
+            address = self._planes.start(name)
+            addons.install(self._planes.nodes(name))
+            for pool in pools_of(self._store, key):
+                self._pools.converge(pool["key"])
+            self._set_running(key, address)
+
+        self._operations.finish(arguments, step)
+
+    def _set_running(self, key: str, address: Address) -> None:
+        with self._store.lock:
+            item = find_cluster(self._store, key)
+            item["cluster"] |= {
+                "status": "RUNNING",
+                # GKE gives a bare IP address; the rehearsal's API server has its own port.
+                "endpoint": address.server.removeprefix("https://"),
+                "masterAuth": {"clusterCaCertificate": address.ca_data},
+            }
+            self._store.put(CLUSTERS, key, item)
+
+    def _list(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        parent = params["parent"].replace("/locations/-", "/locations/")
+        found = self._store.values(CLUSTERS, prefix=parent)
+        return {"clusters": [self._shown(item) for item in found]}
+
+    def _update(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        update = body.get("update") or {}
+        unknown = sorted(set(update) - set(_DESIRED))
+        if unknown or len(update) != 1:
+            raise google_error(
+                400,
+                f"The rehearsal's cloud updates one of {', '.join(sorted(_DESIRED))} at a time, "
+                f"not {', '.join(sorted(update)) or 'nothing'}.",
+            )
+        return self._change(
+            params["name"], {_DESIRED[k]: v for k, v in update.items()}, "UPDATE_CLUSTER"
+        )
+
+    def _set_labels(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        return self._change(
+            params["name"], {"resourceLabels": body.get("resourceLabels") or {}}, "UPDATE_CLUSTER"
+        )
+
+    def _change(self, key: str, change: JsonObject, operation_type: str) -> JsonObject:
+        with self._store.lock:
+            item = find_cluster(self._store, key)
+            self._operations.refuse_while_running(key)
+            item["cluster"] |= {**change, "labelFingerprint": secrets.token_hex(4), "etag": etag()}
+            self._store.put(CLUSTERS, key, item)
+        return self._operations.done(operation_type, key)
+
+    def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        key = params["name"]
+        with self._store.lock:
+            item = find_cluster(self._store, key)
+            self._operations.refuse_while_running(key)
+            item["cluster"]["status"] = "STOPPING"
+            self._store.put(CLUSTERS, key, item)
+        return self._operations.begin("container.clusters.delete", "DELETE_CLUSTER", key)
+
+    def _finish_delete(self, arguments: JsonObject) -> None:
+        key = arguments["target"]
+
+        def step() -> None:
+            name = key.rpartition("/")[2]
+            self._planes.remove(name)
+            for pool in pools_of(self._store, key):
+                self._store.delete(NODE_POOLS, pool["key"])
+            self._store.delete(CLUSTERS, key)
+            cluster_names.release(self._store, name)
+
+        self._operations.finish(arguments, step)
+
+    def _check_network(self, project: str, location: str, asked: JsonObject) -> tuple[str, str]:
+        """The names of network and subnetwork. Raises CloudError unless they fit together."""
+        name = str(asked.get("network") or "default").rpartition("/")[2]
+        network = self._store.get(NETWORKS, f"{project}/{name}")
+        if network is None:
+            raise google_error(400, f'Network "{name}" does not exist in project {project}.')
+        region = region_of(location)
+        wanted = str(asked.get("subnetwork") or "").rpartition("/")[2]
+        found = [
+            s
+            for s in self._store.values(SUBNETWORKS, prefix=f"{project}/{region}/")
+            if s["network"].endswith(f"/{name}") and wanted in ("", s["name"])
+        ]
+        if not found:
+            what = f'Subnetwork "{wanted}"' if wanted else "A subnetwork"
+            raise google_error(
+                400, f'{what} of network "{name}" does not exist in region {region}.'
+            )
+        ranges = {r["rangeName"] for r in found[0].get("secondaryIpRanges", [])}
+        policy = asked.get("ipAllocationPolicy") or {}
+        for field in ("clusterSecondaryRangeName", "servicesSecondaryRangeName"):
+            if policy.get(field) and policy[field] not in ranges:
+                raise google_error(
+                    400,
+                    f'Secondary range "{policy[field]}" does not exist in subnetwork '
+                    f'"{found[0]["name"]}"; '
+                    f"it has {sorted(ranges)}.",
+                )
+        return name, found[0]["name"]
+
+
+def _filled(
+    asked: JsonObject, *, name: str, project: str, location: str, locations: list[str]
+) -> JsonObject:
+    """The cluster with what GKE fills in."""
+    cluster = {k: v for k, v in asked.items() if k not in ("nodePools", "masterAuth")}
+    channel = (asked.get("releaseChannel") or {}).get("channel", "REGULAR")
+    defaults: JsonObject = {
+        "addonsConfig": {
+            "kubernetesDashboard": {"disabled": True},
+            "networkPolicyConfig": {"disabled": True},
+        },
+        "clusterIpv4Cidr": "10.0.0.0/16",
+        "servicesIpv4Cidr": "10.96.0.0/16",
+        "databaseEncryption": {"state": "DECRYPTED"},
+        "defaultMaxPodsConstraint": {"maxPodsPerNode": "110"},
+        "ipAllocationPolicy": {"useIpAliases": True, "stackType": "IPV4"},
+        "loggingService": "logging.googleapis.com/kubernetes",
+        "monitoringService": "monitoring.googleapis.com/kubernetes",
+        "networkConfig": {},
+        "shieldedNodes": {"enabled": True},
+    }
+    return {
+        **defaults,
+        **cluster,
+        "name": name,
+        "location": location,
+        "zone": location,
+        "locations": locations,
+        "nodeConfig": fill_node_config(asked.get("nodeConfig") or {}),
+        "releaseChannel": {"channel": channel},
+        "currentMasterVersion": asked.get("initialClusterVersion")
+        if "-gke." in str(asked.get("initialClusterVersion"))
+        else VERSION,
+        "currentNodeVersion": VERSION,
+        "initialClusterVersion": VERSION,
+        "createTime": now(),
+        "etag": etag(),
+        "id": secrets.token_hex(32),
+        "labelFingerprint": secrets.token_hex(4),
+        "selfLink": f"{API}/projects/{project}/locations/{location}/clusters/{name}",
+        "status": "PROVISIONING",
+    }

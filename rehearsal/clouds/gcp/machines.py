@@ -1,0 +1,41 @@
+"""The machine types of the simulated Compute Engine, and their GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from rehearsal.clouds.core.machines import Machine, load
+
+GPU_MODELS: Mapping[str, str] = {
+    "nvidia-tesla-t4": "T4",
+    "nvidia-tesla-p4": "P4",
+    "nvidia-tesla-p100": "P100",
+    "nvidia-tesla-v100": "V100-16",
+    "nvidia-l4": "L4",
+    "nvidia-tesla-a100": "A100-40",
+    "nvidia-a100-80gb": "A100-80",
+    "nvidia-h100-80gb": "H100-80",
+}
+"""Accelerator type -> the GPU's key in rehearsal.cluster.silicon.models."""
+
+MIG_MODELS = frozenset({"A100-40", "A100-80", "H100-80"})
+
+
+@cache
+def machines() -> Mapping[str, Machine]:
+    return load(Path(__file__).parent / "machines.toml")
+
+
+def reserved_memory_ki(ram_gib: int) -> int:
+    """kube-reserved memory and the eviction threshold, in KiB.
+
+    25 % of the first 4 GiB, 20 % of the next 4, 10 % of the next 8, 6 % of the next 112, 2 % above;
+    100 MiB for eviction. Source: GKE's "Plan GKE node sizes".
+    """
+    gib, left = 0.0, float(ram_gib)
+    for size, fraction in ((4, 0.25), (4, 0.20), (8, 0.10), (112, 0.06)):
+        gib += min(left, size) * fraction
+        left = max(left - size, 0)
+    return int((gib + left * 0.02) * 1024 * 1024) + 100 * 1024

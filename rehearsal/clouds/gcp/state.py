@@ -1,0 +1,45 @@
+"""What the simulated Google Cloud stores: its kinds of resources and their records."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from kubeapi import JsonObject
+from rehearsal.clouds.core.node_group import GroupRecord
+from rehearsal.clouds.core.store import Kind
+
+SERVICE_ACCOUNTS = Kind[JsonObject]("iam/serviceAccounts")
+"""By e-mail address: in the API's form."""
+POLICIES = Kind[JsonObject]("cloudresourcemanager/policies")
+"""By project: its IAM policy, in the API's form."""
+
+NETWORKS = Kind[JsonObject]("compute/networks")
+"""By PROJECT/NAME: in the API's form."""
+SUBNETWORKS = Kind[JsonObject]("compute/subnetworks")
+"""By PROJECT/REGION/NAME: in the API's form."""
+
+
+class ClusterRecord(TypedDict):
+    """A GKE cluster, by its full resource name."""
+
+    key: str
+    cluster: JsonObject
+    """In the API's form, without its node pools."""
+
+
+class NodePoolRecord(GroupRecord):
+    """A GKE node pool, by its full resource name."""
+
+    key: str
+    pool: JsonObject
+    """In the API's form, and `etag_seed`, from which the nodes' names derive."""
+    count: int
+    """Nodes per zone."""
+    gke_gpu_taint: bool
+    """Whether GKE adds its GPU taint to the nodes: decided when the pool is created."""
+
+
+CLUSTERS = Kind[ClusterRecord]("container/clusters")
+NODE_POOLS = Kind[NodePoolRecord]("container/nodePools")
+OPERATIONS = Kind[JsonObject]("container/operations")
+"""By full resource name: in the API's form."""
