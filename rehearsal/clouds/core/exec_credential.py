@@ -58,8 +58,10 @@ def credential(cluster: str) -> str:
         "clientCertificateData": base64.b64decode(user["client-certificate-data"]).decode(),
         "clientKeyData": base64.b64decode(user["client-key-data"]).decode(),
     }
-    asked = exec_info().get("apiVersion") or BETA
-    return json.dumps({"apiVersion": asked, "kind": "ExecCredential", "spec": {}, "status": status})
+    version = exec_info().get("apiVersion") or BETA
+    return json.dumps(
+        {"apiVersion": version, "kind": "ExecCredential", "spec": {}, "status": status}
+    )
 
 
 def run(program: str, answer) -> int:  # type: ignore[no-untyped-def]

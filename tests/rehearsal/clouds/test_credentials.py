@@ -64,7 +64,7 @@ def test_gke_finds_the_cluster_by_its_server(run: Run) -> None:
     }
 
 
-def test_the_version_is_the_one_that_was_asked_for(run: Run) -> None:
+def test_the_credential_has_the_version_that_kubectl_asked_for(run: Run) -> None:
     done = run("gcp.gke_auth", server="https://127.0.0.1:6443", version="v1")
     assert json.loads(done.stdout)["apiVersion"] == "client.authentication.k8s.io/v1"
 
@@ -110,7 +110,7 @@ def test_aws_finds_the_cluster_by_its_name(run: Run, arguments: list[str]) -> No
         ),
     ],
 )
-def test_trouble_is_one_clear_line(
+def test_a_failure_is_one_line_of_error(
     run: Run, module: str, arguments: list[str], options: dict, words: str
 ) -> None:
     done = run(module, *arguments, **options)
@@ -121,7 +121,7 @@ def test_trouble_is_one_clear_line(
 
 
 @pytest.mark.parametrize("module", ["gcp.gke_auth", "aws.cli"])
-def test_it_imports_next_to_nothing(module: str) -> None:
+def test_the_credential_programs_import_little(module: str) -> None:
     """kubectl waits for it before every command."""
     heavy_ones = ("argparse", "asyncio", "botocore", "ssl")
     code = (

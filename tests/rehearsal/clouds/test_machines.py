@@ -48,7 +48,7 @@ def test_every_row_reads(provider) -> None:
         assert (machine.pods is not None) == (provider == "eks"), machine.name
 
 
-def test_every_accelerator_of_gke_has_a_model() -> None:
+def test_every_accelerator_type_of_gke_has_a_gpu_model() -> None:
     offered = {m.gpu for m in gcp.machines().values() if m.gpu} | {
         g for m in gcp.machines().values() for g in m.gpu_choices
     }
@@ -58,11 +58,11 @@ def test_every_accelerator_of_gke_has_a_model() -> None:
 @pytest.mark.parametrize(
     ("vcpu", "millis"), [(1, 60), (2, 70), (4, 80), (8, 90), (96, 310), (208, 590)]
 )
-def test_cpu_kept_by_kubelet(vcpu: int, millis: int) -> None:
+def test_reserved_cpu_is_as_the_clouds_document_it(vcpu: int, millis: int) -> None:
     assert reserved_cpu_millis(vcpu) == millis
 
 
-def test_memory_kept_by_kubelet() -> None:
+def test_reserved_memory_is_as_the_clouds_document_it() -> None:
     """GKE keeps 2.6 GiB of 16, nodeadm 255 MiB and 11 MiB per pod; both 100 MiB for eviction."""
     assert gcp.reserved_memory_ki(16) == int(2.6 * 2**20) + 100 * 1024
     assert aws.reserved_memory_ki(250) == (255 + 2750 + 100) * 1024

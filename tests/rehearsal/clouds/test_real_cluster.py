@@ -50,7 +50,9 @@ def until(condition, timeout_s: float = 60) -> None:
         time.sleep(0.05)
 
 
-def test_nodes_of_a_real_cluster_come_change_and_go(gcp, environment: Path, h100) -> None:
+def test_nodes_of_a_real_cluster_are_added_changed_and_removed(
+    gcp, environment: Path, h100
+) -> None:
     cluster = gcp.make_cluster(locations=["us-central1-c"])
     assert cluster["endpoint"].startswith("127.0.0.1:")
     admin = Client.from_kubeconfig(environment / "clusters" / "main" / "kubeconfig.json")

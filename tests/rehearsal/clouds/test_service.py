@@ -30,7 +30,7 @@ def start(environment: Path) -> Iterator[Start]:
         yield start
 
 
-def test_calls_and_refusals_travel_over_the_socket(start: Start, environment: Path) -> None:
+def test_calls_are_answered_or_refused_over_the_socket(start: Start, environment: Path) -> None:
     start()
     client = CloudClient(environment)
     client.call("compute", "networks.insert", {"project": "acme"}, NETWORK)
@@ -40,21 +40,19 @@ def test_calls_and_refusals_travel_over_the_socket(start: Start, environment: Pa
     assert (caught.value.code, caught.value.reason) == (409, "ALREADY_EXISTS")
 
 
-def test_the_socket_is_this_users_alone(start: Start, environment: Path) -> None:
+def test_only_this_user_can_open_the_socket(start: Start, environment: Path) -> None:
     start()
     assert stat.S_IMODE((environment / "cloud.sock").stat().st_mode) == 0o600
 
 
-def test_it_ends_at_once_when_told_and_takes_its_socket_away(
-    start: Start, environment: Path
-) -> None:
+def test_sigterm_ends_it_at_once_and_removes_the_socket(start: Start, environment: Path) -> None:
     process = start()
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0
     assert not (environment / "cloud.sock").exists()
 
 
-def test_a_second_service_for_one_environment_says_so(start: Start, environment: Path) -> None:
+def test_a_second_service_for_one_environment_is_refused(start: Start, environment: Path) -> None:
     start()
     argv = [
         sys.executable,
@@ -70,14 +68,14 @@ def test_a_second_service_for_one_environment_says_so(start: Start, environment:
     assert CloudClient(environment).is_up()
 
 
-def test_a_missing_environment_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_environment_is_one_line_of_error(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "rehearsal.clouds", "--environment", str(tmp_path / "no")]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
 
 
-def test_killed_in_the_middle_it_finishes_after_its_restart(
+def test_work_interrupted_by_a_kill_is_finished_after_the_restart(
     start: Start, environment: Path
 ) -> None:
     (environment / "cloud").mkdir()
@@ -116,18 +114,18 @@ def test_killed_in_the_middle_it_finishes_after_its_restart(
     assert found["currentNodeCount"] == 3
 
 
-def test_without_a_service_the_client_says_what_to_do(environment: Path) -> None:
+def test_the_client_says_that_no_service_runs(environment: Path) -> None:
     with pytest.raises(CloudUnreachable, match="is the rehearsal running"):
         CloudClient(environment).inventory()
 
 
-def test_outside_a_rehearsal_the_client_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_client_says_that_it_runs_outside_a_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLICEWRIGHT_REHEARSAL", raising=False)
     with pytest.raises(CloudUnreachable, match="SLICEWRIGHT_REHEARSAL is not set"):
         CloudClient.from_environment()
 
 
-def test_a_socket_deep_in_the_file_system_works(tmp_path: Path) -> None:
+def test_a_socket_path_longer_than_the_kernels_limit_works(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 60) / ("e" * 60)
     deep.mkdir(parents=True)
     server = Server(deep / "cloud.sock", Cloud(deep, FakeControlPlanes(deep)))
@@ -145,7 +143,7 @@ def test_a_socket_deep_in_the_file_system_works(tmp_path: Path) -> None:
         server.server_close()
 
 
-def test_an_injected_error_strikes_as_often_as_it_says(cloud: Cloud, environment: Path) -> None:
+def test_an_injected_error_occurs_as_often_as_it_says(cloud: Cloud, environment: Path) -> None:
     fault = {
         "fault": "api-error",
         "method": "compute.networks.insert",
@@ -165,7 +163,7 @@ def test_an_injected_error_strikes_as_often_as_it_says(cloud: Cloud, environment
     cloud.call("compute", "networks.insert", {"project": "acme"}, dict(NETWORK))
 
 
-def test_an_injected_error_of_aws_has_awss_name(cloud: Cloud, environment: Path) -> None:
+def test_an_error_injected_into_aws_has_awss_name(cloud: Cloud, environment: Path) -> None:
     fault = {
         "fault": "api-error",
         "method": "CreateVpc",
@@ -180,12 +178,12 @@ def test_an_injected_error_of_aws_has_awss_name(cloud: Cloud, environment: Path)
 
 
 @pytest.mark.parametrize("text", ["not json", '{"fault": "api-error"}', "[1, 2]"])
-def test_a_broken_fault_file_injects_nothing(cloud: Cloud, environment: Path, text: str) -> None:
+def test_an_invalid_fault_file_injects_nothing(cloud: Cloud, environment: Path, text: str) -> None:
     (environment / "faults.json").write_text(text)
     cloud.call("compute", "networks.insert", {"project": "acme"}, dict(NETWORK))
 
 
-def test_what_is_not_simulated_is_said(cloud: Cloud) -> None:
+def test_a_method_that_is_not_simulated_is_refused_with_501(cloud: Cloud) -> None:
     with pytest.raises(
         CloudError,
         match=r"does not simulate container projects\.locations\.clusters\.completeIpRotation",
@@ -199,14 +197,14 @@ def test_what_is_not_simulated_is_said(cloud: Cloud) -> None:
     assert caught.value.code == 501
 
 
-def test_an_unknown_service_names_the_known_ones(cloud: Cloud) -> None:
+def test_the_refusal_of_an_unknown_service_names_the_known_ones(cloud: Cloud) -> None:
     with pytest.raises(
         CloudError, match="no service 's3'; it has aws-iam, cloudresourcemanager, compute"
     ):
         cloud.call("s3", "ListBuckets", {}, {})
 
 
-def test_a_half_written_thing_is_never_read(tmp_path: Path) -> None:
+def test_a_half_written_record_is_never_read(tmp_path: Path) -> None:
     store = Store(tmp_path)
     kind = Kind[dict]("k")
     store.put(kind, "a/b", {"x": 1})
@@ -214,7 +212,7 @@ def test_a_half_written_thing_is_never_read(tmp_path: Path) -> None:
     assert list(store.items(kind)) == [("a/b", {"x": 1})]
 
 
-def test_the_clouds_models_are_read_when_first_needed(
+def test_the_api_models_are_read_when_first_needed(
     start: Start, environment: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """And not at the start, which they would make seconds longer."""
@@ -225,3 +223,18 @@ def test_the_clouds_models_are_read_when_first_needed(
     assert "import 'googleapiclient" not in log.read_text()
     CloudClient(environment).call("compute", "networks.insert", {"project": "acme"}, NETWORK)
     assert "import 'googleapiclient'" in log.read_text()
+
+
+def test_a_call_to_aws_needs_a_region(cloud) -> None:
+    with pytest.raises(CloudError, match="region"):
+        cloud.call("eks", "ListClusters", {}, {})
+
+
+def test_a_cluster_name_is_unique_across_both_clouds(gcp, aws) -> None:
+    gcp.network()
+    cluster = {"name": "p4d", "initialNodeCount": 1, "network": "net"}
+    parent = {"parent": gcp.parent}
+    gcp.wait(gcp.call("container", "projects.locations.clusters.create", parent, cluster=cluster))
+    with pytest.raises(CloudError, match="one name per environment") as caught:
+        aws.make_cluster()
+    assert caught.value.reason == "ResourceInUseException"

@@ -58,10 +58,10 @@ class Ec2:
         with self._store.lock:
             for identity in identities:
                 kind = kinds.get(identity.rpartition("-")[0])
-                thing = self._store.get(kind, key_of(params, identity)) if kind else None
-                if kind is None or thing is None:
+                resource = self._store.get(kind, key_of(params, identity)) if kind else None
+                if kind is None or resource is None:
                     raise aws_error("InvalidID", f"The ID '{identity}' is not valid")
-                tags = change({t["Key"]: t["Value"] for t in thing["Tags"]})
-                thing["Tags"] = [{"Key": k, "Value": v} for k, v in sorted(tags.items())]
-                self._store.put(kind, key_of(params, identity), thing)
+                tags = change({t["Key"]: t["Value"] for t in resource["Tags"]})
+                resource["Tags"] = [{"Key": k, "Value": v} for k, v in sorted(tags.items())]
+                self._store.put(kind, key_of(params, identity), resource)
         return {}

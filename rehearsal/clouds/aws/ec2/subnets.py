@@ -112,6 +112,6 @@ def find_subnet(context: Context, region: str, identity: str) -> JsonObject | No
 
 
 def _zone_id(zone: str) -> str:
-    """eu-west-1a -> euw1-az1. (In a real account the letters are shuffled.)"""
+    """eu-west-1a -> euw1-az1. Real accounts map letters to zone ids in different ways."""
     country, *words, number = zone[:-1].split("-")
     return f"{country}{''.join(w[0] for w in words)}{number}-az{'abcdef'.index(zone[-1]) + 1}"

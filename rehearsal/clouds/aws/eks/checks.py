@@ -75,16 +75,18 @@ def check_nodegroup(context: Context, region: str, cluster: JsonObject, body: Js
 
 def check_launch_template(context: Context, region: str, body: JsonObject) -> JsonObject:
     """The template's data; {} without a template. Raises CloudError for fields it excludes."""
-    asked = body.get("launchTemplate")
-    if not asked:
+    requested = body.get("launchTemplate")
+    if not requested:
         return {}
-    if bool(asked.get("id")) == bool(asked.get("name")):
+    if bool(requested.get("id")) == bool(requested.get("name")):
         raise invalid(
             "You must specify either launch template id or launch template name, not both"
         )
     try:
-        _, template = find_template(context.store, region, asked.get("id"), asked.get("name"))
-        data = template_data(template, str(asked.get("version", "$Default")))
+        _, template = find_template(
+            context.store, region, requested.get("id"), requested.get("name")
+        )
+        data = template_data(template, str(requested.get("version", "$Default")))
     except CloudError as e:
         raise invalid(e.message) from None
     for field, what in (("diskSize", "Disk size"), ("remoteAccess", "Remote access configuration")):
@@ -240,11 +242,11 @@ def _one_vpc(subnets: list[JsonObject]) -> None:
         raise invalid(f"Subnets must belong to the same VPC, these are in {', '.join(vpcs)}")
 
 
-def launch_template_version(context: Context, region: str, asked: JsonObject) -> JsonObject:
+def launch_template_version(context: Context, region: str, requested: JsonObject) -> JsonObject:
     """The node group's launchTemplate as EKS shows it: id, name and version number."""
-    _, template = find_template(context.store, region, asked.get("id"), asked.get("name"))
+    _, template = find_template(context.store, region, requested.get("id"), requested.get("name"))
     return {
         "id": template["LaunchTemplateId"],
         "name": template["LaunchTemplateName"],
-        "version": resolved_version(template, str(asked.get("version", "$Default"))),
+        "version": resolved_version(template, str(requested.get("version", "$Default"))),
     }

@@ -95,7 +95,7 @@ class Clusters:
         try:
             address = self._context.planes.start(name)
         except Exception as e:
-            # Whatever the reason is, the caller who waits for the cluster must see it.
+            # Whatever the reason is, the caller that waits for the cluster must see it.
             log.exception("cluster %s", name)
             issue = {
                 "code": "InternalFailure",

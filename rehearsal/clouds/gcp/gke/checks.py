@@ -160,14 +160,14 @@ def check_ssd(config: JsonObject, machine: Machine) -> None:
             "Only one of ephemeral_storage_local_ssd_config and "
             "local_nvme_ssd_block_config may be set.",
         )
-    asked = int(ephemeral or raw or 0)
-    if machine.local_ssd is not None and asked not in (0, machine.local_ssd):
+    requested = int(ephemeral or raw or 0)
+    if machine.local_ssd is not None and requested not in (0, machine.local_ssd):
         raise google_error(
             400,
             f"Machine type {machine.name} comes with exactly {machine.local_ssd} local "
-            f"SSDs, {asked} were asked for.",
+            f"SSDs, {requested} were asked for.",
         )
-    if asked and not machine.local_ssd and machine.name.startswith("e2-"):
+    if requested and not machine.local_ssd and machine.name.startswith("e2-"):
         raise google_error(400, f"Local SSDs cannot be attached to machine type {machine.name}.")
 
 

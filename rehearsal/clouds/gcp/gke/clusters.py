@@ -77,14 +77,14 @@ class Clusters:
         return cluster
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        asked = body.get("cluster") or {}
+        requested = body.get("cluster") or {}
         parent = params["parent"]
         project, location = parent.split("/")[1], parent.split("/")[3]
-        name = str(asked.get("name", ""))
+        name = str(requested.get("name", ""))
         check_name("cluster", name)
         key = f"{parent}/clusters/{name}"
-        pools = list(asked.get("nodePools") or [])
-        count = int(asked.get("initialNodeCount", 0))
+        pools = list(requested.get("nodePools") or [])
+        count = int(requested.get("initialNodeCount", 0))
         if not pools and count < 1:
             raise google_error(400, "Cluster.initial_node_count must be greater than zero.")
         if pools and count:
@@ -94,8 +94,8 @@ class Clusters:
         with self._store.lock:
             if self._store.get(CLUSTERS, key):
                 raise google_error(409, f"Already exists: {key}.")
-            network, subnetwork = self._check_network(project, location, asked)
-            locations = list(asked.get("locations") or default_locations(location))
+            network, subnetwork = self._check_network(project, location, requested)
+            locations = list(requested.get("locations") or default_locations(location))
             wrong = sorted(set(locations) - set(zones_of(location)))
             if wrong:
                 raise google_error(
@@ -108,7 +108,7 @@ class Clusters:
                     {
                         "name": "default-pool",
                         "initialNodeCount": count,
-                        "config": asked.get("nodeConfig") or {},
+                        "config": requested.get("nodeConfig") or {},
                     }
                 ]
             for pool in pools:
@@ -118,7 +118,7 @@ class Clusters:
             except cluster_names.NameTaken as e:
                 raise google_error(409, str(e)) from None
             cluster = _filled(
-                asked, name=name, project=project, location=location, locations=locations
+                requested, name=name, project=project, location=location, locations=locations
             )
             cluster |= {"network": network, "subnetwork": subnetwork}
             self._store.put(CLUSTERS, key, ClusterRecord(key=key, cluster=cluster))
@@ -203,14 +203,14 @@ class Clusters:
 
         self._operations.finish(arguments, step)
 
-    def _check_network(self, project: str, location: str, asked: JsonObject) -> tuple[str, str]:
+    def _check_network(self, project: str, location: str, requested: JsonObject) -> tuple[str, str]:
         """The names of network and subnetwork. Raises CloudError unless they fit together."""
-        name = str(asked.get("network") or "default").rpartition("/")[2]
+        name = str(requested.get("network") or "default").rpartition("/")[2]
         network = self._store.get(NETWORKS, f"{project}/{name}")
         if network is None:
             raise google_error(400, f'Network "{name}" does not exist in project {project}.')
         region = region_of(location)
-        wanted = str(asked.get("subnetwork") or "").rpartition("/")[2]
+        wanted = str(requested.get("subnetwork") or "").rpartition("/")[2]
         found = [
             s
             for s in self._store.values(SUBNETWORKS, prefix=f"{project}/{region}/")
@@ -222,7 +222,7 @@ class Clusters:
                 400, f'{what} of network "{name}" does not exist in region {region}.'
             )
         ranges = {r["rangeName"] for r in found[0].get("secondaryIpRanges", [])}
-        policy = asked.get("ipAllocationPolicy") or {}
+        policy = requested.get("ipAllocationPolicy") or {}
         for field in ("clusterSecondaryRangeName", "servicesSecondaryRangeName"):
             if policy.get(field) and policy[field] not in ranges:
                 raise google_error(
@@ -235,11 +235,11 @@ class Clusters:
 
 
 def _filled(
-    asked: JsonObject, *, name: str, project: str, location: str, locations: list[str]
+    requested: JsonObject, *, name: str, project: str, location: str, locations: list[str]
 ) -> JsonObject:
     """The cluster with what GKE fills in."""
-    cluster = {k: v for k, v in asked.items() if k not in ("nodePools", "masterAuth")}
-    channel = (asked.get("releaseChannel") or {}).get("channel", "REGULAR")
+    cluster = {k: v for k, v in requested.items() if k not in ("nodePools", "masterAuth")}
+    channel = (requested.get("releaseChannel") or {}).get("channel", "REGULAR")
     defaults: JsonObject = {
         "addonsConfig": {
             "kubernetesDashboard": {"disabled": True},
@@ -262,10 +262,10 @@ def _filled(
         "location": location,
         "zone": location,
         "locations": locations,
-        "nodeConfig": fill_node_config(asked.get("nodeConfig") or {}),
+        "nodeConfig": fill_node_config(requested.get("nodeConfig") or {}),
         "releaseChannel": {"channel": channel},
-        "currentMasterVersion": asked.get("initialClusterVersion")
-        if "-gke." in str(asked.get("initialClusterVersion"))
+        "currentMasterVersion": requested.get("initialClusterVersion")
+        if "-gke." in str(requested.get("initialClusterVersion"))
         else VERSION,
         "currentNodeVersion": VERSION,
         "initialClusterVersion": VERSION,

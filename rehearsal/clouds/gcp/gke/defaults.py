@@ -75,7 +75,7 @@ def fill_node_config(config: JsonObject) -> JsonObject:
 
 
 def provisioning_model(config: JsonObject, *, on_demand: str) -> str:
-    """on_demand: the word for it, in which GKE's labels differ."""
+    """on_demand: its name, in which GKE's labels differ."""
     if config.get("spot"):
         return "spot"
     return "preemptible" if config.get("preemptible") else on_demand

@@ -87,14 +87,14 @@ class NodePools:
                 pool["config"] = {**pool["config"], "taints": [*declared, GPU_TAINT]}
         return pool
 
-    def add(self, cluster_key: str, cluster: JsonObject, asked: JsonObject) -> None:
+    def add(self, cluster_key: str, cluster: JsonObject, requested: JsonObject) -> None:
         """Records a checked pool as PROVISIONING.
 
         GKE decides on its GPU taint now and never again: GPU pools get it unless all other pools
         are GPU pools (terraform-google-modules/terraform-google-kubernetes-engine #703).
         """
-        key = f"{cluster_key}/nodePools/{asked['name']}"
-        pool = fill_pool(asked, cluster_locations=cluster["locations"])
+        key = f"{cluster_key}/nodePools/{requested['name']}"
+        pool = fill_pool(requested, cluster_locations=cluster["locations"])
         pool |= {
             "selfLink": f"{API}/{key}",
             "status": "PROVISIONING",
@@ -133,15 +133,15 @@ class NodePools:
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
         parent = params["parent"]
-        asked = dict(body.get("nodePool") or {})
+        requested = dict(body.get("nodePool") or {})
         with self._store.lock:
             cluster = self._running_cluster(parent)
-            key = f"{parent}/nodePools/{asked.get('name', '')}"
+            key = f"{parent}/nodePools/{requested.get('name', '')}"
             if self._store.get(NODE_POOLS, key):
                 raise google_error(409, f"Already exists: {key}.")
-            check_pool(asked, location=cluster["location"])
-            self._check_account(asked.get("config") or {})
-            self.add(parent, cluster, asked)
+            check_pool(requested, location=cluster["location"])
+            self._check_account(requested.get("config") or {})
+            self.add(parent, cluster, requested)
         return self._operations.begin("container.nodePools.converge", "CREATE_NODE_POOL", key)
 
     def _check_account(self, config: JsonObject) -> None:

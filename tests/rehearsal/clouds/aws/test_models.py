@@ -21,7 +21,7 @@ def refusal(service: str, operation: str, body: dict) -> CloudError:
     return caught.value
 
 
-def test_a_request_of_the_right_shape_passes() -> None:
+def test_a_valid_request_passes() -> None:
     taints = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}]
     aws_models.validate(
         "eks",
@@ -61,7 +61,7 @@ def test_a_request_of_the_right_shape_passes() -> None:
         ({"diskSize": "big"}, "ValidationException", "Invalid type for parameter diskSize"),
     ],
 )
-def test_a_slip_is_refused_with_its_path(fields: dict, error: str, words: str) -> None:
+def test_an_invalid_field_is_refused_with_its_path(fields: dict, error: str, words: str) -> None:
     found = refusal("eks", "CreateNodegroup", {**GROUP, **fields})
     assert found.reason == error
     assert words in found.message
@@ -73,7 +73,7 @@ def test_a_missing_member_is_refused() -> None:
     assert 'Missing required parameter in input: "subnets"' in found.message
 
 
-def test_a_pattern_is_checked() -> None:
+def test_a_string_that_does_not_match_its_pattern_is_refused() -> None:
     assert (
         "regular expression"
         in refusal(
@@ -82,7 +82,7 @@ def test_a_pattern_is_checked() -> None:
     )
 
 
-def test_every_service_words_errors_in_its_own_way() -> None:
+def test_every_service_has_its_own_error_names() -> None:
     assert refusal("ec2", "CreateVpc", {"Cidr": "x"}).reason == "UnknownParameter"
     assert refusal("ec2", "CreateSubnet", {}).reason == "MissingParameter"
     assert refusal("aws-iam", "CreateRole", {"RoleName": "x"}).reason == "ValidationError"

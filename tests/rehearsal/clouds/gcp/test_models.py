@@ -24,7 +24,7 @@ def refusal(config: dict, method: str = CREATE, params: dict | None = None) -> s
     return caught.value.message
 
 
-def test_a_request_of_the_right_shape_passes() -> None:
+def test_a_valid_request_passes() -> None:
     config = {
         "machineType": "a3-highgpu-8g",
         "spot": True,
@@ -68,23 +68,23 @@ def test_a_request_of_the_right_shape_passes() -> None:
         ({"effectiveCgroupMode": "EFFECTIVE_CGROUP_MODE_V2"}, "output only"),
     ],
 )
-def test_a_slip_is_refused_with_its_path(config: dict, words: str) -> None:
+def test_an_invalid_field_is_refused_with_its_path(config: dict, words: str) -> None:
     assert words in refusal(config)
 
 
-def test_every_slip_of_a_request_is_named() -> None:
+def test_every_error_of_a_request_is_named() -> None:
     message = refusal({"spot": "yes", "machinType": "x"})
     assert "spot" in message
     assert "machinType" in message
 
 
 @pytest.mark.parametrize("count", ["8", 8, 8.0])
-def test_whole_numbers_pass_in_either_json_form(count: object) -> None:
+def test_integers_pass_as_numbers_and_as_strings(count: object) -> None:
     body = {"nodePool": {"config": {"accelerators": [{"acceleratorCount": count}]}}}
     google_models.validate("container", CREATE, PARENT, body)
 
 
-def test_an_enum_refusal_lists_what_is_allowed() -> None:
+def test_the_refusal_of_an_enum_lists_its_values() -> None:
     assert "NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE" in refusal(
         {"taints": [{"effect": "NoSchedule"}]}
     )
@@ -109,5 +109,5 @@ def test_an_unknown_method_is_not_found() -> None:
 
 
 @pytest.mark.parametrize("service", sorted(google_models.DOCUMENTS))
-def test_every_service_has_its_document(service: str) -> None:
+def test_every_service_has_a_discovery_document(service: str) -> None:
     assert google_models.document(service)["name"] == service

@@ -38,7 +38,7 @@ def test_a_cluster_becomes_active_with_an_endpoint(aws) -> None:
     assert base64.b64decode(cluster["certificateAuthority"]["data"])
 
 
-def test_a_node_carries_what_eks_says_of_it(aws) -> None:
+def test_a_node_has_the_labels_and_taints_that_eks_sets(aws) -> None:
     aws.make_cluster()
     taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}
     group = aws.make_group(**P4D, labels={"team": "ml"}, taints=[taint])
@@ -69,7 +69,7 @@ def test_a_node_carries_what_eks_says_of_it(aws) -> None:
     }
 
 
-def test_s1_allocatable_memory_with_250_pods_is_the_walkthroughs(aws) -> None:
+def test_s1_allocatable_memory_is_that_of_the_published_walkthrough(aws) -> None:
     """S1(c): allocatable cpu 95690m, memory 1167644256Ki, pods 250."""
     aws.make_cluster()
     template = aws.call(
@@ -85,7 +85,7 @@ def test_s1_allocatable_memory_with_250_pods_is_the_walkthroughs(aws) -> None:
     assert found == {"cpu": "95690m", "memory": "1167644256Ki", "pods": "250"}
 
 
-def test_node_config_of_the_template_reaches_the_kubelet(aws) -> None:
+def test_the_node_config_of_the_template_reaches_the_node(aws) -> None:
     aws.make_cluster()
     template = aws.call(
         "ec2",
@@ -105,7 +105,7 @@ def test_node_config_of_the_template_reaches_the_kubelet(aws) -> None:
     assert node["metadata"]["labels"]["eks.amazonaws.com/sourceLaunchTemplateVersion"] == "1"
 
 
-def test_a_plain_image_has_no_driver(aws) -> None:
+def test_an_image_without_nvidia_has_no_driver(aws) -> None:
     aws.make_cluster()
     aws.make_group(instanceTypes=["g4dn.xlarge"], amiType="AL2023_x86_64_STANDARD")
     machine = json.loads(
@@ -150,7 +150,7 @@ def test_a_plain_image_has_no_driver(aws) -> None:
         ({"launchTemplate": {"id": "lt-0nothere", "version": "1"}}, "does not exist"),
     ],
 )
-def test_a_group_that_cannot_be_is_refused(aws, fields: dict, words: str) -> None:
+def test_an_impossible_node_group_is_refused(aws, fields: dict, words: str) -> None:
     aws.make_cluster()
     with pytest.raises(CloudError) as caught:
         aws.make_group(**fields)
@@ -178,7 +178,9 @@ def test_a_group_that_cannot_be_is_refused(aws, fields: dict, words: str) -> Non
         ({"UserData": base64.b64encode(b"#!/bin/sh").decode()}, {}, "MIME multipart"),
     ],
 )
-def test_what_a_launch_template_excludes(aws, data: dict, fields: dict, words: str) -> None:
+def test_fields_that_a_launch_template_excludes_are_refused(
+    aws, data: dict, fields: dict, words: str
+) -> None:
     aws.make_cluster()
     made = aws.call("ec2", "CreateLaunchTemplate", LaunchTemplateName="t", LaunchTemplateData=data)
     template = {"id": made["LaunchTemplate"]["LaunchTemplateId"], "version": "1"}
@@ -202,7 +204,7 @@ def test_user_data_with_an_unknown_field_is_refused(aws) -> None:
         )
 
 
-def test_nodes_without_rights_never_join(aws) -> None:
+def test_nodes_without_the_worker_policy_never_join(aws) -> None:
     aws.make_cluster()
     aws.call(
         "aws-iam",
@@ -216,7 +218,7 @@ def test_nodes_without_rights_never_join(aws) -> None:
     assert aws.nodes() == []
 
 
-def test_nodes_without_public_addresses_in_a_public_subnet_fail(aws) -> None:
+def test_nodes_without_public_addresses_fail(aws) -> None:
     aws.make_cluster()
     aws.call(
         "ec2",
@@ -227,7 +229,7 @@ def test_nodes_without_public_addresses_in_a_public_subnet_fail(aws) -> None:
     assert aws.make_group()["health"]["issues"][0]["code"] == "Ec2SubnetInvalidConfiguration"
 
 
-def test_nodes_without_a_way_out_never_join(aws) -> None:
+def test_nodes_without_a_route_to_the_internet_never_join(aws) -> None:
     aws.make_cluster()
     table = aws.call("ec2", "DescribeRouteTables")["RouteTables"][0]["RouteTableId"]
     aws.call("ec2", "DeleteRoute", RouteTableId=table, DestinationCidrBlock="0.0.0.0/0")
@@ -263,7 +265,7 @@ def update(aws, operation: str, **body) -> dict:
     )["update"]
 
 
-def test_a_group_scales(aws) -> None:
+def test_a_node_group_scales_up_and_to_zero(aws) -> None:
     aws.make_cluster()
     aws.make_group(
         scalingConfig={"minSize": 0, "desiredSize": 1, "maxSize": 5}, subnets=aws.subnets
@@ -284,7 +286,7 @@ def test_a_group_scales(aws) -> None:
     assert aws.nodes() == []
 
 
-def test_labels_and_taints_change_on_living_nodes(aws) -> None:
+def test_labels_and_taints_change_on_existing_nodes(aws) -> None:
     aws.make_cluster()
     aws.make_group(
         labels={"a": "1", "b": "1"}, taints=[{"key": "t", "value": "1", "effect": "NO_SCHEDULE"}]
@@ -306,7 +308,7 @@ def test_labels_and_taints_change_on_living_nodes(aws) -> None:
     assert [t["key"] for t in node["spec"]["taints"]] == ["u"]
 
 
-def test_a_new_template_version_means_new_nodes(aws) -> None:
+def test_a_new_template_version_replaces_the_nodes(aws) -> None:
     aws.make_cluster()
     made = aws.call(
         "ec2",
@@ -344,13 +346,13 @@ def test_a_cluster_with_node_groups_cannot_be_deleted(aws) -> None:
 
 
 @pytest.mark.parametrize("operation", ["DescribeCluster", "DeleteCluster"])
-def test_what_is_not_there_is_not_found(aws, operation: str) -> None:
+def test_a_missing_cluster_is_not_found(aws, operation: str) -> None:
     with pytest.raises(CloudError) as caught:
         aws.call("eks", operation, name="nothing")
     assert (caught.value.code, caught.value.reason) == (404, "ResourceNotFoundException")
 
 
-def test_a_cluster_needs_two_zones(aws) -> None:
+def test_a_cluster_needs_subnets_in_two_zones(aws) -> None:
     aws.network()
     role = aws.role("cluster", "eks.amazonaws.com")
     with pytest.raises(CloudError, match="at least two different AZs"):
@@ -363,7 +365,7 @@ def test_a_cluster_needs_two_zones(aws) -> None:
         )
 
 
-def test_a_cluster_needs_a_role_that_eks_may_take(aws) -> None:
+def test_a_cluster_needs_a_role_that_eks_may_assume(aws) -> None:
     aws.network()
     role = aws.role("node", "ec2.amazonaws.com")
     with pytest.raises(CloudError, match="trusted entity is not correct"):
@@ -390,7 +392,7 @@ def test_an_unsupported_version_is_refused(aws) -> None:
         )
 
 
-def test_addons_live_and_die_with_their_cluster(aws) -> None:
+def test_deleting_a_cluster_deletes_its_addons(aws) -> None:
     aws.make_cluster()
     for addon in ("vpc-cni", "kube-proxy", "coredns"):
         assert (
@@ -404,95 +406,3 @@ def test_addons_live_and_die_with_their_cluster(aws) -> None:
     aws.call("eks", "DeleteCluster", name="p4d")
     assert aws.cloud.tasks.wait(30)
     assert "eks.addon" not in aws.cloud.inventory()
-
-
-def test_the_way_down_has_one_order_and_ends_empty(aws) -> None:
-    aws.make_cluster()
-    aws.make_group()
-    gateway = aws.call("ec2", "DescribeInternetGateways")["InternetGateways"][0][
-        "InternetGatewayId"
-    ]
-    table = aws.call("ec2", "DescribeRouteTables")["RouteTables"][0]
-    refused = [
-        ("ec2", "DeleteVpc", {"VpcId": aws.vpc}, "DependencyViolation"),
-        ("ec2", "DeleteSubnet", {"SubnetId": aws.subnets[0]}, "DependencyViolation"),
-        (
-            "ec2",
-            "DetachInternetGateway",
-            {"InternetGatewayId": gateway, "VpcId": aws.vpc},
-            "DependencyViolation",
-        ),
-        ("ec2", "DeleteInternetGateway", {"InternetGatewayId": gateway}, "DependencyViolation"),
-        ("ec2", "DeleteRouteTable", {"RouteTableId": table["RouteTableId"]}, "DependencyViolation"),
-        ("aws-iam", "DeleteRole", {"RoleName": "node"}, "DeleteConflict"),
-    ]
-    for service, operation, body, error in refused:
-        with pytest.raises(CloudError) as caught:
-            aws.call(service, operation, **body)
-        assert caught.value.reason == error, operation
-    aws.call("eks", "DeleteNodegroup", clusterName="p4d", nodegroupName="workers")
-    assert aws.cloud.tasks.wait(30)
-    aws.call("eks", "DeleteCluster", name="p4d")
-    assert aws.cloud.tasks.wait(30)
-    for association in table["Associations"]:
-        aws.call(
-            "ec2", "DisassociateRouteTable", AssociationId=association["RouteTableAssociationId"]
-        )
-    aws.call("ec2", "DeleteRouteTable", RouteTableId=table["RouteTableId"])
-    for subnet in aws.subnets:
-        aws.call("ec2", "DeleteSubnet", SubnetId=subnet)
-    aws.call("ec2", "DetachInternetGateway", InternetGatewayId=gateway, VpcId=aws.vpc)
-    aws.call("ec2", "DeleteInternetGateway", InternetGatewayId=gateway)
-    aws.call("ec2", "DeleteVpc", VpcId=aws.vpc)
-    for role in ("cluster", "node"):
-        for policy in aws.call("aws-iam", "ListAttachedRolePolicies", RoleName=role)[
-            "AttachedPolicies"
-        ]:
-            aws.call("aws-iam", "DetachRolePolicy", RoleName=role, PolicyArn=policy["PolicyArn"])
-        aws.call("aws-iam", "DeleteRole", RoleName=role)
-    assert aws.cloud.inventory() == {}
-
-
-@pytest.mark.parametrize(
-    ("operation", "body", "error"),
-    [
-        ("CreateVpc", {"CidrBlock": "10.0.0.0/8"}, "InvalidVpc.Range"),
-        ("CreateVpc", {"CidrBlock": "ten"}, "InvalidParameterValue"),
-        ("DescribeVpcs", {"VpcIds": ["vpc-0nothere"]}, "InvalidVpcID.NotFound"),
-        ("CreateSubnet", {"VpcId": "VPC", "CidrBlock": "10.9.0.0/24"}, "InvalidSubnet.Range"),
-        ("CreateSubnet", {"VpcId": "VPC", "CidrBlock": "10.0.0.0/25"}, "InvalidSubnet.Conflict"),
-        (
-            "CreateSubnet",
-            {"VpcId": "VPC", "CidrBlock": "10.0.7.0/24", "AvailabilityZone": "eu-west-9a"},
-            "InvalidParameterValue",
-        ),
-    ],
-)
-def test_networks_that_cannot_be_are_refused(aws, operation: str, body: dict, error: str) -> None:
-    aws.network()
-    with pytest.raises(CloudError) as caught:
-        aws.call("ec2", operation, **{k: aws.vpc if v == "VPC" else v for k, v in body.items()})
-    assert caught.value.reason == error
-
-
-@pytest.mark.parametrize("document", ["{", "{}", '{"Statement": [{"Effect": "Allow"}]}'])
-def test_a_trust_policy_must_be_one(aws, document: str) -> None:
-    with pytest.raises(CloudError) as caught:
-        aws.call("aws-iam", "CreateRole", RoleName="r", AssumeRolePolicyDocument=document)
-    assert caught.value.reason == "MalformedPolicyDocument"
-
-
-def test_a_policy_must_exist(aws) -> None:
-    aws.role("r", "ec2.amazonaws.com")
-    with pytest.raises(CloudError, match="not attachable"):
-        aws.call(
-            "aws-iam",
-            "AttachRolePolicy",
-            RoleName="r",
-            PolicyArn="arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicie",
-        )
-
-
-def test_calls_need_a_region(cloud) -> None:
-    with pytest.raises(CloudError, match="region"):
-        cloud.call("eks", "ListClusters", {}, {})

@@ -1,0 +1,132 @@
+"""The nodes of a group are brought to what the group asks for, over fake nodes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeapi import JsonObject
+from rehearsal.clouds.core.fake_control_planes import FakeNodes
+from rehearsal.clouds.core.node_group import (
+    DesiredNodes,
+    GroupRecord,
+    NoCapacity,
+    NodeGroup,
+    NodeRecord,
+    NodeSettings,
+)
+from rehearsal.clouds.core.store import Kind, Store
+
+GROUPS = Kind[GroupRecord]("groups")
+
+
+class RecordedNodes(FakeNodes):
+    """Fake nodes that remember what was done, in order."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        super().__init__(directory)
+        object.__setattr__(self, "done", [])
+
+    def register(self, node: JsonObject) -> None:
+        self.done.append(f"+{node['metadata']['name']}")
+        super().register(node)
+
+    def remove(self, name: str) -> None:
+        self.done.append(f"-{name}")
+        super().remove(name)
+
+
+class Group:
+    """One stored group; names count up: zone-0, zone-1."""
+
+    def __init__(self, root: Path) -> None:
+        self.store = Store(root / "store")
+        self.nodes = RecordedNodes(root / "nodes")
+        self.settings = NodeSettings(labels={}, taints=[])
+        record = GroupRecord(generation=1, nodes=[], applied=self.settings)
+        self.store.put(GROUPS, "g", record)
+        self._numbers = itertools.count()
+
+    def converge(self, counts: Mapping[str, int], *, full: str = "", **changes: Any) -> list[str]:
+        """What was done to nodes, in order."""
+
+        def new_name(zone: str, taken: object) -> str:
+            if zone == full:
+                raise NoCapacity("Full", f"{zone} is full")
+            return f"{zone}-{next(self._numbers)}"
+
+        desired = {
+            "counts": counts,
+            "generation": 1,
+            "settings": self.settings,
+            "new_name": new_name,
+            "manifest": self._manifest,
+            **changes,
+        }
+        self.nodes.done.clear()
+        NodeGroup(self.store, GROUPS, "g", self.nodes).converge(
+            DesiredNodes(**desired), timeout_s=0.1
+        )
+        return list(self.nodes.done)
+
+    def recorded(self) -> list[NodeRecord]:
+        return self.store.get(GROUPS, "g")["nodes"]
+
+    def _manifest(self, record: NodeRecord) -> JsonObject:
+        return {"metadata": {"name": record["name"], "labels": {}}, "spec": {"taints": []}}
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Group:
+    return Group(tmp_path)
+
+
+def test_with_surge_the_replacement_comes_before_the_old_node_goes(group: Group) -> None:
+    group.converge({"a": 1})
+    assert group.converge({"a": 1}, generation=2) == ["+a-1", "-a-0"]
+
+
+def test_without_surge_the_old_node_goes_first(group: Group) -> None:
+    group.converge({"a": 1})
+    assert group.converge({"a": 1}, generation=2, surge=False) == ["-a-0", "+a-1"]
+
+
+def test_nodes_are_replaced_one_after_the_other(group: Group) -> None:
+    group.converge({"a": 2})
+    assert group.converge({"a": 2}, generation=2) == ["+a-2", "-a-0", "+a-3", "-a-1"]
+
+
+def test_a_converged_group_stays_as_it_is(group: Group) -> None:
+    group.converge({"a": 2, "b": 1})
+    assert group.converge({"a": 2, "b": 1}) == []
+
+
+def test_a_full_location_does_not_keep_the_others_from_their_nodes(group: Group) -> None:
+    with pytest.raises(NoCapacity) as caught:
+        group.converge({"a": 1, "b": 1}, full="a")
+    assert caught.value.code == "Full"
+    assert [r["name"] for r in group.recorded()] == ["b-0"]
+
+
+def test_a_free_index_is_used_again(group: Group) -> None:
+    group.converge({"a": 1, "b": 1})
+    group.converge({"b": 1})
+    group.converge({"a": 1, "b": 1})
+    assert sorted(r["index"] for r in group.recorded()) == [0, 1]
+
+
+def test_a_node_is_on_record_until_it_is_gone(group: Group) -> None:
+    group.converge({"a": 1})
+
+    def fail(name: str) -> None:
+        raise OSError(name)
+
+    object.__setattr__(group.nodes, "remove", fail)
+    with pytest.raises(OSError, match="a-0"):
+        group.converge({})
+    assert [r["name"] for r in group.recorded()] == ["a-0"]
