@@ -87,8 +87,7 @@ def _parameter_errors(method: Mapping[str, Any], params: Mapping[str, Any]) -> I
         if name not in known:
             yield (
                 f'Invalid JSON payload received. Unknown name "{name}": Cannot bind query '
-                "parameter. "
-                f"Field '{name}' could not be found in request message."
+                f"parameter. Field '{name}' could not be found in request message."
             )
 
 

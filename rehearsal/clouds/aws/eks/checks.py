@@ -7,6 +7,8 @@ hashicorp/terraform-provider-aws #18025, #18310, eksctl-io/eksctl #4007.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.ec2.launch_templates import (
     find_template,
@@ -175,10 +177,20 @@ def check_taints(taints: list[JsonObject]) -> None:
         seen.add(identity)
 
 
+class HealthIssue(NamedTuple):
+    """Why a node group that EKS accepted lacks nodes."""
+
+    code: str
+    message: str
+
+    def api_form(self) -> JsonObject:
+        return {"code": self.code, "message": self.message, "resourceIds": []}
+
+
 def why_nodes_cannot_join(
     context: Context, region: str, nodegroup: JsonObject
-) -> tuple[str, str] | None:
-    """The health issue (code, message) that EKS reports after some minutes; None = none."""
+) -> HealthIssue | None:
+    """The issue that EKS reports after some minutes; None = nodes can join."""
     role = find_role(context, nodegroup["nodeRole"])
     policies = attached(role) if role else set()
     worker = policies & {"AmazonEKSWorkerNodePolicy", "AmazonEKSWorkerNodeMinimalPolicy"}
@@ -187,31 +199,30 @@ def why_nodes_cannot_join(
         "AmazonEC2ContainerRegistryReadOnly",
     }
     if role is None or not worker or not registry:
-        return "NodeCreationFailure", (
+        return HealthIssue(
+            "NodeCreationFailure",
             "Instances failed to join the kubernetes cluster: role "
             f"{nodegroup['nodeRole']} lacks AmazonEKSWorkerNodePolicy or "
             "AmazonEC2ContainerRegistryPullOnly (attached: "
-            f"{', '.join(sorted(policies)) or 'none'})"
+            f"{', '.join(sorted(policies)) or 'none'})",
         )
     for identity in nodegroup["subnets"]:
         subnet = find_subnet(context, region, identity)
         if subnet is None:
-            return "Ec2SubnetNotFound", f"The subnet ID '{identity}' does not exist"
+            return HealthIssue("Ec2SubnetNotFound", f"The subnet ID '{identity}' does not exist")
         if not reaches_internet(context, region, subnet):
-            return (
+            return HealthIssue(
                 "NodeCreationFailure",
                 f"Instances failed to join the kubernetes cluster: subnet {identity} has "
                 "no route to the internet",
             )
         if not subnet["MapPublicIpOnLaunch"]:
-            return "Ec2SubnetInvalidConfiguration", (
+            return HealthIssue(
+                "Ec2SubnetInvalidConfiguration",
                 f"One or more Amazon EC2 Subnets of [{identity}] for node group "
-                f"{nodegroup['nodegroupName']} "
-                "does not automatically assign public IP addresses to instances launched "
-                "into it. If you want your "
-                "instances to be assigned a public IP address, then you need to enable "
-                "auto-assign public IP address "
-                "for the subnet."
+                f"{nodegroup['nodegroupName']} does not automatically assign public IP addresses "
+                "to instances launched into it. If you want your instances to be assigned a public "
+                "IP address, then you need to enable auto-assign public IP address for the subnet.",
             )
     return None
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.eks.checks import (
+    HealthIssue,
     check_labels,
     check_launch_template,
     check_nodegroup,
@@ -155,13 +156,12 @@ class NodeGroups:
         key = arguments["key"]
         issue = self._converge(key)
         if issue:
-            problem = {"code": issue[0], "message": issue[1], "resourceIds": []}
-            self._set(key, status="CREATE_FAILED", health={"issues": [problem]})
+            self._set(key, status="CREATE_FAILED", health={"issues": [issue.api_form()]})
         else:
             self._set(key, status="ACTIVE", health={"issues": []})
 
-    def _converge(self, key: str) -> tuple[str, str] | None:
-        """Gives the group the nodes it asks for; a health issue (code, message) on failure."""
+    def _converge(self, key: str) -> HealthIssue | None:
+        """Gives the group the nodes it asks for; returns what went wrong."""
         item = self._store.get(NODE_GROUPS, key)
         if item is None:
             return None
@@ -173,12 +173,14 @@ class NodeGroups:
                 desired_nodes(self._context, item), timeout_s=self._context.ready_timeout_s
             )
         except NotReady as e:
-            return "NodeCreationFailure", f"Instances failed to join the kubernetes cluster: {e}"
+            return HealthIssue(
+                "NodeCreationFailure", f"Instances failed to join the kubernetes cluster: {e}"
+            )
         except NoCapacity as e:
-            return e.code, str(e)
+            return HealthIssue(e.code, str(e))
         except Exception as e:
             log.exception("node group %s", key)
-            return "InternalFailure", f"the rehearsal's cloud: {type(e).__name__}: {e}"
+            return _internal_failure(e)
         return None
 
     def _update_config(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -286,12 +288,8 @@ class NodeGroups:
             self._nodes(item).remove_nodes()
         except Exception as e:
             log.exception("node group %s", key)
-            problem = {
-                "code": "InternalFailure",
-                "message": f"the rehearsal's cloud: {type(e).__name__}: {e}",
-                "resourceIds": [],
-            }
-            self._set(key, status="DELETE_FAILED", health={"issues": [problem]})
+            issues = [_internal_failure(e).api_form()]
+            self._set(key, status="DELETE_FAILED", health={"issues": issues})
             return
         self._store.delete(NODE_GROUPS, key)
 
@@ -312,6 +310,10 @@ class NodeGroups:
             if item is not None:
                 item["nodegroup"] |= fields
                 self._store.put(NODE_GROUPS, key, item)
+
+
+def _internal_failure(e: Exception) -> HealthIssue:
+    return HealthIssue("InternalFailure", f"the rehearsal's cloud: {type(e).__name__}: {e}")
 
 
 def _key(params: JsonObject, body: JsonObject) -> str:

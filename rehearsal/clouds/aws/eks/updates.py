@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.eks.checks import HealthIssue
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.state import UPDATES
 from rehearsal.clouds.core.context import Context, Methods, now
@@ -29,16 +30,16 @@ class Updates:
         }
         return self._store.put(UPDATES, f"{owner}/{update['id']}", update)
 
-    def close(self, owner: str, identity: str, error: tuple[str, str] | None) -> None:
-        """error: code and message; None = successful."""
+    def close(self, owner: str, identity: str, issue: HealthIssue | None) -> None:
+        """None = successful."""
         with self._store.lock:
             update = self._store.get(UPDATES, f"{owner}/{identity}")
             if update is None:
                 return
-            update["status"] = "Failed" if error else "Successful"
-            if error:
+            update["status"] = "Failed" if issue else "Successful"
+            if issue:
                 update["errors"] = [
-                    {"errorCode": error[0], "errorMessage": error[1], "resourceIds": []}
+                    {"errorCode": issue.code, "errorMessage": issue.message, "resourceIds": []}
                 ]
             self._store.put(UPDATES, f"{owner}/{identity}", update)
 

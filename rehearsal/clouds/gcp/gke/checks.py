@@ -178,9 +178,8 @@ def check_upgrade(settings: JsonObject) -> None:
     if surge < 0 or down < 0 or not 0 < surge + down <= 20:
         raise google_error(
             400,
-            f"upgrade_settings: max_surge ({surge}) and max_unavailable ({down}) must not "
-            "be negative, "
-            "and their sum must be 1 to 20.",
+            f"upgrade_settings: max_surge ({surge}) and max_unavailable ({down}) must not be "
+            "negative, and their sum must be 1 to 20.",
         )
 
 

@@ -228,8 +228,7 @@ class Clusters:
                 raise google_error(
                     400,
                     f'Secondary range "{policy[field]}" does not exist in subnetwork '
-                    f'"{found[0]["name"]}"; '
-                    f"it has {sorted(ranges)}.",
+                    f'"{found[0]["name"]}"; it has {sorted(ranges)}.',
                 )
         return name, found[0]["name"]
 
