@@ -52,7 +52,7 @@ class FakeNodes:
     directory: Path
 
     def register(self, node: JsonObject) -> None:
-        path = self.file(node["metadata"]["name"])
+        path = self._file(node["metadata"]["name"])
         if not path.exists():
             _write(path, node)
 
@@ -64,7 +64,7 @@ class FakeNodes:
         add_taints: Sequence[Taint],
         remove_taints: Sequence[Taint],
     ) -> None:
-        path = self.file(name)
+        path = self._file(name)
         if not path.exists():
             return
         node = json.loads(path.read_text())
@@ -76,7 +76,7 @@ class FakeNodes:
         _write(path, node)
 
     def remove(self, name: str) -> None:
-        self.file(name).unlink(missing_ok=True)
+        self._file(name).unlink(missing_ok=True)
 
     def names(self) -> set[str]:
         return {p.stem for p in self.directory.glob("*.json")}
@@ -102,7 +102,7 @@ class FakeNodes:
     def _never_ready(self) -> Path:
         return self.directory / "never-ready"
 
-    def file(self, name: str) -> Path:
+    def _file(self, name: str) -> Path:
         return self.directory / f"{name}.json"
 
 

@@ -1,6 +1,4 @@
-"""The simulated GKE over a real API server: nodes come, change and go, and nothing is left running.
-No kubelet stand-in.
-"""
+"""The simulated GKE over a real API server, without the kubelet stand-in."""
 
 from __future__ import annotations
 
@@ -62,7 +60,7 @@ def test_nodes_of_a_real_cluster_are_added_changed_and_removed(
             "items"
         ]
 
-    # Its default pool's node is Ready, for the operation waited for it.
+    # The operation has waited until the default pool's node was Ready.
     (node,) = nodes("default-pool")
     assert any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
 
@@ -84,7 +82,7 @@ def test_nodes_of_a_real_cluster_are_added_changed_and_removed(
     )
     assert len(pods) == 1
 
-    # A startup taint lifted by the controller stays lifted when the user changes a label.
+    # A startup taint that the controller removed is not restored when the user changes a label.
     name = node["metadata"]["name"]
     kept = [t for t in node["spec"]["taints"] if t["key"] != "startup"]
     admin.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": kept}})
@@ -93,7 +91,7 @@ def test_nodes_of_a_real_cluster_are_added_changed_and_removed(
     assert node["metadata"]["labels"]["role"] == "b"
     assert "startup" not in {t["key"] for t in node["spec"]["taints"]}
 
-    # A node that goes takes its pods with it.
+    # A node's pods are deleted with it.
     pod = {
         "metadata": {"name": "bound", "namespace": "default"},
         "spec": {"nodeName": name, "containers": [{"name": "c", "image": "example.com/x"}]},

@@ -1,4 +1,4 @@
-"""The service as a process: its socket, its faults, and what a kill leaves behind."""
+"""The service: its socket, injected faults, what it refuses, and restarts after a kill."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_a_half_written_record_is_never_read(tmp_path: Path) -> None:
 def test_the_api_models_are_read_when_first_needed(
     start: Start, environment: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """And not at the start, which they would make seconds longer."""
+    """Reading them at the start would delay it by seconds."""
     monkeypatch.setenv("PYTHONVERBOSE", "1")
     start()
     log = tmp_path / "service.log"

@@ -70,7 +70,7 @@ def test_a_node_has_the_labels_and_taints_that_eks_sets(aws) -> None:
 
 
 def test_s1_allocatable_memory_is_that_of_the_published_walkthrough(aws) -> None:
-    """S1(c): allocatable cpu 95690m, memory 1167644256Ki, pods 250."""
+    """It shows allocatable cpu 95690m, memory 1167644256Ki, pods 250."""
     aws.make_cluster()
     template = aws.call(
         "ec2",

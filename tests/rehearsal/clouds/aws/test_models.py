@@ -1,4 +1,4 @@
-"""Requests to the simulated AWS are judged by botocore's own service models."""
+"""Requests to the simulated AWS are validated against botocore's service models."""
 
 from __future__ import annotations
 

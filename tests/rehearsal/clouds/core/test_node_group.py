@@ -1,9 +1,10 @@
-"""The nodes of a group are brought to what the group asks for, over fake nodes."""
+"""A node group gets the nodes that it asks for."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,12 @@ from rehearsal.clouds.core.store import Kind, Store
 GROUPS = Kind[GroupRecord]("groups")
 
 
+@dataclass(frozen=True)
 class RecordedNodes(FakeNodes):
-    """Fake nodes that remember what was done, in order."""
+    """Fake nodes that record what is done to them."""
 
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir()
-        super().__init__(directory)
-        object.__setattr__(self, "done", [])
+    done: list[str] = field(default_factory=list)
+    """+NAME for each node added, -NAME for each removed."""
 
     def register(self, node: JsonObject) -> None:
         self.done.append(f"+{node['metadata']['name']}")
@@ -42,10 +42,11 @@ class RecordedNodes(FakeNodes):
 
 
 class Group:
-    """One stored group; names count up: zone-0, zone-1."""
+    """One stored group, whose nodes are named LOCATION-0, LOCATION-1 and so on."""
 
     def __init__(self, root: Path) -> None:
         self.store = Store(root / "store")
+        (root / "nodes").mkdir()
         self.nodes = RecordedNodes(root / "nodes")
         self.settings = NodeSettings(labels={}, taints=[])
         record = GroupRecord(generation=1, nodes=[], applied=self.settings)
@@ -53,12 +54,12 @@ class Group:
         self._numbers = itertools.count()
 
     def converge(self, counts: Mapping[str, int], *, full: str = "", **changes: Any) -> list[str]:
-        """What was done to nodes, in order."""
+        """Returns what was done to nodes, in order."""
 
-        def new_name(zone: str, taken: object) -> str:
-            if zone == full:
-                raise NoCapacity("Full", f"{zone} is full")
-            return f"{zone}-{next(self._numbers)}"
+        def new_name(location: str, taken: object) -> str:
+            if location == full:
+                raise NoCapacity("Full", f"{location} is full")
+            return f"{location}-{next(self._numbers)}"
 
         desired = {
             "counts": counts,
@@ -120,13 +121,15 @@ def test_a_free_index_is_used_again(group: Group) -> None:
     assert sorted(r["index"] for r in group.recorded()) == [0, 1]
 
 
-def test_a_node_is_on_record_until_it_is_gone(group: Group) -> None:
+def test_a_node_is_on_record_until_it_is_gone(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
     group.converge({"a": 1})
 
-    def fail(name: str) -> None:
+    def fail(_: RecordedNodes, name: str) -> None:
         raise OSError(name)
 
-    object.__setattr__(group.nodes, "remove", fail)
+    monkeypatch.setattr(RecordedNodes, "remove", fail)
     with pytest.raises(OSError, match="a-0"):
         group.converge({})
     assert [r["name"] for r in group.recorded()] == ["a-0"]

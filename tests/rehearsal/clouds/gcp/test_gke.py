@@ -1,4 +1,4 @@
-"""The simulated Kubernetes Engine: clusters, pools, and what it refuses."""
+"""The simulated Kubernetes Engine: clusters, node pools, and what it refuses."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_gpu_sharing_shows_on_the_node(gcp) -> None:
 
 @pytest.mark.parametrize("size", ["4g.40gb", "1g.5gb"])
 def test_a_partition_size_that_the_gpu_lacks_is_accepted(gcp, h100, size: str) -> None:
-    """As the real API does: what the size comes to is found out on the node."""
+    """As by the real API: what the size leads to shows on the node."""
     gcp.make_cluster()
     h100["accelerators"][0]["gpuPartitionSize"] = size
     assert gcp.make_pool(config=h100)["status"] == "RUNNING"

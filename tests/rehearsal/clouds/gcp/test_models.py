@@ -1,4 +1,4 @@
-"""Requests to the simulated GCP are judged by Google's own discovery documents."""
+"""Requests to the simulated Google Cloud are validated against Google's discovery documents."""
 
 from __future__ import annotations
 
