@@ -117,5 +117,5 @@ class _Handler(BaseHTTPRequestHandler):
     def address_string(self) -> str:
         return "local"
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name for it
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as in the base
         log.debug(format, *args)

@@ -27,7 +27,10 @@ def environment() -> Path:
     return Path(named)
 
 
-def exec_info() -> dict:  # type: ignore[type-arg]  # plain dict: importing typing costs milliseconds
+# Plain dicts below: importing typing costs milliseconds.
+
+
+def exec_info() -> dict:  # type: ignore[type-arg]
     """KUBERNETES_EXEC_INFO, in which kubectl describes itself and the cluster."""
     try:
         found = json.loads(os.environ.get("KUBERNETES_EXEC_INFO") or "{}")

@@ -8,13 +8,14 @@ import secrets
 from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context, Methods
 from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.gke.defaults import etag
+from rehearsal.clouds.gcp.etag import etag
 from rehearsal.clouds.gcp.state import POLICIES, SERVICE_ACCOUNTS
 
 _ACCOUNT_ID = re.compile(r"[a-z][-a-z0-9]{4,28}[a-z0-9]")
 _ROLE = re.compile(r"(projects/[^/]+/|organizations/[^/]+/)?roles/[A-Za-z0-9_.]+")
 _MEMBER = re.compile(
-    r"(user|serviceAccount|group|domain|principal|principalSet|deleted):.+|allUsers|allAuthenticatedUsers"
+    r"(user|serviceAccount|group|domain|principal|principalSet|deleted):.+"
+    r"|allUsers|allAuthenticatedUsers"
 )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import secrets
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.resources import key_of, new_id, shown
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.state import LAUNCH_TEMPLATES
@@ -39,7 +39,7 @@ class LaunchTemplates:
                     "InvalidLaunchTemplateName.AlreadyExistsException",
                     f"Launch template name already in use: {name}",
                 )
-            identity = f"lt-0{secrets.token_hex(8)}"
+            identity = new_id("lt")
             tags = [
                 t
                 for s in body.get("TagSpecifications", [])
@@ -57,8 +57,8 @@ class LaunchTemplates:
                 "_versions": [_version(1, body)],
             }
             return {
-                "LaunchTemplate": _shown(
-                    self._store.put(LAUNCH_TEMPLATES, f"{params['region']}/{identity}", template)
+                "LaunchTemplate": shown(
+                    self._store.put(LAUNCH_TEMPLATES, key_of(params, identity), template)
                 )
             }
 
@@ -77,7 +77,7 @@ class LaunchTemplates:
             wanted = str(body.get("DefaultVersion") or template["DefaultVersionNumber"])
             template["DefaultVersionNumber"] = _find_version(template, wanted)["number"]
             self._store.put(LAUNCH_TEMPLATES, key, template)
-        return {"LaunchTemplate": _shown(template)}
+        return {"LaunchTemplate": shown(template)}
 
     def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
         ids = body.get("LaunchTemplateIds")
@@ -86,7 +86,7 @@ class LaunchTemplates:
             if ids
             else self._store.values(LAUNCH_TEMPLATES)
         )
-        return {"LaunchTemplates": [_shown(t) for t in found]}
+        return {"LaunchTemplates": [shown(t) for t in found]}
 
     def _describe_versions(self, params: JsonObject, body: JsonObject) -> JsonObject:
         _, template = self._find(params, body)
@@ -101,7 +101,7 @@ class LaunchTemplates:
         with self._store.lock:
             key, template = self._find(params, body)
             self._store.delete(LAUNCH_TEMPLATES, key)
-        return {"LaunchTemplate": _shown(template)}
+        return {"LaunchTemplate": shown(template)}
 
     def _find(self, params: JsonObject, body: JsonObject) -> tuple[str, JsonObject]:
         return find_template(
@@ -116,10 +116,9 @@ def find_template(
     store: Store, region: str, identity: str | None, name: str | None
 ) -> tuple[str, JsonObject]:
     """Key and record of a template. Raises CloudError as EC2 does when there is none."""
-    for key, template in store.items(LAUNCH_TEMPLATES):
-        if key == f"{region}/{identity}" or (
-            name and key.startswith(f"{region}/") and template["LaunchTemplateName"] == name
-        ):
+    for key, template in store.items(LAUNCH_TEMPLATES, prefix=f"{region}/"):
+        by_name = name and template["LaunchTemplateName"] == name
+        if by_name or key == f"{region}/{identity}":
             return key, template
     if identity:
         raise aws_error(
@@ -173,10 +172,6 @@ def _version(number: int, body: JsonObject) -> JsonObject:
         "created": now(),
         "description": body.get("VersionDescription", ""),
     }
-
-
-def _shown(template: JsonObject) -> JsonObject:
-    return {k: v for k, v in template.items() if not k.startswith("_")}
 
 
 def _shown_version(template: JsonObject, version: JsonObject) -> JsonObject:

@@ -16,7 +16,7 @@ from rehearsal.clouds.core.store import Kind, Store
 
 
 @dataclass(frozen=True, kw_only=True)
-class Words:
+class ApiNames:
     """How the API names one kind of resource."""
 
     prefix: str
@@ -38,21 +38,21 @@ class Words:
         return self.ids_field.replace("Id", "")
 
 
-WORDS: Mapping[Kind[JsonObject], Words] = {
-    VPCS: Words(prefix="vpc", noun="vpc", not_found="InvalidVpcID.NotFound", id_field="VpcId"),
-    INTERNET_GATEWAYS: Words(
+API_NAMES: Mapping[Kind[JsonObject], ApiNames] = {
+    VPCS: ApiNames(prefix="vpc", noun="vpc", not_found="InvalidVpcID.NotFound", id_field="VpcId"),
+    INTERNET_GATEWAYS: ApiNames(
         prefix="igw",
         noun="internetGateway",
         not_found="InvalidInternetGatewayID.NotFound",
         id_field="InternetGatewayId",
     ),
-    SUBNETS: Words(
+    SUBNETS: ApiNames(
         prefix="subnet",
         noun="subnet",
         not_found="InvalidSubnetID.NotFound",
         id_field="SubnetId",
     ),
-    ROUTE_TABLES: Words(
+    ROUTE_TABLES: ApiNames(
         prefix="rtb",
         noun="routeTable",
         not_found="InvalidRouteTableID.NotFound",
@@ -62,7 +62,7 @@ WORDS: Mapping[Kind[JsonObject], Words] = {
 
 
 class Resources:
-    """Resources of the region that `params` name. Fields that begin with `_` are not described."""
+    """Resources of the region that `params` name."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -71,33 +71,34 @@ class Resources:
         """Raises CloudError when there is none."""
         found = self._store.get(kind, key_of(params, identity))
         if found is None:
-            words = WORDS[kind]
-            raise aws_error(words.not_found, f"The {words.noun} ID '{identity}' does not exist")
+            names = API_NAMES[kind]
+            raise aws_error(names.not_found, f"The {names.noun} ID '{identity}' does not exist")
         return found
 
     def put(self, kind: Kind[JsonObject], params: JsonObject, resource: JsonObject) -> JsonObject:
-        return self._store.put(kind, key_of(params, resource[WORDS[kind].id_field]), resource)
+        return self._store.put(kind, key_of(params, resource[API_NAMES[kind].id_field]), resource)
 
     def all(self, kind: Kind[JsonObject], params: JsonObject) -> list[JsonObject]:
         return self._store.values(kind, prefix=f"{params['region']}/")
 
     def describe(self, kind: Kind[JsonObject]) -> Handler:
-        words = WORDS[kind]
+        names = API_NAMES[kind]
 
         def describe(params: JsonObject, body: JsonObject) -> JsonObject:
             if body.get("Filters"):
                 raise not_simulated(
                     "The rehearsal's cloud does not simulate Filters; name the ids."
                 )
-            ids = body.get(words.ids_field)
+            ids = body.get(names.ids_field)
             found = [self.find(kind, params, i) for i in ids] if ids else self.all(kind, params)
-            return {
-                words.list_field: [
-                    {k: v for k, v in f.items() if not k.startswith("_")} for f in found
-                ]
-            }
+            return {names.list_field: [shown(f) for f in found]}
 
         return describe
+
+
+def shown(resource: JsonObject) -> JsonObject:
+    """Without the fields that only the simulation knows, which begin with `_`."""
+    return {k: v for k, v in resource.items() if not k.startswith("_")}
 
 
 def new_id(prefix: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.ec2.internet_gateways import InternetGateways
 from rehearsal.clouds.aws.ec2.launch_templates import LaunchTemplates
-from rehearsal.clouds.aws.ec2.resources import WORDS, key_of
+from rehearsal.clouds.aws.ec2.resources import API_NAMES, key_of
 from rehearsal.clouds.aws.ec2.route_tables import RouteTables
 from rehearsal.clouds.aws.ec2.subnets import Subnets
 from rehearsal.clouds.aws.ec2.vpcs import Vpcs
@@ -34,7 +34,7 @@ class Ec2:
     def inventory(self) -> list[JsonObject]:
         return [
             {"kind": f"ec2.{kind.name.partition('/')[2][:-1]}", "name": key}
-            for kind in (*WORDS, LAUNCH_TEMPLATES)
+            for kind in (*API_NAMES, LAUNCH_TEMPLATES)
             for key, _ in self._store.items(kind)
         ]
 
@@ -54,7 +54,7 @@ class Ec2:
         identities: list[str],
         change: Callable[[dict[str, str]], dict[str, str]],
     ) -> JsonObject:
-        kinds = {words.prefix: kind for kind, words in WORDS.items()} | {"lt": LAUNCH_TEMPLATES}
+        kinds = {names.prefix: kind for kind, names in API_NAMES.items()} | {"lt": LAUNCH_TEMPLATES}
         with self._store.lock:
             for identity in identities:
                 kind = kinds.get(identity.rpartition("-")[0])

@@ -196,7 +196,8 @@ def _filled(body: JsonObject, *, region: str, vpc: str) -> JsonObject:
         "logging": body.get("logging") or {"clusterLogging": [{"types": [], "enabled": False}]},
         "identity": {
             "oidc": {
-                "issuer": f"https://oidc.eks.{region}.amazonaws.com/id/{secrets.token_hex(16).upper()}"
+                "issuer": f"https://oidc.eks.{region}.amazonaws.com/id/"
+                f"{secrets.token_hex(16).upper()}"
             }
         },
         "status": "CREATING",

@@ -10,12 +10,12 @@ from rehearsal.clouds.core.context import Context, Methods, now
 from rehearsal.clouds.core.control_planes import Address
 from rehearsal.clouds.core.tasks import Task
 from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.etag import etag
 from rehearsal.clouds.gcp.gke import addons
 from rehearsal.clouds.gcp.gke.checks import check_name, check_pool
 from rehearsal.clouds.gcp.gke.defaults import (
     VERSION,
     default_locations,
-    etag,
     fill_node_config,
     region_of,
     zones_of,

@@ -5,11 +5,9 @@ Source: recorded requests and answers in the tests of GoogleCloudPlatform/k8s-co
 
 from __future__ import annotations
 
-import base64
-import secrets
-
 from kubeapi import JsonObject
 from rehearsal.clouds.core.node_object import KUBERNETES
+from rehearsal.clouds.gcp.etag import etag
 
 VERSION = f"{KUBERNETES}-gke.1038000"
 _SCOPES = [
@@ -22,10 +20,6 @@ _SCOPES = [
 ]
 _THREE_ZONES = "abc"
 _ZONES = {"us-central1": "abcf", "us-east1": "bcd", "europe-west1": "bcd"}
-
-
-def etag() -> str:
-    return base64.b64encode(secrets.token_bytes(8)).decode()
 
 
 def zones_of(location: str) -> list[str]:

@@ -13,6 +13,7 @@ from rehearsal.clouds.core.node_group import NoCapacity, NodeGroup
 from rehearsal.clouds.core.taints import taint_id
 from rehearsal.clouds.core.tasks import Task
 from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.etag import etag
 from rehearsal.clouds.gcp.gke.checks import (
     check_count,
     check_labels_and_taints,
@@ -21,7 +22,7 @@ from rehearsal.clouds.gcp.gke.checks import (
     check_upgrade,
     find_machine,
 )
-from rehearsal.clouds.gcp.gke.defaults import VERSION, etag, fill_pool
+from rehearsal.clouds.gcp.gke.defaults import VERSION, fill_pool
 from rehearsal.clouds.gcp.gke.nodes import GPU_TAINT, desired_nodes, is_gpu_pool, node_settings
 from rehearsal.clouds.gcp.gke.operations import API, Operations
 from rehearsal.clouds.gcp.gke.records import find_cluster, find_pool, pools_of
@@ -78,7 +79,8 @@ class NodePools:
         pool = {k: v for k, v in item["pool"].items() if k != "etag_seed"}
         project = item["key"].split("/")[1]
         pool["instanceGroupUrls"] = [
-            f"https://www.googleapis.com/compute/v1/projects/{project}/zones/{zone}/instanceGroupManagers/gke-{pool['name']}-{pool['etag'][:4]}-grp"
+            f"https://www.googleapis.com/compute/v1/projects/{project}/zones/{zone}/"
+            f"instanceGroupManagers/gke-{pool['name']}-{pool['etag'][:4]}-grp"
             for zone in pool["locations"]
         ]
         if item["gke_gpu_taint"]:
