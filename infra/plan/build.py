@@ -40,10 +40,10 @@ def read(text: str, source: spec.Source) -> FleetPlan:
     try:
         fleet = spec.parse(text, source)
     except SpecError as e:
-        reading, more = e.reading, list(e.problems)
-        if reading is not None and reading.fleet is not None:
-            _, found = build(reading.fleet, reading.unknown)
-            more += [p for p in map(reading.in_file, found) if p not in more]
+        recovered, more = e.recovered, list(e.problems)
+        if recovered is not None and recovered.fleet is not None:
+            _, found = build(recovered.fleet, recovered.unknown)
+            more += [p for p in map(recovered.in_file, found) if p not in more]
         raise (SpecError(e.source, more) if len(more) > len(e.problems) else e) from None
     plan, problems = build(fleet)
     if plan is None:

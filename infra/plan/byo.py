@@ -65,7 +65,7 @@ def _pool(fleet: spec.ByoFleet, i: int, findings: Findings) -> ByoPoolPlan | Non
     )
     if common is None:
         return None
-    if fleet.fractional is not None and isinstance(pool.sharing, spec.FractionalShares):
+    if fleet.fractional is not None and isinstance(pool.sharing, spec.FractionalSharing):
         labels = {**common.labels, **fractional_labels(fleet.fractional, fleet.workloads)}
         common = dataclasses.replace(common, labels=labels)
     return ByoPoolPlan(**vars(common), select=_select(pool))

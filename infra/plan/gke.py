@@ -195,7 +195,7 @@ def _check_driver(pool: spec.GkePool, path: spec.Path, findings: Findings) -> No
             "write DEFAULT",
             "GKE docs, drivers",
         )
-    if isinstance(pool.sharing, spec.FractionalShares) and pool.image_type != "UBUNTU_CONTAINERD":
+    if isinstance(pool.sharing, spec.FractionalSharing) and pool.image_type != "UBUNTU_CONTAINERD":
         findings.refuse(
             (*path, "image_type"),
             f"HAMi does not run on {pool.image_type}",

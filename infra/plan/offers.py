@@ -53,7 +53,7 @@ def offer_of(
     match pool.sharing:
         case spec.Exclusive():
             pass
-        case spec.FractionalShares():
+        case spec.FractionalSharing():
             if partitioned:
                 findings.refuse(
                     at,

@@ -62,7 +62,7 @@ def pool_plan(
 
 def shared_plan(fleet: spec.Fleet, built: Sequence[PoolPlan], findings: Findings) -> SharedPlan:
     check_plugin(fleet.gpu_operator or spec.GpuOperator(), built, findings)
-    fractional = {p.name for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalShares)}
+    fractional = {p.name for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalSharing)}
     return SharedPlan(
         image=fleet.image,
         node_agent=fleet.node_agent,

@@ -71,7 +71,7 @@ def _compute_policy(asked: spec.Fractional, workloads: Sequence[spec.Workload]) 
 def check_fractional(fleet: spec.Fleet, findings: Findings) -> None:
     """The scheduler and the pools that it has go together."""
     pools = [
-        i for i, p in enumerate(fleet.node_pools) if isinstance(p.sharing, spec.FractionalShares)
+        i for i, p in enumerate(fleet.node_pools) if isinstance(p.sharing, spec.FractionalSharing)
     ]
     if not findings.knows(("fractional",)):
         return
@@ -150,7 +150,7 @@ def plan_shares(
     fleet: spec.Fleet, nodes: Sequence[tuple[Gpu, int]], findings: Findings
 ) -> tuple[SharePlan, ...]:
     """nodes: GPU and count per node of each fractional pool that could be planned."""
-    fractional = [p for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalShares)]
+    fractional = [p for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalSharing)]
     if len(nodes) < len(fractional) or not all(
         findings.knows_all(fleet.node_pools, key) for key in ("sharing", "gpu")
     ):

@@ -1,14 +1,11 @@
-"""The stack file, typed and frozen: what it may say, where each thing stands in it, and one refusal
-that names every problem.
-"""
+"""Stack files: the schema, and a parser that reports every problem at once with its line."""
 
-from infra.spec.problem import REFERENCE, Path, Problem
-from infra.spec.reading.meaning import Reading
+from infra.spec.problem import KEY, REFERENCE, Path, Problem
 from infra.spec.reading.parse import parse, parse_file, unreadable
-from infra.spec.reading.source import KEY, Source, read
+from infra.spec.reading.recovery import RecoveredFleet
+from infra.spec.reading.source import Source, read
 from infra.spec.reading.spec_error import SpecError
-from infra.spec.reading.yaml_values import NotReadable
-from infra.spec.schema.base import mebibytes
+from infra.spec.reading.yaml_reader import NotReadable
 from infra.spec.schema.capacity import (
     Capacity,
     CapacityBlock,
@@ -18,6 +15,7 @@ from infra.spec.schema.capacity import (
     Reservation,
     Spot,
 )
+from infra.spec.schema.field_types import mebibytes
 from infra.spec.schema.fleet import (
     ByoCluster,
     ByoFleet,
@@ -29,12 +27,12 @@ from infra.spec.schema.fleet import (
     NodeAgent,
     SystemPool,
 )
-from infra.spec.schema.fractional import Fractional, GpuShare, Workload
+from infra.spec.schema.fractional import Fractional, FractionalRequest, Workload
 from infra.spec.schema.gpu_operator import ComponentSwitch, GpuOperator, MigManager
 from infra.spec.schema.hosts import GpuChoice, Host, HostGpu, Instance, Refuse, Wait
 from infra.spec.schema.partition import (
     Exclusive,
-    FractionalShares,
+    FractionalSharing,
     GpuGroup,
     Mps,
     Native,
@@ -78,7 +76,8 @@ __all__ = [
     "Fleet",
     "FlexStart",
     "Fractional",
-    "FractionalShares",
+    "FractionalRequest",
+    "FractionalSharing",
     "GkeCluster",
     "GkeDisk",
     "GkeFeatures",
@@ -87,7 +86,6 @@ __all__ = [
     "GpuChoice",
     "GpuGroup",
     "GpuOperator",
-    "GpuShare",
     "Host",
     "HostGpu",
     "Instance",
@@ -104,7 +102,7 @@ __all__ = [
     "Path",
     "Problem",
     "Queued",
-    "Reading",
+    "RecoveredFleet",
     "Refuse",
     "Reservation",
     "Rollout",

@@ -1,24 +1,23 @@
-"""The JSON Schema of a stack file, for editors. `python -m infra.spec.json_schema` prints
-docs/reference/stack-file.schema.json.
+"""The JSON Schema of a stack file, for editors: docs/reference/stack-file.schema.json.
 
-It has the shapes and the words, not what `infra.plan` knows of clouds and GPUs: what it accepts may
-still be refused.
+`python -m infra.spec.json_schema` prints it. It covers structure and syntax, not clouds and GPUs:
+`infra.plan` may still refuse a file that the schema accepts.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 
-from infra.spec.reading.source import KEY
-from infra.spec.schema.fleet import Fleet
+from infra.spec.problem import KEY
+from infra.spec.reading.annotations import FLEET_TYPE
 
 
 def schema() -> dict[str, Any]:
     """JSON Schema 2020-12 of `Pulumi.<stack>.yaml`."""
-    adapter: TypeAdapter[Any] = TypeAdapter(Annotated[Fleet, Field(discriminator="cloud")])
+    adapter: TypeAdapter[Any] = TypeAdapter(FLEET_TYPE)
     fleet = _cleaned(adapter.json_schema())
     definitions = fleet.pop("$defs")
     return {
@@ -34,19 +33,19 @@ def schema() -> dict[str, Any]:
 
 
 def text() -> str:
-    """As it lies in the repository."""
+    """The schema as text, exactly as committed."""
     return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
 
 
 def _cleaned(node: Any) -> Any:
-    """Without pydantic's titles, which repeat the key, and without the docstrings' line breaks."""
+    """Removes pydantic's titles, which repeat the keys, and line breaks in descriptions."""
     if isinstance(node, dict):
         if isinstance(node.get("description"), str):
             node = {**node, "description": " ".join(node["description"].split())}
         kept = {
             k: _cleaned(v) for k, v in node.items() if not (k == "title" and isinstance(v, str))
         }
-        # pydantic leaves keys that match no pattern open; the program refuses them.
+        # pydantic allows keys that match no pattern; slicewright refuses them.
         return {**kept, "additionalProperties": False} if "patternProperties" in kept else kept
     return [_cleaned(v) for v in node] if isinstance(node, list) else node
 

@@ -1,25 +1,24 @@
-"""One problem of a stack file, and the path to it."""
+"""One problem of a stack file, and where in the file it is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+KEY = "slicewright:fleet"
+"""The configuration key of a fleet in `Pulumi.<stack>.yaml`."""
 Path = tuple[str | int, ...]
+"""Keys and list positions below `KEY`."""
 REFERENCE = "docs/reference/stack-file.md"
-"""What a stack file may say, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     path: Path
-    """Keys and list positions below `slicewright:fleet`."""
     reason: str
-    """What is wrong, and why."""
+    """What is wrong, and why. Read after the path: `must be at least 1, but is 0`."""
     instead: str
-    """What to write. Where that cannot be known, what is allowed."""
+    """The remedy, an imperative: what to write, or what is allowed."""
     source: str = REFERENCE
-    """Where the fact behind the refusal comes from; the reference, where it is a rule of
-    slicewright's own.
-    """
+    """Where the rule comes from; `REFERENCE` for rules of slicewright itself."""
     in_key: bool = False
-    """The key is wrong, not its value."""
+    """Whether the key is wrong and not its value."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from infra import plan, spec
 from infra.plan.nodes import GKE_LABELS
 from infra.spec import json_schema as schema
-from infra.spec.reading.shape import example
+from infra.spec.reading.annotations import example
 
 A100 = "{name: a, gpu: {model: A100-40, count: 2}, nodes: {count: 1}"
 BYO = f"cloud: byo\ncluster: {{name: c, context: c}}\nnode_pools:\n- {A100}}}\n"

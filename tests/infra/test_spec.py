@@ -1,6 +1,4 @@
-"""What a stack file is refused with: file, line, key, reason, remedy; every problem at once; never
-a traceback.
-"""
+"""Refused stack files: file, line, key, reason and remedy of every problem, never a traceback."""
 
 from __future__ import annotations
 
@@ -9,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -52,7 +51,7 @@ SHARED = EKS.replace(
 )
 
 REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
-    # fleet, what to replace, with what, what the message says
+    # fleet, text to replace, replacement, parts of the message
     (
         GKE,
         "machine_type:",
@@ -71,20 +70,25 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
     ),
     (GKE, "a3-highgpu-8g", "p4d.24xlarge", ("machine type of eks",)),
     (GKE, "a3-highgpu-8g", "e2-standard-4", ("has no GPU", "nearest in size with GPUs: ")),
-    (GKE, "cloud: gke", "cloud: gcp", ("cloud", '"gcp" is none of gke, eks', "did you mean gke?")),
+    (
+        GKE,
+        "cloud: gke",
+        "cloud: gcp",
+        ("cloud", '"gcp" is not one of gke, eks', "did you mean gke?"),
+    ),
     (GKE, "cloud: gke\n", "", ("cloud", "is missing")),
     (GKE, "location: us-central1", "location: Iowa", ("cluster.location",)),
-    (GKE, "count: 1", 'count: "1"', ("nodes.count", "no whole number", "without quotes")),
-    (GKE, "count: 1", "count: true", ("nodes.count", "true is no whole number")),
+    (GKE, "count: 1", 'count: "1"', ("nodes.count", "not an integer", "without quotes")),
+    (GKE, "count: 1", "count: true", ("nodes.count", "true is not an integer")),
     (
         GKE,
         "count: 1",
         "count: 0",
         (
             "nodes.count",
-            "0 is less than 1: a pool without nodes is no pool",
+            "must be at least 1 node, but is 0",
             "write 1 to 65000",
-            "[source: GKE limits",
+            "[source: GKE docs, quotas and limits",
         ),
     ),
     (GKE, "{count: 1}", "{min: 3, max: 1}", ("min 3 is above max 1",)),
@@ -95,12 +99,12 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         "node_count: 1",
         (
             "node_pools[0].node_count",
-            "here it is nodes",
+            "use nodes",
             "node_pools[0].nodes (pool a): is missing",
         ),
     ),
-    (GKE, "nodes: {count: 1}", "nodes: 1", ("node_pools[0].nodes", "no mapping")),
-    (GKE, "  nodes: {count: 1}", "  nodes: {count: 1}\n  nodes: {count: 2}", ("is there twice",)),
+    (GKE, "nodes: {count: 1}", "nodes: 1", ("node_pools[0].nodes", "not a mapping")),
+    (GKE, "  nodes: {count: 1}", "  nodes: {count: 1}\n  nodes: {count: 2}", ("duplicate key",)),
     (
         GKE,
         "3g.40gb",
@@ -108,12 +112,12 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         ("GKE does not cut nvidia-h100-80gb into 4g.40gb", "nearest", "[source: "),
     ),
     (GKE, "3g.40gb", "3g.20gb", ("H100-80 has no profile 3g.20gb", "nearest: 3g.40gb")),
-    (GKE, "3g.40gb", "3g40gb", ("is no MIG profile",)),
+    (GKE, "3g.40gb", "3g40gb", ("is not a MIG profile",)),
     (
         GKE,
         "mode: native, profile: 3g.40gb",
         "mode: bare, profile: 3g.40gb",
-        ("'bare' is not for this pool", "under hosts"),
+        ("bare is not supported for this pool", "under hosts"),
     ),
     (GKE, "mode: native", "mode: nativ", ("partition.mode", "did you mean native?")),
     (GKE, "mode: native, ", "", ("partition.mode", "is missing")),
@@ -130,15 +134,15 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         ("node_pools[0].zones", "is missing", "[us-central1-a]"),
     ),
     (GKE, "[us-central1-c]", "[us-east1-c]", ("us-east1-c is no zone of us-central1",)),
-    (GKE, "[us-central1-c]", "us-central1-c", ("zones", "no list")),
+    (GKE, "[us-central1-c]", "us-central1-c", ("zones", "not a list")),
     (
         GKE,
         "[us-central1-c]",
         "[us-central1-a, us-central1-c]",
         ("1 node cannot be shared evenly among 2 zones",),
     ),
-    (GKE, "name: a", "name: A_1", ("is no name",)),
-    (GKE, "name: a", f"name: {'a' * 41}", ("at most 40 characters",)),
+    (GKE, "name: a", "name: A_1", ("is not a valid name",)),
+    (GKE, "name: a", f"name: {'a' * 41}", ("at most 40 lowercase",)),
     (GKE, "name: a", "name: system", ("name of the system pool",)),
     (GKE, "  nodes:", "  driver: latest\n  nodes:", ("did you mean LATEST?",)),
     (
@@ -153,7 +157,7 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         "  capacity: spott\n  nodes:",
         ("node_pools[0].capacity", "did you mean spot?"),
     ),
-    (GKE, "  nodes:", "  spot: true\n  nodes:", ("here it is capacity: spot",)),
+    (GKE, "  nodes:", "  spot: true\n  nodes:", ("use capacity: spot",)),
     (
         GKE,
         "  nodes:",
@@ -169,8 +173,18 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         ("races the device plugin", "use partition"),
     ),
     (GKE, "  nodes:", "  labels: {slicewright.io/pool: x}\n  nodes:", ("slicewright's own",)),
-    (GKE, "  nodes:", "  labels: {x: true}\n  nodes:", ("no text", 'write it in quotes: "true"')),
-    (GKE, "  nodes:", "  labels: {a b: c}\n  nodes:", ('labels."a b"', "no Kubernetes key")),
+    (
+        GKE,
+        "  nodes:",
+        "  labels: {x: true}\n  nodes:",
+        ("not a string", 'write it in quotes: "true"'),
+    ),
+    (
+        GKE,
+        "  nodes:",
+        "  labels: {a b: c}\n  nodes:",
+        ('labels."a b"', "not a valid Kubernetes key"),
+    ),
     (
         GKE,
         "  nodes:",
@@ -198,7 +212,7 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         "cloud: gke\nverfy_timeout_minutes: 9",
         ("did you mean verify_timeout_minutes?",),
     ),
-    (GKE, GKE[GKE.index("- name") :], "  []\n", ("node_pools", "is empty")),
+    (GKE, GKE[GKE.index("- name") :], "  []\n", ("node_pools", "must not be empty")),
     (EKS, "all-1g.5gb", "all-1g.6gb", ("is no layout of A100-40", "did you mean all-1g.5gb?")),
     (EKS, "all-1g.5gb", "all-disabled", ("write partition: none",)),
     (
@@ -209,7 +223,7 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
     ),
     (EKS, "config: all-1g.5gb", "layout: {4g.20gb: 2}", ("8 of 7 compute slices",)),
     (EKS, "config: all-1g.5gb", "layout: {9g.5gb: 7}", ("no profile 9g.5gb",)),
-    # Numbers that nobody means: refused at once, not counted out one by one.
+    # Absurd numbers are refused at once, not counted one by one.
     (EKS, "config: all-1g.5gb", "layout: {1c.3g.20gb: 99999999999}", ("does not fit", "nearest")),
     (EKS, "config: all-1g.5gb", "layout: {1g.5gb: 99999999999}", ("does not fit", "nearest")),
     (EKS, "count: 1", "count: 99999999999", ("65000",)),
@@ -225,7 +239,7 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         EKS,
         "mode: operator, config: all-1g.5gb",
         "mode: native, profile: 1g.5gb",
-        ("'native' is not for this pool", "only GKE", "write operator"),
+        ("native is not supported for this pool", "only GKE", "write operator"),
     ),
     (EKS, "p4d.24xlarge", "g4dn.xlarge", ("T4 has no MIG", "write partition: none")),
     (EKS, "machine_type", "instance_type", ("did you mean machine_type?", "1 problem,")),
@@ -261,7 +275,7 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         f"  taints: [{{key: example.com/{'k' * 60}, effect: NoSchedule}}]\n  nodes:",
         ("EKS allows 63 characters",),
     ),
-    (EKS, "name: a", f"name: {'a' * 55}", ("at most 54 characters",)),
+    (EKS, "name: a", f"name: {'a' * 55}", ("at most 54 lowercase",)),
 ]
 
 
@@ -270,7 +284,7 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
     REFUSED,
     ids=[f"{new.strip()[:60]!r} for {old[:20]!r}" for _, old, new, _ in REFUSED],
 )
-def test_is_refused(
+def test_a_mistake_is_refused_with_its_path_and_remedy(
     broken: Callable[[str], str], fleet: str, old: str, new: str, said: tuple[str, ...]
 ) -> None:
     assert old in fleet
@@ -281,7 +295,7 @@ def test_is_refused(
 
 
 @pytest.mark.parametrize("fleet", [GKE, EKS, BYO, SHARED], ids=["gke", "eks", "byo", "shared"])
-def test_the_unbroken_fleets_are_accepted(tmp_path: Path, fleet: str) -> None:
+def test_the_correct_fleets_are_accepted(tmp_path: Path, fleet: str) -> None:
     file = tmp_path / "Pulumi.x.yaml"
     file.write_text(
         "config:\n  slicewright:fleet:\n" + "".join(f"    {line}\n" for line in fleet.splitlines())
@@ -294,8 +308,8 @@ def test_every_problem_is_shown_at_once_with_its_line(broken: Callable[[str], st
         "cloud: eks\n"
         "cluster: {name: c, region: eu-west-1}\n"
         "node_pools:\n"
-        "- {name: a, machine_type: p4d.24xlarg, nodes: {count: 1}}\n"  # of substance
-        "- {name: b, machine_type: p4d.24xlarge, nodes: {cont: 1}}\n"  # of shape, in another pool
+        "- {name: a, machine_type: p4d.24xlarg, nodes: {count: 1}}\n"  # refused by the plan
+        "- {name: b, machine_type: p4d.24xlarge, nodes: {cont: 1}}\n"  # refused by the schema
         "- {name: c, machine_type: p4d.24xlarge, nodes: {count: 1}, partition: {mode: "
         "operator, layout: {4g.20gb: 2}}}\n"
         "verify_timeout_minutes: 0\n"
@@ -311,22 +325,20 @@ def test_every_problem_is_shown_at_once_with_its_line(broken: Callable[[str], st
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is empty; it needs the key 'slicewright:fleet' under 'config'"),
+        ("", "is empty; it must have the key slicewright:fleet under config"),
         ("config: {}", "has no key"),
-        ("config:\n  slicewright:fleet: [", ":2: is no YAML"),
-        ("config:\n  slicewright:fleet: 7", "slicewright:fleet: is the number 7, no mapping"),
-        ("config:\n  slicewright:fleet:", "slicewright:fleet: is empty, no mapping"),
-        ("\x00", "is no YAML"),
+        ("config:\n  slicewright:fleet: [", ":2: is not valid YAML"),
+        ("config:\n  slicewright:fleet: 7", "slicewright:fleet: is the number 7, not a mapping"),
+        ("config:\n  slicewright:fleet:", "slicewright:fleet: is empty, not a mapping"),
+        ("\x00", "is not valid YAML"),
         ("a: &a [*a]", "has no key"),
         (
             "config:\n  slicewright:fleet: &a\n    cloud: *a",
-            ":3: cloud: an alias points to what it stands in",
+            ":3: cloud: the alias is part of the value that it refers to",
         ),
     ],
 )
-def test_a_file_that_is_no_stack_file_is_one_clear_problem(
-    tmp_path: Path, text: str, said: str
-) -> None:
+def test_a_file_without_a_fleet_is_one_problem(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "Pulumi.x.yaml"
     file.write_text(text)
     with pytest.raises(spec.SpecError) as refused:
@@ -334,12 +346,12 @@ def test_a_file_that_is_no_stack_file_is_one_clear_problem(
     assert said in str(refused.value)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(spec.SpecError, match=r"Pulumi\.none\.yaml: cannot be read: No such file"):
         spec.parse_file(tmp_path / "Pulumi.none.yaml")
 
 
-_BITS = st.recursive(
+_ANY_VALUE = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
@@ -368,10 +380,8 @@ _BITS = st.recursive(
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
-def test_whatever_stands_anywhere_the_answer_is_a_plan_or_a_refusal(data: st.DataObject) -> None:
-    """One place of a good fleet gets any value at all."""
-    import yaml
-
+def test_any_value_at_any_path_is_planned_or_refused(data: st.DataObject) -> None:
+    """A random value replaces one value of a correct fleet."""
     raw = yaml.safe_load(data.draw(st.sampled_from([GKE, EKS, BYO, SHARED])))
     at = raw
     while True:
@@ -379,7 +389,7 @@ def test_whatever_stands_anywhere_the_answer_is_a_plan_or_a_refusal(data: st.Dat
         if isinstance(at[key], dict | list) and at[key] and data.draw(st.booleans()):
             at = at[key]
             continue
-        at[key] = data.draw(_BITS)
+        at[key] = data.draw(_ANY_VALUE)
         break
     try:
         plan.read(json.dumps(raw), spec.Source("stack x", raw))
@@ -391,24 +401,74 @@ def test_whatever_stands_anywhere_the_answer_is_a_plan_or_a_refusal(data: st.Dat
     assert "problem" in refusal
 
 
-def test_both_spellings_of_an_effect_mean_the_same(tmp_path: Path) -> None:
+def test_both_spellings_of_a_taint_effect_are_equal(tmp_path: Path) -> None:
     plans = []
     for effect in ("NoSchedule", "NO_SCHEDULE"):
         raw = GKE.replace(
             "  nodes:", f"  taints: [{{key: k, value: v, effect: {effect}}}]\n  nodes:"
         )
-        import yaml
-
         plans.append(plan.read(json.dumps(yaml.safe_load(raw)), spec.Source("x")))
     assert plans[0].pools[0].taints == plans[1].pools[0].taints
     assert plans[0].pools[0].taints[0].cloud_effect == "NO_SCHEDULE"
 
 
-def test_words_that_yaml_1_1_takes_for_booleans_stay_text(tmp_path: Path) -> None:
-    """As the engine reads them: `value: on` is the text "on"."""
+def test_words_that_yaml_1_1_reads_as_booleans_are_strings(tmp_path: Path) -> None:
+    """As in the Pulumi engine, `value: on` is the string "on"."""
     file = tmp_path / "Pulumi.x.yaml"
     fleet = GKE.replace("  nodes:", "  taints: [{key: k, value: on, effect: NoSchedule}]\n  nodes:")
     file.write_text(
         "config:\n  slicewright:fleet:\n" + "".join(f"    {line}\n" for line in fleet.splitlines())
     )
     assert plan.read_file(file).pools[0].taints[0].value == "on"
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("!!int ''", '"" is not an integer, which its YAML tag !!int requires'),
+        ("!!int 0x10", '"0x10" is not an integer'),
+        ("!!float ''", '"" is not a number, which its YAML tag !!float requires'),
+        ("!!bool maybe", '"maybe" is not a boolean, which its YAML tag !!bool requires'),
+        ("!!null x", '"x" is not null'),
+        ("!!timestamp no", "the YAML tag !!timestamp is not supported"),
+        ("!!timestamp 2026-01-01", "the YAML tag !!timestamp is not supported"),
+        ("!!binary aGk=", "the YAML tag !!binary is not supported"),
+        ("!own 1", "the YAML tag !own is not supported"),
+    ],
+)
+def test_a_value_that_contradicts_its_yaml_tag_is_refused(
+    broken: Callable[[str], str], value: str, reason: str
+) -> None:
+    message = broken(GKE + f"verify_timeout_minutes: {value}\n")
+    assert "1 problem," in message
+    assert f"broken.yaml:11: verify_timeout_minutes: {reason}" in message
+    assert "; write the value without a tag" in message
+
+
+@pytest.mark.parametrize(
+    "image", ["python 3.13", "Python:3.13", "python:", "python@sha256:12", "http://x/python", "-x"]
+)
+def test_an_image_that_is_not_a_reference_is_refused(
+    broken: Callable[[str], str], image: str
+) -> None:
+    message = broken(GKE + f"image: {json.dumps(image)}\n")
+    assert f"image: {json.dumps(image)} is not a container image reference" in message
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "python",
+        "python:3.13",
+        "localhost:5000/a/b_c/d--e.f:v1.2-x",
+        "europe-docker.pkg.dev/p/r/python@sha256:" + "0" * 64,
+        "registry.example.com/python:3.13-slim@sha256:" + "a" * 64,
+    ],
+)
+def test_an_image_reference_is_accepted(image: str) -> None:
+    raw = yaml.safe_load(GKE) | {"image": image}
+    assert plan.read(json.dumps(raw), spec.Source("x", raw)).image == image
+
+
+def test_an_image_that_yaml_reads_as_a_number_is_refused(broken: Callable[[str], str]) -> None:
+    assert "image: 3.13 is not a string" in broken(GKE + "image: 3.13\n")

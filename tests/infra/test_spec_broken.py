@@ -1,6 +1,4 @@
-"""More than two hundred broken stack files: one thing broken in a good one, each refused for that
-thing, where it stands, no two alike, each with what would be right.
-"""
+"""Over two hundred stack files with one mistake each, which is reported on its line."""
 
 from __future__ import annotations
 
@@ -29,23 +27,23 @@ class Broken:
     name: str
     text: str
     path: tuple[str | int, ...]
-    """What was broken."""
+    """Path of the mistake."""
 
 
 def dumped(fleet: Any) -> str:
     return yaml.safe_dump({"config": {KEY: fleet}}, sort_keys=False, width=200)
 
 
-def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Every key and item of a file, without what is below free names (labels, tags, layouts)."""
+def paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every key and item, without those below mappings with free keys (labels, tags, layouts)."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield (*path, key)
             if key not in ("labels", "tags", "resource_labels", "layout", "replicas"):
-                yield from places(inner, (*path, key))
+                yield from paths(inner, (*path, key))
     elif isinstance(value, list):
         for i, inner in enumerate(value):
-            yield from places(inner, (*path, i))
+            yield from paths(inner, (*path, i))
 
 
 def _parent(fleet: Any, path: tuple[str | int, ...]) -> Any:
@@ -62,7 +60,7 @@ def generated() -> Iterator[Broken]:
     for file in STACKS:
         stack = file.name.split(".")[1]
         good = yaml.safe_load(file.read_text())["config"][KEY]
-        for path in places(good):
+        for path in paths(good):
             shown = ".".join(map(str, path))
             for kind in ("misspelt", "wrong type", "null"):
                 fleet = copy.deepcopy(good)
@@ -77,12 +75,12 @@ def generated() -> Iterator[Broken]:
                         f"{stack}: {shown} misspelt", dumped(fleet), (*path[:-1], _misspelt(last))
                     )
                     continue
-                # A list where no list may be, a number where one may.
+                # No value of a stack file may be 7.5.
                 at[last] = 7.5 if kind == "wrong type" else None
                 yield Broken(f"{stack}: {shown} {kind}", dumped(fleet), path)
 
 
-# null says the same as nothing where nothing is allowed.
+# Where a key is optional, null is the same as leaving it out.
 _MAY_BE_NULL = {"fractional", "local_ssd", "zones", "config", "start", "ami_type"}
 GENERATED = [
     b for b in generated() if not (b.name.endswith(" null") and b.path[-1] in _MAY_BE_NULL)
@@ -102,7 +100,7 @@ def refused(text: str, tmp_path: Path) -> spec.SpecError:
 
 
 @pytest.mark.parametrize("broken", GENERATED, ids=lambda b: b.name)
-def test_the_broken_thing_is_named_with_its_line(broken: Broken, tmp_path: Path) -> None:
+def test_a_mistake_is_reported_on_its_line(broken: Broken, tmp_path: Path) -> None:
     error = refused(broken.text, tmp_path)
     message = str(error)
     assert re.match(r"broken\.yaml: \d+ problems?, nothing was created or changed\n", message)
@@ -113,8 +111,7 @@ def test_the_broken_thing_is_named_with_its_line(broken: Broken, tmp_path: Path)
     assert at, f"nothing about line {where}:\n{message}"
     last = str(broken.path[-1])
     assert any(last in line for line in at) or isinstance(broken.path[-1], int), message
-    # Path, then what is wrong, then what would be right; never a class of ours or of the
-    # libraries'.
+    # Path, reason, remedy; no Python names.
     assert not re.search(
         r"Traceback|pydantic|infra\.|<class|ValidationError|object at 0x|None", message
     )
@@ -125,10 +122,8 @@ def test_the_broken_thing_is_named_with_its_line(broken: Broken, tmp_path: Path)
         assert re.fullmatch(r"  broken\.yaml:\d+: \S.*?: .+; .+", line), line
 
 
-def test_every_broken_file_has_a_message_of_its_own(tmp_path: Path) -> None:
-    """Within a stack no two are alike; between stacks only those that break the same key in the
-    same way.
-    """
+def test_every_mistake_has_its_own_message(tmp_path: Path) -> None:
+    """Only the same mistake in the same key of another stack has the same message."""
     said: dict[str, list[Broken]] = {}
     for broken in GENERATED:
         said.setdefault(str(refused(broken.text, tmp_path)).partition("\n")[2], []).append(broken)
@@ -141,7 +136,7 @@ def test_every_broken_file_has_a_message_of_its_own(tmp_path: Path) -> None:
 
 
 def _line(text: str, path: tuple[str | int, ...]) -> int:
-    """By an own walk over PyYAML's nodes, in Python, not by the product's."""
+    """Found by walking PyYAML's nodes, independently of the product."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     line = 0
     for step in ("config", KEY, *path):
@@ -164,42 +159,42 @@ _BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 BYTES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is empty"),
     "only a comment": (b"# nothing\n", "is empty"),
-    "two documents": (b"config: {}\n---\nconfig: {}\n", "is no YAML"),
-    "no YAML": (b"config: [\n", "is no YAML"),
-    "a tab": (b"config:\n\tx: 1\n", "is no YAML"),
-    "a list": (b"- config\n", ":1: is a list, no mapping of keys to values; it needs the key"),
-    "a scalar": (b"hello\n", ":1: is one text, no mapping of keys to values; it needs the key"),
+    "two documents": (b"config: {}\n---\nconfig: {}\n", "is not valid YAML"),
+    "no YAML": (b"config: [\n", "is not valid YAML"),
+    "a tab": (b"config:\n\tx: 1\n", "is not valid YAML"),
+    "a list": (b"- config\n", ":1: is a list, not a mapping; it must have the key"),
+    "a scalar": (b"hello\n", ":1: is a string, not a mapping; it must have the key"),
     "another project's": (
         b"config:\n  other:fleet: {}\n",
-        "has no key 'slicewright:fleet' under 'config'",
+        "has no key slicewright:fleet under config",
     ),
-    "not UTF-8": (b"config:\n  x: \xff\xfe\n", "is no UTF-8 text"),
-    "UTF-16": ("config: {}\n".encode("utf-16"), "is no UTF-8 text"),
-    "a zero byte": (b"config: \x00\n", "is no YAML"),
+    "not UTF-8": (b"config:\n  x: \xff\xfe\n", "is not valid UTF-8"),
+    "UTF-16": ("config: {}\n".encode("utf-16"), "is not valid UTF-8"),
+    "a zero byte": (b"config: \x00\n", "is not valid YAML"),
     "anchor bomb": (
         f"{_BOMB}config:\n  slicewright:fleet: *i\n".encode(),
-        "values once its aliases are written out",
+        "values when its aliases are expanded",
     ),
     "alias of itself": (
         b"config:\n  slicewright:fleet: &a\n    cloud: *a\n",
-        "an alias points to what it stands in",
+        "the alias is part of the value that it refers to",
     ),
-    "an unknown alias": (b"config:\n  slicewright:fleet: *nobody\n", "is no YAML"),
+    "an unknown alias": (b"config:\n  slicewright:fleet: *nobody\n", "is not valid YAML"),
     "deep": (b"config:\n  slicewright:fleet: " + b"[" * 100_000, "is nested more than"),
     "deep mapping": (b"config: " + b"{a: " * 5_000, "is nested more than"),
-    "huge": (b"#" + b"x" * (5 * 1024 * 1024), "a stack file has at most"),
+    "huge": (b"#" + b"x" * (5 * 1024 * 1024), "a stack file may have at most"),
     "infinite": (
         b"config:\n  slicewright:fleet: {cloud: eks, verify_timeout_minutes: 1e999}\n",
-        "a number is too large",
+        "the number is too large",
     ),
-    "NaN": (b"config:\n  slicewright:fleet: {cloud: .nan}\n", '".nan" is none of'),
+    "NaN": (b"config:\n  slicewright:fleet: {cloud: .nan}\n", '".nan" is not one of'),
     "a tag": (
         b"config:\n  slicewright:fleet: !!python/object/apply:os.system [ls]\n",
         "Pulumi.broken.yaml",
     ),
     "a binary": (
         b"config:\n  slicewright:fleet: {cloud: !!binary aGVsbG8=}\n",
-        ":2: cloud: the tag tag:yaml.org,2002:binary has no",
+        ":2: cloud: the YAML tag !!binary is not supported",
     ),
     "a key that is a list": (
         b"config:\n  slicewright:fleet: {? [a, b] : c, cloud: eks}\n",
@@ -213,25 +208,25 @@ BYTES: dict[str, tuple[bytes, str]] = {
         b"config:\n  slicewright:fleet: {cloud: eks, verify_timeout_minutes: "
         + b"9" * 5000
         + b"}\n",
-        ":2: verify_timeout_minutes: a number is too large",
+        ":2: verify_timeout_minutes: the number is too large",
     ),
     "a fleet that is text": (
         b"config:\n  slicewright:fleet: hello\n",
-        ':2: slicewright:fleet: is the text "hello", no mapping of keys',
+        ':2: slicewright:fleet: is the string "hello", not a mapping',
     ),
     "a secret": (
         b"config:\n  slicewright:fleet: {secure: AAAB}\n",
-        "is encrypted, and nothing in a fleet is secret",
+        "is an encrypted secret",
     ),
     "the same key twice": (
         GOOD.replace("    cloud: eks\n", "    cloud: eks\n    cloud: eks\n").encode(),
-        "the key is there twice",
+        "duplicate key",
     ),
 }
 
 
 @pytest.mark.parametrize("name", BYTES)
-def test_a_file_that_is_hardly_one(
+def test_bytes_that_are_not_a_stack_file_are_refused(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     content, said = BYTES[name]
@@ -243,43 +238,40 @@ def test_a_file_that_is_hardly_one(
     assert "Traceback" not in out
 
 
-def test_a_directory_is_no_stack_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["check", str(tmp_path)]) == cli.BAD_INPUT
-    assert "cannot be read: is a directory, no file" in capsys.readouterr().out
+    assert "cannot be read: is a directory, not a file" in capsys.readouterr().out
 
 
-def test_a_pipe_is_refused_at_once_and_not_waited_for(
+def test_a_pipe_is_refused_without_reading_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
     assert cli.main(["check", str(tmp_path / "pipe.yaml")]) == cli.BAD_INPUT
-    assert (
-        "pipe.yaml: cannot be read: is a pipe, no file; name a stack file"
-        in capsys.readouterr().out
-    )
+    assert "pipe.yaml: cannot be read: is a pipe, not a file" in capsys.readouterr().out
 
 
-def test_a_device_is_refused_before_it_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_device_is_refused_without_reading_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["check", "/dev/zero"]) == cli.BAD_INPUT
-    assert "/dev/zero: cannot be read: is a device, no file" in capsys.readouterr().out
+    assert "/dev/zero: cannot be read: is a device, not a file" in capsys.readouterr().out
 
 
-def test_a_file_too_large_is_refused_before_it_is_read(
+def test_a_large_file_is_refused_without_reading_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "large.yaml"
     with file.open("wb") as large:
-        large.truncate(1 << 40)  # a hole: it takes no room on the disk
+        large.truncate(1 << 40)  # sparse: takes no disk space
     monkeypatch.setattr(Path, "read_bytes", lambda _: pytest.fail("was read"))
-    with pytest.raises(spec.SpecError, match="a stack file has at most"):
+    with pytest.raises(spec.SpecError, match="a stack file may have at most"):
         plan.read_file(file)
 
 
 @pytest.mark.skipif(
     os.geteuid() == 0,
-    reason="root reads everything; the next test has the same answer without rights",
+    reason="root can read everything; the next test simulates the error",
 )
-def test_a_file_without_permission(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(GOOD)
     file.chmod(0)
@@ -287,7 +279,7 @@ def test_a_file_without_permission(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "cannot be read: Permission denied" in capsys.readouterr().out
 
 
-def test_what_the_system_refuses_is_told(
+def test_the_operating_systems_error_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(_: Path) -> bytes:
@@ -300,7 +292,7 @@ def test_what_the_system_refuses_is_told(
 
 @pytest.mark.parametrize("mark", ["\ufeff", ""], ids=["with a byte order mark", "without"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["LF", "CRLF"])
-def test_what_windows_editors_leave_behind_is_accepted(tmp_path: Path, mark: str, end: str) -> None:
+def test_byte_order_marks_and_crlf_are_accepted(tmp_path: Path, mark: str, end: str) -> None:
     file = tmp_path / "Pulumi.x.yaml"
     file.write_bytes((mark + GOOD.replace("\n", end)).encode())
     assert plan.read_file(file).pools == plan.read_file(ROOT / "stacks" / "Pulumi.s1.yaml").pools

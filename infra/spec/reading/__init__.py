@@ -1,1 +1,1 @@
-"""From the text of a stack file to a fleet, or to every problem in it."""
+"""Reads the text of a stack file: a fleet, or every problem in the file at once."""

@@ -1,6 +1,4 @@
-"""Text to a frozen fleet, or one SpecError with every problem, each with the nearest thing that
-would be right.
-"""
+"""Text of a fleet to a `Fleet`, or one SpecError with every problem."""
 
 from __future__ import annotations
 
@@ -9,10 +7,11 @@ import json
 from pathlib import Path as FilePath
 
 from infra.spec.problem import Problem
-from infra.spec.reading import meaning
-from infra.spec.reading.source import Source, kind_of, read
+from infra.spec.reading.formatting import describe
+from infra.spec.reading.recovery import ENCRYPTED, recover
+from infra.spec.reading.source import Source, read
 from infra.spec.reading.spec_error import SpecError
-from infra.spec.reading.yaml_values import NotReadable
+from infra.spec.reading.yaml_reader import NotReadable
 from infra.spec.schema.fleet import ByoFleet, Fleet
 
 
@@ -32,10 +31,9 @@ def unreadable(reason: str, name: str) -> SpecError:
 
 
 def parse(text: str, source: Source) -> Fleet:
-    """The fleet in JSON text. Raises SpecError with every problem of shape and syntax, and the file
-    as it was probably meant.
+    """The fleet in JSON text. Raises SpecError with every problem of structure and syntax.
 
-    text: as `pulumi.Config().require("fleet")` gives it; raw text, because strict validation of
+    text: as `pulumi.Config().require("fleet")` returns it; as text, because strict validation of
     Python objects would refuse lists for tuples.
     """
     if source.raw is None and text != "null":
@@ -43,17 +41,17 @@ def parse(text: str, source: Source) -> Fleet:
             source = dataclasses.replace(source, raw=json.loads(text))
         except ValueError as e:
             raise unreadable(
-                f"{source.name}: is no JSON: {e}; write it with `pulumi config set --path`",
+                f"{source.name}: is not valid JSON: {e}; set it with `pulumi config set --path`",
                 source.name,
             ) from None
     problems = list(source.problems)
     if not isinstance(source.raw, dict) or [*source.raw] == ["secure"]:
         problems.append(_no_fleet(source.raw))
         raise SpecError(source, problems)
-    reading = meaning.read(text, source)
-    problems += reading.problems
-    fleet = reading.fleet
-    known = not reading.unknown & {("node_pools",), ("hosts",)}
+    recovered = recover(text, source)
+    problems += recovered.problems
+    fleet = recovered.fleet
+    known = not recovered.unknown & {("node_pools",), ("hosts",)}
     if (
         fleet is not None
         and known
@@ -63,13 +61,13 @@ def parse(text: str, source: Source) -> Fleet:
         problems.append(
             Problem(
                 path=("node_pools",),
-                reason="is empty: nothing would be partitioned",
-                instead="name at least one pool"
+                reason="must not be empty: nothing would be partitioned",
+                instead="list at least one pool"
                 + (", or hosts" if isinstance(fleet, ByoFleet) else ""),
             )
         )
     if problems or fleet is None:
-        raise SpecError(source, problems, reading)
+        raise SpecError(source, problems, recovered)
     return fleet
 
 
@@ -77,15 +75,12 @@ def _no_fleet(raw: object) -> Problem:
     if isinstance(raw, dict):
         return Problem(
             path=(),
-            reason="is encrypted, and nothing in a fleet is secret: the plan has to show what it "
-            "makes",
-            instead="write it as plain YAML into the stack file, not by `pulumi config set "
-            "--secret`",
+            reason=ENCRYPTED,
+            instead="write it as plain YAML in the stack file, not with `config set --secret`",
             source="Pulumi docs, secrets",
         )
     return Problem(
         path=(),
-        reason=f"is {kind_of(raw)}, no mapping of keys to values",
-        instead="write cloud, cluster and node_pools below it, each with ':' and without '-' "
-        "before it",
+        reason=f"is {describe(raw)}, not a mapping",
+        instead="write the keys cloud, cluster and node_pools below it, without '-' before them",
     )

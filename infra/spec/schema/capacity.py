@@ -1,6 +1,4 @@
-"""How a pool gets its machines. What a cloud does not have is refused in `infra.plan`, where the
-cloud is known.
-"""
+"""How a pool gets its machines. `infra.plan` refuses the modes that a cloud does not have."""
 
 from __future__ import annotations
 
@@ -9,55 +7,55 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 
-from infra.spec.schema.base import Short, Spec
-from infra.spec.schema.limits import Form, Named, Whole
+from infra.spec.schema.constraints import FreeText, IntRange, Pattern
+from infra.spec.schema.model import Shorthand, SpecModel
 
 _Hours = Annotated[
     int,
-    Whole(
-        least=1,
-        below="a machine for no time is none",
-        most=168,
-        above="Google takes flex-start machines back after seven days",
+    IntRange(
+        minimum=1,
+        maximum=168,
+        unit="hour",
+        why_maximum="GKE deletes flex-start machines after seven days",
         source="GKE docs, flex-start",
     ),
 ]
 
 
-class OnDemand(Spec):
+class OnDemand(SpecModel):
     mode: Literal["on-demand"] = "on-demand"
 
 
-class Spot(Spec):
-    """Cheap, and taken away at any time."""
+class Spot(SpecModel):
+    """Cheaper; the cloud can take the machines back at any time."""
 
     mode: Literal["spot"] = "spot"
 
 
-class FlexStart(Spec):
-    """GKE: machines come when there are some, and stay at most seven days."""
+class FlexStart(SpecModel):
+    """GKE: machines are created when the zone has capacity and run at most seven days."""
 
     mode: Literal["flex-start"] = "flex-start"
     max_run_hours: _Hours | None = None
-    """1 to 168; GKE's seven days where not said."""
+    """1 to 168; by default GKE's maximum of seven days."""
 
 
-class Queued(Spec):
-    """GKE: nodes come only for a ProvisioningRequest (Kueue), all at once."""
+class Queued(SpecModel):
+    """GKE: nodes are created only for a ProvisioningRequest (Kueue), all at once."""
 
     mode: Literal["queued"] = "queued"
     max_run_hours: _Hours | None = None
 
 
-class Reservation(Spec):
-    """Machines reserved before."""
+class Reservation(SpecModel):
+    """Machines reserved in advance."""
 
     mode: Literal["reservation"] = "reservation"
     reservation: (
         Annotated[
             str,
-            Named(
-                "a reservation",
+            FreeText(
+                "a reservation name",
                 "Compute Engine and EC2 docs, reservations",
                 "h100-week",
                 "cr-0123456789abcdef0",
@@ -65,38 +63,34 @@ class Reservation(Spec):
         ]
         | None
     ) = None
-    """Name (GKE), or ID `cr-…` or ARN of a resource group (EKS). Not said: any open one that
-    fits.
-    """
+    """Name (GKE), ID `cr-…` or resource group ARN (EKS). By default any open one that matches."""
 
 
-class CapacityBlock(Spec):
-    """EKS: GPUs reserved for a span of days in the future."""
+class CapacityBlock(SpecModel):
+    """EKS: GPUs reserved for a fixed number of days, starting at a future date."""
 
     mode: Literal["capacity-block"] = "capacity-block"
     reservation: Annotated[
         str,
-        Form(
+        Pattern(
             pattern=r"cr-[0-9a-f]{8,17}",
-            wrong="is no ID of a capacity reservation",
+            is_not="a capacity reservation ID",
             examples=("cr-0123456789abcdef0",),
             source="EC2 API, CapacityReservationId",
         ),
     ]
-    """ID of the block's capacity reservation."""
+    """ID of the capacity block's reservation."""
 
 
 Capacity = Annotated[
     OnDemand | Spot | FlexStart | Queued | Reservation | CapacityBlock,
     Field(discriminator="mode"),
-    Short("on-demand", "spot", "flex-start", "queued", "reservation"),
+    Shorthand("on-demand", "spot", "flex-start", "queued", "reservation"),
 ]
 
 
 class _Offered:
-    """The modes that a cloud has, for editors. The others are read all the same: `infra.plan` says
-    what comes nearest.
-    """
+    """The modes that a cloud has, for the JSON Schema. `infra.plan` refuses the others."""
 
     def __init__(self, *modes: str) -> None:
         self.modes = modes

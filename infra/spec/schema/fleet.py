@@ -1,29 +1,36 @@
-"""What a stack file may say under `slicewright:fleet`. One schema for both clouds and for what
-exists already; a union's tag makes bad mixtures unwritable.
+"""The value of `slicewright:fleet`: one schema for GKE, EKS, existing clusters and hosts.
 
-Shapes and syntax only: whether a machine exists or a layout fits is decided in `infra.plan`, with
-the catalog.
+Structure and syntax only. Whether a machine type exists or a layout fits is checked by `infra.plan`
+against the catalog.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from infra.spec.schema.base import Spec, ZoneNames
+from infra.spec.schema.constraints import (
+    OWN_LIMIT,
+    DnsLabel,
+    FreeText,
+    IntRange,
+    NotEmpty,
+    Pattern,
+)
+from infra.spec.schema.field_types import ZoneNames
 from infra.spec.schema.fractional import Fractional, Workload
 from infra.spec.schema.gpu_operator import GpuOperator
 from infra.spec.schema.hosts import Host
-from infra.spec.schema.limits import OWN, DnsName, Filled, Form, Named, Whole
+from infra.spec.schema.model import SpecModel
 from infra.spec.schema.pools import ByoPool, EksPool, Fixed, GkePool, Nodes
 
 
-class SystemPool(Spec):
+class SystemPool(SpecModel):
     """CPU nodes for the controller, the GPU operator and the cluster's own add-ons."""
 
     machine_type: (
         Annotated[
             str,
-            Named("a machine type", "the clouds' lists of machines", "e2-standard-4", "m7i.large"),
+            FreeText("a machine type", "Compute Engine and EC2 docs", "e2-standard-4", "m7i.large"),
         ]
         | None
     ) = None
@@ -31,13 +38,13 @@ class SystemPool(Spec):
     zones: ZoneNames | None = None
 
 
-class GkeCluster(Spec):
-    name: Annotated[str, DnsName(40, "GKE API, Cluster.name")]
+class GkeCluster(SpecModel):
+    name: Annotated[str, DnsLabel(40, "GKE API, Cluster.name")]
     location: Annotated[
         str,
-        Form(
+        Pattern(
             pattern=r"[a-z]+-[a-z]+[0-9]+(-[a-z])?",
-            wrong="is no location of Google's: neither a region nor a zone",
+            is_not="a Google Cloud location: a region or a zone",
             examples=("us-central1", "us-central1-c"),
             source="Compute Engine docs, regions and zones",
         ),
@@ -46,9 +53,9 @@ class GkeCluster(Spec):
     version: (
         Annotated[
             str,
-            Form(
+            Pattern(
                 pattern=r"latest|[0-9]+\.[0-9]+(\.[0-9]+(-gke\.[0-9]+)?)?",
-                wrong="is no version of GKE",
+                is_not="a GKE version",
                 examples=('"1.34"', "1.34.1-gke.1431000"),
                 source="GKE API, minMasterVersion",
             ),
@@ -57,28 +64,28 @@ class GkeCluster(Spec):
     ) = None
     release_channel: Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"] = "REGULAR"
     existing: bool = False
-    """The cluster is there already: take it by its name, and leave it there."""
+    """The cluster already exists: it is looked up by name and never deleted."""
 
 
-class EksCluster(Spec):
-    name: Annotated[str, DnsName(63, "EKS allows 100; Kubernetes labels 63")]
+class EksCluster(SpecModel):
+    name: Annotated[str, DnsLabel(63, "Kubernetes docs, labels (EKS itself allows 100 characters)")]
     region: Annotated[
         str,
-        Form(
+        Pattern(
             pattern=r"[a-z]{2}(-[a-z]+)+-[0-9]",
-            wrong="is no region of Amazon's",
+            is_not="an AWS region",
             examples=("eu-west-1", "us-gov-west-1"),
             source="AWS docs, regions",
         ),
     ]
     zones: ZoneNames | None = None
-    """At least two; the region's a and b where not said."""
+    """At least two. By default a and b of the region."""
     version: (
         Annotated[
             str,
-            Form(
+            Pattern(
                 pattern=r"[0-9]+\.[0-9]+",
-                wrong="is no version of EKS",
+                is_not="an EKS version",
                 examples=('"1.34"',),
                 source="EKS API, Cluster.version",
             ),
@@ -86,64 +93,71 @@ class EksCluster(Spec):
         | None
     ) = None
     existing: bool = False
-    """The cluster is there already: take it by its name, and leave it there."""
+    """The cluster already exists: it is looked up by name and never deleted."""
 
 
-class ByoCluster(Spec):
-    """A cluster of any kind that exists already."""
+class ByoCluster(SpecModel):
+    """A cluster of any kind that already exists."""
 
-    name: Annotated[str, DnsName(63, "Kubernetes docs, labels")]
+    name: Annotated[str, DnsLabel(63, "Kubernetes docs, labels")]
     context: Annotated[
-        str, Named("the context of a kubeconfig", "kubectl config get-contexts", "gpu-cluster")
+        str,
+        FreeText("the name of a kubeconfig context", "kubectl config get-contexts", "gpu-cluster"),
     ]
-    """The context of the kubeconfig that reaches it."""
-    kubeconfig: Annotated[str, Named("a file", "kubectl docs", "~/.kube/config")] | None = None
-    """Path of the kubeconfig; kubectl's own rule where not said."""
+    """The kubeconfig context of the cluster."""
+    kubeconfig: Annotated[str, FreeText("a path", "kubectl docs", "~/.kube/config")] | None = None
+    """Path of the kubeconfig. By default as for kubectl."""
 
 
-class NodeAgent(Spec):
-    """What the node agents tell beyond whether the partitions are the wanted ones."""
+class NodeAgent(SpecModel):
+    """What node agents report besides whether the partitions match the layout."""
 
     attribution: bool = False
-    """A second container beside each agent tells Prometheus which pod holds which partition. It
-    runs as root, without capabilities: the kubelet's socket belongs to root.
+    """Run a second container beside each agent that exports to Prometheus which pod uses which
+    partition. It runs as root, without capabilities: the kubelet's socket belongs to root.
     """
     utilization: bool = False
-    """Once a minute each agent measures for a tenth of a second how busy every partition is. Hopper
-    GPUs and later only.
-    """
+    """Measure how busy every partition is, for 0.1 s once a minute. Hopper GPUs and later only."""
 
 
-class _Fleet(Spec):
+class _Fleet(SpecModel):
     verify_timeout_minutes: Annotated[
         int,
-        Whole(
-            least=1,
-            below="no node proves anything in no time",
-            most=240,
-            above="nodes that have proven nothing after four hours will not, and they cost money",
-            source=OWN,
+        IntRange(
+            minimum=1,
+            maximum=240,
+            unit="minute",
+            why_maximum="nodes that are not verified after four hours need an operator",
+            source=OWN_LIMIT,
         ),
     ] = 30
-    """How long `up` waits for every pool's nodes to prove their layout. One reboot of an A100 node
-    is 10 to 15 minutes.
-    """
+    """How long `up` waits until all nodes are verified. An A100 node takes 15 minutes to reboot."""
     image: Annotated[
         str,
-        Named("a container image", "OCI distribution spec", "docker.io/library/python:3.13-slim"),
+        Pattern(
+            # Some letter in the name: 3.13 alone is a forgotten `python:`.
+            pattern=r"(?=[^:@]*[a-z])"
+            r"(?:[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?(?::[0-9]{1,5})?/)?"
+            r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
+            r"(?::[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(?:@sha256:[0-9a-f]{64})?",
+            is_not="a container image reference: <registry>/<name>:<tag>, optionally with "
+            "@sha256:<digest>",
+            examples=("docker.io/library/python:3.13-slim",),
+            source="distribution/reference, grammar of image references",
+        ),
     ] = (
         "docker.io/library/python:3.13-slim"
         "@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91"
     )
-    """A Python image (3.11 or newer) that the agent and the controller run on. Pinned by digest."""
+    """Python image (3.11 or newer) for node agent and fleet controller. Pin it by digest."""
     node_agent: NodeAgent = NodeAgent()
     fractional: Fractional | None = None
-    """Who hands out fractions of GPUs, for pools with `sharing: fractional`."""
+    """The scheduler that allocates fractions of GPUs, for pools with `sharing: fractional`."""
     workloads: tuple[Workload, ...] = ()
-    """What asks for fractions of GPUs."""
+    """Workloads that request fractions of GPUs."""
 
 
-_SOME_POOLS: Final = Filled(empty="nothing would be partitioned", instead="name at least one pool")
+_NO_POOLS: Final = NotEmpty(why="nothing would be partitioned", instead="list at least one pool")
 
 
 class _CloudFleet(_Fleet):
@@ -153,15 +167,15 @@ class _CloudFleet(_Fleet):
 class GkeFleet(_CloudFleet):
     cloud: Literal["gke"]
     cluster: GkeCluster
-    node_pools: Annotated[tuple[GkePool, ...], _SOME_POOLS]
+    node_pools: Annotated[tuple[GkePool, ...], _NO_POOLS]
     gpu_operator: GpuOperator | None = None
-    """For pools with `partition: {mode: operator}`; other pools are GKE's own."""
+    """For pools with `partition: {mode: operator}`; GKE partitions the others itself."""
 
 
 class EksFleet(_CloudFleet):
     cloud: Literal["eks"]
     cluster: EksCluster
-    node_pools: Annotated[tuple[EksPool, ...], _SOME_POOLS]
+    node_pools: Annotated[tuple[EksPool, ...], _NO_POOLS]
     gpu_operator: GpuOperator = GpuOperator()
 
 

@@ -1,71 +1,69 @@
-"""Fractions of GPUs: the scheduler that hands them out, and what workloads ask for."""
+"""Fractional GPUs: the scheduler that allocates them, and what workloads request."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from infra.spec.schema.base import Memory, Spec
-from infra.spec.schema.limits import OWN, DnsName, Whole
+from infra.spec.schema.constraints import OWN_LIMIT, DnsLabel, IntRange
+from infra.spec.schema.field_types import Memory
+from infra.spec.schema.model import SpecModel
 
 Policy = Literal["binpack", "spread"]
 
 
-class Fractional(Spec):
-    """`hami` (any cluster) or `vke` (Volcengine's own clusters)."""
+class Fractional(SpecModel):
+    """The scheduler: `hami` (any cluster) or `vke` (Volcengine's managed clusters)."""
 
     provider: Literal["hami", "vke"]
     node_policy: Policy = "binpack"
-    """Fill one node first, or spread over nodes."""
+    """`binpack` fills one node first; `spread` distributes over nodes."""
     gpu_policy: Policy = "spread"
     """The same among the GPUs of a node."""
     compute_policy: (
         Literal["fixed-share", "guaranteed-burst-share", "native-burst-share"] | None
     ) = None
-    """VKE's: who gets compute that others leave idle. Not said: `native-burst-share` where a
-    workload has several cards, as only that allows, else `fixed-share`. One for the fleet: VKE runs
-    a pod only where the node has the pod's.
+    """VKE only: who may use compute that others leave idle. By default `native-burst-share` where a
+    workload uses several cards, because no other policy allows that, else `fixed-share`. One for
+    the fleet: VKE schedules a pod only on nodes with the same policy.
     """
     shares_per_gpu: (
         Annotated[
             int,
-            Whole(
-                least=1,
-                below="a card that nobody may use is of no use",
-                most=64,
-                above="64 parts of a 16 GB card are 256 MiB each, the least that can be given",
-                source="HAMi docs, deviceSplitCount (10 where not said); VKE docs 6460/182418 (16)",
+            IntRange(
+                minimum=1,
+                maximum=64,
+                why_maximum="64 containers on a 16 GB card have 256 MiB each",
+                source="HAMi docs, deviceSplitCount (default 10); VKE docs 6460/182418 (16)",
             ),
         ]
         | None
     ) = None
-    """Most containers on one GPU: 10 where not said (HAMi), 16 (VKE, which allows no more)."""
+    """Maximum number of containers on one GPU. Default 10 (HAMi) or 16 (VKE, also its maximum)."""
 
 
-class GpuShare(Spec):
-    """Totals over all cards; each card gives an equal part."""
+class FractionalRequest(SpecModel):
+    """What a workload requests in total; each card provides an equal part."""
 
     memory: Memory
     compute_percent: Annotated[
         int,
-        Whole(
-            least=1,
-            below="without compute nothing runs",
+        IntRange(
+            minimum=1,
             source="HAMi docs, gpucores; VKE docs 6460/182418",
         ),
     ]
-    """100 is one whole card's compute."""
+    """100 is the compute of one whole card."""
     cards: Annotated[
         int,
-        Whole(
-            least=1,
-            below="the share is of one card at least",
-            most=16,
-            above="no machine of the catalog has more GPUs (a2-megagpu-16g)",
-            source=OWN,
+        IntRange(
+            minimum=1,
+            maximum=16,
+            why_maximum="no machine type in the catalog has more GPUs (a2-megagpu-16g)",
+            source=OWN_LIMIT,
         ),
     ] = 1
 
 
-class Workload(Spec):
-    name: Annotated[str, DnsName(63, "Kubernetes docs, names", "app")]
-    gpu_share: GpuShare
+class Workload(SpecModel):
+    name: Annotated[str, DnsLabel(63, "Kubernetes docs, names", "app")]
+    gpu_share: FractionalRequest

@@ -1,64 +1,60 @@
-"""NVIDIA's GPU operator, as much of its chart as a fleet decides."""
+"""The NVIDIA GPU operator: the chart values that a fleet may set."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from infra.spec.schema.base import Spec
-from infra.spec.schema.limits import DnsName, Form, Named
+from infra.spec.schema.constraints import DnsLabel, FreeText, Pattern
+from infra.spec.schema.model import SpecModel
 
-_Version = Annotated[str, Named("a version", "chart of the GPU operator", "v0.20.0")]
+_Version = Annotated[str, FreeText("a version", "NVIDIA/gpu-operator, values.yaml", "v0.20.0")]
 
 
-class ComponentSwitch(Spec):
+class ComponentSwitch(SpecModel):
     enabled: bool = False
     version: _Version | None = None
 
 
-class Component(Spec):
+class Component(SpecModel):
     version: _Version | None = None
-    """The chart's own where not said."""
+    """By default the chart's own."""
 
 
-class MigManager(Spec):
+class MigManager(SpecModel):
     with_reboot: bool = True
-    """May reboot a node for a change of MIG mode: clouds refuse the reset of an A100 that it needs
-    otherwise.
-    """
+    """May reboot a node to change its MIG mode, which on A100 needs a reset that clouds refuse."""
     default_config: Literal["all-disabled", ""] = "all-disabled"
-    """What the operator writes on nodes without a layout; the chart allows no other."""
+    """What the operator applies to nodes without a layout; the chart allows no other value."""
     version: _Version | None = None
 
 
-class GpuOperator(Spec):
-    namespace: Annotated[str, DnsName(63, "Kubernetes docs, namespaces", "gpu-operator")] = (
+class GpuOperator(SpecModel):
+    namespace: Annotated[str, DnsLabel(63, "Kubernetes docs, namespaces", "gpu-operator")] = (
         "gpu-operator"
     )
-    release: Annotated[str, DnsName(53, "Helm docs, release names", "gpu-operator")] = (
+    release: Annotated[str, DnsLabel(53, "Helm docs, release names", "gpu-operator")] = (
         "gpu-operator"
     )
     repository: Annotated[
         str,
-        Form(
+        Pattern(
             pattern=r"(https?|oci)://.+",
-            wrong="is no address of a chart repository",
+            is_not="the URL of a chart repository",
             examples=("https://helm.ngc.nvidia.com/nvidia", "oci://registry.example.com/charts"),
             source="Helm docs, repositories",
         ),
     ] = "https://helm.ngc.nvidia.com/nvidia"
     chart_version: Annotated[
         str,
-        Form(
+        Pattern(
             pattern=r"v?[0-9]+\.[0-9]+\.[0-9]+",
-            wrong="is no version of the GPU operator's chart: one exact version, no range",
+            is_not="a version of the GPU operator's chart: one exact version, not a range",
             examples=("v26.7.0",),
             source="NVIDIA's chart repository",
         ),
     ] = "v26.7.0"
     mig_strategy: Literal["none", "single", "mixed"] = "mixed"
-    """One per cluster: `mixed` advertises nvidia.com/mig-<profile>, `single` advertises every
-    partition as nvidia.com/gpu.
-    """
+    """One per cluster. `mixed` advertises nvidia.com/mig-<profile>, `single` nvidia.com/gpu."""
     driver: ComponentSwitch = ComponentSwitch()
     toolkit: ComponentSwitch = ComponentSwitch()
     device_plugin: Component = Component()

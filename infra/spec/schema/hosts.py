@@ -1,4 +1,4 @@
-"""Machines without Kubernetes whose GPUs are cut in place."""
+"""Machines without Kubernetes, whose GPUs are partitioned in place."""
 
 from __future__ import annotations
 
@@ -6,75 +6,76 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.spec.schema.base import GpuCount, GpuIndex, ProfileName, Short, Spec
-from infra.spec.schema.limits import OWN, Filled, Form, Named, Whole
+from infra.spec.schema.constraints import OWN_LIMIT, FreeText, IntRange, NotEmpty, Pattern
+from infra.spec.schema.field_types import GpuCount, GpuIndex, ProfileName
+from infra.spec.schema.model import Shorthand, SpecModel
 
 
-class GpuChoice(Spec):
-    """GPUs of a node or host where no machine type says them."""
+class GpuChoice(SpecModel):
+    """The GPUs of a node or host where they do not follow from a machine type."""
 
-    model: Annotated[str, Named("a GPU model", "slicewright's catalog", "A100-40", "T4")]
-    """By the catalog's name: A100-40, H100-80, T4."""
+    model: Annotated[str, FreeText("a GPU model", "slicewright's catalog", "A100-40", "T4")]
+    """The catalog's name: A100-40, H100-80, T4."""
     count: GpuCount
 
 
-class Instance(Spec):
+class Instance(SpecModel):
     profile: ProfileName
     start: (
-        Annotated[int, Whole(least=0, below="memory slots are counted from 0", source="NVML")]
-        | None
+        Annotated[int, IntRange(minimum=0, source="NVML: memory slots are counted from 0")] | None
     ) = None
-    """First memory slot. On one GPU either all instances say theirs or none does."""
+    """First memory slot. Set for all instances of a GPU, or for none."""
 
 
-class HostGpu(Spec):
-    """One GPU of the host. Those that are not named are left alone."""
+class HostGpu(SpecModel):
+    """One GPU of the host. GPUs that are not listed are not changed."""
 
     index: GpuIndex
     mig: bool = True
     persistence: bool = True
-    """Keep the driver loaded while nobody uses the GPU."""
+    """Persistence mode: keeps the driver loaded while no process uses the GPU."""
     instances: tuple[Instance, ...] = ()
 
 
-class Refuse(Spec):
-    """Somebody uses the GPU: stop, and name the processes."""
+class Refuse(SpecModel):
+    """Where processes use a GPU: stop, and name them."""
 
     mode: Literal["refuse"] = "refuse"
 
 
-class Wait(Spec):
-    """Somebody uses the GPU: wait. Nobody's process is ended."""
+class Wait(SpecModel):
+    """Where processes use a GPU: wait until they end. No process is killed."""
 
     mode: Literal["wait"]
     minutes: Annotated[
         int,
-        Whole(
-            least=1,
-            below="to wait no time is in_use: refuse",
-            most=1440,
-            above="who has not left after a day needs a word from a person",
-            source=OWN,
-            otherwise="in_use: refuse",
+        IntRange(
+            minimum=1,
+            maximum=1440,
+            unit="minute",
+            why_maximum="a process that is still running after a day needs an operator",
+            source=OWN_LIMIT,
+            alternative="in_use: refuse",
         ),
     ]
 
 
-class Host(Spec):
+class Host(SpecModel):
     name: Annotated[
         str,
-        Form(
+        Pattern(
             pattern=r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?",
-            wrong="is no host name: small letters, digits, '-' and '.', at most 253",
+            is_not="a host name: at most 253 lowercase letters, digits, '-' and '.'",
             examples=("gpu1.example.com", "rnd3"),
             source="RFC 1123",
         ),
     ]
-    """As it is reached: a host name."""
+    """Its host name."""
     gpu: GpuChoice
     partition: Literal["bare"] = "bare"
-    """The agent itself cuts the GPUs, there is nobody else."""
-    in_use: Annotated[Refuse | Wait, Field(discriminator="mode"), Short("refuse")] = Refuse()
+    """The node agent itself creates the partitions."""
+    in_use: Annotated[Refuse | Wait, Field(discriminator="mode"), Shorthand("refuse")] = Refuse()
     gpus: Annotated[
-        tuple[HostGpu, ...], Filled(empty="nothing would be done", instead="name at least one GPU")
+        tuple[HostGpu, ...],
+        NotEmpty(why="no GPU would be partitioned", instead="list at least one GPU"),
     ]

@@ -1,4 +1,4 @@
-"""How a pool's GPUs are cut, and how what comes out of it is shared."""
+"""How a pool's GPUs are partitioned, and how GPUs and partitions are shared by several pods."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
-from infra.spec.schema.base import GpuIndex, ProfileName, ResourceName, Short, Spec
-from infra.spec.schema.limits import Filled, Named, Whole
+from infra.spec.schema.constraints import FreeText, IntRange, NotEmpty
+from infra.spec.schema.field_types import GpuIndex, ProfileName, ResourceName
+from infra.spec.schema.model import Shorthand, SpecModel
 
 
-class Unpartitioned(Spec):
+class Unpartitioned(SpecModel):
     """Whole GPUs."""
 
     mode: Literal["none"] = "none"
 
 
-class Native(Spec):
-    """GKE cuts every GPU into as many of one profile as fit."""
+class Native(SpecModel):
+    """GKE partitions every GPU into as many instances of one profile as fit."""
 
     mode: Literal["native"]
     profile: ProfileName
@@ -26,34 +27,34 @@ class Native(Spec):
 
 _Instances = Annotated[
     int,
-    Whole(
-        least=1,
-        below="a profile without instances is not there",
-        source="mig-parted",
-        otherwise="leave the profile out",
+    IntRange(
+        minimum=1,
+        unit="instance",
+        source="NVIDIA/mig-parted, mig-configs",
+        alternative="leave the profile out",
     ),
 ]
 
 
-class GpuGroup(Spec):
-    """Some GPUs of a node, by NVML's index."""
+class GpuGroup(SpecModel):
+    """GPUs of a node, by NVML's index, and their layout."""
 
     index: Annotated[
         tuple[GpuIndex, ...],
-        Filled(
-            empty="the layout would be for no GPU", instead="name the GPUs that the layout is for"
+        NotEmpty(
+            why="the layout would apply to no GPU", instead="list the GPUs that have this layout"
         ),
     ]
     layout: Mapping[ProfileName, _Instances]
-    """MIG profile -> instances on each of these GPUs; `{}` leaves them whole."""
+    """MIG profile -> instances on each of these GPUs; `{}` leaves the GPUs whole."""
 
 
-class Operator(Spec):
-    """NVIDIA's mig-manager cuts the GPUs. One of `layout`, `config` and `gpus`."""
+class Operator(SpecModel):
+    """NVIDIA's mig-manager partitions the GPUs. Exactly one of `layout`, `config` and `gpus`."""
 
     model_config = ConfigDict(
         json_schema_extra={
-            # With their types: a key that is null is not said.
+            # With their types: a key that is null counts as absent.
             "oneOf": [
                 {"required": [key], "properties": {key: {"type": kind}}}
                 for key, kind in (("layout", "object"), ("config", "string"), ("gpus", "array"))
@@ -65,8 +66,8 @@ class Operator(Spec):
     layout: (
         Annotated[
             Mapping[ProfileName, _Instances],
-            Filled(
-                empty="nothing would be cut",
+            NotEmpty(
+                why="no GPU would be partitioned",
                 instead="name at least one profile, or write partition: none",
             ),
         ]
@@ -76,8 +77,8 @@ class Operator(Spec):
     config: (
         Annotated[
             str,
-            Named(
-                "a layout",
+            FreeText(
+                "a layout name",
                 "default-mig-parted-config of the GPU operator",
                 "all-balanced",
                 "all-1g.5gb",
@@ -85,97 +86,95 @@ class Operator(Spec):
         ]
         | None
     ) = None
-    """A layout by NVIDIA's name, on every GPU: `all-balanced`, `all-1g.5gb`."""
+    """NVIDIA's name of a layout, for every GPU: `all-balanced`, `all-1g.5gb`."""
     gpus: (
         Annotated[
             tuple[GpuGroup, ...],
-            Filled(
-                empty="no GPU would be cut",
-                instead="name every GPU of the node, or write partition: none",
+            NotEmpty(
+                why="no GPU would be partitioned",
+                instead="list every GPU of the node, or write partition: none",
             ),
         ]
         | None
     ) = None
-    """Different layouts on one node; every GPU must be named. Drivers may count the GPUs in another
-    order after a reboot.
-    """
+    """A layout per GPU; every GPU must be listed. The driver may renumber GPUs after a reboot."""
 
 
 GkePartition = Annotated[
-    Unpartitioned | Native | Operator, Field(discriminator="mode"), Short("none")
+    Unpartitioned | Native | Operator, Field(discriminator="mode"), Shorthand("none")
 ]
-OperatorPartition = Annotated[Unpartitioned | Operator, Field(discriminator="mode"), Short("none")]
+OperatorPartition = Annotated[
+    Unpartitioned | Operator, Field(discriminator="mode"), Shorthand("none")
+]
 
 
 Replicas = Annotated[
     int,
-    Whole(
-        least=2,
-        below="one pod alone shares nothing",
-        most=1514,
-        above="no node takes so many pods (g7.48xlarge on EKS: 1,514)",
+    IntRange(
+        minimum=2,
+        maximum=1514,
+        unit="replica",
+        why_maximum="no node runs more pods (g7.48xlarge on EKS: 1,514)",
         source="aws/amazon-vpc-cni-k8s, pods per instance type; GKE API: 256",
-        otherwise="sharing: none",
+        alternative="sharing: none",
     ),
 ]
 
 
 def _replicas_tag(value: Any) -> str:
-    return "each" if isinstance(value, dict) else "all"
+    return "per resource" if isinstance(value, dict) else "uniform"
 
 
-AllOrEach = Annotated[
-    Annotated[Replicas, Tag("all")]
+ReplicaCounts = Annotated[
+    Annotated[Replicas, Tag("uniform")]
     | Annotated[
         Mapping[ResourceName, Replicas],
-        Filled(
-            empty="nothing would be shared",
-            instead="name a resource, or write one number",
+        NotEmpty(
+            why="nothing would be shared",
+            instead="name a resource, or write one number for all",
             source="NVIDIA/k8s-device-plugin, internal/plugin and README",
         ),
-        Tag("each"),
+        Tag("per resource"),
     ],
     Discriminator(_replicas_tag),
 ]
 
 
-class Exclusive(Spec):
+class Exclusive(SpecModel):
     """One pod per GPU or partition."""
 
     mode: Literal["none"] = "none"
 
 
-class _Replicated(Spec):
-    replicas: AllOrEach
+class _Replicated(SpecModel):
+    replicas: ReplicaCounts
     """Pods per GPU or partition: one number for all, or one per resource (`gpu`, `mig-1g.5gb`)."""
     rename_by_default: bool = False
-    """Advertise `nvidia.com/gpu.shared` instead of `nvidia.com/gpu`, so that nobody gets a share
-    unasked. Not on GKE.
-    """
+    """Advertise nvidia.com/gpu.shared, so that no pod shares a GPU unasked. Not on GKE."""
     fail_requests_greater_than_one: bool = True
-    """Refuse pods that ask for two shares: a second one gives no more time. Not a choice on GKE."""
+    """Reject pods that request several replicas, which give no more GPU time. Always so on GKE."""
 
 
 class TimeSlicing(_Replicated):
-    """Pods take turns. No isolation of memory or of faults."""
+    """Pods take turns. Neither memory nor faults are isolated."""
 
     mode: Literal["time-slicing"]
 
 
 class Mps(_Replicated):
-    """Pods run at once, each with its part of memory and threads. Not with MIG, but on GKE."""
+    """Pods run concurrently, each with a part of memory and threads. With MIG only on GKE."""
 
     mode: Literal["mps"]
 
 
-class FractionalShares(Spec):
-    """Any share of memory and compute, by the fleet's `fractional` scheduler. Never with MIG."""
+class FractionalSharing(SpecModel):
+    """Any fraction of memory and compute, by the fleet's `fractional` scheduler. Never with MIG."""
 
     mode: Literal["fractional"]
 
 
 Sharing = Annotated[
-    Exclusive | TimeSlicing | Mps | FractionalShares,
+    Exclusive | TimeSlicing | Mps | FractionalSharing,
     Field(discriminator="mode"),
-    Short("none", "fractional"),
+    Shorthand("none", "fractional"),
 ]

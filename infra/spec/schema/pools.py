@@ -1,4 +1,4 @@
-"""GPU pools: what both clouds and existing clusters have in common, and what is each one's own."""
+"""GPU pools: the keys that all clouds share, and those of GKE, EKS and existing clusters."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from infra.spec.schema.base import (
-    MOST_NODES,
+from infra.spec.schema.capacity import Capacity, EksCapacity, GkeCapacity, OnDemand
+from infra.spec.schema.constraints import OWN_LIMIT, DnsLabel, FreeText, IntRange, Pattern
+from infra.spec.schema.field_types import (
+    MAX_NODES,
+    NODE_LIMIT,
     CloudLabels,
     LabelKey,
     Labels,
     LabelValue,
     NodeCount,
-    Spec,
     Tags,
     ZoneNames,
 )
-from infra.spec.schema.capacity import Capacity, EksCapacity, GkeCapacity, OnDemand
 from infra.spec.schema.hosts import GpuChoice
-from infra.spec.schema.limits import OWN, DnsName, Form, Named, Whole
+from infra.spec.schema.model import SpecModel
 from infra.spec.schema.partition import (
     Exclusive,
     GkePartition,
@@ -29,7 +30,7 @@ from infra.spec.schema.partition import (
 )
 
 
-class Taint(Spec):
+class Taint(SpecModel):
     key: LabelKey
     value: LabelValue = ""
     effect: Literal[
@@ -40,23 +41,23 @@ class Taint(Spec):
         "PREFER_NO_SCHEDULE",
         "NO_EXECUTE",
     ]
-    """Kubernetes' spelling or the clouds'."""
+    """In Kubernetes' spelling or the cloud APIs'."""
 
 
-class Fixed(Spec):
+class Fixed(SpecModel):
     count: NodeCount
-    """Nodes of the pool, over all its zones."""
+    """Nodes of the pool, in all its zones together."""
 
 
-class Autoscaled(Spec):
+class Autoscaled(SpecModel):
     min: Annotated[
         int,
-        Whole(
-            least=0,
-            below="there are no fewer nodes than none",
-            most=MOST_NODES,
-            above="no cluster of any cloud is larger",
-            source="GKE limits: 65,000 nodes per cluster from 1.31 on, the most of all clouds",
+        IntRange(
+            minimum=0,
+            maximum=MAX_NODES,
+            unit="node",
+            why_maximum="no cloud has larger clusters",
+            source=NODE_LIMIT,
         ),
     ]
     max: NodeCount
@@ -73,46 +74,45 @@ Nodes = Annotated[
 ]
 
 
-class Rollout(Spec):
-    """How a new layout goes over the pool's nodes."""
+class Rollout(SpecModel):
+    """How a new layout is rolled out to the pool's nodes."""
 
     max_unavailable: Annotated[
         int,
-        Whole(
-            least=1,
-            below="a layout that reaches no node is never rolled out",
-            most=100,
-            above="more nodes at once is no rollout",
+        IntRange(
+            minimum=1,
+            maximum=100,
+            unit="node",
             source="EKS API, updateConfig.maxUnavailable",
         ),
     ] = 1
-    """Nodes that change at the same time."""
+    """Nodes that are changed at the same time."""
     canary: Annotated[
         int,
-        Whole(
-            least=0,
-            below="there are no fewer nodes than none",
-            most=100,
-            above="so many are no sample any more",
-            source=OWN,
+        IntRange(
+            minimum=0,
+            maximum=100,
+            unit="node",
+            why_maximum="a canary is a small sample",
+            source=OWN_LIMIT,
         ),
     ] = 1
-    """Nodes that change and prove it before any other; 0: none."""
+    """Nodes that are changed and verified before all others; 0 for none."""
     drain_timeout_minutes: Annotated[
         int,
-        Whole(
-            least=1,
-            below="no pod leaves in no time",
-            most=1440,
-            above="a node that is not empty after a day never will be",
-            source=OWN,
+        IntRange(
+            minimum=1,
+            maximum=1440,
+            unit="minute",
+            why_maximum="a node that is not drained after a day needs an operator",
+            source=OWN_LIMIT,
         ),
     ] = 60
     on_failure: Literal["pause", "continue"] = "pause"
 
 
-class _Pool(Spec):
-    name: Annotated[str, DnsName(40, "GKE API, NodePool.name", "h100")]
+class _Pool(SpecModel):
+    name: Annotated[str, DnsLabel(40, "GKE API, NodePool.name", "h100")]
     nodes: Nodes
     labels: Labels = Field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
@@ -124,28 +124,30 @@ class _CloudPool(_Pool):
     capacity: Capacity = OnDemand()
 
 
-class GkeDisk(Spec):
+class GkeDisk(SpecModel):
     size_gb: Annotated[
         int,
-        Whole(
-            least=10,
-            below="GKE makes no smaller boot disk",
-            most=65_536,
-            above="Google has no larger disk",
+        IntRange(
+            minimum=10,
+            maximum=65_536,
+            unit="GB",
+            why_minimum="GKE has no smaller boot disks",
+            why_maximum="Compute Engine has no larger disks",
             source="GKE API, NodeConfig.diskSizeGb; Compute Engine docs, disks",
         ),
     ] = 100
     type: Literal["pd-standard", "pd-balanced", "pd-ssd", "hyperdisk-balanced"] = "pd-balanced"
 
 
-class EksDisk(Spec):
+class EksDisk(SpecModel):
     size_gb: Annotated[
         int,
-        Whole(
-            least=20,
-            below="the machine image alone takes 20 GB",
-            most=65_536,
-            above="EBS has no larger volume",
+        IntRange(
+            minimum=20,
+            maximum=65_536,
+            unit="GB",
+            why_minimum="the machine image alone takes 20 GB",
+            why_maximum="EBS has no larger volumes",
             source="EKS API, NodeGroup.diskSize; EBS docs, volume constraints",
         ),
     ] = 100
@@ -153,20 +155,18 @@ class EksDisk(Spec):
 
 _Ssds = Annotated[
     int,
-    Whole(
-        least=0,
-        below="there are no fewer disks than none",
-        most=32,
-        above="no GPU machine type has more (a3-ultragpu-8g: 32 of 375 GB)",
+    IntRange(
+        minimum=0,
+        maximum=32,
+        unit="disk",
+        why_maximum="no GPU machine type has more (a3-ultragpu-8g: 32 of 375 GB)",
         source="Compute Engine docs, GPU machine types",
     ),
 ]
 
 
-class LocalSsd(Spec):
-    """Local SSD partitions of 375 GB. What a machine type brings along must be used one way or the
-    other.
-    """
+class LocalSsd(SpecModel):
+    """Local SSDs of 375 GB. All that come with a machine type must be used, in one of two ways."""
 
     ephemeral: _Ssds = 0
     """For the node's ephemeral storage."""
@@ -174,7 +174,7 @@ class LocalSsd(Spec):
     """As raw NVMe block devices."""
 
 
-class GkeFeatures(Spec):
+class GkeFeatures(SpecModel):
     gvnic: bool = True
     gcfs: bool = False
     """Image streaming."""
@@ -182,85 +182,78 @@ class GkeFeatures(Spec):
     logging_variant: Literal["DEFAULT", "MAX_THROUGHPUT"] = "DEFAULT"
 
 
-class Management(Spec):
+class Management(SpecModel):
     auto_repair: bool = True
     auto_upgrade: bool = True
 
 
 class GkePool(_CloudPool):
     machine_type: Annotated[
-        str, Named("a machine type", "Compute Engine docs, GPU machine types", "a3-highgpu-8g")
+        str, FreeText("a machine type", "Compute Engine docs, GPU machine types", "a3-highgpu-8g")
     ]
-    """The cloud's name; the catalog knows its GPUs."""
+    """The cloud's name; its GPUs follow from the catalog."""
     zones: ZoneNames | None = None
-    """Where the nodes are; the cluster's own zone where not said, and required where the cluster is
-    in a region.
-    """
+    """By default the zone of a zonal cluster; required for a regional cluster."""
     capacity: GkeCapacity = OnDemand()
     gpu: GpuChoice | None = None
-    """GPUs to attach to a machine type that has none of its own (N1)."""
+    """GPUs to attach to a machine type that comes without GPUs (N1)."""
     partition: GkePartition = Unpartitioned()
     driver: Literal["DEFAULT", "LATEST"] = "DEFAULT"
-    """Which of the drivers that GKE has for the node's version it installs."""
+    """Which of the drivers available for the node version GKE installs."""
     image_type: Literal["COS_CONTAINERD", "UBUNTU_CONTAINERD"] = "COS_CONTAINERD"
     disk: GkeDisk = GkeDisk()
     local_ssd: LocalSsd | None = None
     max_pods_per_node: Annotated[
         int,
-        Whole(
-            least=8,
-            below="GKE itself runs about as many on every node",
-            most=256,
-            above="GKE gives a node addresses for no more",
+        IntRange(
+            minimum=8,
+            maximum=256,
+            unit="pod",
             source="GKE API, maxPodsConstraint",
         ),
     ] = 110
     resource_labels: CloudLabels = Field(default_factory=dict)
-    """Labels of the cloud's own resources, for billing."""
+    """Labels of the cloud resources, for billing."""
     features: GkeFeatures = GkeFeatures()
     management: Management = Management()
 
 
 class EksPool(_CloudPool):
-    # 63 less the dash and hash of the pool's layout: `<pool>-<hash8>` is a label value.
-    name: Annotated[str, DnsName(54, "Kubernetes docs, labels: 63 with the layout's hash", "a100")]
+    # `<pool>-<hash8>` is a label value, so at most 63 characters with the hash of the layout.
+    name: Annotated[str, DnsLabel(54, "Kubernetes docs, labels: 63 with the layout's hash", "a100")]
     machine_type: Annotated[
-        str, Named("a machine type", "EC2 docs, accelerated computing", "p4d.24xlarge")
+        str, FreeText("a machine type", "EC2 docs, accelerated computing", "p4d.24xlarge")
     ]
-    """The cloud's name; the catalog knows its GPUs."""
+    """The cloud's name; its GPUs follow from the catalog."""
     zones: ZoneNames | None = None
-    """One or more of the cluster's zones; its first where not said: a node group over zones may
-    split what belongs together.
-    """
+    """Some of the cluster's zones. By default its first, to keep the nodes close to each other."""
     capacity: EksCapacity = OnDemand()
     partition: OperatorPartition = Unpartitioned()
     ami_type: Literal["AL2023_x86_64_NVIDIA", "AL2023_ARM_64_NVIDIA"] | None = None
-    """EKS's machine image with NVIDIA's driver; the one for the machine's processors where not
-    said.
-    """
+    """The EKS AMI type with NVIDIA's driver. By default the one for the machine's architecture."""
     release_version: (
         Annotated[
             str,
-            Form(
+            Pattern(
                 pattern=r"[0-9]+\.[0-9]+\.[0-9]+-[0-9]{8}",
-                wrong="is no version of EKS's machine image",
+                is_not="a release version of the EKS AMI",
                 examples=("1.34.0-20260714",),
                 source="EKS API, releaseVersion",
             ),
         ]
         | None
     ) = None
-    """Version of the machine image, for example 1.34.0-20260714; EKS's newest where not said."""
+    """Version of the AMI, for example 1.34.0-20260714. By default the newest."""
     disk: EksDisk = EksDisk()
     tags: Tags = Field(default_factory=dict)
 
 
 class ByoPool(_Pool):
-    """Nodes that exist already."""
+    """Nodes that already exist."""
 
-    name: Annotated[str, DnsName(54, "Kubernetes docs, labels: 63 with the layout's hash", "a100")]
+    name: Annotated[str, DnsLabel(54, "Kubernetes docs, labels: 63 with the layout's hash", "a100")]
     gpu: GpuChoice
-    """What every one of the nodes has."""
+    """The GPUs of every node."""
     select: Labels = Field(default_factory=dict)
-    """Labels by which the nodes are known; `slicewright.io/pool: <name>` where not said."""
+    """Labels that select the nodes. By default `slicewright.io/pool: <name>`."""
     partition: OperatorPartition = Unpartitioned()

@@ -1,6 +1,4 @@
-"""The JSON Schema for editors is the one of this spec, accepts every stack file, and refuses what
-editors can see.
-"""
+"""The committed JSON Schema is current, accepts every stack file and refuses broken ones."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from pydantic import TypeAdapter
 
 from infra import plan
 from infra.spec import json_schema as schema
-from infra.spec.reading.shape import FLEET
+from infra.spec.reading.annotations import FLEET_TYPE
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docs" / "reference" / "stack-file.schema.json"
@@ -34,9 +32,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def errors(node: dict[str, Any], value: Any, at: str = "") -> list[str]:
-    """The part of JSON Schema 2020-12 that pydantic writes; a keyword that it does not know is an
-    error of the test.
-    """
+    """Validates with the keywords of JSON Schema 2020-12 that pydantic uses; fails on any other."""
     found: list[str] = []
     for keyword, said in node.items():
         match keyword:
@@ -46,11 +42,11 @@ def errors(node: dict[str, Any], value: Any, at: str = "") -> list[str]:
                 if not isinstance(value, _TYPES[said]) or (
                     isinstance(value, bool) and said == "integer"
                 ):
-                    return [f"{at}: is no {said}"]
+                    return [f"{at}: is not a {said}"]
             case "const":
                 found += [] if value == said else [f"{at}: is not {said}"]
             case "enum":
-                found += [] if value in said else [f"{at}: is none of {said}"]
+                found += [] if value in said else [f"{at}: is not one of {said}"]
             case "oneOf" | "anyOf":
                 fitting = [s for s in said if not errors(s, value, at)]
                 if not fitting or (keyword == "oneOf" and len(fitting) > 1):
@@ -122,7 +118,7 @@ def test_the_committed_schema_is_current() -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS, ids=lambda s: s.name)
-def test_every_stack_file_fits_the_schema_and_names_it(stack: Path) -> None:
+def test_every_stack_file_names_the_schema_and_is_valid(stack: Path) -> None:
     text = stack.read_text()
     first, target = text.splitlines()[0], "../docs/reference/stack-file.schema.json"
     assert first == f"# yaml-language-server: $schema={target}"
@@ -144,7 +140,7 @@ def test_every_stack_file_fits_the_schema_and_names_it(stack: Path) -> None:
         ("effect: NoSchedule", "effect: NoSchedul"),
     ],
 )
-def test_an_editor_sees_the_slip(old: str, new: str) -> None:
+def test_the_schema_refuses_a_mistake(old: str, new: str) -> None:
     text = (ROOT / "stacks" / "Pulumi.s0.yaml").read_text()
     assert old in text
     assert errors(SCHEMA, yaml.safe_load(text.replace(old, new, 1))) != []
@@ -177,11 +173,13 @@ def _operator(**said: Any) -> dict[str, Any]:
         ({"tags": {"Team": "A B"}}, True),
     ],
 )
-def test_an_editor_sees_what_is_empty_or_said_twice(pool: dict[str, Any], right: bool) -> None:
+def test_the_schema_refuses_empty_lists_and_alternatives_given_twice(
+    pool: dict[str, Any], right: bool
+) -> None:
     assert (errors(SCHEMA, _with("s1", **pool)) == []) is right
 
 
-def test_an_editor_sees_that_there_is_no_pool() -> None:
+def test_the_schema_refuses_a_fleet_without_pools() -> None:
     for stack in ("s0", "s1"):
         config = _with(stack)
         config["config"]["slicewright:fleet"]["node_pools"] = []
@@ -192,10 +190,10 @@ def test_an_editor_sees_that_there_is_no_pool() -> None:
 @pytest.mark.parametrize(
     "mode", ["on-demand", "spot", "flex-start", "queued", "reservation", "capacity-block"]
 )
-def test_an_editor_offers_the_capacity_that_the_cloud_has(stack: str, mode: str) -> None:
+def test_the_schema_offers_the_capacity_modes_of_the_cloud(stack: str, mode: str) -> None:
     block = {"reservation": "cr-0123456789abcdef0"} if mode == "capacity-block" else {}
     config = _with(stack, capacity={"mode": mode, **block})
-    fleet = TypeAdapter(FLEET).validate_json(json.dumps(config["config"]["slicewright:fleet"]))
+    fleet = TypeAdapter(FLEET_TYPE).validate_json(json.dumps(config["config"]["slicewright:fleet"]))
     _, problems = plan.build(fleet)
     there = not any(
         " only" in p.reason for p in problems if p.path == ("node_pools", 0, "capacity")
@@ -205,8 +203,7 @@ def test_an_editor_offers_the_capacity_that_the_cloud_has(stack: str, mode: str)
         assert (errors(SCHEMA, _with(stack, capacity=mode)) == []) is there
 
 
-def test_keys_that_need_a_word_have_one() -> None:
-    """What a key means is shown by the editor, where its name does not say it all."""
+def test_keys_that_need_an_explanation_have_a_description() -> None:
     pool = SCHEMA["$defs"]["GkePool"]["properties"]
     for key in ("zones", "gpu", "driver", "resource_labels"):
         assert pool[key]["description"]

@@ -1,6 +1,4 @@
-"""Stack files as people in a hurry write them: pasted from other tools, indented with tabs, quoted
-wrongly. Each is told its own slip, in its own line, in one run.
-"""
+"""Common mistakes, such as keys of other tools, tabs and wrong quotes, each with its remedy."""
 
 from __future__ import annotations
 
@@ -40,85 +38,84 @@ POOL = "        nodes: {count: 1}\n"
 
 
 @dataclass(frozen=True)
-class Slip:
+class Mistake:
     text: str
-    said: tuple[str, ...]
-    """Parts of the message, one for each problem, in their order; each from its line number on."""
+    message: tuple[str, ...]
+    """Parts of the message in order; one per problem starts with `:LINE`."""
 
 
-def eks(old: str, new: str, *said: str) -> Slip:
+def eks(old: str, new: str, *message: str) -> Mistake:
     assert old in EKS
-    return Slip(EKS.replace(old, new, 1), said)
+    return Mistake(EKS.replace(old, new, 1), message)
 
 
-def gke(old: str, new: str, *said: str) -> Slip:
+def gke(old: str, new: str, *message: str) -> Mistake:
     assert old in GKE
-    return Slip(GKE.replace(old, new, 1), said)
+    return Mistake(GKE.replace(old, new, 1), message)
 
 
-def in_pool(lines: str, *said: str) -> Slip:
+def in_pool(lines: str, *message: str) -> Mistake:
     """One more line in an EKS pool, which is line 8."""
-    return eks(POOL, f"        {lines}\n{POOL}", *said)
+    return eks(POOL, f"        {lines}\n{POOL}", *message)
 
 
-SLIPS: Mapping[str, Slip] = {
-    "Terraform itself": Slip(
+MISTAKES: Mapping[str, Mistake] = {
+    "Terraform itself": Mistake(
         'resource "google_container_node_pool" "a" {\n  node_count = 1\n}\n',
-        (":1: is one text, no mapping",),
+        (":1: is a string, not a mapping",),
     ),
     "Terraform's words": gke(
         POOL,
         "        initial_node_count: 1\n        node_config: {machine_type: a3-highgpu-8g, "
         "disk_size_gb: 100}\n",
         ":6: node_pools[0].nodes (pool a): is missing; write nodes: {count: 1}",
-        ":9: node_pools[0].initial_node_count (pool a): unknown key; here it is nodes: {count: …}",
+        ":9: node_pools[0].initial_node_count (pool a): unknown key; use nodes: {count: …}",
         ":10: node_pools[0].node_config (pool a): unknown key; write its keys "
-        "(machine_type) beside it, not below",
+        "(machine_type) one level up",
     ),
     "eksctl's words": eks(
         "machine_type: p4d.24xlarge",
         "instanceType: p4d.24xlarge\n        desiredCapacity: 2",
         ":7: node_pools[0].instanceType (pool a): unknown key; did you mean machine_type?",
-        ":8: node_pools[0].desiredCapacity (pool a): unknown key; here it is nodes: {count: …}",
+        ":8: node_pools[0].desiredCapacity (pool a): unknown key; use nodes: {count: …}",
     ),
-    "a Kubernetes manifest": Slip("apiVersion: v1\nkind: ConfigMap\n", (": has no key 'config'",)),
-    "a fleet without config": Slip(
-        "slicewright:fleet:\n  cloud: eks\n", (": has no key 'config'",)
+    "a Kubernetes manifest": Mistake("apiVersion: v1\nkind: ConfigMap\n", (": has no key config",)),
+    "a fleet without config": Mistake(
+        "slicewright:fleet:\n  cloud: eks\n", (": has no key config",)
     ),
-    "a nested namespace": Slip(
+    "a nested namespace": Mistake(
         "config:\n  slicewright: {fleet: {}}\n",
-        (": has no key 'slicewright:fleet' under 'config'",),
+        (": has no key slicewright:fleet under config",),
     ),
     "a tab": eks(
         "        nodes",
         "\tnodes",
-        ":8: is no YAML: found a tab character",
-        "YAML is indented with spaces",
+        ":8: is not valid YAML: found a tab character",
+        "indent with spaces",
     ),
     "a key twice": in_pool(
         "nodes: {count: 2}",
-        ":9: node_pools[0].nodes (pool a): the key is there twice; keep one; the other is "
-        "in line 8",
+        ":9: node_pools[0].nodes (pool a): duplicate key; remove one: the other is on line 8",
     ),
-    "config twice": Slip(
-        EKS + EKS, (":10: the key 'config' is there twice; keep one, the other is in line 1",)
+    "config twice": Mistake(
+        EKS + EKS, (":10: duplicate key config; remove one: the other is on line 1",)
     ),
     "yes and off": gke(
         POOL,
         f"        management: {{auto_repair: yes, auto_upgrade: off}}\n{POOL}",
-        '.auto_repair (pool a): "yes" is neither true nor false; write true',
-        '.auto_upgrade (pool a): "off" is neither true nor false; write false',
+        '.auto_repair (pool a): "yes" is not true or false; write true',
+        '.auto_upgrade (pool a): "off" is not true or false; write false',
     ),
     "octal": eks(
         "count: 1",
         "count: 010",
-        ":8: node_pools[0].nodes.count (pool a): 010: some programs read",
-        "write 10, or in quotes",
+        ":8: node_pools[0].nodes.count (pool a): 010 is ambiguous: YAML 1.1",
+        'write 10, or "010" in quotes',
     ),
     "no octal": eks(
         "count: 1",
         "count: 09",
-        ":8: node_pools[0].nodes.count (pool a): 09: some programs read",
+        ":8: node_pools[0].nodes.count (pool a): 09 is ambiguous: YAML 1.1",
         "write 9, or",
     ),
     "octal without end": eks(
@@ -134,37 +131,36 @@ SLIPS: Mapping[str, Slip] = {
     "a quoted number": eks(
         "count: 1",
         'count: "3"',
-        ':8: node_pools[0].nodes.count (pool a): "3" is no whole number; write it without '
-        "quotes: 3",
+        ':8: node_pools[0].nodes.count (pool a): "3" is not an integer; write it without quotes: 3',
     ),
     "a float": eks(
         "count: 1",
         "count: 2.0",
-        ":8: node_pools[0].nodes.count (pool a): 2.0 is no whole number; write 2",
+        ":8: node_pools[0].nodes.count (pool a): 2.0 is not an integer; write 2",
     ),
-    "1e3": eks("count: 1", "count: 1e3", "1e3 is no whole number; write 1000"),
-    "1_000": eks("count: 1", "count: 1_000", '"1_000" is no whole number; write 1 to 65000'),
-    "hexadecimal": eks("count: 1", "count: 0x10", '"0x10" is no whole number; write 1 to 65000'),
+    "1e3": eks("count: 1", "count: 1e3", "1e3 is not an integer; write 1000"),
+    "1_000": eks("count: 1", "count: 1_000", '"1_000" is not an integer; write 1 to 65000'),
+    "hexadecimal": eks("count: 1", "count: 0x10", '"0x10" is not an integer; write 1 to 65000'),
     "a negative number": eks(
         "count: 1",
         "count: -1",
-        "-1 is less than 1: a pool without nodes is no pool; write 1 to 65000",
-        "[source: GKE limits",
+        "must be at least 1 node, but is -1; write 1 to 65000",
+        "[source: GKE docs, quotas and limits",
     ),
-    "a count alone": eks("{count: 1}", "3", "3 is no mapping of keys to values; write {count: 3}"),
+    "a count alone": eks("{count: 1}", "3", "3 is not a mapping; write {count: 3}"),
     "a size with its unit": in_pool(
         "disk: {size_gb: 200GB}",
-        ':8: node_pools[0].disk.size_gb (pool a): "200GB" is no whole number; write it '
+        ':8: node_pools[0].disk.size_gb (pool a): "200GB" is not an integer; write it '
         "without a unit: 200",
     ),
     "a size alone": in_pool(
         "disk: 200",
-        ":8: node_pools[0].disk (pool a): 200 is no mapping of keys to values; write "
-        "{size_gb: 200}",
+        ":8: node_pools[0].disk (pool a): 200 is not a mapping; write {size_gb: 200}",
     ),
     "an absurd size": in_pool(
         "disk: {size_gb: 99999999}",
-        "99999999 is more than 65536: EBS has no larger volume; write 20 to 65536 [source: EKS API",
+        "must be at most 65536 GB, but is 99999999: EBS has no larger volumes; "
+        "write 20 to 65536 [source: EKS API",
     ),
     "a version without quotes": eks(
         "region:",
@@ -173,83 +169,90 @@ SLIPS: Mapping[str, Slip] = {
         'write it in quotes: "1.30"',
     ),
     "an alias of nothing": in_pool(
-        "labels: *nobody", ":8: is no YAML: found undefined alias; define it with &"
+        "labels: *nobody", ":8: is not valid YAML: found undefined alias; define it with &"
     ),
-    "CRLF": Slip(
+    "CRLF": Mistake(
         EKS.replace("count: 1", "count: x").replace("\n", "\r\n"),
         (":8: node_pools[0].nodes.count (pool a): ",),
     ),
-    "CR": Slip(
+    "CR": Mistake(
         EKS.replace("count: 1", "count: x").replace("\n", "\r"),
         (":8: node_pools[0].nodes.count (pool a): ",),
     ),
     "one space too few": eks(
         "        nodes",
         "       nodes",
-        ":8: is no YAML: ",
-        "is this line indented as its neighbours?",
+        ":8: is not valid YAML: ",
+        "check that this line is indented like its neighbors",
     ),
     "no dash": eks(
         "      - name",
         "        name",
         ":6: node_pools: ",
-        "is no list; write it as a list: '- ' before its first key",
+        "is not a list; write it as a list: '- ' before its first key",
     ),
     "no colon": eks(
         "cloud: eks",
         "cloud eks",
-        ":4: is no YAML: mapping values are not allowed",
-        "has the line before its ': '",
+        ":4: is not valid YAML: mapping values are not allowed",
+        "check that the line before has ': '",
     ),
     "no space after the colon": eks(
-        "cloud: eks", "cloud:eks", ":4: is no YAML: mapping values", "has the line before its ': '"
+        "cloud: eks",
+        "cloud:eks",
+        ":4: is not valid YAML: mapping values",
+        "check that the line before has ': '",
     ),
     "an open bracket": eks(
-        "{count: 1}", "{count: 1", ":9: is no YAML: ", "close every quote and bracket"
+        "{count: 1}", "{count: 1", ":9: is not valid YAML: ", "close every quote and bracket"
     ),
-    "an open quote": eks("name: a", 'name: "a', ": is no YAML: ", "close every quote and bracket"),
+    "an open quote": eks(
+        "name: a", 'name: "a', ": is not valid YAML: ", "close every quote and bracket"
+    ),
     "a variable": eks(
         "count: 1",
         "count: ${NODES}",
-        ":8: is no YAML: ",
-        "variables and templates are not filled in here",
+        ":8: is not valid YAML: ",
+        "variables and templates are not expanded",
     ),
     "a template": eks(
         "count: 1",
         "count: {{ .Values.nodes }}",
-        ":8: a key is a list or a mapping",
-        "variables and templates are not filled in here",
+        ":8: a key must be a string",
+        "variables and templates are not expanded",
     ),
-    "two documents": Slip(
-        EKS + "---\n" + EKS, (":10: is no YAML: but found another document; take away the '---'",)
+    "two documents": Mistake(
+        EKS + "---\n" + EKS,
+        (":10: is not valid YAML: but found another document; remove the '---'",),
     ),
-    "a list of keys": Slip(
+    "a list of keys": Mistake(
         "config:\n  slicewright:fleet:\n    - cloud: eks\n    - cluster: {name: c}\n",
         (
-            ":3: slicewright:fleet: is a list of 2 items, no mapping of keys to values; "
-            "write cloud, cluster and node_pools",
+            ":3: slicewright:fleet: is a list of 2 items, not a mapping; "
+            "write the keys cloud, cluster",
         ),
     ),
-    "a secret fleet": Slip(
+    "a secret fleet": Mistake(
         "config:\n  slicewright:fleet:\n    secure: AAAB\n",
-        (":3: slicewright:fleet: is encrypted", "not by `pulumi config set --secret`"),
+        (":3: slicewright:fleet: is an encrypted secret", "not with `config set --secret`"),
     ),
     "a secret name": eks(
         "name: c,",
         "name: {secure: AAAB},",
-        ":4: cluster.name: is encrypted",
-        "with --plaintext, not --secret",
+        ":4: cluster.name: is an encrypted secret",
+        "--plaintext`",
     ),
     "a secret tag": in_pool(
-        "tags: {team: {secure: AAAB}}", ":8: node_pools[0].tags.team (pool a): is encrypted"
+        "tags: {team: {secure: AAAB}}",
+        ":8: node_pools[0].tags.team (pool a): is an encrypted secret",
     ),
     "a secret that would be two good labels": in_pool(
-        "tags: {secure: AAAB}", ":8: node_pools[0].tags (pool a): is encrypted"
+        "tags: {secure: AAAB}", ":8: node_pools[0].tags (pool a): is an encrypted secret"
     ),
     "a zone for zones": gke(
         "[us-central1-c]",
         "us-central1-c",
-        ':8: node_pools[0].zones (pool a): "us-central1-c" is no list; write it as a list: '
+        ':8: node_pools[0].zones (pool a): "us-central1-c" is not a list; write it as a list: '
         "[us-central1-c]",
     ),
     "a region mistyped": gke(
@@ -265,7 +268,7 @@ SLIPS: Mapping[str, Slip] = {
     "a region by its city": eks(
         "eu-west-1",
         "Ireland",
-        ':4: cluster.region: "Ireland" is no region of Amazon\'s; write it like eu-west-1',
+        ':4: cluster.region: "Ireland" is not an AWS region; write it like eu-west-1',
     ),
     "an A100's layout on an H100": eks(
         "p4d.24xlarge",
@@ -273,7 +276,7 @@ SLIPS: Mapping[str, Slip] = {
         ":9: node_pools[0].partition.config (pool a): all-1g.5gb is no layout of H100-80; "
         "did you mean all-1g.10gb?",
     ),
-    "the same with media": Slip(
+    "the same with media": Mistake(
         EKS.replace("p4d.24xlarge", "p5.48xlarge").replace("all-1g.5gb", "all-1g.5gb.me"),
         ("did you mean all-1g.10gb.me?",),
     ),
@@ -292,40 +295,42 @@ SLIPS: Mapping[str, Slip] = {
         "labels: [role=gpu]", ":8: node_pools[0].labels (pool a): ", "for example {team: h100}"
     ),
     "a label that is a mapping": in_pool(
-        "labels: {team: {name: x}}", ":8: node_pools[0].labels.team (pool a): ", "write one text"
+        "labels: {team: {name: x}}", ":8: node_pools[0].labels.team (pool a): ", "write a string"
     ),
     "a space behind": eks(
         "p4d.24xlarge",
         '"p4d.24xlarge "',
         ":7: node_pools[0].machine_type (pool a): ",
-        "empty, or with a space at an end",
+        "starts or ends with a space",
     ),
     "typographic quotes": eks(
         "name: a", "name: “a”", ":6: node_pools[0].name (pool “a”): ", "for example a "
     ),
     "capitals": eks(
-        "cloud: eks", "cloud: EKS", ':3: cloud: "EKS" is none of gke, eks, byo; did you mean eks?'
+        "cloud: eks",
+        "cloud: EKS",
+        ':3: cloud: "EKS" is not one of gke, eks, byo; did you mean eks?',
     ),
     "a key in capitals": eks(
         "cloud: eks", "Cloud: eks", ":3: Cloud: unknown key; did you mean cloud?"
     ),
-    "a pool of nothing": Slip(
+    "a pool of nothing": Mistake(
         EKS + "      -\n",
-        (":10: node_pools[1]: null is no mapping of keys to values; leave the item out, or",),
+        (":10: node_pools[1]: null is not a mapping; leave the item out, or",),
     ),
     "a key of nothing": eks(
         "nodes: {count: 1}",
         "nodes:",
-        ":8: node_pools[0].nodes (pool a): null is no mapping",
+        ":8: node_pools[0].nodes (pool a): null is not a mapping",
         "for example {count: 1}",
     ),
     "a merge of nothing": eks(
         "cloud: eks",
         "<<: 7\n    cloud: eks",
-        ": is no YAML: expected a mapping",
-        "write << with an alias",
+        ": is not valid YAML: expected a mapping",
+        "the value of << must be an alias",
     ),
-    "a slip that is merged": Slip(
+    "a mistake in a merged mapping": Mistake(
         EKS.replace("- name: a", "- &base\n        name: a").replace("count", "cont")
         + "      - {<<: *base, name: b}\n",
         (
@@ -333,39 +338,39 @@ SLIPS: Mapping[str, Slip] = {
             ":9: node_pools[1].nodes.cont (pool b): unknown",
         ),
     ),
-    "three at once": Slip(
+    "three at once": Mistake(
         EKS.replace("count: 1", "count: 70000")
         .replace("name: a", "name: My_Pool")
         .replace("eu-west-1", "Ireland"),
         (
             ":4: cluster.region: ",
             ":6: node_pools[0].name (pool My_Pool): ",
-            ":8: node_pools[0].nodes.count (pool My_Pool): 70000",
+            ":8: node_pools[0].nodes.count (pool My_Pool): must be at most 65000 nodes, but is",
         ),
     ),
 }
 
 
-@pytest.mark.parametrize("name", SLIPS)
-def test_a_hurried_slip_is_told_in_its_line(
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_common_mistake_is_reported_on_its_line(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    slip, file = SLIPS[name], tmp_path / "Pulumi.hurried.yaml"
-    file.write_bytes(slip.text.encode())
+    mistake, file = MISTAKES[name], tmp_path / "Pulumi.x.yaml"
+    file.write_bytes(mistake.text.encode())
     assert cli.main(["check", str(file)]) == cli.BAD_INPUT
     out = capsys.readouterr().out
     assert "Traceback" not in out
     at = 0
-    for part in slip.said:
+    for part in mistake.message:
         at = out.find(part, at)
-        assert at >= 0, f"{part!r} is not in its place:\n{out}"
-    # As many problems as are named here, each in a line of its own.
-    named = [part for part in slip.said if part.startswith((":", "."))]
+        assert at >= 0, f"{part!r} is missing or out of order:\n{out}"
+    # No other problem is reported.
+    named = [part for part in mistake.message if part.startswith((":", "."))]
     headed = out.splitlines()[0].endswith("nothing was created or changed")
     assert len(out.splitlines()) == headed + max(1, len(named)), out
 
 
-def test_what_is_merged_may_be_said_again(tmp_path: Path) -> None:
+def test_own_keys_override_merged_ones(tmp_path: Path) -> None:
     file = tmp_path / "Pulumi.x.yaml"
     file.write_text(
         EKS.replace("- name: a", "- &base\n        name: a")

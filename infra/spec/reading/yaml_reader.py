@@ -1,6 +1,4 @@
-"""YAML to values as the Pulumi engine reads it, with the line of everything, and what is wrong with
-the YAML itself.
-"""
+"""YAML to values as the Pulumi engine reads it, with lines, and problems of the YAML itself."""
 
 from __future__ import annotations
 
@@ -12,23 +10,21 @@ import yaml
 
 from infra.spec.problem import Path, Problem
 
-_MOST_VALUES = 200_000
-"""Far more than 1,000 pools; aliases of aliases can stand for billions."""
-_DEEPEST = 60
-"""Levels of nesting; a stack file has ten."""
-_TOO_DEEP = f"is nested more than {_DEEPEST} levels deep"
-_BEARABLE = 5000
-"""Levels. The parser recurses, and in C nothing stops it: measured, it ends the process somewhere
-beyond 20,000.
-"""
-TEMPLATE = "variables and templates are not filled in here; write the value"
+_MAX_VALUES = 200_000
+"""Far more than 1,000 pools have; nested aliases can expand to billions."""
+_MAX_DEPTH = 60
+"""Levels of nesting; a stack file has about ten."""
+_TOO_DEEP = f"is nested more than {_MAX_DEPTH} levels deep"
+_MAX_PARSER_DEPTH = 5000
+"""libyaml recurses without a limit; measured, it crashes the process beyond 20,000 levels."""
+NO_TEMPLATES = "variables and templates are not expanded in stack files; write the value"
 
 
 class NotReadable(Exception):
-    """The stack file is not there, or is no YAML. The message says which, and where."""
+    """The stack file cannot be read, is not YAML, or has no fleet. The message names the line."""
 
 
-# libyaml reads 200 pools in a tenth of the time; a PyYAML built without it reads them too.
+# libyaml takes a tenth of the time; PyYAML may be built without it.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -40,14 +36,10 @@ _PLAIN_TAGS = {
 
 
 class Loader(_Base):  # type: ignore[misc]
-    """YAML as the Pulumi engine reads it: `yes`, `on`, `12:30` and dates are text, not booleans,
-    numbers and times.
-    """
+    """YAML as the Pulumi engine reads it: `yes`, `on`, `12:30` and dates are strings."""
 
     def resolve(self, kind: type[yaml.Node], value: str, implicit: Any) -> Any:
-        """As inherited, without what only other YAML has: it is asked for every node, and was a
-        third of the reading.
-        """
+        """As inherited, but without path resolvers: it runs for every node and was slow."""
         if kind is yaml.ScalarNode and implicit[0]:
             for tag, pattern in self.yaml_implicit_resolvers.get(value[:1], ()):
                 if pattern.match(value):
@@ -55,34 +47,48 @@ class Loader(_Base):  # type: ignore[misc]
         return _PLAIN_TAGS[kind]
 
 
+_TAG_PREFIX = "tag:yaml.org,2002:"
+_SCALARS = {
+    "bool": ("a boolean", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")),
+    "int": ("an integer", re.compile(r"^[-+]?[0-9]+$")),
+    "float": (
+        "a number",
+        re.compile(r"^[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]+)?$"),
+    ),
+    "null": ("null", re.compile(r"^(?:~|null|Null|NULL|)$")),
+}
+"""YAML tag -> its name in messages, and the text that it may have."""
+_NO_TAG = "write the value without a tag"
 Loader.yaml_implicit_resolvers = {}
-for _tag, _pattern, _first in (
-    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
-    ("int", r"^[-+]?[0-9]+$", "-+0123456789"),
-    ("float", r"^[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]+)?$", "-+.0123456789"),
-    ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
-    ("merge", r"^(?:<<)$", "<"),
+for _kind, _first in (
+    ("bool", "tTfF"),
+    ("int", "-+0123456789"),
+    ("float", "-+.0123456789"),
+    ("null", ["~", "n", "N", ""]),
 ):
-    Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first))
+    Loader.add_implicit_resolver(_TAG_PREFIX + _kind, _SCALARS[_kind][1], list(_first))
+Loader.add_implicit_resolver(f"{_TAG_PREFIX}merge", re.compile(r"^(?:<<)$"), ["<"])
+
+
+def _short(tag: str) -> str:
+    return tag.replace(_TAG_PREFIX, "!!")
 
 
 def check_depth(text: str, name: str) -> None:
-    """Refuses what the parser could not bear. What it can bear and is still no stack file, `Reader`
-    refuses.
-    """
+    """Refuses nesting that would crash the parser; `Reader` refuses all beyond `_MAX_DEPTH`."""
     brackets, indented = (
         text.count("[") + text.count("{"),
         max(map(len, re.findall(r"^[ ?-]*", text, re.MULTILINE))),
     )
-    # Each bracket is a level at most, each column two: a list may stand below its key without
-    # indentation.
-    if brackets + 2 * indented < _BEARABLE:
+    # An upper bound: a bracket is at most one level and a column of indentation two, because a list
+    # may be on the column of its key.
+    if brackets + 2 * indented < _MAX_PARSER_DEPTH:
         return
     depth = 0
     for event in yaml.parse(text, Loader=Loader):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
-            if depth > _BEARABLE:
+            if depth > _MAX_PARSER_DEPTH:
                 raise NotReadable(
                     f"{name}:{event.start_mark.line + 1 if event.start_mark else 0}: {_TOO_DEEP}"
                 )
@@ -91,7 +97,7 @@ def check_depth(text: str, name: str) -> None:
 
 
 class Reader:
-    """YAML nodes to values, with the lines of every path."""
+    """Converts YAML nodes to values and records lines and problems by path."""
 
     def __init__(self) -> None:
         self.lines: dict[Path, tuple[int, int]] = {}
@@ -100,20 +106,23 @@ class Reader:
         self.unusable: list[Path] = []
         self._loader = Loader("")
         self._inside: set[int] = set()
-        """Nodes whose values are being read, by identity: the tree keeps them all."""
+        """Ids of the nodes whose values are being read."""
 
     def value(self, node: yaml.Node, path: Path, key_line: int) -> Any:
-        if len(self.lines) > _MOST_VALUES:
+        if len(self.lines) > _MAX_VALUES:
             raise NotReadable(
-                f": has more than {_MOST_VALUES} values once its aliases are written out; "
-                "write what is meant"
+                f": has more than {_MAX_VALUES} values when its aliases are expanded; "
+                "use fewer aliases"
             )
-        if len(path) > _DEEPEST:
+        if len(path) > _MAX_DEPTH:
             raise NotReadable(f":{node.start_mark.line + 1}: {_TOO_DEEP}")
         self.lines[path] = (key_line, node.start_mark.line + 1)
         if id(node) in self._inside:
             self._refuse(
-                path, "an alias points to what it stands in", "write the value out", in_key=True
+                path,
+                "the alias is part of the value that it refers to",
+                "write the value",
+                in_key=True,
             )
             return None
         self._inside.add(id(node))
@@ -136,40 +145,42 @@ class Reader:
         if node.tag.endswith(":int") and re.fullmatch(r"[-+]?0\d+", text):
             self._refuse(
                 path,
-                f"{text[:20]}: some programs read a number with a leading 0 as octal, "
-                "others as decimal",
-                f'write {text.lstrip("+-0")[:20] or 0}, or in quotes "{text[:20]}" if it is text',
-                "YAML 1.1 and 1.2 differ",
+                f"{text[:20]} is ambiguous: YAML 1.1 reads a number with a leading 0 as octal, "
+                "YAML 1.2 as decimal",
+                f'write {text.lstrip("+-0")[:20] or 0}, or "{text[:20]}" in quotes for a string',
+                "YAML 1.1 and 1.2 specifications",
             )
+            return None
+        kind = node.tag.removeprefix(_TAG_PREFIX)
+        if kind not in _SCALARS:
+            self._refuse(path, f"the YAML tag {_short(node.tag)} is not supported", _NO_TAG)
+            return None
+        name, pattern = _SCALARS[kind]
+        if not pattern.match(text):
+            # Only with an explicit tag: PyYAML's constructors assume text of the right form.
+            reason = f'"{text[:20]}" is not {name}, which its YAML tag {_short(node.tag)} requires'
+            self._refuse(path, reason, _NO_TAG)
             return None
         try:
             value = self._loader.construct_object(node)
         except ValueError:
-            # Python turns no text of more than 4,300 digits into a number.
+            # Python does not convert more than 4,300 digits.
             value = math.inf
-        except yaml.YAMLError:
-            value = node
         if isinstance(value, float) and not math.isfinite(value):
-            # 1e999 is a float to YAML and infinite to Python; JSON has no such number.
-            self._refuse(path, "a number is too large", "write one that a machine can count to")
+            # YAML's 1e999 is infinite as a Python float, which JSON does not have.
+            self._refuse(path, "the number is too large", "write a smaller number")
             return None
-        if value is None or isinstance(value, int | float | bool):
-            self.written[path] = text
-            return value
-        self._refuse(
-            path, f"the tag {node.tag} has no place in a stack file", "write the plain value"
-        )
-        return None
+        self.written[path] = text
+        return value  # type: ignore[no-any-return]
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
-        # What a merge (`<<`) brings may be said again, and is then overruled.
+        # Own keys override merged ones (`<<`), so only own keys can be duplicates.
         own: dict[str, list[int]] = {}
         for key_node, _ in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 line = key_node.start_mark.line + 1
                 raise NotReadable(
-                    f":{line}: a key is a list or a mapping; keys of a stack file are "
-                    f"words, and {TEMPLATE}"
+                    f":{line}: a key must be a string, not a list or mapping; {NO_TEMPLATES}"
                 )
             if key_node.tag != "tag:yaml.org,2002:merge":
                 own.setdefault(key_node.value, []).append(key_node.start_mark.line + 1)
@@ -181,14 +192,18 @@ class Reader:
             mapping[key] = self.value(value_node, (*path, key), key_node.start_mark.line + 1)
         for key, lines in own.items():
             if len(lines) > 1:
-                instead = f"keep one; the other is in line {lines[0]}"
-                self._twice((*path, key), instead)
+                self._duplicate((*path, key), lines[0])
         return mapping
 
-    def _twice(self, path: Path, instead: str) -> None:
-        reason, source = "the key is there twice", "YAML 1.2 specification, unique keys"
+    def _duplicate(self, path: Path, other_line: int) -> None:
         self.problems.append(
-            Problem(path=path, reason=reason, instead=instead, source=source, in_key=True)
+            Problem(
+                path=path,
+                reason="duplicate key",
+                instead=f"remove one: the other is on line {other_line}",
+                source="YAML 1.2 specification, unique keys",
+                in_key=True,
+            )
         )
 
     def _refuse(

@@ -1,14 +1,12 @@
-"""What other tools call it, and what is called so here; and values as a stack file writes them."""
+"""Names that other tools give to keys and values of a stack file, to answer "did you mean"."""
 
 from __future__ import annotations
 
 import difflib
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-# What other tools call it -> what it is called here.
-ELSEWHERE: Mapping[str, str] = {
+KEY_SYNONYMS: Mapping[str, str] = {
     "instance_type": "machine_type",
     "instance_types": "machine_type",
     "node_locations": "zones",
@@ -59,8 +57,9 @@ ELSEWHERE: Mapping[str, str] = {
     "region": "location",
     "location": "region",
 }
+"""Key of another tool -> what to write here: a key, or a key with its value."""
 
-_OTHER_WORDS: Mapping[str, str] = {
+VALUE_SYNONYMS: Mapping[str, str] = {
     "gcp": "gke",
     "google": "gke",
     "aws": "eks",
@@ -79,30 +78,11 @@ _OTHER_WORDS: Mapping[str, str] = {
 }
 
 
-def meant_word(found: Any, allowed: Sequence[str]) -> str:
-    """The allowed word that was meant; empty where none is near."""
+def closest_word(found: Any, allowed: Sequence[str]) -> str:
+    """The allowed word that `found` most likely stands for; empty if none is similar."""
     text = str(found).casefold()
-    if _OTHER_WORDS.get(text) in allowed:
-        return _OTHER_WORDS[text]
+    if VALUE_SYNONYMS.get(text) in allowed:
+        return VALUE_SYNONYMS[text]
     folded = {a.casefold().replace("_", "-"): a for a in allowed}
     close = difflib.get_close_matches(text.replace("_", "-"), folded, n=1, cutoff=0.5)
     return folded[close[0]] if close else ""
-
-
-def written(found: Any) -> str:
-    """A value in a message, cut where it is long."""
-    text = json.dumps(found, default=str, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def flow(value: Any) -> str:
-    """A value as one would type it: `{count: 1}`."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {flow(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(flow, value)) + "]"
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def listed(names: Iterable[str]) -> str:
-    return ", ".join(name or '""' for name in names)

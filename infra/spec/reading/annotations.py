@@ -1,6 +1,4 @@
-"""The types of a fleet, walked along the path of a validation error; and a valid example of
-each.
-"""
+"""Walks the fleet's type annotations along an error's path, and makes an example of a type."""
 
 from __future__ import annotations
 
@@ -12,79 +10,65 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, Field, Tag
 
 from infra.spec.problem import Path
-from infra.spec.schema.base import SPELLED_OUT, WORD
 from infra.spec.schema.fleet import Fleet
+from infra.spec.schema.model import MAPPING_TAG, WORD_TAG
 
-NEAR = 0.7
-"""How alike two keys are (0 to 1, difflib) where one is a slip for the other."""
+SIMILAR = 0.7
+"""Similarity (0 to 1, difflib) from which one key is taken for a misspelling of another."""
 _R = TypeVar("_R")
-FLEET: Any = Annotated[Fleet, Field(discriminator="cloud")]
+FLEET_TYPE: Any = Annotated[Fleet, Field(discriminator="cloud")]
 
 
 def locate(loc: Sequence[str | int]) -> tuple[Path, Any]:
-    """The path as people know it, without the unions' tags that pydantic puts in, and the type that
-    holds its last step.
-    """
+    """The path in the file, without pydantic's union tags, and the type of its last holder."""
     path: list[str | int] = []
-    at: Any = FLEET
+    at: Any = FLEET_TYPE
     parent: Any = None
     for step in loc:
-        if step in (WORD, SPELLED_OUT):
+        if step in (WORD_TAG, MAPPING_TAG):
             continue
-        at = _plain(at)
-        members = _members(at)
+        at = _unwrapped(at)
+        members = _union_members(at)
         if len(members) > 1:
             at = members.get(str(step))
             continue
         at = next(iter(members.values()), at)
         if step == "[key]":
             break
-        parent, at = at, inside(at, step)
+        parent, at = at, type_at(at, step)
         path.append(step)
     return tuple(path), parent
 
 
-def inside(annotation: Any, step: str | int) -> Any:
-    """The type of a key or item, with what is said of it; None where it has no such key."""
+def type_at(annotation: Any, step: str | int) -> Any:
+    """The type of a key or item with its metadata; None for an unknown key."""
     if is_model(annotation):
         field = annotation.model_fields.get(str(step))
-        return (
-            Annotated[field.annotation, *field.metadata]
-            if field and field.metadata
-            else field.annotation
-            if field
-            else None
-        )
+        if field is None:
+            return None
+        return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
     arguments = get_args(annotation)
-    return (
-        arguments[0]
-        if isinstance(step, int) and arguments
-        else arguments[-1]
-        if arguments
-        else None
-    )
+    if not arguments:
+        return None
+    return arguments[0] if isinstance(step, int) else arguments[-1]
 
 
 def keys_of(annotation: Any) -> dict[str, Any]:
-    """The keys of a model, of the first of several, with their types; nothing for what has free
-    keys.
-    """
-    members = list(_members(_plain(annotation)).values())
-    model = _plain(members[0])
-    return {name: inside(model, name) for name in model.model_fields} if is_model(model) else {}
+    """The keys of a model with their types; of a union, those of its first model."""
+    members = list(_union_members(_unwrapped(annotation)).values())
+    model = _unwrapped(members[0])
+    return {name: type_at(model, name) for name in model.model_fields} if is_model(model) else {}
 
 
-def tag_with(annotation: Any, keys: set[str]) -> str:
-    """Of a union, the tag of the first member that has all these keys, or nearly; empty where none
-    has, or there are none.
-    """
+def tag_for_keys(annotation: Any, keys: set[str]) -> str:
+    """The tag of the first union member that has all these keys or similar ones; empty for none."""
 
     def has(model: Any) -> bool:
         return all(
-            difflib.get_close_matches(key, model.model_fields, n=1, cutoff=NEAR) for key in keys
+            difflib.get_close_matches(key, model.model_fields, n=1, cutoff=SIMILAR) for key in keys
         )
 
-    members = _members(_plain(annotation)).items()
+    members = _union_members(_unwrapped(annotation)).items()
     return next((tag for tag, model in members if keys and is_model(model) and has(model)), "")
 
 
@@ -93,14 +77,14 @@ def is_required(parent: Any, path: Path) -> bool:
     return field is not None and field.is_required()
 
 
-def rules(annotation: Any, *kinds: type[_R]) -> Iterator[_R]:
-    """What is said of a type, also where it may be left out."""
-    for said in get_args(annotation)[1:] if get_origin(annotation) is Annotated else ():
-        if isinstance(said, kinds):
-            yield said
+def constraints_of(annotation: Any, *kinds: type[_R]) -> Iterator[_R]:
+    """The constraints of these kinds on a type, also on an optional one."""
+    for metadata in get_args(annotation)[1:] if get_origin(annotation) is Annotated else ():
+        if isinstance(metadata, kinds):
+            yield metadata
     if get_origin(annotation) in (Union, types.UnionType):
         for member in get_args(annotation):
-            yield from rules(member, *kinds)
+            yield from constraints_of(member, *kinds)
 
 
 def is_model(annotation: Any) -> bool:
@@ -108,7 +92,7 @@ def is_model(annotation: Any) -> bool:
 
 
 def example(annotation: Any) -> Any:
-    """A small JSON value of the type, with required keys only."""
+    """A small valid JSON value of the type, with required keys only."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         given = next((m.example for m in arguments[1:] if hasattr(m, "example")), None)
@@ -117,7 +101,7 @@ def example(annotation: Any) -> Any:
         return example(next(member for member in arguments if member is not type(None)))
     if is_model(annotation):
         return {
-            name: example(inside(annotation, name))
+            name: example(type_at(annotation, name))
             for name, f in annotation.model_fields.items()
             if f.is_required()
         }
@@ -130,14 +114,14 @@ def example(annotation: Any) -> Any:
     return {bool: False, int: 1}.get(annotation, "text")
 
 
-def _plain(annotation: Any) -> Any:
+def _unwrapped(annotation: Any) -> Any:
     while get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     return annotation
 
 
-def _members(annotation: Any) -> dict[str, Any]:
-    """Tag -> member of a union, None left out; a single type under its own name."""
+def _union_members(annotation: Any) -> dict[str, Any]:
+    """Tag -> member of a union, without None; a type that is no union under its own name."""
     if get_origin(annotation) not in (Union, types.UnionType):
         return {str(annotation): annotation}
     found = {}
@@ -145,11 +129,11 @@ def _members(annotation: Any) -> dict[str, Any]:
         if member is type(None):
             continue
         tag = next((m.tag for m in getattr(member, "__metadata__", ()) if isinstance(m, Tag)), None)
-        found[tag or _mode_of(_plain(member))] = _plain(member)
+        found[tag or _tag_of(_unwrapped(member))] = _unwrapped(member)
     return found
 
 
-def _mode_of(model: Any) -> str:
+def _tag_of(model: Any) -> str:
     if is_model(model):
         for name in ("mode", "cloud"):
             if (

@@ -1,6 +1,4 @@
-"""Two things broken in one file are both told, and nothing else: what is left out of a broken file
-hides and adds nothing.
-"""
+"""Error recovery: several mistakes in one file are all reported, and nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ STACKS = {f.name.split(".")[1]: f for f in sorted((ROOT / "stacks").glob("Pulumi
 Step = str | int
 Path_ = tuple[Step, ...]
 
-# Right in shape, wrong in what they say, by the key of a pool that they stand under.
+# Values that the schema accepts and the plan refuses, by key of a pool.
 WRONG: Mapping[str, Mapping[str, Any]] = {
     "gke": {
         "name": "system",
@@ -60,9 +58,8 @@ WRONG: Mapping[str, Mapping[str, Any]] = {
 }
 WRONG["gke"]["capacity"] = {"mode": "capacity-block", "reservation": "cr-0123456789abcdef0"}  # type: ignore[index]
 
-# A thing that is wrong -> what must be known to see that it is. A layout cannot be judged on nobody
-# knows which GPU.
-JUDGED_BY: Mapping[str, tuple[Path_, ...]] = {
+# Key -> paths that must be known to check it. A layout cannot be checked without the GPU model.
+DEPENDS_ON: Mapping[str, tuple[Path_, ...]] = {
     "partition": (("machine_type",), ("gpu", "model"), ("gpu",)),
     "max_pods_per_node": (("machine_type",), ("partition",), ("sharing",)),
     "zones": (("cluster",), ("cluster", "location"), ("cluster", "region")),
@@ -94,7 +91,7 @@ def _holder(fleet: Any, path: Path_) -> Any:
     return fleet
 
 
-def _misspelt(key: str) -> str:
+def _misspelled(key: str) -> str:
     return f"{key[:1]}x{key[1:]}"
 
 
@@ -106,10 +103,8 @@ def _problems(fleet: Any) -> tuple[spec.Problem, ...]:
     return ()
 
 
-def _broken_in_shape(fleet: Any, keep: Path_) -> Iterator[tuple[Path_, Any]]:
-    """Every other place of the fleet with a value of no type that may be there, every other key
-    misspelt, or one too many.
-    """
+def _with_schema_errors(fleet: Any, keep: Path_) -> Iterator[tuple[Path_, Any]]:
+    """The fleet with a wrong type, a misspelled key or an extra key, at every other path."""
     for path in _places(fleet):
         if _touch(path, keep) or path == ("cloud",):
             continue
@@ -119,15 +114,15 @@ def _broken_in_shape(fleet: Any, keep: Path_) -> Iterator[tuple[Path_, Any]]:
         if isinstance(path[-1], str) and not {"labels", "layout", "replicas"} & set(path[:-1]):
             spelt = copy.deepcopy(fleet)
             holder = _holder(spelt, path)
-            holder[_misspelt(path[-1])] = holder.pop(path[-1])
-            yield (*path[:-1], _misspelt(path[-1])), spelt
+            holder[_misspelled(path[-1])] = holder.pop(path[-1])
+            yield (*path[:-1], _misspelled(path[-1])), spelt
             more = copy.deepcopy(fleet)
             _holder(more, path)["owner"] = "team-a"
             yield (*path[:-1], "owner"), more
 
 
 def _wrong(fleet: Any, pool: int) -> Mapping[str, Any]:
-    """Without what the fleet's fractions would make wrong twice."""
+    """Without those that would break the fleet's fractional sharing too."""
     fractional = fleet["node_pools"][pool].get("sharing") == "fractional"
     return {
         k: v
@@ -145,7 +140,9 @@ def _pools() -> Iterator[tuple[str, int, str]]:
 
 
 @pytest.mark.parametrize(("stack", "pool", "key"), list(_pools()))
-def test_a_slip_of_shape_hides_no_other_and_makes_no_other(stack: str, pool: int, key: str) -> None:
+def test_a_schema_error_neither_hides_nor_causes_another_problem(
+    stack: str, pool: int, key: str
+) -> None:
     fleet = yaml.safe_load(STACKS[stack].read_text())["config"]["slicewright:fleet"]
     wrong = ("node_pools", pool, key)
     fleet["node_pools"][pool][key] = WRONG[fleet["cloud"]][key]
@@ -153,13 +150,13 @@ def test_a_slip_of_shape_hides_no_other_and_makes_no_other(stack: str, pool: int
     assert alone
     assert all(_touch(path, wrong) for path in alone), alone
     tried = 0
-    for path, broken in _broken_in_shape(fleet, wrong):
+    for path, broken in _with_schema_errors(fleet, wrong):
         found = _problems(broken)
         others = [p for p in found if not _touch(p.path, path) and not _touch(p.path, wrong)]
         assert not others, f"{path}: {others}"
         assert any(_touch(p.path, path) for p in found), f"{path}: {found}"
-        judged = JUDGED_BY.get(key, ())
-        open_ = any(_touch(path, (*wrong[:2], *by)) or _touch(path, by) for by in judged)
+        depends = DEPENDS_ON.get(key, ())
+        open_ = any(_touch(path, (*wrong[:2], *by)) or _touch(path, by) for by in depends)
         assert open_ or alone <= {p.path for p in found}, (
             f"{path} hides {alone - {p.path for p in found}}"
         )
@@ -168,7 +165,7 @@ def test_a_slip_of_shape_hides_no_other_and_makes_no_other(stack: str, pool: int
 
 
 @pytest.mark.parametrize(("stack", "pool", "key"), list(_pools()))
-def test_two_things_wrong_in_what_they_say_are_both_told(stack: str, pool: int, key: str) -> None:
+def test_two_problems_of_the_plan_are_both_reported(stack: str, pool: int, key: str) -> None:
     fleet = yaml.safe_load(STACKS[stack].read_text())["config"]["slicewright:fleet"]
     for other, value in _wrong(fleet, pool).items():
         if other == key:
@@ -180,14 +177,14 @@ def test_two_things_wrong_in_what_they_say_are_both_told(stack: str, pool: int, 
             for p in _problems(both)
             if p.path[:2] == ("node_pools", pool) and len(p.path) > 2
         }
-        for told, beside in ((key, other), (other, key)):
-            judged = any(by[0] == beside for by in JUDGED_BY.get(told, ()))
-            assert judged or told in found, f"{told} is hidden by {beside}: {found}"
+        for wrong, beside in ((key, other), (other, key)):
+            depends = any(by[0] == beside for by in DEPENDS_ON.get(wrong, ()))
+            assert depends or wrong in found, f"{wrong} is hidden by {beside}: {found}"
         assert found <= {key, other}, found
 
 
 @pytest.mark.parametrize("shape", ["index", "mig", "instances", "persistence"])
-def test_a_host_is_judged_beside_a_slip_of_shape(shape: str) -> None:
+def test_a_host_with_a_schema_error_is_still_checked(shape: str) -> None:
     fleet = yaml.safe_load(STACKS["s2"].read_text())["config"]["slicewright:fleet"]
     fleet["hosts"][0]["gpus"].append(
         {"index": 9, "instances": [{"profile": "4g.20gb"}, {"profile": "4g.20gb"}]}
@@ -199,7 +196,7 @@ def test_a_host_is_judged_beside_a_slip_of_shape(shape: str) -> None:
     assert all(path[:4] == (*at, 1) or path[:5] == (*at, 0, shape) for path in found), found
 
 
-def test_a_misspelt_key_is_read_as_the_one_that_was_meant() -> None:
+def test_the_value_of_a_misspelled_key_is_still_checked() -> None:
     fleet = yaml.safe_load(STACKS["s1"].read_text())["config"]["slicewright:fleet"]
     pool = fleet["node_pools"][0]
     pool["machin_type"] = pool.pop("machine_type") + "x"
@@ -208,14 +205,14 @@ def test_a_misspelt_key_is_read_as_the_one_that_was_meant() -> None:
     assert said == {(at, "unknown key"), (at, "p4d.24xlargex is not in the catalog")}
 
 
-def test_slips_below_a_mended_one_are_told_too() -> None:
+def test_problems_below_a_misspelled_mode_are_reported() -> None:
     fleet = yaml.safe_load(STACKS["s0"].read_text())["config"]["slicewright:fleet"]
     fleet["node_pools"][0]["partition"] = {"mode": "nativ", "profil": "3g40gb"}
     paths = [p.path[3:] for p in _problems(fleet)]
     assert sorted(paths) == [("mode",), ("profil",), ("profil",)]
 
 
-def test_the_cloud_that_is_missing_is_guessed_for_the_rest_of_the_file() -> None:
+def test_a_missing_cloud_is_inferred_from_the_other_keys() -> None:
     for stack, cloud in (("s0", "gke"), ("s1", "eks"), ("s2", "byo"), ("s3", "byo")):
         fleet = yaml.safe_load(STACKS[stack].read_text())["config"]["slicewright:fleet"]
         del fleet["cloud"]
@@ -227,7 +224,7 @@ def test_the_cloud_that_is_missing_is_guessed_for_the_rest_of_the_file() -> None
 
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_of_many_slips_each_is_told_and_nothing_else(data: st.DataObject) -> None:
+def test_several_random_mistakes_are_all_reported_and_nothing_else(data: st.DataObject) -> None:
     stack = data.draw(st.sampled_from(sorted(STACKS)))
     fleet = yaml.safe_load(STACKS[stack].read_text())["config"]["slicewright:fleet"]
     broken: list[Path_] = []
@@ -241,8 +238,8 @@ def test_of_many_slips_each_is_told_and_nothing_else(data: st.DataObject) -> Non
             and not {"labels", "layout", "replicas"} & set(path[:-1])
             and data.draw(st.booleans())
         ):
-            holder[_misspelt(last)] = holder.pop(last)
-            broken.append((*path[:-1], _misspelt(last)))
+            holder[_misspelled(last)] = holder.pop(last)
+            broken.append((*path[:-1], _misspelled(last)))
         else:
             holder[last] = [[["?"]]]
             broken.append(path)

@@ -1,0 +1,59 @@
+"""Paths and values as messages show them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from infra.spec.problem import KEY, Path
+
+
+def format_path(path: Path) -> str:
+    """`node_pools[0].partition.profile`; keys that are not plain words are quoted."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            key = step if re.fullmatch(r"[A-Za-z_][\w-]*", step) else json.dumps(step)
+            text += f".{key}" if text else key
+    return text or KEY
+
+
+def format_value(value: Any) -> str:
+    """A value as JSON, shortened to 60 characters."""
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def flow_style(value: Any) -> str:
+    """A value as YAML on one line: `{count: 1}`."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {flow_style(v)}" for key, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(flow_style, value)) + "]"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def comma_separated(names: Iterable[str]) -> str:
+    return ", ".join(name or '""' for name in names)
+
+
+def describe(value: Any) -> str:
+    """What kind of value it is, to follow `is`: `a list of 2 items`."""
+    match value:
+        case None:
+            return "empty"
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return f"the number {value}"
+        case str():
+            shortened = value if len(value) <= 40 else value[:37] + "..."
+            return f"the string {json.dumps(shortened, ensure_ascii=False)}"
+        case list():
+            return f"a list of {len(value)} item{'' if len(value) == 1 else 's'}"
+        case _:
+            return "a mapping"

@@ -1,0 +1,43 @@
+"""An unknown key: misspelled, another tool's name, a level too deep, or none of these."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any
+
+from infra.spec.problem import Path, Problem
+from infra.spec.reading.annotations import SIMILAR, example, type_at
+from infra.spec.reading.diagnosis import Diagnosis, DropValue, Fix, RenameKey
+from infra.spec.reading.formatting import comma_separated
+from infra.spec.reading.source import Source
+from infra.spec.reading.synonyms import KEY_SYNONYMS
+
+
+def diagnose_unknown_key(
+    loc: tuple[str | int, ...], path: Path, parent: type[Any], source: Source
+) -> Diagnosis:
+    instead, fix = _remedy(path, parent, source.value(path[:-1]))
+    problem = Problem(path=path, reason="unknown key", instead=instead, in_key=True)
+    return Diagnosis(problem=problem, loc=loc, fix=fix)
+
+
+def _remedy(path: Path, parent: Any, holder: dict[str, Any]) -> tuple[str, Fix]:
+    known, key = tuple(parent.model_fields), str(path[-1])
+    value = holder[key]
+    # machineType and machine-type are machine_type.
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", key).casefold()
+    synonym = KEY_SYNONYMS.get(snake, "")
+    target = synonym.partition(":")[0].partition(",")[0]
+    if target in known and target != synonym:
+        return f"use {synonym}", DropValue(unknown=((*path[:-1], target),))
+    similar = difflib.get_close_matches(snake, known, n=1, cutoff=SIMILAR)
+    if target in known or similar:
+        closest = target if target in known else similar[0]
+        readable = similar or isinstance(value, type(example(type_at(parent, closest))))
+        rename = closest not in holder and readable
+        return f"did you mean {closest}?", RenameKey(key=closest) if rename else DropValue()
+    inner = [k for k in value if k in known] if isinstance(value, dict) else []
+    if inner:
+        return f"write its keys ({comma_separated(inner)}) one level up", DropValue()
+    return f"known keys: {comma_separated(known)}", DropValue()
