@@ -60,7 +60,7 @@ def test_gpus_cut_differently_add_up() -> None:
         ((([0, 8], {"1g.5gb": 7}),), "there is no GPU 8: the node has 8"),
         ((([*range(8)], {}),), "leaves every GPU whole"),
         ((([*range(8)], {"4g.20gb": 2}),), "8 of 7 compute slices"),
-        ((([], {"1g.5gb": 7}), ([*range(8)], {"1g.5gb": 7})), "is empty"),
+        ((([], {"1g.5gb": 7}), ([*range(8)], {"1g.5gb": 7})), "must not be empty"),
     ],
 )
 def test_layouts_by_index_that_are_refused(
@@ -185,7 +185,7 @@ def test_a_rollout_policy_is_carried() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("cloud: byo\nnode_pools: []\n", "node_pools: is empty"),
+        ("cloud: byo\nnode_pools: []\n", "node_pools: must not be empty"),
         (
             "cloud: byo\ncluster: {name: c, context: c}\nhosts: [{name: h, gpu: {model: "
             "T4, count: 1}, gpus: []}]\n",
@@ -211,7 +211,7 @@ def test_a_rollout_policy_is_carried() -> None:
         (
             "cloud: byo\nhosts: [{name: h, gpu: {model: T4, count: 1}, gpus: [{index: 0, "
             "mig: false}], in_use: kill}]\n",
-            "none of refuse",
+            "not one of refuse",
         ),
         (
             "cloud: byo\nnode_pools: [{name: a, gpu: {model: T4, count: 1}, nodes: {count: 1}}]\n",

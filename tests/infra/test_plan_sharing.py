@@ -111,7 +111,7 @@ def test_what_gke_offers_with_mps_on_partitions_too(
             "no nvidia.com/mig-1g.5gb; the device plugin would ignore it",
         ),
         ("none", {**SLICED, "replicas": {"mig-1g.5gb+me": 2}}, "mixed", "with '.' for '+'"),
-        ("none", {**SLICED, "replicas": {"amd.com/gpu": 2}}, "mixed", "is no GPU resource"),
+        ("none", {**SLICED, "replicas": {"amd.com/gpu": 2}}, "mixed", "is not a GPU resource"),
         ("none", {**SLICED, "replica": 2}, "mixed", "did you mean replicas?"),
         ("none", "time-slicing", "mixed", "sharing.replicas (pool a): is missing"),
         ("none", {"replicas": 2}, "mixed", "time-slicing, mps, fractional, or none"),

@@ -192,7 +192,7 @@ def test_s3_volcengine_reads_totals() -> None:
             "1000 MiB cannot be shared evenly by 3 cards; write 1002Mi",
         ),
         ({"memory": "8Gi", "compute_percent": 80, "cards": 8}, "no node has more than 4"),
-        ({"memory": "0Gi", "compute_percent": 80}, "is no amount of memory"),
+        ({"memory": "0Gi", "compute_percent": 80}, "is not an amount of memory"),
         ({"memory": "1Gi", "compute_percent": 0}, "compute_percent"),
     ],
 )
