@@ -1,10 +1,8 @@
-"""How long the geometry takes to answer, by question: `python benchmarks/geometry.py`, or
-`measure()`.
+"""Processor time of geometry calls, by kind: `python benchmarks/geometry.py`, or `measure()`.
 
-Questions differ, over all GPUs of a family. Tables are made beforehand and timed apart; no answer
-is remembered. Each question is asked three times, and the least processor time of its thread
-counts, so that other programs of the machine do not. The goal is for the median and for 99 of 100
-questions.
+Calls differ, over all GPUs of a family. Building the tables is timed separately; answers are not
+cached. Each call runs three times and the least thread time counts, which excludes other programs.
+The goal applies to the median and the 99th percentile.
 """
 
 from __future__ import annotations
@@ -48,15 +46,13 @@ class Timing:
 
 
 def measure() -> Iterator[Timing]:
-    """One row per family and kind of question; first of each family what making its tables takes.
-    Takes about 2 s.
-    """
+    """One row per family and kind of call, first that of building its tables. Takes about 2 s."""
     gpus: dict[Family, list[Gpu]] = {}
     for gpu in catalog.load().gpus.values():
         if gpu.family is not None:
             gpus.setdefault(gpu.family, []).append(gpu)
     for family, members in gpus.items():
-        chosen = random.Random(f"{SEED} {family.name}")  # noqa: S311 (questions, not secrets)
+        chosen = random.Random(f"{SEED} {family.name}")  # noqa: S311 (test data, not secrets)
         yield _timed(family, "make the tables", [partial(_make, members)], times=1)
         questions: dict[str, list[Answer]] = {}
         for n in range(QUESTIONS):
@@ -67,11 +63,11 @@ def measure() -> Iterator[Timing]:
 
 
 def _make(gpus: Sequence[Gpu]) -> None:
-    """What the first questions about each GPU do."""
+    """Builds all tables, as the first calls for each GPU do."""
     for gpu in gpus:
         geometry.check(gpu, {"": 1})
         geometry.nearest(gpu, {})
-        geometry.room(gpu, ())
+        geometry.headroom(gpu, ())
 
 
 def _questions(gpu: Gpu, chosen: random.Random) -> Iterator[tuple[str, Answer]]:
@@ -88,12 +84,12 @@ def _questions(gpu: Gpu, chosen: random.Random) -> Iterator[tuple[str, Answer]]:
     yield "why not, and what is nearest", lambda: geometry.check(gpu, some)
     yield "another GPU's profile, and what is nearest", lambda: geometry.check(gpu, {stranger: 2})
     yield "what can be kept", lambda: geometry.change(gpu, there, target)
-    yield "fits beside what is in use", lambda: geometry.beside(gpu, there, one)
-    yield "what still fits", lambda: geometry.room(gpu, there)
+    yield "fits beside what is in use", lambda: geometry.check_beside(gpu, there, one)
+    yield "what still fits", lambda: geometry.headroom(gpu, there)
 
 
 def _in_use(gpu: Gpu, chosen: random.Random) -> tuple[Placement, ...]:
-    """Instances at any legal places, as they are after some came and went."""
+    """Instances at random valid placements, as after some were created and destroyed."""
     there: tuple[Placement, ...] = ()
     for _ in range(chosen.randint(0, 12)):
         profile = chosen.choice(list(gpu.profiles.values()))
@@ -101,7 +97,7 @@ def _in_use(gpu: Gpu, chosen: random.Random) -> tuple[Placement, ...]:
             profile=profile.name, start=chosen.choice(profile.kind.starts), size=profile.kind.size
         )
         try:
-            geometry.room(gpu, (*there, more))
+            geometry.headroom(gpu, (*there, more))
         except geometry.LayoutError:
             continue
         there = (*there, more)
@@ -110,7 +106,7 @@ def _in_use(gpu: Gpu, chosen: random.Random) -> tuple[Placement, ...]:
 
 def _timed(family: Family, question: str, answers: Iterable[Answer], times: int = 3) -> Timing:
     gc.collect()
-    # The questions themselves are many objects, which no plan has.
+    # The prepared calls are many objects, which would slow down the collector.
     gc.freeze()
     ordered = sorted(min(_took_us(answer) for _ in range(times)) for answer in answers)
     return Timing(
@@ -132,11 +128,11 @@ def main() -> None:
     print(f"microseconds of processor time; goal: under {GOAL_US:.0f} a question, median and p99")
     rows = list(measure())
     for row in rows:
-        told = f"{row.family:13} {row.question:43} {row.median_us:9.1f} {row.p99_us:9.1f}"
+        measured = f"{row.family:13} {row.question:43} {row.median_us:9.1f} {row.p99_us:9.1f}"
         print(
-            f"{told}  once, no goal"
+            f"{measured}  once, no goal"
             if row.asked == 1
-            else f"{told}  {'met' if row.met else 'NOT met'}"
+            else f"{measured}  {'met' if row.met else 'NOT met'}"
         )
     asked = [row for row in rows if row.asked > 1]
     print(f"goal met in {sum(row.met for row in asked)} of {len(asked)} rows")

@@ -1,44 +1,42 @@
-"""Which MIG profiles fit together on one GPU, where, what is nearest, what can stay, and what still
-fits: exact, from tables.
-"""
+"""Which MIG layouts fit on a GPU, at which placements, and beside which instances in use."""
 
 from infra.geometry.changes import Change, change
+from infra.geometry.compute_instances import compute_instances, gpu_instances
 from infra.geometry.fitting import (
     Cause,
     Fit,
     Misfit,
-    beside,
     check,
+    check_beside,
     creation_order,
     layouts,
+    max_instances,
     maximal,
     minimum_driver,
-    most,
 )
-from infra.geometry.fragmentation import Room, room
-from infra.geometry.nearby import nearest
-from infra.geometry.parts import compute_instances, gpu_instances
+from infra.geometry.headroom import Headroom, headroom
+from infra.geometry.nearest import nearest
 from infra.geometry.table import Layout, LayoutError, Placement
 
 __all__ = [
     "Cause",
     "Change",
     "Fit",
+    "Headroom",
     "Layout",
     "LayoutError",
     "Misfit",
     "Placement",
-    "Room",
-    "beside",
     "change",
     "check",
+    "check_beside",
     "compute_instances",
     "creation_order",
     "gpu_instances",
+    "headroom",
     "layouts",
+    "max_instances",
     "maximal",
     "minimum_driver",
-    "most",
     "nearest",
-    "room",
 ]

@@ -1,4 +1,4 @@
-"""From one layout to another on the same GPU: what can stay, what goes, what comes."""
+"""The change from one layout of a GPU to another: instances to keep, destroy and create."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from infra.geometry.table import Layout, LayoutError, Placement, table_of
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """`keep` stays untouched; `destroy`, then `create` in that order and at those places.
+    """First destroy, then create, in order and at these placements.
 
-    Only for who creates instances with a placement: mig-parted and GKE destroy all first.
+    Not for mig-parted and GKE, which destroy all instances first.
     """
 
     keep: tuple[Placement, ...]
@@ -23,21 +23,20 @@ class Change:
 
 
 def change(gpu: Gpu, placed: Iterable[Placement], target: Layout) -> Change:
-    """The change that keeps the most instances; of equals the one that keeps the most compute and
-    memory, then that with the highest starts.
+    """The change that keeps the most instances, then the most compute and memory slices.
 
-    Raises LayoutError where `placed` cannot be, or `target` does not fit.
+    Raises LayoutError if `placed` is impossible or `target` does not fit.
     """
     table = table_of(gpu)
-    there, worths = table.set_of(placed), table.states.worths
+    there, weights = table.set_of(placed), table.states.weights
     match check(gpu, target):
         case Fit():
             wanted = table.pack(target)
             assert wanted is not None
         case misfit:
             raise LayoutError(f"the new layout does not fit on {gpu.name}: {misfit.reason}")
-    sets = table.states.realisations[wanted]
-    kept = [worths[places & there] for places in sets]
+    sets = table.states.realizations[wanted]
+    kept = [weights[placements & there] for placements in sets]
     best = sets[kept.index(max(kept))]
     return Change(
         keep=table.placed(best & there),

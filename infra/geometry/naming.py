@@ -1,6 +1,4 @@
-"""What a profile's name may mean that the GPU has not: another GPU's, an older driver's, or a
-compute instance's.
-"""
+"""Profile names that a GPU does not have: of another GPU, an older driver, or compute instances."""
 
 from __future__ import annotations
 
@@ -16,12 +14,11 @@ _NAME = re.compile(r"(?:\d+c\.)?(?P<slices>\d+)g\.\d+gb(?P<extra>[+-].*)?")
 def why_unknown(gpu: Gpu, name: str) -> str:
     known = _names_of(gpu)
     if own := known.also.get(name):
-        return f"{name} is what some drivers call {own} of {gpu.name}"
-    if whole := known.parts.get(name):
+        return f"{name} is another name of {gpu.name}'s {own} in some drivers"
+    if whole := known.compute.get(name):
         return (
-            f"{name} is a compute instance, {whole.compute_instances[name]} of which share "
-            f"one {whole.name}; "
-            f"a layout counts whole instances"
+            f"{name} is a compute instance profile, {whole.compute_instances[name]} of which share "
+            f"one {whole.name}; a layout counts GPU instances"
         )
     match = _NAME.fullmatch(name)
     if match is None:
@@ -37,9 +34,7 @@ def why_unknown(gpu: Gpu, name: str) -> str:
 
 
 def own_name(gpu: Gpu, name: str) -> str | None:
-    """This GPU's profile for a name that it has not: as many slices, the same extension, the least
-    memory, or None.
-    """
+    """The smallest profile with as many slices and, if possible, the same extension; or None."""
     known = _names_of(gpu)
     if own := known.also.get(name):
         return own
@@ -51,7 +46,7 @@ def own_name(gpu: Gpu, name: str) -> str | None:
 
 
 def nearest_of(names: Iterable[str], name: str) -> str:
-    """Of some profiles the one with the most similar number of slices, then of memory."""
+    """The name with the most similar number of slices, then memory."""
     return min(
         names,
         key=lambda other: [
@@ -65,9 +60,9 @@ def _numbers(name: str) -> tuple[int, int]:
     return int(slices), int(memory)
 
 
-def is_part(gpu: Gpu, name: str) -> bool:
-    """Whether it is the name of a compute instance that shares its GPU instance."""
-    return name in _names_of(gpu).parts
+def is_compute_instance(gpu: Gpu, name: str) -> bool:
+    """Whether `name` is a compute instance profile that shares its GPU instance."""
+    return name in _names_of(gpu).compute
 
 
 class _Names:
@@ -75,7 +70,7 @@ class _Names:
         self.also = {
             other: profile.name for profile in gpu.profiles.values() for other in profile.also
         }
-        self.parts = {
+        self.compute = {
             part: profile for profile in gpu.profiles.values() for part in profile.compute_instances
         }
         self.plain: dict[int, list[str]] = {}
@@ -94,5 +89,5 @@ def _names_of(gpu: Gpu) -> _Names:
 
 def _read(profile: Profile) -> tuple[int, str]:
     match = _NAME.fullmatch(profile.name)
-    assert match is not None, "the catalog's names are NVIDIA's"
+    assert match is not None, "profile names in the catalog have NVIDIA's form"
     return int(match["slices"]), match["extra"] or ""

@@ -1,4 +1,4 @@
-"""Why a layout does not fit, in words that a person can act on."""
+"""Why a layout does not fit, as a message."""
 
 from __future__ import annotations
 
@@ -13,23 +13,21 @@ _Shortage = Literal["count", "memory", "compute", "media"]
 
 
 def shortages(gpu: Gpu, wanted: Layout) -> tuple[tuple[_Shortage, ...], str]:
-    """What there is too little of on an empty GPU, and in words; nothing of it where only the
-    places are in the way.
-    """
+    """What an empty GPU has too little of, and the message. Nothing if only placements collide."""
     found = _shortages(gpu, wanted)
-    said = "; ".join([text for _, text in found])
+    message = "; ".join([text for _, text in found])
     return tuple(
         [cause for cause, _ in found]
-    ), said or "the sums fit, but no choice of places does: legal starts collide"
+    ), message or "memory and compute suffice, but no placements are free of overlaps"
 
 
-def why_no_place(gpu: Gpu, in_use: Sequence[Placement], wanted: Sequence[str]) -> str:
-    """For what both sums allow and the places do not."""
+def no_placement(gpu: Gpu, in_use: Sequence[Placement], wanted: Sequence[str]) -> str:
+    """The message for profiles for which memory and compute suffice but no placement is free."""
     needs = "; ".join(
         f"{name} starts at {_listed(gpu.profiles[name].kind.starts)}" for name in wanted
     )
     there = _listed([f"{p.profile} at {_slots(p)}" for p in sorted(in_use, key=lambda p: p.start)])
-    return f"memory and compute would do, but {there} leave no legal place: {needs}"
+    return f"memory and compute suffice, but {there} leave no placement: {needs}"
 
 
 def _shortages(gpu: Gpu, wanted: Layout) -> list[tuple[_Shortage, str]]:
@@ -58,7 +56,7 @@ def _shortages(gpu: Gpu, wanted: Layout) -> list[tuple[_Shortage, str]]:
                 if count and gpu.profiles[n].kind.engines.get(engine)
             ]
             without = (
-                " (profiles ending in -me take none)"
+                " (profiles ending in -me need none)"
                 if any(p.endswith("-me") for p in gpu.profiles)
                 else ""
             )

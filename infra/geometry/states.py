@@ -1,13 +1,12 @@
-"""Every legal state of a family's GPUs, worked out once: sets of places, and the layouts (multisets
-of kinds) that they realise.
+"""All states of a GPU family, computed once: sets of placements, and the layouts that they form.
 
-A place is a kind of instance at a start. A set of places is legal where no two overlap in memory
-slots, and compute slices and media engines suffice. What is legal stays legal when an instance
-goes, so growing one place at a time finds all: on seven-slice GPUs 2319 sets and 128 layouts, the
-empty ones among them. What a kind is called on a particular GPU is `Table`'s to say.
+A placement is a kind of instance at a start. A set of placements is valid if no two overlap in
+memory slots, and compute slices and media engines suffice. Every subset of a valid set is valid, so
+adding one placement at a time finds them all: 2319 sets and 128 layouts on seven-slice GPUs,
+including the empty ones. `Table` has the profile names of a GPU model.
 
-Sets are integers, one bit per place. Layouts are integers too, four bits per kind: adding one
-instance is one addition.
+A set is an integer with one bit per placement. A layout, a multiset of kinds, is an integer with
+four bits per kind, so that adding an instance is an addition.
 """
 
 from __future__ import annotations
@@ -19,54 +18,46 @@ from infra.catalog import Family, Kind
 
 BITS = 4
 MOST = (1 << BITS) - 1
-"""No GPU holds more instances of a kind; the catalog's largest is 7."""
+"""The largest count of a kind in a packed layout; no GPU has more than 7 instances."""
 
 
 def creation_rank(kind: Kind) -> tuple[int, int, int, str]:
-    """Large before small: by memory, then compute, then media engines, falling.
+    """Sort key of an order of creation: descending by memory, then compute, then media engines.
 
-    So created, every layout fits even where the driver picks the places. Measured for the
-    seven-slice family (planning notes): only if it puts a 3g at 4 before 0 and a double-memory 1g
-    at 6 first, as drivers do; 2g and 1g may go anywhere.
+    In this order every layout can be created even if the driver chooses the placements. On the
+    seven-slice family this requires that it tries a 3g at 4 before 0 and a double-memory 1g at 6
+    first, as drivers do; 2g and 1g may go anywhere (tests/infra/test_geometry.py tries all).
     """
     return -kind.size, -kind.compute, -sum(kind.engines.values()), kind.kind
 
 
 class States:
-    """All legal states of one family. Get it with `states_of`, which makes it once."""
+    """All states of one family. `states_of` caches them."""
 
     def __init__(self, family: Family) -> None:
         self.family = family
         self.kinds = tuple(sorted(family.kinds.values(), key=creation_rank))
         self.units = tuple(1 << BITS * i for i in range(len(self.kinds)))
-        self.places = tuple(
+        self.placements = tuple(
             (i, start)
             for i, kind in enumerate(self.kinds)
             for start in sorted(kind.starts, reverse=True)
         )
-        """Index of the kind, and start. A lower bit of a set is an earlier kind in the order of
-        creation, or a higher start.
-        """
+        """By bit: index of the kind, and start. In order of creation, then by descending start."""
         self.sets: dict[int, int] = {}
-        """Set of places -> its layout. Of one layout's sets the first takes the highest start for
-        each instance in turn.
-        """
-        self.worths: dict[int, int] = {}
-        """Set of places -> how many instances, then compute slices, then memory slots, as one
-        number that orders by them.
-        """
+        """Set of placements -> its layout. A layout's first set has the highest starts."""
+        self.weights: dict[int, int] = {}
+        """Set of placements -> instances, compute, memory slots, as one number to order by."""
         self.taken: dict[int, tuple[int, ...]] = {}
-        """Set of places -> what it leaves no more of: memory slots as bits, compute slices, media
-        engines as counts.
-        """
+        """Set of placements -> used memory slots as bits, compute slices, and media engines."""
         self._grow()
 
     @cached_property
-    def realisations(self) -> Mapping[int, tuple[int, ...]]:
-        """Layout -> the sets of places that realise it, highest starts first."""
+    def realizations(self) -> Mapping[int, tuple[int, ...]]:
+        """Layout -> the sets of placements that form it, highest starts first."""
         found: dict[int, list[int]] = {}
-        for places, layout in self.sets.items():
-            found.setdefault(layout, []).append(places)
+        for placements, layout in self.sets.items():
+            found.setdefault(layout, []).append(placements)
         return {layout: tuple(sets) for layout, sets in found.items()}
 
     @cached_property
@@ -74,29 +65,28 @@ class States:
         """Layout -> instances per kind, in the order of `kinds`."""
         return {
             layout: tuple(layout >> BITS * i & MOST for i in range(len(self.kinds)))
-            for layout in self.realisations
+            for layout in self.realizations
         }
 
     @cached_property
     def maximal(self) -> tuple[int, ...]:
-        """Layouts that no other contains."""
+        """Layouts to which no instance can be added."""
         return tuple(
             layout
-            for layout in self.realisations
-            if all(layout + unit not in self.realisations for unit in self.units)
+            for layout in self.realizations
+            if all(layout + unit not in self.realizations for unit in self.units)
         )
 
-    def additions(self, places: int) -> frozenset[int]:
-        """Every layout that fits beside a legal set, the empty one among them. Where the same is
-        taken, the same fits.
-        """
-        taken = self.taken[places]
+    def additions(self, placements: int) -> frozenset[int]:
+        """Every layout that fits beside a valid set, including the empty one."""
+        # Depends only on the resources in use, which many sets have in common.
+        taken = self.taken[placements]
         known = self._additions.get(taken)
         if known is None:
             found = {0}
-            for i, (kind, _) in enumerate(self.places):
-                more = places | 1 << i
-                if more != places and more in self.sets:
+            for i, (kind, _) in enumerate(self.placements):
+                more = placements | 1 << i
+                if more != placements and more in self.sets:
                     found.update([self.units[kind] + layout for layout in self.additions(more)])
             known = self._additions[taken] = frozenset(found)
         return known
@@ -107,19 +97,25 @@ class States:
 
     def _grow(self) -> None:
         family, budgets = self.family, tuple(self.family.engines)
-        kinds = [self.kinds[kind] for kind, _ in self.places]
+        kinds = [self.kinds[kind] for kind, _ in self.placements]
         slots = [
             (1 << kind.size) - 1 << start
-            for kind, (_, start) in zip(kinds, self.places, strict=True)
+            for kind, (_, start) in zip(kinds, self.placements, strict=True)
         ]
         costs = [
             (kind.compute, *(kind.engines.get(engine, 0) for engine in budgets)) for kind in kinds
         ]
-        worths = [1 << 16 | kind.compute << 8 | kind.size for kind in kinds]
+        weights = [1 << 16 | kind.compute << 8 | kind.size for kind in kinds]
         limits = (family.compute, *family.engines.values())
 
-        def grow(first: int, places: int, layout: int, worth: int, taken: tuple[int, ...]) -> None:
-            self.sets[places], self.worths[places], self.taken[places] = layout, worth, taken
+        def grow(
+            first: int, placements: int, layout: int, worth: int, taken: tuple[int, ...]
+        ) -> None:
+            self.sets[placements], self.weights[placements], self.taken[placements] = (
+                layout,
+                worth,
+                taken,
+            )
             for i in range(first, len(kinds)):
                 if taken[0] & slots[i]:
                     continue
@@ -127,9 +123,9 @@ class States:
                 if all(map(int.__le__, used, limits)):
                     grow(
                         i + 1,
-                        places | 1 << i,
-                        layout + self.units[self.places[i][0]],
-                        worth + worths[i],
+                        placements | 1 << i,
+                        layout + self.units[self.placements[i][0]],
+                        worth + weights[i],
                         (taken[0] | slots[i], *used),
                     )
 
@@ -142,7 +138,7 @@ def states_of(family: Family) -> States:
 
 
 def bits(number: int) -> Iterator[int]:
-    """The places of a set, first to last."""
+    """The bits of a set, in ascending order."""
     while number:
         low = number & -number
         yield low.bit_length() - 1

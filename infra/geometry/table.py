@@ -1,4 +1,4 @@
-"""The states of one GPU under the names that its driver gives the instances."""
+"""The states of one GPU model, by its profile names."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from infra.catalog import Gpu
 from infra.geometry.states import MOST, bits, states_of
 
 Layout = Mapping[str, int]
-"""Profile names of one GPU -> instances, such as `{"3g.40gb": 1, "1g.10gb": 4}`."""
+"""Profile name -> number of instances: `{"3g.40gb": 1, "1g.10gb": 4}`."""
 
 
 class LayoutError(Exception):
-    """Instances that cannot be there together, or profiles the GPU has not. The message says which
-    and why.
-    """
+    """Impossible instances, or profiles that the GPU does not have. The message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +28,7 @@ class Placement:
 
 
 class Table:
-    """One GPU's names for the states of its family. Get it with `table_of`, which makes it once."""
+    """Converts between profile names and the states of the family. `table_of` caches it."""
 
     def __init__(self, gpu: Gpu) -> None:
         assert gpu.family is not None
@@ -39,15 +37,17 @@ class Table:
         name_of = {profile.kind.kind: profile.name for profile in gpu.profiles.values()}
         self.names = tuple(name_of[kind.kind] for kind in self.states.kinds)
         self.units = dict(zip(self.names, self.states.units, strict=True))
-        self.places = tuple(
+        self.placements = tuple(
             Placement(profile=self.names[i], start=start, size=self.states.kinds[i].size)
-            for i, start in self.states.places
+            for i, start in self.states.placements
         )
-        self._place_index = {(place.profile, place.start): i for i, place in enumerate(self.places)}
+        self._bit_of = {
+            (placement.profile, placement.start): i for i, placement in enumerate(self.placements)
+        }
 
     @cached_property
     def layouts(self) -> Mapping[int, Layout]:
-        """Every layout as a number -> by names."""
+        """Packed layout -> layout by profile name."""
         return {
             layout: MappingProxyType(
                 {name: n for name, n in zip(self.names, counts, strict=True) if n}
@@ -56,8 +56,9 @@ class Table:
         }
 
     def pack(self, layout: Layout) -> int | None:
-        """The layout as a number; None where no GPU holds so many of a profile. Raises LayoutError
-        for what it has not.
+        """The packed layout; None if a count is too large for any GPU.
+
+        Raises LayoutError for a negative count or a profile that the GPU does not have.
         """
         packed = 0
         for name, count in layout.items():
@@ -66,41 +67,41 @@ class Table:
                 raise LayoutError(f"{self.gpu.name} has no profile {name}")
             if not 0 <= count <= MOST:
                 if count < 0:
-                    raise LayoutError(f"{name}: {count} instances")
+                    raise LayoutError(f"{name}: the count must not be negative, but is {count}")
                 return None
             packed += unit * count
         return packed
 
-    def placed(self, places: int) -> tuple[Placement, ...]:
-        """The places of a set in the order of creation."""
-        return tuple([self.places[i] for i in bits(places)])
+    def placed(self, placements: int) -> tuple[Placement, ...]:
+        """The placements of a set, in order of creation."""
+        return tuple([self.placements[i] for i in bits(placements)])
 
     def set_of(self, placed: Iterable[Placement]) -> int:
-        """Raises LayoutError where the instances cannot be on the GPU together as they are."""
-        places = 0
+        """The set of these placements. Raises LayoutError if it is not valid."""
+        placements = 0
         for instance in placed:
-            i = self._place_index.get((instance.profile, instance.start))
+            i = self._bit_of.get((instance.profile, instance.start))
             if i is None:
-                raise LayoutError(self._why_no_place(instance))
-            if places >> i & 1:
-                raise LayoutError(f"two instances {instance.profile} at slot {instance.start}")
-            places |= 1 << i
-        if places not in self.states.sets:
-            shown = ", ".join(f"{p.profile} at {p.start}" for p in self.placed(places))
+                raise LayoutError(self._invalid_placement(instance))
+            if placements >> i & 1:
+                raise LayoutError(f"two instances of {instance.profile} at slot {instance.start}")
+            placements |= 1 << i
+        if placements not in self.states.sets:
+            shown = ", ".join(f"{p.profile} at {p.start}" for p in self.placed(placements))
             raise LayoutError(
-                f"{self.gpu.name} cannot hold {shown} together: they overlap, or need more "
-                "than it has"
+                f"{self.gpu.name} cannot have {shown} together: they overlap or need more "
+                "slices or media engines than it has"
             )
-        return places
+        return placements
 
-    def _why_no_place(self, instance: Placement) -> str:
+    def _invalid_placement(self, instance: Placement) -> str:
         profile = self.gpu.profiles.get(instance.profile)
         if profile is None:
             return f"{self.gpu.name} has no profile {instance.profile}"
         starts = ", ".join(map(str, profile.kind.starts))
         return (
-            f"{instance.profile} cannot start at slot {instance.start} of {self.gpu.name}; it "
-            f"starts at {starts}"
+            f"{instance.profile} cannot start at slot {instance.start} of {self.gpu.name}; it can "
+            f"start at {starts}"
         )
 
 

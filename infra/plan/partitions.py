@@ -79,7 +79,7 @@ def native_cut(asked: spec.Native, path: Path, found: GpuMachine, findings: Find
             accelerator.source,
         )
         return None
-    per_gpu = geometry.most(found.gpu, profile)
+    per_gpu = geometry.max_instances(found.gpu, profile)
     return Cut(
         layouts=({profile: per_gpu},) * found.count,
         devices={WHOLE: per_gpu * found.count},

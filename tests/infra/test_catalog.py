@@ -128,7 +128,7 @@ def test_placements_stay_on_the_gpu_and_are_as_many_as_fit(gpu: Gpu) -> None:
             start >= 0 and start + profile.kind.size <= gpu.family.slots
             for start in profile.kind.starts
         ), profile.name
-        assert geometry.most(gpu, profile.name) == profile.kind.most, profile.name
+        assert geometry.max_instances(gpu, profile.name) == profile.kind.most, profile.name
 
 
 @pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)

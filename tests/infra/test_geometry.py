@@ -1,4 +1,4 @@
-"""Which layouts fit: facts that a person could check, and what is said of those that do not."""
+"""Which layouts fit, and the reason and nearest layout of those that do not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from infra import catalog, geometry
 from infra.catalog import Gpu
 from infra.geometry import Fit, LayoutError, Misfit, Placement, fitting
-from infra.geometry.parts import instances_holding
+from infra.geometry.compute_instances import instances_holding
 
 GPUS = catalog.load().gpus
 A100, A30, RTX = GPUS["A100-40"], GPUS["A30"], GPUS["RTX-PRO-6000"]
@@ -46,13 +46,12 @@ def needs(gpu: Gpu, layout: Mapping[str, int], what: str) -> int:
     return sum(getattr(gpu.profiles[name].kind, what) * count for name, count in layout.items())
 
 
-# ---- published counts
-# --------------------------------------------------------------------------------------------------
+# ---- counts of layouts
 
 
 @pytest.mark.parametrize("gpu", SEVEN_SLICE, ids=lambda gpu: gpu.name)
-def test_counts_of_layouts_are_the_published_ones(gpu: Gpu) -> None:
-    """planning.md 3.5: 37 base multisets, 77 with the double-memory 1g, 127 with +me too."""
+def test_a_seven_slice_gpu_has_127_layouts(gpu: Gpu) -> None:
+    """37 of 1g, 2g, 3g, 4g, 7g; 77 with the double-memory 1g; 127 with +me too."""
     layouts = geometry.layouts(gpu)
     assert len(layouts) == 127
     assert len([x for x in layouts if "1g+me" not in kinds_of(gpu, x)]) == 77
@@ -62,9 +61,7 @@ def test_counts_of_layouts_are_the_published_ones(gpu: Gpu) -> None:
 @pytest.mark.parametrize(
     ("without", "undominated"), [((), 44), (("1g+me",), 28), (("1g+me", "1g-double"), 12)]
 )
-def test_counts_of_maximal_layouts_are_the_published_ones(
-    without: tuple[str, ...], undominated: int
-) -> None:
+def test_44_of_the_layouts_are_maximal(without: tuple[str, ...], undominated: int) -> None:
     layouts = [Counter(x) for x in geometry.layouts(A100) if not kinds_of(A100, x) & set(without)]
     assert len([x for x in layouts if not any(x < other for other in layouts)]) == undominated
     if not without:
@@ -72,13 +69,13 @@ def test_counts_of_maximal_layouts_are_the_published_ones(
 
 
 @pytest.mark.parametrize("gpu", [A30, RTX], ids=lambda gpu: gpu.name)
-def test_four_slice_gpus_have_the_published_counts_of_base_profiles(gpu: Gpu) -> None:
+def test_a_four_slice_gpu_has_9_layouts_of_base_profiles_and_4_are_maximal(gpu: Gpu) -> None:
     base = [Counter(x) for x in geometry.layouts(gpu) if kinds_of(gpu, x) <= {"1g", "2g", "4g"}]
     assert len(base) == 9
     assert len([x for x in base if not any(x < other for other in base)]) == 4
 
 
-def test_maximal_layouts_without_double_memory_and_media_are_the_published_twelve() -> None:
+def test_twelve_layouts_of_base_profiles_are_maximal() -> None:
     base = [
         Counter(x) for x in geometry.layouts(A100) if not kinds_of(A100, x) & {"1g+me", "1g-double"}
     ]
@@ -103,9 +100,9 @@ def test_maximal_layouts_without_double_memory_and_media_are_the_published_twelv
     }
 
 
-def test_sums_alone_mislead() -> None:
-    """planning.md 3.2: without the memory sum 32 impossible multisets pass, without the compute sum
-    9; without the one OFA 203 fit instead of 127.
+def test_no_sum_of_slices_alone_decides_what_fits() -> None:
+    """Without the sum of memory 32 impossible layouts pass, without that of compute 9; with seven
+    OFA engines instead of one, 203 fit instead of 127.
     """
     profiles = list(A100.profiles.values())
 
@@ -141,11 +138,11 @@ def test_sums_alone_mislead() -> None:
         ({"1g.5gb+me": 2}, 2, 2, ("count", "media")),
     ],
 )
-def test_where_the_docstring_says_that_sums_mislead_they_do(
+def test_the_examples_of_misleading_sums_in_the_docstring_are_true(
     layout: dict[str, int], compute: int, memory: int, causes: tuple[str, ...] | None
 ) -> None:
     assert (needs(A100, layout, "compute"), needs(A100, layout, "size")) == (compute, memory)
-    assert compute <= 7 or memory <= 8  # one of the sums says that it fits
+    assert compute <= 7 or memory <= 8  # at least one sum allows it
     answer = geometry.check(A100, layout)
     assert (answer.causes if isinstance(answer, Misfit) else None) == causes
     written = " + ".join(
@@ -154,14 +151,14 @@ def test_where_the_docstring_says_that_sums_mislead_they_do(
     assert f"- {written}: " in (fitting.__doc__ or "")
 
 
-def test_four_and_three_slices_need_a_driver_and_a_place_that_no_sum_tells() -> None:
+def test_4g_and_3g_fit_together_only_with_a_newer_driver_and_the_4g_first() -> None:
     alone = [geometry.minimum_driver(A100, [name]) for name in ("4g.20gb", "3g.20gb")]
     assert (alone, geometry.minimum_driver(A100, ["4g.20gb", "3g.20gb"])) == (
         ["450.80.02"] * 2,
         "510.39.01",
     )
     beside_it = {
-        start: geometry.beside(
+        start: geometry.check_beside(
             A100, [Placement(profile="3g.20gb", start=start, size=4)], {"4g.20gb": 1}
         )
         for start in (0, 4)
@@ -172,20 +169,20 @@ def test_four_and_three_slices_need_a_driver_and_a_place_that_no_sum_tells() -> 
 
 
 @pytest.mark.parametrize(("taken", "wanted"), [((1, 3, 5, 6), "1g.10gb"), ((1, 5), "3g.20gb")])
-def test_what_both_sums_allow_beside_small_instances_may_have_no_place(
+def test_what_both_sums_allow_beside_instances_in_use_may_have_no_placement(
     taken: tuple[int, ...], wanted: str
 ) -> None:
     there = [Placement(profile="1g.5gb", start=start, size=1) for start in taken]
     both = {"1g.5gb": len(taken), wanted: 1}
     assert needs(A100, both, "compute") <= 7
     assert needs(A100, both, "size") <= 8
-    answer = geometry.beside(A100, there, {wanted: 1})
+    answer = geometry.check_beside(A100, there, {wanted: 1})
     assert isinstance(answer, Misfit)
     assert answer.causes == ("placement",)
 
 
 @pytest.mark.parametrize("gpu", SEVEN_SLICE, ids=lambda gpu: gpu.name)
-def test_on_an_empty_seven_slice_gpu_two_sums_and_one_ofa_decide(gpu: Gpu) -> None:
+def test_on_an_empty_seven_slice_gpu_two_sums_and_one_ofa_engine_decide(gpu: Gpu) -> None:
     profiles = list(gpu.profiles.values())
     for n in product(*(range(p.kind.most + 1) for p in profiles)):
         layout = dict(zip(gpu.profiles, n, strict=True))
@@ -196,19 +193,18 @@ def test_on_an_empty_seven_slice_gpu_two_sums_and_one_ofa_decide(gpu: Gpu) -> No
         assert isinstance(geometry.check(gpu, layout), Fit) == decided, layout
 
 
-# ---- what an accepted layout is
-# ---------------------------------------------------------------------------------------------
+# ---- layouts that fit
 
 
 @given(asked())
-def test_a_fit_is_the_layout_on_disjoint_legal_places_within_compute_and_engines(
+def test_a_fit_has_valid_placements_of_the_whole_layout(
     case: tuple[Gpu, dict[str, int]],
 ) -> None:
     check_fit(*case)
 
 
 @given(accepted())
-def test_every_accepted_layout_has_such_places(case: tuple[Gpu, dict[str, int]]) -> None:
+def test_every_listed_layout_fits(case: tuple[Gpu, dict[str, int]]) -> None:
     assert isinstance(geometry.check(*case), Fit)
     check_fit(*case)
 
@@ -231,7 +227,7 @@ def check_fit(gpu: Gpu, layout: dict[str, int]) -> None:
 
 
 @given(accepted(), st.data())
-def test_taking_an_instance_away_keeps_a_fit(
+def test_a_layout_without_one_of_its_instances_fits_too(
     case: tuple[Gpu, dict[str, int]], data: st.DataObject
 ) -> None:
     gpu, layout = case
@@ -240,7 +236,7 @@ def test_taking_an_instance_away_keeps_a_fit(
 
 
 @pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)
-def test_a_maximal_layout_has_no_room_for_anything(gpu: Gpu) -> None:
+def test_nothing_can_be_added_to_a_maximal_layout(gpu: Gpu) -> None:
     for layout in geometry.maximal(gpu):
         for name in gpu.profiles:
             assert isinstance(
@@ -248,7 +244,7 @@ def test_a_maximal_layout_has_no_room_for_anything(gpu: Gpu) -> None:
             )
 
 
-def test_four_and_three_slices_fit_together_with_a_newer_driver_on_ampere() -> None:
+def test_4g_and_3g_need_driver_510_together_on_ampere() -> None:
     layout = {"4g.20gb": 1, "3g.20gb": 1}
     answer = geometry.check(A100, layout)
     assert isinstance(answer, Fit)
@@ -259,25 +255,24 @@ def test_four_and_three_slices_fit_together_with_a_newer_driver_on_ampere() -> N
     assert geometry.minimum_driver(GPUS["H100-80"], {"4g.40gb": 1, "3g.40gb": 1}) == "525.85.12"
 
 
-def test_zeros_and_the_empty_layout_fit() -> None:
+def test_the_empty_layout_fits_and_counts_of_zero_are_ignored() -> None:
     assert geometry.check(A100, {}) == Fit(placements=())
     assert geometry.check(A100, {"1g.5gb": 0, "7g.40gb": 1}) == geometry.check(A100, {"7g.40gb": 1})
 
 
 def test_a_negative_count_is_an_error() -> None:
-    with pytest.raises(LayoutError, match=r"1g\.5gb: -1"):
+    with pytest.raises(LayoutError, match=r"1g\.5gb: the count must not be negative, but is -1"):
         geometry.check(A100, {"1g.5gb": -1})
 
 
 # ---- the order of creation
-# --------------------------------------------------------------------------------------------------
 
 
 def outcomes(gpu: Gpu, order: list[str], *, as_drivers_do: bool) -> set[bool]:
-    """Whether creating in this order works, for every choice of places that a driver has.
+    """Whether creating in this order works, for every choice of placements by the driver.
 
-    as_drivers_do: a 3g goes to slot 4 before 0 and a double-memory 1g to 6 first; see planning.md
-    3.4. Otherwise anywhere.
+    as_drivers_do: the driver tries a 3g at slot 4 before 0 and a double-memory 1g at 6 first;
+    otherwise it may choose any.
     """
 
     def create(position: int, taken: frozenset[int]) -> Iterator[bool]:
@@ -299,13 +294,13 @@ def outcomes(gpu: Gpu, order: list[str], *, as_drivers_do: bool) -> set[bool]:
 
 
 @pytest.mark.parametrize("gpu", [A100, A30, RTX], ids=lambda gpu: gpu.name)
-def test_the_order_of_creation_works_wherever_the_driver_puts_the_small_ones(gpu: Gpu) -> None:
+def test_the_order_of_creation_works_whatever_placements_the_driver_chooses(gpu: Gpu) -> None:
     for layout in geometry.layouts(gpu):
         order = [p.name for p in geometry.creation_order(gpu, layout)]
         assert outcomes(gpu, order, as_drivers_do=True) == {True}, order
 
 
-def test_on_the_four_slice_gpus_the_driver_may_choose_freely() -> None:
+def test_on_four_slice_gpus_the_driver_may_choose_any_placement() -> None:
     for gpu in (A30, RTX):
         for layout in geometry.layouts(gpu):
             assert outcomes(
@@ -313,8 +308,8 @@ def test_on_the_four_slice_gpus_the_driver_may_choose_freely() -> None:
             ) == {True}
 
 
-def test_other_orders_fail_as_on_real_silicon() -> None:
-    """`nvidia-smi mig -cgi 19,19,14,9` ends in Insufficient Resources, 9,19,14,19 works."""
+def test_other_orders_fail_as_on_a_real_a100() -> None:
+    """`nvidia-smi mig -cgi 19,19,14,9` fails with Insufficient Resources, 9,19,14,19 works."""
     assert False in outcomes(A100, ["1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"], as_drivers_do=True)
     assert True in outcomes(A100, ["3g.20gb", "1g.5gb", "2g.10gb", "1g.5gb"], as_drivers_do=True)
 
@@ -343,12 +338,11 @@ def test_the_placements_of_a_fit_are_in_the_order_of_creation() -> None:
             ]
 
 
-# ---- refusals
-# --------------------------------------------------------------------------------------------------
+# ---- layouts that do not fit
 
 
 @given(asked())
-def test_what_does_not_fit_has_a_reason_and_a_nearest_layout_that_fits(
+def test_a_misfit_has_a_reason_and_a_nearest_layout_that_fits(
     case: tuple[Gpu, dict[str, int]],
 ) -> None:
     gpu, layout = case
@@ -429,14 +423,14 @@ def impossible() -> Iterator[tuple[Gpu, dict[str, int], str, str, dict[str, int]
         A100,
         {"1c.3g.20gb": 3},
         "profile",
-        "is a compute instance, 3 of which share one 3g.20gb",
+        "is a compute instance profile, 3 of which share one 3g.20gb",
         {"3g.20gb": 1},
     )
     yield (
         GPUS["A100-80"],
         {"7g.79gb": 1},
         "profile",
-        "what some drivers call 7g.80gb",
+        "another name of A100-80's 7g.80gb in some drivers",
         {"7g.80gb": 1},
     )
     yield GPUS["T4"], {"1g.5gb": 1}, "no MIG", "T4 has no MIG", {}
@@ -445,7 +439,7 @@ def impossible() -> Iterator[tuple[Gpu, dict[str, int], str, str, dict[str, int]
 @pytest.mark.parametrize(
     ("gpu", "layout", "cause", "reason", "nearest"), list(impossible()), ids=str
 )
-def test_impossible_layouts_are_refused_with_the_reason_and_what_is_nearest(
+def test_a_misfit_has_this_cause_reason_and_nearest_layout(
     gpu: Gpu, layout: dict[str, int], cause: str, reason: str, nearest: dict[str, int]
 ) -> None:
     answer = geometry.check(gpu, layout)
@@ -455,22 +449,22 @@ def test_impossible_layouts_are_refused_with_the_reason_and_what_is_nearest(
     assert dict(answer.nearest) == nearest
 
 
-def test_a_1g_at_slot_1_and_5_leaves_no_place_for_a_3g_that_the_sums_allow() -> None:
-    """dra-driver-nvidia-gpu #933."""
+def test_1g_at_slots_0_1_and_5_leave_no_placement_for_a_3g() -> None:
+    """kubernetes-sigs/dra-driver-nvidia-gpu #933."""
     in_use = [Placement(profile="1g.5gb", start=start, size=1) for start in (0, 1, 5)]
-    answer = geometry.beside(A100, in_use, {"3g.20gb": 1})
+    answer = geometry.check_beside(A100, in_use, {"3g.20gb": 1})
     assert isinstance(answer, Misfit)
     assert answer.causes == ("placement",)
     assert "1g.5gb at slot 0, 1g.5gb at slot 1 and 1g.5gb at slot 5" in answer.reason
     assert "3g.20gb starts at 0 and 4" in answer.reason
-    assert geometry.beside(A100, in_use[:2], {"3g.20gb": 1}) == Fit(
+    assert geometry.check_beside(A100, in_use[:2], {"3g.20gb": 1}) == Fit(
         placements=(Placement(profile="3g.20gb", start=4, size=4),)
     )
 
 
-def test_beside_instances_in_use_sums_still_count() -> None:
+def test_a_shortage_beside_instances_in_use_is_the_reason() -> None:
     in_use = [Placement(profile="4g.20gb", start=0, size=4)]
-    answer = geometry.beside(A100, in_use, {"2g.10gb": 2})
+    answer = geometry.check_beside(A100, in_use, {"2g.10gb": 2})
     assert isinstance(answer, Misfit)
     assert "8 of 7 compute slices" in answer.reason
 
@@ -478,23 +472,22 @@ def test_beside_instances_in_use_sums_still_count() -> None:
 @pytest.mark.parametrize(
     ("in_use", "says"),
     [
-        ([("3g.20gb", 2, 4)], "cannot start at slot 2 of A100-40; it starts at 0, 4"),
-        ([("3g.20gb", 0, 4), ("1g.5gb", 3, 1)], "cannot hold 3g.20gb at 0, 1g.5gb at 3 together"),
-        ([("1g.5gb", 3, 1), ("1g.5gb", 3, 1)], "two instances 1g.5gb at slot 3"),
+        ([("3g.20gb", 2, 4)], "cannot start at slot 2 of A100-40; it can start at 0, 4"),
+        ([("3g.20gb", 0, 4), ("1g.5gb", 3, 1)], "cannot have 3g.20gb at 0, 1g.5gb at 3 together"),
+        ([("1g.5gb", 3, 1), ("1g.5gb", 3, 1)], "two instances of 1g.5gb at slot 3"),
         ([("1g.6gb", 0, 1)], "has no profile 1g.6gb"),
     ],
 )
-def test_instances_that_cannot_be_in_use_are_an_error(
+def test_impossible_instances_in_use_are_an_error(
     in_use: list[tuple[str, int, int]], says: str
 ) -> None:
     with pytest.raises(LayoutError, match=says):
-        geometry.room(
+        geometry.headroom(
             A100, [Placement(profile=name, start=start, size=size) for name, start, size in in_use]
         )
 
 
 # ---- compute instances
-# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -509,7 +502,7 @@ def test_instances_that_cannot_be_in_use_are_an_error(
         ({"1c.2g.10gb": 0, "1g.5gb": 7}, {"1g.5gb": 7}),
     ],
 )
-def test_compute_instances_share_as_few_gpu_instances_as_can_be(
+def test_compute_instances_share_the_fewest_gpu_instances(
     layout: dict[str, int], instances: dict[str, int]
 ) -> None:
     assert geometry.gpu_instances(A100, layout) == instances
@@ -521,10 +514,8 @@ def test_a_compute_instance_of_another_gpu_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("slices", [1, 2, 3, 4, 7])
-def test_packing_by_counts_is_packing_one_by_one(slices: int) -> None:
-    """Compute instances into GPU instances: against first-fit-decreasing of every multiset of up to
-    seven parts.
-    """
+def test_packing_by_counts_equals_packing_one_by_one(slices: int) -> None:
+    """For every multiset of up to seven parts."""
     sizes = [size for size in (1, 2, 3, 4, 7) if size <= slices]
     for many in range(8):
         for parts in combinations_with_replacement(sizes, many):

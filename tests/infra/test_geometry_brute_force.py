@@ -1,6 +1,4 @@
-"""The geometry's tables against brute force that shares no code with them: backtracking over
-places, one instance at a time.
-"""
+"""The geometry's tables against a backtracking search that shares no code with them."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ Layout = tuple[str, ...]
 
 
 def legal(gpu: Gpu, placed: Sequence[tuple[str, int]]) -> bool:
-    """By the definition: allowed starts, no slot twice, compute, engines and the most of each
-    profile kept.
-    """
+    """By definition: allowed starts, no overlap, enough compute, engines and instances."""
     assert gpu.family is not None
     kinds = [gpu.profiles[name].kind for name, _ in placed]
     slots = [
@@ -56,9 +52,7 @@ def ways(
     there: tuple[tuple[str, int], ...] = (),
     after: tuple[str, int] = ("", 0),
 ) -> Iterator[tuple[tuple[str, int], ...]]:
-    """Every way to place `layout` beside `there`; equal instances, which come one after the other,
-    at rising starts.
-    """
+    """Every way to place `layout` beside `there`, equal instances at ascending starts."""
     if not layout:
         yield there
         return
@@ -73,8 +67,8 @@ def fits(gpu: Gpu, layout: Layout, there: tuple[tuple[str, int], ...] = ()) -> b
 
 
 @cache
-def sets_of_places(family: Family) -> frozenset[frozenset[tuple[str, int]]]:
-    """Every legal set of places of a family, in the names of its kinds."""
+def sets_of_placements(family: Family) -> frozenset[frozenset[tuple[str, int]]]:
+    """Every valid set of placements of a family, as kinds and starts."""
     gpu = next(g for g in MIG_GPUS if g.family is family)
     kind_of = {p.name: p.kind.kind for p in gpu.profiles.values()}
     places = [(name, start) for name, p in gpu.profiles.items() for start in p.kind.starts]
@@ -93,11 +87,12 @@ def sets_of_places(family: Family) -> frozenset[frozenset[tuple[str, int]]]:
 
 
 @pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)
-def test_layouts_are_those_that_brute_force_finds(gpu: Gpu) -> None:
+def test_layouts_are_those_that_the_search_finds(gpu: Gpu) -> None:
     assert gpu.family is not None
     name_of = {p.kind.kind: p.name for p in gpu.profiles.values()}
     forced = {
-        tuple(sorted(name_of[kind] for kind, _ in chosen)) for chosen in sets_of_places(gpu.family)
+        tuple(sorted(name_of[kind] for kind, _ in chosen))
+        for chosen in sets_of_placements(gpu.family)
     }
     assert {
         tuple(sorted(Counter(layout).elements())) for layout in geometry.layouts(gpu)
@@ -107,13 +102,13 @@ def test_layouts_are_those_that_brute_force_finds(gpu: Gpu) -> None:
 @pytest.mark.parametrize(
     ("gpu", "sets", "maximal", "layouts"), [("A100-40", 2318, 239, 64), ("A30", None, None, None)]
 )
-def test_counts_of_sets_of_places_are_the_published_ones(
+def test_a_family_has_this_many_sets_of_placements(
     gpu: str, sets: int | None, maximal: int, layouts: int
 ) -> None:
-    """planning.md 3.5, the row of all seven profiles; for A30 the row of the base profiles."""
+    """A100: with all seven profiles. A30: with the base profiles 1g, 2g, 4g only."""
     family = GPUS[gpu].family
     assert family is not None
-    found = [chosen for chosen in sets_of_places(family) if chosen]
+    found = [chosen for chosen in sets_of_placements(family) if chosen]
     if sets is None:
         found = [chosen for chosen in found if {kind for kind, _ in chosen} <= {"1g", "2g", "4g"}]
         sets, maximal, layouts = 25, 5, 4
@@ -124,7 +119,6 @@ def test_counts_of_sets_of_places_are_the_published_ones(
 
 
 # ---- the nearest layout
-# --------------------------------------------------------------------------------------------------
 
 
 def smaller_or_equal(large: Kind, small: Kind) -> bool:
@@ -138,9 +132,7 @@ def smaller_or_equal(large: Kind, small: Kind) -> bool:
 
 
 def cheapest(gpu: Gpu, wanted: Layout) -> tuple[int, int, int, int]:
-    """Over every way to keep, shrink or leave out each instance: fewest changed, then left out,
-    then most compute and memory.
-    """
+    """The least cost of all ways to keep, shrink or drop each instance."""
     choices = [
         [
             name,
@@ -194,7 +186,9 @@ def unfitting(gpu: Gpu, most: int) -> list[Layout]:
     ("gpu", "most", "some"),
     [(GPUS["A100-40"], 3, 40), (GPUS["A30"], 4, 60), (GPUS["RTX-PRO-6000"], 3, 250)],
 )
-def test_no_smaller_change_than_the_nearest_fits(gpu: Gpu, most: int, some: int) -> None:
+def test_nothing_that_fits_is_nearer_than_the_nearest_layout(
+    gpu: Gpu, most: int, some: int
+) -> None:
     cases = unfitting(gpu, most)
     assert len(cases) > some
     for wanted in cases:
@@ -209,7 +203,7 @@ def test_no_smaller_change_than_the_nearest_fits(gpu: Gpu, most: int, some: int)
 
 @given(st.lists(st.sampled_from(sorted(GPUS["A100-40"].profiles)), min_size=4, max_size=5))
 @settings(max_examples=40, deadline=None)
-def test_nor_for_larger_layouts(wanted: list[str]) -> None:
+def test_nothing_that_fits_is_nearer_for_larger_layouts(wanted: list[str]) -> None:
     gpu = GPUS["A100-40"]
     answer = geometry.check(gpu, Counter(wanted))
     if isinstance(answer, Misfit):
@@ -217,7 +211,6 @@ def test_nor_for_larger_layouts(wanted: list[str]) -> None:
 
 
 # ---- GPUs in use
-# --------------------------------------------------------------------------------------------------
 
 
 @st.composite
@@ -244,7 +237,7 @@ def as_pairs(placed: Sequence[Placement]) -> tuple[tuple[str, int], ...]:
 
 @given(in_use(), st.data())
 @settings(max_examples=120, deadline=None)
-def test_the_largest_set_is_kept_from_one_layout_to_another(
+def test_a_change_keeps_as_much_as_possible(
     case: tuple[Gpu, tuple[tuple[str, int], ...]], data: st.DataObject
 ) -> None:
     gpu, there = case
@@ -273,34 +266,34 @@ def test_the_largest_set_is_kept_from_one_layout_to_another(
 
 @given(in_use())
 @settings(max_examples=120, deadline=None)
-def test_room_is_what_still_fits_beside_what_is_in_use(
+def test_headroom_is_what_still_fits_beside_the_instances_in_use(
     case: tuple[Gpu, tuple[tuple[str, int], ...]],
 ) -> None:
     gpu, there = case
-    room = geometry.room(gpu, as_placements(gpu, there))
+    headroom = geometry.headroom(gpu, as_placements(gpu, there))
     names = tuple(name for name, _ in there)
     for name in gpu.profiles:
-        assert fits(gpu, (name,) * room.each[name], there)
-        assert not fits(gpu, (name,) * (room.each[name] + 1), there)
-        assert fits(gpu, (*names, *(name,) * room.if_moved[name]))
-        assert not fits(gpu, (*names, *(name,) * (room.if_moved[name] + 1)))
-    for layout in room.maximal:
+        assert fits(gpu, (name,) * headroom.each[name], there)
+        assert not fits(gpu, (name,) * (headroom.each[name] + 1), there)
+        assert fits(gpu, (*names, *(name,) * headroom.if_moved[name]))
+        assert not fits(gpu, (*names, *(name,) * (headroom.if_moved[name] + 1)))
+    for layout in headroom.maximal:
         more = tuple(Counter(layout).elements())
         assert fits(gpu, more, there)
         assert not any(fits(gpu, (*more, name), there) for name in gpu.profiles)
     taken = {slot for p in as_placements(gpu, there) for slot in range(p.start, p.start + p.size)}
     assert gpu.family is not None
-    assert set(room.free_slots) == set(range(gpu.family.slots)) - taken
+    assert set(headroom.free_slots) == set(range(gpu.family.slots)) - taken
 
 
 @given(in_use(), st.data())
 @settings(max_examples=150, deadline=None)
-def test_what_fits_beside_instances_in_use_agrees(
+def test_what_fits_beside_instances_in_use_is_what_the_search_finds(
     case: tuple[Gpu, tuple[tuple[str, int], ...]], data: st.DataObject
 ) -> None:
     gpu, there = case
     more = data.draw(st.lists(st.sampled_from(sorted(gpu.profiles)), min_size=1, max_size=4))
-    answer = geometry.beside(gpu, as_placements(gpu, there), Counter(more))
+    answer = geometry.check_beside(gpu, as_placements(gpu, there), Counter(more))
     assert isinstance(answer, Fit) == fits(gpu, tuple(more), there)
     if isinstance(answer, Fit):
         assert legal(gpu, (*there, *as_pairs(answer.placements)))
@@ -311,27 +304,29 @@ def test_what_fits_beside_instances_in_use_agrees(
 
 @given(st.sampled_from(ONE_OF_EACH), st.data())
 @settings(deadline=None)
-def test_instances_that_cannot_be_there_are_refused(gpu: Gpu, data: st.DataObject) -> None:
+def test_impossible_instances_in_use_are_refused(gpu: Gpu, data: st.DataObject) -> None:
     places = st.tuples(st.sampled_from(sorted(gpu.profiles)), st.integers(0, 12))
     there = data.draw(st.lists(places, min_size=1, max_size=3))
     if legal(gpu, there):
-        geometry.room(gpu, as_placements(gpu, there))
+        geometry.headroom(gpu, as_placements(gpu, there))
     else:
         with pytest.raises(LayoutError):
-            geometry.room(gpu, as_placements(gpu, there))
+            geometry.headroom(gpu, as_placements(gpu, there))
 
 
-def test_fragmentation_shows_as_the_difference_to_what_would_fit_if_moved() -> None:
+def test_fragmentation_is_the_difference_to_what_fits_after_moving() -> None:
     """A100 with 1g at slots 0, 1 and 5: a 3g, or two 2g more, fit only after moving."""
     gpu = GPUS["A100-40"]
-    room = geometry.room(gpu, as_placements(gpu, [("1g.5gb", 0), ("1g.5gb", 1), ("1g.5gb", 5)]))
-    assert (room.each["3g.20gb"], room.if_moved["3g.20gb"]) == (0, 1)
-    assert (room.each["2g.10gb"], room.if_moved["2g.10gb"]) == (1, 2)
-    assert room.free_slots == (2, 3, 4, 6, 7)
-    assert {"1g.10gb": 2, "1g.5gb": 1} in [dict(layout) for layout in room.maximal]
+    headroom = geometry.headroom(
+        gpu, as_placements(gpu, [("1g.5gb", 0), ("1g.5gb", 1), ("1g.5gb", 5)])
+    )
+    assert (headroom.each["3g.20gb"], headroom.if_moved["3g.20gb"]) == (0, 1)
+    assert (headroom.each["2g.10gb"], headroom.if_moved["2g.10gb"]) == (1, 2)
+    assert headroom.free_slots == (2, 3, 4, 6, 7)
+    assert {"1g.10gb": 2, "1g.5gb": 1} in [dict(layout) for layout in headroom.maximal]
 
 
-def test_from_balanced_to_sevenths_the_three_small_ones_stay() -> None:
+def test_from_balanced_to_seven_1g_both_1g_are_kept() -> None:
     gpu = GPUS["A100-40"]
     balanced = geometry.check(gpu, gpu.balanced())
     assert isinstance(balanced, Fit)

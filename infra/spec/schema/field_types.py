@@ -23,7 +23,7 @@ ProfileName = Annotated[
     str,
     Pattern(
         pattern=r"(?:[1-9]c\.)?[1-9]g\.[0-9]{1,4}gb(?:[+-][a-z][a-z0-9.]*)?",
-        is_not="a MIG profile name, such as NVIDIA's <slices>g.<memory>gb",
+        is_not="a MIG profile, which has the form <slices>g.<memory>gb",
         examples=("1g.5gb", "1g.10gb+me"),
         source="NVIDIA MIG user guide",
     ),

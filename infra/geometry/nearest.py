@@ -1,6 +1,4 @@
-"""What comes nearest to a layout that does not fit: the fewest instances changed, of those the
-fewest left out.
-"""
+"""The layout nearest to one that does not fit: with the fewest instances changed."""
 
 from __future__ import annotations
 
@@ -11,30 +9,29 @@ from infra.catalog import Family, Gpu, Kind
 from infra.geometry.states import BITS, MOST, States, states_of
 from infra.geometry.table import Layout, table_of
 
-_MOST_ASKED = 7
-"""More of anything never fits, nor can more be shrunk: the answer is the same."""
+_MAX_COUNT = 7
+"""More of a profile than this never fits, so a larger count has the same answer."""
 _TOP = 128
 
 
 def nearest(gpu: Gpu, wanted: Layout) -> Layout:
-    """The accepted layout that keeps the most instances of `wanted`; of the others the most are
-    shrunk instead of left out, then the most compute, memory and media engines stay, and of equals
-    the larger instances untouched.
+    """The nearest layout to `wanted` that fits.
 
-    Raises LayoutError for profiles that the GPU has not.
+    It keeps the most instances unchanged. Among equals it replaces the most of the others by
+    smaller ones, then has the most compute, memory and media engines, then keeps larger instances.
+    Raises LayoutError for a profile that the GPU does not have.
     """
     table = table_of(gpu)
-    packed = table.pack({name: min(count, _MOST_ASKED) for name, count in wanted.items()})
-    assert packed is not None, "few enough to be packed"
+    packed = table.pack({name: min(count, _MAX_COUNT) for name, count in wanted.items()})
+    assert packed is not None, "counts are at most _MAX_COUNT"
     return table.layouts[_search_of(table.states.family).nearest(packed)]
 
 
 class _Search:
-    """A family's layouts in the order of preference, prepared so that a question is a few
-    additions.
+    """A family's layouts in order of preference, in tables that make a search a few additions.
 
-    A lane is a byte of a long number; adding two such numbers adds all lanes at once. No lane
-    passes 127, so its top bit is free to show a borrow.
+    A lane is a byte of a long integer; adding two such integers adds all lanes at once. No lane
+    exceeds 127, so its top bit can show a borrow.
     """
 
     def __init__(self, states: States) -> None:
@@ -49,19 +46,19 @@ class _Search:
         self._ranks = sorted(
             (-sum(have), *self._worth[layout], layout) for layout, have in counts.items()
         )
-        self._guards = sum((_MOST_ASKED + 1) << BITS * i for i in range(len(kinds)))
+        self._guards = sum((_MAX_COUNT + 1) << BITS * i for i in range(len(kinds)))
 
         order = [counts[layout] for *_, layout in self._ranks]
         self._first = [
             next(p for p, have in enumerate(order) if sum(have) <= asked)
             for asked in range(sum(order[0]) + 1)
         ]
-        """By number of instances: the first layout that has no more."""
+        """By number of instances: the first layout that does not have more."""
         self._kept = [
-            [_lanes([min(asked, have[i]) for have in order]) for asked in range(_MOST_ASKED + 1)]
+            [_lanes([min(asked, have[i]) for have in order]) for asked in range(_MAX_COUNT + 1)]
             for i in range(len(kinds))
         ]
-        """By kind and count asked for: how many of these each layout keeps."""
+        """By kind and wanted count: how many of these each layout has."""
 
         sources = [
             {j for j, large in enumerate(kinds) if j != i and shrinks(large, small)}
@@ -74,13 +71,13 @@ class _Search:
         self._full = _lanes([_TOP] * len(ordered))
         self._gives = [_lanes([i in group for group in ordered]) for i in range(len(kinds))]
         takes = [_lanes([some <= group for group in ordered]) for some in sources]
-        # Hall: what is added can all come from shrinking if no group of sources is asked for more
-        # instances than it has.
+        # Hall's theorem: the added instances can replace larger ones if no group of kinds has to
+        # supply more instances than it has.
         self._supply = {layout: _sum(have, self._gives) for layout, have in counts.items()}
         self._demand = {layout: _sum(have, takes) for layout, have in counts.items()}
 
     def nearest(self, asked: int) -> int:
-        """asked: a layout as a number, accepted or not, at most 7 of each kind."""
+        """asked: a packed layout, whether it fits or not, with at most 7 instances of each kind."""
         counts = [asked >> BITS * i & MOST for i in range(len(self._kept))]
         kept = sum([self._kept[i][n] for i, n in enumerate(counts) if n]).to_bytes(
             len(self._ranks), "little"
@@ -94,8 +91,8 @@ class _Search:
         rank: tuple[int, ...] = ()
         while position >= 0 and (not found or self._ranks[position][:-1] == rank):
             *_, layout = self._ranks[position]
-            # Three ones for each kind of which as many are asked for as the layout has, else three
-            # zeros.
+            # For each kind three one bits if at least as many are asked for as the layout has, else
+            # three zero bits.
             enough = (asked | self._guards) - layout & self._guards
             mask = enough - (enough >> 3)
             keeping = layout & mask | asked & ~mask
@@ -104,7 +101,7 @@ class _Search:
                 rank = self._ranks[position][:-1]
                 found.append((self._worth[keeping], layout))
             position = kept.find(most, position + 1)
-        # The kept instances alone are accepted, so there is one.
+        # The kept instances alone fit, so there is at least one.
         return min(found)[1]
 
 
@@ -122,7 +119,7 @@ def _sum(counts: Sequence[int], lanes: Sequence[int]) -> int:
 
 
 def shrinks(large: Kind, small: Kind) -> bool:
-    """Whether `small` has no more of anything than `large`."""
+    """Whether `small` needs no more of any resource than `large`."""
     return (
         small.size <= large.size
         and small.compute <= large.compute

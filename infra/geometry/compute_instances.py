@@ -1,0 +1,71 @@
+"""Compute instances, several of which can share a GPU instance: three `1c.3g.20gb` in a 3g.20gb."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from infra.catalog import Gpu, Profile
+from infra.geometry.table import Layout, LayoutError
+
+
+def gpu_instances(gpu: Gpu, layout: Layout) -> dict[str, int]:
+    """The fewest GPU instances that hold the compute instances of `layout`.
+
+    A plain profile name is a compute instance that fills its GPU instance: `{"1c.3g.20gb": 4,
+    "2g.10gb": 1}` needs `{"3g.20gb": 2, "2g.10gb": 1}`, which may not fit (see `check`). Best-fit
+    decreasing is exact here: a GPU instance has at most 7 slices, those with more than 4 are alone
+    on their GPU, and up to 4 slices no order is better. Raises LayoutError for a name that the GPU
+    does not have. Source: `nvidia-smi mig -lcip`.
+    """
+    asked: dict[str, Counter[int]] = {}
+    for name, count in layout.items():
+        profile, slices = _parsed(gpu, name)
+        asked.setdefault(profile.name, Counter())[slices] += count
+    return {
+        name: n
+        for name, parts in asked.items()
+        if (n := instances_holding(gpu.profiles[name].kind.compute, parts))
+    }
+
+
+def _parsed(gpu: Gpu, name: str) -> tuple[Profile, int]:
+    for profile in gpu.profiles.values():
+        if name == profile.name:
+            return profile, profile.kind.compute
+        if name in profile.compute_instances:
+            return profile, int(name.split("c.", 1)[0])
+    raise LayoutError(f"{gpu.name} has no profile {name}")
+
+
+def instances_holding(slices: int, parts: Mapping[int, int]) -> int:
+    """How many GPU instances of `slices` hold the parts (size -> count), which may be very many."""
+    free: Counter[int] = Counter()
+    opened = 0
+    for size in sorted(parts, reverse=True):
+        left = parts[size]
+        for space in sorted(s for s in free if s >= size and free[s]):
+            left -= _pack(free, space, free[space], size, left)
+        fresh = -(-left // (slices // size))
+        opened += fresh
+        free[slices] += fresh
+        _pack(free, slices, fresh, size, left)
+    return opened
+
+
+def _pack(free: Counter[int], space: int, instances: int, size: int, parts: int) -> int:
+    """Puts parts of `size` into `instances` with `space` free slices each; returns how many fit."""
+    each = space // size
+    placed = min(parts, instances * each)
+    full, rest = divmod(placed, each)
+    free[space] -= full + bool(rest)
+    free[space - each * size] += full
+    if rest:
+        free[space - rest * size] += 1
+    return placed
+
+
+def compute_instances(gpu: Gpu, profile: str) -> Mapping[str, int]:
+    """Compute instance profiles of a GPU instance -> how many fill it; its own profile included."""
+    own = gpu.profiles[profile]
+    return {**own.compute_instances, own.name: 1}
