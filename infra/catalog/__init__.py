@@ -1,6 +1,4 @@
-"""Facts as data: GPUs, their MIG profiles, drivers, machine types, list prices, what GKE accepts.
-Each row names its source.
-"""
+"""Data about GPUs, MIG profiles, drivers, machine types, prices and GKE, each with its source."""
 
 from infra.catalog.loading import load
 from infra.catalog.named import config_name

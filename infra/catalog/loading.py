@@ -1,6 +1,4 @@
-"""TOML files to rows, once. What is inconsistent is refused at load time, so that nobody plans with
-half a row.
-"""
+"""Loads the TOML files, once, and checks that they are complete and consistent."""
 
 from __future__ import annotations
 
@@ -43,7 +41,7 @@ K = TypeVar("K")
 
 @cache
 def load() -> Catalog:
-    """The catalog. Raises CatalogError where a row is incomplete, unknown or named twice."""
+    """The catalog. Raises CatalogError for an incomplete, unknown or duplicate row."""
     gpus_file, machines_file, prices_file, gke_file, drivers_file = (
         _read(f"{name}.toml") for name in ("gpus", "machines", "prices", "gke", "drivers")
     )
@@ -65,10 +63,12 @@ def load() -> Catalog:
         ],
         lambda m: (m.cloud, m.name),
     )
-    if strangers := set(prices) - set(machines):
-        raise CatalogError(f"catalog: prices of machines that are not in it: {sorted(strangers)}")
+    if unknown := set(prices) - set(machines):
+        raise CatalogError(f"catalog: prices of unknown machine types: {sorted(unknown)}")
     accelerators = [_row(lambda r: _accelerator(r, gpus), r) for r in gke_file["accelerator"]]
-    holes = [_row(lambda r: _hole(r, gpus), r) for r in gpus_file["named_config_hole"]]
+    exceptions = [
+        _row(lambda r: _config_exception(r, gpus), r) for r in gpus_file["named_config_exception"]
+    ]
     return Catalog(
         gpus=MappingProxyType(gpus),
         machines=MappingProxyType(machines),
@@ -77,7 +77,7 @@ def load() -> Catalog:
             {
                 gpu.name: MappingProxyType(
                     configs_of(
-                        gpu, {config: ids for config, name, ids in holes if name == gpu.name}
+                        gpu, {config: ids for config, name, ids in exceptions if name == gpu.name}
                     )
                 )
                 for gpu in gpus.values()
@@ -106,16 +106,16 @@ def _read(name: str) -> Row:
     raw = tomllib.loads((_HERE / name).read_text(encoding="utf-8"))
     if names := raw.get("sources"):
         short = re.compile("|".join(rf"(?<![\w/-]){re.escape(one)}(?![\w/-])" for one in names))
-        _write_out(raw, lambda source: short.sub(lambda found: names[found[0]], source))
+        _expand_sources(raw, lambda source: short.sub(lambda found: names[found[0]], source))
     return raw
 
 
-def _write_out(part: Any, in_full: Callable[[str], str]) -> None:
-    """Sources' short names, which only the file explains, to full ones."""
+def _expand_sources(part: Any, in_full: Callable[[str], str]) -> None:
+    """Replaces the short names of sources, which are defined in the file, by full ones."""
     for inner in (
         part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
     ):
-        _write_out(inner, in_full)
+        _expand_sources(inner, in_full)
     if isinstance(part, dict) and isinstance(part.get("source"), str):
         part["source"] = in_full(part["source"])
 
@@ -130,7 +130,7 @@ def _row(build: Callable[[Row], T], raw: Row) -> T:
 def _keyed(rows: list[T], key: Callable[[T], K]) -> dict[K, T]:
     keyed = {key(row): row for row in rows}
     if len(keyed) != len(rows):
-        raise CatalogError(f"catalog: a row is there twice among {[key(row) for row in rows]}")
+        raise CatalogError(f"catalog: duplicate row in {[key(row) for row in rows]}")
     return keyed
 
 
@@ -138,7 +138,7 @@ def _kind(raw: Row, budgets: Mapping[str, int]) -> Kind:
     engines = raw.pop("engines", {})
     if unknown := set(engines) - set(budgets):
         raise ValueError(
-            f"{raw['kind']} takes engines that the family does not count: {sorted(unknown)}"
+            f"kind {raw['kind']} has engines that the family does not have: {sorted(unknown)}"
         )
     return Kind(**{**raw, "starts": tuple(raw["starts"]), "engines": MappingProxyType(engines)})
 
@@ -146,14 +146,14 @@ def _kind(raw: Row, budgets: Mapping[str, int]) -> Kind:
 def _family(raw: Row) -> Family:
     kinds = _keyed([_kind(dict(k), raw["engines"]) for k in raw.pop("kinds")], lambda k: k.kind)
     if unknown := set(raw["balanced"]) - set(kinds):
-        raise ValueError(f"balanced names unknown kinds {sorted(unknown)}")
+        raise ValueError(f"unknown kinds in balanced: {sorted(unknown)}")
     # TOML's keys are strings.
     compute = {
         int(slices): MappingProxyType({int(part): count for part, count in parts.items()})
         for slices, parts in raw.pop("compute_instances").items()
     }
     if {k.compute for k in kinds.values()} != set(compute):
-        raise ValueError("compute_instances are not those of the kinds")
+        raise ValueError("compute_instances must have the compute slices of the kinds")
     return Family(
         kinds=MappingProxyType(kinds),
         compute_instances=MappingProxyType(compute),
@@ -184,14 +184,14 @@ def _gpu(raw: Row, families: Mapping[str, Family], engines: Mapping[str, Mapping
     own_engines = engines[raw.pop("engines")] if "engines" in raw else {}
     rows = raw.pop("profiles", [])
     if bool(rows) != bool(family):
-        raise ValueError("profiles and family belong together")
+        raise ValueError("a GPU must have both profiles and family, or neither")
     profiles = (
         _keyed([_profile(dict(p), family, own_engines) for p in rows], lambda p: p.name)
         if family
         else {}
     )
     if family and sorted(p.kind.kind for p in profiles.values()) != sorted(family.kinds):
-        raise ValueError("its profiles are not one for each kind of the family")
+        raise ValueError("a GPU must have one profile of each kind of its family")
     together = tuple(
         Together(kinds=frozenset(t["kinds"]), minimum_driver=t["minimum_driver"])
         for t in raw.pop("together", ())
@@ -222,7 +222,7 @@ def _prices(lists: list[Row]) -> dict[tuple[Cloud, str], list[Price]]:
         for machine, usd in raw["usd_per_hour"].items():
             low, high = usd if isinstance(usd, list) else (usd, None)
             if not 0 < low <= (high or low):
-                raise CatalogError(f"catalog: {machine} costs {usd}, which is no price")
+                raise CatalogError(f"catalog: {machine}: {usd} is not a price")
             prices.setdefault((raw["cloud"], machine), []).append(
                 Price(
                     usd_per_hour=float(low),
@@ -251,7 +251,7 @@ def _machine(
         else None
     )
     if raw["cloud"] == "eks" and "gpu" in raw and image is None:
-        raise ValueError(f"EKS has no machine image with NVIDIA's driver for {raw['architecture']}")
+        raise ValueError(f"no AMI with NVIDIA's driver for {raw['architecture']}")
     attachable = tuple(
         Attachable(gpu=gpus[a["gpu"]], accelerator=a["accelerator"], counts=tuple(a["counts"]))
         for a in raw.pop("attachable", [])
@@ -275,9 +275,11 @@ def _accelerator(raw: Row, gpus: Mapping[str, Gpu]) -> Accelerator:
     gpu = gpus[raw.pop("gpu")]
     sizes, refused = tuple(raw.pop("sizes")), raw.pop("refused", {})
     if unknown := (set(sizes) | set(refused)) - set(gpu.profiles):
-        raise ValueError(f"sizes that the GPU has not: {sorted(unknown)}")
+        raise ValueError(f"sizes that are not profiles of the GPU: {sorted(unknown)}")
     if set(sizes) ^ set(refused) != set(gpu.profiles):
-        raise ValueError("each profile of the GPU is either a size or refused, with the reason")
+        raise ValueError(
+            "each profile of the GPU must be either in sizes or, with a reason, in refused"
+        )
     return Accelerator(gpu=gpu, sizes=sizes, refused=MappingProxyType(refused), **raw)
 
 
@@ -295,14 +297,14 @@ def _left_out(
     row = LeftOut(**{**raw, "names": tuple(raw["names"]), "instead": tuple(raw["instead"])})
     there = [name for cloud, name in machines if cloud == row.cloud] if row.cloud else [*gpus]
     if both := [name for name in there if row.has(name)]:
-        raise ValueError(f"{both} are in the catalog")
+        raise ValueError(f"{both} are left out, but in the catalog")
     if unknown := set(row.instead) - set(there):
-        raise ValueError(f"instead of it, what the catalog has not: {sorted(unknown)}")
+        raise ValueError(f"unknown names in instead: {sorted(unknown)}")
     return row
 
 
-def _hole(raw: Row, gpus: Mapping[str, Gpu]) -> tuple[str, str, tuple[str, ...]]:
+def _config_exception(raw: Row, gpus: Mapping[str, Gpu]) -> tuple[str, str, tuple[str, ...]]:
     gpu = gpus[raw["gpu"]]
     if unknown := set(raw["pci_ids"]) - set(gpu.pci_ids):
-        raise ValueError(f"{gpu.name} has no PCI ids {sorted(unknown)}")
+        raise ValueError(f"{gpu.name} does not have the PCI IDs {sorted(unknown)}")
     return raw["config"], gpu.name, tuple(raw["pci_ids"])

@@ -1,6 +1,4 @@
-"""The GPU operator's own MIG configs, by rule: as many of one profile as fit, and four that have
-names of their own.
-"""
+"""The default MIG configs of the GPU operator, derived from the profiles of each GPU."""
 
 from __future__ import annotations
 
@@ -12,24 +10,22 @@ from infra.catalog.rows import Gpu, NamedConfig
 _OPERATOR = "default-mig-parted-config of NVIDIA/gpu-operator v26.7.0"
 
 
-def configs_of(gpu: Gpu, holes: Mapping[str, tuple[str, ...]]) -> dict[str, NamedConfig]:
-    """Every config that cuts `gpu`, by name. holes: config -> PCI ids that the operator's device
-    filter forgets.
-    """
+def configs_of(gpu: Gpu, exceptions: Mapping[str, tuple[str, ...]]) -> dict[str, NamedConfig]:
+    """All configs for `gpu` by name. exceptions: config -> PCI IDs that its device filter lacks."""
     layouts: dict[str, Mapping[str, int]] = {
         config_name(p.name): {p.name: p.kind.most} for p in gpu.profiles.values()
     }
     layouts["all-balanced"] = gpu.balanced()
     layouts["all-enabled"] = {}
     layouts["all-disabled"] = {}
-    if unknown := set(holes) - set(layouts):
-        raise ValueError(f"holes in configs that {gpu.name} has not: {sorted(unknown)}")
+    if unknown := set(exceptions) - set(layouts):
+        raise ValueError(f"exceptions for unknown configs of {gpu.name}: {sorted(unknown)}")
     return {
         name: NamedConfig(
             name=name,
             mig=name != "all-disabled",
             layout=MappingProxyType(dict(layout)),
-            without=tuple(holes.get(name, ())),
+            without=tuple(exceptions.get(name, ())),
             source=_OPERATOR,
         )
         for name, layout in layouts.items()
@@ -37,5 +33,5 @@ def configs_of(gpu: Gpu, holes: Mapping[str, tuple[str, ...]]) -> dict[str, Name
 
 
 def config_name(profile: str) -> str:
-    """A config's name is also the value of a label, where `+` is not allowed."""
+    """The operator's name of the config; it is a label value, where `+` is not allowed."""
     return f"all-{profile.replace('+', '.')}"

@@ -1,7 +1,6 @@
-"""The rows of the catalog, frozen. Rows are singletons of one load, compared and hashed by
-identity.
+"""The row types of the catalog: frozen, compared and hashed by identity.
 
-Whatever no source says is None: unknown, never a guess and never 0.
+What no source states is None, which means unknown, never zero.
 """
 
 from __future__ import annotations
@@ -18,42 +17,40 @@ Capacity = Literal["on-demand", "spot", "flex-start", "queued", "reservation", "
 
 
 class CatalogError(Exception):
-    """The catalog contradicts itself: a fault of the product, not of a stack file."""
+    """The catalog is inconsistent: a bug of slicewright, not a problem of a stack file."""
 
 
 def driver_order(version: str) -> tuple[int, ...]:
-    """Orders driver versions, which as text they are not."""
+    """Sort key of driver versions."""
     return tuple(int(part) for part in version.split("."))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Kind:
-    """One kind of GPU instance of a family: what it occupies, whatever its name is on a particular
-    GPU.
-    """
+    """A kind of GPU instance: what it takes on every GPU of a family, where its names differ."""
 
     kind: str
     id: int
     """NVML's GPU-instance profile ID, the number that `nvidia-smi mig -cgi` takes."""
     nvml: int
-    """NVML's enum NVML_GPU_INSTANCE_PROFILE_…, which its calls take; another number than `id`."""
+    """NVML's constant NVML_GPU_INSTANCE_PROFILE_…, which its calls take; differs from `id`."""
     starts: tuple[int, ...]
-    """Legal first memory slots."""
+    """Possible first memory slots."""
     size: int
     """Memory slots occupied."""
     compute: int
     """Compute slices occupied."""
     most: int
-    """Instances of this kind alone on one GPU."""
+    """Maximum number of instances of this kind on one GPU."""
     engines: Mapping[str, int]
-    """What it takes of the media engines that the family is short of; see `Family.engines`."""
+    """Media engines that it takes, of those in `Family.engines`."""
     graphics: bool = False
     source: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Family:
-    """GPUs that are cut alike."""
+    """GPUs with the same kinds of instances and placements."""
 
     name: str
     slots: int
@@ -61,11 +58,9 @@ class Family:
     compute: int
     """Compute slices of the GPU."""
     engines: Mapping[str, int]
-    """Media engines that can run out before memory and compute do, and how many the GPU has."""
+    """Media engines that can run out before memory and compute -> how many the GPU has."""
     compute_instances: Mapping[int, Mapping[int, int]]
-    """Compute slices of an instance -> slices of a compute instance in it -> how many of those fill
-    it.
-    """
+    """Slices of a GPU instance -> slices of a compute instance -> how many fill it."""
     kinds: Mapping[str, Kind]
     balanced: Mapping[str, int]
     """Kind -> instances of NVIDIA's layout `all-balanced`."""
@@ -85,22 +80,20 @@ class Engines:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Profile:
-    """A MIG profile of one GPU. The name alone says nothing: `1g.10gb` is another instance on each
-    GPU.
-    """
+    """A MIG profile of one GPU. Names are not unique: `1g.10gb` differs between GPUs."""
 
     name: str
     kind: Kind
     memory_mib: int | None
-    """Usable memory. Varies a little by board and driver: compare with a tolerance."""
+    """Usable memory. It varies slightly by board and driver, so compare with a tolerance."""
     sms: int | None
     engines: Engines | None
     minimum_driver: str | None = None
-    """Oldest driver that has the profile, where newer than the GPU's own minimum."""
+    """Oldest driver with the profile, if newer than the GPU's own minimum."""
     compute_instances: Mapping[str, int]
-    """Compute-instance profiles with fewer slices than the instance, such as `1c.3g.20gb` -> 3."""
+    """Compute instance profiles with fewer slices than the GPU instance: `1c.3g.20gb` -> 3."""
     also: tuple[str, ...] = ()
-    """Other names that drivers have given it."""
+    """Other names that some drivers use."""
     source: str
 
     @property
@@ -110,7 +103,7 @@ class Profile:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Together:
-    """Profiles that need a newer driver on one GPU together than each alone."""
+    """Kinds that together on one GPU need a newer driver than each alone."""
 
     kinds: frozenset[str]
     minimum_driver: str
@@ -118,19 +111,19 @@ class Together:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Gpu:
-    """A GPU model. Without `family` it cannot be cut: only time-slicing and MPS share it."""
+    """A GPU model. Without `family` it has no MIG, only time-slicing and MPS."""
 
     name: str
     architecture: Literal["turing", "ampere", "ada", "hopper", "blackwell"]
     products: tuple[str, ...]
-    """Names that NVML gives the model."""
+    """NVML's names of the model."""
     pci_ids: tuple[str, ...]
-    """`0xDDDDVVVV`, as NVML's pciDeviceId and mig-parted's device-filter have it."""
+    """`0xDDDDVVVV`, as in NVML's pciDeviceId and mig-parted's device-filter."""
     memory_mib: int
-    """Total as NVML gives it."""
+    """Total memory as reported by NVML."""
     sms: int | None
     minimum_driver: str
-    """Oldest driver that can cut it; without MIG, the oldest that is known to run it."""
+    """Oldest driver with MIG on this model; without MIG, the oldest known to support the model."""
     family: Family | None = None
     profiles: Mapping[str, Profile]
     together: tuple[Together, ...] = ()
@@ -141,13 +134,14 @@ class Gpu:
 
     @property
     def mode_change_resets(self) -> bool:
-        """Whether switching MIG on or off needs a GPU reset, in a virtual machine mostly a reboot.
-        Source: MIG guide, Ampere.
+        """Whether changing the MIG mode needs a GPU reset, in a VM usually a reboot.
+
+        Source: NVIDIA MIG user guide, Ampere.
         """
         return self.family is not None and self.architecture == "ampere"
 
     def balanced(self) -> Mapping[str, int]:
-        """NVIDIA's layout `all-balanced` in this GPU's names; empty without MIG."""
+        """NVIDIA's layout `all-balanced` by this GPU's profile names; empty without MIG."""
         if self.family is None:
             return {}
         name_of = {p.kind.kind: p.name for p in self.profiles.values()}
@@ -156,22 +150,20 @@ class Gpu:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NamedConfig:
-    """One of the GPU operator's own MIG configs, as it comes out on one GPU model."""
+    """A default MIG config of the GPU operator, as applied to one GPU model."""
 
     name: str
     mig: bool
     layout: Mapping[str, int]
-    """Instances per GPU; empty with `mig`: the mode is on and nothing is cut."""
+    """Instances per GPU. Empty with `mig`: MIG mode is enabled, without instances."""
     without: tuple[str, ...] = ()
-    """PCI ids of the model that the operator's device filter forgets: on these the config never
-    applies.
-    """
+    """PCI IDs of the model that the device filter lacks: the config does not apply to them."""
     source: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Attachable:
-    """GPUs that a machine type without its own can be given."""
+    """GPUs that can be attached to a machine type that comes without."""
 
     gpu: Gpu
     accelerator: str
@@ -180,71 +172,63 @@ class Attachable:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Image:
-    """A machine image of EKS that brings NVIDIA's driver along."""
+    """An EKS AMI with NVIDIA's driver."""
 
     name: str
-    """EKS's AMI type."""
+    """The AMI type."""
     architecture: Architecture
     release: str
-    """The day that ends its release version, such as 20260714: newer images have this driver or a
-    newer one.
-    """
+    """The date in its release version, 20260714; newer AMIs have this driver or a newer one."""
     driver: str
     source: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Chart:
-    """A version of the GPU operator's chart."""
+    """A version of the GPU operator chart."""
 
     version: str
     driver: str
-    """What it installs where `driver.enabled` is true and no version is said."""
+    """The driver that it installs with `driver.enabled` and no version."""
     source: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fault:
-    """Drivers that are new enough and still do not do it."""
+    """A known issue of drivers that are otherwise new enough."""
 
     drivers: tuple[str, ...]
     gpus: tuple[Gpu, ...]
     """Empty: all."""
-    nodes: Literal["cut", "mixed"]
-    """Nodes with partitions, or only those that have whole GPUs beside them."""
+    nodes: Literal["partitioned", "mixed"]
+    """All nodes with partitions, or only those that also have whole GPUs."""
     what: str
     source: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PluginFault:
-    """Profiles that an old device plugin of NVIDIA's does not advertise as resources of their
-    own.
-    """
+    """Profiles that older versions of NVIDIA's device plugin do not advertise separately."""
 
     version: str
-    """The first device plugin that does."""
+    """The first version that does."""
     chart: str
-    """The first chart of the GPU operator that has it."""
+    """The first GPU operator chart with that version."""
     endings: tuple[str, ...]
     source: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Price:
-    """A public list price in US dollars per hour of one machine, before any discount. What is not
-    here is unknown, not free.
-    """
+    """A public list price in US dollars per machine and hour, before discounts."""
 
     usd_per_hour: float
     up_to: float | None = None
-    """The dearest zone of a sample; `usd_per_hour` is then the cheapest."""
+    """The most expensive zone of a sample; `usd_per_hour` is then the cheapest."""
     capacity: Literal["on-demand", "spot"]
     region: str
     date: str | None
-    """Day of the list, ISO; None for a sample that bears no date. Spot prices move: each is a
-    sample.
-    """
+    """ISO date of the list; None for an undated sample. All spot prices are samples."""
     source: str
 
 
@@ -260,60 +244,52 @@ class Machine:
     gpu: Gpu | None = None
     gpu_count: int = 0
     accelerator: str | None = None
-    """GKE's accelerator type, where the machine has GPUs of its own."""
+    """GKE's accelerator type, if the machine type comes with GPUs."""
     attachable: tuple[Attachable, ...] = ()
     local_ssds: int | None = None
-    """Local SSDs that come with the type and cannot be chosen; None = free choice, or beside
-    `local_ssd_gb` an unknown number.
-    """
+    """Local SSDs that come with it. None: configurable, or unknown if there is `local_ssd_gb`."""
     local_ssd_gb: int | None = None
     """Size of all local SSDs that come with the type."""
     boot_disk: str | None = None
-    """The only kind of disk it boots from; None = no such limit known."""
+    """The only supported type of boot disk; None: no known limit."""
     needs_gvnic: bool = False
     interconnect: str | None = None
-    """How GPUs of several nodes talk at full speed; needs networks of its own. Needless for
-    partitions: MIG turns P2P off.
-    """
+    """GPU networking between nodes; needs additional networks. MIG partitions do not use it."""
     efa: int | None = None
-    """EKS: Elastic Fabric Adapters; None = unknown."""
+    """EKS: number of Elastic Fabric Adapters; None: unknown."""
     pods: int | None = None
-    """EKS: most pods that its network interfaces allow; None = unknown. GKE: a setting of the pool,
-    None.
-    """
+    """EKS: maximum pods by network interfaces; None: unknown, or GKE, where the pool sets it."""
     image: Image | None = None
-    """EKS: the machine image with NVIDIA's driver for its processors; None without GPUs, and where
-    EKS has none.
-    """
+    """EKS: the AMI with NVIDIA's driver for its architecture; None without GPUs."""
     capacity: tuple[Capacity, ...] | None = None
-    """Kinds of capacity it is offered in; None = unknown."""
+    """Capacity modes in which it is offered; None: unknown."""
     zones: tuple[str, ...] | None = None
-    """Zones that have it; None = unknown, or all."""
+    """Zones that have it; None: unknown, or all."""
     prices: tuple[Price, ...] = ()
     note: str = ""
-    """What a person choosing it should know."""
+    """A note for users who choose it."""
     source: str
 
     def __repr__(self) -> str:
         return f"Machine({self.cloud} {self.name})"
 
     def price(self, capacity: Literal["on-demand", "spot"], region: str) -> Price | None:
-        """The list price there; None = unknown."""
+        """The list price there; None: unknown."""
         return next((p for p in self.prices if p.capacity == capacity and p.region == region), None)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LeftOut:
-    """Machine types or GPUs that exist and are not in the catalog on purpose."""
+    """Machine types or GPUs that exist and are deliberately not in the catalog."""
 
     names: tuple[str, ...]
-    """In any spelling; `*` stands for any ending."""
+    """Compared without case, spaces and dashes; `*` matches any text."""
     cloud: Cloud | None = None
-    """Of machine types."""
+    """For machine types; None for GPUs."""
     reason: str
-    """What follows the name in a sentence."""
+    """Follows the name in a message."""
     instead: tuple[str, ...]
-    """What the catalog has in their place."""
+    """Similar names in the catalog."""
     source: str
 
     def has(self, name: str) -> bool:
@@ -326,13 +302,13 @@ def _spelled(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Accelerator:
-    """GKE's accelerator type and the partition sizes that GKE cuts."""
+    """A GKE accelerator type and its partition sizes."""
 
     name: str
     gpu: Gpu
     sizes: tuple[str, ...]
     refused: Mapping[str, str]
-    """Profiles of the GPU that GKE does not cut or never advertises -> why."""
+    """Profiles of the GPU that GKE does not support -> why."""
     source: str
 
 
@@ -342,7 +318,7 @@ class Catalog:
     machines: Mapping[tuple[Cloud, str], Machine]
     accelerators: Mapping[str, Accelerator]
     named_configs: Mapping[str, Mapping[str, NamedConfig]]
-    """GPU -> the operator's own configs that cut it, by name."""
+    """GPU -> the GPU operator's default configs for it, by name."""
     charts: Mapping[str, Chart]
     """By version."""
     faults: tuple[Fault, ...]
@@ -350,9 +326,7 @@ class Catalog:
     left_out: tuple[LeftOut, ...]
 
     def why_left_out(self, name: str, cloud: Cloud | None = None) -> LeftOut | None:
-        """Of a machine type of `cloud`; without one, of a GPU. None where nobody left it out on
-        purpose.
-        """
+        """The row of a machine type of `cloud`, or of a GPU if None; None if there is none."""
         return next((row for row in self.left_out if row.cloud == cloud and row.has(name)), None)
 
     def machine_names(self, cloud: Cloud) -> tuple[str, ...]:

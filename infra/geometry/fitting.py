@@ -63,7 +63,10 @@ def check(gpu: Gpu, layout: Layout) -> Fit | Misfit:
     except LayoutError:
         if min(layout.values()) < 0:
             raise
-        return _unknown_profiles(gpu, {name: count for name, count in layout.items() if count})
+        wanted = {name: count for name, count in layout.items() if count}
+        return (
+            _unknown_profiles(gpu, wanted) if wanted.keys() - gpu.profiles else check(gpu, wanted)
+        )
     fit = None if packed is None else fits.get(packed)
     if fit is not None:
         return fit

@@ -114,7 +114,7 @@ def check_driver(driver: Driver, pool: str, gpu: Gpu, offer: Offer, findings: Fi
         )
     for fault in catalog.load().faults:
         concerned = (not fault.gpus or gpu in fault.gpus) and (
-            fault.nodes == "cut" or not all(offer.layouts)
+            fault.nodes == "partitioned" or not all(offer.layouts)
         )
         if driver.version in fault.drivers and concerned:
             findings.refuse(

@@ -1,4 +1,4 @@
-"""The catalog is consistent with itself, and says what its sources say."""
+"""The catalog is consistent, and agrees with its sources."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_every_row_names_its_source() -> None:
     assert [row for row in found if len(row.source) < 5] == []
 
 
-def test_a_source_can_be_found_without_the_file_that_shortens_it() -> None:
+def test_sources_have_no_short_names_after_loading() -> None:
     short = re.compile(
         r"(?<![\w/-])(Cyclenerd|karpenter|skypilot|max-pods|operator|capture|lgipp?|GKE|MIG "
         r"guide)(?![\w/-])"
@@ -102,8 +102,8 @@ def test_nothing_in_the_catalog_can_be_changed() -> None:
     assert list(mutable(CATALOG, "catalog")) == []
 
 
-def test_the_gpus_of_the_charter_are_there() -> None:
-    cut = [
+def test_these_gpus_are_in_the_catalog() -> None:
+    with_mig = [
         "A30",
         "A100-40",
         "A100-80",
@@ -115,13 +115,13 @@ def test_the_gpus_of_the_charter_are_there() -> None:
         "GB200",
         "RTX-PRO-6000",
     ]
-    whole = ["T4", "L4", "A10G", "L40S"]
-    assert set(cut) <= {gpu.name for gpu in MIG_GPUS}
-    assert {gpu.name for gpu in CATALOG.gpus.values() if not gpu.family} == set(whole)
+    without_mig = ["T4", "L4", "A10G", "L40S"]
+    assert set(with_mig) <= {gpu.name for gpu in MIG_GPUS}
+    assert {gpu.name for gpu in CATALOG.gpus.values() if not gpu.family} == set(without_mig)
 
 
 @pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)
-def test_placements_stay_on_the_gpu_and_are_as_many_as_fit(gpu: Gpu) -> None:
+def test_placements_are_on_the_gpu_and_as_many_as_fit(gpu: Gpu) -> None:
     assert gpu.family is not None
     for profile in gpu.profiles.values():
         assert all(
@@ -151,7 +151,7 @@ def test_profile_names_follow_from_slices_memory_and_extension(gpu: Gpu) -> None
 
 
 @pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)
-def test_memory_sms_and_engines_of_an_instance_are_within_the_gpus(gpu: Gpu) -> None:
+def test_instances_have_no_more_memory_sms_and_engines_than_the_gpu(gpu: Gpu) -> None:
     whole = next(p for p in gpu.profiles.values() if p.kind.id == 0)
     for profile in gpu.profiles.values():
         assert (
@@ -192,10 +192,8 @@ def test_only_the_counted_media_engines_can_run_out_first() -> None:
                 assert needed <= getattr(whole, engine), (gpu, layout, engine)
 
 
-def test_memory_that_a_listing_is_the_source_of_is_what_it_prints() -> None:
-    """`nvidia-smi mig -lgip` of driver 460.91.03, walkthrough S2. Rows of other sources differ a
-    little, and say so.
-    """
+def test_memory_from_nvidia_smi_is_what_it_printed() -> None:
+    """Rows with another source differ slightly, and their source says so."""
     printed = {
         "1g.5gb": 4.75,
         "2g.10gb": 9.75,
@@ -220,11 +218,11 @@ def test_memory_that_a_listing_is_the_source_of_is_what_it_prints() -> None:
             assert profiles[name].source.endswith(f"driver 460.91.03 has {gib:.2f} GiB")
 
 
-def test_where_a_gpus_oldest_driver_is_from_stands_in_its_source() -> None:
+def test_a_gpus_source_includes_that_of_its_minimum_driver() -> None:
     assert [gpu.name for gpu in CATALOG.gpus.values() if "driver" not in gpu.source] == []
 
 
-def test_compute_instances_share_an_instance_as_lcip_lists_them() -> None:
+def test_compute_instances_are_those_of_nvidia_smi_lcip() -> None:
     profiles = CATALOG.gpus["A100-40"].profiles
     assert profiles["3g.20gb"].compute_instances == {"1c.3g.20gb": 3, "2c.3g.20gb": 1}
     assert profiles["7g.40gb"].compute_instances == {
@@ -261,7 +259,7 @@ def test_drivers_are_versions_and_profiles_need_no_older_one_than_their_gpu() ->
     assert driver_order("580.82.07") < driver_order("580.105.08")
 
 
-def test_ampere_alone_needs_a_reset_to_switch_mig() -> None:
+def test_only_ampere_needs_a_reset_to_change_mig_mode() -> None:
     assert {gpu.name for gpu in CATALOG.gpus.values() if gpu.mode_change_resets} == {
         "A30",
         "A100-40",
@@ -275,11 +273,10 @@ def test_the_balanced_layout_fits_every_gpu() -> None:
     assert CATALOG.gpus["A100-40"].balanced() == {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}
 
 
-def test_the_operators_named_configs_are_81_less_those_of_boards_that_are_not_in_the_catalog() -> (
-    None
-):
-    """The names of nvidia.md 5.4. Left out: GH200 with 144 GB, and GB200 boards whose profiles have
-    other names.
+def test_all_81_named_configs_of_the_operator_are_known_except_these() -> None:
+    """Not in the catalog: GH200 with 144 GB, and GB200 boards with other profile names.
+
+    Source: NVIDIA/gpu-operator v26.7.0, default-mig-parted-config.
     """
     found = {name for configs in CATALOG.named_configs.values() for name in configs}
     elsewhere = {
@@ -296,7 +293,7 @@ def test_the_operators_named_configs_are_81_less_those_of_boards_that_are_not_in
     assert len(found) + len(elsewhere) == 81
 
 
-def test_a_named_config_resolves_by_gpu() -> None:
+def test_a_named_config_depends_on_the_gpu() -> None:
     def layout(gpu: str, name: str) -> dict[str, int]:
         return dict(CATALOG.named_configs[gpu][name].layout)
 
@@ -319,7 +316,7 @@ def test_every_named_config_fits_and_its_name_is_a_label_value() -> None:
             assert re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", config.name)
 
 
-def test_gke_sizes_leave_out_what_its_device_plugin_never_advertises() -> None:
+def test_gke_sizes_do_not_include_what_its_device_plugin_does_not_advertise() -> None:
     sizes = {a.name: a.sizes for a in CATALOG.accelerators.values()}
     assert sizes["nvidia-tesla-a100"] == ("1g.5gb", "2g.10gb", "3g.20gb", "7g.40gb")
     assert sizes["nvidia-a100-80gb"] == ("1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb")
@@ -336,14 +333,14 @@ def test_gke_sizes_leave_out_what_its_device_plugin_never_advertises() -> None:
     }
 
 
-def test_gke_either_cuts_a_profile_or_says_why_not() -> None:
+def test_each_profile_is_a_gke_size_or_refused_with_a_reason() -> None:
     for accelerator in CATALOG.accelerators.values():
         assert {*accelerator.sizes, *accelerator.refused} == set(accelerator.gpu.profiles)
         assert all(len(reason) > 10 for reason in accelerator.refused.values())
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda m: f"{m.cloud}-{m.name}")
-def test_a_machine_is_whole(machine: Machine) -> None:
+def test_a_machine_row_is_complete(machine: Machine) -> None:
     assert machine.vcpus > 0
     assert machine.memory_gib > 0
     assert bool(machine.gpu) == (machine.gpu_count > 0)
@@ -362,7 +359,7 @@ def test_a_machine_is_whole(machine: Machine) -> None:
         assert not machine.attachable
 
 
-def test_every_machine_type_of_the_charter_is_there() -> None:
+def test_these_machine_types_are_in_the_catalog() -> None:
     gke = set(CATALOG.machine_names("gke"))
     assert {
         "g2-standard-96",
@@ -433,20 +430,20 @@ def test_a_machine_has_one_price_for_each_capacity_and_region() -> None:
     [
         ("gpus.toml", 'kind = "2g", memory_mib', 'kind = "5g", memory_mib', "5g"),
         ("gpus.toml", "engines = { ofa = 1 }, source", "engines = { nvenc = 1 }, source", "nvenc"),
-        ("gpus.toml", '"0x20B010DE", ', '"0x233010DE", ', "there twice"),
+        ("gpus.toml", '"0x20B010DE", ', '"0x233010DE", ', "duplicate row"),
         ("gpus.toml", 'pci_ids = ["0x233B10DE"]', 'pci_ids = ["0x233C10DE"]', "0x233C10DE"),
         ("machines.toml", 'gpu = "L40S"', 'gpu = "L40"', "L40"),
         (
             "machines.toml",
             'cloud = "eks"\narchitecture = "arm64"',
             'cloud = "eks"\narchitecture = "arm"',
-            "no machine image",
+            "no AMI",
         ),
-        ("drivers.toml", 'architecture = "arm64"', 'architecture = "amd64"', "there twice"),
+        ("drivers.toml", 'architecture = "arm64"', 'architecture = "amd64"', "duplicate row"),
         ("drivers.toml", 'gpus = ["RTX-PRO-6000"]', 'gpus = ["RTX"]', "RTX"),
-        ("machines.toml", 'name = "n1-standard-8"', 'name = "n1-standard-4"', "there twice"),
+        ("machines.toml", 'name = "n1-standard-8"', 'name = "n1-standard-4"', "duplicate row"),
         ("machines.toml", "vcpus = 12, memory_gib = 85", "vcpu = 12, memory_gib = 85", "vcpu"),
-        ("prices.toml", "a2-highgpu-1g = 3.6734", "a2-highgpu-1g = 0", "no price"),
+        ("prices.toml", "a2-highgpu-1g = 3.6734", "a2-highgpu-1g = 0", "is not a price"),
         ("prices.toml", "a2-highgpu-1g = 3.6734", "a2-highgpu-3g = 3.6734", "a2-highgpu-3g"),
         (
             "machines.toml",
@@ -454,18 +451,18 @@ def test_a_machine_has_one_price_for_each_capacity_and_region() -> None:
             'instead = ["g4-standard-42"]',
             "g4-standard-42",
         ),
-        ("machines.toml", 'names = ["g5g.*"', 'names = ["g5.*"', "are in the catalog"),
-        ("gpus.toml", 'names = ["P4"', 'names = ["L4"', "are in the catalog"),
+        ("machines.toml", 'names = ["g5g.*"', 'names = ["g5.*"', "but in the catalog"),
+        ("gpus.toml", 'names = ["P4"', 'names = ["L4"', "but in the catalog"),
         (
             "gke.toml",
             '"1g.5gb", "2g.10gb", "3g.20gb", "7g.40gb"',
             '"2g.10gb", "3g.20gb", "7g.40gb"',
-            "either a size or refused",
+            "either in sizes or",
         ),
         ("gke.toml", 'sizes = ["1g.5gb",', 'sizes = ["1g.6gb",', "1g.6gb"),
     ],
 )
-def test_a_catalog_that_contradicts_itself_is_refused(
+def test_an_inconsistent_catalog_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any, file: str, old: str, new: str, says: str
 ) -> None:
     for source in loading._HERE.glob("*.toml"):
@@ -479,6 +476,6 @@ def test_a_catalog_that_contradicts_itself_is_refused(
         loading.load.__wrapped__()
 
 
-def test_a_whole_catalog_loads_from_anywhere() -> None:
-    """Guards the test above: what it refuses is refused for the change."""
+def test_the_catalog_loads_from_any_directory() -> None:
+    """So the test above fails only because of its change."""
     assert isinstance(loading.load.__wrapped__(), Catalog)

@@ -158,7 +158,7 @@ def test_an_image_whose_driver_is_too_old_is_refused() -> None:
 @pytest.mark.parametrize(
     ("layout", "version", "said"),
     [
-        ({"1g.24gb": 4}, "575.57.08", "cannot cut it"),
+        ({"1g.24gb": 4}, "575.57.08", "does not support MIG on it"),
         ({"1g.24gb": 4}, "575.51.03", None),
     ],
 )

@@ -94,21 +94,21 @@ def test_no_refusal_lists_the_whole_catalog(cloud: str, machine: str) -> None:
         (
             "gke",
             "g4-standard-12",
-            "Google has cut itself: nobody else may cut it",
+            "Google has partitioned: it cannot be partitioned again",
             "g4-standard-48",
         ),
-        ("gke", "G4-standard-24", "Google has cut itself", "g4-standard-48"),
-        ("gke", "a4-highgpu-8g-lowmem", "no list at hand has its memory", "a4-highgpu-8g"),
+        ("gke", "G4-standard-24", "Google has partitioned: it cannot", "g4-standard-48"),
+        ("gke", "a4-highgpu-8g-lowmem", "no public list has its memory", "a4-highgpu-8g"),
         ("gke", "a4x-maxgpu-4g-metal", "does not have its GB300", "a4x-highgpu-4g"),
         ("eks", "g7.2xlarge", "RTX PRO 4500", "g7e.2xlarge, g6e.2xlarge"),
-        ("eks", "g6f.large", "AWS has cut itself", "g6.xlarge, gr6.4xlarge"),
-        ("eks", "gr6f.4xlarge", "AWS has cut itself", "g6.xlarge, gr6.4xlarge"),
+        ("eks", "g6f.large", "AWS has partitioned: it cannot", "g6.xlarge, gr6.4xlarge"),
+        ("eks", "gr6f.4xlarge", "AWS has partitioned: it cannot", "g6.xlarge, gr6.4xlarge"),
         ("eks", "p3dn.24xlarge", "V100", "p4d.24xlarge, g4dn.xlarge"),
         ("eks", "g5g.xlarge", "T4g", "g4dn.xlarge"),
         (
             "eks",
             "p6e-gb300.36xlarge",
-            "EC2's own API model does not have it",
+            "EC2's API model does not have it",
             "p6e-gb200.36xlarge, p6-b300.48xlarge",
         ),
     ],
@@ -148,7 +148,7 @@ def test_a_gpu_that_is_left_out_on_purpose_is_not_taken_for_another(
         plan.read(json.dumps(raw), spec.Source("test", raw))
     (problem,) = refused.value.problems
     assert problem.path[-1] == "model"
-    assert problem.reason.startswith(f"{model} is left out of the catalog")
+    assert problem.reason.startswith(f"{model} is not in the catalog")
     assert problem.instead == f"the catalog has {instead}"
 
 

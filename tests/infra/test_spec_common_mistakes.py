@@ -284,7 +284,7 @@ MISTAKES: Mapping[str, Mistake] = {
         "config: all-1g.5gb",
         "layout: {9g.5gb: 7, 4g.20gb: 2}",
         "A100-40 has no profile 9g.5gb",
-        "the other profiles do not fit either: 4g.20gb x2: at most 1 fit on one GPU; 8 of 7 compute",
+        "the other profiles do not fit either: 4g.20gb x2: at most 1 fit on one GPU; 8 of 7",
     ),
     "kubectl's taint": in_pool(
         'taints: ["team=a:NoSchedule"]',
