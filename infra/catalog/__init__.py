@@ -1,30 +1,27 @@
 """Data about GPUs, MIG profiles, drivers, machine types, prices and GKE, each with its source."""
 
-from infra.catalog.loading import load
-from infra.catalog.named import config_name
-from infra.catalog.rows import (
-    Accelerator,
-    Attachable,
-    Capacity,
-    Catalog,
-    CatalogError,
-    Chart,
-    Cloud,
+from infra.catalog.catalog import Catalog, CatalogError, Chart, Fault, LeftOut, PluginFault
+from infra.catalog.gpus import (
     Engines,
     Family,
-    Fault,
     Gpu,
-    Image,
     Kind,
-    LeftOut,
-    Machine,
     NamedConfig,
-    PluginFault,
-    Price,
     Profile,
     Together,
     driver_order,
 )
+from infra.catalog.loading import load
+from infra.catalog.machines import (
+    Accelerator,
+    Attachable,
+    Capacity,
+    Cloud,
+    Image,
+    Machine,
+    Price,
+)
+from infra.catalog.named import config_name
 
 __all__ = [
     "Accelerator",

@@ -2,62 +2,50 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
-from infra.catalog.named import configs_of
-from infra.catalog.rows import (
+from infra.catalog.catalog import Catalog, CatalogError, Chart, Fault, LeftOut, PluginFault
+from infra.catalog.gpus import Gpu
+from infra.catalog.loading_gpus import build_family, build_gpu, check_products
+from infra.catalog.machines import (
     Accelerator,
     Architecture,
     Attachable,
-    Catalog,
-    CatalogError,
-    Chart,
     Cloud,
-    Engines,
-    Family,
-    Fault,
-    Gpu,
     Image,
-    Kind,
-    LeftOut,
     Machine,
-    PluginFault,
     Price,
-    Profile,
-    Together,
 )
+from infra.catalog.named import configs_of
+from infra.catalog.toml_rows import Row, build, keyed, read
 
 _HERE = Path(__file__).parent
-Row = dict[str, Any]
-T = TypeVar("T")
-K = TypeVar("K")
 
 
 @cache
 def load() -> Catalog:
     """The catalog. Raises CatalogError for an incomplete, unknown or duplicate row."""
     gpus_file, machines_file, prices_file, gke_file, drivers_file = (
-        _read(f"{name}.toml") for name in ("gpus", "machines", "prices", "gke", "drivers")
+        read(_HERE, f"{name}.toml") for name in ("gpus", "machines", "prices", "gke", "drivers")
     )
-    families = _keyed([_row(_family, r) for r in gpus_file["family"]], lambda f: f.name)
+    families = keyed([build(build_family, r) for r in gpus_file["family"]], lambda f: f.name)
     engines = {r["name"]: r["kinds"] for r in gpus_file["engines"]}
-    gpus = _keyed(
-        [_row(lambda r: _gpu(r, families, engines), r) for r in gpus_file["gpu"]], lambda g: g.name
+    gpus = keyed(
+        [build(lambda r: build_gpu(r, families, engines), r) for r in gpus_file["gpu"]],
+        lambda g: g.name,
     )
-    _check_products(gpus)
+    check_products(gpus)
     prices = _prices(prices_file["list"])
-    images = _keyed(
-        [_row(lambda r: Image(**r), r) for r in drivers_file["image"]], lambda i: i.architecture
+    images = keyed(
+        [build(lambda r: Image(**r), r) for r in drivers_file["image"]], lambda i: i.architecture
     )
-    machines = _keyed(
+    machines = keyed(
         [
-            _row(lambda r: _machine(r, gpus, prices, images), {**series, **own})
+            build(lambda r: _machine(r, gpus, prices, images), {**series, **own})
             for series in _series(machines_file)
             for own in series["machines"]
         ],
@@ -65,14 +53,14 @@ def load() -> Catalog:
     )
     if unknown := set(prices) - set(machines):
         raise CatalogError(f"catalog: prices of unknown machine types: {sorted(unknown)}")
-    accelerators = [_row(lambda r: _accelerator(r, gpus), r) for r in gke_file["accelerator"]]
+    accelerators = [build(lambda r: _accelerator(r, gpus), r) for r in gke_file["accelerator"]]
     exceptions = [
-        _row(lambda r: _config_exception(r, gpus), r) for r in gpus_file["named_config_exception"]
+        build(lambda r: _config_exception(r, gpus), r) for r in gpus_file["named_config_exception"]
     ]
     return Catalog(
         gpus=MappingProxyType(gpus),
         machines=MappingProxyType(machines),
-        accelerators=MappingProxyType(_keyed(accelerators, lambda a: a.name)),
+        accelerators=MappingProxyType(keyed(accelerators, lambda a: a.name)),
         named_configs=MappingProxyType(
             {
                 gpu.name: MappingProxyType(
@@ -85,131 +73,21 @@ def load() -> Catalog:
             }
         ),
         charts=MappingProxyType(
-            _keyed(
-                [_row(lambda r: Chart(**r), r) for r in drivers_file["chart"]], lambda c: c.version
+            keyed(
+                [build(lambda r: Chart(**r), r) for r in drivers_file["chart"]], lambda c: c.version
             )
         ),
-        faults=tuple(_row(lambda r: _fault(r, gpus), r) for r in drivers_file["fault"]),
+        faults=tuple(build(lambda r: _fault(r, gpus), r) for r in drivers_file["fault"]),
         plugin_faults=tuple(
-            _row(lambda r: PluginFault(endings=tuple(r.pop("endings")), **r), r)
+            build(lambda r: PluginFault(endings=tuple(r.pop("endings")), **r), r)
             for r in drivers_file["plugin_fault"]
         ),
         left_out=tuple(
-            _row(lambda r: _left_out(r, gpus, machines), r)
+            build(lambda r: _left_out(r, gpus, machines), r)
             for f in (gpus_file, machines_file)
             for r in f["left_out"]
         ),
     )
-
-
-def _read(name: str) -> Row:
-    raw = tomllib.loads((_HERE / name).read_text(encoding="utf-8"))
-    if names := raw.get("sources"):
-        short = re.compile("|".join(rf"(?<![\w/-]){re.escape(one)}(?![\w/-])" for one in names))
-        _expand_sources(raw, lambda source: short.sub(lambda found: names[found[0]], source))
-    return raw
-
-
-def _expand_sources(part: Any, in_full: Callable[[str], str]) -> None:
-    """Replaces the short names of sources, which are defined in the file, by full ones."""
-    for inner in (
-        part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
-    ):
-        _expand_sources(inner, in_full)
-    if isinstance(part, dict) and isinstance(part.get("source"), str):
-        part["source"] = in_full(part["source"])
-
-
-def _row(build: Callable[[Row], T], raw: Row) -> T:
-    try:
-        return build(dict(raw))
-    except (TypeError, KeyError, ValueError) as e:
-        raise CatalogError(f"catalog row {raw.get('name', raw)!r}: {type(e).__name__} {e}") from e
-
-
-def _keyed(rows: list[T], key: Callable[[T], K]) -> dict[K, T]:
-    keyed = {key(row): row for row in rows}
-    if len(keyed) != len(rows):
-        raise CatalogError(f"catalog: duplicate row in {[key(row) for row in rows]}")
-    return keyed
-
-
-def _kind(raw: Row, budgets: Mapping[str, int]) -> Kind:
-    engines = raw.pop("engines", {})
-    if unknown := set(engines) - set(budgets):
-        raise ValueError(
-            f"kind {raw['kind']} has engines that the family does not have: {sorted(unknown)}"
-        )
-    return Kind(**{**raw, "starts": tuple(raw["starts"]), "engines": MappingProxyType(engines)})
-
-
-def _family(raw: Row) -> Family:
-    kinds = _keyed([_kind(dict(k), raw["engines"]) for k in raw.pop("kinds")], lambda k: k.kind)
-    if unknown := set(raw["balanced"]) - set(kinds):
-        raise ValueError(f"unknown kinds in balanced: {sorted(unknown)}")
-    # TOML's keys are strings.
-    compute = {
-        int(slices): MappingProxyType({int(part): count for part, count in parts.items()})
-        for slices, parts in raw.pop("compute_instances").items()
-    }
-    if {k.compute for k in kinds.values()} != set(compute):
-        raise ValueError("compute_instances must have the compute slices of the kinds")
-    return Family(
-        kinds=MappingProxyType(kinds),
-        compute_instances=MappingProxyType(compute),
-        engines=MappingProxyType(raw.pop("engines")),
-        balanced=MappingProxyType(raw.pop("balanced")),
-        **raw,
-    )
-
-
-def _profile(raw: Row, family: Family, engines: Mapping[str, Row]) -> Profile:
-    kind = family.kinds[raw.pop("kind")]
-    parts = family.compute_instances[kind.compute]
-    return Profile(
-        kind=kind,
-        memory_mib=raw.pop("memory_mib", None),
-        sms=raw.pop("sms", None),
-        engines=Engines(**{"copy": None, **engines[kind.kind]}) if engines else None,
-        also=tuple(raw.pop("also", ())),
-        compute_instances=MappingProxyType(
-            {f"{c}c.{raw['name']}": n for c, n in parts.items() if c < kind.compute}
-        ),
-        **raw,
-    )
-
-
-def _gpu(raw: Row, families: Mapping[str, Family], engines: Mapping[str, Mapping[str, Row]]) -> Gpu:
-    family = families[raw.pop("family")] if "family" in raw else None
-    own_engines = engines[raw.pop("engines")] if "engines" in raw else {}
-    rows = raw.pop("profiles", [])
-    if bool(rows) != bool(family):
-        raise ValueError("a GPU must have both profiles and family, or neither")
-    profiles = (
-        _keyed([_profile(dict(p), family, own_engines) for p in rows], lambda p: p.name)
-        if family
-        else {}
-    )
-    if family and sorted(p.kind.kind for p in profiles.values()) != sorted(family.kinds):
-        raise ValueError("a GPU must have one profile of each kind of its family")
-    together = tuple(
-        Together(kinds=frozenset(t["kinds"]), minimum_driver=t["minimum_driver"])
-        for t in raw.pop("together", ())
-    )
-    return Gpu(
-        products=tuple(raw.pop("products")),
-        pci_ids=tuple(raw.pop("pci_ids")),
-        sms=raw.pop("sms", None),
-        family=family,
-        profiles=MappingProxyType(profiles),
-        together=together,
-        **raw,
-    )
-
-
-def _check_products(gpus: Mapping[str, Gpu]) -> None:
-    _keyed([pci for gpu in gpus.values() for pci in gpu.pci_ids], lambda pci: pci)
-    _keyed([product for gpu in gpus.values() for product in gpu.products], lambda product: product)
 
 
 def _series(raw: Row) -> list[Row]:

@@ -260,6 +260,15 @@ def test_the_empty_layout_fits_and_counts_of_zero_are_ignored() -> None:
     assert geometry.check(A100, {"1g.5gb": 0, "7g.40gb": 1}) == geometry.check(A100, {"7g.40gb": 1})
 
 
+@pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)
+def test_max_instances_is_the_largest_count_that_fits(gpu: Gpu) -> None:
+    for name in gpu.profiles:
+        most = geometry.max_instances(gpu, name)
+        assert isinstance(geometry.check(gpu, {name: most}), Fit)
+        assert isinstance(geometry.check(gpu, {name: most + 1}), Misfit)
+    assert geometry.max_instances(gpu, "9g.5gb") == 0
+
+
 def test_a_negative_count_is_an_error() -> None:
     with pytest.raises(LayoutError, match=r"1g\.5gb: the count must not be negative, but is -1"):
         geometry.check(A100, {"1g.5gb": -1})
@@ -326,6 +335,16 @@ def test_always_taking_the_lowest_start_fails_on_21_layouts() -> None:
         return True
 
     assert sum(not works(layout) for layout in geometry.layouts(A100)) == 21
+
+
+def test_the_order_of_creation_is_large_before_small_whatever_the_order_of_the_layout() -> None:
+    def order(gpu: Gpu, *profiles: str) -> list[str]:
+        return [p.name for p in geometry.creation_order(gpu, dict.fromkeys(profiles, 1))]
+
+    a100 = ["7g.40gb", "4g.20gb", "3g.20gb", "2g.10gb", "1g.10gb", "1g.5gb+me", "1g.5gb"]
+    assert order(A100, *a100) == order(A100, *reversed(a100)) == a100
+    rtx = ["1g.24gb+me.all", "1g.24gb+me", "1g.24gb", "1g.24gb-me"]
+    assert order(RTX, *rtx) == order(RTX, *reversed(rtx)) == rtx
 
 
 def test_the_placements_of_a_fit_are_in_the_order_of_creation() -> None:
@@ -487,6 +506,38 @@ def test_impossible_instances_in_use_are_an_error(
         )
 
 
+@pytest.mark.parametrize(
+    ("layout", "causes", "nearest"),
+    [
+        # The rest of the layout does not fit either.
+        ({"9g.5gb": 1, "4g.20gb": 2}, ("profile", "count", "compute"), {}),
+        # 1g.10gb is a profile of this GPU, though not its smallest 1g.
+        ({"2g.20gb": 1, "1g.10gb": 1}, ("profile",), {"2g.10gb": 1, "1g.10gb": 1}),
+    ],
+)
+def test_a_layout_with_an_unknown_profile_is_a_misfit(
+    layout: dict[str, int], causes: tuple[str, ...], nearest: dict[str, int]
+) -> None:
+    answer = geometry.check(A100, layout)
+    assert isinstance(answer, Misfit)
+    assert answer.causes == causes
+    assert answer.nearest == nearest
+
+
+def test_zero_instances_of_an_unknown_profile_fit() -> None:
+    fit = geometry.check(A100, {"2g.10gb": 1})
+    assert geometry.check(A100, {"9g.5gb": 0, "2g.10gb": 1}) == fit
+    answer = geometry.check(A100, {"9g.5gb": 1, "2g.10gb": 0})
+    assert isinstance(answer, Misfit)
+
+
+@pytest.mark.parametrize("count", [8, 15, 16, 17, 1000])
+def test_no_large_count_fits_beside_instances_in_use(count: int) -> None:
+    answer = geometry.check_beside(A100, [], {"1g.5gb": count})
+    assert isinstance(answer, Misfit)
+    assert answer.causes[0] == "count"
+
+
 # ---- compute instances
 
 
@@ -527,3 +578,12 @@ def test_packing_by_counts_equals_packing_one_by_one(slices: int) -> None:
                 else:
                     rooms[at] -= part
             assert instances_holding(slices, Counter(parts)) == len(rooms), parts
+
+
+def test_a_gpu_instance_can_hold_one_compute_instance_of_its_own_profile() -> None:
+    assert geometry.compute_instances(A100, "3g.20gb") == {
+        "1c.3g.20gb": 3,
+        "2c.3g.20gb": 1,
+        "3g.20gb": 1,
+    }
+    assert geometry.compute_instances(A100, "1g.5gb") == {"1g.5gb": 1}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, combinations, combinations_with_replacement, product
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from infra import catalog, geometry
 from infra.catalog import Family, Gpu, Kind
 from infra.geometry import Fit, LayoutError, Misfit, Placement
+from infra.geometry.nearest import shrinks
 
 GPUS = catalog.load().gpus
 MIG_GPUS = [gpu for gpu in GPUS.values() if gpu.family]
@@ -129,6 +130,13 @@ def smaller_or_equal(large: Kind, small: Kind) -> bool:
         and small.graphics <= large.graphics
         and all(cost <= large.engines.get(engine, 0) for engine, cost in small.engines.items())
     )
+
+
+@pytest.mark.parametrize("gpu", ONE_OF_EACH, ids=lambda gpu: gpu.name)
+def test_an_instance_can_be_replaced_by_one_that_needs_no_more_of_anything(gpu: Gpu) -> None:
+    kinds = [profile.kind for profile in gpu.profiles.values()]
+    for large, small in product(kinds, kinds):
+        assert shrinks(large, small) == smaller_or_equal(large, small), (large.kind, small.kind)
 
 
 def cheapest(gpu: Gpu, wanted: Layout) -> tuple[int, int, int, int]:
@@ -262,6 +270,32 @@ def test_a_change_keeps_as_much_as_possible(
 
     every = chain.from_iterable(combinations(there, n) for n in range(len(there) + 1))
     assert worth(keep) == max(worth(kept) for kept in every if possible(kept))
+
+
+@pytest.mark.parametrize(("gpu", "step"), [("A100-40", 97), ("A30", 1), ("RTX-PRO-6000", 211)])
+def test_a_change_keeps_the_most_instances_then_compute_then_memory(gpu: str, step: int) -> None:
+    """From every `step`th state to every layout."""
+    of = GPUS[gpu]
+    assert of.family is not None
+    name_of = {p.kind.kind: p.name for p in of.profiles.values()}
+    states = sorted(
+        tuple(sorted((name_of[kind], start) for kind, start in chosen))
+        for chosen in sets_of_placements(of.family)
+    )
+    by_layout: dict[Layout, list[frozenset[tuple[str, int]]]] = {}
+    for state in states:
+        layout = tuple(sorted(name for name, _ in state))
+        by_layout.setdefault(layout, []).append(frozenset(state))
+
+    def worth(kept: Iterable[tuple[str, int]]) -> tuple[int, int, int]:
+        kinds = [of.profiles[name].kind for name, _ in kept]
+        return len(kinds), sum(k.compute for k in kinds), sum(k.size for k in kinds)
+
+    for there in states[::step]:
+        for layout, ends in by_layout.items():
+            change = geometry.change(of, as_placements(of, there), Counter(layout))
+            best = max(worth(end.intersection(there)) for end in ends)
+            assert worth(as_pairs(change.keep)) == best, (there, layout)
 
 
 @given(in_use())

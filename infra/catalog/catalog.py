@@ -1,0 +1,94 @@
+"""The catalog as a whole, with charts, known issues, and what is left out on purpose."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from infra.catalog.gpus import Gpu, NamedConfig
+from infra.catalog.machines import Accelerator, Cloud, Machine
+
+
+class CatalogError(Exception):
+    """The catalog is inconsistent: a bug of slicewright, not a problem of a stack file."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chart:
+    """A version of the GPU operator chart."""
+
+    version: str
+    driver: str
+    """The driver that it installs with `driver.enabled` and no version."""
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fault:
+    """A known issue of drivers that are otherwise new enough."""
+
+    drivers: tuple[str, ...]
+    gpus: tuple[Gpu, ...]
+    """Empty: all."""
+    nodes: Literal["partitioned", "mixed"]
+    """All nodes with partitions, or only those that also have whole GPUs."""
+    what: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PluginFault:
+    """Profiles that older versions of NVIDIA's device plugin do not advertise separately."""
+
+    version: str
+    """The first version that does."""
+    chart: str
+    """The first GPU operator chart with that version."""
+    endings: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LeftOut:
+    """Machine types or GPUs that exist and are deliberately not in the catalog."""
+
+    names: tuple[str, ...]
+    """Compared without case, spaces and dashes; `*` matches any text."""
+    cloud: Cloud | None = None
+    """For machine types; None for GPUs."""
+    reason: str
+    """Follows the name in a message."""
+    instead: tuple[str, ...]
+    """Similar names in the catalog."""
+    source: str
+
+    def has(self, name: str) -> bool:
+        return any(fnmatchcase(_spelled(name), _spelled(own)) for own in self.names)
+
+
+def _spelled(name: str) -> str:
+    return re.sub("[ -]", "", name.casefold())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Catalog:
+    gpus: Mapping[str, Gpu]
+    machines: Mapping[tuple[Cloud, str], Machine]
+    accelerators: Mapping[str, Accelerator]
+    named_configs: Mapping[str, Mapping[str, NamedConfig]]
+    """GPU -> the GPU operator's default configs for it, by name."""
+    charts: Mapping[str, Chart]
+    """By version."""
+    faults: tuple[Fault, ...]
+    plugin_faults: tuple[PluginFault, ...]
+    left_out: tuple[LeftOut, ...]
+
+    def why_left_out(self, name: str, cloud: Cloud | None = None) -> LeftOut | None:
+        """The row of a machine type of `cloud`, or of a GPU if None; None if there is none."""
+        return next((row for row in self.left_out if row.cloud == cloud and row.has(name)), None)
+
+    def machine_names(self, cloud: Cloud) -> tuple[str, ...]:
+        return tuple(name for c, name in self.machines if c == cloud)

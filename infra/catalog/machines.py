@@ -1,0 +1,110 @@
+"""Rows about machine types: GPUs, capacity, images, prices, GKE accelerators.
+
+Frozen, compared and hashed by identity. What no source states is None: unknown, never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from infra.catalog.gpus import Gpu
+
+Cloud = Literal["gke", "eks"]
+Architecture = Literal["amd64", "arm64"]
+Capacity = Literal["on-demand", "spot", "flex-start", "queued", "reservation", "capacity-block"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Attachable:
+    """GPUs that can be attached to a machine type that comes without."""
+
+    gpu: Gpu
+    accelerator: str
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Image:
+    """An EKS AMI with NVIDIA's driver."""
+
+    name: str
+    """The AMI type."""
+    architecture: Architecture
+    release: str
+    """The date in its release version, 20260714; newer AMIs have this driver or a newer one."""
+    driver: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Price:
+    """A public list price in US dollars per machine and hour, before discounts."""
+
+    usd_per_hour: float
+    up_to: float | None = None
+    """The most expensive zone of a sample; `usd_per_hour` is then the cheapest."""
+    capacity: Literal["on-demand", "spot"]
+    region: str
+    date: str | None
+    """ISO date of the list; None for an undated sample. All spot prices are samples."""
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Machine:
+    """A machine type of one cloud."""
+
+    name: str
+    cloud: Cloud
+    vcpus: int
+    memory_gib: int
+    architecture: Architecture = "amd64"
+    gpu: Gpu | None = None
+    gpu_count: int = 0
+    accelerator: str | None = None
+    """GKE's accelerator type, if the machine type comes with GPUs."""
+    attachable: tuple[Attachable, ...] = ()
+    local_ssds: int | None = None
+    """Local SSDs that come with it. None: configurable, or unknown if there is `local_ssd_gb`."""
+    local_ssd_gb: int | None = None
+    """Size of all local SSDs that come with the type."""
+    boot_disk: str | None = None
+    """The only supported type of boot disk; None: no known limit."""
+    needs_gvnic: bool = False
+    interconnect: str | None = None
+    """GPU networking between nodes; needs additional networks. MIG partitions do not use it."""
+    efa: int | None = None
+    """EKS: number of Elastic Fabric Adapters; None: unknown."""
+    pods: int | None = None
+    """EKS: maximum pods by network interfaces; None: unknown, or GKE, where the pool sets it."""
+    image: Image | None = None
+    """EKS: the AMI with NVIDIA's driver for its architecture; None without GPUs."""
+    capacity: tuple[Capacity, ...] | None = None
+    """Capacity modes in which it is offered; None: unknown."""
+    zones: tuple[str, ...] | None = None
+    """Zones that have it; None: unknown, or all."""
+    prices: tuple[Price, ...] = ()
+    note: str = ""
+    """A note for users who choose it."""
+    source: str
+
+    def __repr__(self) -> str:
+        return f"Machine({self.cloud} {self.name})"
+
+    def price(self, capacity: Literal["on-demand", "spot"], region: str) -> Price | None:
+        """The list price there; None: unknown."""
+        return next((p for p in self.prices if p.capacity == capacity and p.region == region), None)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Accelerator:
+    """A GKE accelerator type and its partition sizes."""
+
+    name: str
+    gpu: Gpu
+    sizes: tuple[str, ...]
+    refused: Mapping[str, str]
+    """Profiles of the GPU that GKE does not support -> why."""
+    source: str
