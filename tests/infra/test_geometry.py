@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from infra import catalog, geometry
 from infra.catalog import Gpu
-from infra.geometry import Fit, LayoutError, Misfit, Placement, fitting
+from infra.geometry import Fit, LayoutError, Misfit, Placement, fitting, naming
 from infra.geometry.compute_instances import instances_holding
 
 GPUS = catalog.load().gpus
@@ -479,6 +479,35 @@ def test_1g_at_slots_0_1_and_5_leave_no_placement_for_a_3g() -> None:
     assert geometry.check_beside(A100, in_use[:2], {"3g.20gb": 1}) == Fit(
         placements=(Placement(profile="3g.20gb", start=4, size=4),)
     )
+
+
+def test_the_reason_for_no_placement_names_slots_and_starts() -> None:
+    in_use = [Placement(profile="3g.20gb", start=0, size=4)]
+    answer = geometry.check_beside(A100, in_use, {"4g.20gb": 1})
+    assert isinstance(answer, Misfit)
+    assert answer.reason == (
+        "memory and compute suffice, but 3g.20gb at slots 0-3 leave no placement: "
+        "4g.20gb starts at 0"
+    )
+
+
+def test_only_where_there_are_profiles_without_media_engines_does_the_reason_mention_them() -> None:
+    a100 = geometry.check(A100, {"1g.5gb+me": 2})
+    rtx = geometry.check(RTX, {"1g.24gb+me": 2})
+    assert isinstance(a100, Misfit)
+    assert isinstance(rtx, Misfit)
+    assert "-me" not in a100.reason
+    assert "(profiles ending in -me need none)" in rtx.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("3g.40gb", "3g.71gb"), ("2g.70gb", "2g.35gb"), ("5g.1gb", "4g.71gb")]
+)
+def test_the_nearest_name_has_similar_slices_then_similar_memory(name: str, nearest: str) -> None:
+    assert (
+        naming.nearest_of(["1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb"], name) == nearest
+    )
+    assert naming.nearest_of(["1g.18gb", "1g.35gb"], "1g.30gb") == "1g.35gb"
 
 
 def test_a_shortage_beside_instances_in_use_is_the_reason() -> None:
