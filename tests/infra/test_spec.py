@@ -280,17 +280,17 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(
-    ("fleet", "old", "new", "said"),
+    ("fleet", "old", "new", "message_parts"),
     REFUSED,
     ids=[f"{new.strip()[:60]!r} for {old[:20]!r}" for _, old, new, _ in REFUSED],
 )
 def test_a_mistake_is_refused_with_its_path_and_remedy(
-    broken: Callable[[str], str], fleet: str, old: str, new: str, said: tuple[str, ...]
+    broken: Callable[[str], str], fleet: str, old: str, new: str, message_parts: tuple[str, ...]
 ) -> None:
     assert old in fleet
     message = broken(fleet.replace(old, new, 1))
     assert message.startswith("stacks/Pulumi.broken.yaml: ")
-    for part in said:
+    for part in message_parts:
         assert part in message, message
 
 
@@ -323,7 +323,7 @@ def test_every_problem_is_shown_at_once_with_its_line(broken: Callable[[str], st
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("", "is empty; it must have the key slicewright:fleet under config"),
         ("config: {}", "has no key"),
@@ -338,12 +338,12 @@ def test_every_problem_is_shown_at_once_with_its_line(broken: Callable[[str], st
         ),
     ],
 )
-def test_a_file_without_a_fleet_is_one_problem(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_without_a_fleet_is_one_problem(tmp_path: Path, text: str, reason: str) -> None:
     file = tmp_path / "Pulumi.x.yaml"
     file.write_text(text)
     with pytest.raises(spec.SpecError) as refused:
         plan.read_file(file, name="stacks/Pulumi.x.yaml")
-    assert said in str(refused.value)
+    assert reason in str(refused.value)
 
 
 def test_a_missing_file_is_reported_by_name(tmp_path: Path) -> None:

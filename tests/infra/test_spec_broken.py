@@ -52,7 +52,7 @@ def _parent(fleet: Any, path: tuple[str | int, ...]) -> Any:
     return fleet
 
 
-def _misspelt(key: str) -> str:
+def _misspelled(key: str) -> str:
     return f"{key[:1]}x{key[1:]}"
 
 
@@ -62,17 +62,19 @@ def generated() -> Iterator[Broken]:
         good = yaml.safe_load(file.read_text())["config"][KEY]
         for path in paths(good):
             shown = ".".join(map(str, path))
-            for kind in ("misspelt", "wrong type", "null"):
+            for kind in ("misspelled", "wrong type", "null"):
                 fleet = copy.deepcopy(good)
                 at, last = _parent(fleet, path), path[-1]
-                if kind == "misspelt":
+                if kind == "misspelled":
                     if isinstance(last, int):
                         continue
-                    broken = {(_misspelt(k) if k == last else k): v for k, v in at.items()}
+                    broken = {(_misspelled(k) if k == last else k): v for k, v in at.items()}
                     at.clear()
                     at.update(broken)
                     yield Broken(
-                        f"{stack}: {shown} misspelt", dumped(fleet), (*path[:-1], _misspelt(last))
+                        f"{stack}: {shown} misspelled",
+                        dumped(fleet),
+                        (*path[:-1], _misspelled(last)),
                     )
                     continue
                 # No value of a stack file may be 7.5.
@@ -124,15 +126,17 @@ def test_a_mistake_is_reported_on_its_line(broken: Broken, tmp_path: Path) -> No
 
 def test_every_mistake_has_its_own_message(tmp_path: Path) -> None:
     """Only the same mistake in the same key of another stack has the same message."""
-    said: dict[str, list[Broken]] = {}
+    by_message: dict[str, list[Broken]] = {}
     for broken in GENERATED:
-        said.setdefault(str(refused(broken.text, tmp_path)).partition("\n")[2], []).append(broken)
-    for message, alike in said.items():
+        by_message.setdefault(str(refused(broken.text, tmp_path)).partition("\n")[2], []).append(
+            broken
+        )
+    for message, alike in by_message.items():
         stacks = [b.name.partition(":")[0] for b in alike]
-        slips = {b.name.partition(":")[2] for b in alike}
+        mistakes = {b.name.partition(":")[2] for b in alike}
         assert len(set(stacks)) == len(stacks), f"{[b.name for b in alike]}: {message}"
-        assert len(slips) == 1, f"{slips}: {message}"
-    assert len(said) > 200
+        assert len(mistakes) == 1, f"{mistakes}: {message}"
+    assert len(by_message) > 200
 
 
 def _line(text: str, path: tuple[str | int, ...]) -> int:
@@ -229,12 +233,12 @@ BYTES: dict[str, tuple[bytes, str]] = {
 def test_bytes_that_are_not_a_stack_file_are_refused(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    content, said = BYTES[name]
+    content, reason = BYTES[name]
     file = tmp_path / "Pulumi.broken.yaml"
     file.write_bytes(content)
     assert cli.main(["check", str(file)]) == cli.BAD_INPUT
     out = capsys.readouterr().out
-    assert said in out
+    assert reason in out
     assert "Traceback" not in out
 
 

@@ -200,9 +200,9 @@ def test_the_value_of_a_misspelled_key_is_still_checked() -> None:
     fleet = yaml.safe_load(STACKS["s1"].read_text())["config"]["slicewright:fleet"]
     pool = fleet["node_pools"][0]
     pool["machin_type"] = pool.pop("machine_type") + "x"
-    said = {(p.path, p.reason) for p in _problems(fleet)}
+    found = {(p.path, p.reason) for p in _problems(fleet)}
     at = ("node_pools", 0, "machin_type")
-    assert said == {(at, "unknown key"), (at, "p4d.24xlargex is not in the catalog")}
+    assert found == {(at, "unknown key"), (at, "p4d.24xlargex is not in the catalog")}
 
 
 def test_problems_below_a_misspelled_mode_are_reported() -> None:

@@ -34,36 +34,36 @@ _TYPES: dict[str, tuple[type, ...]] = {
 def errors(node: dict[str, Any], value: Any, at: str = "") -> list[str]:
     """Validates with the keywords of JSON Schema 2020-12 that pydantic uses; fails on any other."""
     found: list[str] = []
-    for keyword, said in node.items():
+    for keyword, expected in node.items():
         match keyword:
             case "$ref":
-                found += errors(SCHEMA["$defs"][said.removeprefix("#/$defs/")], value, at)
+                found += errors(SCHEMA["$defs"][expected.removeprefix("#/$defs/")], value, at)
             case "type":
-                if not isinstance(value, _TYPES[said]) or (
-                    isinstance(value, bool) and said == "integer"
+                if not isinstance(value, _TYPES[expected]) or (
+                    isinstance(value, bool) and expected == "integer"
                 ):
-                    return [f"{at}: is not a {said}"]
+                    return [f"{at}: is not a {expected}"]
             case "const":
-                found += [] if value == said else [f"{at}: is not {said}"]
+                found += [] if value == expected else [f"{at}: is not {expected}"]
             case "enum":
-                found += [] if value in said else [f"{at}: is not one of {said}"]
+                found += [] if value in expected else [f"{at}: is not one of {expected}"]
             case "oneOf" | "anyOf":
-                fitting = [s for s in said if not errors(s, value, at)]
+                fitting = [s for s in expected if not errors(s, value, at)]
                 if not fitting or (keyword == "oneOf" and len(fitting) > 1):
                     found.append(f"{at}: fits {len(fitting)} of {keyword}")
             case "required":
                 found += [
                     f"{at}.{key}: is missing"
-                    for key in said
+                    for key in expected
                     if isinstance(value, dict) and key not in value
                 ]
             case "properties":
                 if isinstance(value, dict):
-                    for key in set(said) & set(value):
-                        found += errors(said[key], value[key], f"{at}.{key}")
+                    for key in set(expected) & set(value):
+                        found += errors(expected[key], value[key], f"{at}.{key}")
             case "patternProperties":
                 if isinstance(value, dict):
-                    for pattern, inner in said.items():
+                    for pattern, inner in expected.items():
                         for key in value:
                             if re.search(pattern, key):
                                 found += errors(inner, value[key], f"{at}.{key}")
@@ -76,34 +76,42 @@ def errors(node: dict[str, Any], value: Any, at: str = "") -> list[str]:
                         if k not in node.get("properties", {})
                         and not any(re.search(p, k) for p in patterns)
                     ]
-                    if said is False:
+                    if expected is False:
                         found += [f"{at}.{key}: unknown" for key in others]
-                    elif isinstance(said, dict):
+                    elif isinstance(expected, dict):
                         for key in others:
-                            found += errors(said, value[key], f"{at}.{key}")
+                            found += errors(expected, value[key], f"{at}.{key}")
             case "items":
                 if isinstance(value, list):
                     for i, item in enumerate(value):
-                        found += errors(said, item, f"{at}[{i}]")
+                        found += errors(expected, item, f"{at}[{i}]")
             case "minItems" | "minProperties":
                 sized = list if keyword == "minItems" else dict
                 found += (
-                    [f"{at}: has less than {said}"]
-                    if isinstance(value, sized) and len(value) < said
+                    [f"{at}: has less than {expected}"]
+                    if isinstance(value, sized) and len(value) < expected
                     else []
                 )
             case "minimum":
-                found += [f"{at}: below {said}"] if isinstance(value, int) and value < said else []
+                found += (
+                    [f"{at}: below {expected}"]
+                    if isinstance(value, int) and value < expected
+                    else []
+                )
             case "maximum":
-                found += [f"{at}: above {said}"] if isinstance(value, int) and value > said else []
+                found += (
+                    [f"{at}: above {expected}"]
+                    if isinstance(value, int) and value > expected
+                    else []
+                )
             case "minLength":
                 found += (
-                    [f"{at}: too short"] if isinstance(value, str) and len(value) < said else []
+                    [f"{at}: too short"] if isinstance(value, str) and len(value) < expected else []
                 )
             case "pattern":
                 found += (
-                    [f"{at}: not like {said}"]
-                    if isinstance(value, str) and not re.search(said, value)
+                    [f"{at}: not like {expected}"]
+                    if isinstance(value, str) and not re.search(expected, value)
                     else []
                 )
             case _:
@@ -152,8 +160,8 @@ def _with(stack: str, **pool: Any) -> dict[str, Any]:
     return config
 
 
-def _operator(**said: Any) -> dict[str, Any]:
-    return {"partition": {"mode": "operator", **said}}
+def _operator(**keys: Any) -> dict[str, Any]:
+    return {"partition": {"mode": "operator", **keys}}
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""What a stack file may say, as pydantic models."""
+"""The schema of stack files, as pydantic models."""

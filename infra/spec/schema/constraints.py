@@ -178,9 +178,7 @@ class DnsLabel(Constraint):
 
 
 class QualifiedName(Constraint):
-    """A key of Kubernetes labels and taints. The JSON Schema has no pattern for it: prefix and name
-    have limits of their own, which no short expression says.
-    """
+    """A key of Kubernetes labels and taints. It has no pattern in the JSON Schema."""
 
     example = "team"
     _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
