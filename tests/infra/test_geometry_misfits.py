@@ -131,6 +131,19 @@ def test_the_reason_for_no_placement_names_slots_and_starts() -> None:
     )
 
 
+def test_only_exceeded_resources_are_causes() -> None:
+    answer = geometry.check(A100, {"1g.5gb+me": 1, "2g.10gb": 4})
+    assert isinstance(answer, Misfit)
+    assert answer.causes == ("count", "memory", "compute")
+    in_use = [Placement(profile="1g.5gb", start=start, size=1) for start in (0, 1, 5)]
+    beside = geometry.check_beside(A100, in_use, {"3g.20gb": 1})
+    assert isinstance(beside, Misfit)
+    assert beside.reason == (
+        "memory and compute suffice, but 1g.5gb at slot 0, 1g.5gb at slot 1 and 1g.5gb at slot 5 "
+        "leave no placement: 3g.20gb starts at 0 and 4"
+    )
+
+
 def test_only_where_there_are_profiles_without_media_engines_does_the_reason_mention_them() -> None:
     a100 = geometry.check(A100, {"1g.5gb+me": 2})
     rtx = geometry.check(RTX, {"1g.24gb+me": 2})
