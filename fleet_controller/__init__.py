@@ -1,3 +1,1 @@
-"""What is allowed: turns the nodes' reports into conditions, releases proven nodes, and says what
-of a pool is proven.
-"""
+"""The fleet controller: turns node reports into node conditions, startup taints and pool status."""

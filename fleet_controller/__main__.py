@@ -1,4 +1,4 @@
-"""`python -m fleet_controller`, and the entry of the zipapp."""
+"""`python -m fleet_controller`."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""The controller's pod. One replica, Deployment strategy Recreate: two at once would do the same
-things twice, no harm, no lease.
+"""The controller's command: exit code 0 after SIGTERM or SIGINT, 2 where it cannot start.
 
-Exit codes: 0 after SIGTERM or SIGINT, 2 where it cannot start.
+It runs as one replica with strategy Recreate. There is no leader election: two at once would only
+do the same things twice.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ from kubeapi import Client, Unreachable
 from telemetry import log
 from telemetry.endpoints import serve
 
-# One API call may take 30 s, and a pass has many; a pass that takes longer than this makes no
-# progress.
+# One API call may take 30 s, and a pass makes many of them.
 _STALLED_S = 300.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="fleet_controller",
-        description="Turns the nodes' GPU reports into node conditions, released nodes and pool "
-        "status.",
+        description="Turns GPU node reports into node conditions, startup taints and pool status.",
     )
     parser.add_argument(
         "--port",
         type=int,
         default=CONTROLLER_PORT,
-        help=f"of /healthz, /readyz, /metrics on POD_IP (default {CONTROLLER_PORT})",
+        help="port of /healthz, /readyz and /metrics, on the address in POD_IP "
+        f"(default {CONTROLLER_PORT})",
     )
     options = parser.parse_args(arguments)
     log.start()
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def end(*_: object) -> None:
         stop.set()
-        cluster.bell.set()  # the loop may be asleep for half a minute
+        cluster.changed.set()  # wakes the loop
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
@@ -58,17 +57,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     address = os.environ.get("POD_IP", "127.0.0.1")
 
     def alive() -> str | None:
-        age = time.monotonic() - loop.progress.turned
-        return None if age < _STALLED_S else f"the loop has not come round for {age:.0f} s"
+        age = time.monotonic() - loop.progress.last_turn
+        return None if age < _STALLED_S else f"the control loop has been stuck for {age:.0f} s"
 
     def ready() -> str | None:
-        return cluster.trouble() or loop.progress.error
+        return cluster.incomplete() or loop.progress.error
 
-    def numbers() -> str:
+    def page() -> str:
         return metrics.text(loop.progress, list(cluster.pools.all().values()))
 
     try:
-        server = serve(address, options.port, alive=alive, ready=ready, metrics=numbers)
+        server = serve(address, options.port, alive=alive, ready=ready, metrics=page)
     except OSError as e:
         print(
             f"fleet_controller: cannot listen on {address}:{options.port}: {e.strerror or e}",

@@ -1,17 +1,13 @@
-"""The decision, pure and level-triggered: what there is -> what must be done so that nothing more
-need be done.
+"""Level-triggered reconciliation, as a pure function: observed state -> actions.
 
-Nothing is remembered between passes; everything stands in Kubernetes objects, so the controller may
-die at any moment.
+No state is kept between passes: it is all in Kubernetes objects, so the controller may be killed at
+any time. Decided here are each node's condition, the startup taint of verified nodes, the label
+`nvidia.com/mig.config`, the status of the pools, and Warning Events on the pools (which `pulumi up`
+prints as they come).
 
-What is decided here: every node's condition, the startup taint of proven nodes, the label
-`nvidia.com/mig.config`, the pools' status, and Warning Events on the pools (which `pulumi up` shows
-live).
-
-A layout is never changed under running pods. A node whose `mig.config` must change is first held
-(the startup taint is put on it, which also a new node carries), and its label is set only once no
-pod uses its GPUs; until then the node's condition is ChangeHeldByPods and names them. Cordon, drain
-and the order of a fleet are the rollout's.
+A layout is never changed under running pods. A node whose `mig.config` must change first gets the
+startup taint back, and its label is set once no pod uses its GPUs; until then its condition is
+ChangeHeldByPods and names the pods. Cordoning, draining and the order of nodes belong to a rollout.
 """
 
 from __future__ import annotations
@@ -19,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from fleet_controller.api import (
     DEGRADED,
@@ -28,19 +24,15 @@ from fleet_controller.api import (
     STARTUP_TAINT_KEY,
     VERIFIED,
 )
-from fleet_controller.judge import BUSY_STATES, Judgement, judge
-from fleet_controller.state import Node, Pool, Report, Warned, stamp
+from fleet_controller.assess import BUSY_STATES, Assessment, assess
+from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent, stamp
 
 GRACE_S = 300.0
-"""How long a node may take for what settles by itself: driver, partitioning, device plugin. An A100
-node reboots in between.
-"""
+"""How long setting up a node may take: driver, partitions (an A100 node reboots), device plugin."""
 DAMPING_S = 10.0
-"""How long something definite must stand before it is called out: a look into the middle of a
-change is no finding.
-"""
+"""How long a finding must last before there is an event: a report may come from mid-change."""
 REPEAT_WARNING_S = 1800.0
-"""The API server forgets events after an hour."""
+"""The API server deletes events after an hour (its flag --event-ttl)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +48,7 @@ class SetNodeCondition:
 
 @dataclass(frozen=True, kw_only=True)
 class HoldNode:
-    """Puts the startup taint on a node that lost it, before its layout changes."""
+    """Puts the startup taint back on a node before its layout changes."""
 
     node: str
     version: str
@@ -67,14 +59,12 @@ class HoldNode:
 class LiftTaint:
     node: str
     position: int
-    """Where the taint stands in spec.taints."""
+    """Index of the taint in spec.taints."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetMigConfig:
-    """Sets nvidia.com/mig.config and takes the old mig.config.state away, so that it cannot be
-    taken for the new one.
-    """
+    """Sets nvidia.com/mig.config and removes mig.config.state, which is about the old layout."""
 
     node: str
     version: str
@@ -89,9 +79,7 @@ class SetPoolStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class EmitEvent:
-    """A Warning Event on a pool. The name follows from the content, so the same event is never
-    there twice.
-    """
+    """Creates or renews a Warning Event on a pool. Its name is derived from its content."""
 
     name: str
     pool: str
@@ -103,7 +91,7 @@ class EmitEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class RetractEvent:
-    """Takes back a warning that is not true any more: `pulumi up` also shows old events."""
+    """Deletes a warning that is no longer true: `pulumi up` also shows old events."""
 
     name: str
 
@@ -117,77 +105,77 @@ Action = (
     | EmitEvent
     | RetractEvent
 )
-Standing = Literal["verified", "settling", "failing", "unknown"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
     actions: tuple[Action, ...]
-    """In the order in which they must be done; those of one node depend on each other."""
+    """In the order in which they must be carried out: those of one node depend on each other."""
     look_again: float | None
-    """When time alone changes the decision; seconds since the epoch."""
+    """When the decision may change by time alone; seconds since the epoch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A node as a member of its pool."""
+    """A node of a pool."""
 
     node: Node
-    judgement: Judgement
-    standing: Standing
+    assessment: Assessment
+    settling: bool
+    """Not verified, but still within its grace period."""
     changed: float
+    """When its condition's status last changed."""
     warns: bool
+    """Whether there is to be an event about it."""
 
 
 def decide(
     pools: Sequence[Pool],
     nodes: Sequence[Node],
     reports: Mapping[str, Report],
-    holders: Mapping[str, tuple[str, ...]],
-    warned: Mapping[str, Warned],
+    gpu_pods: Mapping[str, tuple[str, ...]],
+    warnings: Mapping[str, WarningEvent],
     now: float,
 ) -> Decision:
-    """What must be done.
+    """The actions that bring the cluster to where it should be.
 
-    reports: by node. holders: node -> pods that use its GPUs, for the nodes that `to_inspect`
-    names; a missing entry means that nobody knows, and nothing is risked. warned: our Events in the
-    cluster, by name.
+    reports: by node. gpu_pods: node -> pods that use its GPUs, for the nodes that `to_inspect`
+    returns; without an entry the node's layout is not changed. warnings: the controller's own
+    Events in the cluster, by name.
     """
     actions: list[Action] = []
-    wakes: list[float] = []
+    deadlines: list[float] = []
     wanted_events: dict[str, EmitEvent] = {}
-    for pool, members_nodes in _memberships(pools, nodes):
+    for pool, pool_nodes in _memberships(pools, nodes):
         members = []
-        for node in members_nodes:
-            held_by = holders.get(node.name)
-            judgement = judge(node, pool, reports.get(node.name), now, holders=held_by)
-            member = _member(node, judgement, now, wakes)
+        for node in pool_nodes:
+            pods = gpu_pods.get(node.name)
+            assessment = assess(node, pool, reports.get(node.name), now, gpu_pods=pods)
+            member = _member(node, assessment, now, deadlines)
             members.append(member)
-            actions += _node_actions(member, pool, held_by, now)
-        # A pool that fails as a whole says so by its first nodes; thousands of events would bury
-        # them.
+            actions += _node_actions(member, pool, pods, now)
+        # Where a whole pool fails, its first nodes are enough: thousands of events help nobody.
         for member in [m for m in members if m.warns][:MAX_FAILING_NODES]:
-            event = _warning(pool, member.node, member.judgement, now)
+            event = _warning(pool, member.node, member.assessment, now)
             wanted_events[event.name] = event
         status = _status(pool, members, now)
         if status != pool.status:
             actions.append(SetPoolStatus(pool=pool.name, status=status))
     for name, event in wanted_events.items():
-        old = warned.get(name)
-        due = old.written + REPEAT_WARNING_S if old else now
+        old = warnings.get(name)
+        due = old.last_seen + REPEAT_WARNING_S if old else now
         if due <= now:
             actions.append(event)
-        wakes.append(due if due > now else now + REPEAT_WARNING_S)
-    actions += [RetractEvent(name=name) for name in warned if name not in wanted_events]
+            due = now + REPEAT_WARNING_S
+        deadlines.append(due)
+    actions += [RetractEvent(name=name) for name in warnings if name not in wanted_events]
     return Decision(
-        actions=tuple(actions), look_again=min((w for w in wakes if w > now), default=None)
+        actions=tuple(actions), look_again=min((at for at in deadlines if at > now), default=None)
     )
 
 
 def to_inspect(pools: Sequence[Pool], nodes: Sequence[Node]) -> tuple[str, ...]:
-    """Nodes whose label must change and of which it must therefore be known which pods use their
-    GPUs.
-    """
+    """Nodes whose layout must change, which depends on the pods that use their GPUs."""
     return tuple(
         node.name
         for pool, members in _memberships(pools, nodes)
@@ -197,8 +185,9 @@ def to_inspect(pools: Sequence[Pool], nodes: Sequence[Node]) -> tuple[str, ...]:
 
 
 def _memberships(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Pool, list[Node]]]:
-    """Every pool with its nodes. A node that two selectors find belongs to the first pool by name:
-    one condition, one owner.
+    """Every pool with its nodes, both by name.
+
+    A node that two pools select belongs to the first: it has one condition.
     """
     taken: set[str] = set()
     memberships = []
@@ -210,66 +199,55 @@ def _memberships(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Poo
     return memberships
 
 
-def _member(node: Node, judgement: Judgement, now: float, wakes: list[float]) -> Member:
+def _member(node: Node, assessment: Assessment, now: float, deadlines: list[float]) -> Member:
     old = node.condition
-    said_before = old is not None and (old.status, old.reason, old.message) == (
-        judgement.status,
-        judgement.reason,
-        judgement.message,
-    )
-    changed = old.changed if old and old.status == judgement.status else now
-    if judgement.expires:
-        wakes.append(judgement.expires)
-    if judgement.status == "True":
-        return Member(
-            node=node, judgement=judgement, standing="verified", changed=changed, warns=False
-        )
-    if judgement.settles:
-        # The clock of a settling node starts when it is made, and anew when it stops being
-        # verified.
-        until = max(node.created, old.changed if old else 0.0) + GRACE_S
-        standing: Standing = (
-            "settling" if now < until else "failing" if judgement.status == "False" else "unknown"
-        )
-    else:
-        until = (old.written if old and said_before else now) + DAMPING_S
-        standing = "failing" if judgement.status == "False" else "unknown"
-    wakes.append(until)
-    return Member(
-        node=node, judgement=judgement, standing=standing, changed=changed, warns=now >= until
+    changed = old.changed if old and old.status == assessment.status else now
+    if assessment.expires:
+        deadlines.append(assessment.expires)
+    settling = warns = False
+    if assessment.status != "True":
+        if assessment.settles:
+            # The grace period starts with the node, and again when its status changes.
+            until = (max(node.created, old.changed) if old else node.created) + GRACE_S
+            settling = now < until
+        else:
+            since = old.written if old and _says(old, assessment) else now
+            until = since + DAMPING_S
+        deadlines.append(until)
+        warns = now >= until
+    return Member(node=node, assessment=assessment, settling=settling, changed=changed, warns=warns)
+
+
+def _says(condition: Condition, assessment: Assessment) -> bool:
+    """Whether a condition in the cluster is what it should be."""
+    return (condition.status, condition.reason, condition.message) == (
+        assessment.status,
+        assessment.reason,
+        assessment.message,
     )
 
 
 def _node_actions(
-    member: Member, pool: Pool, holders: tuple[str, ...] | None, now: float
+    member: Member, pool: Pool, gpu_pods: tuple[str, ...] | None, now: float
 ) -> list[Action]:
-    node, judgement = member.node, member.judgement
+    node, assessment = member.node, member.assessment
     actions: list[Action] = []
-    old = node.condition
-    if old is None or (old.status, old.reason, old.message) != (
-        judgement.status,
-        judgement.reason,
-        judgement.message,
-    ):
+    if node.condition is None or not _says(node.condition, assessment):
         actions.append(
             SetNodeCondition(
                 node=node.name,
-                status=judgement.status,
-                reason=judgement.reason,
-                message=judgement.message,
+                status=assessment.status,
+                reason=assessment.reason,
+                message=assessment.message,
                 changed=member.changed,
                 now=now,
             )
         )
-    if judgement.status == "True" and node.held:
-        from_fleet = [
-            position for position, key in enumerate(node.taint_keys) if key == STARTUP_TAINT_KEY
-        ]
-        # From the back, so that an earlier removal does not move a later one.
-        actions += [
-            LiftTaint(node=node.name, position=position) for position in reversed(from_fleet)
-        ]
-    if _must_change(node, pool) and holders == ():
+    if assessment.status == "True":
+        positions = [i for i, key in enumerate(node.taint_keys) if key == STARTUP_TAINT_KEY]
+        # From the back, so that a removal does not move the next one.
+        actions += [LiftTaint(node=node.name, position=i) for i in reversed(positions)]
+    if _must_change(node, pool) and gpu_pods == ():
         assert pool.mig_config is not None
         if node.held:
             actions.append(
@@ -283,8 +261,8 @@ def _node_actions(
 
 
 def _must_change(node: Node, pool: Pool) -> bool:
-    # Never while mig-manager works: it reads the state label that the change takes away, and a
-    # value set twice starts nothing.
+    # Not while mig-manager is at work: it reads the state label that the change removes. And not
+    # the same value again, which would start nothing.
     return (
         pool.mig_config is not None
         and node.mig_config != pool.mig_config
@@ -292,26 +270,25 @@ def _must_change(node: Node, pool: Pool) -> bool:
     )
 
 
-def _warning(pool: Pool, node: Node, judgement: Judgement, now: float) -> EmitEvent:
-    message = f"node {node.name}: {judgement.message}"
-    digest = hashlib.sha256(f"{pool.uid} {judgement.reason} {message}".encode()).hexdigest()
+def _warning(pool: Pool, node: Node, assessment: Assessment, now: float) -> EmitEvent:
+    message = f"node {node.name}: {assessment.message}"
+    digest = hashlib.sha256(f"{pool.uid} {assessment.reason} {message}".encode()).hexdigest()
     return EmitEvent(
         name=f"{pool.name}.{digest[:16]}",
         pool=pool.name,
         pool_uid=pool.uid,
-        reason=judgement.reason,
+        reason=assessment.reason,
         message=message,
         now=now,
     )
 
 
 def _status(pool: Pool, members: Sequence[Member], now: float) -> Mapping[str, Any]:
-    bad = [m for m in members if m.standing != "verified"]
-    order = {"failing": 0, "unknown": 1, "settling": 2}
-    first = sorted(
-        bad, key=lambda m: (m.judgement.status != "False", order[m.standing], m.node.name)
+    bad = sorted(
+        (m for m in members if m.assessment.status != "True"),
+        key=lambda m: (m.assessment.status != "False", m.settling, m.node.name),
     )
-    false = sum(m.judgement.status == "False" for m in members)
+    false = sum(m.assessment.status == "False" for m in members)
     return {
         "observedGeneration": pool.generation,
         "nodes": {
@@ -321,13 +298,13 @@ def _status(pool: Pool, members: Sequence[Member], now: float) -> Mapping[str, A
             "unknown": len(bad) - false,
         },
         "failingNodes": [
-            {"name": m.node.name, "reason": m.judgement.reason, "message": m.judgement.message}
-            for m in first[:MAX_FAILING_NODES]
+            {"name": m.node.name, "reason": m.assessment.reason, "message": m.assessment.message}
+            for m in bad[:MAX_FAILING_NODES]
         ],
         "conditions": [
-            _condition(pool, VERIFIED, *_verified(pool, members, first), now),
+            _condition(pool, VERIFIED, *_verified(pool, members, bad), now),
             _condition(pool, PROGRESSING, *_progressing(pool, members), now),
-            _condition(pool, DEGRADED, *_degraded(first), now),
+            _condition(pool, DEGRADED, *_degraded(bad), now),
         ],
     }
 
@@ -336,38 +313,37 @@ def _verified(
     pool: Pool, members: Sequence[Member], bad: Sequence[Member]
 ) -> tuple[bool, str, str]:
     if bad:
-        reason = "NodesFailing" if bad[0].judgement.status == "False" else "NodesNotProven"
-        return False, reason, f"{_some(bad)} of {len(members)} not proven: {_told(bad)}"
+        reason = "NodesFailing" if bad[0].assessment.status == "False" else "NodesNotProven"
+        return False, reason, f"{_nodes(bad)} of {len(members)} not verified: {_examples(bad)}"
     if len(members) < pool.fewest:
-        return False, "TooFewNodes", f"{len(members)} of at least {_number(pool.fewest)} there"
+        return False, "TooFewNodes", f"{len(members)} of at least {_number(pool.fewest)} exist"
     if not members:
-        return True, "NoNodes", "the pool has no nodes, and may have none"
-    whose = "its" if len(members) == 1 else "their"
-    return True, "AllNodesProven", f"{_number(len(members))} proven on {whose} own silicon"
+        return True, "NoNodes", "the pool has no nodes and needs none"
+    return True, "AllNodesProven", f"{_nodes(members)} verified"
 
 
 def _progressing(pool: Pool, members: Sequence[Member]) -> tuple[bool, str, str]:
-    settling = [m for m in members if m.standing == "settling"]
+    settling = [m for m in members if m.settling]
     if settling:
-        return True, "NodesBeingSetUp", f"{_some(settling)} being set up: {_told(settling)}"
+        return True, "NodesBeingSetUp", f"{_nodes(settling)} being set up: {_examples(settling)}"
     if len(members) < pool.fewest:
-        return True, "WaitingForNodes", f"{len(members)} of at least {_number(pool.fewest)} there"
-    return False, "Settled", "nothing is under way"
+        return True, "WaitingForNodes", f"{len(members)} of at least {_number(pool.fewest)} exist"
+    return False, "Settled", "no node is being set up"
 
 
 def _degraded(bad: Sequence[Member]) -> tuple[bool, str, str]:
-    lasting = [m for m in bad if m.standing != "settling"]
+    lasting = [m for m in bad if not m.settling]
     if lasting:
-        return True, "NodesFailing", f"{_some(lasting)} not as wanted: {_told(lasting)}"
+        return True, "NodesFailing", f"{_nodes(lasting)} not as wanted: {_examples(lasting)}"
     return False, "AsWanted", "no node has failed"
 
 
-def _told(members: Sequence[Member]) -> str:
-    """The first two in their own words; the others are in failingNodes."""
-    told = "; ".join(
-        f"{m.node.name} {m.judgement.reason}: {m.judgement.message}" for m in members[:2]
+def _examples(members: Sequence[Member]) -> str:
+    """The first two with reason and message; others are in failingNodes."""
+    text = "; ".join(
+        f"{m.node.name} {m.assessment.reason}: {m.assessment.message}" for m in members[:2]
     )
-    return told + (f"; and {len(members) - 2} more" if len(members) > 2 else "")
+    return text + (f"; and {len(members) - 2} more" if len(members) > 2 else "")
 
 
 def _condition(
@@ -385,7 +361,7 @@ def _condition(
     }
 
 
-def _some(members: Sequence[Member]) -> str:
+def _nodes(members: Sequence[Member]) -> str:
     return _number(len(members))
 
 

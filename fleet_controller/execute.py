@@ -1,6 +1,4 @@
-"""Carries actions out, one API call each. Thin: what to do was decided elsewhere, and what fails is
-decided anew.
-"""
+"""Carries out actions, one API call each. What fails is decided again in the next pass."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ _MAX_EVENT_MESSAGE = 1024
 
 
 def execute(cluster: Cluster, action: Action) -> None:
-    """Does it and notes the answer in `cluster`, so that the next pass does not decide on what was.
+    """Carries out an action and stores the answer in `cluster`, so that the next pass sees it.
 
     Raises ApiError or Unreachable.
     """
@@ -61,9 +59,7 @@ def execute(cluster: Cluster, action: Action) -> None:
 
 
 def subject(action: Action) -> str:
-    """What an action is about. After a failed action the later ones of the same subject are not
-    tried in that pass.
-    """
+    """The object that an action changes: after a failure, its other actions are skipped."""
     match action:
         case (
             SetNodeCondition(node=node)
@@ -87,7 +83,7 @@ def _set_condition(cluster: Cluster, action: SetNodeCondition) -> dict[str, Any]
         "lastTransitionTime": stamp(action.changed),
         "lastHeartbeatTime": stamp(action.now),
     }
-    # Strategic merge: the list is merged by type, so the kubelet's conditions stay the kubelet's.
+    # A strategic merge patch merges conditions by type and leaves the kubelet's alone.
     path = path_of("v1", "nodes", action.node) + "/status"
     return cluster.client.patch(path, {"status": {"conditions": [condition]}}, kind="strategic")
 
@@ -112,8 +108,8 @@ def _hold(cluster: Cluster, action: HoldNode) -> dict[str, Any]:
 
 
 def _set_mig_config(cluster: Cluster, action: SetMigConfig) -> dict[str, Any]:
-    # In one patch, and only if the node is still as it was when this was decided: mig-manager may
-    # have started meanwhile.
+    # One patch, conditional on the resourceVersion: mig-manager may have started since the
+    # decision.
     patch = {
         "metadata": {
             "resourceVersion": action.version,

@@ -1,4 +1,4 @@
-"""The controller's loop: something rang or a time came -> look, decide, do."""
+"""The control loop: on every change, and at set times, observe, decide and execute."""
 
 from __future__ import annotations
 
@@ -21,32 +21,31 @@ from fleet_controller.decide import (
     to_inspect,
 )
 from fleet_controller.execute import execute, subject
-from fleet_controller.observe import Cluster
-from fleet_controller.state import Warned
+from fleet_controller.observe import Cluster, error_text
+from fleet_controller.state import WarningEvent
 from kubeapi import ApiError, Unreachable
 from telemetry import log
 
 DEBOUNCE_S = 0.1
-"""Changes come in bursts; the first one may wait for its companions."""
+"""Pause after a change, because changes come in bursts."""
 RESYNC_S = 30.0
-"""Longest time between two passes: a lost bell costs no more."""
+"""Longest time between two passes; bounds the delay after a missed event."""
 _EVENTS_RELISTED_S = 300.0
 _BACKOFF_MAX_S = 10.0
 
 
 @dataclass
 class Progress:
-    """For the health endpoints and the metrics. Written by the loop, read by the server's
-    threads.
-    """
+    """For health endpoints and metrics. Written by the loop, read by the server's threads."""
 
-    turned: float = field(default_factory=time.monotonic)
+    last_turn: float = field(default_factory=time.monotonic)
+    """Seconds, by the monotonic clock."""
     passes: int = 0
     pass_s: float = 0.0
     """Seconds spent in all passes."""
     error: str | None = "no pass yet"
     done: dict[tuple[str, str], int] = field(default_factory=dict)
-    """(action, result) -> number."""
+    """(action, result) -> count."""
 
     def count(self, action: Action, result: str) -> None:
         key = (type(action).__name__, result)
@@ -54,24 +53,24 @@ class Progress:
 
 
 class Loop:
-    """Needs a `cluster` whose threads run. `clock`: seconds since the epoch."""
+    """`cluster` must be followed by its threads. `clock`: seconds since the epoch."""
 
     def __init__(self, cluster: Cluster, *, clock: Callable[[], float] = time.time) -> None:
         self.progress = Progress()
         self._cluster = cluster
         self._clock = clock
-        self._warned: dict[str, Warned] | None = None
-        self._warned_listed = float("-inf")
+        self._warnings: dict[str, WarningEvent] | None = None
+        self._warnings_listed = float("-inf")
         self._failures = 0
 
     def run(self, stop: threading.Event) -> None:
-        """Until `stop` is set. Never raises for what the API server answers."""
-        bell = self._cluster.bell
+        """Runs until `stop` is set. Errors of the API server are logged and retried."""
+        changed = self._cluster.changed
         while not stop.is_set():
-            self.progress.turned = time.monotonic()
-            if self._cluster.trouble():
-                bell.wait(1.0)
-                bell.clear()
+            self.progress.last_turn = time.monotonic()
+            if self._cluster.incomplete():
+                changed.wait(1.0)
+                changed.clear()
                 continue
             look_again = self.turn()
             pause = (
@@ -82,17 +81,17 @@ class Loop:
             if self._failures:
                 pause = min(pause, _BACKOFF_MAX_S, 0.1 * 2.0**self._failures)
                 stop.wait(pause)
-            elif bell.wait(pause):
+            elif changed.wait(pause):
                 stop.wait(DEBOUNCE_S)
-            bell.clear()
+            changed.clear()
 
     def turn(self) -> float | None:
-        """One pass. When time alone will make the next one due, in seconds since the epoch."""
+        """One pass. Returns when the next one is due without a change: seconds since the epoch."""
         started = time.monotonic()
         try:
             decision = self._decide()
         except (ApiError, Unreachable) as e:
-            self._fail(f"the cluster is not readable: {_told(e)}")
+            self._fail(f"cannot read the cluster: {error_text(e)}")
             return None
         failed: dict[str, str] = {}
         for action in decision.actions:
@@ -114,45 +113,45 @@ class Loop:
 
     def _decide(self) -> Decision:
         cluster = self._cluster
-        if self._warned is None or time.monotonic() - self._warned_listed > _EVENTS_RELISTED_S:
-            self._warned, self._warned_listed = cluster.warned(), time.monotonic()
+        if self._warnings is None or time.monotonic() - self._warnings_listed > _EVENTS_RELISTED_S:
+            self._warnings, self._warnings_listed = cluster.warnings(), time.monotonic()
         pools, nodes = list(cluster.pools.all().values()), list(cluster.nodes.all().values())
-        holders = {name: cluster.holders(name) for name in to_inspect(pools, nodes)}
-        return decide(pools, nodes, cluster.reports.all(), holders, self._warned, self._clock())
+        gpu_pods = {name: cluster.gpu_pods(name) for name in to_inspect(pools, nodes)}
+        return decide(pools, nodes, cluster.reports.all(), gpu_pods, self._warnings, self._clock())
 
     def _do(self, action: Action) -> str | None:
-        """None, or why not."""
+        """Carries out one action. Returns why it failed, or None."""
         try:
             execute(self._cluster, action)
         except ApiError as e:
             if not _overtaken(action, e):
                 self.progress.count(action, "failed")
-                return _told(e)
-            # Gone or changed meanwhile: the watch tells, and the next pass decides anew.
+                return error_text(e)
+            # The object is gone or has changed: the next pass decides again.
             self.progress.count(action, "overtaken")
         except Unreachable as e:
             self.progress.count(action, "failed")
-            return _told(e)
+            return error_text(e)
         else:
             self.progress.count(action, "done")
             _log(action)
-        if self._warned is not None:
+        if self._warnings is not None:
             if isinstance(action, EmitEvent):
-                self._warned[action.name] = Warned(name=action.name, written=action.now)
+                self._warnings[action.name] = WarningEvent(name=action.name, last_seen=action.now)
             elif isinstance(action, RetractEvent):
-                self._warned.pop(action.name, None)
+                self._warnings.pop(action.name, None)
         return None
 
     def _fail(self, error: str) -> None:
         self._failures += 1
         if error != self.progress.error:
-            log.warning("pass not complete", error=error)
+            log.warning("pass failed", error=error)
         self.progress.error = error
 
 
 def _overtaken(action: Action, error: ApiError) -> bool:
-    # A JSON patch whose `test` fails is answered with 422; for anything else that code is a fault
-    # of ours.
+    """Whether an action failed because its object has changed since the decision."""
+    # A JSON patch whose `test` fails is answered with 422. For other requests 422 is a bug here.
     return error.status in (404, 409) or (
         error.status == 422 and isinstance(action, LiftTaint | HoldNode)
     )
@@ -167,7 +166,7 @@ def _log(action: Action) -> None:
         case HoldNode(node=node):
             log.info("node held", node=node)
         case SetMigConfig(node=node, value=value):
-            log.info("layout asked for", node=node, mig_config=value)
+            log.info("layout requested", node=node, mig_config=value)
         case SetPoolStatus(pool=pool, status=status):
             verified, nodes = status["conditions"][0], status["nodes"]
             proven = f"{nodes['verified']} of {nodes['total']}"
@@ -181,8 +180,4 @@ def _log(action: Action) -> None:
         case EmitEvent(pool=pool, reason=reason, message=message):
             log.info("warning event", pool=pool, reason=reason, message=message)
         case RetractEvent(name=name):
-            log.info("warning taken back", event=name)
-
-
-def _told(error: ApiError | Unreachable) -> str:
-    return f"HTTP {error.status}: {error.message}" if isinstance(error, ApiError) else str(error)
+            log.info("warning deleted", event=name)

@@ -1,4 +1,4 @@
-"""The controller's metrics in Prometheus' text format."""
+"""The controller's metrics, in Prometheus text format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _families(progress: Progress, pools: Sequence[Pool]) -> tuple[Family, ...]:
         Family(
             "slicewright_pool_nodes",
             "gauge",
-            "Nodes of a pool by what is proven of them.",
+            "Nodes of a pool by state.",
             tuple(
                 Sample(
                     labels(pool=pool.name, state=state), pool.status.get("nodes", {}).get(state, 0)
@@ -31,7 +31,7 @@ def _families(progress: Progress, pools: Sequence[Pool]) -> tuple[Family, ...]:
         Family(
             "slicewright_pool_condition",
             "gauge",
-            "1 where a pool's condition is True.",
+            "1 if the condition of a pool is True, else 0.",
             tuple(
                 Sample(
                     labels(pool=pool.name, condition=each["type"]), float(each["status"] == "True")
@@ -43,7 +43,7 @@ def _families(progress: Progress, pools: Sequence[Pool]) -> tuple[Family, ...]:
         Family(
             "slicewright_controller_actions_total",
             "counter",
-            "Actions carried out, by kind and result.",
+            "Actions of the controller, by kind and result.",
             tuple(
                 Sample(labels(action=action, result=result), count)
                 for (action, result), count in sorted(progress.done.items())
@@ -52,13 +52,13 @@ def _families(progress: Progress, pools: Sequence[Pool]) -> tuple[Family, ...]:
         Family(
             "slicewright_controller_passes_total",
             "counter",
-            "Passes over all pools.",
+            "Passes of the control loop.",
             (Sample("", progress.passes),),
         ),
         Family(
             "slicewright_controller_pass_seconds_total",
             "counter",
-            "Seconds spent in passes.",
+            "Time spent in passes of the control loop.",
             (Sample("", progress.pass_s),),
         ),
     )

@@ -1,6 +1,4 @@
-"""What the cluster looks like now: lists and watches kept in memory, and a bell that rings when
-something changed.
-"""
+"""The state of the cluster in memory, kept current by lists and watches."""
 
 from __future__ import annotations
 
@@ -20,38 +18,35 @@ from fleet_controller.state import (
     Node,
     Pool,
     Report,
-    Warned,
+    WarningEvent,
     read_node,
     read_pool,
     read_report,
-    read_warned,
+    read_warning,
+    requests_gpus,
 )
 from kubeapi import ApiError, Client, Event, Unreachable, list_and_watch
 from kubeapi.client import path_of
 from telemetry import log
 
 EVENT_SOURCE = "slicewright-fleet-controller"
-# GPU pods are asked for by any resource of the vendor: whole GPUs, slices, shared ones.
-_GPU_RESOURCE_PREFIX = "nvidia.com/"
 
 T = TypeVar("T")
 
 
 class Collection(Generic[T]):
-    """One kind of object, parsed, by name. `follow` fills it in a thread of its own; reads may come
-    from any thread.
-    """
+    """The objects of one kind, parsed, by name. Thread-safe; `follow` runs in its own thread."""
 
     def __init__(
-        self, path: str, read: Callable[[Mapping[str, Any]], T], bell: threading.Event
+        self, path: str, read: Callable[[Mapping[str, Any]], T], changed: threading.Event
     ) -> None:
         self.path = path
         self.listed = threading.Event()
-        """Set once the first list came in."""
+        """Set after the first list."""
         self.error: str | None = None
-        """Why the newest state cannot be had; None while it can."""
+        """Why the last list or watch failed; None while they succeed."""
         self._read = read
-        self._bell = bell
+        self._changed = changed
         self._lock = threading.Lock()
         self._items: dict[str, tuple[int, T]] = {}
 
@@ -60,9 +55,7 @@ class Collection(Generic[T]):
             return {name: item for name, (_, item) in self._items.items()}
 
     def put(self, raw: Mapping[str, Any]) -> None:
-        """An object as the API server just answered it. An older one than what is known already is
-        ignored.
-        """
+        """Stores an object that the API server answered, unless a newer one is known."""
         parsed = self._parsed(raw)
         if parsed is None:
             return
@@ -71,10 +64,10 @@ class Collection(Generic[T]):
             known = self._items.get(name)
             if known is None or known[0] < version:
                 self._items[name] = (version, item)
-        self._bell.set()
+        self._changed.set()
 
     def follow(self, client: Client, stop: threading.Event) -> None:
-        """Until `stop` is set."""
+        """Keeps the collection current until `stop` is set."""
         for event in list_and_watch(
             client, self.path, stop=stop, backoff_max_s=5.0, on_error=self._failed
         ):
@@ -87,26 +80,26 @@ class Collection(Generic[T]):
             with self._lock:
                 self._items = {name: (version, item) for name, version, item in parsed}
             self.listed.set()
-            self._bell.set()
+            self._changed.set()
         elif event.type == "DELETED":
             with self._lock:
                 self._items.pop(event.object["metadata"]["name"], None)
-            self._bell.set()
+            self._changed.set()
         elif event.type in ("ADDED", "MODIFIED"):
             self.put(event.object)
 
     def _parsed(self, raw: Mapping[str, Any]) -> tuple[str, int, T] | None:
-        """One object that nobody can read must not hide the others."""
+        """None for an object that cannot be parsed: it must not hide the others."""
         try:
             return raw["metadata"]["name"], int(raw["metadata"]["resourceVersion"]), self._read(raw)
         except (KeyError, TypeError, ValueError, AttributeError) as e:
-            log.warning("object not understood", path=self.path, error=f"{type(e).__name__}: {e}")
+            log.warning(
+                "object ignored: cannot be parsed", path=self.path, error=f"{type(e).__name__}: {e}"
+            )
             return None
 
     def _failed(self, error: ApiError | Unreachable | ValueError) -> None:
-        text = (
-            f"HTTP {error.status}: {error.message}" if isinstance(error, ApiError) else str(error)
-        )
+        text = error_text(error)
         if text != self.error:
             log.warning("cluster not readable", path=self.path, error=text)
         self.error = text
@@ -114,27 +107,28 @@ class Collection(Generic[T]):
 
 @dataclass
 class Cluster:
-    """The controller's eyes."""
+    """Nodes, pools and reports, and what is asked for when it is needed."""
 
     client: Client
-    bell: threading.Event
+    changed: threading.Event
+    """Set whenever one of the collections changed."""
     nodes: Collection[Node]
     pools: Collection[Pool]
     reports: Collection[Report]
 
     @classmethod
     def of(cls, client: Client) -> Cluster:
-        bell = threading.Event()
+        changed = threading.Event()
         return cls(
             client=client,
-            bell=bell,
-            nodes=Collection(path_of("v1", "nodes"), read_node, bell),
-            pools=Collection(path_of(API_VERSION, POOL_PLURAL), read_pool, bell),
-            reports=Collection(path_of(API_VERSION, REPORT_PLURAL), read_report, bell),
+            changed=changed,
+            nodes=Collection(path_of("v1", "nodes"), read_node, changed),
+            pools=Collection(path_of(API_VERSION, POOL_PLURAL), read_pool, changed),
+            reports=Collection(path_of(API_VERSION, REPORT_PLURAL), read_report, changed),
         )
 
     def follow(self, stop: threading.Event) -> None:
-        """Starts the threads; they end with the process."""
+        """Starts one daemon thread per collection."""
         for collection in (self.nodes, self.pools, self.reports):
             threading.Thread(
                 target=collection.follow,
@@ -143,8 +137,8 @@ class Cluster:
                 daemon=True,
             ).start()
 
-    def trouble(self) -> str | None:
-        """Why the picture is not whole; None when it is."""
+    def incomplete(self) -> str | None:
+        """Which collection has not been listed yet, and why; None when all have."""
         for collection in (self.pools, self.nodes, self.reports):
             if not collection.listed.is_set():
                 return f"{collection.path} not listed yet" + (
@@ -152,28 +146,26 @@ class Cluster:
                 )
         return None
 
-    def warned(self) -> dict[str, Warned]:
-        """Our Warning Events, by name. Raises ApiError or Unreachable."""
+    def warnings(self) -> dict[str, WarningEvent]:
+        """The controller's Warning Events, by name. Raises ApiError or Unreachable."""
         path = path_of("v1", "events", namespace=EVENTS_NAMESPACE)
         selector = f"involvedObject.kind={POOL_KIND},source={EVENT_SOURCE},type=Warning"
         listed = self.client.get(path, fieldSelector=selector)
-        return {warned.name: warned for warned in map(read_warned, listed.get("items") or ())}
+        return {event.name: event for event in map(read_warning, listed.get("items") or ())}
 
-    def holders(self, node: str) -> tuple[str, ...]:
-        """Pods on a node that ask for GPUs and have not ended. Raises ApiError or Unreachable."""
+    def gpu_pods(self, node: str) -> tuple[str, ...]:
+        """`namespace/name` of a node's pods that request GPUs and have not ended.
+
+        Raises ApiError or Unreachable.
+        """
         selector = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
         listed = self.client.get(path_of("v1", "pods"), fieldSelector=selector)
-        pods = [pod for pod in listed.get("items") or () if _asks_for_gpus(pod)]
+        pods = [pod for pod in listed.get("items") or () if requests_gpus(pod)]
         return tuple(
             sorted(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in pods)
         )
 
 
-def _asks_for_gpus(pod: Mapping[str, Any]) -> bool:
-    spec = pod["spec"]
-    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    return any(
-        resource.startswith(_GPU_RESOURCE_PREFIX)
-        for container in containers
-        for resource in (container.get("resources") or {}).get("requests") or ()
-    )
+def error_text(error: ApiError | Unreachable | ValueError) -> str:
+    """An error of the API server, for logs and /readyz."""
+    return f"HTTP {error.status}: {error.message}" if isinstance(error, ApiError) else str(error)

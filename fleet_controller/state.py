@@ -1,7 +1,6 @@
-"""What the controller knows: pools, nodes, reports and its own events, parsed from the API server's
-objects and frozen.
+"""Pools, nodes, reports and events, parsed from the API server's objects. Pure.
 
-Only what decisions need is kept; a Node object is some 15 kB, of which this is a twentieth.
+Only what decisions need is kept: a Node object is some 15 kB, this a twentieth of it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from fleet_controller.api import (
     STARTUP_TAINT_KEY,
 )
 
-_SINCE_EVER = 0.0
+_EPOCH = 0.0
+_GPU_RESOURCE_PREFIX = "nvidia.com/"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Node:
     boot_id: str
     labels: Mapping[str, str]
     taint_keys: tuple[str, ...]
-    """In the order in which they stand in the object: a removal names the place."""
+    """In the object's order: a removal needs the index."""
     condition: Condition | None
     """slicewright.io/GPUPartitionsReady."""
     leaving: bool
@@ -54,7 +54,7 @@ class Node:
 
     @property
     def held(self) -> bool:
-        """Whether the startup taint keeps pods away."""
+        """Whether the node has the startup taint."""
         return STARTUP_TAINT_KEY in self.taint_keys
 
     @property
@@ -67,7 +67,7 @@ class Node:
 
     @property
     def paused(self) -> tuple[str, ...]:
-        """Operands that mig-manager has paused, by their short names."""
+        """GPU operands that mig-manager has paused, such as `device-plugin`."""
         return tuple(
             sorted(
                 key.removeprefix(DEPLOY_LABEL_PREFIX)
@@ -79,7 +79,7 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A GPUNodeReport. Everything is text as the agent wrote it; empty where it is missing."""
+    """A GPUNodeReport. Text is as the agent wrote it; empty where it is missing."""
 
     name: str
     owner_uid: str
@@ -103,7 +103,7 @@ class Pool:
     fewest: int
     mig_config: str | None
     status: Mapping[str, Any]
-    """As it stands in the cluster; the decision compares with it."""
+    """As it is in the cluster."""
 
     def selects(self, node: Node) -> bool:
         return bool(self.selector) and all(
@@ -115,15 +115,16 @@ class Pool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Warned:
-    """A Warning Event of ours that is in the cluster."""
+class WarningEvent:
+    """A Warning Event of the controller's that is in the cluster."""
 
     name: str
-    written: float
+    last_seen: float
+    """Its lastTimestamp."""
 
 
 def read_node(raw: Mapping[str, Any]) -> Node:
-    """Raises KeyError, TypeError or ValueError on what is no Node; so do the others below."""
+    """Raises KeyError, TypeError or ValueError for what is no Node; so do the others below."""
     meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
     labels = meta.get("labels") or {}
     return Node(
@@ -174,16 +175,27 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
     )
 
 
-def read_warned(raw: Mapping[str, Any]) -> Warned:
-    return Warned(
+def read_warning(raw: Mapping[str, Any]) -> WarningEvent:
+    return WarningEvent(
         name=raw["metadata"]["name"],
-        written=seconds(raw.get("lastTimestamp") or raw.get("firstTimestamp")),
+        last_seen=seconds(raw.get("lastTimestamp") or raw.get("firstTimestamp")),
+    )
+
+
+def requests_gpus(pod: Mapping[str, Any]) -> bool:
+    """Whether a Pod requests any of NVIDIA's resources: whole GPUs, MIG devices or replicas."""
+    spec = pod["spec"]
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    return any(
+        resource.startswith(_GPU_RESOURCE_PREFIX) and str(quantity) != "0"
+        for container in containers
+        for resource, quantity in ((container.get("resources") or {}).get("requests") or {}).items()
     )
 
 
 def seconds(timestamp: str | None) -> float:
-    """Since the epoch; the epoch itself where there is no time."""
-    return datetime.fromisoformat(timestamp).timestamp() if timestamp else _SINCE_EVER
+    """Since the epoch; 0 for no timestamp."""
+    return datetime.fromisoformat(timestamp).timestamp() if timestamp else _EPOCH
 
 
 def stamp(at: float) -> str:

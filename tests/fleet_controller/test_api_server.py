@@ -125,7 +125,7 @@ class TestController:
             yield loop
         finally:
             stop.set()
-            cluster.bell.set()
+            cluster.changed.set()
             thread.join(timeout=30)
             assert not thread.is_alive()
 
@@ -180,7 +180,7 @@ class TestController:
         )
         assert self._warnings(api_server, "birth") == []
         clock.ahead_s += 11
-        loop._cluster.bell.set()
+        loop._cluster.changed.set()
         wait(
             lambda: self._warnings(api_server, "birth") == [f"node b1: {words}"],
             "a fault that stays is told",
@@ -204,7 +204,7 @@ class TestController:
         api_server.wait(lambda: self._verified(api_server, "quiet")[0] == "True", "proven")
         before = dict(loop.progress.done)
         for number in range(loop.progress.passes, loop.progress.passes + 3):
-            loop._cluster.bell.set()
+            loop._cluster.changed.set()
             api_server.wait(lambda number=number: loop.progress.passes > number, "another pass")
         assert loop.progress.done == before
 
@@ -264,7 +264,7 @@ class TestController:
         assert "default/llm-0" in api_server.node("h1").condition.message
         assert (api_server.node("h1").mig_config, api_server.node("h1").held) == ("old-1", False)
         admin.delete("/api/v1/namespaces/default/pods/llm-0")
-        loop._cluster.bell.set()
+        loop._cluster.changed.set()
         api_server.wait(lambda: api_server.node("h1").mig_config == "new-2", "the change follows")
         assert api_server.node("h1").held
 
@@ -283,10 +283,10 @@ class TestController:
             lambda: self._verified(api_server, "again")[1] == "NodesFailing", "a fault is seen"
         )
         clock.ahead_s += 11
-        loop._cluster.bell.set()
+        loop._cluster.changed.set()
         api_server.wait(
             lambda: self._warnings(api_server, "again") == ["node r1: GPU 0 wrong"], "told"
         )
-        loop._warned = None
+        loop._warnings = None
         api_server.apply(REPORTS, objects.report(node, "again"))
         api_server.wait(lambda: self._warnings(api_server, "again") == [], "taken back")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -21,7 +22,7 @@ from fleet_controller.decide import (
     decide,
     to_inspect,
 )
-from fleet_controller.state import Condition, Node, Pool, Report, Warned, stamp
+from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent, stamp
 
 NOW = 1_800_000_000.0
 
@@ -31,11 +32,11 @@ def _decided(
     nodes: Sequence[Node],
     reports: Sequence[Report] = (),
     *,
-    holders: Mapping[str, tuple[str, ...]] | None = None,
-    warned: Mapping[str, Warned] | None = None,
+    gpu_pods: Mapping[str, tuple[str, ...]] | None = None,
+    warnings: Mapping[str, WarningEvent] | None = None,
     now: float = NOW,
 ) -> Decision:
-    return decide([pool], nodes, {r.name: r for r in reports}, holders or {}, warned or {}, now)
+    return decide([pool], nodes, {r.name: r for r in reports}, gpu_pods or {}, warnings or {}, now)
 
 
 def _said(node: Node, status: str, reason: str, message: str, *, at: float) -> Node:
@@ -86,7 +87,7 @@ def test_the_pool_is_verified_when_all_its_nodes_are(
     assert _condition(decision, "Verified") == (
         "True",
         "AllNodesProven",
-        "1 node proven on its own silicon",
+        "1 node verified",
     )
     assert _condition(decision, "Progressing")[:2] == ("False", "Settled")
     assert _condition(decision, "Degraded")[:2] == ("False", "AsWanted")
@@ -107,7 +108,7 @@ def test_too_few_nodes_are_not_verified(node: Node, pool: Pool, report: Report) 
     assert _condition(decision, "Verified") == (
         "False",
         "TooFewNodes",
-        "1 of at least 2 nodes there",
+        "1 of at least 2 nodes exist",
     )
     assert _condition(decision, "Progressing")[:2] == ("True", "WaitingForNodes")
 
@@ -181,11 +182,11 @@ def test_a_warning_is_not_repeated_but_after_half_an_hour(
 ) -> None:
     told = _said(node, "False", "WrongLayout", wrong.message, at=NOW - 60)
     (event,) = [a for a in _decided(pool, [told], [wrong]).actions if isinstance(a, EmitEvent)]
-    warned = {event.name: Warned(name=event.name, written=NOW)}
-    quiet = _decided(pool, [told], [wrong], warned=warned, now=NOW + 60)
+    warnings = {event.name: WarningEvent(name=event.name, last_seen=NOW)}
+    quiet = _decided(pool, [told], [wrong], warnings=warnings, now=NOW + 60)
     assert not [a for a in quiet.actions if isinstance(a, EmitEvent | RetractEvent)]
     fresh = replace(wrong, time=NOW + REPEAT_WARNING_S)
-    again = _decided(pool, [told], [fresh], warned=warned, now=NOW + REPEAT_WARNING_S)
+    again = _decided(pool, [told], [fresh], warnings=warnings, now=NOW + REPEAT_WARNING_S)
     assert [a.name for a in again.actions if isinstance(a, EmitEvent)] == [event.name]
 
 
@@ -194,7 +195,7 @@ def test_a_warning_that_is_not_true_any_more_is_taken_back(
 ) -> None:
     """`pulumi up` shows old warnings too; a repaired node must not be accused."""
     decision = _decided(
-        pool, [node], [report], warned={"halves.1": Warned(name="halves.1", written=NOW)}
+        pool, [node], [report], warnings={"halves.1": WarningEvent(name="halves.1", last_seen=NOW)}
     )
     assert [a for a in decision.actions if isinstance(a, RetractEvent)] == [
         RetractEvent(name="halves.1")
@@ -283,6 +284,174 @@ def test_a_node_has_one_owner(node: Node, pool: Pool, report: Report) -> None:
     assert statuses == {"halves": 1, "zz": 0}
 
 
+def _failing(node: Node, wrong: Report, names: Sequence[str]) -> tuple[list[Node], list[Report]]:
+    """Nodes whose wrong layout has been known for a minute, and their reports."""
+    nodes = [
+        _said(
+            replace(node, name=name, uid=f"u-{name}"),
+            "False",
+            "WrongLayout",
+            wrong.message,
+            at=NOW - 60,
+        )
+        for name in names
+    ]
+    return nodes, [replace(wrong, name=n.name, owner_uid=n.uid) for n in nodes]
+
+
+def _events(decision: Decision) -> list[EmitEvent]:
+    return [a for a in decision.actions if isinstance(a, EmitEvent)]
+
+
+def test_the_periods_are_the_documented_ones() -> None:
+    assert (GRACE_S, DAMPING_S, REPEAT_WARNING_S) == (300.0, 10.0, 1800.0)
+
+
+class TestGracePeriod:
+    """A node without a report: it settles, and nothing expires."""
+
+    @pytest.fixture
+    def node(self, node: Node) -> Node:
+        return replace(node, created=NOW)
+
+    @pytest.mark.parametrize(("age", "settling"), [(0.0, True), (299.9, True), (300.0, False)])
+    def test_it_starts_with_the_node(
+        self, age: float, settling: bool, node: Node, pool: Pool
+    ) -> None:
+        decision = _decided(pool, [node], now=NOW + age)
+        assert (_condition(decision, "Progressing")[0] == "True") is settling
+        assert (_condition(decision, "Degraded")[0] == "True") is not settling
+        assert bool(_events(decision)) is not settling
+
+    def test_it_starts_again_when_the_status_changes(self, node: Node, pool: Pool) -> None:
+        changed = _said(node, "Unknown", "NoReport", "", at=NOW + 1000)
+        decision = _decided(pool, [changed], now=NOW + 1200)
+        assert _condition(decision, "Progressing")[:2] == ("True", "NodesBeingSetUp")
+        assert decision.look_again == NOW + 1300
+        assert _condition(_decided(pool, [changed], now=NOW + 1300), "Progressing")[0] == "False"
+
+    def test_an_old_condition_does_not_shorten_it(self, node: Node, pool: Pool) -> None:
+        """A node of the same name may have been created again with its conditions."""
+        old = _said(node, "Unknown", "NoReport", "", at=NOW - 1000)
+        assert _decided(pool, [old], now=NOW + 10).look_again == NOW + GRACE_S
+
+    def test_after_it_the_next_look_is_for_the_warning_alone(self, node: Node, pool: Pool) -> None:
+        """A deadline that has passed must not wake the loop again."""
+        assert _decided(pool, [node], now=NOW + 300).look_again == NOW + 2100
+        assert _decided(pool, [node], now=NOW + 500).look_again == NOW + 2300
+
+
+class TestWarnings:
+    def test_without_anything_to_wait_for_there_is_no_next_look(self, pool: Pool) -> None:
+        assert _decided(pool, []).look_again is None
+
+    def test_a_repeated_warning_is_due_after_half_an_hour(self, node: Node, pool: Pool) -> None:
+        old = replace(node, created=NOW - 4000)
+        (event,) = _events(_decided(pool, [old]))
+        seen = {event.name: WarningEvent(name=event.name, last_seen=NOW - 1000)}
+        quiet = _decided(pool, [old], warnings=seen)
+        assert (_events(quiet), quiet.look_again) == ([], NOW + 800)
+        due = _decided(pool, [old], warnings=seen, now=NOW + 800)
+        assert (len(_events(due)), due.look_again) == (1, NOW + 2600)
+
+    def test_its_name_is_the_pools_and_sixteen_digits_of_its_content(
+        self, node: Node, pool: Pool, wrong: Report
+    ) -> None:
+        nodes, reports = _failing(node, wrong, ["n1", "n2"])
+        events = _events(_decided(pool, nodes, reports))
+        assert len({event.name for event in events}) == 2
+        for event in events:
+            assert re.fullmatch(r"halves\.[0-9a-f]{16}", event.name)
+
+    def test_a_finding_is_damped_from_when_it_was_written(
+        self, node: Node, pool: Pool, wrong: Report
+    ) -> None:
+        said = _said(node, "False", "WrongLayout", wrong.message, at=NOW - 4)
+        assert _decided(pool, [said], [wrong]).look_again == NOW + 6
+
+
+class TestPoolStatus:
+    def test_nodes_are_handled_by_name(self, node: Node, pool: Pool) -> None:
+        nodes = [replace(node, name=name) for name in ("n2", "n3", "n1")]
+        actions = _decided(pool, nodes).actions
+        assert [a.node for a in actions if isinstance(a, SetNodeCondition)] == ["n1", "n2", "n3"]
+
+    def test_failing_nodes_come_first_then_those_past_their_grace_period_by_name(
+        self, node: Node, pool: Pool, wrong: Report
+    ) -> None:
+        nodes, reports = _failing(node, wrong, ["z-wrong", "y-wrong"])
+        settling = replace(wrong, reason="NotPartitioned", name="x", owner_uid="u-x")
+        nodes += [
+            replace(node, name="x", uid="u-x"),
+            replace(node, name="a-new"),
+            replace(node, name="b-silent", created=NOW - 4000),
+        ]
+        decision = _decided(pool, nodes, [*reports, settling])
+        failing = _status(decision)["failingNodes"]
+        assert isinstance(failing, list)
+        assert [f["name"] for f in failing] == ["y-wrong", "z-wrong", "x", "b-silent", "a-new"]
+        assert _status(decision)["nodes"] == {
+            "total": 5,
+            "verified": 0,
+            "failing": 3,
+            "unknown": 2,
+        }
+        assert _condition(decision, "Verified")[:2] == ("False", "NodesFailing")
+        assert _condition(decision, "Degraded")[:2] == ("True", "NodesFailing")
+        assert _condition(decision, "Progressing")[:2] == ("True", "NodesBeingSetUp")
+
+    @pytest.mark.parametrize(
+        ("names", "text"),
+        [
+            (["n1"], "1 node of 1 not verified: n1 WrongLayout: m"),
+            (["n1", "n2"], "2 nodes of 2 not verified: n1 WrongLayout: m; n2 WrongLayout: m"),
+            (
+                ["n1", "n2", "n3"],
+                "3 nodes of 3 not verified: n1 WrongLayout: m; n2 WrongLayout: m; and 1 more",
+            ),
+        ],
+    )
+    def test_the_first_two_are_named(
+        self, names: list[str], text: str, node: Node, pool: Pool, wrong: Report
+    ) -> None:
+        decision = _decided(pool, *_failing(node, replace(wrong, message="m"), names))
+        assert _condition(decision, "Verified") == ("False", "NodesFailing", text)
+        assert _condition(decision, "Degraded")[2] == text.replace(
+            f"of {len(names)} not verified", "not as wanted"
+        )
+
+    def test_nodes_without_a_report_are_not_proven(self, node: Node, pool: Pool) -> None:
+        decision = _decided(pool, [node])
+        assert _condition(decision, "Verified")[:2] == ("False", "NodesNotProven")
+        assert _condition(decision, "Progressing")[2].startswith("1 node being set up: n1 NoReport")
+
+    def test_several_nodes_are_counted(self, node: Node, pool: Pool, report: Report) -> None:
+        nodes = [replace(node, name=name) for name in ("n1", "n2")]
+        reports = [replace(report, name=name) for name in ("n1", "n2")]
+        assert _condition(_decided(pool, nodes, reports), "Verified") == (
+            "True",
+            "AllNodesProven",
+            "2 nodes verified",
+        )
+
+    def test_a_transition_sets_the_time(self, node: Node, pool: Pool, report: Report) -> None:
+        before = _status(_decided(pool, [node]))
+        said = _said(node, "Unknown", "NoReport", "", at=NOW - 50)
+        decision = _decided(
+            replace(pool, status=before), [said], [replace(report, time=NOW + 7)], now=NOW + 7
+        )
+        (condition,) = [a for a in decision.actions if isinstance(a, SetNodeCondition)]
+        assert (condition.status, condition.changed) == ("True", NOW + 7)
+        conditions = _status(decision)["conditions"]
+        assert isinstance(conditions, list)
+        times = {c["type"]: c["lastTransitionTime"] for c in conditions}
+        assert times == {
+            "Verified": stamp(NOW + 7),
+            "Progressing": stamp(NOW + 7),
+            "Degraded": stamp(NOW),
+        }
+
+
 class TestMigConfig:
     @pytest.fixture
     def pool(self, pool: Pool) -> Pool:
@@ -299,7 +468,7 @@ class TestMigConfig:
 
     def test_a_new_node_gets_its_layout(self, node: Node, pool: Pool) -> None:
         assert to_inspect([pool], [node]) == ("n1",)
-        decision = _decided(pool, [node], holders={"n1": ()})
+        decision = _decided(pool, [node], gpu_pods={"n1": ()})
         assert [a for a in decision.actions if isinstance(a, SetMigConfig)] == [
             SetMigConfig(node="n1", version="100", value="halves-1234")
         ]
@@ -308,7 +477,7 @@ class TestMigConfig:
         labelled = self._labelled(node, mig_config="all-disabled", mig_config_state="success")
         assert [
             a
-            for a in _decided(pool, [labelled], holders={"n1": ()}).actions
+            for a in _decided(pool, [labelled], gpu_pods={"n1": ()}).actions
             if isinstance(a, SetMigConfig)
         ]
 
@@ -318,7 +487,7 @@ class TestMigConfig:
         assert to_inspect([pool], [labelled]) == ()
         assert not [
             a
-            for a in _decided(pool, [labelled], holders={"n1": ()}).actions
+            for a in _decided(pool, [labelled], gpu_pods={"n1": ()}).actions
             if isinstance(a, SetMigConfig)
         ]
 
@@ -326,7 +495,7 @@ class TestMigConfig:
         labelled = self._labelled(node, mig_config="halves-1234", mig_config_state="failed")
         assert not [
             a
-            for a in _decided(pool, [labelled], holders={"n1": ()}).actions
+            for a in _decided(pool, [labelled], gpu_pods={"n1": ()}).actions
             if isinstance(a, SetMigConfig | HoldNode)
         ]
 
@@ -337,7 +506,7 @@ class TestMigConfig:
 
     def test_never_under_running_pods(self, node: Node, pool: Pool, report: Report) -> None:
         labelled = self._labelled(node, mig_config="old-1", mig_config_state="success")
-        decision = _decided(pool, [labelled], [report], holders={"n1": ("ai/llm-0",)})
+        decision = _decided(pool, [labelled], [report], gpu_pods={"n1": ("ai/llm-0",)})
         assert not [
             a for a in decision.actions if isinstance(a, SetMigConfig | HoldNode | LiftTaint)
         ]
@@ -354,14 +523,14 @@ class TestMigConfig:
             mig_config="old-1",
             mig_config_state="success",
         )
-        decision = _decided(pool, [released], [report], holders={"n1": ()})
+        decision = _decided(pool, [released], [report], gpu_pods={"n1": ()})
         assert [a for a in decision.actions if isinstance(a, SetMigConfig | HoldNode)] == [
             HoldNode(node="n1", version="100", has_taints=True)
         ]
         held = replace(released, taint_keys=("nvidia.com/gpu", TAINT), version="101")
         assert [
             a
-            for a in _decided(pool, [held], [report], holders={"n1": ()}).actions
+            for a in _decided(pool, [held], [report], gpu_pods={"n1": ()}).actions
             if isinstance(a, SetMigConfig)
         ]
 

@@ -23,7 +23,7 @@ from fleet_controller.decide import (
     decide,
     to_inspect,
 )
-from fleet_controller.state import Condition, Node, Pool, Report, Warned
+from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent
 
 NOW = 1_800_000_000.0
 HASHES = ("a" * 64, "b" * 64)
@@ -98,12 +98,12 @@ class World:
     nodes: dict[str, Node]
     reports: dict[str, Report]
     pods: Mapping[str, tuple[str, ...]]
-    warned: dict[str, Warned] = field(default_factory=dict)
+    warnings: dict[str, WarningEvent] = field(default_factory=dict)
 
     def decided(self) -> tuple[Action, ...]:
         pools, nodes = list(self.pools.values()), list(self.nodes.values())
-        holders = {name: self.pods[name] for name in to_inspect(pools, nodes)}
-        return decide(pools, nodes, self.reports, holders, self.warned, NOW).actions
+        gpu_pods = {name: self.pods[name] for name in to_inspect(pools, nodes)}
+        return decide(pools, nodes, self.reports, gpu_pods, self.warnings, NOW).actions
 
     def do(self, action: Action) -> None:
         """What the API server would make of it, and what must hold at that moment."""
@@ -141,10 +141,10 @@ class World:
             case SetPoolStatus(pool=name, status=status):
                 self.pools[name] = replace(self.pools[name], status=status)
             case EmitEvent(name=name, now=now):
-                assert name not in self.warned
-                self.warned[name] = Warned(name=name, written=now)
+                assert name not in self.warnings
+                self.warnings[name] = WarningEvent(name=name, last_seen=now)
             case RetractEvent(name=name):
-                del self.warned[name]
+                del self.warnings[name]
 
     def _change(self, name: str, **facts: object) -> None:
         node = self.nodes[name]
@@ -173,7 +173,7 @@ def worlds(draw: st.DrawFn) -> World:
     there = [draw(nodes(i)) for i in range(draw(st.integers(0, 5)))]
     said = {n.name: draw(reports(n)) for n in there if draw(st.booleans())}
     pods = {n.name: draw(st.sampled_from([(), (), ("ai/a",)])) for n in there}
-    old = {"old.1": Warned(name="old.1", written=NOW)} if draw(st.booleans()) else {}
+    old = {"old.1": WarningEvent(name="old.1", last_seen=NOW)} if draw(st.booleans()) else {}
     return World(pools, {n.name: n for n in there}, said, pods, old)
 
 

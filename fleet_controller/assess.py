@@ -1,0 +1,201 @@
+"""The status of a node's condition, from its report and labels. Pure.
+
+True requires all of this: the report's verdict is Match; the report is recent, and is about this
+Node object, its current boot and the layout that the pool wants; and where mig-manager creates the
+partitions, the node's labels agree and none of its GPU operands is paused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fleet_controller.state import Node, Pool, Report, stamp
+
+REPORT_AGE_LIMIT_S = 900.0
+"""An agent reports at least every 6 minutes, so that two lost reports in a row do no harm."""
+
+AGENT_SETTLING = frozenset(
+    {
+        "MigModePending",
+        "NotPartitioned",
+        "LayoutIncomplete",
+        "ResourcesNotAdvertised",
+        "WrongResources",
+        "UnexpectedResources",
+        "ResourcesWithheld",
+        "DriverLibraryMissing",
+        "DriverNotLoaded",
+        "PartitioningUnderWay",
+        "NodeUnreadable",
+    }
+)
+"""The agent's reasons that are normal while a node is being set up. A test compares them with
+node_agent/verdict/reasons.py.
+"""
+
+BUSY_STATES = ("pending", "rebooting")
+"""Values of nvidia.com/mig.config.state while mig-manager changes the partitions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assessment:
+    """A node's condition as it should be."""
+
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str
+    """Depends on the facts alone, not on the time: an unchanged node is not written again."""
+    settles: bool = False
+    """Whether the node may still get there without help, because it is being set up."""
+    expires: float | None = None
+    """When the report becomes too old; seconds since the epoch."""
+
+
+def assess(
+    node: Node,
+    pool: Pool,
+    report: Report | None,
+    now: float,
+    *,
+    gpu_pods: tuple[str, ...] | None = None,
+) -> Assessment:
+    """The condition that `node` should have as a member of `pool`.
+
+    gpu_pods: pods that use the node's GPUs; only looked at where the node's layout must change.
+    None: not known.
+    """
+    if pool.mig_config and gpu_pods and node.mig_config != pool.mig_config:
+        return Assessment(
+            status="False", reason="ChangeHeldByPods", message=_waiting_for(node, pool, gpu_pods)
+        )
+    invalid = _invalid_report(node, pool, report, now)
+    if invalid:
+        return invalid
+    assert report is not None
+    expires = report.time + REPORT_AGE_LIMIT_S
+    if report.verdict == "Match":
+        return _label_problem(node, pool, expires) or Assessment(
+            status="True",
+            reason=report.reason or "PartitionsMatch",
+            message=report.message,
+            expires=expires,
+        )
+    return Assessment(
+        status="False" if report.verdict == "Mismatch" else "Unknown",
+        reason=report.reason or "NoReason",
+        message=report.message,
+        settles=report.reason in AGENT_SETTLING or _being_partitioned(node, pool),
+        expires=expires,
+    )
+
+
+def _invalid_report(node: Node, pool: Pool, report: Report | None, now: float) -> Assessment | None:
+    """Unknown, where the report does not describe the node as it is now; None where it does."""
+    if report is None:
+        return _unknown(
+            "NoReport",
+            "the node's agent has not reported; see the log of the node-agent pod on the node",
+            settles=True,
+        )
+    if report.owner_uid != node.uid:
+        return _unknown(
+            "ReportOfAnotherNode", "the report is of an earlier node of the same name", settles=True
+        )
+    if report.pool != pool.name or report.layout_hash != pool.layout_hash:
+        return _unknown(
+            "ReportOfAnotherLayout",
+            f"the agent checked layout {report.layout_hash[:8] or 'none'} of pool "
+            f"{report.pool or 'none'}, the pool wants {pool.layout_hash[:8]}; the node-agent pod "
+            "on the node has not been replaced yet",
+            settles=True,
+        )
+    if report.boot_id != node.boot_id:
+        return _unknown(
+            "ReportFromEarlierBoot",
+            "the node has booted since the report; MIG partitions do not survive a reboot",
+            settles=True,
+        )
+    if report.time > now + REPORT_AGE_LIMIT_S:
+        return _unknown(
+            "ReportTimeImplausible",
+            f"the report's time is {stamp(report.time)}, in the future; set the node's clock",
+        )
+    if now >= report.time + REPORT_AGE_LIMIT_S:
+        return _unknown(
+            "ReportTooOld",
+            f"the agent last reported at {stamp(report.time)}, more than "
+            f"{REPORT_AGE_LIMIT_S / 60:.0f} minutes ago; see the log of the node-agent pod on the "
+            "node",
+        )
+    if report.verdict not in ("Match", "Mismatch", "Unknown"):
+        return _unknown("ReportUnreadable", f"unknown verdict {report.verdict!r} in the report")
+    return None
+
+
+def _label_problem(node: Node, pool: Pool, expires: float) -> Assessment | None:
+    """Why a matching node of mig-manager's is not ready; None where its labels agree.
+
+    The label `success` proves nothing, but any other state means that mig-manager is changing the
+    partitions or has given up.
+    """
+    if not pool.mig_config:
+        return None
+    if node.mig_config != pool.mig_config:
+        return _unknown(
+            "MigConfigNotSet",
+            f"nvidia.com/mig.config is {node.mig_config or 'not set'}, the pool wants "
+            f"{pool.mig_config}",
+            settles=True,
+            expires=expires,
+        )
+    if node.mig_state == "failed":
+        message = (
+            "the partitions match, but nvidia.com/mig.config.state is failed; delete the "
+            "mig-manager pod on the node to make it try again"
+        )
+        return Assessment(
+            status="False", reason="MigManagerFailed", message=message, expires=expires
+        )
+    if node.mig_state != "success":
+        state = node.mig_state or "absent"
+        return _unknown(
+            "MigManagerBusy",
+            f"nvidia.com/mig.config.state is {state}",
+            settles=True,
+            expires=expires,
+        )
+    if node.paused:
+        return _unknown(
+            "OperandsPaused",
+            f"mig-manager has paused {', '.join(node.paused)}; if this lasts, delete the "
+            "mig-manager pod on the node",
+            settles=True,
+            expires=expires,
+        )
+    return None
+
+
+def _being_partitioned(node: Node, pool: Pool) -> bool:
+    """Whether mig-manager changes the node's partitions, or is about to."""
+    if not pool.mig_config:
+        return False
+    if node.mig_config != pool.mig_config:
+        return True
+    return node.mig_state != "failed" and (node.mig_state != "success" or bool(node.paused))
+
+
+def _waiting_for(node: Node, pool: Pool, gpu_pods: tuple[str, ...]) -> str:
+    more = f" and {len(gpu_pods) - 3} more" if len(gpu_pods) > 3 else ""
+    return (
+        f"the layout changes from {node.mig_config or 'none'} to {pool.mig_config} when no "
+        f"pod uses the node's GPUs; still running: {', '.join(gpu_pods[:3])}{more}"
+    )
+
+
+def _unknown(
+    reason: str, message: str, *, settles: bool = False, expires: float | None = None
+) -> Assessment:
+    return Assessment(
+        status="Unknown", reason=reason, message=message, settles=settles, expires=expires
+    )

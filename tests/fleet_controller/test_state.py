@@ -1,0 +1,344 @@
+"""What is read from the API server's objects, key by key."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fleet_controller.state import (
+    Condition,
+    Node,
+    Pool,
+    Report,
+    WarningEvent,
+    read_node,
+    read_pool,
+    read_report,
+    read_warning,
+    requests_gpus,
+    seconds,
+    stamp,
+)
+
+STARTUP_TAINT = "startup-taint.cluster-autoscaler.kubernetes.io/slicewright"
+
+
+def _time(second: int) -> str:
+    return f"2027-01-15T08:00:{second:02}Z"
+
+
+def _at(second: int) -> float:
+    return 1_800_000_000.0 + second
+
+
+NODE: dict[str, Any] = {
+    "metadata": {
+        "name": "n1",
+        "uid": "u1",
+        "resourceVersion": "100",
+        "creationTimestamp": _time(1),
+        "labels": {"slicewright.io/pool": "halves"},
+    },
+    "spec": {"taints": [{"key": "nvidia.com/gpu"}, {"key": STARTUP_TAINT}]},
+    "status": {
+        "nodeInfo": {"bootID": "b1"},
+        "conditions": [
+            {"type": "Ready", "status": "True", "reason": "KubeletReady"},
+            {
+                "type": "slicewright.io/GPUPartitionsReady",
+                "status": "False",
+                "reason": "WrongLayout",
+                "message": "GPU 3 …",
+                "lastTransitionTime": _time(2),
+                "lastHeartbeatTime": _time(3),
+            },
+        ],
+    },
+}
+POOL: dict[str, Any] = {
+    "metadata": {"name": "halves", "uid": "p1", "generation": 3, "creationTimestamp": _time(1)},
+    "spec": {
+        "selector": {"matchLabels": {"slicewright.io/pool": "halves"}},
+        "layoutHash": "a" * 64,
+        "expectedNodes": {"min": 2, "max": 5},
+        "migConfig": "halves-1234",
+    },
+    "status": {
+        "conditions": [
+            {
+                "type": "Verified",
+                "status": "True",
+                "reason": "AllNodesProven",
+                "message": "2 nodes verified",
+                "lastTransitionTime": _time(4),
+                "observedGeneration": 2,
+            }
+        ]
+    },
+}
+REPORT: dict[str, Any] = {
+    "metadata": {
+        "name": "n1",
+        "ownerReferences": [
+            {"kind": "Pod", "uid": "another-owner"},
+            {"kind": "Node", "uid": "u1"},
+            {"kind": "Node", "uid": "u2"},
+        ],
+    },
+    "report": {
+        "verdict": "Match",
+        "reason": "PartitionsMatch",
+        "message": "2 GPUs as wanted.",
+        "pool": "halves",
+        "observedHash": "a" * 64,
+        "bootID": "b1",
+        "time": _time(5),
+    },
+}
+
+
+def _without(raw: dict[str, Any], *path: str) -> dict[str, Any]:
+    """A copy without one key."""
+    first, *rest = path
+    if not rest:
+        return {key: value for key, value in raw.items() if key != first}
+    return {**raw, first: _without(raw[first], *rest)}
+
+
+class TestNode:
+    def test_every_field_is_read(self) -> None:
+        assert read_node(NODE) == Node(
+            name="n1",
+            uid="u1",
+            version="100",
+            created=_at(1),
+            boot_id="b1",
+            labels={"slicewright.io/pool": "halves"},
+            taint_keys=("nvidia.com/gpu", STARTUP_TAINT),
+            condition=Condition(
+                status="False",
+                reason="WrongLayout",
+                message="GPU 3 …",
+                changed=_at(2),
+                written=_at(3),
+                generation=0,
+            ),
+            leaving=False,
+        )
+
+    def test_a_bare_node_is_read(self) -> None:
+        assert read_node({"metadata": {"name": "n1", "uid": "u1"}}) == Node(
+            name="n1",
+            uid="u1",
+            version="",
+            created=0.0,
+            boot_id="",
+            labels={},
+            taint_keys=(),
+            condition=None,
+            leaving=False,
+        )
+
+    @pytest.mark.parametrize(
+        ("path", "field", "empty"),
+        [
+            (("metadata", "resourceVersion"), "version", ""),
+            (("metadata", "creationTimestamp"), "created", 0.0),
+            (("metadata", "labels"), "labels", {}),
+            (("spec", "taints"), "taint_keys", ()),
+            (("spec",), "taint_keys", ()),
+            (("status", "nodeInfo", "bootID"), "boot_id", ""),
+            (("status", "nodeInfo"), "boot_id", ""),
+            (("status", "conditions"), "condition", None),
+        ],
+    )
+    def test_one_missing_key_leaves_the_rest(
+        self, path: tuple[str, ...], field: str, empty: object
+    ) -> None:
+        assert read_node(_without(NODE, *path)) == replace(read_node(NODE), **{field: empty})  # type: ignore[arg-type]
+
+    def test_a_deletion_timestamp_means_that_the_node_is_being_deleted(self) -> None:
+        meta = {**NODE["metadata"], "deletionTimestamp": _time(9)}
+        assert read_node({**NODE, "metadata": meta}).leaving
+
+    @pytest.mark.parametrize(
+        ("heartbeat", "written"), [(_time(3), _at(3)), (_time(1), _at(2)), (None, _at(2))]
+    )
+    def test_a_condition_was_written_at_its_newest_time(
+        self, heartbeat: str | None, written: float
+    ) -> None:
+        condition = {**NODE["status"]["conditions"][1], "lastHeartbeatTime": heartbeat}
+        found = read_node({**NODE, "status": {"conditions": [condition]}}).condition
+        assert found is not None
+        assert (found.changed, found.written) == (_at(2), written)
+
+    def test_a_bare_condition_is_unknown(self) -> None:
+        conditions = [{"type": "slicewright.io/GPUPartitionsReady"}]
+        assert read_node({**NODE, "status": {"conditions": conditions}}).condition == Condition(
+            status="Unknown", reason="", message="", changed=0.0, written=0.0
+        )
+        assert Condition(status="", reason="", message="", changed=0, written=0).generation == 0
+
+    def test_what_is_no_node_is_an_error(self) -> None:
+        with pytest.raises(KeyError):
+            read_node({"metadata": {"name": "n1"}})
+        with pytest.raises(KeyError):
+            read_node({})
+
+    def test_the_startup_taint_holds_the_node(self) -> None:
+        assert read_node(NODE).held
+        assert not read_node(_without(NODE, "spec")).held
+
+    def test_mig_managers_labels_are_found(self) -> None:
+        labels = {
+            "nvidia.com/mig.config": "halves-1234",
+            "nvidia.com/mig.config.state": "pending",
+            "nvidia.com/gpu.deploy.mig-manager": "true",
+            "nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change",
+            "nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change",
+            "example.com/other": "paused",
+        }
+        node = replace(read_node(NODE), labels=labels)
+        assert (node.mig_config, node.mig_state) == ("halves-1234", "pending")
+        assert node.paused == ("dcgm", "device-plugin")
+        bare = replace(node, labels={})
+        assert (bare.mig_config, bare.mig_state, bare.paused) == (None, None, ())
+
+
+class TestReport:
+    def test_every_field_is_read(self) -> None:
+        assert read_report(REPORT) == Report(
+            name="n1",
+            owner_uid="u1",
+            verdict="Match",
+            reason="PartitionsMatch",
+            message="2 GPUs as wanted.",
+            pool="halves",
+            layout_hash="a" * 64,
+            boot_id="b1",
+            time=_at(5),
+        )
+
+    @pytest.mark.parametrize("raw", [{}, {"report": None}, {"report": {}}])
+    def test_an_empty_report_has_empty_fields(self, raw: dict[str, Any]) -> None:
+        assert read_report({"metadata": {"name": "n1"}, **raw}) == Report(
+            name="n1",
+            owner_uid="",
+            verdict="",
+            reason="",
+            message="",
+            pool="",
+            layout_hash="",
+            boot_id="",
+            time=0.0,
+        )
+
+    @pytest.mark.parametrize("owners", [None, [], [{"kind": "Pod", "uid": "u1"}], [{"uid": "u1"}]])
+    def test_only_a_node_counts_as_its_owner(self, owners: list[dict[str, str]] | None) -> None:
+        metadata = {"name": "n1", "ownerReferences": owners}
+        assert read_report({**REPORT, "metadata": metadata}).owner_uid == ""
+
+
+class TestPool:
+    def test_every_field_is_read(self) -> None:
+        assert read_pool(POOL) == Pool(
+            name="halves",
+            uid="p1",
+            generation=3,
+            created=_at(1),
+            selector={"slicewright.io/pool": "halves"},
+            layout_hash="a" * 64,
+            fewest=2,
+            mig_config="halves-1234",
+            status=POOL["status"],
+        )
+
+    def test_a_new_pool_has_no_status_yet(self) -> None:
+        bare = read_pool(_without(_without(POOL, "status"), "metadata", "generation"))
+        assert (bare.status, bare.generation) == ({}, 1)
+
+    @pytest.mark.parametrize("value", [None, ""])
+    def test_no_mig_config_is_none(self, value: str | None) -> None:
+        assert read_pool({**POOL, "spec": {**POOL["spec"], "migConfig": value}}).mig_config is None
+
+    def test_its_conditions_carry_the_generation(self) -> None:
+        assert read_pool(POOL).condition("Verified") == Condition(
+            status="True",
+            reason="AllNodesProven",
+            message="2 nodes verified",
+            changed=_at(4),
+            written=_at(4),
+            generation=2,
+        )
+        assert read_pool(POOL).condition("Degraded") is None
+
+    @pytest.mark.parametrize(
+        ("selector", "selected"),
+        [
+            ({"a": "1"}, True),
+            ({"a": "1", "b": "2"}, True),
+            ({"a": "1", "b": "3"}, False),
+            ({"c": "1"}, False),
+            ({}, False),
+        ],
+    )
+    def test_a_node_is_selected_by_all_of_the_labels(
+        self, selector: dict[str, str], selected: bool
+    ) -> None:
+        pool = replace(read_pool(POOL), selector=selector)
+        assert pool.selects(replace(read_node(NODE), labels={"a": "1", "b": "2"})) is selected
+
+
+class TestWarningEvent:
+    @pytest.mark.parametrize(
+        ("times", "last_seen"),
+        [
+            ({"firstTimestamp": _time(1), "lastTimestamp": _time(2)}, _at(2)),
+            ({"firstTimestamp": _time(1), "lastTimestamp": None}, _at(1)),
+            ({"lastTimestamp": _time(2)}, _at(2)),
+            ({}, 0.0),
+        ],
+    )
+    def test_its_last_timestamp_is_read(self, times: dict[str, str], last_seen: float) -> None:
+        raw = {"metadata": {"name": "halves.1"}, **times}
+        assert read_warning(raw) == WarningEvent(name="halves.1", last_seen=last_seen)
+
+
+class TestPods:
+    @pytest.mark.parametrize(
+        ("requests", "expected"),
+        [
+            ({"nvidia.com/gpu": "1"}, True),
+            ({"nvidia.com/mig-1g.10gb": "2"}, True),
+            ({"cpu": "1", "nvidia.com/gpu.shared": 1}, True),
+            ({"nvidia.com/gpu": "0"}, False),
+            ({"nvidia.com/gpu": 0}, False),
+            ({"cpu": "1", "amd.com/gpu": "1"}, False),
+            ({}, False),
+            (None, False),
+        ],
+    )
+    @pytest.mark.parametrize("kind", ["containers", "initContainers"])
+    def test_a_gpu_request_is_one_of_nvidias_resources_that_is_not_0(
+        self, requests: dict[str, Any] | None, expected: bool, kind: str
+    ) -> None:
+        spec = {kind: [{"name": "sidecar"}, {"name": "c", "resources": {"requests": requests}}]}
+        assert requests_gpus({"spec": spec}) is expected
+
+    @pytest.mark.parametrize("spec", [{}, {"containers": None}, {"containers": [{}]}])
+    def test_a_pod_without_resources_requests_none(self, spec: dict[str, Any]) -> None:
+        assert not requests_gpus({"spec": spec})
+
+
+def test_times_are_seconds_since_the_epoch() -> None:
+    assert seconds("2027-01-15T08:00:00Z") == 1_800_000_000.0
+    assert seconds("2027-01-15T10:00:00+02:00") == 1_800_000_000.0
+    assert (seconds(None), seconds("")) == (0.0, 0.0)
+    assert stamp(1_800_000_000.9) == "2027-01-15T08:00:00Z"
+
+
+def test_what_is_no_time_is_an_error() -> None:
+    with pytest.raises(ValueError, match="Invalid isoformat"):
+        seconds("yesterday")
