@@ -1,16 +1,13 @@
-"""The Kubernetes side of the contracts: names, the two custom resources, who may do what, and the
-policy on reports.
+"""The Kubernetes API of the project: names, custom resources, RBAC rules, the admission policy.
 
-Plain data, standard library only, because infra imports this module and creates what it says. What
-each resource means:
+Plain data and standard library only, because infra imports this module and creates these objects.
 
-`GPUNodeReport` (cluster scope, one per GPU node, named as the node, owned by the Node so that it
-dies with it): everything under `report` is the agent's word and replaced as a whole. No status
-subresource: the object is nothing but a report.
+`GPUNodeReport` (cluster scope, one per GPU node, named like the node): what the node's agent found.
+The agent replaces `report` as a whole. Its owner is the Node, so it is deleted with it. There is no
+status subresource, because the object is nothing but a report.
 
-`GPUPool` (cluster scope, one per pool): `spec` is the program's, `status` the controller's. A
-rollout policy joins `spec` with the rollout itself; until then the API server refuses or prunes the
-key rather than accept one that does nothing.
+`GPUPool` (cluster scope, one per pool): `spec` is written by the Pulumi program, `status` by the
+fleet controller.
 """
 
 from __future__ import annotations
@@ -40,9 +37,9 @@ ATTRIBUTION_PORT: Final = 9472
 POOL_LABEL: Final = "slicewright.io/pool"
 NODE_CONDITION: Final = "slicewright.io/GPUPartitionsReady"
 STARTUP_TAINT_KEY: Final = "startup-taint.cluster-autoscaler.kubernetes.io/slicewright"
-"""The prefix is the one that cluster autoscalers ignore when they simulate a new node; GKE's knows
-no other. EKS allows 63 characters with the prefix (botocore's model of EKS, taintKey), and the
-prefix has 47 of them.
+"""Cluster autoscalers ignore taints with this prefix when they simulate a new node; GKE's ignores
+no others. EKS allows keys of 63 characters (taintKey in botocore's model of EKS), of which the
+prefix takes 47.
 """
 STARTUP_TAINT: Final[Mapping[str, str]] = {
     "key": STARTUP_TAINT_KEY,
@@ -59,23 +56,20 @@ PROGRESSING: Final = "Progressing"
 DEGRADED: Final = "Degraded"
 
 EVENTS_NAMESPACE: Final = "default"
-"""Events about cluster-scoped objects live in this namespace; the API server accepts them in no
-other.
-"""
+"""The API server accepts events about cluster-scoped objects in this namespace only."""
 MAX_FAILING_NODES: Final = 20
+"""In a pool's status, and with a Warning Event each."""
 
 AGENT_RULES: Final[tuple[Rule, ...]] = (
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
     {"apiGroups": [GROUP], "resources": [REPORT_PLURAL], "verbs": ["get", "create", "patch"]},
 )
-"""ClusterRole of the agent. No right to change a Node; `report_policy` narrows the reports to its
-own node's.
-"""
+"""ClusterRole of the agent. No right to change Nodes; `report_policy` narrows the reports."""
 
 CONTROLLER_RULES: Final[tuple[Rule, ...]] = (
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},
     {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
-    # To see whether a node whose layout must change still carries GPU pods.
+    # To see whether GPU pods still run on a node whose layout must change.
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
     {
         "apiGroups": [GROUP],
@@ -95,8 +89,8 @@ CONTROLLER_NAMESPACE_RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
         },
     ),
 }
-"""Namespace -> rules of the controller's Role in it: its warnings about pools, which it also takes
-back. One replica with strategy Recreate: no leases.
+"""Namespace -> rules of the controller's Role there: it creates and deletes warnings about pools.
+No leases, because there is no leader election.
 """
 
 
@@ -116,12 +110,11 @@ def report_policy(
     service_account: str = AGENT_SERVICE_ACCOUNT,
     name: str = "slicewright-node-reports",
 ) -> tuple[Manifest, Manifest]:
-    """ValidatingAdmissionPolicy and its Binding: an agent writes the report of the node its own
-    token is bound to, and no other.
+    """ValidatingAdmissionPolicy and Binding: an agent may write the report of its own node only.
 
-    The node's name comes from the token, set by the API server when the kubelet asks for the pod's
-    token (Kubernetes >= 1.32); a token without it is refused. A new policy takes about 0.3 s to
-    bite. Source: operations.md 4.2 A.
+    Its node is the one in its token's claims, which the API server adds when the kubelet requests
+    the pod's token (ServiceAccountTokenPodNodeInfo, stable since Kubernetes 1.32). A token without
+    it is refused. A new policy takes effect after about 0.3 s.
     """
     own_node = "request.userInfo.?extra[?'authentication.kubernetes.io/node-name'].orValue([])"
     target = "(request.operation == 'DELETE' ? oldObject : object).metadata"
@@ -136,11 +129,11 @@ def report_policy(
             "reason": "Forbidden",
         },
         {
-            # An owner elsewhere would let a report outlive its node, or die with another one.
+            # With another owner a report would not be deleted with its node.
             "expression": "request.operation == 'DELETE' || "
             "object.metadata.?ownerReferences.orValue([]).all(o, "
             "o.apiVersion == 'v1' && o.kind == 'Node' && o.name == object.metadata.name)",
-            "message": "a node's report is owned by that Node and by nothing else",
+            "message": "the only owner of a report must be the Node of the same name",
             "reason": "Forbidden",
         },
     ]
@@ -239,90 +232,98 @@ def _count(description: str) -> Manifest:
     return {"type": "integer", "format": "int32", "minimum": 0, "description": description}
 
 
+def _generation(description: str) -> Manifest:
+    return {"type": "integer", "format": "int64", "description": description}
+
+
 _CAMEL_CASE: Manifest = {"pattern": "^[A-Z][A-Za-z0-9]*$", "maxLength": 64}
 _MIG_MODE: Manifest = {"type": "string", "enum": ["enabled", "disabled", "unsupported", "unknown"]}
 
 _REPORT_SCHEMA: Manifest = _object(
-    "What the agent of one GPU node found on the silicon, compared with what its pool wants.",
+    "What the agent on one GPU node read by NVML, compared with what the node's pool wants.",
     {
         "report": _object(
-            "Written by the node's own agent, as a whole.",
+            "Written by the agent on the node, which replaces it as a whole.",
             {
                 "verdict": _string(
-                    "Match: everything wanted was found. Mismatch: something else was "
-                    "found. Unknown: the agent could not tell.",
+                    "Match: the node is as its pool wants it. Mismatch: it is not. Unknown: the "
+                    "agent could not find out, for example because the driver did not answer.",
                     enum=["Match", "Mismatch", "Unknown"],
                 ),
-                "reason": _string("One stable CamelCase word for programs.", **_CAMEL_CASE),
+                "reason": _string(
+                    "Machine-readable reason of the verdict, in CamelCase; the codes are stable.",
+                    **_CAMEL_CASE,
+                ),
                 "message": _string(
-                    "One sentence for people: which GPU, wanted, found, likely cause, next step.",
+                    "Human-readable message: which GPU, what is wanted, what was found, the likely "
+                    "cause, and what to do.",
                     maxLength=1024,
                 ),
-                "pool": _string("The pool of the desired state that was compared.", maxLength=63),
+                "pool": _string("Name of the pool that the node was compared with.", maxLength=63),
                 "observedHash": _string(
-                    "SHA-256 of the desired state that was compared.", pattern="^[0-9a-f]{64}$"
+                    "SHA-256 of the desired state that the node was compared with.",
+                    pattern="^[0-9a-f]{64}$",
                 ),
                 "bootID": _string(
-                    "Boot id of the node when it was looked at; partitions do not survive a boot.",
+                    "Boot ID of the node at that time. MIG partitions do not survive a reboot.",
                     maxLength=64,
                 ),
-                "time": _string("When the GPUs were looked at.", format="date-time"),
+                "time": _string("When the GPUs were read.", format="date-time"),
                 "driver": _string(
-                    "Version of the NVIDIA driver; absent where it did not answer.", maxLength=80
+                    "Version of the NVIDIA driver; absent if the driver did not answer.",
+                    maxLength=80,
                 ),
                 "models": {
                     "type": "array",
-                    "description": "Product names of the GPUs, each once, as NVML gives them; "
-                    "absent "
-                    "where none was told.",
+                    "description": "Product names of the GPUs as NVML returns them, each once; "
+                    "absent if NVML returned none.",
                     "maxItems": 64,
                     "items": {"type": "string", "maxLength": 96},
                 },
                 "gpus": {
                     "type": "array",
-                    "description": "The GPUs as found, those alike in one entry; empty where "
-                    "the driver "
-                    "did not answer.",
+                    "description": "The GPUs as they were found; those in the same state share one "
+                    "entry. Empty if the driver did not answer.",
                     "maxItems": 64,
                     "items": _object(
-                        "GPUs about which the same is to be said. With indexes alone: "
-                        "there was no room for more.",
+                        "GPUs in the same state. An entry with indexes alone stands for GPUs whose "
+                        "state was left out to keep the report small.",
                         {
                             "indexes": {
                                 "type": "array",
-                                "description": "NVML indexes.",
+                                "description": "NVML indexes of these GPUs.",
                                 "minItems": 1,
                                 "maxItems": 64,
                                 "items": {"type": "integer", "format": "int32", "minimum": 0},
                             },
                             "model": _string(
-                                "Product name; absent where `models` has only one.", maxLength=96
+                                "Product name; absent if `models` has only one.", maxLength=96
                             ),
-                            "mig": {**_MIG_MODE, "description": "MIG mode now."},
+                            "mig": {**_MIG_MODE, "description": "Current MIG mode."},
                             "pending": {
                                 **_MIG_MODE,
-                                "description": "MIG mode after the next reset; absent where "
-                                "equal to "
-                                "`mig`.",
+                                "description": "MIG mode after the next GPU reset; absent if equal "
+                                "to `mig`.",
                             },
                             "instances": {
                                 "type": "object",
-                                "description": "MIG profile -> number of MIG devices.",
+                                "description": "Number of MIG devices by profile.",
                                 "additionalProperties": {
                                     "type": "integer",
                                     "format": "int32",
                                     "minimum": 1,
                                 },
                             },
-                            "error": _string("What the driver answered instead.", maxLength=256),
+                            "error": _string(
+                                "The error with which the driver answered instead.", maxLength=256
+                            ),
                         },
                         required=("indexes",),
                     ),
                 },
             },
             required=("verdict", "reason", "message", "pool", "observedHash", "time"),
-            # One writer, one value: keeps managedFields at a line instead of a tree as large as the
-            # report.
+            # There is one writer. Without this, managedFields would be as large as the report.
             **{"x-kubernetes-map-type": "atomic"},
         ),
     },
@@ -338,16 +339,17 @@ _REPORT_COLUMNS: list[Manifest] = [
 ]
 
 _POOL_SCHEMA: Manifest = _object(
-    "One pool of GPU nodes: what it must be, and what of it is proven.",
+    "A pool of GPU nodes: how its nodes must be partitioned, and which of them verifiably are.",
     {
         "spec": _object(
             "Written by the Pulumi program.",
             {
                 "selector": _object(
-                    "Which nodes belong to the pool.",
+                    "Selects the nodes of the pool by their labels.",
                     {
                         "matchLabels": {
                             "type": "object",
+                            "description": "Labels that a node must have, all of them.",
                             "minProperties": 1,
                             "additionalProperties": {"type": "string"},
                         }
@@ -355,26 +357,28 @@ _POOL_SCHEMA: Manifest = _object(
                     required=("matchLabels",),
                 ),
                 "layoutHash": _string(
-                    "SHA-256 of the desired state that every node must report to match.",
+                    "SHA-256 of the desired state that every node's report must match.",
                     pattern="^[0-9a-f]{64}$",
                 ),
                 "expectedNodes": _object(
-                    "How many nodes the pool may have. Fewer than min are never Verified.",
-                    {"min": _count("Fewest nodes."), "max": _count("Most nodes.")},
+                    "How many nodes the pool may have. With fewer than `min`, it is not Verified.",
+                    {
+                        "min": _count("Minimum number of nodes."),
+                        "max": _count("Maximum number of nodes."),
+                    },
                     required=("min", "max"),
                     **{
                         "x-kubernetes-validations": [
                             {
                                 "rule": "self.min <= self.max",
-                                "message": "min must not be above max",
+                                "message": "min must not be greater than max",
                             },
                         ]
                     },
                 ),
                 "migConfig": _string(
-                    "Value of the label nvidia.com/mig.config that the controller gives "
-                    "the pool's nodes; null or absent "
-                    "where mig-manager does not partition them.",
+                    "Value of the label nvidia.com/mig.config that the fleet controller sets on "
+                    "the pool's nodes; null or absent if mig-manager does not partition them.",
                     nullable=True,
                     pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
                     maxLength=63,
@@ -385,49 +389,60 @@ _POOL_SCHEMA: Manifest = _object(
         "status": _object(
             "Written by the fleet controller.",
             {
-                "observedGeneration": {"type": "integer", "format": "int64"},
+                "observedGeneration": _generation(
+                    "The generation of the spec that the status describes."
+                ),
                 "nodes": _object(
-                    "The pool's nodes by what is known of them.",
+                    "Number of nodes, by state.",
                     {
-                        "total": _count("Nodes that the selector finds."),
-                        "verified": _count("Proven on their own silicon to be as the layout says."),
-                        "failing": _count("Proven to be something else."),
-                        "unknown": _count("Not proven yet, or not any more."),
+                        "total": _count("Nodes that the selector matches."),
+                        "verified": _count("Nodes whose report matches the layout."),
+                        "failing": _count("Nodes that verifiably differ from the layout."),
+                        "unknown": _count(
+                            "Nodes without a valid report, or whose agent could not tell."
+                        ),
                     },
                 ),
                 "failingNodes": {
                     "type": "array",
                     "maxItems": MAX_FAILING_NODES,
-                    "description": f"The first {MAX_FAILING_NODES} nodes that are not "
-                    "verified, failing "
-                    "ones first.",
+                    "description": f"At most {MAX_FAILING_NODES} nodes that are not verified, "
+                    "failing ones first.",
                     "items": _object(
-                        "One node and why it is not verified.",
+                        "A node, and why it is not verified.",
                         {
                             "name": _string("Name of the Node."),
-                            "reason": _string("Reason of its condition.", **_CAMEL_CASE),
-                            "message": _string("Message of its condition."),
+                            "reason": _string("Reason of the node's condition.", **_CAMEL_CASE),
+                            "message": _string("Message of the node's condition."),
                         },
                         required=("name", "reason", "message"),
                     ),
                 },
                 "conditions": {
                     "type": "array",
+                    "description": "Verified, Progressing and Degraded.",
                     "x-kubernetes-list-type": "map",
                     "x-kubernetes-list-map-keys": ["type"],
                     "items": _object(
-                        "A condition as Kubernetes has them.",
+                        "One aspect of the pool's state, as in other Kubernetes APIs.",
                         {
-                            "type": _string("Verified, Progressing or Degraded."),
+                            "type": _string(
+                                "Verified: all nodes match. Progressing: nodes are being set up or "
+                                "missing. Degraded: nodes are neither verified nor being set up."
+                            ),
                             "status": _string(
                                 "True, False or Unknown.", enum=["True", "False", "Unknown"]
                             ),
-                            "observedGeneration": {"type": "integer", "format": "int64"},
+                            "observedGeneration": _generation(
+                                "The generation of the spec that the condition describes."
+                            ),
                             "lastTransitionTime": _string(
                                 "When `status` last changed.", format="date-time"
                             ),
-                            "reason": _string("One CamelCase word.", **_CAMEL_CASE),
-                            "message": _string("One sentence for people."),
+                            "reason": _string(
+                                "Machine-readable reason, in CamelCase.", **_CAMEL_CASE
+                            ),
+                            "message": _string("Human-readable message."),
                         },
                         required=(
                             "type",

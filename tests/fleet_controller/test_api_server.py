@@ -40,7 +40,7 @@ class TestResources:
         ("spec", "complaint"),
         [
             ({"layoutHash": "abc"}, "layoutHash"),
-            ({"expectedNodes": {"min": 3, "max": 2}}, "min must not be above max"),
+            ({"expectedNodes": {"min": 3, "max": 2}}, "min must not be greater than max"),
             ({"expectedNodes": {"min": -1, "max": 2}}, "expectedNodes.min"),
             ({"selector": {"matchLabels": {}}}, "matchLabels"),
             ({"migConfig": "not a label"}, "migConfig"),

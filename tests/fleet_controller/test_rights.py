@@ -351,7 +351,9 @@ class TestTheAgent:
         with pytest.raises(ApiError) as refused:
             agent.patch(f"{REPORTS}/own", words, kind="apply", fieldManager="agent", force="true")
         assert refused.value.status == 403
-        assert "a node's report is owned by that Node and by nothing else" in refused.value.message
+        assert (
+            "the only owner of a report must be the Node of the same name" in refused.value.message
+        )
         api_server.admin.patch(
             f"{REPORTS}/own", words, kind="apply", fieldManager="agent", force="true", dryRun="All"
         )

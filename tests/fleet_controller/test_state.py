@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -337,6 +338,16 @@ def test_times_are_seconds_since_the_epoch() -> None:
     assert seconds("2027-01-15T10:00:00+02:00") == 1_800_000_000.0
     assert (seconds(None), seconds("")) == (0.0, 0.0)
     assert stamp(1_800_000_000.9) == "2027-01-15T08:00:00Z"
+
+
+def test_timestamps_are_utc_whatever_the_hosts_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert stamp(1_800_000_000.0) == "2027-01-15T08:00:00Z"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_what_is_no_time_is_an_error() -> None:
