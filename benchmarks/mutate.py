@@ -1,10 +1,11 @@
 """The mutation check, `make mutate`: changes the code in small ways and lets its tests notice.
 
-Modules, their tests and the survivors that cannot be killed stand in benchmarks/mutate.toml. The
-tests of a module run once per mutant, in a copy of the project: one process imports pytest,
-hypothesis and whatever does not depend on the module, and forks for each mutant. Hypothesis takes
-the same examples each time, so the same mutants survive on every machine. Limits are processor time
-and memory, not wall time: a mutant that never ends is killed.
+benchmarks/mutate.toml lists modules, their tests, and survivors with the reason why they survive.
+The tests of a module run once per mutant, in a copy of the project: one process imports pytest,
+hypothesis and whatever does not depend on the module, and forks for each mutant. Those tests that
+noticed most mutants in the least time run first. Hypothesis takes the same examples each time, so
+that the same mutants survive on every machine. A mutant that never ends is killed by a limit on
+processor time, not on wall time, and one that allocates without end by a limit on memory.
 
 Writes docs/mutation.md, and its total to docs/figures.md. Exit codes: 0 when every module reaches
 the goal; 1 when one does not, or when mutate.toml excuses a mutant that is gone or is killed; 2
@@ -27,6 +28,7 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -102,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--worker", metavar="MODULE", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     config = tomllib.loads(options.config.read_text())
-    targets: dict[str, list[str]] = config["tests"]
+    targets = _targets(config["tests"], Path() if options.worker else options.root)
     if options.worker:
         return _work(options.worker, targets[options.worker], options.jobs)
     unknown = set(options.modules) - targets.keys()
@@ -136,6 +138,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (docs / "mutation.md").write_text(_page(results, excuses))
         _write_figure(docs / "figures.md", results)
     return 1 if stale or low else 0
+
+
+def _targets(tests: dict[str, list[str]], root: Path) -> dict[str, list[str]]:
+    """Module -> arguments of pytest. `package.*` stands for all modules of a package."""
+    targets: dict[str, list[str]] = {}
+    for name, arguments in tests.items():
+        package = name.removesuffix(".*")
+        if package == name:
+            targets[name] = arguments
+            continue
+        for path in sorted((root / package.replace(".", "/")).glob("*.py")):
+            if path.stem != "__init__":
+                targets[f"{package}.{path.stem}"] = arguments
+    return targets
 
 
 def _result(module: str, copy: Path, config: Path, jobs: int) -> Result:
@@ -244,22 +260,23 @@ def _work(module: str, tests: Sequence[str], jobs: int) -> int:
 
     path = Path(module.replace(".", "/") + ".py")
     source = path.read_text()
-    loaded = Path("loaded.json").resolve()
-    first = _start(lambda: _test(tests, note=loaded))
-    if _wait_for(first) != _TESTS_ENDED_WELL:
+    note = Path("baseline.json").resolve()
+    if _wait_for(_start(partial(_test, tests, _Order({}), note))) != _TESTS_ENDED_WELL:
         print(json.dumps({"error": f"fails without a mutant: pytest {' '.join(tests)}"}))
         return 0
-    _preload(module, json.loads(loaded.read_text()))
+    _preload(module, json.loads(note.read_text())["modules"])
+    gc.freeze()  # shared pages stay shared
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    if _wait_for(_start(lambda: _test(tests))) != _TESTS_ENDED_WELL:
+    if _wait_for(_start(partial(_test, tests, _Order({}), note))) != _TESTS_ENDED_WELL:
         print(json.dumps({"error": "the tests fail in a process with preloaded modules"}))
         return 0
     took_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
     limit_s = int(_CPU_MINIMUM_S + _CPU_FACTOR * took_s)
-    gc.freeze()  # shared pages stay shared
+    order = _Order(json.loads(note.read_text())["seconds"])
     mutants = list(mutants_of(source, str(path.resolve())))
     print(json.dumps({"total": len(mutants)}), flush=True)
-    for mutant, status in _run(mutants, module, path, tests, limit_s, jobs):
+    judge = partial(_judge, module=module, path=path, tests=tests, order=order, limit_s=limit_s)
+    for mutant, status in _run(mutants, judge, order, jobs):
         survived = status == _TESTS_ENDED_WELL
         named = [mutant.function, mutant.line, mutant.change] if survived else None
         print(json.dumps({"number": mutant.number, "survived": named}), flush=True)
@@ -267,12 +284,7 @@ def _work(module: str, tests: Sequence[str], jobs: int) -> int:
 
 
 def _run(
-    mutants: Sequence[Mutant],
-    module: str,
-    path: Path,
-    tests: Sequence[str],
-    limit_s: int,
-    jobs: int,
+    mutants: Sequence[Mutant], judge: Callable[[Mutant], int], order: _Order, jobs: int
 ) -> Iterator[tuple[Mutant, int]]:
     """Every mutant with the exit status of its tests; negative where a signal ended them."""
     waiting = list(reversed(mutants))
@@ -280,10 +292,10 @@ def _run(
     while waiting or running:
         while waiting and len(running) < jobs:
             mutant = waiting.pop()
-            pid = _start(partial(_judge, mutant, module, path, tests, limit_s))
-            running[pid] = mutant, time.monotonic()
+            running[_start(partial(judge, mutant))] = mutant, time.monotonic()
         ended, status = os.waitpid(-1, os.WNOHANG)
         if ended in running:
+            order.learn(ended)
             yield running.pop(ended)[0], os.waitstatus_to_exitcode(status)
             continue
         for pid, (_, began) in running.items():
@@ -292,21 +304,57 @@ def _run(
         time.sleep(0.005)
 
 
-def _judge(mutant: Mutant, module: str, path: Path, tests: Sequence[str], limit_s: int) -> int:
+def _judge(
+    mutant: Mutant, *, module: str, path: Path, tests: Sequence[str], order: _Order, limit_s: int
+) -> int:
     resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     sys.meta_path.insert(0, _Mutated(module, path, mutant.code))
-    return _test(tests)
+    return _test(tests, order)
 
 
-def _test(tests: Sequence[str], note: Path | None = None) -> int:
-    """pytest's exit status. note: where to write the names of the modules that were imported."""
+def _test(tests: Sequence[str], order: _Order, note: Path | None = None) -> int:
+    """pytest's exit status. note: where to write what was imported, and how long each test took."""
     import pytest
 
-    status = int(pytest.main([*_OPTIONS, *tests], plugins=[_SameExamples()]))
+    status = int(pytest.main([*_OPTIONS, *tests], plugins=[_SameExamples(), order]))
     if note:
-        note.write_text(json.dumps(sorted(sys.modules)))
+        found = {"modules": sorted(sys.modules), "seconds": order.seconds}
+        note.write_text(json.dumps(found))
     return status
+
+
+class _Order:
+    """A pytest plugin: runs the tests first that are likely to fail soon."""
+
+    def __init__(self, seconds: dict[str, float]) -> None:
+        self.seconds = seconds
+        """Test -> how long it takes."""
+        self._failures: Counter[str] = Counter()
+        self._directory = Path.cwd()
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        def key(item: Any) -> tuple[float, float]:
+            took_s = self.seconds.get(item.nodeid, 0.0)
+            return -self._failures[item.nodeid] / (took_s + 0.02), took_s
+
+        items.sort(key=key)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.when == "call":
+            self.seconds[report.nodeid] = report.duration
+        if report.failed:
+            self._note(os.getpid()).write_text(report.nodeid)
+
+    def learn(self, pid: int) -> None:
+        """Which test failed in a process that has ended."""
+        note = self._note(pid)
+        if note.exists():
+            self._failures[note.read_text()] += 1
+            note.unlink()
+
+    def _note(self, pid: int) -> Path:
+        return self._directory / f"failed-{pid}"
 
 
 class _SameExamples:
@@ -314,7 +362,7 @@ class _SameExamples:
 
     def pytest_sessionstart(self) -> None:
         # After the conftest of all tests, which chooses a profile, and before any test is imported.
-        from hypothesis import Phase, settings
+        from hypothesis import HealthCheck, Phase, settings
 
         settings.register_profile(
             "mutants",
@@ -322,6 +370,7 @@ class _SameExamples:
             derandomize=True,
             database=None,
             deadline=None,
+            suppress_health_check=list(HealthCheck),
             phases=[Phase.explicit, Phase.generate],
         )
         settings.load_profile("mutants")
