@@ -7,7 +7,7 @@ STACK ?= s0 s1
 WORKERS ?= 2
 SETUP := $(VENV)/.ready-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-12)
 
-.PHONY: help rehearse destroy test unit lint bench gpu-check setup toolchain clean
+.PHONY: help rehearse destroy test unit lint bench mutate gpu-check setup toolchain clean
 
 rehearse: $(SETUP)  ## S0 and S1 from a stack file to a proven fleet and back; STACK=s0 for one of them, KEEP=1 to leave it running
 	@$(BIN)/slicewright rehearse $(foreach stack,$(STACK),--stack $(stack)) $(if $(filter-out 0 no,$(KEEP)),--keep)
@@ -36,6 +36,9 @@ bench: $(SETUP)  ## measures, compares within the run, and writes docs/figures.m
 	  printf '\n## %s\n\n```\n' $$name >> docs/figures.md; \
 	  $(BIN)/python benchmarks/$$name.py >> docs/figures.md; \
 	  echo '```' >> docs/figures.md; done
+
+mutate: $(SETUP)  ## changes the code in small ways to see whether its tests notice; writes docs/mutation.md
+	@$(BIN)/python benchmarks/mutate.py
 
 gpu-check: $(SETUP)  ## on a machine with an NVIDIA GPU: reads it, compares it with the fake, writes docs/gpu-check/
 	@$(BIN)/python -m rehearsal.cluster.gpu_check

@@ -1,8 +1,8 @@
 """Mutants of one Python source: small changes that its tests should notice.
 
 Left alone, because no test of behaviour can or should notice them: annotations, decorators, base
-classes, docstrings, imports, assertions, patterns of `case`, and text with white space in it
-(messages for people).
+classes, docstrings, imports, assertions (also `strict` of `zip`), patterns of `case`, and text with
+white space in it (messages for people).
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def _calls(node: ast.Call) -> Iterator[tuple[ast.expr, ast.expr, str]]:
             rest = positional[:i] + positional[i + 1 :]
             yield positional[i], ast.Call(function, rest, keywords), _without(positional[i])
     for i, keyword in enumerate(keywords):
-        if keyword.arg is None:
+        if keyword.arg is None or keyword.arg == "strict":  # of zip: an assertion
             continue
         if not name[:1].isupper():
             others = keywords[:i] + keywords[i + 1 :]
@@ -238,6 +238,8 @@ def _statements(node: ast.stmt) -> Iterator[ast.stmt]:
 def _left_alone(node: ast.AST) -> bool:
     match node:
         case ast.Assert() | ast.Import() | ast.ImportFrom():
+            return True
+        case ast.keyword("strict"):
             return True
         case ast.Expr(ast.Constant()):  # a docstring
             return True

@@ -1,8 +1,8 @@
 """A small Kubernetes API client: requests, lists and watches.
 
-Own code and not a library, because the agent and the controller travel as zipapps of a few hundred
-kilobytes: the official `kubernetes` client is megabytes of generated code and most of an idle
-process's memory, and lightkube needs compiled packages.
+Not a library, because agent and controller are delivered as zipapps of a few hundred kB: the
+official `kubernetes` client is megabytes of generated code and takes most of an idle process's
+memory, and lightkube needs compiled packages.
 """
 
 from kubeapi.client import ApiError, Client, JsonObject, Unreachable

@@ -1,4 +1,4 @@
-"""One connection pool to one API server: requests in, parsed JSON out, errors typed."""
+"""HTTP client of one API server: parsed JSON, typed errors, one connection pool."""
 
 from __future__ import annotations
 
@@ -28,16 +28,14 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class ApiError(Exception):
-    """The API server answered with an error. `status` is the HTTP code, `reason` the API's
-    (`Conflict`, `NotFound`, …).
-    """
+    """An error answer: `status` is the HTTP code, `reason` that of the API (`Conflict`, …)."""
 
     def __init__(
         self, status: int, body: JsonObject, *, retry_after_s: float | None = None
     ) -> None:
         self.status = status
         self.retry_after_s = retry_after_s
-        """How long the server asks to be left alone (429, 503); None where it does not say."""
+        """From the Retry-After header (429, 503); None without one."""
         self.body = body
         self.reason = str(body.get("reason", ""))
         self.message = str(body.get("message", "")) or f"HTTP {status}"
@@ -45,29 +43,26 @@ class ApiError(Exception):
 
 
 class Unreachable(Exception):
-    """No answer from the API server: refused, reset, timed out, or its certificate is not
-    trusted.
-    """
+    """No answer: connection refused, reset or timed out, or an untrusted certificate."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """How to reach and convince one API server. At most one of token_file, token and client_cert is
-    used, in that order.
-    """
+    """Address and credentials of an API server. token_file takes precedence over token."""
 
     server: str
     ca_data: bytes | None = None
     token_file: Path | None = None
-    """Read again for every request: the kubelet rotates it."""
+    """Read for every request, because the kubelet rotates it."""
     token: str | None = None
     client_cert: tuple[bytes, bytes] | None = None
     """Certificate and key, PEM."""
 
 
 class Client:
-    """Thread-safe. Paths are API paths (`/api/v1/nodes/x`); every method raises ApiError or
-    Unreachable.
+    """Thread-safe. Paths are API paths such as `/api/v1/nodes/x`.
+
+    Every method raises ApiError or Unreachable.
     """
 
     def __init__(
@@ -84,7 +79,7 @@ class Client:
 
     @classmethod
     def in_cluster(cls, *, timeout_s: float = 30.0, user_agent: str = "slicewright") -> Client:
-        """From the pod's service account. Raises Unreachable where there is none."""
+        """With the pod's service account. Raises Unreachable outside a pod."""
         host, port = (
             os.environ.get("KUBERNETES_SERVICE_HOST"),
             os.environ.get("KUBERNETES_SERVICE_PORT", "443"),
@@ -105,9 +100,7 @@ class Client:
     def from_kubeconfig(
         cls, path: Path, *, timeout_s: float = 30.0, user_agent: str = "slicewright"
     ) -> Client:
-        """From a kubeconfig written as JSON whose current context has certificate or token data (no
-        exec plugins).
-        """
+        """From the current context of a kubeconfig in JSON, with inline credentials only."""
         return cls(
             credentials_of(json.loads(path.read_text())), timeout_s=timeout_s, user_agent=user_agent
         )
@@ -128,9 +121,7 @@ class Client:
         return self._request("DELETE", path, query, body)
 
     def stream(self, path: str, *, timeout_s: float, **query: str) -> Iterator[bytes]:
-        """Lines of a long answer (watch, log) until the server ends it or nothing comes for
-        timeout_s.
-        """
+        """Lines of a streamed answer (watch, log), until it ends or is silent for timeout_s."""
         response = self._send(
             "GET", path, query, None, "application/json", read_timeout_s=timeout_s, preload=False
         )
@@ -149,7 +140,7 @@ class Client:
             response.close()
 
     def text(self, path: str, **query: str) -> str:
-        """An answer that is not JSON: a pod's log, /readyz."""
+        """For answers that are not JSON: a pod's log, /readyz."""
         response = self._send("GET", path, query, None, "application/json")
         if response.status >= 400:
             raise _api_error(response, response.data)
@@ -207,9 +198,7 @@ class Client:
 
 
 def credentials_of(kubeconfig: JsonObject) -> Credentials:
-    """The current context of a parsed kubeconfig. Raises KeyError or ValueError where it is
-    incomplete.
-    """
+    """The current context of a parsed kubeconfig. Raises KeyError or ValueError if incomplete."""
     contexts = {c["name"]: c["context"] for c in kubeconfig.get("contexts", [])}
     context = contexts.get(kubeconfig.get("current-context", ""))
     if context is None:
@@ -235,7 +224,7 @@ def credentials_of(kubeconfig: JsonObject) -> Credentials:
 def path_of(
     api_version: str, plural: str, name: str | None = None, namespace: str | None = None
 ) -> str:
-    """The API path of a collection, or of one object in it. Add a subresource by hand."""
+    """The API path of a collection, or of one object in it, without a subresource."""
     root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
     scope = f"/namespaces/{quote(namespace)}" if namespace else ""
     return f"{root}{scope}/{plural}" + (f"/{quote(name)}" if name else "")
@@ -248,7 +237,7 @@ def _ssl_context(credentials: Credentials) -> ssl.SSLContext | None:
         cadata=credentials.ca_data.decode() if credentials.ca_data else None
     )
     if credentials.client_cert:
-        # The ssl module takes certificates from files only; the file is gone before this returns.
+        # The ssl module loads certificates from files only.
         with tempfile.NamedTemporaryFile() as pem:
             pem.write(credentials.client_cert[0] + b"\n" + credentials.client_cert[1])
             pem.flush()

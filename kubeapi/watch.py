@@ -1,4 +1,4 @@
-"""List, then watch, for ever: the one loop that every reader of the API server needs."""
+"""List, then watch, with retries: what every reader of the API server needs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ EventType = Literal["LISTED", "ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 @dataclass(frozen=True)
 class Event:
-    """`LISTED` carries the whole collection in `items` (and starts the state anew); the others
-    carry one `object`.
+    """LISTED carries the whole collection in `items`, which replaces what was known.
+
+    The others carry one `object`.
     """
 
     type: EventType
@@ -46,11 +47,10 @@ def list_and_watch(
     on_error: Callable[[ApiError | Unreachable | ValueError], None] = lambda _: None,
     **query: str,
 ) -> Iterator[Event]:
-    """Yields until `stop` is set. Lists again after 410 Gone; waits with full jitter after errors;
-    never raises for them.
+    """Yields events until `stop` is set. Does not raise: it retries, with full jitter.
 
-    An idle watch ends every `window_s` seconds; a BOOKMARK is yielded then, so that a caller can
-    act by the clock. on_error: told of every error that is not 410 Gone; for a log.
+    It lists again after 410 Gone. Each watch ends after `window_s` seconds, and a BOOKMARK is
+    yielded, so that a caller can act on time. on_error: called with every error but 410 Gone.
     """
     version: str | None = None
     failures = 0
@@ -79,8 +79,7 @@ def list_and_watch(
                 version = event["object"]["metadata"]["resourceVersion"]
                 failures, silent = 0, False
                 yield Event(event["type"], event["object"])
-            # A server that ends an empty watch at once (a proxy, one that is shutting down) must
-            # not be asked in a tight loop.
+            # No tight loop where a proxy or a stopping server ends empty watches at once.
             failures = (
                 failures + 1
                 if silent and time.monotonic() - opened < min(_SHORT_S, window_s / 2)

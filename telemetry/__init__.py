@@ -1,1 +1,1 @@
-"""What each of our programs tells of itself: health endpoints, log lines, Prometheus text."""
+"""Health endpoints, log lines and the Prometheus text format, for agent and controller."""

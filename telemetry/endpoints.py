@@ -1,6 +1,4 @@
-"""/healthz, /readyz and /metrics: what every program of ours in a cluster answers on its pod's own
-address.
-"""
+"""The HTTP endpoints /healthz, /readyz and /metrics."""
 
 from __future__ import annotations
 
@@ -20,8 +18,9 @@ def serve(
     ready: Callable[[], str | None],
     metrics: Callable[[], str],
 ) -> ThreadingHTTPServer:
-    """Listens until `shutdown()`. alive, ready: None, or why not. port 0: any free one. Raises
-    OSError where it cannot listen.
+    """Serves until `shutdown()`. Raises OSError if it cannot listen.
+
+    alive, ready: return None, or the reason why not. port: 0 for any free one.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -35,13 +34,15 @@ def serve(
             if path == "/metrics":
                 self._answer(200, metrics(), "text/plain; version=0.0.4; charset=utf-8")
             elif path in ("/healthz", "/readyz"):
-                trouble = alive() if path == "/healthz" else ready()
+                problem = alive() if path == "/healthz" else ready()
                 self._answer(
-                    503 if trouble else 200, f"{trouble or 'ok'}\n", "text/plain; charset=utf-8"
+                    503 if problem else 200, f"{problem or 'ok'}\n", "text/plain; charset=utf-8"
                 )
             else:
                 self._answer(
-                    404, "there is /healthz, /readyz and /metrics\n", "text/plain; charset=utf-8"
+                    404,
+                    "not found; try /healthz, /readyz or /metrics\n",
+                    "text/plain; charset=utf-8",
                 )
 
         def _answer(self, status: int, text: str, content_type: str) -> None:
@@ -53,7 +54,7 @@ def serve(
             self.wfile.write(data)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
-            pass  # probes every few seconds would drown the log
+            pass  # the kubelet probes every few seconds
 
     server = ThreadingHTTPServer((address, port), Handler)
     server.daemon_threads = True

@@ -1,6 +1,4 @@
-"""One line per event on standard error: time, level, what happened, key=value pairs. Readable as it
-is, splittable by machine.
-"""
+"""Log lines in logfmt style on standard error: time, level, event, key=value pairs."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ def _stamp(at: float) -> str:
 
 
 def start() -> None:
-    """Sends the log to standard error. Call once."""
+    """Starts logging to standard error. Call once."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines())
     logger.addHandler(handler)

@@ -1,4 +1,4 @@
-"""Prometheus' text format, version 0.0.4."""
+"""The Prometheus text exposition format, version 0.0.4."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Sample:
     labels: str
-    """As `labels` writes them."""
+    """From `labels`."""
     value: float
     suffix: str = ""
     """`_bucket`, `_sum`, `_count` of a histogram."""
@@ -17,7 +17,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Family:
-    """One metric with everything that is known of it; without samples it is not written."""
+    """One metric with its samples; written only if there are any."""
 
     name: str
     kind: str
@@ -44,6 +44,5 @@ def labels(**pairs: str) -> str:
 
 
 def _number(value: float) -> str:
-    # Whole numbers as such: 85899345920 and not 8.589934592e+10, which readers of text would
-    # stumble over.
+    # Whole numbers without an exponent, for people who read the page: 85899345920.
     return str(int(value)) if value == int(value) else str(value)

@@ -27,7 +27,7 @@ _ENTRY = api.crds()[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["prop
 
 
 class TestResources:
-    def test_the_policy_has_no_fault_that_the_api_server_could_find(self, api_server: Any) -> None:
+    def test_the_policy_passes_the_api_servers_type_check(self, api_server: Any) -> None:
         policy, _ = api.report_policy()
         policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
         path = f"{policies}/{policy['metadata']['name']}"
@@ -62,7 +62,7 @@ class TestResources:
                 POOLS, objects.pool("fine", **spec), fieldValidation="Strict", dryRun="All"
             )
 
-    def test_what_the_agent_writes_is_taken_as_it_stands(self, api_server: Any) -> None:
+    def test_what_the_agent_writes_is_stored_unchanged(self, api_server: Any) -> None:
         node = read(api_server.make_node("as-it-stands"))
         lost = ObservedGpu(
             index=1, failure=Failure(call="nvmlDeviceGetMigMode", code=15, text="GPU is lost")
@@ -183,7 +183,7 @@ class TestController:
         loop._cluster.changed.set()
         wait(
             lambda: self._warnings(api_server, "birth") == [f"node b1: {words}"],
-            "a fault that stays is told",
+            "an event about a fault that stays",
         )
         assert admin.get(f"{POOLS}/birth")["status"]["failingNodes"] == [
             {"name": "b1", "reason": "WrongLayout", "message": words}
@@ -225,7 +225,7 @@ class TestController:
         )
         assert api_server.admin.get(f"{POOLS}/change")["status"]["observedGeneration"] == 2
 
-    def test_a_layout_is_asked_for_and_the_old_success_is_taken_away(
+    def test_a_layout_is_requested_and_the_old_success_removed(
         self, api_server: Any, loop: Loop
     ) -> None:
         admin = api_server.admin
@@ -268,7 +268,7 @@ class TestController:
         api_server.wait(lambda: api_server.node("h1").mig_config == "new-2", "the change follows")
         assert api_server.node("h1").held
 
-    def test_a_restarted_controller_takes_back_what_its_forerunner_said(
+    def test_a_restarted_controller_deletes_warnings_that_are_no_longer_true(
         self, api_server: Any, clock: Clock, loop: Loop
     ) -> None:
         node = api_server.make_node("r1", "again")
@@ -285,7 +285,7 @@ class TestController:
         clock.ahead_s += 11
         loop._cluster.changed.set()
         api_server.wait(
-            lambda: self._warnings(api_server, "again") == ["node r1: GPU 0 wrong"], "told"
+            lambda: self._warnings(api_server, "again") == ["node r1: GPU 0 wrong"], "an event"
         )
         loop._warnings = None
         api_server.apply(REPORTS, objects.report(node, "again"))

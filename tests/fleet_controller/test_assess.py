@@ -72,10 +72,10 @@ def test_a_report_ages(
     assert (assessed.status, assessed.reason) == (status, reason)
 
 
-def test_the_words_about_an_old_report_stay_the_same(
+def test_the_message_about_an_old_report_does_not_change(
     node: Node, pool: Pool, report: Report, now: float
 ) -> None:
-    """An age in them would be a write per pass."""
+    """With an age in it, every pass would write the node."""
     assert (
         assess(node, pool, report, now + 2000).message
         == assess(node, pool, report, now + 3000).message
@@ -83,7 +83,7 @@ def test_the_words_about_an_old_report_stay_the_same(
 
 
 @pytest.mark.parametrize(("verdict", "status"), [("Mismatch", "False"), ("Unknown", "Unknown")])
-def test_the_agents_words_are_passed_on(
+def test_the_agents_message_is_passed_on(
     verdict: str, status: str, node: Node, pool: Pool, report: Report, now: float
 ) -> None:
     words = "GPU 3 wanted 3g.40gb x2, found 1g.10gb x7: because; do."
@@ -141,10 +141,10 @@ def test_where_mig_manager_partitions_the_labels_must_agree(
     assert (assessed.status, assessed.reason) == (status, reason)
 
 
-def test_labels_are_no_excuse_for_a_wrong_layout(
+def test_success_on_the_label_does_not_hide_a_wrong_layout(
     node: Node, pool: Pool, report: Report, now: float
 ) -> None:
-    """`success` on the label, something else on the silicon: mig-manager's false success."""
+    """mig-manager may report success although the partitions are others."""
     wrong = replace(report, verdict="Mismatch", reason="WrongLayout", message="GPU 3 …")
     assessed = assess(
         replace(node, labels=OPERATOR_LABELS), replace(pool, mig_config="halves-1234"), wrong, now
@@ -168,7 +168,7 @@ def test_while_mig_manager_works_a_wrong_layout_may_pass(
     assert (assessed.status, assessed.settles) == ("False", True)
 
 
-def test_pods_that_hold_up_a_change_are_named(
+def test_pods_that_block_a_change_are_named(
     node: Node, pool: Pool, report: Report, now: float
 ) -> None:
     other = replace(pool, mig_config="thirds-5678")
@@ -184,7 +184,7 @@ def test_pods_that_hold_up_a_change_are_named(
     assert assessed.message.endswith("still running: ai/a, ai/b, ai/c and 2 more")
 
 
-def test_nobody_is_held_up_where_nothing_changes(
+def test_pods_block_nothing_where_the_layout_stays(
     node: Node, pool: Pool, report: Report, now: float
 ) -> None:
     same = replace(pool, mig_config="halves-1234")

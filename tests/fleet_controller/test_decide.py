@@ -60,7 +60,7 @@ def _condition(decision: Decision, kind: str) -> tuple[str, str, str]:
 
 @pytest.fixture
 def wrong(report: Report) -> Report:
-    message = "GPU 3 wanted 3g.40gb x2, found 1g.10gb x7: somebody; do something."
+    message = "GPU 3 wanted 3g.40gb x2, found 1g.10gb x7: cause; advice."
     return replace(report, verdict="Mismatch", reason="WrongLayout", message=message)
 
 
@@ -97,7 +97,9 @@ def test_the_pool_is_verified_when_all_its_nodes_are(
     assert all(c["observedGeneration"] == 3 for c in status["conditions"])  # type: ignore[attr-defined]
 
 
-def test_one_unproven_node_keeps_the_pool_back(node: Node, pool: Pool, report: Report) -> None:
+def test_one_node_without_a_report_keeps_the_pool_from_being_verified(
+    node: Node, pool: Pool, report: Report
+) -> None:
     decision = _decided(pool, [node, replace(node, name="n2", uid="u2")], [report])
     assert _condition(decision, "Verified")[0] == "False"
     assert _status(decision)["nodes"] == {"total": 2, "verified": 1, "failing": 0, "unknown": 1}
@@ -151,19 +153,19 @@ def test_after_the_grace_it_is_a_failure(node: Node, pool: Pool, report: Report)
     assert (event.reason, event.message) == ("NotPartitioned", "node n1: GPUs 0-1 wanted …")
 
 
-def test_a_wrong_layout_is_called_out_once_it_has_stood_for_ten_seconds(
+def test_there_is_an_event_once_a_wrong_layout_has_lasted_ten_seconds(
     node: Node, pool: Pool, wrong: Report
 ) -> None:
     first = _decided(pool, [node], [wrong])
     assert not [a for a in first.actions if isinstance(a, EmitEvent | LiftTaint)]
     assert first.look_again == NOW + DAMPING_S
-    told = _said(node, "False", "WrongLayout", wrong.message, at=NOW)
+    said = _said(node, "False", "WrongLayout", wrong.message, at=NOW)
     assert not [
         a
-        for a in _decided(pool, [told], [wrong], now=NOW + 9.9).actions
+        for a in _decided(pool, [said], [wrong], now=NOW + 9.9).actions
         if isinstance(a, EmitEvent)
     ]
-    later = _decided(pool, [told], [wrong], now=NOW + DAMPING_S)
+    later = _decided(pool, [said], [wrong], now=NOW + DAMPING_S)
     (event,) = [a for a in later.actions if isinstance(a, EmitEvent)]
     assert event.message == f"node n1: {wrong.message}"
     assert (event.pool, event.pool_uid) == ("halves", "pool-uid")
@@ -173,27 +175,25 @@ def test_a_wrong_layout_is_called_out_once_it_has_stood_for_ten_seconds(
 
 
 def test_a_finding_that_changes_is_damped_anew(node: Node, pool: Pool, wrong: Report) -> None:
-    told = _said(node, "False", "WrongLayout", "something else", at=NOW - 100)
-    assert not [a for a in _decided(pool, [told], [wrong]).actions if isinstance(a, EmitEvent)]
+    said = _said(node, "False", "WrongLayout", "something else", at=NOW - 100)
+    assert not [a for a in _decided(pool, [said], [wrong]).actions if isinstance(a, EmitEvent)]
 
 
-def test_a_warning_is_not_repeated_but_after_half_an_hour(
-    node: Node, pool: Pool, wrong: Report
-) -> None:
-    told = _said(node, "False", "WrongLayout", wrong.message, at=NOW - 60)
-    (event,) = [a for a in _decided(pool, [told], [wrong]).actions if isinstance(a, EmitEvent)]
+def test_a_warning_is_repeated_after_half_an_hour(node: Node, pool: Pool, wrong: Report) -> None:
+    said = _said(node, "False", "WrongLayout", wrong.message, at=NOW - 60)
+    (event,) = [a for a in _decided(pool, [said], [wrong]).actions if isinstance(a, EmitEvent)]
     warnings = {event.name: WarningEvent(name=event.name, last_seen=NOW)}
-    quiet = _decided(pool, [told], [wrong], warnings=warnings, now=NOW + 60)
+    quiet = _decided(pool, [said], [wrong], warnings=warnings, now=NOW + 60)
     assert not [a for a in quiet.actions if isinstance(a, EmitEvent | RetractEvent)]
     fresh = replace(wrong, time=NOW + REPEAT_WARNING_S)
-    again = _decided(pool, [told], [fresh], warnings=warnings, now=NOW + REPEAT_WARNING_S)
+    again = _decided(pool, [said], [fresh], warnings=warnings, now=NOW + REPEAT_WARNING_S)
     assert [a.name for a in again.actions if isinstance(a, EmitEvent)] == [event.name]
 
 
-def test_a_warning_that_is_not_true_any_more_is_taken_back(
+def test_a_warning_that_is_no_longer_true_is_deleted(
     node: Node, pool: Pool, report: Report
 ) -> None:
-    """`pulumi up` shows old warnings too; a repaired node must not be accused."""
+    """`pulumi up` also shows old warnings."""
     decision = _decided(
         pool, [node], [report], warnings={"halves.1": WarningEvent(name="halves.1", last_seen=NOW)}
     )
@@ -225,9 +225,9 @@ def test_a_pool_of_failures_warns_of_the_first_twenty(
 
 
 def test_the_time_of_a_transition_is_kept(node: Node, pool: Pool, wrong: Report) -> None:
-    told = _said(node, "False", "NotPartitioned", "before", at=NOW - 50)
+    said = _said(node, "False", "NotPartitioned", "before", at=NOW - 50)
     (action,) = [
-        a for a in _decided(pool, [told], [wrong]).actions if isinstance(a, SetNodeCondition)
+        a for a in _decided(pool, [said], [wrong]).actions if isinstance(a, SetNodeCondition)
     ]
     assert (action.changed, action.now) == (NOW - 50, NOW)
     first = _status(_decided(pool, [node], [wrong]))
@@ -260,7 +260,7 @@ def test_a_report_grows_old_without_any_event(node: Node, pool: Pool, report: Re
     assert (action.status, action.reason) == ("Unknown", "ReportTooOld")
 
 
-def test_a_leaving_node_counts_no_more(node: Node, pool: Pool, report: Report) -> None:
+def test_a_node_being_deleted_does_not_count(node: Node, pool: Pool, report: Report) -> None:
     decision = _decided(pool, [node, replace(node, name="n2", uid="u2", leaving=True)], [report])
     assert _status(decision)["nodes"] == {"total": 1, "verified": 1, "failing": 0, "unknown": 0}
 
@@ -499,7 +499,7 @@ class TestMigConfig:
             if isinstance(a, SetMigConfig | HoldNode)
         ]
 
-    def test_never_where_nobody_knows_who_uses_the_gpus(self, node: Node, pool: Pool) -> None:
+    def test_never_while_the_gpu_pods_are_not_known(self, node: Node, pool: Pool) -> None:
         assert not [
             a for a in _decided(pool, [node]).actions if isinstance(a, SetMigConfig | HoldNode)
         ]

@@ -1,6 +1,4 @@
-"""Whatever the cluster looks like: deciding and doing comes to rest, and does nothing on the way
-that it must not.
-"""
+"""For any cluster: deciding and executing converges, without a forbidden action on the way."""
 
 from __future__ import annotations
 
@@ -120,7 +118,7 @@ class World:
             case LiftTaint(node=name, position=position):
                 node = self.nodes[name]
                 assert node.condition is not None
-                assert node.condition.status == "True", "released without proof"
+                assert node.condition.status == "True", "released without a True condition"
                 assert node.taint_keys[position] == TAINT
                 self._change(
                     name, taint_keys=node.taint_keys[:position] + node.taint_keys[position + 1 :]
@@ -179,7 +177,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 @given(worlds())
 @settings(max_examples=300, deadline=None)
-def test_it_comes_to_rest(world: World) -> None:
+def test_it_converges(world: World) -> None:
     for _ in range(6):
         actions = world.decided()
         if not actions:
@@ -191,7 +189,7 @@ def test_it_comes_to_rest(world: World) -> None:
 
 @given(worlds())
 @settings(max_examples=300, deadline=None)
-def test_at_rest_the_status_is_what_a_person_would_count(world: World) -> None:
+def test_the_final_status_is_the_count_of_the_nodes(world: World) -> None:
     while actions := world.decided():
         for action in actions:
             world.do(action)
@@ -217,7 +215,7 @@ def test_at_rest_the_status_is_what_a_person_would_count(world: World) -> None:
 
 @given(worlds())
 @settings(max_examples=200, deadline=None)
-def test_a_true_condition_has_a_report_that_earns_it(world: World) -> None:
+def test_a_true_condition_has_a_matching_report(world: World) -> None:
     while actions := world.decided():
         for action in actions:
             world.do(action)

@@ -27,7 +27,7 @@ def test_an_answer_is_parsed(server: Any, answer: Any) -> None:
         ("apply", "application/apply-patch+yaml"),
     ],
 )
-def test_every_kind_of_patch_says_what_it_is(
+def test_every_kind_of_patch_has_its_content_type(
     kind: Any, content_type: str, server: Any, answer: Any
 ) -> None:
     server.answers = [answer(body={})]
@@ -40,7 +40,7 @@ def test_every_kind_of_patch_says_what_it_is(
     )
 
 
-def test_an_error_carries_what_the_server_said(server: Any, answer: Any) -> None:
+def test_an_error_carries_status_reason_and_message(server: Any, answer: Any) -> None:
     status = {"kind": "Status", "reason": "Conflict", "message": "the object has been modified"}
     server.answers = [answer(status=409, body=status)]
     with pytest.raises(ApiError) as error:
@@ -53,7 +53,7 @@ def test_an_error_carries_what_the_server_said(server: Any, answer: Any) -> None
     assert error.value.retry_after_s is None
 
 
-def test_the_server_may_ask_for_a_pause(server: Any, answer: Any) -> None:
+def test_retry_after_is_read(server: Any, answer: Any) -> None:
     server.answers = [
         answer(status=429, body={"message": "slow down"}, headers={"Retry-After": "7"})
     ]
@@ -68,13 +68,13 @@ def test_an_error_that_is_no_json_is_shown_as_it_is(server: Any, answer: Any) ->
         server.client().get("/x")
 
 
-def test_an_answer_that_is_cut_off_is_unreachable(server: Any, answer: Any) -> None:
+def test_a_truncated_answer_is_unreachable(server: Any, answer: Any) -> None:
     server.answers = [answer(body={"kind": "Node"}, cut=True)]
     with pytest.raises(Unreachable):
         server.client().get("/x")
 
 
-def test_nobody_listening_is_unreachable() -> None:
+def test_a_refused_connection_is_unreachable() -> None:
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:9"):
         Client(Credentials(server="http://127.0.0.1:9"), timeout_s=1).get("/x")
 
@@ -104,7 +104,7 @@ def test_a_path_is_built_from_its_parts() -> None:
     )
 
 
-def test_outside_a_pod_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_a_pod_it_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(Unreachable, match="not in a pod"):
         Client.in_cluster()

@@ -23,7 +23,7 @@ def _event(kind: str, name: str, version: str) -> dict[str, Any]:
     return {"type": kind, "object": {"metadata": {"name": name, "resourceVersion": version}}}
 
 
-def test_a_watch_goes_on_where_it_was_cut(server: Any, answer: Any) -> None:
+def test_a_watch_resumes_at_its_last_version(server: Any, answer: Any) -> None:
     server.answers = [
         answer(body=_listed("5", "a")),
         answer(body=_lines(_event("ADDED", "b", "6")), cut=True),
@@ -36,7 +36,7 @@ def test_a_watch_goes_on_where_it_was_cut(server: Any, answer: Any) -> None:
     assert "resourceVersion=6" in server.asked[2].path
 
 
-def test_after_410_everything_is_listed_anew(server: Any, answer: Any) -> None:
+def test_after_410_it_lists_again(server: Any, answer: Any) -> None:
     gone = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}
     server.answers = [
         answer(body=_listed("5", "a")),
@@ -60,23 +60,23 @@ def test_a_410_as_the_answer_itself_counts_too(server: Any, answer: Any) -> None
     ] == ["LISTED"] * 2
 
 
-def test_errors_are_told_and_outlived(server: Any, answer: Any) -> None:
+def test_errors_are_reported_and_retried(server: Any, answer: Any) -> None:
     server.answers = [
         answer(status=403, body={"message": "nodes is forbidden"}),
         answer(body=b"no json"),
         answer(body=_listed("1", "a")),
     ]
-    told: list[str] = []
+    errors: list[str] = []
     events = list_and_watch(
         server.client(),
         "/x",
         stop=threading.Event(),
         backoff_max_s=0.05,
-        on_error=lambda e: told.append(str(e)),
+        on_error=lambda e: errors.append(str(e)),
     )
     assert next(events).type == "LISTED"
-    assert told[0] == "nodes is forbidden"
-    assert len(told) == 2
+    assert errors[0] == "nodes is forbidden"
+    assert len(errors) == 2
 
 
 def test_a_server_that_ends_watches_at_once_is_not_asked_in_a_tight_loop(
@@ -90,7 +90,7 @@ def test_a_server_that_ends_watches_at_once_is_not_asked_in_a_tight_loop(
     assert len(server.asked) < 40
 
 
-def test_it_ends_when_told_to(server: Any, answer: Any) -> None:
+def test_it_ends_once_stop_is_set(server: Any, answer: Any) -> None:
     stop = threading.Event()
     server.answers = [answer(body=_listed("1")), answer(body=_lines(_event("ADDED", "a", "2")))]
     for event in list_and_watch(server.client(), "/x", stop=stop):

@@ -16,7 +16,7 @@ from telemetry.endpoints import serve
         ("/readyz", None, None, 200, "ok\n"),
         ("/readyz?verbose", None, "not yet", 503, "not yet\n"),
         ("/metrics", None, None, 200, "a_total 1\n"),
-        ("/", None, None, 404, "there is /healthz, /readyz and /metrics\n"),
+        ("/", None, None, 404, "not found; try /healthz, /readyz or /metrics\n"),
     ],
 )
 def test_answers(path: str, alive: str | None, ready: str | None, status: int, text: str) -> None:

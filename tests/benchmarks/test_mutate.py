@@ -1,0 +1,121 @@
+"""The mutation check, run on a toy project of one module."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MUTATE = Path(__file__).parents[2] / "benchmarks" / "mutate.py"
+MODULE = '''
+def fits(wanted: int, free: int) -> bool:
+    """Whether there is room."""
+    return 0 < wanted <= free
+'''
+ENDLESS_IF_MUTATED = """
+
+def total(sizes: list[int]) -> int:
+    result = 0
+    while sizes:
+        result += sizes.pop()
+    return result
+"""
+THOROUGH = """
+from toy import room
+
+
+def test_fits():
+    found = [room.fits(wanted, 2) for wanted in (-1, 0, 1, 2, 3)]
+    assert found == [False, False, True, True, False]
+"""
+LAX = THOROUGH.replace("-1, 0, 1, 2, 3", "1, 3").replace("False, False, True, True", "True")
+ENDS = "    assert room.total([1, 2]) == 3\n"
+CONFIG = '[tests]\n"toy.*" = ["--noconftest", "test_room.py"]\n'
+SURVIVOR = """
+[[survivor]]
+module = "toy.room"
+function = "fits"
+line = "return 0 < wanted <= free"
+change = "{change}"
+reason = "Nobody asks."
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for name in ("toy", "docs"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "toy" / "__init__.py").touch()
+    (tmp_path / "toy" / "room.py").write_text(MODULE)
+    (tmp_path / "docs" / "figures.md").write_text("# Figures\n\nMutation check: old\n\nMore.\n")
+    (tmp_path / "mutate.toml").write_text(CONFIG)
+    return tmp_path
+
+
+def _mutate(project: Path, tests: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (project / "test_room.py").write_text(tests)
+    options = ["--root", str(project), "--config", str(project / "mutate.toml"), "--jobs", "2"]
+    return subprocess.run(
+        [sys.executable, str(MUTATE), *options, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_good_tests_kill_every_mutant_even_one_that_never_ends(project: Path) -> None:
+    (project / "toy" / "room.py").write_text(MODULE + ENDLESS_IF_MUTATED)
+    ran = _mutate(project, THOROUGH + ENDS)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "100.0 %" in ran.stdout
+    assert "survived" not in ran.stdout
+    page = (project / "docs" / "mutation.md").read_text()
+    assert "100.0 %" in page
+    assert "### toy.room" not in page
+    figures = (project / "docs" / "figures.md").read_text()
+    assert figures.startswith("# Figures\n\nMutation check: ")
+    assert "old" not in figures
+    assert figures.endswith("See [mutation.md](mutation.md).\n\nMore.\n")
+
+
+def test_a_mutant_that_no_test_notices_survives(project: Path) -> None:
+    ran = _mutate(project, LAX)
+    assert ran.returncode == 1
+    assert (
+        "survived: toy.room: `fits`: `return 0 < wanted <= free`: "
+        "`0 < wanted <= free → 0 <= wanted <= free`"
+    ) in ran.stdout
+    assert "toy.room: " in ran.stderr
+    assert "the goal is 95 %" in ran.stderr
+    assert "### toy.room" in (project / "docs" / "mutation.md").read_text()
+
+
+def test_an_explained_survivor_has_its_reason_on_the_page(project: Path) -> None:
+    change = "0 < wanted <= free → 0 <= wanted <= free"
+    (project / "mutate.toml").write_text(CONFIG + SURVIVOR.format(change=change))
+    ran = _mutate(project, LAX)
+    assert change not in ran.stdout
+    assert "stale" not in ran.stderr
+    assert "Nobody asks." in (project / "docs" / "mutation.md").read_text()
+
+
+def test_an_explanation_without_its_survivor_is_an_error(project: Path) -> None:
+    (project / "mutate.toml").write_text(CONFIG + SURVIVOR.format(change="0 → 5"))
+    ran = _mutate(project, THOROUGH)
+    assert ran.returncode == 1
+    assert "stale in mutate.toml: toy.room: `fits`" in ran.stderr
+
+
+def test_tests_that_fail_by_themselves_are_an_error(project: Path) -> None:
+    ran = _mutate(project, THOROUGH.replace("True, False]", "True, True]"))
+    assert ran.returncode == 2
+    assert "toy.room: fails without a mutant: pytest --noconftest test_room.py" in ran.stderr
+
+
+def test_one_module_alone_writes_no_page(project: Path) -> None:
+    assert _mutate(project, THOROUGH, "toy.room").returncode == 0
+    assert not (project / "docs" / "mutation.md").exists()
+    assert _mutate(project, THOROUGH, "toy.hall").returncode == 2
