@@ -59,7 +59,7 @@ _UNUSED_PLUGINS = (
 _OPTIONS = ["-x", "-q", "--assert=plain", *(f"-pno:{name}" for name in _UNUSED_PLUGINS.split())]
 _TESTS_ENDED_WELL, _BROKEN = 0, 99
 _NOT_COPIED = shutil.ignore_patterns(
-    ".git", ".venv", ".rehearsal", "__pycache__", ".*_cache", "*.egg-info"
+    ".git", ".venv", ".rehearsal", ".hypothesis", "__pycache__", ".*_cache", "*.egg-info"
 )
 
 
@@ -258,6 +258,7 @@ def _work(module: str, tests: Sequence[str], jobs: int) -> int:
     """In the copy: prints a line of JSON with the number of mutants, then one for each mutant."""
     import pytest  # noqa: F401 - to be there before the first fork
 
+    tests = [path for each in tests for path in sorted(map(str, Path().glob(each))) or [each]]
     path = Path(module.replace(".", "/") + ".py")
     source = path.read_text()
     note = Path("baseline.json").resolve()
