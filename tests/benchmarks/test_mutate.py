@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.soak
 MUTATE = Path(__file__).parents[2] / "benchmarks" / "mutate.py"
 MODULE = '''
 def fits(wanted: int, free: int) -> bool:
