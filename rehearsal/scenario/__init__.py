@@ -1,3 +1,1 @@
-"""What a person runs and watches: rehearsals of a stack, their environment, and the facts they
-prove.
-"""
+"""What a user runs and watches: rehearsals of a stack, their environments, and what they prove."""

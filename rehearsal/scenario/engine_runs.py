@@ -1,4 +1,4 @@
-"""Runs of the real `pulumi` against one environment: the same commands that a person types."""
+"""Runs of the real `pulumi` in one environment: the same commands that a user types."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ LineSink = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one `pulumi` command ended. `output` is stdout and stderr together, as a person would
-    have seen it.
-    """
+    """How one `pulumi` command ended."""
 
     command: str
     code: int
     output: str
+    """stdout and stderr together, in order."""
     seconds: float
 
 
 @dataclass(frozen=True)
 class Engine:
-    """`pulumi` for one stack of one environment. Lines of output go to `sink` as they come."""
+    """`pulumi` for one stack of one environment; `sink` gets each line of output at once."""
 
     environment: Environment
     stack: str
     sink: LineSink = lambda line: None
 
     def init(self) -> Outcome:
-        """The stack, made if it is not there."""
+        """Selects the stack, creating it if need be."""
         return self._run("stack", "select", "--create", self.stack)
 
     def preview(self, *flags: str) -> Outcome:
@@ -65,15 +64,14 @@ class Engine:
 
     def _run(self, *arguments: str) -> Outcome:
         pulumi = str(self.environment.root / "bin" / "pulumi")
-        # Without bytecode every plugin would compile the SDK's modules anew at each start: seconds
-        # per operation.
+        # Without bytecode every plugin would compile the SDK's modules at each start: seconds per
+        # operation.
         dropped = ("KUBECONFIG", "PYTHONDONTWRITEBYTECODE")
         environment = {
             k: v for k, v in os.environ.items() if k not in dropped and not k.startswith("PULUMI_")
         }
         environment |= self.environment.variables()
-        # Marked as part of this environment: should this process be killed, a later run finds and
-        # ends the engine.
+        # Marked, so that a later run finds and ends the engine should this process be killed.
         environment |= processes.marks(self.environment.root, "pulumi")
         # An Output inside an f-string is a programming error that would otherwise end up in a
         # resource's name.
@@ -97,8 +95,7 @@ class Engine:
                 self.sink(line.rstrip("\n"))
             code = process.wait()
         except BaseException:
-            # Ctrl-C here: pulumi gets the one interrupt that lets it finish the step it is in and
-            # save its state.
+            # On one interrupt pulumi finishes the step at hand and saves its state.
             _interrupt(process)
             raise
         return Outcome(

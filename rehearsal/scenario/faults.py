@@ -1,4 +1,4 @@
-"""Faults on demand, and their repair."""
+"""Faults for the simulated cloud to inject, and their repair."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fleet_controller.api import POOL_LABEL
+from infra import plan
 from infra.plan import FleetPlan
-from kubeapi import Client
-from rehearsal.scenario.environment import Environment, RehearsalError
+from kubeapi import Client, Unreachable
+from rehearsal.scenario.environment import Environment
+from rehearsal.scenario.errors import NoSuchFault, RehearsalError
 
 MACHINE = "rehearsal.slicewright.io/machine"
 
 
 @dataclass(frozen=True, kw_only=True)
 class WrongLayout:
-    """One GPU of one node is cut into as many `profile` as fit, whatever the stack file says. For
-    nodes made after it is set.
+    """One GPU of one node gets as many `profile` instances as fit, whatever the stack file says.
+
+    It affects nodes that are made after it was injected.
     """
 
     pool: str
@@ -27,14 +30,10 @@ class WrongLayout:
     profile: str
 
 
-class NoSuchFault(RehearsalError):
-    """One that could never bite: wrong use, not this host's fault."""
+def resolve(fault: WrongLayout, fleet: FleetPlan) -> WrongLayout:
+    """The fault with its pool named; an empty name means the only pool.
 
-
-def aimed(fault: WrongLayout, fleet: FleetPlan) -> WrongLayout:
-    """The fault, with its pool named: without a name it means the only one.
-
-    Raises NoSuchFault where it could never bite: no such pool, node, GPU or profile.
+    Raises NoSuchFault where the fleet has no such pool, node, GPU or profile.
     """
     pools = {pool.name: pool for pool in fleet.pools}
     pool = pools.get(fault.pool or next(iter(pools)))
@@ -60,6 +59,18 @@ def aimed(fault: WrongLayout, fleet: FleetPlan) -> WrongLayout:
     return replace(fault, pool=pool.name)
 
 
+def inject_resolved(environment: Environment, fault: WrongLayout) -> WrongLayout:
+    """Injects the fault into a running environment, and returns it as `resolve` does.
+
+    Raises NoSuchFault as `resolve` does, SpecError where the environment's stack file has problems,
+    RehearsalError where the environment does not run.
+    """
+    environment.require_running()
+    fault = resolve(fault, plan.read_file(environment.stack_file(environment.stack)))
+    inject(environment, fault)
+    return fault
+
+
 def inject(environment: Environment, fault: WrongLayout) -> None:
     """Adds the fault to those that the simulated cloud reads when it makes a node."""
     faults = [*_read(environment), {"fault": "wrong-layout", **asdict(fault)}]
@@ -67,20 +78,33 @@ def inject(environment: Environment, fault: WrongLayout) -> None:
 
 
 def repair(environment: Environment) -> list[str]:
-    """Takes every fault away and lets the nodes that have one be cut anew; returns their names."""
+    """Removes every fault and has the nodes that had one partitioned again; returns their names.
+
+    Raises RehearsalError where a cluster does not answer.
+    """
     _write(environment, [])
     repaired = []
-    for kubeconfig in environment.kubeconfigs().values():
-        client = Client.from_kubeconfig(kubeconfig)
-        for node in client.get("/api/v1/nodes", labelSelector=POOL_LABEL)["items"]:
-            machine = json.loads(node["metadata"].get("annotations", {}).get(MACHINE, "{}"))
-            if machine.pop("fault", None):
-                name = node["metadata"]["name"]
-                client.patch(
-                    f"/api/v1/nodes/{name}",
-                    {"metadata": {"annotations": {MACHINE: json.dumps(machine)}}},
-                )
-                repaired.append(name)
+    for cluster, kubeconfig in environment.kubeconfigs().items():
+        try:
+            repaired += _repair_nodes(Client.from_kubeconfig(kubeconfig))
+        except Unreachable as e:
+            raise RehearsalError(
+                f"the API server of cluster {cluster} in {environment.root} does not answer ({e})"
+            ) from e
+    return repaired
+
+
+def _repair_nodes(client: Client) -> list[str]:
+    repaired = []
+    for node in client.get("/api/v1/nodes", labelSelector=POOL_LABEL)["items"]:
+        machine = json.loads(node["metadata"].get("annotations", {}).get(MACHINE, "{}"))
+        if machine.pop("fault", None):
+            name = node["metadata"]["name"]
+            client.patch(
+                f"/api/v1/nodes/{name}",
+                {"metadata": {"annotations": {MACHINE: json.dumps(machine)}}},
+            )
+            repaired.append(name)
     return repaired
 
 

@@ -1,6 +1,4 @@
-"""What happens in a cluster while `pulumi up` runs, told line by line: nodes joining, being cut,
-proven, released.
-"""
+"""What happens to the nodes while `pulumi up` runs: joined, partitioned, verified, released."""
 
 from __future__ import annotations
 
@@ -16,19 +14,17 @@ from rehearsal.scenario.environment import Environment
 
 
 class Progress:
-    """Follows every cluster of an environment from the moment it exists, and gives one line per
-    change to `tell`.
+    """Watches every cluster of an environment and gives one line per change to `say`.
 
-    `marks` holds the seconds after `begin` at which each stage was first reached, for the
-    benchmark.
+    `marks` holds when each stage was first reached, in seconds since entry, for the benchmark.
     """
 
-    def __init__(self, environment: Environment, tell: Callable[[str], None]) -> None:
+    def __init__(self, environment: Environment, say: Callable[[str], None]) -> None:
         self._environment = environment
-        self._tell = tell
+        self._say = say
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._said: dict[tuple[str, str], str] = {}
+        self._last: dict[tuple[str, str], str] = {}
         self._began = time.monotonic()
         self.marks: dict[str, float] = {}
 
@@ -60,19 +56,19 @@ class Progress:
                     continue
                 known.add(name)
                 self._mark("control plane ready")
-                self._tell(f"cluster {name}: API server answers")
-                self._spawn(self._follow, client, "/api/v1/nodes", self._node)
+                self._say(f"cluster {name}: API server answers")
+                self._spawn(self._watch, client, "/api/v1/nodes", self._node)
                 self._spawn(
-                    self._follow,
+                    self._watch,
                     client,
                     "/apis/slicewright.io/v1alpha1/gpunodereports",
                     self._report,
                 )
 
-    def _follow(self, client: Client, path: str, note: Callable[[dict[str, Any]], None]) -> None:
+    def _watch(self, client: Client, path: str, handle: Callable[[dict[str, Any]], None]) -> None:
         for event in list_and_watch(client, path, stop=self._stop, window_s=20, backoff_max_s=1.0):
             for changed in _objects(event):
-                note(changed)
+                handle(changed)
 
     def _node(self, node: dict[str, Any]) -> None:
         name, labels = node["metadata"]["name"], node["metadata"].get("labels", {})
@@ -83,7 +79,7 @@ class Progress:
             name,
             "joined",
             f"joined pool {labels[POOL_LABEL]}, "
-            f"{'tainted: not yet proven' if tainted else 'without startup taint'}",
+            f"{'startup taint set' if tainted else 'without startup taint'}",
         )
         if state := labels.get("nvidia.com/mig.config.state"):
             self._change(name, "mig", f"mig-manager: {labels.get('nvidia.com/mig.config')} {state}")
@@ -101,8 +97,8 @@ class Progress:
                     "condition",
                     f"{NODE_CONDITION.split('/')[1]}={condition['status']} ({condition['reason']})",
                 )
-        if not tainted and (name, "joined") in self._said:
-            self._change(name, "released", "released: startup taint lifted")
+        if not tainted and (name, "joined") in self._last:
+            self._change(name, "released", "released: startup taint removed")
             self._mark("first node released")
 
     def _report(self, report: dict[str, Any]) -> None:
@@ -116,12 +112,12 @@ class Progress:
             self._mark("first report")
 
     def _change(self, node: str, topic: str, text: str) -> None:
-        if topic == "joined" and (node, topic) in self._said:
+        if topic == "joined" and (node, topic) in self._last:
             return
-        if self._said.get((node, topic)) != text:
-            self._said[(node, topic)] = text
+        if self._last.get((node, topic)) != text:
+            self._last[(node, topic)] = text
             self._mark("first node joined")
-            self._tell(f"node {node}: {text}")
+            self._say(f"node {node}: {text}")
 
     def _mark(self, stage: str) -> None:
         self.marks.setdefault(stage, time.monotonic() - self._began)

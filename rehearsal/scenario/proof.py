@@ -1,25 +1,24 @@
-"""What was proven, as facts that each hold or do not, and as a picture of the GPUs."""
+"""What was proven, as facts that each hold or do not."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from fleet_controller.api import NODE_CONDITION, POOL_LABEL, STARTUP_TAINT_KEY
 from kubeapi import Client
+from node_agent import desired
+from node_agent.desired import Desired
 from rehearsal.host import processes
 from rehearsal.scenario.engine_runs import Outcome
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.walkthrough import Landing, Walkthrough
 
-_COLOURS = ("green", "cyan", "magenta", "yellow", "blue", "red", "bright_green")
+_WHOLE = "whole GPU"
+_KNOWN = ("enabled", "disabled", "unsupported")
+"""What a report says of a GPU's MIG mode where the driver gave it."""
 
 
 @dataclass(frozen=True)
@@ -40,24 +39,43 @@ class ProvenNode:
     name: str
     pool: str
     tainted: bool
+    """Whether it still has the startup taint."""
     condition: str
     """`status (reason)` of the node's partition condition, or `none`."""
     allocatable: Mapping[str, int]
+    """NVIDIA's extended resources."""
     gpus: tuple[Mapping[str, Any], ...]
-    """What the node's agent reported (GPUNodeReport), GPU by GPU: `index` and what its entry
-    says.
-    """
-    wanted: Mapping[str, int]
-    """Profile -> instances that the pool's desired state asks for, over all GPUs of the node."""
+    """The agent's report (GPUNodeReport) GPU by GPU: `index` and its entry."""
+    desired: Desired | None
+    """What the plan says about each node of the pool; None where no ConfigMap has it."""
+
+    def wanted(self) -> Counter[str]:
+        """MIG profile, or `whole GPU` -> number on the node, by the plan."""
+        if self.desired is None:
+            return Counter()
+        gpus = [self.desired.gpu(index) for index in range(self.desired.gpu_count)]
+        return _devices((gpu.mig, gpu.instances) for gpu in gpus)
+
+    def found(self) -> Counter[str]:
+        """The same, as the agent read it through NVML."""
+        return _devices(
+            (gpu["mig"] == "enabled", gpu.get("instances") or {})
+            for gpu in self.gpus
+            if gpu.get("mig") in _KNOWN
+        )
+
+    def advertised(self) -> Counter[str]:
+        """Extended resource -> allocatable quantity, without those of which there is none."""
+        return +Counter(self.allocatable)
 
 
 def read_fleet(client: Client) -> tuple[ProvenNode, ...]:
-    """Every node of every slicewright pool, by name."""
+    """Every node of every slicewright pool, by pool and name."""
     reports = {
         r["metadata"]["name"]: r["report"]
         for r in client.get("/apis/slicewright.io/v1alpha1/gpunodereports")["items"]
     }
-    wanted = _wanted_by_pool(client)
+    planned = _desired_by_pool(client)
     fleet = []
     for node in client.get("/api/v1/nodes", labelSelector=POOL_LABEL)["items"]:
         name, pool = node["metadata"]["name"], node["metadata"]["labels"][POOL_LABEL]
@@ -76,10 +94,103 @@ def read_fleet(client: Client) -> tuple[ProvenNode, ...]:
                     if k.startswith("nvidia.com/")
                 },
                 gpus=_gpu_by_gpu(reports.get(name, {})),
-                wanted=wanted.get(pool, {}),
+                desired=planned.get(pool),
             )
         )
     return tuple(sorted(fleet, key=lambda n: (n.pool, n.name)))
+
+
+def of_run(stack: str, outcome: Outcome) -> Check:
+    """One `pulumi` command."""
+    command = " ".join(outcome.command.split()[:2])
+    return Check(
+        stack,
+        command,
+        "exit code 0",
+        f"exit code {outcome.code}, {outcome.seconds:.0f} s",
+        outcome.code == 0,
+    )
+
+
+def of_no_changes(stack: str, outcome: Outcome) -> Check:
+    """`pulumi preview --expect-no-changes` after `up`."""
+    return Check(
+        stack,
+        "preview of the same stack file",
+        "no changes",
+        "no changes" if outcome.code == 0 else "changes",
+        outcome.code == 0,
+    )
+
+
+def of_fleet(stack: str, fleet: Sequence[ProvenNode], *, nodes: int | None = None) -> list[Check]:
+    """The startup taint, the GPUs as NVML has them, and the resources that the kubelet advertises.
+
+    nodes: how many the plan asks for at least; None for no more than "one or more".
+    """
+    released = [n for n in fleet if not n.tainted and n.condition.startswith("True")]
+    resources = sum((Counter(n.desired.resources) for n in fleet if n.desired), Counter[str]())
+    planned = all(n.desired is not None for n in fleet)
+    return [
+        Check(
+            stack,
+            "GPU nodes verified, startup taint removed",
+            str(len(fleet) if nodes is None else nodes),
+            str(len(released)),
+            len(released) == len(fleet) >= (1 if nodes is None else nodes),
+        ),
+        Check(
+            stack,
+            "GPUs as NVML reports them (simulated)",
+            _listed(sum((n.wanted() for n in fleet), Counter())),
+            _listed(sum((n.found() for n in fleet), Counter())),
+            planned and all(n.wanted() == n.found() for n in fleet),
+        ),
+        Check(
+            stack,
+            "allocatable GPU resources",
+            _listed(resources),
+            _listed(sum((n.advertised() for n in fleet), Counter())),
+            planned
+            and all(n.desired and +Counter(n.desired.resources) == n.advertised() for n in fleet),
+        ),
+    ]
+
+
+def of_landing(example: Walkthrough, landing: Landing) -> Check:
+    """The walkthrough's own number of replicas."""
+    wanted = f"{example.fits} of {example.asked} bound"
+    return Check(
+        example.stack,
+        f"pods of {example.deployment}",
+        wanted,
+        f"{landing.bound} of {landing.asked} bound",
+        landing.bound == example.fits,
+    )
+
+
+def of_overflow(example: Walkthrough, landing: Landing) -> Check:
+    """The replicas for which there is no partition."""
+    over = landing.asked - example.fits
+    return Check(
+        example.stack,
+        f"pods beyond {example.fits}",
+        f"{over} Pending",
+        f"{landing.pending} Pending: {_insufficient(landing.why_pending)}",
+        landing.pending == over and landing.bound == example.fits,
+    )
+
+
+def of_empty_cloud(stack: str, inventory: Mapping[str, Sequence[str]]) -> Check:
+    """The simulated cloud after `pulumi destroy`."""
+    left = ", ".join(f"{len(names)} {kind}" for kind, names in inventory.items())
+    return Check(stack, "simulated cloud after destroy", "empty", left or "empty", not inventory)
+
+
+def of_no_process(stack: str, environment: Environment) -> Check:
+    """The environment's processes after it was stopped; ends those that are left."""
+    left = processes.end_leftovers(environment.root)
+    return Check(stack, "processes after destroy", "none", ", ".join(left) or "none", not left)
 
 
 def _gpu_by_gpu(report: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
@@ -93,151 +204,26 @@ def _gpu_by_gpu(report: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     return tuple(sorted(gpus, key=lambda gpu: gpu["index"]))
 
 
-def of_run(stack: str, outcome: Outcome) -> Check:
-    command = " ".join(outcome.command.split()[:2])
-    return Check(
-        stack,
-        command,
-        "exit code 0",
-        f"exit code {outcome.code}, {outcome.seconds:.0f} s",
-        outcome.code == 0,
-    )
-
-
-def of_no_changes(stack: str, outcome: Outcome) -> Check:
-    return Check(
-        stack,
-        "the same stack file again",
-        "no changes",
-        "no changes" if outcome.code == 0 else "changes",
-        outcome.code == 0,
-    )
-
-
-def of_fleet(stack: str, fleet: Sequence[ProvenNode]) -> list[Check]:
-    """One check for the gate, one for the partitions seen through NVML, one for what the kubelet
-    advertises.
-    """
-    released = [n for n in fleet if not n.tainted and n.condition.startswith("True")]
-    wanted = sum((Counter(n.wanted) for n in fleet), Counter[str]())
-    found = sum((_instances(n) for n in fleet), Counter[str]())
-    return [
-        Check(
-            stack,
-            "GPU nodes proven and released",
-            str(len(fleet)),
-            str(len(released)),
-            len(released) == len(fleet) > 0,
-        ),
-        Check(
-            stack,
-            "partitions on the (simulated) silicon",
-            _listed(wanted),
-            _listed(found),
-            wanted == found and bool(found),
-        ),
-        Check(
-            stack,
-            "allocatable GPU resources",
-            str(sum(wanted.values())),
-            _listed(sum((Counter(n.allocatable) for n in fleet), Counter[str]())),
-            sum(sum(n.allocatable.values()) for n in fleet) == sum(wanted.values()),
-        ),
-    ]
-
-
-def of_landing(example: Walkthrough, landing: Landing) -> Check:
-    wanted = f"{example.fits} of {example.asked} bound"
-    return Check(
-        example.stack,
-        f"pods of {example.deployment}",
-        wanted,
-        f"{landing.bound} of {landing.asked} bound",
-        landing.bound == example.fits,
-    )
-
-
-def of_overflow(example: Walkthrough, landing: Landing) -> Check:
-    over = landing.asked - example.fits
-    return Check(
-        example.stack,
-        f"pods beyond {example.fits}",
-        f"{over} Pending",
-        f"{landing.pending} Pending: {_insufficient(landing.why_pending)}",
-        landing.pending == over and landing.bound == example.fits,
-    )
-
-
-def of_empty_cloud(stack: str, inventory: Mapping[str, Any]) -> Check:
-    left = ", ".join(
-        f"{len(v) if isinstance(v, list | dict) else v} {k}" for k, v in inventory.items()
-    )
-    return Check(stack, "simulated cloud after destroy", "empty", left or "empty", not inventory)
-
-
-def of_no_process(stack: str, environment: Environment) -> Check:
-    left = processes.end_leftovers(environment.root)
-    return Check(stack, "processes after destroy", "none", ", ".join(left) or "none", not left)
-
-
-def table(checks: Sequence[Check]) -> RenderableType:
-    """The short table of what was proven."""
-    drawn = Table(title="What was proven (clouds and GPUs simulated)", title_justify="left")
-    for column in ("", "stack", "fact", "wanted", "found"):
-        drawn.add_column(column, overflow="fold")
-    for check in checks:
-        mark = Text("✓", style="green") if check.holds else Text("✗", style="bold red")
-        drawn.add_row(
-            mark,
-            check.stack,
-            check.fact,
-            check.wanted,
-            Text(check.found, style="" if check.holds else "red"),
-        )
-    return drawn
-
-
-def picture(fleet: Sequence[ProvenNode]) -> RenderableType:
-    """Each GPU as a row of its instances, as wide as their memory. From the agents' reports."""
-    drawn: list[RenderableType] = []
-    for node in fleet:
-        drawn.append(Text(f"{node.name} · pool {node.pool} · {node.condition}", style="bold"))
-        for gpu in node.gpus:
-            line = Text(f"  GPU {gpu['index']} {gpu.get('model', '')}  ".ljust(36))
-            for n, (profile, count) in enumerate(
-                sorted((gpu.get("instances") or {}).items(), reverse=True)
-            ):
-                for _ in range(count):
-                    line.append(f"▐ {profile} ▌", style=f"{_COLOURS[n % len(_COLOURS)]} reverse")
-                    line.append(" ")
-            drawn.append(line)
-    return Group(*drawn)
-
-
-def _instances(node: ProvenNode) -> Counter[str]:
-    return sum((Counter(gpu.get("instances") or {}) for gpu in node.gpus), Counter[str]())
-
-
-def _wanted_by_pool(client: Client) -> dict[str, dict[str, int]]:
-    """From the agents' own desired files: the mounted ConfigMaps of the agent DaemonSets."""
-    wanted: dict[str, dict[str, int]] = {}
+def _desired_by_pool(client: Client) -> dict[str, Desired]:
+    """From the ConfigMaps that the agents mount: the plan, as `up` wrote it."""
+    found = {}
     for config in client.get("/api/v1/namespaces/slicewright-system/configmaps")["items"]:
-        text = (config.get("data") or {}).get("desired.json")
-        if text:
-            desired = json.loads(text)
-            counts: Counter[str] = Counter()
-            for gpu in desired["gpus"]:
-                times = desired["gpu_count"] if gpu["index"] == "all" else 1
-                for profile, count in (gpu.get("instances") or {}).items():
-                    counts[profile] += count * times
-            wanted[desired["pool"]] = dict(counts)
-    return wanted
+        if text := (config.get("data") or {}).get("desired.json"):
+            pool = desired.parse(text, source=f"ConfigMap {config['metadata']['name']}")
+            found[pool.pool] = pool
+    return found
+
+
+def _devices(gpus: Iterable[tuple[bool, Mapping[str, int]]]) -> Counter[str]:
+    """gpus: whether a GPU is in MIG mode, and its instances."""
+    counted: Counter[str] = Counter()
+    for mig, instances in gpus:
+        counted.update(instances if mig else {_WHOLE: 1})
+    return counted
 
 
 def _insufficient(message: str) -> str:
-    """The part of the scheduler's sentence that names the resource: `1 Insufficient
-    nvidia.com/gpu`.
-    """
+    """The part of a scheduler message that names the resource: `1 Insufficient nvidia.com/gpu`."""
     parts = [p.strip(" .") for p in message.replace(":", ",").replace(". ", ",").split(",")]
     return next((p for p in parts if "Insufficient nvidia" in p), message[:60])
 

@@ -1,4 +1,4 @@
-"""The main job: a stack file to a proven fleet and back, live, for a person who watches."""
+"""A rehearsal: each stack file to a proven fleet and back, shown live."""
 
 from __future__ import annotations
 
@@ -6,135 +6,121 @@ import contextlib
 import fcntl
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 
-from infra import plan, spec
+from infra import plan
 from kubeapi import Client
 from rehearsal.cluster.node import launcher
 from rehearsal.host import toolchain
+from rehearsal.scenario import disk_space, display, plugins_and_commands, proof, walkthrough
 from rehearsal.scenario import environment as environments
-from rehearsal.scenario import proof, walkthrough
-from rehearsal.scenario.engine_output import Shown
+from rehearsal.scenario.engine_output import OutputFilter
 from rehearsal.scenario.engine_runs import Engine, Outcome
-from rehearsal.scenario.environment import Environment, RehearsalError
+from rehearsal.scenario.environment import Environment
+from rehearsal.scenario.errors import RehearsalError
+from rehearsal.scenario.live import LiveLines
 from rehearsal.scenario.progress import Progress
+from rehearsal.scenario.proof import Check
+from rehearsal.scenario.stack_check import check_stack
 from rehearsal.scenario.walkthrough import WALKTHROUGHS, Walkthrough
 
-REAL_AND_SIMULATED = """\
+_REAL_AND_SIMULATED = """\
 [bold]real[/]       the pulumi engine and its program; etcd, kube-apiserver, controller-manager,
            scheduler; node agent, fleet controller, RBAC, tokens;
-           NVIDIA's mig-manager, device plugin, feature discovery (S1)
+           NVIDIA's mig-manager, device plugin, feature discovery (EKS)
 [bold]simulated[/]  the cloud; nodes and their kubelet; the GPUs (a fake libnvidia-ml.so.1);
-           the GPU operator's controller; the workload's pods; and
-           Pulumi's plugins for gcp, aws and kubernetes are stand-ins
+           the GPU operator's controller; the workload's pods
 """
-
-
-class NoSuchStack(RehearsalError):
-    """The name is no stack's: wrong use, not this host's fault."""
-
-
-def check_stack(stack: str) -> None:
-    """Raises NoSuchStack unless `stack` names a stack file of the project, SpecError unless that
-    can be brought up.
-    """
-    known = sorted(
-        p.name.removeprefix("Pulumi.").removesuffix(".yaml")
-        for p in (environments.PROJECT / "stacks").glob("Pulumi.*.yaml")
-    )
-    if stack not in known:
-        raise NoSuchStack(
-            f"no stack {stack!r}: there is no stacks/Pulumi.{stack}.yaml; there are "
-            f"{', '.join(known)}"
-        )
-    file, name = (
-        environments.PROJECT / "stacks" / f"Pulumi.{stack}.yaml",
-        f"stacks/Pulumi.{stack}.yaml",
-    )
-    plan.deployable(plan.read_file(file, name=name), spec.read(file, name=name))
 
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Runs stacks, each in an environment of its own below `directory`, and tells `console` what it
-    sees.
-    """
+    """Runs stacks, each in an environment of its own below `directory`."""
 
     directory: Path
     console: Console
 
-    def run(self, stacks: tuple[str, ...], *, keep: bool) -> bool:
-        """Each stack up, proven and (unless `keep`) destroyed again; True when everything was
-        proven.
+    @property
+    def _live(self) -> LiveLines:
+        return LiveLines(self.console)
 
-        Raises RehearsalError when the host cannot run a rehearsal, toolchain.ToolchainError when a
-        tool cannot be had.
+    def run(self, stacks: Sequence[str], *, keep: bool) -> bool:
+        """Each stack up, proven and, unless `keep`, destroyed; True when every fact holds.
+
+        Raises WrongUse or SpecError for a stack that cannot be rehearsed, RehearsalError where the
+        host cannot run a rehearsal, ToolchainError where a tool cannot be had.
         """
+        for stack in stacks:
+            check_stack(stack)
         if reason := launcher.why_not():
             raise RehearsalError(reason)
         for stack in stacks:
-            check_stack(stack)
-            environment = self.at(stack)
+            environment = self._at(stack)
             if environment.kept.exists():
                 raise RehearsalError(
                     f"{stack} is kept in {environment.root} and may be in use; end it with "
-                    f"`make destroy STACK={stack}` first"
+                    f"`{environment.command('destroy')}` first"
                 )
+        disk_space.require(self.directory)
         self.console.rule("[bold]slicewright rehearsal")
-        self.console.print(REAL_AND_SIMULATED, highlight=False)
+        self.console.print(_REAL_AND_SIMULATED + _plugins(), highlight=False)
         began = time.monotonic()
-        tools = toolchain.ensure(self._say)
-        self._say(f"toolchain ready in {time.monotonic() - began:.1f} s")
-        checks: list[proof.Check] = []
+        tools = toolchain.ensure(self._live.say)
+        self._live.say(f"toolchain ready in {time.monotonic() - began:.1f} s")
+        checks: list[Check] = []
         for stack in stacks:
             with self._alone(stack):
-                # What an interrupted run left is of no use to anybody: its state and its cloud may
-                # not agree.
-                if self.at(stack).exists:
-                    environments.remove(self.at(stack))
-                environment = environments.create(self.directory / stack, tools)
-                checks += self._run_stack(environment, stack, keep=keep)
-        self.console.print(proof.table(checks))
+                # What an interrupted run left is of no use: Pulumi's state and the simulated cloud
+                # may not agree.
+                if self._at(stack).exists:
+                    environments.remove(self._at(stack))
+                disk_space.require(self.directory)
+                environment = environments.create(self._at(stack).root, tools)
+                checks += self._run_stack(environment, keep=keep)
+        self.console.print(display.table(checks))
         return all(check.holds for check in checks)
 
-    def destroy(self, stacks: tuple[str, ...], *, force: bool) -> bool:
-        """Destroys what a kept rehearsal left; True when the simulated cloud is empty and nothing
-        runs any more.
+    def destroy(self, kept: Sequence[Environment], *, force: bool) -> bool:
+        """Destroys what kept rehearsals left; True when the simulated clouds are empty.
 
-        force: ends the processes and deletes the directory without asking Pulumi, for an
+        force: ends the processes and deletes the directory without `pulumi destroy`, for an
         environment that is beyond repair.
         """
-        checks: list[proof.Check] = []
-        for stack in stacks:
-            environment = self.at(stack)
+        checks: list[Check] = []
+        for environment in kept:
             if not environment.exists:
-                self._say(f"{stack}: no rehearsal environment at {environment.root}")
+                self._live.say(
+                    f"{environment.stack}: no rehearsal environment at {environment.root}"
+                )
                 continue
-            with self._alone(stack):
+            with self._alone(environment.stack):
                 if force:
                     environments.remove(environment)
-                    self._say(f"{stack}: its processes are ended and {environment.root} is deleted")
+                    self._live.say(
+                        f"{environment.stack}: its processes are ended and {environment.root} is "
+                        "deleted"
+                    )
                 else:
-                    checks += self._destroy(environment, stack)
-        if not stacks:
-            self._say(f"nothing to destroy: no rehearsal environment in {self.directory.resolve()}")
-        if checks:
-            self.console.print(proof.table(checks))
-        if not all(check.holds for check in checks):
-            self._say(
-                "not everything went; to end its processes and delete it all the same: "
-                "slicewright rehearse destroy --force"
+                    checks += self._destroy(environment)
+        if not kept:
+            self._live.say(
+                f"nothing to destroy: no rehearsal environment in {self.directory.resolve()}"
             )
-            return False
-        return True
+        if checks:
+            self.console.print(display.table(checks))
+        left = [environment for environment in kept if environment.exists]
+        for environment in left:
+            self._live.say(
+                f"{environment.stack}: not everything is destroyed; to end its processes and "
+                f"delete it without Pulumi: {environment.command('destroy --force')}"
+            )
+        return not left and all(check.holds for check in checks)
 
-    def at(self, stack: str) -> Environment:
-        """Where the stack's environment lies, whether it is there or not."""
+    def _at(self, stack: str) -> Environment:
         return Environment((self.directory / stack).resolve())
 
     @contextlib.contextmanager
@@ -151,54 +137,76 @@ class Rehearsal:
                 ) from None
             yield
 
-    def _run_stack(self, environment: Environment, stack: str, *, keep: bool) -> list[proof.Check]:
+    def _run_stack(self, environment: Environment, *, keep: bool) -> list[Check]:
+        stack = environment.stack
         example = WALKTHROUGHS.get(stack)
         self.console.rule(f"[bold]{example.title if example else stack}")
-        with self._ended_unless(environment, kept=keep):
+        try:
             environments.start(environment)
-            engine = self._engine(environment, stack)
-            checks: list[proof.Check] = []
-            with Progress(environment, self._say):
-                for outcome in (
-                    engine.init(),
-                    self._told(engine.preview()),
-                    self._told(engine.up()),
-                ):
-                    checks.append(proof.of_run(stack, outcome))
-                    if outcome.code:
-                        return checks
-            client = Client.from_kubeconfig(next(iter(environment.kubeconfigs().values())))
-            fleet = proof.read_fleet(client)
-            self.console.print(proof.picture(fleet))
-            checks += proof.of_fleet(stack, fleet)
-            if example:
-                checks += self._land(client, example)
-            checks.append(
-                proof.of_no_changes(stack, self._told(engine.preview("--expect-no-changes")))
-            )
+            checks = self._bring_up(environment)
+            is_up = all(check.holds for check in checks)
+            if is_up:
+                checks += self._prove(environment, example)
             if keep:
-                self._explain_kept(environment, stack)
-                return checks
-            if example:
-                walkthrough.delete(client, example)
-            return checks + self._destroy(environment, stack)
+                self._explain_kept(environment, failed=not is_up)
+            elif is_up:
+                if example:
+                    walkthrough.delete(_client(environment), example)
+                checks += self._destroy(environment)
+        except BaseException:
+            self._end(environment)
+            raise
+        if not keep:
+            self._end(environment)
+        return checks
 
-    def _land(self, client: Client, example: Walkthrough) -> list[proof.Check]:
-        self._say(f"walkthrough: {example.asked} replicas of {example.deployment}")
+    def _bring_up(self, environment: Environment) -> list[Check]:
+        """Ends with the first command that fails."""
+        engine = self._engine(environment)
+        checks: list[Check] = []
+        with Progress(environment, self._live.say):
+            for run in (engine.init, engine.preview, engine.up):
+                outcome = run()
+                if run != engine.init or outcome.code:
+                    self._say_outcome(outcome)
+                checks.append(proof.of_run(environment.stack, outcome))
+                disk_space.require_not_full(environment, outcome)
+                if outcome.code:
+                    break
+        return checks
+
+    def _prove(self, environment: Environment, example: Walkthrough | None) -> list[Check]:
+        stack, client = environment.stack, _client(environment)
+        fleet = proof.read_fleet(client)
+        self.console.print(display.picture(fleet, width=self.console.width))
+        planned = plan.read_file(environment.stack_file(stack))
+        checks = proof.of_fleet(stack, fleet, nodes=sum(p.nodes.min for p in planned.pools))
+        if example:
+            checks += self._land(client, example)
+        again = self._engine(environment).preview("--expect-no-changes")
+        self._say_outcome(again)
+        return [*checks, proof.of_no_changes(stack, again)]
+
+    def _land(self, client: Client, example: Walkthrough) -> list[Check]:
+        self._live.say(f"walkthrough: {example.asked} replicas of {example.deployment}")
         walkthrough.apply(client, example)
         landing = walkthrough.wait_until_landed(client, example, example.asked)
-        self._say(f"walkthrough: {landing.bound} of {landing.asked} bound")
+        self._live.say(f"walkthrough: {landing.bound} of {landing.asked} bound")
         if example.over > example.asked:
             walkthrough.scale(client, example, example.over)
             over = walkthrough.wait_until_landed(client, example, example.over)
-            self._say(f"walkthrough: {over.bound} of {over.asked} bound; {over.why_pending}")
+            self._live.say(f"walkthrough: {over.bound} of {over.asked} bound; {over.why_pending}")
             return [proof.of_landing(example, landing), proof.of_overflow(example, over)]
         return [proof.of_landing(example, landing), proof.of_overflow(example, landing)]
 
-    def _destroy(self, environment: Environment, stack: str) -> list[proof.Check]:
-        _ = environment.toolchain  # says so where it is gone
+    def _destroy(self, environment: Environment) -> list[Check]:
+        """Deletes the environment where `pulumi destroy` left nothing in the simulated cloud."""
+        _ = environment.toolchain  # raises where it is missing
         environments.start(environment)
-        outcome = self._told(self._engine(environment, stack).destroy())
+        outcome = self._engine(environment).destroy()
+        self._say_outcome(outcome)
+        disk_space.require_not_full(environment, outcome)
+        stack = environment.stack
         checks = [proof.of_run(stack, outcome)]
         checks.append(proof.of_empty_cloud(stack, environment.inventory()))
         if all(check.holds for check in checks):
@@ -207,67 +215,66 @@ class Rehearsal:
             environments.remove(environment)
         return checks
 
-    @contextlib.contextmanager
-    def _ended_unless(self, environment: Environment, *, kept: bool) -> Iterator[None]:
-        """Ends the environment's processes when the block is left early; its files stay for whoever
-        looks for the cause.
-        """
-        done = False
+    def _end(self, environment: Environment) -> None:
+        """Ends the processes of an environment that is still there; its files stay."""
+        if not environment.root.exists():
+            return
+        # A second Ctrl-C must not leave half of it running.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            yield
-            done = True
+            self._live.say(f"{environment.stack}: ending its processes …")
+            environments.stop(environment)
+            self._live.say(
+                f"{environment.stack}: ended; logs stay in {environment.root} until its next run"
+            )
         finally:
-            if not (kept and done) and environment.root.exists():
-                # A second Ctrl-C must not leave half of it running.
-                impatient = signal.signal(signal.SIGINT, signal.SIG_IGN)
-                self._say("ending what runs …")
-                environments.stop(environment)
-                if not done:
-                    self._say(f"ended; logs stay in {environment.root} until the next run")
-                signal.signal(signal.SIGINT, impatient)
+            signal.signal(signal.SIGINT, before)
 
-    def _explain_kept(self, environment: Environment, stack: str) -> None:
+    def _explain_kept(self, environment: Environment, *, failed: bool) -> None:
         environment.kept.touch()
-        self.console.print(
-            f"\n{stack} is left running in {environment.root}. In a shell:", highlight=False
+        show = self._live.to_copy
+        show("")
+        show(
+            f"{environment.stack} failed and is left running in {environment.root}, to look into."
+            if failed
+            else f"{environment.stack} is left running in {environment.root}."
         )
-        self.console.print(escape(environment.exports()), highlight=False, soft_wrap=True)
-        self.console.print(
-            f"cd {environment.project} && pulumi stack select {stack} && pulumi preview && "
-            "kubectl get nodes,gpupools",
-            highlight=False,
-            soft_wrap=True,
+        show("In a shell:")
+        show(environment.exports())
+        show(
+            f"cd {environment.project} && pulumi stack select {environment.stack} && "
+            "pulumi preview && kubectl get nodes,gpupools"
         )
-        self.console.print(
-            f"The stack file to edit (a copy): {environment.stack_file(stack)}",
-            highlight=False,
-            soft_wrap=True,
-        )
-        self.console.print(
-            f"When you are done: make -C {environments.PROJECT} destroy\n",
-            highlight=False,
-            soft_wrap=True,
-        )
+        show(f"The stack file to edit (a copy): {environment.stack_file(environment.stack)}")
+        show(f"When done, in {environments.PROJECT}: {environment.command('destroy')}")
+        show("")
 
-    def _told(self, outcome: Outcome) -> Outcome:
-        self._say(
+    def _say_outcome(self, outcome: Outcome) -> None:
+        self._live.say(
             f"{' '.join(outcome.command.split()[:2])}: exit code {outcome.code} after "
             f"{outcome.seconds:.1f} s"
         )
-        return outcome
 
-    def _say(self, text: str) -> None:
-        self.console.print(
-            f"[cyan]{time.strftime('%H:%M:%S')}[/] {escape(text)}", highlight=False, soft_wrap=True
-        )
+    def _engine(self, environment: Environment) -> Engine:
+        output = OutputFilter()
 
-    def _engine(self, environment: Environment, stack: str) -> Engine:
-        output = Shown()
+        def show(line: str) -> None:
+            for kept in output.of(line):
+                self._live.of_pulumi(kept)
 
-        def tell(line: str) -> None:
-            for told in output.of(line):
-                self.console.print(
-                    f"[dim]pulumi │[/] {escape(told)}", highlight=False, soft_wrap=True
-                )
+        return Engine(environment, environment.stack, show)
 
-        return Engine(environment, stack, tell)
+
+def _client(environment: Environment) -> Client:
+    return Client.from_kubeconfig(next(iter(environment.kubeconfigs().values())))
+
+
+def _plugins() -> str:
+    official = plugins_and_commands.official_kubernetes_plugin()
+    if official is None:
+        return "           Pulumi's plugins for gcp, aws and kubernetes are stand-ins\n"
+    return (
+        "           Pulumi's plugins for gcp and aws are stand-ins; for kubernetes Pulumi's own\n"
+        f"           {official.parent.name} runs "
+        f"({plugins_and_commands.CHOICE_VARIABLE}=stand-in: the stand-in)\n"
+    )

@@ -1,9 +1,9 @@
-"""The pods of the published walkthroughs, applied as a person would, and counted."""
+"""The workloads of the published walkthroughs, applied as a user would, and counted."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ _MANIFESTS = Path(__file__).parent / "walkthroughs"
 
 @dataclass(frozen=True, kw_only=True)
 class Walkthrough:
-    """What one walkthrough asks of its partitions. Source: the published walkthroughs S0 and S1."""
+    """How many pods one walkthrough asks for, and how many find a partition."""
 
     stack: str
     title: str
@@ -26,9 +26,9 @@ class Walkthrough:
     asked: int
     """Replicas that the walkthrough asks for."""
     fits: int
-    """Replicas that the partitions hold: one each."""
+    """Replicas for which there are partitions: one each."""
     over: int
-    """Replicas to ask for when `asked` just fits, so that one too many is seen to stay Pending."""
+    """Replicas that are more than fit; where `asked` fits, they are asked for after it."""
 
 
 WALKTHROUGHS: Mapping[str, Walkthrough] = {
@@ -36,7 +36,7 @@ WALKTHROUGHS: Mapping[str, Walkthrough] = {
     for w in (
         Walkthrough(
             stack="s0",
-            title="S0 · GKE, one a3-highgpu-8g, 8 × H100-80GB cut into 2 × 3g.40gb",
+            title="S0 · GKE, one a3-highgpu-8g, 8 × H100-80GB partitioned into 2 × 3g.40gb",
             namespace="ai",
             deployment="llm-deployment",
             asked=16,
@@ -45,8 +45,8 @@ WALKTHROUGHS: Mapping[str, Walkthrough] = {
         ),
         Walkthrough(
             stack="s1",
-            title="S1 · EKS, one p4d.24xlarge, 8 × A100-40GB cut into 7 × 1g.5gb by the GPU "
-            "operator",
+            title="S1 · EKS, one p4d.24xlarge, 8 × A100-40GB partitioned into 7 × 1g.5gb by "
+            "the GPU operator",
             namespace="default",
             deployment="mig1.5",
             asked=100,
@@ -59,21 +59,18 @@ WALKTHROUGHS: Mapping[str, Walkthrough] = {
 
 @dataclass(frozen=True)
 class Landing:
-    """Where the replicas are. `why_pending` is the scheduler's own sentence for one that has no
-    place.
-    """
+    """How many replicas are bound to a node."""
 
     asked: int
     bound: int
     pending: int
     why_pending: str
+    """The scheduler's message for one of the pending ones."""
 
 
 def apply(client: Client, walkthrough: Walkthrough) -> None:
-    """Applies the walkthrough's manifest on the server's side, as `kubectl apply --server-side`
-    does.
-    """
-    for manifest in yaml.safe_load_all((_MANIFESTS / f"{walkthrough.stack}.yaml").read_text()):
+    """Applies the walkthrough's manifests, as `kubectl apply --server-side` does."""
+    for manifest in _manifests(walkthrough):
         client.patch(
             _path(manifest), manifest, kind="apply", fieldManager="walkthrough", force="true"
         )
@@ -84,10 +81,8 @@ def scale(client: Client, walkthrough: Walkthrough, replicas: int) -> None:
 
 
 def delete(client: Client, walkthrough: Walkthrough) -> None:
-    """Deletes what `apply` made, and waits for the pods to be gone."""
-    for manifest in reversed(
-        list(yaml.safe_load_all((_MANIFESTS / f"{walkthrough.stack}.yaml").read_text()))
-    ):
+    """Deletes what `apply` made, and waits up to a minute for the pods to be gone."""
+    for manifest in reversed(_manifests(walkthrough)):
         try:
             client.delete(_path(manifest), propagationPolicy="Background")
         except ApiError as e:
@@ -99,23 +94,21 @@ def delete(client: Client, walkthrough: Walkthrough) -> None:
 def wait_until_landed(
     client: Client, walkthrough: Walkthrough, asked: int, *, timeout_s: float = 60
 ) -> Landing:
-    """The landing once the scheduler has looked at every replica: each is bound, or has been told
-    why not.
-    """
+    """Waits until the scheduler has tried every replica: each is bound, or has a reason why not."""
     landing = Landing(asked, 0, 0, "")
 
     def settled() -> bool:
         nonlocal landing
         pods = [p for p in _pods(client, walkthrough) if "deletionTimestamp" not in p["metadata"]]
-        told = [_told(p) for p in pods if not p["spec"].get("nodeName")]
-        landing = Landing(asked, len(pods) - len(told), len(told), next((t for t in told if t), ""))
-        return len(pods) == asked and all(told) and landing.bound >= min(asked, walkthrough.fits)
+        why = [_why_unscheduled(p) for p in pods if not p["spec"].get("nodeName")]
+        landing = Landing(asked, len(pods) - len(why), len(why), next((w for w in why if w), ""))
+        return len(pods) == asked and all(why) and landing.bound >= min(asked, walkthrough.fits)
 
     _wait_for(settled, timeout_s)
     return landing
 
 
-def _told(pod: dict[str, Any]) -> str:
+def _why_unscheduled(pod: dict[str, Any]) -> str:
     for condition in pod.get("status", {}).get("conditions", []):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("message", ""))
@@ -123,10 +116,8 @@ def _told(pod: dict[str, Any]) -> str:
 
 
 def _pods(client: Client, walkthrough: Walkthrough) -> list[dict[str, Any]]:
-    labels: dict[str, str] = {}
-    for manifest in yaml.safe_load_all((_MANIFESTS / f"{walkthrough.stack}.yaml").read_text()):
-        if manifest["kind"] == "Deployment":
-            labels = manifest["spec"]["selector"]["matchLabels"]
+    (deployment,) = (m for m in _manifests(walkthrough) if m["kind"] == "Deployment")
+    labels = deployment["spec"]["selector"]["matchLabels"]
     selector = ",".join(f"{k}={v}" for k, v in labels.items())
     try:
         listed = client.get(
@@ -137,6 +128,10 @@ def _pods(client: Client, walkthrough: Walkthrough) -> list[dict[str, Any]]:
             return []
         raise
     return list(listed["items"])
+
+
+def _manifests(walkthrough: Walkthrough) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((_MANIFESTS / f"{walkthrough.stack}.yaml").read_text()))
 
 
 def _deployment(walkthrough: Walkthrough) -> str:
@@ -150,7 +145,7 @@ def _path(manifest: dict[str, Any]) -> str:
     return f"/apis/apps/v1/namespaces/{manifest['metadata']['namespace']}/deployments/{name}"
 
 
-def _wait_for(done: Any, timeout_s: float) -> None:
+def _wait_for(done: Callable[[], bool], timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while not done() and time.monotonic() < deadline:
         time.sleep(0.2)

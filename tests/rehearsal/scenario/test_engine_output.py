@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from rehearsal.scenario.engine_output import Shown
+from rehearsal.scenario.engine_output import OutputFilter
 
 STACK = "  pulumi:pulumi:Stack (slicewright-s0):"
 ON_PATH = "    warning: using pulumi-resource-gcp from $PATH at /tmp/bin/pulumi-resource-gcp"
 
 
 def _shown(*lines: str) -> list[str]:
-    shown = Shown()
+    shown = OutputFilter()
     return [told for line in lines for told in shown.of(line)]
 
 

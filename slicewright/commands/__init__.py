@@ -1,0 +1,1 @@
+"""The subcommands of `slicewright`: each adds its parser, and runs."""

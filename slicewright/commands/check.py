@@ -1,0 +1,46 @@
+"""`slicewright check`: every problem of stack files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from rich.console import Console
+
+from infra import plan, spec
+from slicewright.commands import stack_files
+from slicewright.exit_codes import BAD_INPUT, PROVEN
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser("check", help="read stack files and name every problem in them")
+    stack_files.add_arguments(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(parsed: argparse.Namespace, console: Console) -> int:
+    from slicewright import shown
+
+    names = stack_files.named(parsed)
+    if not names:
+        print("slicewright check: name a stack (-s s0) or a FILE", file=sys.stderr)
+        return BAD_INPUT
+    failed = False
+    for name in names:
+        file = stack_files.path_of(name)
+        label = name if str(file) == name else stack_files.shown(file)
+        try:
+            fleet = plan.read_file(file, name=label)
+        except spec.SpecError as e:
+            failed = True
+            console.print(str(e), markup=False, highlight=False, soft_wrap=True)
+        else:
+            console.print(
+                f"{label}: ok, {len(fleet.pools)} pool(s)",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
+            shown.show_notes(fleet, console)
+    return BAD_INPUT if failed else PROVEN

@@ -1,0 +1,86 @@
+"""`slicewright plan`: what a stack file makes, and what a change of it would do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from infra import plan, spec
+from slicewright.commands import stack_files
+from slicewright.exit_codes import BAD_INPUT, PROVEN
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "plan", help="what a stack file makes: partitions, allocatable, cost; or what would change"
+    )
+    stack_files.add_arguments(parser)
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="the plan of one stack file as JSON (docs/reference/plan-json.md)",
+    )
+    parser.add_argument(
+        "--diff",
+        nargs=2,
+        metavar=("A", "B"),
+        help="two stacks or files: what would change, and how",
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(parsed: argparse.Namespace, console: Console) -> int:
+    from slicewright import plan_json, shown
+
+    names = stack_files.named(parsed)
+    if problem := _wrong_use(parsed, names):
+        print(f"slicewright plan: {problem}", file=sys.stderr)
+        return BAD_INPUT
+    fleets = _read([*(parsed.diff or ()), *names])
+    if fleets is None:
+        return BAD_INPUT
+    if parsed.diff:
+        change = plan.compare(*(fleet for _, fleet in fleets))
+        if parsed.json:
+            print(json.dumps(plan_json.change_json(change), indent=2))
+        else:
+            shown.show_changes(change, console)
+    elif parsed.json:
+        print(json.dumps(plan_json.as_json(fleets[0][1]), indent=2))
+    else:
+        for n, (name, fleet) in enumerate(fleets):
+            if n:
+                console.print()
+            shown.show_plan(name, fleet, console)
+    return PROVEN
+
+
+def _wrong_use(parsed: argparse.Namespace, names: Sequence[str]) -> str | None:
+    if parsed.diff and names:
+        return f"--diff compares its own two; leave out {', '.join(names)}"
+    if not parsed.diff and not names:
+        return "name one stack (-s s0) or FILE, or several; or two with --diff A B"
+    if parsed.json and len(names) > 1:
+        return f"--json writes one plan; name one stack or FILE, not {', '.join(names)}"
+    return None
+
+
+def _read(names: Sequence[str]) -> list[tuple[str, plan.FleetPlan]] | None:
+    """Every plan with its title; None after the problems of all files have been printed."""
+    fleets, failed = [], False
+    for name in names:
+        file = stack_files.path_of(name)
+        try:
+            fleet = plan.read_file(file, name=stack_files.shown(file))
+        except spec.SpecError as e:
+            failed = True
+            print(e, file=sys.stderr)
+        else:
+            fleets.append((Path(name).name, fleet))
+    return None if failed else fleets

@@ -1,0 +1,260 @@
+"""`slicewright rehearse`: its actions, their options, and their exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
+
+if TYPE_CHECKING:
+    from rehearsal.scenario.selection import Selection
+
+_EVERY = "an environment; may be given more than once (default: all in the directory)"
+_ONE = "the environment (default: that of the shell's exports, else the only one that runs)"
+_DEFAULT_STACKS = ("s0", "s1")
+
+
+@dataclass(frozen=True)
+class _Action:
+    help: str
+    description: str
+    stack: str
+    """Help of --stack."""
+    run: Callable[[argparse.Namespace, Selection, Console], int]
+    add_options: Callable[[argparse.ArgumentParser], None] = lambda _: None
+
+
+def add_parser(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "rehearse",
+        help="run the real engine and a real API server here; clouds and GPUs are simulated",
+        description="Brings stacks up on this machine, proves every partition, and destroys them "
+        "again. The Pulumi engine and the Kubernetes API server are real; clouds, nodes and GPUs "
+        "are simulated. Any stack file of stacks/ can be rehearsed, also one of your own: "
+        "`slicewright rehearse --stack NAME` for stacks/Pulumi.NAME.yaml "
+        "(docs/how-to/rehearse-your-own-stack.md).",
+        epilog="Without an action: run. `slicewright rehearse ACTION --help` explains an action.",
+    )
+    # Options of an action may also stand before it, or without one.
+    _add_common(parser, _ACTIONS["run"].stack)
+    _add_keep(parser, False)
+    _add_force(parser, False, hidden=True)
+    _add_fault(parser, hidden=True)
+    parser.set_defaults(run=_run, action="run", more_stacks=None)
+    actions = parser.add_subparsers(dest="action", title="actions", metavar="[ACTION]")
+    for name, action in _ACTIONS.items():
+        one = actions.add_parser(
+            name,
+            help=action.help,
+            description=action.description,
+            # What is not given keeps the value that it may have before the action.
+            argument_default=argparse.SUPPRESS,
+        )
+        _add_common(one, action.stack, stack="more_stacks", directory=argparse.SUPPRESS)
+        action.add_options(one)
+
+
+def _add_common(
+    parser: argparse.ArgumentParser,
+    help_of_stack: str,
+    *,
+    stack: str = "stack",
+    directory: Any = None,
+) -> None:
+    parser.add_argument("--stack", dest=stack, action="append", metavar="NAME", help=help_of_stack)
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        default=directory,
+        help="where environments lie (default: that of the shell's exports, else .rehearsal)",
+    )
+
+
+def _add_keep(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) -> None:
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        default=default,
+        help="leave the environment running, also where `up` failed, and print its exports",
+    )
+
+
+def _add_force(
+    parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS, *, hidden: bool = False
+) -> None:
+    text = "end the processes and delete the directory without `pulumi destroy`"
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        default=default,
+        help=argparse.SUPPRESS if hidden else text,
+    )
+
+
+def _add_fault(parser: argparse.ArgumentParser, *, hidden: bool = False) -> None:
+    for name, kind, default, text in (
+        ("--pool", str, "", "the pool; may be left out where the stack has one"),
+        ("--node", int, 0, "which node of the pool, in order of creation, from 0 (default: 0)"),
+        ("--gpu", int, 0, "which GPU of the node, from 0 (default: 0)"),
+        ("--profile", str, "1g.10gb", "the MIG profile that it gets (default: 1g.10gb)"),
+    ):
+        parser.add_argument(
+            name,
+            type=kind,
+            default=default if hidden else argparse.SUPPRESS,
+            help=argparse.SUPPRESS if hidden else text,
+        )
+
+
+def _run(parsed: argparse.Namespace, console: Console) -> int:
+    # Imported here: `check` and `plan` must not pay for, or depend on, the rehearsal's libraries.
+    from infra import spec
+    from kubeapi import ApiError, Unreachable
+    from rehearsal.cluster import control_plane
+    from rehearsal.host import processes, toolchain
+    from rehearsal.scenario.errors import RehearsalError, WrongUse
+    from rehearsal.scenario.selection import Selection
+
+    # On SIGTERM (a cancelled CI job) it cleans up as on Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    selection = Selection.of(parsed.directory, [*(parsed.stack or ()), *(parsed.more_stacks or ())])
+    try:
+        return _ACTIONS[parsed.action or "run"].run(parsed, selection, console)
+    except (spec.SpecError, WrongUse) as e:
+        code, message = BAD_INPUT, str(e)
+    except OSError as e:
+        code, message = CANNOT_RUN, f"{e.filename or selection.directory}: {e.strerror}"
+    except (
+        RehearsalError,
+        toolchain.ToolchainError,
+        control_plane.ControlPlaneError,
+        processes.ProcessError,
+        ApiError,
+        Unreachable,
+    ) as e:
+        code, message = CANNOT_RUN, str(e)
+    # Not on stdout, which `eval "$(slicewright rehearse env)"` evaluates.
+    print(f"slicewright rehearse: {message}", file=sys.stderr)
+    return code
+
+
+def _bring_up(parsed: argparse.Namespace, selection: Selection, console: Console) -> int:
+    from rehearsal.scenario.rehearse import Rehearsal
+
+    proven = Rehearsal(selection.directory, console).run(
+        selection.named or _DEFAULT_STACKS, keep=parsed.keep
+    )
+    return PROVEN if proven else NOT_PROVEN
+
+
+def _env(parsed: argparse.Namespace, selection: Selection, console: Console) -> int:
+    environment = selection.one()
+    environment.require_running()
+    print(environment.exports())
+    return PROVEN
+
+
+def _break(parsed: argparse.Namespace, selection: Selection, console: Console) -> int:
+    from rehearsal.scenario import faults
+
+    fault = faults.WrongLayout(
+        pool=parsed.pool, node=parsed.node, gpu=parsed.gpu, profile=parsed.profile
+    )
+    fault = faults.inject_resolved(selection.one(), fault)
+    console.print(
+        f"node {fault.node} of {fault.pool}, when it is made: GPU {fault.gpu} gets "
+        f"{fault.profile} instances",
+        highlight=False,
+    )
+    return PROVEN
+
+
+def _repair(parsed: argparse.Namespace, selection: Selection, console: Console) -> int:
+    from rehearsal.scenario import faults
+
+    environment = selection.one()
+    environment.require_running()
+    repaired = faults.repair(environment)
+    console.print(
+        f"partitioned again: {', '.join(repaired)}" if repaired else "no node had a fault",
+        highlight=False,
+    )
+    return PROVEN
+
+
+def _stop(parsed: argparse.Namespace, selection: Selection, console: Console) -> int:
+    from rehearsal.scenario.environment import stop
+
+    for environment in selection.every():
+        ended = stop(environment)
+        console.print(
+            f"{environment.stack}: ended {', '.join(ended) or 'nothing: nothing was running'}",
+            highlight=False,
+        )
+    return PROVEN
+
+
+def _destroy(parsed: argparse.Namespace, selection: Selection, console: Console) -> int:
+    from rehearsal.scenario.rehearse import Rehearsal
+
+    destroyed = Rehearsal(selection.directory, console).destroy(
+        selection.every(), force=parsed.force
+    )
+    return PROVEN if destroyed else NOT_PROVEN
+
+
+_ACTIONS = {
+    "run": _Action(
+        help="stack file to proven fleet and back (the default)",
+        description="Runs `pulumi preview`, `up` and `destroy` for each stack in an environment "
+        "of its own, and proves in between that every node has the partitions of its stack file.",
+        stack="stacks/Pulumi.NAME.yaml, also one of your own; may be given more than once "
+        "(default: s0 and s1)",
+        run=_bring_up,
+        add_options=_add_keep,
+    ),
+    "env": _Action(
+        help="print shell exports for a running environment",
+        description='Prints exports for a running environment: eval "$(slicewright rehearse '
+        'env)". After it plain pulumi, kubectl and slicewright work there.',
+        stack=_ONE,
+        run=_env,
+    ),
+    "break": _Action(
+        help="give one GPU of a node that is made later the wrong partitions",
+        description="Gives one GPU of a node that the simulated cloud makes from now on the wrong "
+        "partitions. Edit the environment's stack file first: it decides which nodes there are.",
+        stack=_ONE,
+        run=_break,
+        add_options=_add_fault,
+    ),
+    "repair": _Action(
+        help="remove all faults, and partition the nodes that had one again",
+        description="Removes all faults, and partitions the nodes that had one again.",
+        stack=_ONE,
+        run=_repair,
+    ),
+    "stop": _Action(
+        help="end the processes; the files stay",
+        description="Ends the environments' processes without `pulumi destroy`. The files stay, "
+        "for a look at the logs; `destroy` or the next run removes them.",
+        stack=_EVERY,
+        run=_stop,
+    ),
+    "destroy": _Action(
+        help="destroy what --keep left running",
+        description="Runs `pulumi destroy`, shows that the simulated cloud is empty, and deletes "
+        "the environment.",
+        stack=_EVERY,
+        run=_destroy,
+        add_options=_add_force,
+    ),
+}

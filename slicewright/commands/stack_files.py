@@ -1,0 +1,51 @@
+"""Stack files as they are named on the command line: by stack, or by path."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="*", metavar="FILE", help="a stack file")
+    parser.add_argument(
+        "-s",
+        "--stack",
+        action="append",
+        metavar="NAME",
+        help="stacks/Pulumi.NAME.yaml of the project; may be given more than once",
+    )
+
+
+def named(parsed: argparse.Namespace) -> list[str]:
+    return [*parsed.files, *(parsed.stack or ())]
+
+
+def path_of(name: str) -> Path:
+    """The file of that name; without one, and without a suffix, the stack of that name."""
+    file = Path(name)
+    if not file.suffix and len(file.parts) == 1 and not _exists(file):
+        return _stacks() / f"Pulumi.{name}.yaml"
+    return file
+
+
+def shown(file: Path) -> str:
+    """Relative to the current directory where it lies below it."""
+    try:
+        return str(file.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(file)
+
+
+def _exists(file: Path) -> bool:
+    try:
+        return file.exists()
+    except OSError:  # for example a name that is too long; reading it gives the reason
+        return True
+
+
+def _stacks() -> Path:
+    """`stacks/` of the project that the current directory is in."""
+    here = Path.cwd()
+    project = next((at for at in (here, *here.parents) if (at / "Pulumi.yaml").is_file()), here)
+    return project / "stacks"

@@ -1,0 +1,18 @@
+"""Exit codes of every command; docs/reference/exit-codes.md explains them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PROVEN: Final = 0
+"""Done; what was to be proven is proven."""
+NOT_PROVEN: Final = 1
+"""Done, but something was not proven, or was left behind."""
+BAD_INPUT: Final = 2
+"""Wrong use, or a stack file with problems."""
+CANNOT_RUN: Final = 3
+"""This machine cannot run it, or the output cannot be written."""
+INTERRUPTED: Final = 130
+"""Ctrl-C or SIGTERM."""
+CLOSED_PIPE: Final = 141
+"""Nobody reads the output any more."""
