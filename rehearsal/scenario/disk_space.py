@@ -10,8 +10,8 @@ from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.errors import DiskFull
 
 NEEDED_BYTES = 400e6
-"""S0 and S1 grow to 173 MB each, nearly all of it etcd's (measured 2026-11-22); twice that, for logs
-and more nodes.
+"""S0 and S1 grow to 173 MB each, most of it etcd's (measured 2026-11-22); the rest is for more nodes
+and their logs.
 """
 _FULL_BYTES = 8e6
 """With less the engine's checkpoints and etcd's log no longer fit."""
@@ -26,15 +26,17 @@ def require(directory: Path) -> None:
         )
 
 
-def require_not_full(environment: Environment, outcome: Outcome) -> None:
-    """Raises DiskFull where a command failed and the disk is full.
+def is_full(environment: Environment) -> bool:
+    """Whether the disk is full; the engine then hangs, or fails with a stack trace."""
+    return disk.free(environment.root) < _FULL_BYTES
 
-    The engine's own words for it are a stack trace and "internal error".
-    """
-    free = disk.free(environment.root)
-    if outcome.code and (free < _FULL_BYTES or "no space left on device" in outcome.output):
+
+def require_not_full(environment: Environment, outcome: Outcome) -> None:
+    """Raises DiskFull where a command failed and the disk is full."""
+    if outcome.code and (is_full(environment) or "no space left on device" in outcome.output):
         raise DiskFull(
-            f"the disk is full: {environment.root} has {free / 1e6:.0f} MB free, which is why "
-            f"`{' '.join(outcome.command.split()[:2])}` failed; free some space (an environment "
-            f"needs {NEEDED_BYTES / 1e6:.0f} MB) and run it again, or choose another --directory"
+            f"the disk is full: {environment.root} has {disk.free(environment.root) / 1e6:.0f} MB "
+            f"free, which is why `{' '.join(outcome.command.split()[:2])}` failed; free some space "
+            f"(an environment needs {NEEDED_BYTES / 1e6:.0f} MB) and run it again, or choose "
+            "another --directory"
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rehearsal.host import processes
@@ -33,6 +35,8 @@ class Engine:
     environment: Environment
     stack: str
     sink: LineSink = lambda line: None
+    is_hopeless: Callable[[], bool] = lambda: False
+    """Asked every second while a command runs; once true, the command is killed."""
 
     def init(self) -> Outcome:
         """Selects the stack, creating it if need be."""
@@ -90,10 +94,11 @@ class Engine:
         lines: list[str] = []
         assert process.stdout is not None
         try:
-            for line in process.stdout:
-                lines.append(line)
-                self.sink(line.rstrip("\n"))
-            code = process.wait()
+            with self._killed_when_hopeless(process):
+                for line in process.stdout:
+                    lines.append(line)
+                    self.sink(line.rstrip("\n"))
+                code = process.wait()
         except BaseException:
             # On one interrupt pulumi finishes the step at hand and saves its state.
             _interrupt(process)
@@ -101,6 +106,24 @@ class Engine:
         return Outcome(
             " ".join(["pulumi", *arguments]), code, "".join(lines), time.monotonic() - began
         )
+
+    @contextlib.contextmanager
+    def _killed_when_hopeless(self, process: subprocess.Popen[str]) -> Iterator[None]:
+        done = threading.Event()
+
+        def look() -> None:
+            while not done.wait(1.0):
+                if self.is_hopeless():
+                    os.killpg(process.pid, signal.SIGKILL)
+                    return
+
+        watcher = threading.Thread(target=look, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
 
 
 def _interrupt(process: subprocess.Popen[str]) -> None:

@@ -65,7 +65,6 @@ class Rehearsal:
                     f"{stack} is kept in {environment.root} and may be in use; end it with "
                     f"`{environment.command('destroy')}` first"
                 )
-        disk_space.require(self.directory)
         self.console.rule("[bold]slicewright rehearsal")
         self.console.print(_REAL_AND_SIMULATED + _plugins(), highlight=False)
         began = time.monotonic()
@@ -262,7 +261,12 @@ class Rehearsal:
             for kept in output.of(line):
                 self._live.of_pulumi(kept)
 
-        return Engine(environment, environment.stack, show)
+        return Engine(
+            environment,
+            environment.stack,
+            show,
+            is_hopeless=lambda: disk_space.is_full(environment),
+        )
 
 
 def _client(environment: Environment) -> Client:

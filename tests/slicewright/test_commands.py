@@ -28,6 +28,34 @@ def test_both_commands_tell_the_projects_version(
     assert (ended.value.code, capsys.readouterr().out) == (0, f"{command} {version}\n")
 
 
+def test_without_a_command_it_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """As kubectl does."""
+    assert cli.main([]) == cli.PROVEN
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert all(f"\n    {command} " in out for command in ("check", "plan", "rehearse"))
+
+
+def test_every_stack_that_is_named_is_planned_and_checked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert cli.main(["plan", "-s", "s0", "-s", "s1", "stacks/Pulumi.s2.yaml"]) == cli.PROVEN
+    out = capsys.readouterr().out
+    assert all(part in out for part in ("s0: GKE", "s1: EKS", "Pulumi.s2.yaml: hosts"))
+    assert cli.main(["check", "-s", "s0", "-s", "s1"]) == cli.PROVEN
+    out = capsys.readouterr().out
+    assert "stacks/Pulumi.s0.yaml: ok" in out
+    assert "stacks/Pulumi.s1.yaml: ok" in out
+
+
+def test_of_several_plans_json_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["plan", "-s", "s0", "-s", "s1", "--json"]) == cli.BAD_INPUT
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "--json writes one plan" in err
+
+
 def test_make_help_names_every_target() -> None:
     (phony,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     told = subprocess.run(

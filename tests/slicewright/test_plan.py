@@ -204,7 +204,7 @@ def test_what_changes_is_said_per_pool_with_the_reason(run: Any, tmp_path: Path)
         (("check", "nowhere.yaml"), 2, "No such file"),
         (("check",), 2, "FILE"),
         (("plan",), 2, "name one stack"),
-        (("plan", "-s", "s0", "stacks/Pulumi.s1.yaml"), 2, "name one stack"),
+        (("plan", "-s", "s0", "--diff", "s0", "s1"), 2, "--diff compares its own two"),
         (("plan", "-s", "nowhere"), 2, "stacks/Pulumi.nowhere.yaml: cannot be read"),
         (("plan", "--diff", "s0", "nowhere"), 2, "cannot be read"),
         (("plan", "--diff", "s0"), 2, "expected 2 arguments"),

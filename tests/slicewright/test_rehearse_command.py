@@ -1,5 +1,6 @@
-"""Wrong use of `slicewright rehearse`: one message, an exit code, and nothing made or lost. Nothing
-is started here.
+"""`slicewright rehearse`: its help, and wrong use: one message, an exit code, nothing made or lost.
+
+Nothing is started here.
 """
 
 from __future__ import annotations
@@ -11,8 +12,30 @@ from typing import Any
 import pytest
 
 from infra import plan
+from rehearsal.host.processes import ENVIRONMENT_VARIABLE
 from rehearsal.scenario import faults
+from rehearsal.scenario.environment import Environment
+from rehearsal.scenario.errors import NoSuchFault
 from slicewright import cli
+
+ACTIONS = ("run", "env", "break", "repair", "stop", "destroy")
+
+
+@pytest.fixture(autouse=True)
+def _no_exports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ENVIRONMENT_VARIABLE, raising=False)
+
+
+def ended(directory: Path, stack: str) -> Environment:
+    """An environment whose processes have ended."""
+    environment = Environment((directory / stack).resolve())
+    (environment.root / "processes").mkdir(parents=True)
+    (environment.root / "toolchain.json").write_text(
+        '{"pulumi": "/p", "control_plane": "/c", "kwok": "/k", "mig_parted": "/m", '
+        '"mig_manager": "/m", "device_plugin": "/d", "gpu_feature_discovery": "/g", '
+        '"gke_device_plugin": "/g", "fake_nvml": "/f"}'
+    )
+    return environment
 
 
 def _run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
@@ -65,7 +88,7 @@ def test_a_kept_environment_is_not_taken_over(
     (tmp_path / "s0" / "kept").touch()
     code, told = _run(capsys, "--stack", "s0", "--directory", tmp_path)
     assert code == cli.CANNOT_RUN
-    assert "make destroy STACK=s0" in told
+    assert f"`slicewright rehearse destroy --stack s0 --directory {tmp_path}`" in told
     assert (tmp_path / "s0" / "kept").exists()
 
 
@@ -87,12 +110,106 @@ def test_without_a_stack_the_only_one_is_meant(
 ) -> None:
     for stack in running:
         (tmp_path / stack / "processes").mkdir(parents=True)
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["rehearse", "break", "--directory", str(tmp_path)])
-    assert ended.value.code == cli.BAD_INPUT
-    said = capsys.readouterr().err
+    code, said = _run(capsys, "break", "--directory", tmp_path)
+    assert code == cli.BAD_INPUT
     assert "name one stack" in said
     assert told_too in said
+
+
+@pytest.mark.parametrize("action", ["env", "break", "repair"])
+def test_an_environment_that_has_ended_is_named_in_one_line_on_stderr(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, action: str
+) -> None:
+    """On stdout a shell would evaluate it: eval "$(slicewright rehearse env)"."""
+    ended(tmp_path, "s0")
+    code = cli.main(["rehearse", action, "--stack", "s0", "--directory", str(tmp_path)])
+    out, err = capsys.readouterr()
+    assert (code, out, err.count("\n")) == (cli.CANNOT_RUN, "", 1)
+    assert "is not running" in err
+    assert f"`slicewright rehearse destroy --stack s0 --directory {tmp_path}`" in err
+    assert f"`slicewright rehearse run --stack s0 --keep --directory {tmp_path}`" in err
+
+
+@pytest.mark.parametrize("action", ["env", "break", "repair"])
+def test_the_exported_environment_is_the_default_wherever_one_stands(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    action: str,
+) -> None:
+    environment = ended(tmp_path, "s0")
+    ended(tmp_path, "s1")
+    environment.project.mkdir()
+    monkeypatch.chdir(environment.project)
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(environment.root))
+    code, said = _run(capsys, action)
+    assert code == cli.CANNOT_RUN
+    assert f"s0 in {environment.root} is not running" in said
+
+
+def test_one_that_runs_is_meant_although_an_interrupted_one_lies_beside_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    running = ended(tmp_path, "s0")
+    ended(tmp_path, "s1")
+    monkeypatch.setattr(Environment, "is_running", property(lambda self: self.root == running.root))
+    code, said = _run(capsys, "env", "--directory", tmp_path)
+    assert code == cli.PROVEN
+    assert f"{ENVIRONMENT_VARIABLE}={running.root}" in said
+
+
+def _help(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    with pytest.raises(SystemExit) as done:
+        cli.main(["rehearse", *arguments, "--help"])
+    assert done.value.code == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_help_names_the_actions_and_says_how_to_rehearse_an_own_stack(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = _help(capsys)
+    assert all(f" {action} " in said for action in ACTIONS)
+    assert "`slicewright rehearse --stack NAME` for stacks/Pulumi.NAME.yaml" in said
+    assert "--profile" not in said
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_every_action_has_a_help_page_with_its_own_options_only(
+    capsys: pytest.CaptureFixture[str], action: str
+) -> None:
+    said = _help(capsys, action)
+    assert said.startswith(f"usage: slicewright rehearse {action} ")
+    own = {"run": "--keep", "destroy": "--force", "break": "--profile"}
+    assert {o for o in own.values() if o in said} == ({own[action]} if action in own else set())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--stack", "s0", "--force", "destroy", "--directory", "D"),
+        ("--directory", "D", "destroy", "--force", "--stack", "s0"),
+        ("--directory", "D", "--stack", "s0", "destroy", "--force"),
+    ],
+    ids=" ".join,
+)
+def test_options_may_stand_before_and_after_the_action(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    environment = ended(tmp_path, "s0")
+    code, said = _run(capsys, *(str(tmp_path) if a == "D" else a for a in arguments))
+    assert code == cli.PROVEN, said
+    assert not environment.root.exists()
+
+
+def test_stacks_named_before_and_after_the_action_are_all_meant(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for stack in ("s0", "s1"):
+        ended(tmp_path, stack)
+    given = ("--stack", "s0", "destroy", "--force", "--stack", "s1", "--directory", tmp_path)
+    assert _run(capsys, *given)[0] == cli.PROVEN
+    assert [p.name for p in tmp_path.iterdir() if p.is_dir()] == []
 
 
 class TestFault:
@@ -100,7 +217,7 @@ class TestFault:
 
     def test_without_a_pool_it_means_the_only_one(self) -> None:
         fault = faults.WrongLayout(pool="", node=0, gpu=3, profile="1g.10gb")
-        assert faults.aimed(fault, self.FLEET) == dataclasses.replace(
+        assert faults.resolve(fault, self.FLEET) == dataclasses.replace(
             fault, pool="h100-partition-3g"
         )
 
@@ -113,12 +230,14 @@ class TestFault:
             ({"profile": "9g.5gb"}, "--profile 9g.5gb: H100-80 has "),
         ],
     )
-    def test_one_that_could_never_bite_is_refused(self, wrong: dict[str, Any], told: str) -> None:
+    def test_one_that_could_have_no_effect_is_refused(
+        self, wrong: dict[str, Any], told: str
+    ) -> None:
         fault = faults.WrongLayout(
             **{"pool": "h100-partition-3g", "node": 0, "gpu": 0, "profile": "1g.10gb", **wrong}
         )
-        with pytest.raises(faults.NoSuchFault) as refused:
-            faults.aimed(fault, self.FLEET)
+        with pytest.raises(NoSuchFault) as refused:
+            faults.resolve(fault, self.FLEET)
         assert told in str(refused.value)
 
 
