@@ -1,6 +1,4 @@
-"""The directory of a rehearsal: what is in it, what a person gets to use it, and whose
-plugins run.
-"""
+"""The directory of a rehearsal: what is in it, its exports, and which plugins run."""
 
 from __future__ import annotations
 
@@ -13,7 +11,8 @@ import pytest
 
 from rehearsal.host.toolchain import Toolchain
 from rehearsal.scenario import environment as environments
-from rehearsal.scenario.environment import PROJECT, Environment, RehearsalError
+from rehearsal.scenario.environment import PROJECT, Environment
+from rehearsal.scenario.errors import RehearsalError, WrongUse
 
 
 @pytest.fixture
@@ -55,36 +54,108 @@ def test_the_stand_in_serves_where_no_official_plugin_is_installed(
     )
 
 
-def test_an_installed_official_kubernetes_plugin_takes_its_place(
-    tools: Toolchain, tmp_path: Path, home: Path
-) -> None:
+def _install_official(home: Path, version: str) -> Path:
     official = (
-        home / ".pulumi" / "plugins" / "resource-kubernetes-v4.34.2" / "pulumi-resource-kubernetes"
+        home / ".pulumi/plugins" / f"resource-kubernetes-v{version}" / "pulumi-resource-kubernetes"
     )
     official.parent.mkdir(parents=True)
     official.write_text("official")
+    return official
+
+
+@pytest.mark.parametrize(
+    ("installed", "newest"),
+    [
+        (["4.34.2"], "4.34.2"),
+        (["4.9.1", "4.34.2"], "4.34.2"),
+        (["4.34.2", "4.34.10"], "4.34.10"),
+        (["4.35.0-alpha.1", "4.34.2"], "4.35.0-alpha.1"),
+        (["4.35.0-alpha.1", "4.35.0"], "4.35.0"),
+    ],
+)
+def test_the_newest_installed_official_kubernetes_plugin_takes_its_place(
+    tools: Toolchain, tmp_path: Path, home: Path, installed: list[str], newest: str
+) -> None:
+    paths = {version: _install_official(home, version) for version in installed}
     environment = environments.create(tmp_path / "E", tools)
-    assert (environment.root / "bin" / "pulumi-resource-kubernetes").resolve() == official
+    assert (environment.root / "bin" / "pulumi-resource-kubernetes").resolve() == paths[newest]
     assert (
         "rehearsal.plugins.providers.gcp"
         in (environment.root / "bin" / "pulumi-resource-gcp").read_text()
     )
 
 
-def test_and_can_be_kept_out(
+def test_the_official_plugin_can_be_kept_out(
     tools: Toolchain, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    official = (
-        home / ".pulumi" / "plugins" / "resource-kubernetes-v4.34.2" / "pulumi-resource-kubernetes"
-    )
-    official.parent.mkdir(parents=True)
-    official.write_text("official")
+    _install_official(home, "4.34.2")
     monkeypatch.setenv("SLICEWRIGHT_KUBERNETES_PLUGIN", "stand-in")
     environment = environments.create(tmp_path / "E", tools)
     assert (
         "rehearsal.plugins.providers.kubernetes"
         in (environment.root / "bin" / "pulumi-resource-kubernetes").read_text()
     )
+
+
+@pytest.mark.usefixtures("home")
+def test_another_value_than_stand_in_is_refused(
+    tools: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLICEWRIGHT_KUBERNETES_PLUGIN", "standin")
+    with pytest.raises(WrongUse, match="it must be 'stand-in'"):
+        environments.create(tmp_path / "E", tools)
+
+
+def test_the_plugins_of_an_exported_rehearsal_are_not_taken_for_official_ones(
+    tools: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = environments.create(tmp_path / "E", tools)
+    monkeypatch.setenv("PULUMI_HOME", first.variables()["PULUMI_HOME"])
+    second = environments.create(tmp_path / "F", tools)
+    assert not (second.root / "bin" / "pulumi-resource-kubernetes").is_symlink()
+
+
+@pytest.mark.usefixtures("home")
+def test_the_engine_is_to_use_the_plugins_below_its_home_and_not_those_on_path(
+    tools: Toolchain, tmp_path: Path
+) -> None:
+    """It warns of every plugin that it takes from PATH."""
+    environment = environments.create(tmp_path / "E", tools)
+    plugins = Path(environment.variables()["PULUMI_HOME"]) / "plugins"
+    assert sorted(p.parent.name.rpartition("-v")[0] for p in plugins.glob("*/pulumi-*")) == [
+        "language-python",
+        "resource-aws",
+        "resource-gcp",
+        "resource-kubernetes",
+    ]
+    assert all(p.resolve().exists() for p in plugins.glob("*/pulumi-*"))
+    assert environment.variables()["PULUMI_IGNORE_AMBIENT_PLUGINS"] == "true"
+
+
+@pytest.mark.usefixtures("home")
+def test_an_engine_that_brings_a_language_host_takes_the_rehearsals_from_path(
+    tools: Toolchain, tmp_path: Path
+) -> None:
+    tools.pulumi.with_name("pulumi-language-python").write_text("official")
+    environment = environments.create(tmp_path / "E", tools)
+    assert "PULUMI_IGNORE_AMBIENT_PLUGINS" not in environment.variables()
+
+
+@pytest.mark.usefixtures("home")
+def test_slicewright_itself_is_among_the_commands(tools: Toolchain, tmp_path: Path) -> None:
+    environment = environments.create(tmp_path / "E", tools)
+    said = subprocess.run(
+        [
+            "sh",
+            "-ec",
+            f"{environment.exports()}\ncd '{environment.project}'; slicewright --version",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=dict(os.environ),
+    ).stdout
+    assert said.startswith("slicewright ")
 
 
 @pytest.mark.usefixtures("home")

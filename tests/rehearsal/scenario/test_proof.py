@@ -1,0 +1,149 @@
+"""What `make rehearse` counts as proven, for every way in which a pool can offer its GPUs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from infra import plan, spec
+from node_agent import desired
+from rehearsal.scenario import proof
+from rehearsal.scenario.proof import ProvenNode
+
+POOLS: Mapping[str, dict[str, Any]] = {
+    "whole": {"machine_type": "a2-highgpu-2g", "zones": ["us-central1-c"]},
+    "time-sliced": {
+        "machine_type": "g2-standard-24",
+        "zones": ["us-central1-a"],
+        "sharing": {"mode": "time-slicing", "replicas": 4},
+    },
+    "mps": {
+        "machine_type": "g2-standard-24",
+        "zones": ["us-central1-a"],
+        "sharing": {"mode": "mps", "replicas": 4},
+    },
+    "partitioned": {
+        "machine_type": "a2-highgpu-2g",
+        "zones": ["us-central1-c"],
+        "partition": {"mode": "native", "profile": "3g.20gb"},
+    },
+    "partitioned-and-time-sliced": {
+        "machine_type": "a2-highgpu-2g",
+        "zones": ["us-central1-c"],
+        "partition": {"mode": "native", "profile": "3g.20gb"},
+        "sharing": {"mode": "time-slicing", "replicas": 3},
+    },
+}
+EXPECTED = {
+    "whole": ("2 × whole GPU", "2 × nvidia.com/gpu"),
+    "time-sliced": ("2 × whole GPU", "8 × nvidia.com/gpu"),
+    "mps": ("2 × whole GPU", "8 × nvidia.com/gpu"),
+    "partitioned": ("4 × 3g.20gb", "4 × nvidia.com/gpu"),
+    "partitioned-and-time-sliced": ("4 × 3g.20gb", "12 × nvidia.com/gpu"),
+}
+
+
+def planned(pool: str) -> desired.Desired:
+    raw = {
+        "cloud": "gke",
+        "cluster": {"name": "dev", "location": "us-central1"},
+        "node_pools": [{"name": pool, "nodes": {"count": 1}, **POOLS[pool]}],
+    }
+    (only,) = plan.read(json.dumps(raw), spec.Source("test", raw)).pools
+    return desired.parse(only.desired)
+
+
+def node(pool: str, **changed: Any) -> ProvenNode:
+    """A node that is as its plan says."""
+    wanted = planned(pool)
+    facts: dict[str, Any] = {
+        "name": "n1",
+        "pool": pool,
+        "tainted": False,
+        "condition": "True (PartitionsMatch)",
+        "allocatable": dict(wanted.resources),
+        "gpus": tuple(
+            {
+                "index": i,
+                "mig": "enabled" if wanted.gpu(i).mig else "disabled",
+                "instances": wanted.gpu(i).instances,
+            }
+            for i in range(wanted.gpu_count)
+        ),
+        "desired": wanted,
+    }
+    return ProvenNode(**{**facts, **changed})
+
+
+def held(*fleet: ProvenNode, nodes: int | None = None) -> list[bool]:
+    return [check.holds for check in proof.of_fleet("x", fleet, nodes=nodes)]
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_node_that_is_as_the_plan_says_is_proven(pool: str) -> None:
+    checks = proof.of_fleet("x", [node(pool)], nodes=1)
+    assert [check.holds for check in checks] == [True, True, True], checks
+    assert [(c.wanted, c.found) for c in checks[1:]] == [(e, e) for e in EXPECTED[pool]]
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_one_resource_too_few_is_no_proof(pool: str) -> None:
+    allocatable = {name: count - 1 for name, count in planned(pool).resources.items()}
+    assert held(node(pool, allocatable=allocatable)) == [True, True, False]
+
+
+def test_a_partition_on_a_gpu_that_should_be_whole_is_no_proof() -> None:
+    gpus = (
+        {"index": 0, "mig": "enabled", "instances": {"3g.20gb": 2}},
+        {"index": 1, "mig": "disabled"},
+    )
+    assert held(node("whole", gpus=gpus)) == [True, False, True]
+
+
+def test_a_gpu_without_mig_support_is_whole() -> None:
+    gpus = tuple({"index": i, "mig": "unsupported"} for i in range(2))
+    assert held(node("time-sliced", gpus=gpus)) == [True, True, True]
+
+
+def test_a_gpu_that_did_not_answer_is_no_proof() -> None:
+    gpus = ({"index": 0, "mig": "unknown", "error": "nvmlDeviceGetMigMode: Unknown Error"},)
+    assert held(node("whole", gpus=gpus)) == [True, False, True]
+
+
+def test_two_nodes_that_are_wrong_in_opposite_ways_are_no_proof() -> None:
+    """In sum they have what the plan says."""
+    more, fewer = ({"nvidia.com/gpu": count} for count in (3, 1))
+    assert held(node("whole", allocatable=more), node("whole", allocatable=fewer))[2] is False
+
+
+def test_without_the_plan_nothing_is_proven() -> None:
+    assert held(node("whole", desired=None)) == [True, False, False]
+
+
+def test_resources_of_which_there_are_none_do_not_count() -> None:
+    allocatable = {"nvidia.com/gpu": 2, "nvidia.com/mig-1g.5gb": 0}
+    assert held(node("whole", allocatable=allocatable)) == [True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("changed", "nodes", "holds"),
+    [
+        ({}, 1, True),
+        ({}, None, True),
+        ({}, 2, False),
+        ({"tainted": True}, 1, False),
+        ({"condition": "False (WrongLayout)"}, 1, False),
+    ],
+)
+def test_every_node_that_the_plan_asks_for_must_be_released(
+    changed: dict[str, Any], nodes: int | None, holds: bool
+) -> None:
+    assert held(node("whole", **changed), nodes=nodes)[0] is holds
+
+
+def test_a_fleet_that_starts_with_no_node_is_proven_and_an_unexpected_one_is_not() -> None:
+    assert held(nodes=0) == [True, True, True]
+    assert held()[0] is False

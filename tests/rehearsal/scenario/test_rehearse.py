@@ -1,0 +1,129 @@
+"""What a rehearsal leaves and says when a command fails; nothing is started here."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from rehearsal.cluster.node import launcher
+from rehearsal.host import toolchain
+from rehearsal.host.toolchain import disk
+from rehearsal.scenario import environment as environments
+from rehearsal.scenario import rehearse
+from rehearsal.scenario.engine_runs import Outcome
+from rehearsal.scenario.environment import Environment
+from rehearsal.scenario.errors import DiskFull
+from rehearsal.scenario.rehearse import Rehearsal
+
+GO_TRACE = "goroutine 1 [running]:\nerror: an unhandled error occurred: internal error\n"
+
+
+class FailingEngine:
+    """`pulumi up` fails; everything before it does not."""
+
+    def __init__(self, environment: Environment, stack: str, sink: Any, **_: Any) -> None:
+        pass
+
+    def init(self) -> Outcome:
+        return Outcome("pulumi stack select", 0, "", 0.1)
+
+    def preview(self) -> Outcome:
+        return Outcome("pulumi preview", 0, "", 0.1)
+
+    def up(self) -> Outcome:
+        return Outcome("pulumi up --yes", 255, GO_TRACE, 0.1)
+
+
+@pytest.fixture
+def stopped() -> list[Path]:
+    return []
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stopped: list[Path]
+) -> Callable[..., tuple[bool, str]]:
+    tools = toolchain.Toolchain(
+        **dict.fromkeys(toolchain.Toolchain.__dataclass_fields__, Path("/bin/true"))
+    )
+    monkeypatch.setattr(launcher, "why_not", lambda: None)
+    monkeypatch.setattr(toolchain, "ensure", lambda report: tools)
+    monkeypatch.setattr(environments, "start", lambda environment: None)
+    monkeypatch.setattr(environments, "stop", lambda environment: stopped.append(environment.root))
+    monkeypatch.setattr(rehearse, "Engine", FailingEngine)
+    written = io.StringIO()
+
+    def call(*, keep: bool) -> tuple[bool, str]:
+        proven = Rehearsal(tmp_path, Console(file=written, width=140)).run(["s0"], keep=keep)
+        return proven, written.getvalue()
+
+    return call
+
+
+def test_a_failed_up_with_keep_leaves_everything_running_and_says_how_to_use_and_end_it(
+    run: Callable[..., tuple[bool, str]], tmp_path: Path, stopped: list[Path]
+) -> None:
+    proven, said = run(keep=True)
+    assert not proven
+    assert stopped == []
+    environment = Environment(tmp_path / "s0")
+    assert f"s0 failed and is left running in {environment.root}" in said
+    assert environment.exports() in said
+    assert environment.command("destroy") in said
+    assert environment.kept.exists()
+
+
+def test_a_failed_up_without_keep_is_ended_and_says_where_the_logs_are(
+    run: Callable[..., tuple[bool, str]], tmp_path: Path, stopped: list[Path]
+) -> None:
+    proven, said = run(keep=False)
+    assert not proven
+    assert stopped == [tmp_path / "s0"]
+    assert f"logs stay in {tmp_path / 's0'}" in said
+
+
+def test_a_disk_that_became_full_is_named_and_everything_is_ended(
+    run: Callable[..., tuple[bool, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    stopped: list[Path],
+) -> None:
+    free = iter([1e12])
+    monkeypatch.setattr(disk, "free", lambda place: next(free, 0))
+    with pytest.raises(DiskFull, match=r"the disk is full: .* `pulumi up` failed"):
+        run(keep=True)
+    assert stopped == [tmp_path / "s0"]
+
+
+def test_too_little_space_is_refused_before_an_environment_is_made(
+    run: Callable[..., tuple[bool, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(disk, "free", lambda place: 399e6)
+    with pytest.raises(DiskFull, match="has 399 MB free, and an environment needs 400 MB"):
+        run(keep=False)
+    assert not (tmp_path / "s0").exists()
+
+
+@pytest.mark.parametrize(
+    ("plugin", "said"),
+    [
+        (None, "Pulumi's plugins for gcp, aws and kubernetes are stand-ins"),
+        (
+            Path("/p/resource-kubernetes-v4.34.2/pulumi-resource-kubernetes"),
+            "resource-kubernetes-v4.34.2 runs",
+        ),
+    ],
+)
+def test_the_banner_says_which_kubernetes_plugin_runs(
+    run: Callable[..., tuple[bool, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    plugin: Path | None,
+    said: str,
+) -> None:
+    monkeypatch.setattr(rehearse.plugins_and_commands, "official_kubernetes_plugin", lambda: plugin)
+    assert said in run(keep=False)[1]

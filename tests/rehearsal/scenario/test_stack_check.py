@@ -1,0 +1,58 @@
+"""Stacks that cannot be rehearsed are refused before anything is made."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra import plan, spec
+from rehearsal.scenario import stack_check
+from rehearsal.scenario.errors import NoSuchStack
+
+EKS: dict[str, Any] = {
+    "cloud": "eks",
+    "cluster": {"name": "dev", "region": "eu-west-1", "zones": ["eu-west-1a", "eu-west-1b"]},
+    "gpu_operator": {"driver": {"enabled": False}, "toolkit": {"enabled": False}},
+}
+SHARED = {"mode": "time-slicing", "replicas": {"gpu": 3}}
+
+
+def problems(**pool: Any) -> list[tuple[spec.Path, str]]:
+    pool = {"name": "p", "nodes": {"count": 1}, **pool}
+    raw = {**EKS, "node_pools": [pool]}
+    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    assert isinstance(fleet, plan.EksFleetPlan)
+    return [(p.path, p.reason) for p in stack_check.unrehearsable(fleet)]
+
+
+def test_whole_gpus_can_be_rehearsed() -> None:
+    assert problems(machine_type="g5.xlarge") == []
+
+
+def test_a_machine_that_the_simulated_cloud_lacks_is_named() -> None:
+    ((path, reason),) = problems(machine_type="g5.12xlarge")
+    assert path == ("node_pools", 0, "machine_type")
+    assert "the simulated cloud has no g5.12xlarge" in reason
+
+
+def test_sharing_on_eks_is_refused_until_the_simulated_operator_can_do_it() -> None:
+    ((path, reason),) = problems(machine_type="g5.xlarge", sharing=SHARED)
+    assert path == ("node_pools", 0, "sharing")
+    assert "not rehearsed yet" in reason
+
+
+def test_a_stack_file_of_ones_own_is_found_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page = stack_check.PROJECT / "docs" / "how-to" / "rehearse-your-own-stack.md"
+    text = textwrap.dedent("   " + page.read_text().split("```yaml\n   ")[1].split("```")[0])
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks" / "Pulumi.dev.yaml").write_text(text)
+    monkeypatch.setattr(stack_check, "PROJECT", tmp_path)
+    stack_check.check_stack("dev")
+    with pytest.raises(NoSuchStack, match="there are dev"):
+        stack_check.check_stack("s0")
