@@ -1,5 +1,4 @@
-"""`make bench`: what a rehearsal costs here, compared within one run and written to
-docs/figures.md.
+"""`make bench`: measures rehearsals of S0 on this machine and writes docs/figures.md.
 
 Clouds and GPUs are simulated; times and memory are measured.
 """
@@ -37,8 +36,9 @@ _STAGES = (
 
 @dataclass
 class Memory:
-    """Peak of the memory that the environment's processes hold together (PSS: shared pages counted
-    once), in MiB.
+    """Samples the memory of all of the environment's processes, and keeps the peak.
+
+    It is PSS, in which a shared page counts once.
     """
 
     environment: Environment
@@ -69,7 +69,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Measured:
-    """One warm run of S0 with that many GPU nodes; seconds after `pulumi up` was typed."""
+    """One warm run of S0 with so many GPU nodes; `marks` in seconds since `pulumi up` began."""
 
     nodes: int
     ok: bool
@@ -81,7 +81,7 @@ class Measured:
 
 
 def main() -> int:
-    """Measures and writes; 0 when every run ended well."""
+    """Measures and writes; 0 when every run succeeded."""
     parser = argparse.ArgumentParser(prog="python -m rehearsal.scenario.bench", description=__doc__)
     parser.add_argument(
         "--nodes",
@@ -93,10 +93,9 @@ def main() -> int:
     parser.add_argument(
         "--cold",
         action="store_true",
-        help="also build the whole toolchain anew, in an empty cache (10 to 20 minutes)",
+        help="also build the whole toolchain in an empty cache (10 to 20 minutes)",
     )
     parsed = parser.parse_args()
-    began = time.monotonic()
     tools = toolchain.ensure(print)
     toolchain.ensure(print)
     began = time.monotonic()
@@ -219,7 +218,7 @@ def _pss_kib(pid: int) -> int:
             if line.startswith("Pss:"):
                 return int(line.split()[1])
     except OSError:
-        pass  # gone meanwhile
+        pass  # the process has ended
     return 0
 
 

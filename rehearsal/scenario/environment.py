@@ -101,21 +101,18 @@ class Environment:
         return "\n".join(f"export {name}={value}" for name, value in shown.items())
 
     def command(self, action: str) -> str:
-        """The command line to type for `run` (and keep), `destroy`, … of this environment."""
-        if self.root.parent == DEFAULT_DIRECTORY and action in ("run", "destroy"):
-            what = f"destroy STACK={self.stack}"
-            return (
-                f"make {what}"
-                if action == "destroy"
-                else f"make rehearse STACK={self.stack} KEEP=1"
-            )
+        """The command line to type for an action; `run` keeps the environment."""
+        if self.root.parent != DEFAULT_DIRECTORY:
+            place = f" --directory {shlex.quote(str(self.root.parent))}"
+        elif action in ("run", "destroy"):
+            make = "make" if Path.cwd() == PROJECT else f"make -C {shlex.quote(str(PROJECT))}"
+            if action == "run":
+                return f"{make} rehearse STACK={self.stack} KEEP=1"
+            return f"{make} destroy STACK={self.stack}"
+        else:
+            place = ""
         keep = " --keep" if action == "run" else ""
-        directory = (
-            ""
-            if self.root.parent == DEFAULT_DIRECTORY
-            else f" --directory {shlex.quote(str(self.root.parent))}"
-        )
-        return f"slicewright rehearse {action} --stack {self.stack}{keep}{directory}"
+        return f"slicewright rehearse {action} --stack {self.stack}{keep}{place}"
 
     def inventory(self) -> dict[str, list[str]]:
         """Everything in the simulated cloud, by kind; {} when it holds nothing.

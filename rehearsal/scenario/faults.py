@@ -54,7 +54,8 @@ def resolve(fault: WrongLayout, fleet: FleetPlan) -> WrongLayout:
         )
     if fault.profile not in pool.gpu.profiles:
         raise NoSuchFault(
-            f"--profile {fault.profile}: {pool.gpu.name} has {', '.join(pool.gpu.profiles)}"
+            f"--profile {fault.profile}: {pool.gpu.name} has "
+            f"{', '.join(pool.gpu.profiles) or 'no MIG profiles'}"
         )
     return replace(fault, pool=pool.name)
 

@@ -245,7 +245,7 @@ class Rehearsal:
             "pulumi preview && kubectl get nodes,gpupools"
         )
         show(f"The stack file to edit (a copy): {environment.stack_file(environment.stack)}")
-        show(f"When done, in {environments.PROJECT}: {environment.command('destroy')}")
+        show(f"When done: {environment.command('destroy')}")
         show("")
 
     def _say_outcome(self, outcome: Outcome) -> None:

@@ -204,3 +204,21 @@ def test_a_directory_that_is_no_environment_is_named(tmp_path: Path) -> None:
 def test_a_cloud_that_does_not_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(RehearsalError, match="does not answer"):
         Environment(tmp_path).inventory()
+
+
+@pytest.mark.parametrize(
+    ("action", "typed"),
+    [
+        ("run", "make rehearse STACK=s0 KEEP=1"),
+        ("destroy", "make destroy STACK=s0"),
+        ("destroy --force", "slicewright rehearse destroy --force --stack s0"),
+    ],
+)
+def test_commands_to_type_are_those_of_make_where_make_keeps_environments(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, action: str, typed: str
+) -> None:
+    environment = Environment(PROJECT / ".rehearsal" / "s0")
+    monkeypatch.chdir(PROJECT)
+    assert environment.command(action) == typed
+    monkeypatch.chdir(tmp_path)
+    assert environment.command(action) == typed.replace("make ", f"make -C {PROJECT} ")
