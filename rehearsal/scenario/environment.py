@@ -53,6 +53,15 @@ class Environment:
         """Whether this directory was made by `create`; any other directory is left alone."""
         return (self.root / "processes").is_dir()
 
+    def require_own_directory(self) -> None:
+        """Raises RehearsalError where `root` is a directory with other content, or a file."""
+        taken = self.root.exists() and (not self.root.is_dir() or any(self.root.iterdir()))
+        if taken and not self.exists:
+            raise RehearsalError(
+                f"{self.root} exists and is no rehearsal environment; it is left as it is. Choose "
+                "another --directory"
+            )
+
     @property
     def kept(self) -> Path:
         """A file that exists while a user keeps the environment for their own use."""
@@ -150,12 +159,8 @@ def create(root: Path, toolchain: Toolchain) -> Environment:
     Raises RehearsalError where `root` is a directory with other content.
     """
     environment = Environment(root.resolve())
+    environment.require_own_directory()
     root = environment.root
-    if root.exists() and not environment.exists and (not root.is_dir() or any(root.iterdir())):
-        raise RehearsalError(
-            f"{root} exists and is no rehearsal environment; it is left as it is. Choose "
-            "another --directory"
-        )
     for directory in (
         "bin",
         "log",

@@ -60,6 +60,7 @@ class Rehearsal:
             raise RehearsalError(reason)
         for stack in stacks:
             environment = self._at(stack)
+            environment.require_own_directory()
             if environment.kept.exists():
                 raise RehearsalError(
                     f"{stack} is kept in {environment.root} and may be in use; end it with "

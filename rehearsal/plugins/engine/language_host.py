@@ -224,7 +224,7 @@ def _environment(info: Any) -> tuple[Path, dict[str, str]]:
     if not python.exists():
         raise NoEnvironment(
             f"Pulumi.yaml's runtime option `virtualenv` is {named!r}, but {python} does not exist; "
-            f"run `uv sync`, or `python -m venv {virtualenv}` and install the project into it"
+            "run `make setup`"
         )
     variables["VIRTUAL_ENV"] = str(virtualenv)
     variables["PATH"] = f"{virtualenv / 'bin'}:{variables.get('PATH', os.defpath)}"

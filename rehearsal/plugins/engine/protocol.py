@@ -28,7 +28,7 @@ def _insert_empty_packages() -> list[str]:
     if found is None or not found.submodule_search_locations:
         raise ImportError(
             "the engine's gRPC stubs are part of the `pulumi` package, which is not installed; run "
-            "`uv sync`"
+            "`make setup`"
         )
     directory = Path(next(iter(found.submodule_search_locations)))
     for name in _PARENTS:
