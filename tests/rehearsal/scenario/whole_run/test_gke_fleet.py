@@ -78,6 +78,7 @@ def test_a_typo_in_the_stack_file_fails_before_any_resource(environment: Environ
 
 def test_up_ends_well_and_every_node_is_proven_and_released(run: Run) -> None:
     assert run.up.code == 0, run.up.output
+    assert "from $PATH" not in run.up.output, "the engine warns of plugins"
     fleet = proof.read_fleet(run.client)
     assert [n.pool for n in fleet] == ["h100-partition-3g"]
     assert all(check.holds for check in proof.of_fleet("s0", fleet)), proof.of_fleet("s0", fleet)
