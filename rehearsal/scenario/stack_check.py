@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from infra import plan, spec
 from infra.plan import EksFleetPlan, GkeFleetPlan
-from rehearsal.clouds.core import machines
+from rehearsal.clouds.aws import machines as aws_machines
+from rehearsal.clouds.gcp import machines as gcp_machines
 from rehearsal.scenario.environment import PROJECT
 from rehearsal.scenario.errors import NoSuchStack
 
@@ -37,7 +38,8 @@ def check_stack(stack: str) -> None:
 def unrehearsable(fleet: GkeFleetPlan | EksFleetPlan) -> list[spec.Problem]:
     """What the simulated clouds and their clusters lack."""
     problems = []
-    known = machines.machines("gke" if isinstance(fleet, GkeFleetPlan) else "eks")
+    cloud = gcp_machines if isinstance(fleet, GkeFleetPlan) else aws_machines
+    known = cloud.machines()
     with_gpus = sorted(m.name for m in known.values() if m.gpu or m.gpu_choices)
     for i, pool in enumerate(fleet.pools):
         if pool.machine.name not in known:
