@@ -9,7 +9,7 @@ SETUP := $(VENV)/.ready-$(shell cat requirements.lock pyproject.toml | sha256sum
 
 .PHONY: help rehearse destroy test unit lint bench mutate gpu-check setup toolchain clean
 
-rehearse: $(SETUP)  ## S0 and S1 from a stack file to a proven fleet and back; STACK=s0 for one of them, KEEP=1 to leave it running
+rehearse: $(SETUP)  ## S0 and S1 from a stack file to a proven fleet and back; STACK=NAME for stacks/Pulumi.NAME.yaml, KEEP=1 to leave it running
 	@$(BIN)/slicewright rehearse $(foreach stack,$(STACK),--stack $(stack)) $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 help:  ## what there is to make; `make` alone is `make rehearse`
