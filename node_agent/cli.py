@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from node_agent import VERSION
 from node_agent import desired as desired_file
 from node_agent.layout import LayoutError
-from node_agent.nvml.prober import Prober, ProberGone
+from node_agent.nvml.prober import ForkServerEnded, Prober
 
 if TYPE_CHECKING:
     from node_agent.cluster.node import NodeState
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "\n".join(f"slicewright-agent: {line}" for line in str(e).splitlines()), file=sys.stderr
         )
         return UNKNOWN
-    except ProberGone as e:
+    except ForkServerEnded as e:
         print(f"slicewright-agent: {e}; start the agent anew", file=sys.stderr)
         return START_ANEW
     except BrokenPipeError:
@@ -229,7 +229,7 @@ def _show(options: argparse.Namespace) -> int:
         sys.stdout.reconfigure(errors="replace")
     try:
         address = addresses.parse(options.address) if options.address else None
-    except addresses.NoAddress as e:
+    except addresses.InvalidAddress as e:
         raise _Problem(f"show: {e}") from None
     observation = _look(options.deadline, thorough=True)
     with KernelLog() as log:
@@ -253,18 +253,18 @@ def _show(options: argparse.Namespace) -> int:
         print(show.layout(observation))
     else:
         print(observed.dump(observation) if options.json else show.gpus(observation))
-        if log.why_not and not options.json:
-            print(f"\nXids are not told here: {log.why_not}")
+        if log.unreadable and not options.json:
+            print(f"\nXids are not told here: {log.unreadable}")
     return UNKNOWN if observation.failure else MATCH
 
 
 def _profiles(observation: Observation, gpus: Sequence[ObservedGpu], deadline_s: float) -> str:
     from node_agent.host import commands as host
-    from node_agent.host.transaction import Refusal
+    from node_agent.host.transaction import NvmlCallFailed
 
     try:
         return host.profiles(observation, gpus, deadline_s=deadline_s)
-    except Refusal as e:
+    except NvmlCallFailed as e:
         raise _Problem(f"show: {e}") from None
 
 
@@ -351,7 +351,7 @@ def _watch(options: argparse.Namespace) -> int:
     prober = Prober.start(deadline_s=options.deadline, busy=options.utilization)
     from kubeapi import Client, Unreachable
     from node_agent.reporting.health import Health
-    from node_agent.reporting.metrics import Numbers
+    from node_agent.reporting.metrics import Metrics
     from node_agent.watch import Pace, watch
     from telemetry import log
     from telemetry.endpoints import serve
@@ -368,7 +368,7 @@ def _watch(options: argparse.Namespace) -> int:
         stall_after_s=2 * options.deadline + 4 * _API_TIMEOUT_S + options.interval,
         stale_after_s=options.deadline + 3 * options.interval,
     )
-    numbers = Numbers(desired)
+    numbers = Metrics(desired)
     address = os.environ.get("POD_IP", "127.0.0.1")
     try:
         server = serve(
@@ -404,7 +404,7 @@ def _watch_host(options: argparse.Namespace) -> int:
     layout = _read_layout(options)
     prober = Prober.start(deadline_s=options.deadline, busy=options.utilization)
     from node_agent.reporting.health import Health
-    from node_agent.reporting.metrics import Numbers
+    from node_agent.reporting.metrics import Metrics
     from node_agent.verdict.verify import desired_of
     from node_agent.watch import Pace, watch_host
     from telemetry import log
@@ -421,7 +421,7 @@ def _watch_host(options: argparse.Namespace) -> int:
         stall_after_s=2 * options.deadline + options.interval,
         stale_after_s=options.deadline + 3 * options.interval,
     )
-    numbers = Numbers(desired_of({}, first))
+    numbers = Metrics(desired_of({}, first))
     address = os.environ.get("POD_IP", "127.0.0.1")
     try:
         server = serve(
@@ -447,7 +447,7 @@ def _watch_host(options: argparse.Namespace) -> int:
 
 def _attribution(options: argparse.Namespace) -> int:
     # A program of its own: nothing of the agent's is loaded, and the agent loads nothing of this.
-    from node_agent.attribution import page as attribution
+    from node_agent.attribution import exporter as attribution
     from node_agent.attribution import pod_resources
     from telemetry import log
 

@@ -19,9 +19,15 @@ from node_agent.nvml.observed import Observation
 from node_agent.nvml.prober import Prober
 from node_agent.reporting import report
 from node_agent.reporting.health import Health
-from node_agent.reporting.metrics import Numbers
+from node_agent.reporting.metrics import Metrics
 from node_agent.verdict.damping import Damper
-from node_agent.verdict.verify import Verdict, desired_of, under_way, verify, verify_layout
+from node_agent.verdict.verify import (
+    Verdict,
+    desired_of,
+    partitioning_in_progress,
+    verify,
+    verify_layout,
+)
 from node_agent.xids.kernel_log import KMSG
 from node_agent.xids.xid_watch import XidWatch
 from telemetry import log
@@ -55,13 +61,13 @@ def watch(
     client: Client,
     node_name: str,
     *,
-    numbers: Numbers,
+    numbers: Metrics,
     health: Health,
     pace: Pace,
     stop: threading.Event,
     kernel_log: Path = KMSG,
 ) -> None:
-    """Until `stop` is set. Raises ProberGone, after which the agent must be started anew."""
+    """Until `stop` is set. Raises ForkServerEnded, after which the agent must be started anew."""
     reporter = report.Reporter(client, node_name)
     own = OwnNode(client, node_name, Backoff(longest_s=pace.node_every_s))
     layout_hash = hash_of(desired)
@@ -87,7 +93,7 @@ def watch(
             elif not matched or started - node_read >= _NODE_KEPT * pace.node_every_s:
                 node = None
         began = time.monotonic()
-        waiting = under_way(desired, node)
+        waiting = partitioning_in_progress(desired, node)
         hurt = xids.news()
         # Not at first: the first word is waited for.
         thorough = (
@@ -152,14 +158,14 @@ def watch_host(
     layout: Layout,
     prober: Prober,
     *,
-    numbers: Numbers,
+    numbers: Metrics,
     health: Health,
     pace: Pace,
     stop: threading.Event,
     kernel_log: Path = KMSG,
 ) -> None:
     """The same without a cluster: the verdict goes to the log and the metrics. Raises
-    ProberGone.
+    ForkServerEnded.
     """
     damper = Damper()
     xids = XidWatch(kernel_log)

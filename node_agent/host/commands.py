@@ -13,22 +13,30 @@ from pathlib import Path
 from typing import TextIO
 
 from node_agent.display import show
-from node_agent.host import occupants, placement, transaction
-from node_agent.host.cut import Gpu, Process
+from node_agent.host import gpu_processes, placement, transaction
+from node_agent.host.mig_state import Gpu, Process
 from node_agent.host.steps import (
-    CreateCompute,
-    CreateInstance,
-    DestroyCompute,
-    DestroyInstance,
-    SetMode,
+    CreateComputeInstance,
+    CreateGpuInstance,
+    DestroyComputeInstance,
+    DestroyGpuInstance,
+    SetMigMode,
     Step,
 )
-from node_agent.host.transaction import Busy, NotUndone, Plan, Readable, Refusal, Stopped, Undone
+from node_agent.host.transaction import (
+    GpuReader,
+    GpusInUse,
+    NvmlCallFailed,
+    Plan,
+    RollbackFailed,
+    RolledBack,
+    StopRequested,
+)
 from node_agent.layout import GpuLayout, Layout, LayoutError
 from node_agent.nvml.observed import Observation, ObservedGpu
 from node_agent.nvml.profiles import name_of_profile
 
-AS_WANTED, UNCHANGED, NO_ANSWER, RESET_NEEDED, IN_PIECES = 0, 1, 2, 4, 5
+DONE, UNCHANGED, NO_ANSWER, RESET_NEEDED, ROLLBACK_FAILED = 0, 1, 2, 4, 5
 _LOCKS = (Path("/run/lock"), Path("/run"), Path("/tmp"))  # noqa: S108 - the last resort, and a lock only
 _NO_PERMISSION = 4
 _WAIT_BETWEEN_LOOKS_S = 1.0
@@ -42,19 +50,19 @@ def apply(layout: Layout, *, deadline_s: float, dry_run: bool = False, wait_s: f
     wait_s: how long to wait for a GPU in use. deadline_s: how long the driver may take to say what
     is there, before anything is touched.
     """
-    from node_agent.host.reading import Reader
+    from node_agent.host.reader import Reader
 
     try:
         with _locked(), _stop_between_steps() as stop:
             return _apply(Reader(deadline_s=deadline_s, stop=stop), layout, dry_run, wait_s, stop)
-    except Refusal as e:
+    except NvmlCallFailed as e:
         return _problem(_with_advice(str(e), e), NO_ANSWER)
-    except Stopped as e:
+    except StopRequested as e:
         return _problem(f"{e}; nothing was changed", UNCHANGED)
 
 
 def _apply(
-    reader: Readable, layout: Layout, dry_run: bool, wait_s: float, stop: Callable[[], bool]
+    reader: GpuReader, layout: Layout, dry_run: bool, wait_s: float, stop: Callable[[], bool]
 ) -> int:
     from node_agent.host import partition
 
@@ -62,7 +70,7 @@ def _apply(
         planned = transaction.plan(reader, lambda gpus: _chosen(layout, gpus))
     except LayoutError as e:
         return _problem(str(e), NO_ANSWER)
-    except placement.Impossible as e:
+    except placement.LayoutImpossible as e:
         return _problem(str(e), UNCHANGED)
     for gpu in planned.before:
         if gpu.index in planned.wanted and planned.wanted[gpu.index].mig and not gpu.persistent:
@@ -72,24 +80,26 @@ def _apply(
             "nothing to do: "
             + "; ".join(f"GPU {index} {wanted}" for index, wanted in planned.wanted.items())
         )
-        return AS_WANTED
+        return DONE
     names = {gpu.index: {p.id: p.name for p in gpu.offered} for gpu in planned.before}
     if dry_run:
         return _tell(planned, names)
     planned = _when_free(reader, layout, planned, wait_s, stop)
     try:
         with partition.opened() as silicon:
-            done = transaction.carry_out(
+            done = transaction.execute(
                 silicon, planned, lambda step: _say(shown(step, names)), stop
             )
-    except Busy as e:
+    except GpusInUse as e:
         return _problem(_in_use(e.gpus), UNCHANGED)
-    except Undone as e:
+    except RolledBack as e:
         return _problem(
             f"{_with_advice(str(e), e.__cause__)}\nevery GPU is as it was before", UNCHANGED
         )
-    except NotUndone as e:
-        return _problem(f"{e}\nlook with `slicewright-agent show`, then apply again", IN_PIECES)
+    except RollbackFailed as e:
+        return _problem(
+            f"{e}\nlook with `slicewright-agent show`, then apply again", ROLLBACK_FAILED
+        )
     for index in done.waiting:
         _say(_WAITS.format(gpu=index, mode="on" if planned.wanted[index].mig else "off"))
     if done.waiting:
@@ -98,12 +108,12 @@ def _apply(
         "done, and checked: "
         + "; ".join(f"GPU {index} {planned.wanted[index]}" for index in done.changed)
     )
-    return AS_WANTED
+    return DONE
 
 
 def profiles(observation: Observation, gpus: Sequence[ObservedGpu], *, deadline_s: float) -> str:
     """What the driver offers on each GPU: profile, number, how many, how large, and (to root)
-    where. Raises Refusal.
+    where. Raises NvmlCallFailed.
     """
     if observation.failure:
         return show.gpus(observation)
@@ -148,7 +158,7 @@ def profiles(observation: Observation, gpus: Sequence[ObservedGpu], *, deadline_
 
 def _starts(deadline_s: float) -> Mapping[tuple[int, int], str]:
     """GPU and profile -> where and how large; empty without the privilege to ask."""
-    from node_agent.host.reading import Reader
+    from node_agent.host.reader import Reader
 
     gpus = Reader(deadline_s=deadline_s).read()
     return {
@@ -165,19 +175,19 @@ def shown(step: Step, names: Mapping[int, Mapping[int, str]]) -> str:
         return names.get(gpu, {}).get(profile, f"profile {profile}")
 
     match step:
-        case SetMode():
+        case SetMigMode():
             return f"GPU {step.gpu}: turn MIG {'on' if step.on else 'off'}"
-        case DestroyCompute():
+        case DestroyComputeInstance():
             where = f"of GPU instance {step.instance.id} ({name(step.gpu, step.instance.profile)})"
             return f"GPU {step.gpu}: destroy compute instance {step.compute.id} {where}"
-        case DestroyInstance():
+        case DestroyGpuInstance():
             what = f"{name(step.gpu, step.instance.profile)} at {step.instance.start}"
             return f"GPU {step.gpu}: destroy GPU instance {step.instance.id}, {what}"
-        case CreateInstance():
-            inside = [c.slices for c in step.instance.computes]
+        case CreateGpuInstance():
+            inside = [c.slices for c in step.instance.compute_instances]
             what = f"create {name(step.gpu, step.instance.profile)} at {step.instance.start}"
             return f"GPU {step.gpu}: {what} with {_counted(inside)}"
-        case CreateCompute():
+        case CreateComputeInstance():
             where = f"in GPU instance {step.instance.id}"
             return f"GPU {step.gpu}: create {_counted([step.compute.slices])} {where}"
 
@@ -193,12 +203,12 @@ def _chosen(layout: Layout, gpus: Sequence[Gpu]) -> Mapping[int, GpuLayout]:
 
 
 def _when_free(
-    reader: Readable, layout: Layout, planned: Plan, wait_s: float, stop: Callable[[], bool]
+    reader: GpuReader, layout: Layout, planned: Plan, wait_s: float, stop: Callable[[], bool]
 ) -> Plan:
     """The plan as soon as nobody is in the way, or as it stands when the waiting is over."""
     until = time.monotonic() + wait_s
     said = False
-    while (busy := transaction.blockers(planned)) and time.monotonic() < until and not stop():
+    while (busy := transaction.gpus_in_use(planned)) and time.monotonic() < until and not stop():
         if not said:
             _say(f"waiting up to {wait_s:g} s: {_in_use(busy)}", sys.stderr)
             said = True
@@ -213,22 +223,22 @@ def _tell(planned: Plan, names: Mapping[int, Mapping[int, str]]) -> int:
             print(f"GPU {index}: stays as it is")
         for step in todo:
             print(shown(step, names))
-            if isinstance(step, SetMode):
+            if isinstance(step, SetMigMode):
                 print(_MAY_WAIT.format(gpu=index, code=RESET_NEEDED))
-        if index in planned.unplanned:
+        if index in planned.deferred:
             print(
                 f"GPU {index}: then search places for {planned.wanted[index]}; this driver "
                 "tells them with MIG on only"
             )
     print("dry run: nothing was changed")
-    if busy := transaction.blockers(planned):
+    if busy := transaction.gpus_in_use(planned):
         return _problem(_in_use(busy), UNCHANGED)
-    return AS_WANTED
+    return DONE
 
 
 def _in_use(gpus: Mapping[int, Sequence[Process]]) -> str:
     lines = [
-        f"GPU {index} is in use by {', '.join(map(occupants.shown, processes))}"
+        f"GPU {index} is in use by {', '.join(map(gpu_processes.shown, processes))}"
         for index, processes in gpus.items()
     ]
     return "\n".join([*lines, "stop them, or choose another GPU; nothing was changed"])
@@ -255,7 +265,9 @@ _ROOT = "cutting GPUs, and listing where partitions can be, needs root: run it w
 
 def _with_advice(text: str, cause: BaseException | None) -> str:
     return (
-        f"{text}\n{_ROOT}" if isinstance(cause, Refusal) and cause.code == _NO_PERMISSION else text
+        f"{text}\n{_ROOT}"
+        if isinstance(cause, NvmlCallFailed) and cause.code == _NO_PERMISSION
+        else text
     )
 
 
@@ -321,7 +333,7 @@ def _stop_between_steps() -> Iterator[Callable[[], bool]]:
     """Ctrl-C, SIGTERM and a lost terminal wait for the step at hand; then what was done is
     undone.
     """
-    from node_agent.host.reading import STOPPING
+    from node_agent.host.reader import STOPPING
 
     asked: list[int] = []
     # One that is ignored stays so: that is how `nohup` works.

@@ -14,9 +14,16 @@ from typing import Any
 
 import pynvml
 
-from node_agent.host import occupants
-from node_agent.host.cut import Compute, ComputeProfile, Gpu, Instance, Process, Profile
-from node_agent.host.transaction import Refusal
+from node_agent.host import gpu_processes
+from node_agent.host.mig_state import (
+    ComputeInstance,
+    ComputeProfile,
+    Gpu,
+    GpuInstance,
+    Process,
+    Profile,
+)
+from node_agent.host.transaction import NvmlCallFailed
 from node_agent.nvml.observed import OfferedProfile
 from node_agent.nvml.probe import offered_profiles, text
 from node_agent.nvml.profiles import name_of_profile
@@ -34,11 +41,11 @@ _PROCESS_CALLS = tuple(
 
 
 @contextmanager
-def opened() -> Iterator[NvmlSilicon]:
-    """This machine's GPUs. Raises Refusal where the driver cannot be reached."""
+def opened() -> Iterator[NvmlPartitioner]:
+    """This machine's GPUs. Raises NvmlCallFailed where the driver cannot be reached."""
     _ask("nvmlInit")
     try:
-        yield NvmlSilicon()
+        yield NvmlPartitioner()
     finally:
         try:
             pynvml.nvmlShutdown()
@@ -46,7 +53,7 @@ def opened() -> Iterator[NvmlSilicon]:
             pass  # the process ends anyway
 
 
-class NvmlSilicon:
+class NvmlPartitioner:
     """`transaction.Silicon` through NVML. Handles of instances are looked up anew for every call:
     they go stale on any change.
     """
@@ -54,7 +61,7 @@ class NvmlSilicon:
     def read(self) -> tuple[Gpu, ...]:
         return tuple(self._gpu(index) for index in range(_ask("nvmlDeviceGetCount")))
 
-    def set_mode(self, gpu: int, *, on: bool) -> str | None:
+    def set_mig_mode(self, gpu: int, *, on: bool) -> str | None:
         activation = _ask("nvmlDeviceSetMigMode", _device(gpu), int(on))
         if activation == pynvml.NVML_SUCCESS:
             return None
@@ -63,9 +70,11 @@ class NvmlSilicon:
             return why
         # Left pending, a later reset by somebody else would change the mode when nobody expects it
         # any more: hence an error.
-        raise Refusal("nvmlDeviceSetMigMode", activation, f"GPU {gpu}: {why}{self._holders(gpu)}")
+        raise NvmlCallFailed(
+            "nvmlDeviceSetMigMode", activation, f"GPU {gpu}: {why}{self._holders(gpu)}"
+        )
 
-    def create_instance(self, gpu: int, instance: Instance) -> int:
+    def create_gpu_instance(self, gpu: int, instance: GpuInstance) -> int:
         place = pynvml.c_nvmlGpuInstancePlacement_t(instance.start, instance.size)
         made = _ask(
             "nvmlDeviceCreateGpuInstanceWithPlacement",
@@ -78,7 +87,9 @@ class NvmlSilicon:
     def compute_profiles(self, gpu: int, instance: int) -> tuple[ComputeProfile, ...]:
         return _compute_profiles(_instance(gpu, instance))
 
-    def create_compute(self, gpu: int, instance: int, profile: int, compute: Compute) -> None:
+    def create_compute_instance(
+        self, gpu: int, instance: int, profile: int, compute: ComputeInstance
+    ) -> None:
         handle = _instance(gpu, instance)
         if compute.start is not None:
             place = pynvml.c_nvmlComputeInstancePlacement_t(compute.start, compute.slices)
@@ -90,16 +101,16 @@ class NvmlSilicon:
                     ctypes.byref(place),
                 )
                 return
-            except Refusal as e:
+            except NvmlCallFailed as e:
                 if e.code != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
                     raise
         _ask("nvmlGpuInstanceCreateComputeInstance", handle, profile)
 
-    def destroy_compute(self, gpu: int, instance: int, compute: int) -> None:
+    def destroy_compute_instance(self, gpu: int, instance: int, compute: int) -> None:
         handle = _ask("nvmlGpuInstanceGetComputeInstanceById", _instance(gpu, instance), compute)
         _ask("nvmlComputeInstanceDestroy", handle)
 
-    def destroy_instance(self, gpu: int, instance: int) -> None:
+    def destroy_gpu_instance(self, gpu: int, instance: int) -> None:
         _ask("nvmlGpuInstanceDestroy", _instance(gpu, instance))
 
     def _gpu(self, index: int) -> Gpu:
@@ -123,17 +134,17 @@ class NvmlSilicon:
                 found["offered"] = _profiles(device)
                 found["instances"] = _instances(device, found["offered"]) if found["mig"] else ()
             found["processes"] = _processes(device)
-        except Refusal as e:
+        except NvmlCallFailed as e:
             found["failure"], found["code"] = str(e), e.code
         return Gpu(**{"offered": (), "instances": (), "processes": (), **found})
 
     def _holders(self, gpu: int) -> str:
         try:
             minor = _if_told("nvmlDeviceGetMinorNumber", _device(gpu))
-        except Refusal:
+        except NvmlCallFailed:
             return ""
-        holders = [] if minor is None else occupants.of_file(f"/dev/nvidia{minor}")
-        return f", held by {', '.join(map(occupants.shown, holders))}" if holders else ""
+        holders = [] if minor is None else gpu_processes.of_file(f"/dev/nvidia{minor}")
+        return f", held by {', '.join(map(gpu_processes.shown, holders))}" if holders else ""
 
 
 def _device(index: int) -> Any:
@@ -160,11 +171,11 @@ def _profile(device: Any, offered: OfferedProfile, total_mib: int | None) -> Pro
             None,
             ctypes.byref(count),
         )
-    except Refusal as e:
+    except NvmlCallFailed as e:
         if e.code != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
             raise
         why = "this driver cannot say where partitions can be; cutting needs R470 or newer"
-        raise Refusal(e.call, e.code, why) from None
+        raise NvmlCallFailed(e.call, e.code, why) from None
     places = (pynvml.c_nvmlGpuInstancePlacement_t * max(count.value, 1))()
     _ask(
         "nvmlDeviceGetGpuInstancePossiblePlacements",
@@ -185,7 +196,7 @@ def _profile(device: Any, offered: OfferedProfile, total_mib: int | None) -> Pro
     )
 
 
-def _instances(device: Any, profiles: tuple[Profile, ...]) -> tuple[Instance, ...]:
+def _instances(device: Any, profiles: tuple[Profile, ...]) -> tuple[GpuInstance, ...]:
     found = []
     for profile in profiles:
         handles = (pynvml.c_nvmlGpuInstance_t * max(profile.most, _MOST_INSTANCES))()
@@ -195,12 +206,12 @@ def _instances(device: Any, profiles: tuple[Profile, ...]) -> tuple[Instance, ..
             info = _ask("nvmlGpuInstanceGetInfo", handle)
             offered = _compute_profiles(handle)
             found.append(
-                Instance(
+                GpuInstance(
                     id=info.id,
                     profile=info.profileId,
                     start=info.placement.start,
                     size=info.placement.size,
-                    computes=_computes(handle, offered),
+                    compute_instances=_computes(handle, offered),
                     offered=offered,
                 )
             )
@@ -212,7 +223,7 @@ def _compute_profiles(instance: Any) -> tuple[ComputeProfile, ...]:
     for number in range(_COMPUTE_PROFILES):
         try:
             info = _compute_profile_info(instance, number)
-        except Refusal as e:
+        except NvmlCallFailed as e:
             if e.code == pynvml.NVML_ERROR_NOT_SUPPORTED:
                 continue
             if e.code == pynvml.NVML_ERROR_INVALID_ARGUMENT:
@@ -231,7 +242,7 @@ def _compute_profiles(instance: Any) -> tuple[ComputeProfile, ...]:
 def _compute_profile_info(instance: Any, number: int) -> Any:
     try:
         return _ask("nvmlGpuInstanceGetComputeInstanceProfileInfo", instance, number, 0)
-    except Refusal as e:
+    except NvmlCallFailed as e:
         if e.code not in (
             pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
             pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
@@ -247,14 +258,14 @@ def _compute_starts(instance: Any, profile: int) -> tuple[int, ...] | None:
         _ask(call, instance, profile, None, ctypes.byref(count))
         places = (pynvml.c_nvmlComputeInstancePlacement_t * max(count.value, 1))()
         _ask(call, instance, profile, places, ctypes.byref(count))
-    except Refusal as e:
+    except NvmlCallFailed as e:
         if e.code in _ABSENT:
             return None
         raise
     return tuple(sorted(place.start for place in places[: count.value]))
 
 
-def _computes(instance: Any, offered: tuple[ComputeProfile, ...]) -> tuple[Compute, ...]:
+def _computes(instance: Any, offered: tuple[ComputeProfile, ...]) -> tuple[ComputeInstance, ...]:
     found = []
     for profile in offered:
         handles = (pynvml.c_nvmlComputeInstance_t * _MOST_INSTANCES)()
@@ -264,7 +275,8 @@ def _computes(instance: Any, offered: tuple[ComputeProfile, ...]) -> tuple[Compu
         )
         infos = [_ask("nvmlComputeInstanceGetInfo", handle) for handle in handles[: count.value]]
         found += [
-            Compute(id=info.id, slices=profile.slices, start=info.placement.start) for info in infos
+            ComputeInstance(id=info.id, slices=profile.slices, start=info.placement.start)
+            for info in infos
         ]
     return tuple(sorted(found, key=lambda c: (c.start or 0, c.id or 0)))
 
@@ -287,9 +299,9 @@ def _processes(device: Any) -> tuple[Process, ...]:
 
 def _name_of(pid: int) -> str:
     try:
-        return text(pynvml.nvmlSystemGetProcessName(pid)) or occupants.name_of(pid)
+        return text(pynvml.nvmlSystemGetProcessName(pid)) or gpu_processes.name_of(pid)
     except pynvml.NVMLError:
-        return occupants.name_of(pid)
+        return gpu_processes.name_of(pid)
 
 
 def _ask(call: str, *arguments: Any) -> Any:
@@ -297,14 +309,14 @@ def _ask(call: str, *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except pynvml.NVMLError as e:
-        raise Refusal(call, int(e.value), str(e)) from e
+        raise NvmlCallFailed(call, int(e.value), str(e)) from e
 
 
 def _if_told(call: str, *arguments: Any) -> Any | None:
     """None where this driver has no such call, or this GPU no such thing. Other errors count."""
     try:
         return _ask(call, *arguments)
-    except Refusal as e:
+    except NvmlCallFailed as e:
         if e.code in _ABSENT:
             return None
         raise

@@ -10,12 +10,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from node_agent.host.cut import Compute, ComputeProfile, Instance, Profile, agree
+from node_agent.host.mig_state import (
+    ComputeInstance,
+    ComputeProfile,
+    GpuInstance,
+    Profile,
+    same_compute_instances,
+)
 from node_agent.layout import GpuLayout, Part
 from node_agent.nvml.observed import Engines
 
 
-class Impossible(Exception):
+class LayoutImpossible(Exception):
     """The GPU cannot be cut like this; the message says why, and what it offers instead."""
 
 
@@ -23,29 +29,37 @@ class Impossible(Exception):
 class _Wish:
     profile: Profile
     start: int | None
-    computes: tuple[int, ...]
+    compute_instances: tuple[int, ...]
     """Compute slices of each compute instance."""
 
 
 def place(
-    wanted: GpuLayout, offered: Sequence[Profile], there: Sequence[Instance] = ()
-) -> tuple[Instance, ...]:
-    """Every wanted GPU instance at a place, in order of start. Raises Impossible."""
+    wanted: GpuLayout, offered: Sequence[Profile], there: Sequence[GpuInstance] = ()
+) -> tuple[GpuInstance, ...]:
+    """Every wanted GPU instance at a place, in order of start. Raises LayoutImpossible."""
     wishes = list(_wishes(wanted.parts, offered))
     _check(wishes, offered)
     # The most constrained first: a given place, then the large.
     wishes.sort(
-        key=lambda w: (w.start is None, -w.profile.size, w.profile.id, w.computes, w.start or 0)
+        key=lambda w: (
+            w.start is None,
+            -w.profile.size,
+            w.profile.id,
+            w.compute_instances,
+            w.start or 0,
+        )
     )
-    found = _Search(wishes, {i.place: i for i in there}).best()
+    found = _Search(wishes, {i.position: i for i in there}).best()
     if found is None:
-        raise Impossible(f"{_listed(wishes)} do not fit together: {_why(wishes, offered)}")
+        raise LayoutImpossible(f"{_listed(wishes)} do not fit together: {_why(wishes, offered)}")
     return tuple(sorted(found, key=lambda i: i.start))
 
 
-def place_computes(
-    wanted: Sequence[Compute], offered: Sequence[ComputeProfile], there: Sequence[Compute] = ()
-) -> tuple[Compute, ...] | None:
+def place_compute_instances(
+    wanted: Sequence[ComputeInstance],
+    offered: Sequence[ComputeProfile],
+    there: Sequence[ComputeInstance] = (),
+) -> tuple[ComputeInstance, ...] | None:
     """Every wanted compute instance at a place of its GPU instance, those there kept where that can
     be; None: they do not fit.
 
@@ -59,9 +73,9 @@ def place_computes(
     if any(starts[c.slices] is None and c.start is None for c in wanted):
         return tuple(order)
     kept = Counter((c.slices, c.start) for c in there)
-    best: tuple[int, tuple[Compute, ...]] | None = None
+    best: tuple[int, tuple[ComputeInstance, ...]] | None = None
 
-    def walk(at: int, taken: int, chosen: tuple[Compute, ...], score: int) -> None:
+    def walk(at: int, taken: int, chosen: tuple[ComputeInstance, ...], score: int) -> None:
         nonlocal best
         if best is not None and score + len(order) - at <= best[0]:
             return
@@ -76,7 +90,7 @@ def place_computes(
                 walk(
                     at + 1,
                     taken | bits,
-                    (*chosen, Compute(slices=one.slices, start=start)),
+                    (*chosen, ComputeInstance(slices=one.slices, start=start)),
                     score + match,
                 )
 
@@ -92,14 +106,14 @@ def _wishes(parts: Sequence[Part], offered: Sequence[Profile]) -> Iterator[_Wish
         profiles[profile.id] = profile
         if part.start is not None and part.start not in profile.starts:
             legal = ", ".join(map(str, profile.starts))
-            raise Impossible(
+            raise LayoutImpossible(
                 f"{profile.name} cannot start at memory slice {part.start}; it can at {legal}"
             )
         if part.compute_slices is None or part.compute_slices == profile.slices:
             for _ in range(part.count):
-                yield _Wish(profile=profile, start=part.start, computes=(profile.slices,))
+                yield _Wish(profile=profile, start=part.start, compute_instances=(profile.slices,))
         elif part.compute_slices > profile.slices:
-            raise Impossible(
+            raise LayoutImpossible(
                 f"{part}: {profile.name} has {profile.slices} compute slices, not "
                 f"{part.compute_slices}"
             )
@@ -124,11 +138,11 @@ def _shared(profile: Profile, start: int | None, sizes: Sequence[int]) -> Iterat
             room.append(size)
     if start is not None and len(bins) > 1:
         listed = ", ".join(f"{size}c" for size in sizes)
-        raise Impossible(
+        raise LayoutImpossible(
             f"{listed} do not fit into one {profile.name} with {profile.slices} compute slices"
         )
     for one in bins:
-        yield _Wish(profile=profile, start=start, computes=tuple(one))
+        yield _Wish(profile=profile, start=start, compute_instances=tuple(one))
 
 
 def _profile(part: Part, offered: Sequence[Profile]) -> Profile:
@@ -136,7 +150,7 @@ def _profile(part: Part, offered: Sequence[Profile]) -> Profile:
         if part.profile in (profile.name, str(profile.id)):
             return profile
     names = ", ".join(f"{p.name} ({p.id})" for p in offered) or "no profile"
-    raise Impossible(f"this GPU does not offer {part.profile}; it offers {names}")
+    raise LayoutImpossible(f"this GPU does not offer {part.profile}; it offers {names}")
 
 
 def _check(wishes: Sequence[_Wish], offered: Sequence[Profile]) -> None:
@@ -144,16 +158,18 @@ def _check(wishes: Sequence[_Wish], offered: Sequence[Profile]) -> None:
     for profile_id, count in Counter(w.profile.id for w in wishes).items():
         profile = next(p for p in offered if p.id == profile_id)
         if count > profile.most:
-            raise Impossible(
+            raise LayoutImpossible(
                 f"{profile.name} x{count}: the driver allows {profile.most} on this GPU"
             )
     compute = max((p.slices for p in offered), default=0)
     if (used := sum(w.profile.slices for w in wishes)) > compute:
-        raise Impossible(f"{_listed(wishes)} need {used} compute slices, the GPU has {compute}")
+        raise LayoutImpossible(
+            f"{_listed(wishes)} need {used} compute slices, the GPU has {compute}"
+        )
     for engine, budget in _engines(offered).items():
         used = sum(getattr(w.profile.engines, engine) for w in wishes)
         if used > budget:
-            raise Impossible(
+            raise LayoutImpossible(
                 f"{_listed(wishes)} need {used} {engine} engines, the GPU has {budget}"
             )
 
@@ -182,16 +198,18 @@ def _engines(offered: Sequence[Profile]) -> Mapping[str, int]:
 class _Search:
     """Backtracking over places, cut off where nothing better can come."""
 
-    def __init__(self, wishes: Sequence[_Wish], there: Mapping[tuple[int, int], Instance]) -> None:
+    def __init__(
+        self, wishes: Sequence[_Wish], there: Mapping[tuple[int, int], GpuInstance]
+    ) -> None:
         self._wishes = wishes
         self._there = there
-        self._best: tuple[int, tuple[Instance, ...]] | None = None
+        self._best: tuple[int, tuple[GpuInstance, ...]] | None = None
 
-    def best(self) -> tuple[Instance, ...] | None:
+    def best(self) -> tuple[GpuInstance, ...] | None:
         self._walk(0, 0, (), 0)
         return None if self._best is None else self._best[1]
 
-    def _walk(self, at: int, taken: int, chosen: tuple[Instance, ...], score: int) -> None:
+    def _walk(self, at: int, taken: int, chosen: tuple[GpuInstance, ...], score: int) -> None:
         if self._best is not None and score + 2 * (len(self._wishes) - at) <= self._best[0]:
             return
         if at == len(self._wishes):
@@ -201,15 +219,17 @@ class _Search:
         for start in self._starts(wish, at, chosen):
             bits = ((1 << wish.profile.size) - 1) << start
             if not taken & bits:
-                instance = Instance(
+                instance = GpuInstance(
                     profile=wish.profile.id,
                     start=start,
                     size=wish.profile.size,
-                    computes=tuple(Compute(slices=size) for size in wish.computes),
+                    compute_instances=tuple(
+                        ComputeInstance(slices=size) for size in wish.compute_instances
+                    ),
                 )
                 self._walk(at + 1, taken | bits, (*chosen, instance), score + self._worth(instance))
 
-    def _starts(self, wish: _Wish, at: int, chosen: tuple[Instance, ...]) -> Sequence[int]:
+    def _starts(self, wish: _Wish, at: int, chosen: tuple[GpuInstance, ...]) -> Sequence[int]:
         if wish.start is not None:
             return (wish.start,)
         starts = wish.profile.starts
@@ -218,10 +238,16 @@ class _Search:
             starts = tuple(start for start in starts if start > chosen[-1].start)
         return starts
 
-    def _worth(self, instance: Instance) -> int:
+    def _worth(self, instance: GpuInstance) -> int:
         """2 where it stands already, 1 where only its compute instances must change."""
-        stands = self._there.get(instance.place)
-        return 0 if stands is None else 2 if agree(stands.computes, instance.computes) else 1
+        stands = self._there.get(instance.position)
+        return (
+            0
+            if stands is None
+            else 2
+            if same_compute_instances(stands.compute_instances, instance.compute_instances)
+            else 1
+        )
 
 
 def _why(wishes: Sequence[_Wish], offered: Sequence[Profile]) -> str:

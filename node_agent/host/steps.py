@@ -11,69 +11,84 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from node_agent.host.cut import Compute, Gpu, Instance, Process, Target, agree
-from node_agent.host.placement import Impossible, place_computes
+from node_agent.host.mig_state import (
+    ComputeInstance,
+    Gpu,
+    GpuInstance,
+    Process,
+    Target,
+    same_compute_instances,
+)
+from node_agent.host.placement import LayoutImpossible, place_compute_instances
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetMode:
+class SetMigMode:
     gpu: int
     on: bool
 
 
 @dataclass(frozen=True, kw_only=True)
-class DestroyCompute:
+class DestroyComputeInstance:
     gpu: int
-    instance: Instance
-    compute: Compute
+    instance: GpuInstance
+    compute: ComputeInstance
 
 
 @dataclass(frozen=True, kw_only=True)
-class DestroyInstance:
+class DestroyGpuInstance:
     gpu: int
-    instance: Instance
+    instance: GpuInstance
 
 
 @dataclass(frozen=True, kw_only=True)
-class CreateInstance:
+class CreateGpuInstance:
     """A GPU instance with its compute instances: without them nothing could use it."""
 
     gpu: int
-    instance: Instance
+    instance: GpuInstance
 
 
 @dataclass(frozen=True, kw_only=True)
-class CreateCompute:
+class CreateComputeInstance:
     """In a GPU instance that stays."""
 
     gpu: int
-    instance: Instance
-    compute: Compute
+    instance: GpuInstance
+    compute: ComputeInstance
 
 
-Step = SetMode | DestroyCompute | DestroyInstance | CreateInstance | CreateCompute
+Step = (
+    SetMigMode
+    | DestroyComputeInstance
+    | DestroyGpuInstance
+    | CreateGpuInstance
+    | CreateComputeInstance
+)
 
 
 def steps(gpu: Gpu, target: Target) -> tuple[Step, ...]:
     """In the order in which they are to be done; empty where the GPU is as wanted. Raises
-    Impossible.
+    LayoutImpossible.
     """
     return tuple(_steps(gpu, target))
 
 
-def change_of_mode(gpu: Gpu, target: Target) -> bool:
+def changes_mig_mode(gpu: Gpu, target: Target) -> bool:
     """Whether MIG mode itself must change. The driver does that on an idle GPU only, on Ampere at
     the next reset only.
     """
     return bool(gpu.mig) != target.mig or gpu.pending != target.mig
 
 
-def in_the_way(gpu: Gpu, todo: Sequence[Step]) -> tuple[Process, ...]:
+def affected_processes(gpu: Gpu, todo: Sequence[Step]) -> tuple[Process, ...]:
     """The processes that would lose what they run on. What only adds instances disturbs nobody."""
-    if any(isinstance(step, SetMode) for step in todo):
+    if any(isinstance(step, SetMigMode) for step in todo):
         return gpu.processes
     gone = {
-        (step.instance.id, step.compute.id) for step in todo if isinstance(step, DestroyCompute)
+        (step.instance.id, step.compute.id)
+        for step in todo
+        if isinstance(step, DestroyComputeInstance)
     }
     if not gone:
         return ()
@@ -86,46 +101,52 @@ def in_the_way(gpu: Gpu, todo: Sequence[Step]) -> tuple[Process, ...]:
 
 
 def _steps(gpu: Gpu, target: Target) -> Iterator[Step]:
-    if target.mig and change_of_mode(gpu, target):
-        yield SetMode(gpu=gpu.index, on=True)
+    if target.mig and changes_mig_mode(gpu, target):
+        yield SetMigMode(gpu=gpu.index, on=True)
         if not gpu.mig:
             for instance in target.instances:
-                yield CreateInstance(gpu=gpu.index, instance=instance)
+                yield CreateGpuInstance(gpu=gpu.index, instance=instance)
             return
-    wanted = {instance.place: instance for instance in target.instances}
+    wanted = {instance.position: instance for instance in target.instances}
     created: list[Step] = []
     for instance in gpu.instances:
-        if instance.place in wanted:
-            destroyed, made = _mend(gpu.index, instance, wanted.pop(instance.place))
+        if instance.position in wanted:
+            destroyed, made = _mend(gpu.index, instance, wanted.pop(instance.position))
             yield from destroyed
             created += made
         else:
-            yield from _destroy(gpu.index, instance, instance.computes)
-            yield DestroyInstance(gpu=gpu.index, instance=instance)
+            yield from _destroy(gpu.index, instance, instance.compute_instances)
+            yield DestroyGpuInstance(gpu=gpu.index, instance=instance)
     yield from created
     for instance in wanted.values():
-        yield CreateInstance(gpu=gpu.index, instance=instance)
-    if not target.mig and change_of_mode(gpu, target):
-        yield SetMode(gpu=gpu.index, on=False)
+        yield CreateGpuInstance(gpu=gpu.index, instance=instance)
+    if not target.mig and changes_mig_mode(gpu, target):
+        yield SetMigMode(gpu=gpu.index, on=False)
 
 
-def _mend(gpu: int, there: Instance, wanted: Instance) -> tuple[list[Step], list[Step]]:
+def _mend(gpu: int, there: GpuInstance, wanted: GpuInstance) -> tuple[list[Step], list[Step]]:
     """What to destroy and what to create inside a GPU instance that stays."""
-    if agree(there.computes, wanted.computes):
+    if same_compute_instances(there.compute_instances, wanted.compute_instances):
         return [], []
-    placed = place_computes(wanted.computes, there.offered, there.computes)
+    placed = place_compute_instances(
+        wanted.compute_instances, there.offered, there.compute_instances
+    )
     if placed is None:
-        sizes = ", ".join(f"{c.slices}c" for c in wanted.computes)
-        raise Impossible(f"GPU instance {there.id} cannot hold compute instances of {sizes}")
+        sizes = ", ".join(f"{c.slices}c" for c in wanted.compute_instances)
+        raise LayoutImpossible(f"GPU instance {there.id} cannot hold compute instances of {sizes}")
     kept = [
-        c for c in there.computes if any((c.slices, c.start) == (p.slices, p.start) for p in placed)
+        c
+        for c in there.compute_instances
+        if any((c.slices, c.start) == (p.slices, p.start) for p in placed)
     ]
     new = [p for p in placed if not any((c.slices, c.start) == (p.slices, p.start) for c in kept)]
-    gone = [c for c in there.computes if c not in kept]
-    made: list[Step] = [CreateCompute(gpu=gpu, instance=there, compute=c) for c in new]
+    gone = [c for c in there.compute_instances if c not in kept]
+    made: list[Step] = [CreateComputeInstance(gpu=gpu, instance=there, compute=c) for c in new]
     return list(_destroy(gpu, there, gone)), made
 
 
-def _destroy(gpu: int, instance: Instance, computes: Sequence[Compute]) -> Iterator[Step]:
-    for compute in computes:
-        yield DestroyCompute(gpu=gpu, instance=instance, compute=compute)
+def _destroy(
+    gpu: int, instance: GpuInstance, compute_instances: Sequence[ComputeInstance]
+) -> Iterator[Step]:
+    for compute in compute_instances:
+        yield DestroyComputeInstance(gpu=gpu, instance=instance, compute=compute)

@@ -11,26 +11,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from node_agent.host.cut import (
-    Compute,
+from node_agent.host.mig_state import (
+    ComputeInstance,
     ComputeProfile,
     Gpu,
-    Instance,
+    GpuInstance,
     Process,
     Target,
-    alike,
-    as_target,
-    reached,
+    is_reached,
+    same_layout,
+    target_to_restore,
 )
-from node_agent.host.placement import Impossible, place, place_computes
+from node_agent.host.placement import LayoutImpossible, place, place_compute_instances
 from node_agent.host.steps import (
-    CreateCompute,
-    CreateInstance,
-    DestroyCompute,
-    DestroyInstance,
-    SetMode,
+    CreateComputeInstance,
+    CreateGpuInstance,
+    DestroyComputeInstance,
+    DestroyGpuInstance,
+    SetMigMode,
     Step,
-    in_the_way,
+    affected_processes,
     steps,
 )
 from node_agent.layout import GpuLayout
@@ -38,7 +38,7 @@ from node_agent.layout import GpuLayout
 _PUT_BACK_TRIES = 3
 
 
-class Refusal(Exception):
+class NvmlCallFailed(Exception):
     """A call that the driver refused: which, with which NVML return code, and what that means."""
 
     def __init__(self, call: str, code: int, text: str) -> None:
@@ -46,11 +46,11 @@ class Refusal(Exception):
         self.call, self.code, self.text = call, code, text
 
 
-class Stopped(Exception):
+class StopRequested(Exception):
     """A person or the system asked to stop half way."""
 
 
-class Busy(Exception):
+class GpusInUse(Exception):
     """Processes use what would have to go. Nothing was touched."""
 
     def __init__(self, gpus: Mapping[int, Sequence[Process]]) -> None:
@@ -58,33 +58,35 @@ class Busy(Exception):
         self.gpus = gpus
 
 
-class Undone(Exception):
+class RolledBack(Exception):
     """It did not work, and every GPU is as it was before, but for the UUIDs of instances that had
     to be made anew.
     """
 
 
-class NotUndone(Exception):
+class RollbackFailed(Exception):
     """It did not work, and could not be put back either; the message says what is left."""
 
 
-class Readable(Protocol):
-    """The GPUs of a machine, for one who asks. Raises Refusal."""
+class GpuReader(Protocol):
+    """The GPUs of a machine, for one who asks. Raises NvmlCallFailed."""
 
     def read(self) -> tuple[Gpu, ...]: ...
 
 
-class Silicon(Readable, Protocol):
-    """The GPUs of a machine, for one who may change them. Everything raises Refusal."""
+class GpuPartitioner(GpuReader, Protocol):
+    """The GPUs of a machine, for one who may change them. Everything raises NvmlCallFailed."""
 
-    def set_mode(self, gpu: int, *, on: bool) -> str | None:
+    def set_mig_mode(self, gpu: int, *, on: bool) -> str | None:
         """None where the mode has changed; else why it has not yet."""
 
-    def create_instance(self, gpu: int, instance: Instance) -> int: ...
+    def create_gpu_instance(self, gpu: int, instance: GpuInstance) -> int: ...
     def compute_profiles(self, gpu: int, instance: int) -> tuple[ComputeProfile, ...]: ...
-    def create_compute(self, gpu: int, instance: int, profile: int, compute: Compute) -> None: ...
-    def destroy_compute(self, gpu: int, instance: int, compute: int) -> None: ...
-    def destroy_instance(self, gpu: int, instance: int) -> None: ...
+    def create_compute_instance(
+        self, gpu: int, instance: int, profile: int, compute: ComputeInstance
+    ) -> None: ...
+    def destroy_compute_instance(self, gpu: int, instance: int, compute: int) -> None: ...
+    def destroy_gpu_instance(self, gpu: int, instance: int) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +97,7 @@ class Plan:
     wanted: Mapping[int, GpuLayout]
     todo: Mapping[int, tuple[Step, ...]]
     """Per GPU that is named; empty where it is as wanted."""
-    unplanned: tuple[int, ...] = ()
+    deferred: tuple[int, ...] = ()
     """GPUs whose profiles the driver tells only once MIG is on: their places are searched then."""
 
     @property
@@ -110,14 +112,14 @@ class Done:
     """GPUs whose change of MIG mode takes effect with a reset, and the driver's word about it."""
 
 
-def plan(silicon: Readable, wanted: Callable[[Sequence[Gpu]], Mapping[int, GpuLayout]]) -> Plan:
-    """What leads from what is there to what is wanted. Raises Impossible (naming the GPU) and
-    Refusal.
+def plan(silicon: GpuReader, wanted: Callable[[Sequence[Gpu]], Mapping[int, GpuLayout]]) -> Plan:
+    """What leads from what is there to what is wanted. Raises LayoutImpossible (naming the GPU) and
+    NvmlCallFailed.
     """
     before = silicon.read()
     layouts = wanted(before)
     todo: dict[int, tuple[Step, ...]] = {}
-    unplanned = []
+    deferred = []
     problems = []
     for gpu in before:
         if gpu.index not in layouts:
@@ -126,42 +128,47 @@ def plan(silicon: Readable, wanted: Callable[[Sequence[Gpu]], Mapping[int, GpuLa
         todo[gpu.index] = ()
         if gpu.failure:
             # Not impossible, but not to be known.
-            raise Refusal(f"GPU {gpu.index}", gpu.code, gpu.failure)
+            raise NvmlCallFailed(f"GPU {gpu.index}", gpu.code, gpu.failure)
         if gpu.mig is None:
             if layout.mig:
                 problems.append(
                     f"GPU {gpu.index} ({gpu.model}): this GPU, or its driver, has no MIG"
                 )
         elif layout.parts and not gpu.offered and not gpu.mig:
-            unplanned.append(gpu.index)
-            todo[gpu.index] = (SetMode(gpu=gpu.index, on=True),)
+            deferred.append(gpu.index)
+            todo[gpu.index] = (SetMigMode(gpu=gpu.index, on=True),)
         else:
             try:
                 todo[gpu.index] = steps(gpu, target_of(gpu, layout))
-            except Impossible as e:
+            except LayoutImpossible as e:
                 problems.append(f"GPU {gpu.index} ({gpu.model}): {e}")
     if problems:
-        raise Impossible("\n".join(problems))
-    return Plan(before=before, wanted=layouts, todo=todo, unplanned=tuple(unplanned))
+        raise LayoutImpossible("\n".join(problems))
+    return Plan(before=before, wanted=layouts, todo=todo, deferred=tuple(deferred))
 
 
-def blockers(planned: Plan) -> Mapping[int, Sequence[Process]]:
+def gpus_in_use(planned: Plan) -> Mapping[int, Sequence[Process]]:
     """GPU -> the processes that keep it from being changed."""
-    found = {gpu.index: in_the_way(gpu, planned.todo.get(gpu.index, ())) for gpu in planned.before}
+    found = {
+        gpu.index: affected_processes(gpu, planned.todo.get(gpu.index, ()))
+        for gpu in planned.before
+    }
     return {index: processes for index, processes in found.items() if processes}
 
 
-def carry_out(
-    silicon: Silicon,
+def execute(
+    silicon: GpuPartitioner,
     planned: Plan,
     say: Callable[[Step], None],
     stop: Callable[[], bool] = lambda: False,
 ) -> Done:
-    """Does it, then looks whether it is so. Raises Busy, Undone, NotUndone. say: told each step
-    before it is done.
+    """Carries out a plan and checks the result; on any failure rolls back.
+
+    say: called with each step before it is done. stop: whether to stop before the next step.
+    Raises GpusInUse, RolledBack and RollbackFailed.
     """
-    if busy := blockers(planned):
-        raise Busy(busy)
+    if busy := gpus_in_use(planned):
+        raise GpusInUse(busy)
     if not planned.changes:
         return Done(changed=(), waiting={})
     try:
@@ -172,27 +179,29 @@ def carry_out(
         # cut.
         left = _put_back(silicon, planned)
         if left:
-            raise NotUndone(f"{_said(e)}; and it could not be put back: {'; '.join(left)}") from e
-        raise Undone(_said(e)) from e
+            raise RollbackFailed(
+                f"{_said(e)}; and it could not be put back: {'; '.join(left)}"
+            ) from e
+        raise RolledBack(_said(e)) from e
     return Done(
         changed=tuple(index for index, todo in planned.todo.items() if todo), waiting=waiting
     )
 
 
 def target_of(gpu: Gpu, layout: GpuLayout) -> Target:
-    """Raises Impossible."""
+    """Raises LayoutImpossible."""
     return Target(mig=layout.mig, instances=place(layout, gpu.offered, gpu.instances))
 
 
 def _do_all(
-    silicon: Silicon, planned: Plan, say: Callable[[Step], None], stop: Callable[[], bool]
+    silicon: GpuPartitioner, planned: Plan, say: Callable[[Step], None], stop: Callable[[], bool]
 ) -> dict[int, str]:
     waiting: dict[int, str] = {}
     for index, todo in planned.todo.items():
         for step in todo:
             if index not in waiting:
                 _do(silicon, step, waiting, say, stop)
-    late = [index for index in planned.unplanned if index not in waiting]
+    late = [index for index in planned.deferred if index not in waiting]
     for gpu in silicon.read() if late else ():
         if gpu.index in late:
             for step in steps(gpu, target_of(gpu, planned.wanted[gpu.index])):
@@ -201,57 +210,59 @@ def _do_all(
 
 
 def _do(
-    silicon: Silicon,
+    silicon: GpuPartitioner,
     step: Step,
     waiting: dict[int, str],
     say: Callable[[Step], None],
     stop: Callable[[], bool],
 ) -> None:
     if stop():
-        raise Stopped("asked to stop")
+        raise StopRequested("asked to stop")
     say(step)
     match step:
-        case SetMode():
-            why = silicon.set_mode(step.gpu, on=step.on)
+        case SetMigMode():
+            why = silicon.set_mig_mode(step.gpu, on=step.on)
             if why:
                 waiting[step.gpu] = why
-        case DestroyCompute():
-            silicon.destroy_compute(step.gpu, _id(step.instance), _id(step.compute))
-        case DestroyInstance():
-            silicon.destroy_instance(step.gpu, _id(step.instance))
-        case CreateInstance():
-            made = silicon.create_instance(step.gpu, step.instance)
-            if step.instance.computes:
+        case DestroyComputeInstance():
+            silicon.destroy_compute_instance(step.gpu, _id(step.instance), _id(step.compute))
+        case DestroyGpuInstance():
+            silicon.destroy_gpu_instance(step.gpu, _id(step.instance))
+        case CreateGpuInstance():
+            made = silicon.create_gpu_instance(step.gpu, step.instance)
+            if step.instance.compute_instances:
                 offered = silicon.compute_profiles(step.gpu, made)
-                for compute in _placed(step.instance.computes, offered, made):
-                    silicon.create_compute(step.gpu, made, _profile_of(compute, offered), compute)
-        case CreateCompute():
+                for compute in _placed(step.instance.compute_instances, offered, made):
+                    silicon.create_compute_instance(
+                        step.gpu, made, _profile_of(compute, offered), compute
+                    )
+        case CreateComputeInstance():
             offered = step.instance.offered
-            silicon.create_compute(
+            silicon.create_compute_instance(
                 step.gpu, _id(step.instance), _profile_of(step.compute, offered), step.compute
             )
 
 
 def _placed(
-    wanted: Sequence[Compute], offered: Sequence[ComputeProfile], instance: int
-) -> Sequence[Compute]:
-    placed = place_computes(wanted, offered)
+    wanted: Sequence[ComputeInstance], offered: Sequence[ComputeProfile], instance: int
+) -> Sequence[ComputeInstance]:
+    placed = place_compute_instances(wanted, offered)
     if placed is None:
         sizes = ", ".join(f"{c.slices}c" for c in wanted)
-        raise Impossible(f"GPU instance {instance} cannot hold compute instances of {sizes}")
+        raise LayoutImpossible(f"GPU instance {instance} cannot hold compute instances of {sizes}")
     return placed
 
 
-def _profile_of(compute: Compute, offered: Sequence[ComputeProfile]) -> int:
+def _profile_of(compute: ComputeInstance, offered: Sequence[ComputeProfile]) -> int:
     return next(profile.id for profile in offered if profile.slices == compute.slices)
 
 
-def _id(thing: Instance | Compute) -> int:
+def _id(thing: GpuInstance | ComputeInstance) -> int:
     assert thing.id is not None, "only what is there is destroyed or added to"
     return thing.id
 
 
-def _confirm(silicon: Silicon, planned: Plan, waiting: Mapping[int, str]) -> None:
+def _confirm(silicon: GpuPartitioner, planned: Plan, waiting: Mapping[int, str]) -> None:
     """Looks again: a call that the driver took for done is not yet a partition."""
     before = {gpu.index: gpu for gpu in planned.before}
     for gpu in silicon.read():
@@ -259,21 +270,23 @@ def _confirm(silicon: Silicon, planned: Plan, waiting: Mapping[int, str]) -> Non
         if layout is None or not planned.todo[gpu.index]:
             continue
         if gpu.failure:
-            raise Impossible(f"GPU {gpu.index}: what was done cannot be checked: {gpu.failure}")
+            raise LayoutImpossible(
+                f"GPU {gpu.index}: what was done cannot be checked: {gpu.failure}"
+            )
         if gpu.index in waiting:
             if gpu.pending != layout.mig:
-                raise Impossible(
+                raise LayoutImpossible(
                     f"GPU {gpu.index}: MIG mode does not stay pending ({waiting[gpu.index]})"
                 )
-        elif not reached(gpu, target_of(gpu, layout)):
-            raise Impossible(
+        elif not is_reached(gpu, target_of(gpu, layout)):
+            raise LayoutImpossible(
                 f"GPU {gpu.index}: the driver took every step, and yet the GPU is not as wanted"
             )
         elif gpu.uuid != before[gpu.index].uuid:
-            raise Impossible(f"GPU {gpu.index}: another GPU answers now under this number")
+            raise LayoutImpossible(f"GPU {gpu.index}: another GPU answers now under this number")
 
 
-def _put_back(silicon: Silicon, planned: Plan) -> list[str]:
+def _put_back(silicon: GpuPartitioner, planned: Plan) -> list[str]:
     """What is not as it was; empty where everything is. Tries some times: the reason of the failure
     may pass.
     """
@@ -285,7 +298,7 @@ def _put_back(silicon: Silicon, planned: Plan) -> list[str]:
     return problems
 
 
-def _put_back_once(silicon: Silicon, planned: Plan) -> Iterator[str]:
+def _put_back_once(silicon: GpuPartitioner, planned: Plan) -> Iterator[str]:
     touched = {gpu.index: gpu for gpu in planned.before if planned.todo.get(gpu.index)}
     try:
         now = silicon.read()
@@ -294,14 +307,14 @@ def _put_back_once(silicon: Silicon, planned: Plan) -> Iterator[str]:
         return
     for gpu in now:
         was = touched.get(gpu.index)
-        if was is None or (not gpu.failure and alike(gpu, was)):
+        if was is None or (not gpu.failure and same_layout(gpu, was)):
             continue
         if gpu.failure:
             yield f"GPU {gpu.index}: what is there now cannot be read: {gpu.failure}"
             continue
         try:
             waiting: dict[int, str] = {}
-            for step in steps(gpu, as_target(was)):
+            for step in steps(gpu, target_to_restore(was)):
                 if not waiting:
                     _do(silicon, step, waiting, lambda _: None, lambda: False)
             if waiting and bool(was.mig) == was.pending:
@@ -311,7 +324,7 @@ def _put_back_once(silicon: Silicon, planned: Plan) -> Iterator[str]:
     try:
         for gpu in silicon.read():
             was = touched.get(gpu.index)
-            if was is not None and (gpu.failure or not alike(gpu, was)):
+            if was is not None and (gpu.failure or not same_layout(gpu, was)):
                 yield f"GPU {gpu.index} is not as it was"
     except Exception as e:  # noqa: BLE001 - as below
         yield f"{_gpus(touched)}: what is there now cannot be read: {_said(e)}"
@@ -320,7 +333,7 @@ def _put_back_once(silicon: Silicon, planned: Plan) -> Iterator[str]:
 def _said(error: BaseException) -> str:
     return (
         str(error)
-        if isinstance(error, Refusal | Impossible | Stopped)
+        if isinstance(error, NvmlCallFailed | LayoutImpossible | StopRequested)
         else f"{type(error).__name__}: {error}"
     )
 

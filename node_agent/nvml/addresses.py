@@ -17,7 +17,7 @@ _OLD = re.compile(
 )
 
 
-class NoAddress(ValueError):
+class InvalidAddress(ValueError):
     """The text addresses nothing; the message says what would."""
 
 
@@ -35,7 +35,7 @@ class Address:
 
 def parse(text: str) -> Address:
     """`GPU-<uuid>`, `MIG-<uuid>` or `MIG-GPU-<uuid>/<gpu instance>/<compute instance>`. Raises
-    NoAddress.
+    InvalidAddress.
     """
     if _GPU.fullmatch(text):
         return Address(gpu=_plain(text))
@@ -47,7 +47,7 @@ def parse(text: str) -> Address:
             gpu_instance=int(old["instance"]),
             compute_instance=int(old["compute"]),
         )
-    raise NoAddress(
+    raise InvalidAddress(
         f"{text!r} is no address; there are GPU-<uuid>, MIG-<uuid> and "
         "MIG-GPU-<uuid>/<instance>/<compute instance>"
     )
@@ -75,7 +75,7 @@ def find(address: Address, observation: Observation) -> tuple[ObservedGpu, MigDe
 def parse_or_none(text: str) -> Address | None:
     try:
         return parse(text)
-    except NoAddress:
+    except InvalidAddress:
         return None
 
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from node_agent.nvml import observed
-from node_agent.nvml.children import ended, read, read_to_end, write
+from node_agent.nvml.child_process import ended, read, read_to_end, write
 from node_agent.nvml.observed import BROKEN, TIMED_OUT, Failure, Observation
 
 _HEAD = 8
@@ -40,7 +40,7 @@ _WHOLE = b"\n"
 """Ends an answer: what ends without it ended in the middle."""
 
 
-class ProberGone(Exception):
+class ForkServerEnded(Exception):
     """The lookout ended. It cannot be started again beside threads, so the agent must end and be
     started anew.
     """
@@ -93,16 +93,16 @@ class Prober:
 
     def probe(self, *, thorough: bool = False) -> Observation:
         """One look; thorough: with health and memory in use. What went wrong is in `failure`; only
-        ProberGone is raised.
+        ForkServerEnded is raised.
         """
         try:
             os.write(self._to, _THOROUGH if thorough else _QUICK)
             head = read(self._from, _HEAD, time.monotonic() + self.deadline_s + _GRACE_S)
             body = read(self._from, int(head), time.monotonic() + _GRACE_S) if head else None
         except (OSError, ValueError) as e:
-            raise ProberGone(f"the probe's process {self.pid} ended: {e}") from e
+            raise ForkServerEnded(f"the probe's process {self.pid} ended: {e}") from e
         if body is None:
-            raise ProberGone(f"the probe's process {self.pid} ended or does not answer")
+            raise ForkServerEnded(f"the probe's process {self.pid} ended or does not answer")
         if self._last is None or self._last[0] != body:
             self._last = body, observed.parse(body.decode())
         return self._last[1]

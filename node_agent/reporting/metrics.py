@@ -29,7 +29,7 @@ def product_version() -> str:
 
 
 @dataclass
-class Numbers:
+class Metrics:
     """What is exported. Written by the loop, read by the HTTP server's threads: `text` is replaced
     as a whole.
     """

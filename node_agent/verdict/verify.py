@@ -176,7 +176,7 @@ def _judged(
     )
 
 
-def under_way(desired: Desired, node: NodeState | None) -> Verdict | None:
+def partitioning_in_progress(desired: Desired, node: NodeState | None) -> Verdict | None:
     """The verdict without a look, while mig-manager works and must be alone with the driver; None
     when looking is fine.
 

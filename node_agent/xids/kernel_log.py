@@ -33,7 +33,7 @@ class KernelLog:
     """Use from one thread. Begins at the oldest line that the kernel still has."""
 
     path: Path = KMSG
-    why_not: str | None = None
+    unreadable: str | None = None
     """Why the log cannot be read here; None where it can."""
     _file: int | None = None
 
@@ -47,9 +47,9 @@ class KernelLog:
             found = tuple(self._records(self._file))
         except OSError as e:
             self.close()
-            self.why_not = f"{self.path}: {e.strerror or e}"
+            self.unreadable = f"{self.path}: {e.strerror or e}"
             return ()
-        self.why_not = None
+        self.unreadable = None
         return found
 
     def close(self) -> None:

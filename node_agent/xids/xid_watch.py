@@ -24,13 +24,13 @@ class XidWatch:
         self._log = KernelLog(path)
         self._history = XidHistory()
         self._history.add(self._log.read(), old=True)
-        if self._log.why_not:
-            log.info("xids not watched", why=self._log.why_not)  # in a pod that is how it is
+        if self._log.unreadable:
+            log.info("xids not watched", why=self._log.unreadable)  # in a pod that is how it is
 
     @property
     def up(self) -> bool:
         """Whether the kernel's log can be read here."""
-        return self._log.why_not is None
+        return self._log.unreadable is None
 
     def news(self) -> bool:
         """Reads on. True where something came after which the GPUs should be looked at
@@ -39,7 +39,7 @@ class XidWatch:
         was_up = self.up
         found = self._history.add(self._log.read())
         if was_up and not self.up:
-            log.warning("xids not watched", why=self._log.why_not)
+            log.warning("xids not watched", why=self._log.unreadable)
         self._tell(found)
         return any(consequence(seen.xid) != "none" for seen in found)
 

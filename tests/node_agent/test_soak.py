@@ -27,7 +27,7 @@ PROJECT = Path(node_agent.__file__).parents[1]
 def test_ten_thousand_looks_leave_nothing_behind(silicon: Callable[..., Any]) -> None:
     node = silicon("H100-80", 1)
     done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("many_looks.py"), node.path, str(LOOKS)],
+        [sys.executable, Path(__file__).with_name("many_probes.py"), node.path, str(LOOKS)],
         env=_environment(node) | {"PYTHONPATH": str(PROJECT)},
         capture_output=True,
         text=True,

@@ -15,7 +15,7 @@ import pytest
 from kubeapi import ApiError, Client, Unreachable
 from node_agent.desired import Desired, hash_of
 from node_agent.reporting.health import Health
-from node_agent.reporting.metrics import Numbers
+from node_agent.reporting.metrics import Metrics
 from node_agent.reporting.report import seconds
 from node_agent.watch import Pace, watch
 from rehearsal.cluster.silicon import state
@@ -74,7 +74,7 @@ class Api:
 class Running:
     api: Api
     health: Health
-    numbers: Numbers
+    numbers: Metrics
 
     def wait(self, verdict: str, reason: str) -> None:
         self.until(lambda: self.api.said() == (verdict, reason), f"{verdict} {reason}")
@@ -100,7 +100,7 @@ def run(desired: Desired) -> Callable[..., Any]:
         prober = node.prober(deadline_s=deadline_s)
         health, numbers, stop = (
             Health(stall_after_s=30, stale_after_s=5),
-            Numbers(desired),
+            Metrics(desired),
             threading.Event(),
         )
         options = {"numbers": numbers, "health": health, "pace": pace, "stop": stop}

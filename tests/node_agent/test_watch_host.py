@@ -15,7 +15,7 @@ import pytest
 from node_agent.layout import parse
 from node_agent.nvml.observed import Observation
 from node_agent.reporting.health import Health
-from node_agent.reporting.metrics import Numbers
+from node_agent.reporting.metrics import Metrics
 from node_agent.verdict.verify import desired_of
 from node_agent.watch import Pace, watch_host
 from rehearsal.cluster.silicon import state
@@ -32,9 +32,9 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
 
 
 @contextmanager
-def _watching(node: Any, layout: str) -> Iterator[Numbers]:
+def _watching(node: Any, layout: str) -> Iterator[Metrics]:
     prober = node.prober()
-    numbers, stop = Numbers(desired_of({}, Observation())), threading.Event()
+    numbers, stop = Metrics(desired_of({}, Observation())), threading.Event()
     health = Health(stall_after_s=30, stale_after_s=5)
     options: dict[str, Any] = {
         "numbers": numbers,
@@ -64,7 +64,7 @@ def _until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def _looks_on(numbers: Numbers) -> None:
+def _looks_on(numbers: Metrics) -> None:
     looks = numbers._count
     _until(lambda: numbers._count >= looks + 4, "some more looks")
 

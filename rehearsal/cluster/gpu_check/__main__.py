@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _check(real: Mapping[str, Any], to: Path) -> int:
     with KernelLog() as log:
         log.read()
-        xid_log = f"no: {log.why_not}" if log.why_not else "yes"
+        xid_log = f"no: {log.unreadable}" if log.unreadable else "yes"
     first_of = {gpu["model"]: gpu for gpu in reversed(real["gpus"]) if not gpu["failure"]}
     silent = [gpu for gpu in real["gpus"] if gpu["failure"]]
     for gpu in silent:

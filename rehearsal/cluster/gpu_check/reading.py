@@ -18,8 +18,8 @@ from typing import Any
 import pynvml
 
 from node_agent.host import partition
-from node_agent.host.cut import Gpu
-from node_agent.host.transaction import Refusal
+from node_agent.host.mig_state import Gpu
+from node_agent.host.transaction import NvmlCallFailed
 from node_agent.nvml import observed
 from node_agent.nvml.prober import Prober
 from rehearsal.cluster.silicon import state
@@ -155,5 +155,5 @@ def _answer(call: Callable[[], Any]) -> Any:
 if __name__ == "__main__":
     try:
         print(json.dumps(read()))
-    except Refusal as e:
+    except NvmlCallFailed as e:
         sys.exit(f"{e.call}: {e}")

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_agent.attribution import page as attribution
+from node_agent.attribution import exporter as attribution
 from node_agent.attribution import pod_resources
+from node_agent.attribution.exporter import Page, families, part
 from node_agent.attribution.grpc_call import NoAnswer
-from node_agent.attribution.page import Page, families, part
 from node_agent.attribution.pod_resources import Holding
 from node_agent.nvml.observed import MigDevice, Observation
 from node_agent.reporting import gpu_metrics
@@ -172,7 +172,7 @@ LOADED = (
 @pytest.mark.parametrize(
     ("loads", "found"),
     [
-        ("import node_agent.attribution.page", "h2 hpack"),
+        ("import node_agent.attribution.exporter", "h2 hpack"),
         (
             "import node_agent.cli, node_agent.watch, node_agent.reporting.metrics, "
             "node_agent.reporting.health",

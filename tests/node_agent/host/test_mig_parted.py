@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from node_agent.host import partition, transaction
-from node_agent.host.placement import Impossible
-from node_agent.host.transaction import Busy, Undone
+from node_agent.host.placement import LayoutImpossible
+from node_agent.host.transaction import GpusInUse, RolledBack
 from node_agent.layout import parse
 from node_agent.verdict.verify import verify_layout
 from rehearsal.cluster.node import launcher, root
@@ -83,7 +83,7 @@ class Node:
             planned = transaction.plan(
                 silicon, lambda gpus: wanted.of({g.index: g.uuid for g in gpus})
             )
-            transaction.carry_out(silicon, planned, lambda _: None)
+            transaction.execute(silicon, planned, lambda _: None)
 
     def judged(self, layout: str) -> str:
         from node_agent.nvml import probe as nvml
@@ -185,7 +185,7 @@ def test_what_one_refuses_the_other_refuses_or_it_is_known_why(
     host = node()
     before = {"1g.10gb": 7}
     host.ours(_layout(before))
-    with pytest.raises(Impossible):
+    with pytest.raises(LayoutImpossible):
         host.ours(_layout(devices))
     assert host.cut() == [before, before], "ours refuses before it touches anything"
     code, output = host.theirs("apply", devices)
@@ -201,7 +201,7 @@ def test_a_gpu_in_use_is_refused_by_both(node: Any) -> None:
     host.ours("0:1g.10gb*7")
     instance = state.load(host.files.silicon).gpus[0].instances[0]
     state.run_process(host.files.silicon, state.Process(gpu=0, pid=4711, gi=instance.id, ci=0))
-    with pytest.raises(Busy):
+    with pytest.raises(GpusInUse):
         host.ours("0:3g.40gb*2")
     assert host.cut() == [{"1g.10gb": 7}]
     code, output = host.theirs("apply", {"3g.40gb": 2})
@@ -213,7 +213,7 @@ def test_where_the_driver_fails_half_way_theirs_leaves_the_pieces(node: Any) -> 
     host.ours("0:1g.10gb*7")
     fault = state.Injection(call="nvmlDeviceCreateGpuInstanceWithPlacement", code=23, times=1)
     state.inject(host.files.silicon, fault)
-    with pytest.raises(Undone):
+    with pytest.raises(RolledBack):
         host.ours("0:3g.40gb*2")
     assert host.cut() == [{"1g.10gb": 7}]
     state.heal(host.files.silicon)

@@ -12,8 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node_agent.host.cut import Compute, ComputeProfile, Instance, Profile, agree
-from node_agent.host.placement import Impossible, place, place_computes
+from node_agent.host.mig_state import (
+    ComputeInstance,
+    ComputeProfile,
+    GpuInstance,
+    Profile,
+    same_compute_instances,
+)
+from node_agent.host.placement import LayoutImpossible, place, place_compute_instances
 from node_agent.layout import GpuLayout, parse
 from node_agent.nvml.observed import Engines
 from rehearsal.cluster.silicon import models
@@ -42,7 +48,7 @@ def wanted(text: str) -> GpuLayout:
     return layout
 
 
-def names(key: str, instances: Sequence[Instance]) -> Counter[str]:
+def names(key: str, instances: Sequence[GpuInstance]) -> Counter[str]:
     by_id = {p.id: p.name for p in offered(key)}
     return Counter(by_id[i.profile] for i in instances)
 
@@ -67,7 +73,7 @@ def test_it_finds_a_placement_exactly_where_there_is_one(case: tuple[str, list[s
         possible = False
     try:
         placed = place(wanted(",".join(profiles)), offered(key))
-    except Impossible:
+    except LayoutImpossible:
         assert not possible
     else:
         assert possible
@@ -84,16 +90,16 @@ def test_it_keeps_as_much_as_can_be_kept(case: tuple[str, list[str]], data: st.D
     try:
         there = place(wanted(",".join(there_names)), offered(key)) if there_names else ()
         placed = place(wanted(",".join(profiles)), offered(key), there)
-    except Impossible:
+    except LayoutImpossible:
         return
     assert sum(_stays(i, there) for i in placed) == _most_that_can_stay(key, profiles, there)
 
 
-def _stays(instance: Instance, there: Sequence[Instance]) -> bool:
-    return any(instance.place == other.place for other in there)
+def _stays(instance: GpuInstance, there: Sequence[GpuInstance]) -> bool:
+    return any(instance.position == other.position for other in there)
 
 
-def _most_that_can_stay(key: str, profiles: list[str], there: Sequence[Instance]) -> int:
+def _most_that_can_stay(key: str, profiles: list[str], there: Sequence[GpuInstance]) -> int:
     """By trying every place for every instance."""
     by_name = {p.name: p for p in offered(key)}
     best = 0
@@ -101,7 +107,9 @@ def _most_that_can_stay(key: str, profiles: list[str], there: Sequence[Instance]
         pairs = list(zip(profiles, starts, strict=True))
         taken = [slot for name, start in pairs for slot in range(start, start + by_name[name].size)]
         if len(taken) == len(set(taken)):
-            best = max(best, len({(by_name[n].id, s) for n, s in pairs} & {i.place for i in there}))
+            best = max(
+                best, len({(by_name[n].id, s) for n, s in pairs} & {i.position for i in there})
+            )
     return best
 
 
@@ -135,13 +143,13 @@ def test_what_the_drivers_own_order_cannot_place_is_placed() -> None:
     ],
 )
 def test_what_is_impossible_is_refused_with_its_reason(layout: str, complaint: str) -> None:
-    with pytest.raises(Impossible) as refused:
+    with pytest.raises(LayoutImpossible) as refused:
         place(wanted(layout), offered("A100-40"))
     assert complaint in str(refused.value)
 
 
 def test_media_engines_are_shared_out() -> None:
-    with pytest.raises(Impossible, match="decoders engines, the GPU has 4"):
+    with pytest.raises(LayoutImpossible, match="decoders engines, the GPU has 4"):
         place(wanted("1g.24gb+me.all,1g.24gb"), offered("RTX-PRO-6000"))
     assert place(wanted("1g.24gb+me.all,1g.24gb-me*3"), offered("RTX-PRO-6000"))
 
@@ -155,7 +163,10 @@ def test_engine_numbers_that_do_not_add_up_refuse_nothing() -> None:
 
 def test_smaller_compute_instances_share_gpu_instances() -> None:
     placed = place(wanted("1c.3g.20gb*4,2c.3g.20gb"), offered("A100-40"))
-    assert sorted(sorted(c.slices for c in i.computes) for i in placed) == [[1, 1, 1], [1, 2]]
+    assert sorted(sorted(c.slices for c in i.compute_instances) for i in placed) == [
+        [1, 1, 1],
+        [1, 2],
+    ]
 
 
 seven = tuple(
@@ -166,32 +177,37 @@ seven = tuple(
 
 def test_compute_instances_are_placed_where_order_alone_would_fail() -> None:
     """Largest first puts 3 at 0 and leaves no room for a second pair; 3 at 4 does."""
-    placed = place_computes([Compute(slices=n) for n in (3, 2, 2)], seven)
+    placed = place_compute_instances([ComputeInstance(slices=n) for n in (3, 2, 2)], seven)
     assert placed is not None
     assert {(c.slices, c.start) for c in placed} == {(3, 4), (2, 0), (2, 2)}
 
 
 def test_compute_instances_that_are_right_stay() -> None:
-    there = (Compute(slices=1, start=5, id=0), Compute(slices=1, start=6, id=1))
-    placed = place_computes([Compute(slices=n) for n in (4, 1, 1)], seven, there)
+    there = (ComputeInstance(slices=1, start=5, id=0), ComputeInstance(slices=1, start=6, id=1))
+    placed = place_compute_instances([ComputeInstance(slices=n) for n in (4, 1, 1)], seven, there)
     assert placed is not None
     assert {(c.slices, c.start) for c in placed} == {(4, 0), (1, 5), (1, 6)}
 
 
 def test_too_many_compute_instances_do_not_fit() -> None:
-    assert place_computes([Compute(slices=4), Compute(slices=4)], seven) is None
-    assert place_computes([Compute(slices=5)], seven) is None
+    assert (
+        place_compute_instances([ComputeInstance(slices=4), ComputeInstance(slices=4)], seven)
+        is None
+    )
+    assert place_compute_instances([ComputeInstance(slices=5)], seven) is None
 
 
 def test_without_told_places_the_largest_comes_first() -> None:
     blind = tuple(ComputeProfile(id=n, slices=n, starts=None) for n in (1, 2, 3))
-    placed = place_computes([Compute(slices=n) for n in (1, 2)], blind)
+    placed = place_compute_instances([ComputeInstance(slices=n) for n in (1, 2)], blind)
     assert placed is not None
     assert [(c.slices, c.start) for c in placed] == [(2, None), (1, None)]
 
 
 def test_an_open_start_agrees_with_any_and_a_given_one_only_with_itself() -> None:
-    there = (Compute(slices=1, start=0, id=0), Compute(slices=2, start=1, id=1))
-    assert agree(there, (Compute(slices=2), Compute(slices=1)))
-    assert not agree(there, (Compute(slices=2), Compute(slices=1, start=3)))
-    assert not agree(there, (Compute(slices=2),))
+    there = (ComputeInstance(slices=1, start=0, id=0), ComputeInstance(slices=2, start=1, id=1))
+    assert same_compute_instances(there, (ComputeInstance(slices=2), ComputeInstance(slices=1)))
+    assert not same_compute_instances(
+        there, (ComputeInstance(slices=2), ComputeInstance(slices=1, start=3))
+    )
+    assert not same_compute_instances(there, (ComputeInstance(slices=2),))

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from node_agent.host import partition, transaction
-from node_agent.host.placement import Impossible
-from node_agent.host.steps import DestroyInstance, SetMode
-from node_agent.host.transaction import Busy, Done, NotUndone, Refusal, Undone
+from node_agent.host.placement import LayoutImpossible
+from node_agent.host.steps import DestroyGpuInstance, SetMigMode
+from node_agent.host.transaction import Done, GpusInUse, NvmlCallFailed, RollbackFailed, RolledBack
 from node_agent.layout import Layout, parse
 from rehearsal.cluster.silicon import models, state
 from rehearsal.cluster.silicon import placement as silicon_rules
@@ -40,7 +40,7 @@ class Faulty:
     after: bool
     calls: int = 0
     times: int = 1
-    trouble: Callable[[str, str], Exception] = lambda call, why: Refusal(call, 999, why)
+    trouble: Callable[[str, str], Exception] = lambda call, why: NvmlCallFailed(call, 999, why)
 
     def __getattr__(self, name: str) -> Any:
         def call(*arguments: Any, **named: Any) -> Any:
@@ -58,7 +58,7 @@ class Faulty:
 
 def apply(silicon: Any, layout: Layout, *, stop: Callable[[], bool] = lambda: False) -> Done:
     planned = transaction.plan(silicon, lambda gpus: layout.of({g.index: g.uuid for g in gpus}))
-    return transaction.carry_out(silicon, planned, lambda _: None, stop)
+    return transaction.execute(silicon, planned, lambda _: None, stop)
 
 
 def looks(path: Path) -> list[object]:
@@ -185,7 +185,7 @@ def test_a_call_that_fails_leaves_what_was_or_what_is_wanted(
             faulty = Faulty(silicon, at, after)
             try:
                 apply(faulty, _layout(wanted))
-            except (Undone, Refusal):
+            except (RolledBack, NvmlCallFailed):
                 assert looks(path) == was
             else:
                 assert _as_wanted(path, wanted)
@@ -248,9 +248,9 @@ def test_every_nvml_error_of_every_call_is_survived(
             )  # type: ignore[misc]
             state.inject(path, state.Injection(call=call, code=code, times=1))
             try:
-                transaction.carry_out(silicon, planned, lambda _: None)
+                transaction.execute(silicon, planned, lambda _: None)
                 done = True
-            except Undone:
+            except RolledBack:
                 pass
             state.heal(path)
             left = transaction.plan(
@@ -266,7 +266,7 @@ def test_what_cannot_be_put_back_is_said(in_this_process: OnSilicon, tmp_path: P
     state.recut(path, 0, ["3g.40gb"] * 2)
     state.inject(path, state.Injection(call="nvmlDeviceCreateGpuInstanceWithPlacement", code=999))
     in_this_process(path)
-    with partition.opened() as silicon, pytest.raises(NotUndone) as broken:
+    with partition.opened() as silicon, pytest.raises(RollbackFailed) as broken:
         apply(silicon, parse(["0:1g.10gb*7"]))
     assert "nvmlDeviceCreateGpuInstanceWithPlacement" in str(broken.value)
     assert "GPU 0 is not as it was" in str(broken.value)
@@ -279,7 +279,7 @@ def test_to_stop_is_to_undo(in_this_process: OnSilicon, tmp_path: Path) -> None:
     was = looks(path)
     in_this_process(path)
     asked = iter([False] * 4 + [True] * 100)
-    with partition.opened() as silicon, pytest.raises(Undone, match="asked to stop"):
+    with partition.opened() as silicon, pytest.raises(RolledBack, match="asked to stop"):
         apply(silicon, parse(["all:1g.10gb*7"]), stop=lambda: next(asked))
     assert looks(path) == was
 
@@ -309,8 +309,8 @@ def test_whatever_is_raised_at_whatever_step_all_is_put_back(
     layout = parse(["0:1g.10gb*7"])
     with partition.opened() as silicon:
         planned = transaction.plan(silicon, lambda gpus: layout.of({g.index: g.uuid for g in gpus}))
-        with pytest.raises(Undone, match=f"{trouble.__name__}: it went wrong"):
-            transaction.carry_out(silicon, planned, say)
+        with pytest.raises(RolledBack, match=f"{trouble.__name__}: it went wrong"):
+            transaction.execute(silicon, planned, say)
     assert said == step
     assert looks(path) == was
 
@@ -333,8 +333,8 @@ def test_what_goes_wrong_while_putting_back_is_tried_again(
         second = Faulty(
             first, at, after=False, trouble=lambda call, why: ValueError(f"{call}: {why}")
         )
-        with pytest.raises(Undone, match="injected"):
-            transaction.carry_out(second, planned, lambda _: None)
+        with pytest.raises(RolledBack, match="injected"):
+            transaction.execute(second, planned, lambda _: None)
     assert second.calls > at
     assert looks(path) == was
 
@@ -388,7 +388,7 @@ def test_processes_hold_only_what_would_go(in_this_process: OnSilicon, tmp_path:
         assert devices(path, 0) == {"3g.40gb": 1, "1g.10gb": 3}
         was = looks(path)
         for layout in ("0:1g.10gb*7", "0:off"):
-            with pytest.raises(Busy) as busy:
+            with pytest.raises(GpusInUse) as busy:
                 apply(silicon, parse([layout]))
             assert [(p.pid, p.name) for p in busy.value.gpus[0]] == [(4711, "train")]
             assert looks(path) == was
@@ -404,11 +404,11 @@ def test_a_driver_that_tells_profiles_with_mig_on_only_is_asked_again(
     with partition.opened() as silicon:
         layout = parse(["0:3g.40gb*2"])
         planned = transaction.plan(silicon, lambda gpus: layout.of({g.index: g.uuid for g in gpus}))
-        assert planned.unplanned == (0,)
+        assert planned.deferred == (0,)
         apply(silicon, layout)
         assert devices(path, 0) == {"3g.40gb": 2}
         apply(silicon, parse(["0:off"]))
-        with pytest.raises(Undone, match="the driver allows 2"):
+        with pytest.raises(RolledBack, match="the driver allows 2"):
             apply(silicon, parse(["0:3g.40gb*3"]))
     assert looks(path) == [(False, False, [])]
 
@@ -420,7 +420,10 @@ def test_the_first_impossible_gpu_keeps_all_others_untouched(
     state.create(path, "H100-80", 2, "550.90.07", "t")
     was = state.load(path)
     in_this_process(path)
-    with partition.opened() as silicon, pytest.raises(Impossible, match=r"GPU 1 .*4g.40gb x2"):
+    with (
+        partition.opened() as silicon,
+        pytest.raises(LayoutImpossible, match=r"GPU 1 .*4g.40gb x2"),
+    ):
         apply(silicon, parse(["0:1g.10gb*7", "1:4g.40gb*2"]))
     assert state.load(path) == was
 
@@ -438,6 +441,6 @@ def test_everything_that_goes_goes_before_anything_comes(
             silicon, lambda gpus: layout.of({g.index: g.uuid for g in gpus})
         ).todo[0]
     kinds = [type(step).__name__ for step in todo]
-    assert kinds == ["DestroyCompute", "DestroyInstance"] * 7 + ["CreateInstance"] * 2
-    assert not any(isinstance(step, SetMode) for step in todo)
-    assert isinstance(todo[-3], DestroyInstance)
+    assert kinds == ["DestroyComputeInstance", "DestroyGpuInstance"] * 7 + ["CreateGpuInstance"] * 2
+    assert not any(isinstance(step, SetMigMode) for step in todo)
+    assert isinstance(todo[-3], DestroyGpuInstance)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from node_agent.nvml.observed import BROKEN, TIMED_OUT, Observation
-from node_agent.nvml.prober import Prober, ProberGone
+from node_agent.nvml.prober import ForkServerEnded, Prober
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def test_a_lookout_that_was_killed_is_noticed() -> None:
     with looking(Observation) as prober:
         os.kill(prober.pid, signal.SIGKILL)
         os.waitpid(prober.pid, 0)
-        with pytest.raises(ProberGone):
+        with pytest.raises(ForkServerEnded):
             prober.probe()
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import node_agent
-from node_agent.attribution import page as attribution
+from node_agent.attribution import exporter as attribution
 from node_agent.attribution.pod_resources import Holding
 from node_agent.cluster.node import NodeState
 from node_agent.desired import Desired
 from node_agent.nvml.observed import Failure, Observation
-from node_agent.reporting.metrics import Numbers
+from node_agent.reporting.metrics import Metrics
 from node_agent.verdict.verify import verify
 from node_agent.xids.history import XidHistory
 from node_agent.xids.kernel_log import Record
@@ -84,7 +84,7 @@ def test_the_page_is_what_is_exported(
     )
     seen = history.told(looked)
     assert seen.gpus[0].xids
-    numbers = Numbers(replace(desired, resources={}))
+    numbers = Metrics(replace(desired, resources={}))
     broken = Observation(failure=Failure(call="probe", code=-1, text="no answer"))
     for observation, thorough in ((broken, False), (seen, True)):
         numbers.update(

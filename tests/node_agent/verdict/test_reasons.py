@@ -24,7 +24,7 @@ from node_agent.nvml.observed import (
 )
 from node_agent.verdict import reasons_page
 from node_agent.verdict.reasons import RANK, REASONS
-from node_agent.verdict.verify import Verdict, under_way, verify
+from node_agent.verdict.verify import Verdict, partitioning_in_progress, verify
 
 Change = Callable[["Scene"], "Scene"]
 
@@ -36,7 +36,7 @@ class Scene:
     node: NodeState | None
 
     def judged(self) -> Verdict:
-        return under_way(self.desired, self.node) or verify(
+        return partitioning_in_progress(self.desired, self.node) or verify(
             self.desired, self.observation, self.node
         )
 

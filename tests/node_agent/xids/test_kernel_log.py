@@ -41,7 +41,7 @@ def test_each_line_is_read_once(kernel: tuple[Path, Callable[[str], None]]) -> N
         assert log.read() == ()
         say("three")
         assert [record.text for record in log.read()] == ["three"]
-        assert log.why_not is None
+        assert log.unreadable is None
 
 
 def test_one_descriptor_is_held_and_given_back(kernel: tuple[Path, Callable[[str], None]]) -> None:
@@ -59,10 +59,10 @@ def test_one_descriptor_is_held_and_given_back(kernel: tuple[Path, Callable[[str
 def test_a_log_that_is_not_there_is_said_and_tried_again(tmp_path: Path) -> None:
     log = KernelLog(tmp_path / "kmsg")
     assert log.read() == ()
-    assert log.why_not == f"{tmp_path / 'kmsg'}: No such file or directory"
+    assert log.unreadable == f"{tmp_path / 'kmsg'}: No such file or directory"
     (tmp_path / "kmsg").write_text("6,1,2000000,-;here now\n")
     assert log.read() == (Record(at_s=2.0, text="here now"),)
-    assert log.why_not is None
+    assert log.unreadable is None
     log.close()
 
 
@@ -74,7 +74,7 @@ def test_a_log_for_others_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "open", refuse)
     log = KernelLog()
-    assert (log.read(), log.why_not) == ((), "/dev/kmsg: Operation not permitted")
+    assert (log.read(), log.unreadable) == ((), "/dev/kmsg: Operation not permitted")
 
 
 def test_lines_that_were_overwritten_do_not_end_the_reading(
@@ -97,8 +97,8 @@ def test_lines_that_were_overwritten_do_not_end_the_reading(
 def test_this_machines_own_log_is_read_or_refused_in_words() -> None:
     with KernelLog() as log:
         found = log.read()
-    assert bool(found) == (log.why_not is None)
-    assert log.why_not is None or log.why_not.startswith(f"{KMSG}: ")
+    assert bool(found) == (log.unreadable is None)
+    assert log.unreadable is None or log.unreadable.startswith(f"{KMSG}: ")
 
 
 @given(st.binary(max_size=200))

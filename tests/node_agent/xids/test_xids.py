@@ -24,7 +24,7 @@ from node_agent.layout import parse as layout
 from node_agent.nvml import observed
 from node_agent.nvml.observed import Failure, Observation, ObservedGpu, Vitals, Xid
 from node_agent.reporting.health import Health
-from node_agent.reporting.metrics import Numbers
+from node_agent.reporting.metrics import Metrics
 from node_agent.verdict.verify import desired_of, verify
 from node_agent.watch import Pace, watch_host
 from node_agent.xids import meanings as xid_meanings
@@ -294,11 +294,11 @@ def test_xids_survive_json_and_are_shown(right: Observation) -> None:
 
 
 @contextmanager
-def _watching(node: Any, kernel_log: Path, **pace: float) -> Iterator[tuple[Health, Numbers]]:
+def _watching(node: Any, kernel_log: Path, **pace: float) -> Iterator[tuple[Health, Metrics]]:
     prober = node.prober(thorough=True)
     health, numbers, stop = (
         Health(stall_after_s=30, stale_after_s=5),
-        Numbers(desired_of({}, Observation())),
+        Metrics(desired_of({}, Observation())),
         threading.Event(),
     )
     options = {

@@ -1,5 +1,5 @@
-"""How GPUs are cut, read in a process of its own: a driver call that hangs holds up neither `apply`
-nor a Ctrl-C.
+"""Reads the MIG state in a child process, so that a hung driver call blocks neither `apply` nor
+Ctrl-C.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from node_agent.host import partition
-from node_agent.host.cut import Gpu
-from node_agent.host.transaction import Refusal, Stopped
-from node_agent.nvml.children import ended, readable, write
+from node_agent.host.mig_state import Gpu
+from node_agent.host.transaction import NvmlCallFailed, StopRequested
+from node_agent.nvml.child_process import ended, readable, write
 from node_agent.nvml.observed import BROKEN, TIMED_OUT
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What asks a command to stop: Ctrl-C, the system, a terminal that has gone."""
+"""Signals that stop a command: Ctrl-C, a service manager, a closed terminal."""
 _KILL_WAIT_S = 0.5
-_GLANCE_S = 0.1
-"""How often the reader looks whether it is asked to stop."""
+_STOP_CHECK_S = 0.1
+"""How often `stop` is checked while waiting."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """Reads this machine's GPUs as often as asked, each time anew."""
+    """Reads this machine's GPUs, each time in a new child process."""
 
     deadline_s: float
-    """Seconds that one reading may take, the start of the driver's library included."""
+    """Seconds for one reading, loading the driver's library included."""
     stop: Callable[[], bool] = lambda: False
 
     def read(self) -> tuple[Gpu, ...]:
-        """Raises Refusal, also where the driver does not answer in time, and Stopped."""
+        """Reads every GPU. Raises NvmlCallFailed, also on a timeout, and StopRequested."""
         answer, told = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -53,15 +53,15 @@ class Reader:
         finally:
             os.close(answer)
             os.kill(pid, signal.SIGKILL)
-            # One that is stuck in the kernel cannot be ended; it holds nothing of ours.
+            # A child stuck in the kernel stays behind; it holds none of our descriptors.
             ended(pid, wait_s=_KILL_WAIT_S)
         if not data:
-            raise Refusal(
-                "reading the GPUs", BROKEN, "the process that reads ended without an answer"
+            raise NvmlCallFailed(
+                "reading the GPUs", BROKEN, "the child process ended without an answer"
             )
         gpus, refused = pickle.loads(data)  # noqa: S301 - written by our own child
         if refused:
-            raise Refusal(*refused)
+            raise NvmlCallFailed(*refused)
         return tuple(gpus)
 
     def _awaited(self, answer: int) -> bytes:
@@ -70,22 +70,22 @@ class Reader:
         while not self.stop():
             now = time.monotonic()
             if now >= deadline:
-                raise Refusal(
+                raise NvmlCallFailed(
                     "reading the GPUs",
                     TIMED_OUT,
                     f"no answer from the driver within {self.deadline_s:g} s",
                 )
-            if readable(answer, min(deadline, now + _GLANCE_S)):
+            if readable(answer, min(deadline, now + _STOP_CHECK_S)):
                 chunk = os.read(answer, 65536)
                 if not chunk:
                     return data
                 data += chunk
-        raise Stopped("asked to stop")
+        raise StopRequested("asked to stop")
 
 
 def _answer() -> bytes:
     try:
         with partition.opened() as silicon:
             return pickle.dumps((silicon.read(), None))
-    except Refusal as e:
+    except NvmlCallFailed as e:
         return pickle.dumps(((), (e.call, e.code, e.text)))

@@ -1,5 +1,6 @@
-"""How GPUs are cut, as plain values: what the driver offers, what is there, and what shall be
-there. Seen with privileges.
+"""MIG state of GPUs as plain values: what the driver offers, what exists, what is wanted.
+
+Reading it needs root.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from node_agent.nvml.observed import Engines
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """A kind of GPU instance that the driver offers on a GPU, and where it may be."""
+    """A GPU instance profile that the driver offers on a GPU, with its possible placements."""
 
     id: int
     name: str
@@ -22,7 +23,7 @@ class Profile:
     size: int
     """Memory slices."""
     starts: tuple[int, ...]
-    """Memory slices at which it may begin."""
+    """Memory slices at which an instance of it can start."""
     most: int
     """How many a GPU can have at once."""
     engines: Engines
@@ -35,43 +36,41 @@ class ComputeProfile:
     id: int
     slices: int
     starts: tuple[int, ...] | None
-    """None from drivers that do not tell places."""
+    """None where the driver does not report placements."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compute:
-    """A compute instance, there or wanted."""
+class ComputeInstance:
+    """A compute instance, existing or wanted."""
 
     slices: int
     start: int | None = None
-    """In compute slices of its GPU instance. None: wanted, anywhere."""
+    """In compute slices of its GPU instance. None: any start will do."""
     id: int | None = None
-    """None: not there yet."""
+    """None: not created yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Instance:
-    """A GPU instance with its compute instances, there or wanted."""
+class GpuInstance:
+    """A GPU instance with its compute instances, existing or wanted."""
 
     profile: int
     start: int
     size: int
-    computes: tuple[Compute, ...] = ()
+    compute_instances: tuple[ComputeInstance, ...] = ()
     id: int | None = None
-    """None: not there yet."""
+    """None: not created yet."""
     offered: tuple[ComputeProfile, ...] = ()
 
     @property
-    def place(self) -> tuple[int, int]:
-        """Where what stands; two instances that agree in it are one, or cannot be at the same
-        time.
-        """
+    def position(self) -> tuple[int, int]:
+        """Profile and start: two instances with the same position cannot exist at the same time."""
         return self.profile, self.start
 
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """A program that uses a GPU."""
+    """A process that uses a GPU."""
 
     pid: int
     name: str
@@ -90,64 +89,70 @@ class Gpu:
     minor: int | None
     """Of /dev/nvidia<minor>."""
     mig: bool | None
-    """None: this GPU cannot do MIG."""
+    """Current MIG mode. None: this GPU does not support MIG."""
     pending: bool
     """MIG mode after the next reset."""
     offered: tuple[Profile, ...]
-    """Empty where the driver tells profiles in MIG mode only and MIG is off."""
-    instances: tuple[Instance, ...]
+    """Empty where MIG is off and the driver lists profiles in MIG mode only."""
+    instances: tuple[GpuInstance, ...]
     processes: tuple[Process, ...]
     persistent: bool = True
     """Whether the driver keeps the GPU initialised while nobody uses it (persistence mode)."""
     failure: str | None = None
-    """Why the GPU could not be read; then nothing else here means anything."""
+    """Why the GPU could not be read; the other fields are then meaningless."""
     code: int = 0
     """The NVML return code behind `failure`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What one GPU must look like, to the last place."""
+    """MIG mode and every instance, each at its placement, that one GPU must have."""
 
     mig: bool
-    instances: tuple[Instance, ...] = ()
+    instances: tuple[GpuInstance, ...] = ()
 
 
-def as_target(gpu: Gpu) -> Target:
-    """What makes a GPU look like this one again."""
+def target_to_restore(gpu: Gpu) -> Target:
+    """The target that restores this state."""
     return Target(mig=gpu.pending, instances=gpu.instances)
 
 
-def reached(gpu: Gpu, target: Target) -> bool:
-    """Whether the GPU is as wanted: mode now and after a reset, every instance at its place,
-    nothing else.
-    """
+def is_reached(gpu: Gpu, target: Target) -> bool:
+    """Whether MIG mode, now and after a reset, and all instances are as in the target."""
     if bool(gpu.mig) != target.mig or gpu.pending != target.mig:
         return False
-    there = {instance.place: instance for instance in gpu.instances}
+    there = {instance.position: instance for instance in gpu.instances}
     return len(there) == len(gpu.instances) == len(target.instances) and all(
-        wanted.place in there and agree(there[wanted.place].computes, wanted.computes)
+        wanted.position in there
+        and same_compute_instances(
+            there[wanted.position].compute_instances, wanted.compute_instances
+        )
         for wanted in target.instances
     )
 
 
-def alike(gpu: Gpu, other: Gpu) -> bool:
-    """Whether a GPU looks exactly like it did, but for the names of what was made anew."""
+def same_layout(gpu: Gpu, other: Gpu) -> bool:
+    """Whether two states of a GPU differ in nothing but instance ids and UUIDs."""
 
-    def looks(g: Gpu) -> object:
+    def layout(g: Gpu) -> object:
         instances = sorted(
-            (i.start, i.profile, i.size, tuple(sorted((c.start, c.slices) for c in i.computes)))
+            (
+                i.start,
+                i.profile,
+                i.size,
+                tuple(sorted((c.start, c.slices) for c in i.compute_instances)),
+            )
             for i in g.instances
         )
         return g.mig, g.pending, instances
 
-    return looks(gpu) == looks(other)
+    return layout(gpu) == layout(other)
 
 
-def agree(there: Sequence[Compute], wanted: Sequence[Compute]) -> bool:
-    """Whether the compute instances that are there are the wanted ones; a wanted one without a
-    start may be anywhere.
-    """
+def same_compute_instances(
+    there: Sequence[ComputeInstance], wanted: Sequence[ComputeInstance]
+) -> bool:
+    """Whether the existing compute instances are the wanted ones; without a start, any will do."""
     left = sorted(there, key=lambda c: (c.slices, c.start or 0))
     for one in sorted(wanted, key=lambda c: (c.start is None, c.slices)):
         match = next(

@@ -1,5 +1,5 @@
 """A process that looks and looks again, and prints what it and its children held before and after:
-`many_looks.py STATE LOOKS`.
+`many_probes.py STATE LOOKS`.
 
 A process of its own, because what another test left behind in the test runner's (a thread that ends
 later, a connection) would count as ours.
