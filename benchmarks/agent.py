@@ -112,7 +112,7 @@ def _looks(tools: Toolchain) -> tuple[float, float]:
         ("one look, as watch does it (own process per look)", False),
         ("one thorough look, likewise", True),
     ):
-        prober = Prober.start(look=_from(tools, thorough=thorough))
+        prober = Prober.start(probe=_from(tools, thorough=thorough))
         try:
             took.append(_row(name, prober.probe, _LOOKS, pause_s=_PAUSE_S))
         finally:

@@ -1,10 +1,9 @@
 """The command `slicewright-agent`, which is also what the agent's pod runs.
 
-Exit codes of `verify`: 0 the node is as desired, 1 it is not, 2 nobody could tell, or the question
-was wrong. `show`: 0, or 2 where the driver does not answer. `apply` and `clear`: 0 as wanted, 1
-refused or undone, 2 the question was wrong, 4 a reset or reboot is needed, 5 could not be put back.
-`watch` runs until SIGTERM or SIGINT (0); 2 where it cannot start, 3 where it lost the process that
-looks at the GPUs and must be started anew.
+Exit codes, with wrong use 2 everywhere. `verify`: 0 match, 1 mismatch, 2 unknown. `show`: 0, or 2
+where the driver does not answer. `apply` and `clear`: 0 done, 1 refused or rolled back, 2 the
+driver does not answer, 4 a GPU reset or reboot is needed, 5 the rollback failed. `watch`: 0 stopped
+by SIGTERM or SIGINT, 2 cannot start, 3 its fork server ended and it must be restarted.
 """
 
 from __future__ import annotations
@@ -16,27 +15,36 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from node_agent import VERSION
 from node_agent import desired as desired_file
-from node_agent.layout import LayoutError
+from node_agent.layout import WHOLE, LayoutError, parse_gpus
 from node_agent.nvml.prober import ForkServerEnded, Prober
 
+# Everything else is imported by the command that needs it: the fork server must be forked before
+# the process has threads, and while it is small.
 if TYPE_CHECKING:
+    from http.server import HTTPServer
+
     from node_agent.cluster.node import NodeState
     from node_agent.desired import Desired
     from node_agent.layout import Layout
+    from node_agent.nvml.addresses import Address
     from node_agent.nvml.observed import Observation, ObservedGpu
+    from node_agent.reporting.health import Health
+    from node_agent.reporting.metrics import Metrics
 
-MATCH, MISMATCH, UNKNOWN, START_ANEW = 0, 1, 2, 3
+OK, MISMATCH, UNKNOWN, RESTART_NEEDED = 0, 1, 2, 3
+WRONG_USE = 2
 PORT, ATTRIBUTION_PORT = 9470, 9472
 _API_TIMEOUT_S = 10.0
 
 
-class _Problem(Exception):
-    """One clear message for the person who called."""
+class _WrongUse(Exception):
+    """The command cannot be carried out as given; the message says why and what to do."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,38 +58,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = run(options)
         sys.stdout.flush()
         return code
-    except (_Problem, desired_file.DesiredError, LayoutError) as e:
+    except (_WrongUse, desired_file.DesiredError, LayoutError) as e:
         print(
             "\n".join(f"slicewright-agent: {line}" for line in str(e).splitlines()), file=sys.stderr
         )
-        return UNKNOWN
+        return WRONG_USE
     except ForkServerEnded as e:
-        print(f"slicewright-agent: {e}; start the agent anew", file=sys.stderr)
-        return START_ANEW
+        print(f"slicewright-agent: {e}; restart the agent", file=sys.stderr)
+        return RESTART_NEEDED
     except BrokenPipeError:
-        # `show | head`: the reader has what it wanted. Python would complain once more when it
-        # flushes at the end.
-        _forget_output()
+        # `show | head`: the reader has closed the pipe; another flush at exit would fail again.
+        _discard_output()
         return 128 + signal.SIGPIPE
     except OSError as e:
-        # A full disk behind `show > file`, above all.
+        # Above all a full disk behind `show > file`.
         print(
             f"slicewright-agent: {e.filename or options.command}: {e.strerror or e}",
             file=sys.stderr,
         )
-        _forget_output()
+        _discard_output()
         return UNKNOWN
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
 
 
-def _forget_output() -> None:
+def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="slicewright-agent", description="What the GPUs of this machine really are."
+        prog="slicewright-agent", description="Show, verify and partition this machine's GPUs."
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -91,25 +98,25 @@ def _parser() -> argparse.ArgumentParser:
         type=_seconds,
         default=20.0,
         metavar="SECONDS",
-        help="for one look (default 20)",
+        help="for one probe of the GPUs (default 20)",
     )
 
     show = commands.add_parser("show", parents=[shared], help="show GPUs and partitions")
     show.add_argument(
         "address",
         nargs="?",
-        metavar="UUID",
-        help="only this GPU or MIG device, in either form of address",
+        metavar="GPU",
+        help="only these GPUs (2, 0-3, 0,2 or GPU-<uuid>) or this MIG device (MIG-<uuid>)",
     )
     form = show.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="everything that was read, as JSON")
     form.add_argument(
         "--profiles",
         action="store_true",
-        help="what the driver offers on each GPU, and where it can be",
+        help="the profiles that each GPU offers, with their placements (placements: root)",
     )
     form.add_argument(
-        "--layout", action="store_true", help="what is there, in the words that `apply` takes"
+        "--layout", action="store_true", help="the present layout, as `apply` reads it"
     )
 
     layout = argparse.ArgumentParser(add_help=False)
@@ -117,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
         "layout",
         nargs="*",
         metavar="LAYOUT",
-        help="GPUS:WHAT, as 2:3g.20gb@0,3g.20gb@4, all:1g.5gb*7 or 0-3:off",
+        help="GPUS:WHAT, for example 2:3g.20gb@0,3g.20gb@4, all:1g.5gb*7 or 0-3:off",
     )
     layout.add_argument(
         "-f",
@@ -130,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     verify = commands.add_parser(
         "verify",
         parents=[shared, layout],
-        help="compare with a layout or a desired-state file; exit 0, 1 or 2",
+        help="compare with a layout or a desired-state file (exit code 0, 1 or 2)",
     )
     verify.add_argument(
         "--desired", type=Path, metavar="FILE", help="the desired state of a pool's nodes"
@@ -138,34 +145,32 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument(
         "--silicon-only",
         action="store_true",
-        help="leave out what the kubelet advertises (no Kubernetes here)",
+        help="do not check what the kubelet advertises (not a Kubernetes node)",
     )
 
     change = argparse.ArgumentParser(add_help=False, parents=[shared])
     change.add_argument(
-        "--dry-run", action="store_true", help="tell what would be done, and do nothing"
+        "--dry-run", action="store_true", help="print what would be done, and change nothing"
     )
     change.add_argument(
         "--wait",
         type=_seconds,
         default=0.0,
         metavar="SECONDS",
-        help="wait so long for a GPU in use (default: refuse at once)",
+        help="how long to wait for a GPU in use (default: refuse at once)",
     )
     commands.add_parser(
-        "apply", parents=[layout, change], help="cut GPUs of this host as a layout says (root)"
+        "apply", parents=[layout, change], help="partition GPUs of this host by a layout (root)"
     )
     clear = commands.add_parser(
-        "clear", parents=[change], help="make GPUs of this host whole again, MIG off (root)"
+        "clear", parents=[change], help="turn MIG off on GPUs of this host (root)"
     )
-    clear.add_argument(
-        "gpus", nargs="*", metavar="GPU", help="number, range or GPU-<uuid> (default: all)"
-    )
+    clear.add_argument("gpus", nargs="*", metavar="GPU", help="2, 0-3, GPU-<uuid>, or all")
 
     watch = commands.add_parser(
         "watch",
         parents=[shared, layout],
-        help="compare for ever: with --desired as a pod, reporting to the cluster; else on a host",
+        help="compare until stopped: --desired as a pod, reporting to the cluster; else on a host",
     )
     watch.add_argument(
         "--desired", type=Path, metavar="FILE", help="the desired state of this pool's nodes"
@@ -175,7 +180,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_seconds,
         default=10.0,
         metavar="SECONDS",
-        help="between looks (default 10)",
+        help="between probes (default 10)",
     )
     watch.add_argument(
         "--port",
@@ -186,24 +191,24 @@ def _parser() -> argparse.ArgumentParser:
     watch.add_argument(
         "--utilization",
         action="store_true",
-        help="measure how busy partitions are (Hopper and later)",
+        help="measure the utilization of partitions (Hopper and later)",
     )
 
     attribution = commands.add_parser(
-        "attribution", help="tell Prometheus which pod holds which partition (root)"
+        "attribution", help="export which pod holds which partition, for Prometheus (root)"
     )
     attribution.add_argument(
         "--interval",
         type=_seconds,
         default=10.0,
         metavar="SECONDS",
-        help="between questions (default 10)",
+        help="between calls of the kubelet (default 10)",
     )
     attribution.add_argument(
         "--port",
         type=int,
         default=ATTRIBUTION_PORT,
-        help=f"as of watch (default {ATTRIBUTION_PORT})",
+        help=f"of /healthz, /readyz, /metrics on POD_IP (default {ATTRIBUTION_PORT})",
     )
     return parser
 
@@ -212,9 +217,9 @@ def _seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
     if not 0.1 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0.1 and 3600 seconds")
+        raise argparse.ArgumentTypeError(f"{text} must be between 0.1 and 3600 seconds")
     return seconds
 
 
@@ -224,48 +229,75 @@ def _show(options: argparse.Namespace) -> int:
     from node_agent.xids.history import XidHistory
     from node_agent.xids.kernel_log import KernelLog
 
-    # A terminal that knows no box-drawing characters gets question marks, not a traceback.
+    # A terminal without box-drawing characters gets question marks, not a traceback.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
-    try:
-        address = addresses.parse(options.address) if options.address else None
-    except addresses.InvalidAddress as e:
-        raise _Problem(f"show: {e}") from None
-    observation = _look(options.deadline, thorough=True)
+    if options.address and options.layout:
+        raise _WrongUse("show: --layout prints the whole machine; leave out the GPU")
+    address = _address(options.address) if options.address else None
+    observation = _probe(options.deadline, thorough=True)
+    if observation.failure:
+        print(observed.dump(observation) if options.json else show.gpus(observation))
+        return UNKNOWN
     with KernelLog() as log:
         history = XidHistory()
         history.add(log.read(), old=True)
-    observation = history.told(observation)
-    if address and not observation.failure:
+    observation = history.annotate(observation)
+    if isinstance(address, addresses.Address):
         found = addresses.find(address, observation)
         if found is None:
-            raise _Problem(f"show: {options.address} is not on this machine")
+            raise _WrongUse(f"show: {options.address} is not on this machine")
         gpu, device = found
-        if options.layout:
-            raise _Problem("show: --layout is of the whole machine; leave out the address")
-        if options.profiles:
-            print(_profiles(observation, [gpu], options.deadline))
-        else:
-            print(observed.as_json(device or gpu) if options.json else show.device(gpu, device))
-    elif options.profiles:
-        print(_profiles(observation, observation.gpus, options.deadline))
-    elif options.layout and not observation.failure:
-        print(show.layout(observation))
+        if device and not options.profiles:
+            print(observed.as_json(device) if options.json else show.device(gpu, device))
+            return OK
+        chosen: Sequence[ObservedGpu] = [gpu]
+    elif address is not None:
+        indexes = address.of({gpu.index: gpu.uuid or "" for gpu in observation.gpus})
+        chosen = [gpu for gpu in observation.gpus if gpu.index in indexes]
     else:
-        print(observed.dump(observation) if options.json else show.gpus(observation))
-        if log.unreadable and not options.json:
-            print(f"\nXids are not told here: {log.unreadable}")
-    return UNKNOWN if observation.failure else MATCH
+        chosen = observation.gpus
+    if options.profiles:
+        print(_profiles(chosen, options.deadline))
+    elif options.layout:
+        print(show.layout(observation))
+    elif options.json and address and len(chosen) == 1:
+        print(observed.as_json(chosen[0]))
+    elif options.json:
+        print(observed.dump(replace(observation, gpus=tuple(chosen))))
+    elif address:
+        print(show.blocks(chosen))
+    else:
+        print(show.gpus(observation))
+        if log.unreadable:
+            print(f"\nXids cannot be read: {log.unreadable}")
+    return OK
 
 
-def _profiles(observation: Observation, gpus: Sequence[ObservedGpu], deadline_s: float) -> str:
+def _address(text: str) -> Address | Layout:
+    """One GPU or MIG device by UUID, or GPUs by number."""
+    from node_agent.nvml import addresses
+
+    if (address := addresses.parse_or_none(text)) is not None:
+        return address
+    try:
+        return parse_gpus(text, WHOLE)
+    except LayoutError:
+        raise _WrongUse(
+            f"show: {text!r} names neither GPUs nor a MIG device; write GPUs as 2, 0-3 or "
+            "GPU-<uuid>, a MIG device as MIG-<uuid> or "
+            "MIG-GPU-<uuid>/<GPU instance>/<compute instance>"
+        ) from None
+
+
+def _profiles(gpus: Sequence[ObservedGpu], deadline_s: float) -> str:
     from node_agent.host import commands as host
     from node_agent.host.transaction import NvmlCallFailed
 
     try:
-        return host.profiles(observation, gpus, deadline_s=deadline_s)
+        return host.profiles(gpus, deadline_s=deadline_s)
     except NvmlCallFailed as e:
-        raise _Problem(f"show: {e}") from None
+        raise _WrongUse(f"show: {e}") from None
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -273,15 +305,15 @@ def _verify(options: argparse.Namespace) -> int:
     from node_agent.verdict import verify
 
     if bool(options.desired) == bool(options.layout or options.file):
-        raise _Problem("verify: say either --desired FILE, or a layout (LAYOUT or --file)")
+        raise _WrongUse("verify: give either --desired FILE or a layout (LAYOUT or --file FILE)")
     if options.desired:
         desired = _read_desired(options.desired)
-        observation = _look(options.deadline)
+        observation = _probe(options.deadline)
         node = None if options.silicon_only else _own_node()
         judged = verify.verify(desired, observation, node, silicon_only=options.silicon_only)
     else:
         layout = _read_layout(options)
-        observation = _look(options.deadline)
+        observation = _probe(options.deadline)
         wanted = (
             {}
             if observation.failure
@@ -289,7 +321,7 @@ def _verify(options: argparse.Namespace) -> int:
         )
         judged = verify.verify_layout(layout, wanted, observation)
     print(show.verdict(judged))
-    return {"Match": MATCH, "Mismatch": MISMATCH, "Unknown": UNKNOWN}[judged.verdict]
+    return {"Match": OK, "Mismatch": MISMATCH, "Unknown": UNKNOWN}[judged.verdict]
 
 
 def _apply(options: argparse.Namespace) -> int:
@@ -305,12 +337,16 @@ def _apply(options: argparse.Namespace) -> int:
 
 def _clear(options: argparse.Namespace) -> int:
     from node_agent.host import commands as host
-    from node_agent.layout import parse
 
-    gpus = ",".join(options.gpus) or "all"
-    layout = parse([f"{gpus}:off"], source="clear")
+    if not options.gpus:
+        raise _WrongUse(
+            "clear: name the GPUs (2, 0-3 or GPU-<uuid>), or write `clear all` for every GPU"
+        )
     return host.apply(
-        layout, deadline_s=options.deadline, dry_run=options.dry_run, wait_s=options.wait
+        parse_gpus(",".join(options.gpus), WHOLE, source="clear"),
+        deadline_s=options.deadline,
+        dry_run=options.dry_run,
+        wait_s=options.wait,
     )
 
 
@@ -318,8 +354,8 @@ def _read_layout(options: argparse.Namespace) -> Layout:
     from node_agent.layout import parse
 
     if bool(options.layout) == bool(options.file):
-        raise _Problem(
-            f"{options.command}: say either LAYOUT (for example 2:3g.20gb@0,3g.20gb@4) or "
+        raise _WrongUse(
+            f"{options.command}: give either LAYOUT (for example 2:3g.20gb@0,3g.20gb@4) or "
             "--file FILE"
         )
     if options.layout:
@@ -327,135 +363,133 @@ def _read_layout(options: argparse.Namespace) -> Layout:
     try:
         return parse([options.file.read_text(encoding="utf-8")], source=str(options.file))
     except OSError as e:
-        raise _Problem(f"--file {options.file}: {e.strerror or e}") from None
+        raise _WrongUse(f"--file {options.file}: {e.strerror or e}") from None
     except UnicodeDecodeError as e:
-        raise _Problem(f"--file {options.file}: not UTF-8 text: {e.reason}") from None
+        raise _WrongUse(f"--file {options.file}: is not UTF-8 text: {e.reason}") from None
 
 
 def _watch(options: argparse.Namespace) -> int:
     if bool(options.desired) == bool(options.layout or options.file):
-        raise _Problem(
-            "watch: say either --desired FILE (in a cluster), or a layout (LAYOUT or --file)"
+        raise _WrongUse(
+            "watch: give either --desired FILE (in a cluster) or a layout (LAYOUT or --file FILE)"
         )
-    if not options.desired:
-        return _watch_host(options)
+    return _watch_node(options) if options.desired else _watch_host(options)
+
+
+def _watch_node(options: argparse.Namespace) -> int:
     desired = _read_desired(options.desired)
     node_name = os.environ.get("NODE_NAME")
     if not node_name:
-        raise _Problem(
-            "watch: NODE_NAME is not set; it is the name of the Node that this machine is "
-            "(fieldRef spec.nodeName)"
+        raise _WrongUse(
+            "watch: NODE_NAME is not set; set it to the name of this machine's Node (in a pod: "
+            "fieldRef spec.nodeName)"
         )
-    # First of all: the lookout must be forked before there are threads and before Kubernetes'
-    # client fills the memory.
-    prober = Prober.start(deadline_s=options.deadline, busy=options.utilization)
+    # Before anything else: the fork server must be forked before there are threads, and before
+    # the API client fills the memory that every fork copies.
+    prober = Prober.start(deadline_s=options.deadline, utilization=options.utilization)
     from kubeapi import Client, Unreachable
     from node_agent.reporting.health import Health
     from node_agent.reporting.metrics import Metrics
-    from node_agent.watch import Pace, watch
+    from node_agent.watch import NodeWatch, Pace, run
     from telemetry import log
-    from telemetry.endpoints import serve
 
     stop = _stopped_by_signals()
     log.start()
     try:
         client = Client.in_cluster(timeout_s=_API_TIMEOUT_S, user_agent="slicewright-node-agent")
     except Unreachable as e:
-        raise _Problem(f"watch: {e}") from None
-    pace = Pace(interval_s=options.interval)
-    # A turn waits for the look and for three answers of the API server at most.
+        raise _WrongUse(f"watch: {e}") from None
+    # A turn waits for one probe and at most three answers of the API server.
     health = Health(
         stall_after_s=2 * options.deadline + 4 * _API_TIMEOUT_S + options.interval,
         stale_after_s=options.deadline + 3 * options.interval,
     )
-    numbers = Metrics(desired)
-    address = os.environ.get("POD_IP", "127.0.0.1")
-    try:
-        server = serve(
-            address,
-            options.port,
-            alive=health.alive,
-            ready=health.ready,
-            metrics=lambda: numbers.text,
-        )
-    except OSError as e:
-        raise _Problem(
-            f"watch: cannot listen on {address}:{options.port}: {e.strerror or e}"
-        ) from None
+    metrics = Metrics(desired)
+    server = _serve(options, health, metrics)
     log.info(
         "watching",
         node=node_name,
         pool=desired.pool,
         layout=desired_file.hash_of(desired)[:8],
-        http=f"{address}:{options.port}",
+        http=_address_of(server),
     )
+    pace = Pace(interval_s=options.interval)
     try:
-        watch(
-            desired, prober, client, node_name, numbers=numbers, health=health, pace=pace, stop=stop
+        run(
+            NodeWatch(
+                desired, prober, client, node_name, metrics=metrics, health=health, pace=pace
+            ),
+            stop,
         )
     finally:
         server.shutdown()
         prober.close()
     log.info("stopped")
-    return MATCH
+    return OK
 
 
 def _watch_host(options: argparse.Namespace) -> int:
     layout = _read_layout(options)
-    prober = Prober.start(deadline_s=options.deadline, busy=options.utilization)
+    prober = Prober.start(deadline_s=options.deadline, utilization=options.utilization)
     from node_agent.reporting.health import Health
     from node_agent.reporting.metrics import Metrics
     from node_agent.verdict.verify import desired_of
-    from node_agent.watch import Pace, watch_host
+    from node_agent.watch import HostWatch, Pace, run
     from telemetry import log
-    from telemetry.endpoints import serve
 
     stop = _stopped_by_signals()
     log.start()
     first = prober.probe()
     if not first.failure:
-        layout.of(
-            {gpu.index: gpu.uuid or "" for gpu in first.gpus}
-        )  # a GPU that never was is a mistake, not a finding
+        # A GPU that was never there is wrong use; one that goes later is a finding.
+        layout.of({gpu.index: gpu.uuid or "" for gpu in first.gpus})
     health = Health(
         stall_after_s=2 * options.deadline + options.interval,
         stale_after_s=options.deadline + 3 * options.interval,
     )
-    numbers = Metrics(desired_of({}, first))
+    metrics = Metrics(desired_of({}, first))
+    server = _serve(options, health, metrics)
+    log.info("watching", http=_address_of(server))
+    pace = Pace(interval_s=options.interval)
+    try:
+        run(HostWatch(layout, prober, metrics=metrics, health=health, pace=pace), stop)
+    finally:
+        server.shutdown()
+        prober.close()
+    return OK
+
+
+def _serve(options: argparse.Namespace, health: Health, metrics: Metrics) -> HTTPServer:
+    from telemetry.endpoints import serve
+
     address = os.environ.get("POD_IP", "127.0.0.1")
     try:
-        server = serve(
+        return serve(
             address,
             options.port,
             alive=health.alive,
             ready=health.ready,
-            metrics=lambda: numbers.text,
+            metrics=lambda: metrics.text,
         )
     except OSError as e:
-        raise _Problem(
+        raise _WrongUse(
             f"watch: cannot listen on {address}:{options.port}: {e.strerror or e}"
         ) from None
-    log.info("watching", http=f"{address}:{server.server_port}")
-    try:
-        pace = Pace(interval_s=options.interval)
-        watch_host(layout, prober, numbers=numbers, health=health, pace=pace, stop=stop)
-    finally:
-        server.shutdown()
-        prober.close()
-    return MATCH
+
+
+def _address_of(server: HTTPServer) -> str:
+    return f"{server.server_address[0]!s}:{server.server_port}"
 
 
 def _attribution(options: argparse.Namespace) -> int:
-    # A program of its own: nothing of the agent's is loaded, and the agent loads nothing of this.
-    from node_agent.attribution import exporter as attribution
-    from node_agent.attribution import pod_resources
+    from node_agent.attribution import exporter, pod_resources
     from telemetry import log
 
     stop = _stopped_by_signals()
     log.start()
     address = os.environ.get("POD_IP", "127.0.0.1")
     try:
-        attribution.run(
+        exporter.run(
             pod_resources.SOCKET,
             address=address,
             port=options.port,
@@ -463,10 +497,10 @@ def _attribution(options: argparse.Namespace) -> int:
             stop=stop,
         )
     except OSError as e:
-        raise _Problem(
+        raise _WrongUse(
             f"attribution: cannot listen on {address}:{options.port}: {e.strerror or e}"
         ) from None
-    return MATCH
+    return OK
 
 
 def _stopped_by_signals() -> threading.Event:
@@ -476,7 +510,7 @@ def _stopped_by_signals() -> threading.Event:
     return stop
 
 
-def _look(deadline_s: float, *, thorough: bool = False) -> Observation:
+def _probe(deadline_s: float, *, thorough: bool = False) -> Observation:
     prober = Prober.start(deadline_s=deadline_s)
     try:
         return prober.probe(thorough=thorough)
@@ -491,8 +525,8 @@ def _own_node() -> NodeState:
 
     name = os.environ.get("NODE_NAME")
     if not name:
-        raise _Problem(
-            "verify: NODE_NAME is not set; on a machine that is no Kubernetes node, say "
+        raise _WrongUse(
+            "verify: NODE_NAME is not set; on a machine that is not a Kubernetes node, add "
             "--silicon-only"
         )
     try:
@@ -500,13 +534,13 @@ def _own_node() -> NodeState:
             Client.in_cluster(user_agent="slicewright-node-agent").get(path_of("v1", "nodes", name))
         )
     except (ApiError, Unreachable) as e:
-        raise _Problem(f"verify: Node {name!r} cannot be read: {e}") from None
+        raise _WrongUse(f"verify: Node {name!r} cannot be read: {e}") from None
 
 
 def _read_desired(path: Path) -> Desired:
     try:
         return desired_file.parse(path.read_text(encoding="utf-8"), source=str(path))
     except OSError as e:
-        raise _Problem(f"--desired {path}: {e.strerror or e}") from None
+        raise _WrongUse(f"--desired {path}: {e.strerror or e}") from None
     except UnicodeDecodeError as e:
-        raise _Problem(f"--desired {path}: not UTF-8 text: {e.reason}") from None
+        raise _WrongUse(f"--desired {path}: is not UTF-8 text: {e.reason}") from None

@@ -1,24 +1,23 @@
-"""What a person writes to say how GPUs are to be cut: `2:3g.20gb@0,3g.20gb@4`, `all:1g.5gb*7`,
-`0-3,5:off`.
+"""The layout language: `2:3g.20gb@0,3g.20gb@4`, `all:1g.5gb*7`, `0-3,5:off`.
 
-One clause per group of GPUs, several clauses after one another or one per line of a file, `#`
+One clause per group of GPUs; clauses are separated by spaces, semicolons or line ends, and `#`
 begins a comment:
 
     clause    GPUS:WHAT
     GPUS      all | 2 | 0-3 | GPU-<uuid> | a list of these with commas; `all` means every GPU that
-    no other clause names
-    WHAT      off (no MIG) | empty (MIG on, nothing cut) | partitions with commas
+              no other clause names
+    WHAT      off (no MIG) | empty (MIG on, no partition) | partitions with commas
     partition PROFILE[@START][*COUNT]
 
 PROFILE is NVIDIA's name (`3g.20gb`, `1g.10gb+me`) or its number (`9`); `1c.3g.40gb*3` are three
 compute instances that share GPU instances. START is the first memory slice of the GPU instance;
-left out, a free place is searched. `x7` means the same as `*7`.
+without it, a free placement is searched. `x7` means the same as `*7`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 _ITEM = re.compile(
@@ -31,21 +30,19 @@ _UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class LayoutError(ValueError):
-    """The words do not say a layout, or not one for this machine; the message names every
-    problem.
-    """
+    """The text is not a layout, or not one for this machine; the message names every problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class Partition:
     """`count` MIG devices of one kind."""
 
     profile: str
     """NVIDIA's name of the GPU instance profile, or its number in decimal."""
     start: int | None = None
-    """First memory slice of the GPU instance; None where any will do."""
+    """First memory slice of the GPU instance; None: any."""
     compute_slices: int | None = None
-    """Of each device; None: all of its GPU instance's."""
+    """Of each device; None: all those of its GPU instance."""
     count: int = 1
 
     def __str__(self) -> str:
@@ -59,10 +56,14 @@ class GpuLayout:
     """What one GPU must look like."""
 
     mig: bool
-    parts: tuple[Part, ...] = ()
+    parts: tuple[Partition, ...] = ()
 
     def __str__(self) -> str:
         return ",".join(map(str, self.parts)) or ("empty" if self.mig else "off")
+
+
+WHOLE = GpuLayout(mig=False)
+"""MIG off."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,16 +71,15 @@ class Layout:
     """What some or all GPUs of a machine must look like."""
 
     clauses: tuple[tuple[tuple[str, ...], GpuLayout], ...]
-    """GPU selectors as written (`all`, `2`, `GPU-…`; ranges written out), and what those GPUs must
-    look like.
-    """
+    """GPUs as written (`all`, `2`, `GPU-…`; ranges expanded), and what they must look like."""
 
     def __str__(self) -> str:
         return " ".join(f"{','.join(selectors)}:{wanted}" for selectors, wanted in self.clauses)
 
     def of(self, gpus: Mapping[int, str]) -> dict[int, GpuLayout]:
-        """Per NVML index, for the GPUs of a machine (index -> UUID). Raises LayoutError for a GPU
-        that it does not have.
+        """The layout by NVML index, for the GPUs of a machine (index -> UUID).
+
+        Raises LayoutError for a GPU that the machine does not have, or that is named twice.
         """
         by_uuid = {uuid.lower(): index for index, uuid in gpus.items()}
         named: dict[int, GpuLayout] = {}
@@ -89,9 +89,9 @@ class Layout:
             for selector in selectors:
                 if selector == "all":
                     if others is not None:
-                        problems.append("all: said twice")
+                        problems.append("all: named twice")
                     if not gpus:
-                        problems.append("all: no such GPU; this machine has none")
+                        problems.append("all: this machine has no GPU")
                     others = wanted
                     continue
                 index = int(selector) if selector.isdigit() else by_uuid.get(selector.lower(), -1)
@@ -111,7 +111,7 @@ class Layout:
 
 
 def parse(texts: Iterable[str], *, source: str = "layout") -> Layout:
-    """The layout written in `texts`. Raises LayoutError with every problem."""
+    """Parses a layout. Raises LayoutError with every problem."""
     clauses, problems = [], []
     for text in texts:
         for line in text.splitlines():
@@ -122,10 +122,32 @@ def parse(texts: Iterable[str], *, source: str = "layout") -> Layout:
                     except LayoutError as e:
                         problems.append(f"{clause}: {e}")
     if not clauses and not problems:
-        problems.append("empty; write for example 2:3g.20gb@0,3g.20gb@4 or all:1g.5gb*7")
+        problems.append("is empty; write for example 2:3g.20gb@0,3g.20gb@4 or all:1g.5gb*7")
     if problems:
         raise LayoutError("\n".join(f"{source}: {problem}" for problem in problems))
     return Layout(clauses=tuple(clauses))
+
+
+def parse_gpus(text: str, wanted: GpuLayout, *, source: str = "layout") -> Layout:
+    """The layout that gives `wanted` to the GPUs named in `text`, as before the colon of a clause.
+
+    Raises LayoutError.
+    """
+    try:
+        return Layout(clauses=((tuple(_selectors(text)), wanted),))
+    except LayoutError as e:
+        raise LayoutError(f"{source}: {e}") from None
+
+
+def ranges(indexes: Iterable[int]) -> str:
+    """`0-2, 5`"""
+    runs: list[list[int]] = []
+    for index in sorted(indexes):
+        if runs and runs[-1][-1] == index - 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def _clause(text: str) -> tuple[tuple[str, ...], GpuLayout]:
@@ -137,7 +159,7 @@ def _clause(text: str) -> tuple[tuple[str, ...], GpuLayout]:
     return tuple(_selectors(gpus)), _what(what)
 
 
-def _selectors(text: str) -> Iterable[str]:
+def _selectors(text: str) -> Iterator[str]:
     for item in text.split(","):
         if item == "all" or _UUID.fullmatch(item):
             yield item
@@ -145,12 +167,11 @@ def _selectors(text: str) -> Iterable[str]:
         numbers = _RANGE.fullmatch(item)
         if not numbers:
             raise LayoutError(
-                f"{item!r} names no GPU; write a number, a range like 0-3, a UUID like "
-                "GPU-…, or all"
+                f"{item!r} is not a GPU; write a number, a range like 0-3, GPU-<uuid> or all"
             )
         first, last = int(numbers[1]), int(numbers[2] or numbers[1])
         if last < first:
-            raise LayoutError(f"{item}: {last} comes before {first}")
+            raise LayoutError(f"{item}: the range is empty; write {last}-{first}")
         yield from map(str, range(first, last + 1))
 
 
@@ -162,23 +183,23 @@ def _what(text: str) -> GpuLayout:
     return GpuLayout(mig=True, parts=tuple(map(_part, re.split(r",(?=\d)", text))))
 
 
-def _part(text: str) -> Part:
-    said = _ITEM.fullmatch(text)
-    if not said:
+def _part(text: str) -> Partition:
+    match = _ITEM.fullmatch(text)
+    if not match:
         raise LayoutError(
-            f"{text!r} is no partition; write PROFILE[@START][*COUNT], for example "
+            f"{text!r} is not a partition; write PROFILE[@START][*COUNT], for example "
             "3g.20gb@4 or 1g.5gb*7, or off"
         )
-    part = Part(
-        profile=said["profile"],
-        start=int(said["start"]) if said["start"] else None,
-        compute_slices=int(said["compute"]) if said["compute"] else None,
-        count=int(said["count"] or 1),
+    part = Partition(
+        profile=match["profile"],
+        start=int(match["start"]) if match["start"] else None,
+        compute_slices=int(match["compute"]) if match["compute"] else None,
+        count=int(match["count"] or 1),
     )
     if part.start is not None and part.count > 1 and part.compute_slices is None:
         raise LayoutError(
             f"{text!r}: {part.count} instances cannot all start at {part.start}; give each "
-            "its own place"
+            "its own start"
         )
     return part
 

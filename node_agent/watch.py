@@ -1,13 +1,16 @@
-"""The agent's loop: ask for the own Node, look, judge, report; quickly until the node matches, then
-at leisure.
+"""The agent's loops: probe the GPUs, judge what was found, report it.
+
+`NodeWatch` runs on a Kubernetes node, `HostWatch` on a host without a cluster.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final, Protocol
 
 from kubeapi import Client
 from node_agent.cluster.backoff import Backoff
@@ -32,202 +35,310 @@ from node_agent.xids.kernel_log import KMSG
 from node_agent.xids.xid_watch import XidWatch
 from telemetry import log
 
-_NODE_KEPT = 5
-"""Intervals for which the last answer about the own Node stands while a matching agent gets no
-newer one.
-"""
+_NODE_KEPT: Final = 5
+"""Periods of `Pace.node_every_s` for which a matching agent goes on with the Node it last read."""
+_SHORTEST_PAUSE_S: Final = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """Seconds. All on the monotonic clock, so that a jump of the wall clock changes nothing."""
+    """Seconds on the monotonic clock: a jump of the wall clock changes no pause."""
 
     interval_s: float = 10.0
     quick_s: float = 1.0
-    """While the node does not match and something changed lately: somebody waits for it."""
+    """Between turns while the node does not match and its verdict changed lately."""
     quick_for_s: float = 600.0
-    """How long after the last change a node that does not match is still looked at quickly."""
+    """How long after its last change a verdict other than Match is checked every `quick_s`."""
     node_every_s: float = 60.0
-    """How often a matching node's own Node object is read: 2,000 agents share the API server.
-    Errors make no longer pause.
+    """How often a matching agent reads its own Node: 2,000 agents share the API server. Also the
+    longest pause after an error.
     """
     thorough_every_s: float = 60.0
-    """How often health and memory in use are looked at, for the metrics."""
+    """How often health and memory in use are read, for the metrics."""
 
 
-def watch(
-    desired: Desired,
-    prober: Prober,
-    client: Client,
-    node_name: str,
-    *,
-    numbers: Metrics,
-    health: Health,
-    pace: Pace,
-    stop: threading.Event,
-    kernel_log: Path = KMSG,
-) -> None:
-    """Until `stop` is set. Raises ForkServerEnded, after which the agent must be started anew."""
-    reporter = report.Reporter(client, node_name)
-    own = OwnNode(client, node_name, Backoff(longest_s=pace.node_every_s))
-    layout_hash = hash_of(desired)
-    node: NodeState | None = None
-    identity: NodeState | None = None
-    node_read = changed = looked_thoroughly = float("-inf")
-    damper = Damper()
-    xids = XidWatch(kernel_log)
-    unmeasured: set[str] = set()
-    said: tuple[str, str] | None = None
-    driver_silent_since: float | None = None
-    while not stop.is_set():
-        started = time.monotonic()
-        health.turned = started
-        matched = said is not None and said[0] == "Match"
-        # A match is given on a fresh answer only; one that stands outlives an API server that is
-        # being restarted.
-        if not matched or started - node_read >= pace.node_every_s:
-            fresh = own.ask(started)
-            if fresh is not None:
-                node = identity = fresh
-                node_read = started
-            elif not matched or started - node_read >= _NODE_KEPT * pace.node_every_s:
-                node = None
-        began = time.monotonic()
-        waiting = partitioning_in_progress(desired, node)
-        hurt = xids.news()
-        # Not at first: the first word is waited for.
-        thorough = (
-            said is not None
-            and not waiting
-            and (hurt or began - looked_thoroughly >= pace.thorough_every_s)
+@dataclass(frozen=True, kw_only=True)
+class Clock:
+    """The loop's two clocks, in seconds; tests replace them."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    """Since the epoch."""
+
+
+class Turning(Protocol):
+    """A loop that does one turn at a time."""
+
+    def turn(self) -> float:
+        """One turn; returns the seconds until the next. Raises ForkServerEnded."""
+
+    def close(self) -> None: ...
+
+
+def run(loop: Turning, stop: threading.Event) -> None:
+    """Takes turns until `stop` is set. Raises ForkServerEnded: the agent must be restarted."""
+    try:
+        while not stop.is_set():
+            stop.wait(loop.turn())
+    finally:
+        loop.close()
+
+
+class NodeWatch:
+    """Compares this node with its pool's desired state and writes its GPUNodeReport."""
+
+    def __init__(
+        self,
+        desired: Desired,
+        prober: Prober,
+        client: Client,
+        node_name: str,
+        *,
+        metrics: Metrics,
+        health: Health,
+        pace: Pace,
+        clock: Clock | None = None,
+        kernel_log: Path = KMSG,
+    ) -> None:
+        self._desired = desired
+        self._layout_hash = hash_of(desired)
+        self._metrics = metrics
+        self._health = health
+        self._pace = pace
+        self._clock = clock or Clock()
+        self._gpus = _Gpus(prober, kernel_log, pace, self._clock)
+        self._reporter = report.Reporter(client, node_name)
+        self._own_node = OwnNode(client, node_name, Backoff(longest_s=pace.node_every_s))
+        self._node: NodeState | None = None
+        """What to judge by; None where the API server has not answered for too long."""
+        self._identity: NodeState | None = None
+        """The last answer, however old: whose report it is."""
+        self._node_read = float("-inf")
+        self._damper = Damper()
+        self._verdicts = _VerdictLog()
+        self._verdict_changed = float("-inf")
+        self._driver_hung_since: float | None = None
+
+    def turn(self) -> float:
+        """One turn: read the own Node, probe, judge, report. Returns seconds until the next."""
+        started = self._health.turned = self._clock.monotonic()
+        self._read_node(started)
+        waiting = partitioning_in_progress(self._desired, self._node)
+        # The first verdict must not wait for a thorough probe.
+        found = (
+            self._gpus.skip()
+            if waiting
+            else self._gpus.probe(allow_thorough=self._verdicts.last is not None)
         )
-        observation = Observation() if waiting else xids.told(prober.probe(thorough=thorough))
-        _tell_unmeasured(observation, unmeasured)
-        looked, looked_at = time.monotonic(), time.time()
-        looked_thoroughly = began if thorough else looked_thoroughly
-        health.looked = looked
-        verdict = damper.told(waiting or verify(desired, observation, node), looked)
-        if verdict.reason == "DriverHung":
-            driver_silent_since = driver_silent_since or looked_at
-            verdict = _since(verdict, driver_silent_since)
-        else:
-            driver_silent_since = None
-        if said != (verdict.verdict, verdict.message):
-            said, changed = (verdict.verdict, verdict.message), looked
-            log.info(
-                "verdict", verdict=verdict.verdict, reason=verdict.reason, message=verdict.message
-            )
-        took_s = None if waiting else looked - began
-        numbers.update(
-            observation,
+        probed, probed_at = self._clock.monotonic(), self._clock.wall()
+        self._health.probed = probed
+        judged = waiting or verify(self._desired, found.observation, self._node)
+        verdict = self._with_hung_since(self._damper.damp(judged, probed), probed_at)
+        if self._verdicts.record(verdict):
+            self._verdict_changed = probed
+        self._metrics.update(
+            found.observation,
             verdict,
-            node,
-            took_s=took_s,
-            at=looked_at,
-            thorough=thorough,
-            xid_log_up=xids.up,
+            self._node,
+            took_s=found.took_s,
+            at=probed_at,
+            thorough=found.thorough,
+            xid_log_up=self._gpus.xid_log_up,
         )
-        if identity is None:
-            health.report_error = f"the own Node could not be read: {own.error}"
-        elif verdict.reason != "NodeUnreadable" or own.asked_at == started:
-            # An outage is told only in a turn that has just met it: when it is over, the Node is
-            # read before anything is written.
-            words = report.body(
-                verdict,
+        self._report(verdict, found.observation, started=started, at=probed_at)
+        quick = (
+            verdict.verdict != "Match" and probed - self._verdict_changed < self._pace.quick_for_s
+        )
+        pause = self._pace.quick_s if quick else self._pace.interval_s
+        return max(_SHORTEST_PAUSE_S, pause - (self._clock.monotonic() - started))
+
+    def close(self) -> None:
+        self._gpus.close()
+
+    def _read_node(self, now: float) -> None:
+        """A match is given on a fresh answer only; once given, it outlives an API server's restart.
+
+        `_NODE_KEPT` bounds for how long.
+        """
+        matched = self._verdicts.last == "Match"
+        if matched and now - self._node_read < self._pace.node_every_s:
+            return
+        fresh = self._own_node.read(now)
+        if fresh is not None:
+            self._node = self._identity = fresh
+            self._node_read = now
+        elif not matched or now - self._node_read >= _NODE_KEPT * self._pace.node_every_s:
+            self._node = None
+
+    def _with_hung_since(self, verdict: Verdict, at: float) -> Verdict:
+        """With the time since when the driver hangs; an age would change at every probe."""
+        if verdict.reason != "DriverHung":
+            self._driver_hung_since = None
+            return verdict
+        self._driver_hung_since = self._driver_hung_since or at
+        since = report.stamp(self._driver_hung_since)
+        return replace(
+            verdict, message=f"{verdict.message.removesuffix('.')} (silent since {since})."
+        )
+
+    def _report(
+        self, verdict: Verdict, observation: Observation, *, started: float, at: float
+    ) -> None:
+        if self._identity is None:
+            self._health.report_error = f"the own Node could not be read: {self._own_node.error}"
+            return
+        if verdict.reason == "NodeUnreadable" and self._own_node.asked_at != started:
+            # An outage is reported only in a turn that met it: when it is over, the Node is read
+            # before anything is written.
+            return
+        body = report.body(
+            verdict,
+            observation,
+            self._identity,
+            pool=self._desired.pool,
+            layout_hash=self._layout_hash,
+            at=at,
+        )
+        error_before = self._reporter.last_error
+        if self._reporter.write(body, now=at):
+            self._metrics.count_report(written=True)
+        elif self._reporter.last_error and self._reporter.last_error != error_before:
+            self._metrics.count_report(written=False)
+            log.warning("report not written", error=self._reporter.last_error)
+        self._health.report_error = self._reporter.last_error
+
+
+class HostWatch:
+    """Compares the GPUs of a host with a layout; the verdict goes to the log and the metrics."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        prober: Prober,
+        *,
+        metrics: Metrics,
+        health: Health,
+        pace: Pace,
+        clock: Clock | None = None,
+        kernel_log: Path = KMSG,
+    ) -> None:
+        self._layout = layout
+        self._metrics = metrics
+        self._health = health
+        self._pace = pace
+        self._clock = clock or Clock()
+        self._gpus = _Gpus(prober, kernel_log, pace, self._clock)
+        self._damper = Damper()
+        self._verdicts = _VerdictLog()
+        self._wanted: dict[int, GpuLayout] = {}
+        self._layout_problem: str | None = None
+
+    def turn(self) -> float:
+        """One turn: probe, judge, log, export. Returns seconds until the next."""
+        started = self._health.turned = self._clock.monotonic()
+        found = self._gpus.probe()
+        observation = found.observation
+        probed, probed_at = self._clock.monotonic(), self._clock.wall()
+        self._health.probed, self._health.report_error = probed, None
+        if not observation.failure:
+            self._resolve_layout(observation)
+            self._metrics.desired = desired_of(self._wanted, observation)
+        verdict = self._damper.damp(verify_layout(self._layout, self._wanted, observation), probed)
+        self._verdicts.record(verdict)
+        self._metrics.update(
+            replace(
                 observation,
-                identity,
-                pool=desired.pool,
-                layout_hash=layout_hash,
-                at=looked_at,
-            )
-            report_error = reporter.last_error
-            if reporter.write(words, now=looked_at):
-                numbers.count_report(written=True)
-            elif reporter.last_error and reporter.last_error != report_error:
-                numbers.count_report(written=False)
-                log.warning("report not written", error=reporter.last_error)
-            health.report_error = reporter.last_error
-        quick = verdict.verdict != "Match" and looked - changed < pace.quick_for_s
-        stop.wait(
-            max(0.05, (pace.quick_s if quick else pace.interval_s) - (time.monotonic() - started))
+                gpus=tuple(gpu for gpu in observation.gpus if gpu.index in self._wanted),
+            ),
+            verdict,
+            None,
+            took_s=found.took_s,
+            at=probed_at,
+            thorough=found.thorough,
+            xid_log_up=self._gpus.xid_log_up,
         )
-    xids.close()
+        return max(_SHORTEST_PAUSE_S, self._pace.interval_s - (self._clock.monotonic() - started))
+
+    def close(self) -> None:
+        self._gpus.close()
+
+    def _resolve_layout(self, observation: Observation) -> None:
+        """Finds the GPUs that the layout names; the last answer stands when one has gone."""
+        try:
+            self._wanted = self._layout.of({gpu.index: gpu.uuid or "" for gpu in observation.gpus})
+            self._layout_problem = None
+        except LayoutError as e:
+            if str(e) != self._layout_problem:
+                self._layout_problem = str(e)
+                log.warning("layout", problem=self._layout_problem)
 
 
-def watch_host(
-    layout: Layout,
-    prober: Prober,
-    *,
-    numbers: Metrics,
-    health: Health,
-    pace: Pace,
-    stop: threading.Event,
-    kernel_log: Path = KMSG,
-) -> None:
-    """The same without a cluster: the verdict goes to the log and the metrics. Raises
-    ForkServerEnded.
-    """
-    damper = Damper()
-    xids = XidWatch(kernel_log)
-    unmeasured: set[str] = set()
-    looked_thoroughly = float("-inf")
-    said: tuple[str, str] | None = None
-    wanted: dict[int, GpuLayout] = {}
-    problem: str | None = None
-    while not stop.is_set():
-        began = health.turned = time.monotonic()
-        thorough = xids.news() or began - looked_thoroughly >= pace.thorough_every_s
-        observation = xids.told(prober.probe(thorough=thorough))
-        _tell_unmeasured(observation, unmeasured)
-        looked_thoroughly = began if thorough else looked_thoroughly
-        health.looked, looked_at = time.monotonic(), time.time()
-        health.report_error = None
-        if not observation.failure:
-            try:
-                wanted, problem = (
-                    layout.of({gpu.index: gpu.uuid or "" for gpu in observation.gpus}),
-                    None,
-                )
-            except LayoutError as e:
-                # A GPU that was there may have gone: then the last known layout is judged, which
-                # finds it missing.
-                if str(e) != problem:
-                    problem = str(e)
-                    log.warning("layout", problem=problem)
-        verdict = damper.told(verify_layout(layout, wanted, observation), health.looked)
-        if said != (verdict.verdict, verdict.message):
-            said = (verdict.verdict, verdict.message)
-            log.info(
-                "verdict", verdict=verdict.verdict, reason=verdict.reason, message=verdict.message
-            )
-        if not observation.failure:
-            numbers.desired = desired_of(wanted, observation)
-        named = replace(
-            observation, gpus=tuple(gpu for gpu in observation.gpus if gpu.index in wanted)
+@dataclass(frozen=True, kw_only=True)
+class _Probe:
+    observation: Observation
+    thorough: bool = False
+    took_s: float | None = None
+    """None: the GPUs were not probed."""
+
+
+class _Gpus:
+    """Probes, with the Xids of the kernel log; every `Pace.thorough_every_s` a thorough one."""
+
+    def __init__(self, prober: Prober, kernel_log: Path, pace: Pace, clock: Clock) -> None:
+        self._prober = prober
+        self._xids = XidWatch(kernel_log)
+        self._pace = pace
+        self._clock = clock
+        self._thorough_at = float("-inf")
+        self._unmeasured: set[str] = set()
+
+    @property
+    def xid_log_up(self) -> bool:
+        return self._xids.up
+
+    def probe(self, *, allow_thorough: bool = True) -> _Probe:
+        started = self._clock.monotonic()
+        serious = self._xids.read()
+        thorough = allow_thorough and (
+            serious or started - self._thorough_at >= self._pace.thorough_every_s
         )
-        took_s = health.looked - began
-        numbers.update(
-            named, verdict, None, took_s=took_s, at=looked_at, thorough=thorough, xid_log_up=xids.up
-        )
-        stop.wait(max(0.05, pace.interval_s - (time.monotonic() - began)))
-    xids.close()
+        observation = self._xids.annotate(self._prober.probe(thorough=thorough))
+        if thorough:
+            self._thorough_at = started
+        self._log_unmeasured(observation)
+        took_s = self._clock.monotonic() - started
+        return _Probe(observation=observation, thorough=thorough, took_s=took_s)
+
+    def skip(self) -> _Probe:
+        """Leaves the driver alone; Xids are read all the same."""
+        self._xids.read()
+        return _Probe(observation=Observation())
+
+    def close(self) -> None:
+        self._xids.close()
+
+    def _log_unmeasured(self, observation: Observation) -> None:
+        """Logs each reason once: it will be the same every minute."""
+        for gpu in observation.gpus:
+            failure = gpu.utilization_failure
+            why = f"{failure.call}: {failure.text}" if failure else None
+            if why and why not in self._unmeasured:
+                self._unmeasured.add(why)
+                log.warning("utilization not measured", gpu=gpu.index, why=why)
 
 
-def _tell_unmeasured(observation: Observation, told: set[str]) -> None:
-    """Each reason once: it will be the same every minute."""
-    for gpu in observation.gpus:
-        if (why := gpu.utilization_failure) and (words := f"{why.call}: {why.text}") not in told:
-            told.add(words)
-            log.warning("utilization not measured", gpu=gpu.index, why=words)
+class _VerdictLog:
+    """Logs a verdict when it changes."""
 
+    def __init__(self) -> None:
+        self._message: str | None = None
+        self.last: str | None = None
+        """The last verdict; None before the first."""
 
-def _since(verdict: Verdict, at: float) -> Verdict:
-    """A point in time and not an age: an age would be news at every look."""
-    message = f"{verdict.message.removesuffix('.')} (silent since {report.stamp(at)})."
-    return Verdict(
-        verdict=verdict.verdict,
-        reason=verdict.reason,
-        message=message,
-        checks=verdict.checks,
-        instances=verdict.instances,
-    )
+    def record(self, verdict: Verdict) -> bool:
+        """Whether the verdict or its message is another than before."""
+        if (self.last, self._message) == (verdict.verdict, verdict.message):
+            return False
+        self.last, self._message = verdict.verdict, verdict.message
+        log.info("verdict", verdict=verdict.verdict, reason=verdict.reason, message=verdict.message)
+        return True

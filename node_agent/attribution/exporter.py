@@ -1,8 +1,7 @@
-"""`slicewright-agent attribution`: which pod holds which partition, for Prometheus. A program
-beside the agent, not a part of it.
+"""`slicewright-agent attribution`: exports which pod holds which partition, for Prometheus.
 
-The kubelet's socket belongs to root, so this runs as root, without capabilities; and therefore it
-has nothing else: no NVML, no account of the API server. The agent, which has both, stays an
+A container of its own beside the agent's: the kubelet's socket belongs to root, so this runs as
+root, without capabilities, NVML or access to the API server. The agent, which uses both, runs as an
 ordinary user.
 """
 
@@ -16,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from node_agent.attribution import pod_resources
-from node_agent.attribution.grpc_call import NoAnswer
-from node_agent.attribution.pod_resources import Holding
+from node_agent.attribution.grpc_call import CallFailed
+from node_agent.attribution.pod_resources import ContainerDevices
 from telemetry import log
 from telemetry.endpoints import serve
 from telemetry.prometheus import Family, Sample, labels, lines
@@ -34,100 +33,92 @@ _NOT_ASKED: Final = "the kubelet has not been asked yet"
 
 
 @dataclass
-class Page:
-    """What is told. Written by the loop, read by the HTTP server's threads: `text` is replaced as a
-    whole.
-    """
+class Exporter:
+    """Written by the loop, read by the HTTP server's threads: `text` is replaced as a whole."""
 
     text: str = ""
-    trouble: str | None = _NOT_ASKED
-    """Why nothing is known; None where it is."""
+    error: str | None = _NOT_ASKED
+    """Why the kubelet did not answer; None where it did."""
     turned: float = field(default_factory=time.monotonic)
 
     def alive(self) -> str | None:
-        """None, or why not. A kubelet that does not answer is no reason to start anew: it would
-        answer no better.
-        """
+        """None, or why not. A silent kubelet is no reason: a restart would not help."""
         age = time.monotonic() - self.turned
-        return None if age < _STALL_AFTER_S else f"the loop has not come round for {age:.0f} s"
+        return None if age < _STALL_AFTER_S else f"the loop's last turn began {age:.0f} s ago"
 
     def ready(self) -> str | None:
-        return self.trouble
+        return self.error
 
-    def look(self, path: str) -> None:
-        """Asks the kubelet once, and says in the log what is new about that."""
-        holdings: tuple[Holding, ...] = ()
-        trouble = None
+    def update(self, path: str) -> None:
+        """Reads the kubelet once; logs when its error changes."""
+        held: tuple[ContainerDevices, ...] = ()
+        error = None
         try:
-            holdings = pod_resources.read(path, deadline_s=_DEADLINE_S)
-        except NoAnswer as e:
-            trouble = str(e)
-        if trouble != self.trouble:
-            if trouble:
-                log.warning(
-                    "the kubelet does not say which pod holds which device", problem=trouble
-                )
+            held = pod_resources.read(path, deadline_s=_DEADLINE_S)
+        except CallFailed as e:
+            error = str(e)
+        if error != self.error:
+            if error:
+                log.warning("pod resources not read", problem=error)
             else:
-                log.info("the kubelet says which pod holds which device", socket=path)
-        self.trouble = trouble
+                log.info("pod resources read", socket=path)
+        self.error = error
         self.text = (
-            "\n".join(line for family in families(holdings, trouble) for line in lines(family))
-            + "\n"
+            "\n".join(line for family in families(held, error) for line in lines(family)) + "\n"
         )
         self.turned = time.monotonic()
 
 
 def run(path: str, *, address: str, port: int, interval_s: float, stop: threading.Event) -> None:
-    """Until `stop` is set. Raises OSError where it cannot listen."""
-    page = Page()
-    server = serve(address, port, alive=page.alive, ready=page.ready, metrics=lambda: page.text)
+    """Runs until `stop` is set. Raises OSError where it cannot listen."""
+    exporter = Exporter()
+    server = serve(
+        address, port, alive=exporter.alive, ready=exporter.ready, metrics=lambda: exporter.text
+    )
     log.info("attributing", http=f"{address}:{server.server_port}")
     try:
         while not stop.is_set():
-            page.look(path)
+            exporter.update(path)
             stop.wait(interval_s)
     finally:
         server.shutdown()
 
 
-def families(holdings: Iterable[Holding], trouble: str | None) -> Iterator[Family]:
-    """Without series for partitions where nothing is known: an old one would name a pod that may be
-    gone.
-    """
-    up = (Sample("", int(trouble is None)),)
+def families(held: Iterable[ContainerDevices], error: str | None) -> Iterator[Family]:
+    """Metrics; without an answer no partition's, because its pod may be gone."""
+    up = (Sample("", int(error is None)),)
     yield Family(
         "slicewright_attribution_up",
         "gauge",
-        "1 where the kubelet says which pod holds which device.",
+        "1 where the kubelet answers which pod holds which device.",
         up,
     )
-    # A set: the replicas of one device that a container holds are one partition.
-    held = {
+    # A set: several replicas of one device in a container are one partition.
+    series = {
         labels(
-            **part(device),
+            **device_labels(device),
             resource=h.resource,
             namespace=h.namespace,
             pod=h.pod,
             container=h.container,
         )
-        for h in holdings
+        for h in held
         if h.resource.startswith(_PREFIX)
         for device in h.devices
     }
     yield Family(
         "slicewright_partition_pod_info",
         "gauge",
-        "Always 1; the container that holds a MIG device or a whole GPU.",
-        tuple(Sample(pairs, 1) for pairs in sorted(held)),
+        "Always 1; the container to which a MIG device or a whole GPU is allocated.",
+        tuple(Sample(pairs, 1) for pairs in sorted(series)),
     )
 
 
-def part(device: str) -> dict[str, str]:
-    """Labels that tell a device by its id in the kubelet: `uuid`, or GKE's `minor` and
-    `gpu_instance`.
+def device_labels(device: str) -> dict[str, str]:
+    """Labels from a device's id in the kubelet: `uuid`, or GKE's `minor` and `gpu_instance`.
 
-    NVIDIA's plugin gives UUIDs, and `<uuid>::<n>` where pods share one; GKE's plugin gives places.
-    Source of NVIDIA's: k8s-device-plugin, internal/rm/devices.go (AnnotatedID).
+    NVIDIA's plugin uses UUIDs, with sharing `<uuid>::<n>`. Source: NVIDIA k8s-device-plugin,
+    internal/rm/devices.go (AnnotatedID).
     """
     if gke := _GKE_ID.fullmatch(device):
         minor, instance = gke.groups()

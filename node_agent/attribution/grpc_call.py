@@ -1,7 +1,7 @@
 """One gRPC call over a unix socket: an empty request, one answer, a deadline for all of it.
 
-With `h2` for HTTP/2, which is pure Python; gRPC's own package is compiled code of many megabytes.
-Nothing is kept between calls: a kubelet that starts anew has a new socket. Source:
+With `h2` for HTTP/2, which is pure Python; grpcio is many megabytes of compiled code. Nothing is
+kept between calls, because a restarted kubelet has a new socket. Source:
 https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
 """
 
@@ -26,7 +26,7 @@ from h2.events import (
 from h2.exceptions import H2Error
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""Of an answer. As the kubelet's own client: defaultPodResourcesMaxSize,
+"""Of an answer, as in the kubelet's own client. Source: defaultPodResourcesMaxSize in
 pkg/kubelet/apis/podresources of Kubernetes 1.36.
 """
 _CHUNK: Final = 64 * 1024
@@ -41,43 +41,42 @@ _STATUS: Final = (
 )  # fmt: skip
 
 
-class NoAnswer(Exception):
-    """There is no answer; the message says which socket, and what came instead."""
+class CallFailed(Exception):
+    """The call failed; the message names the socket and the cause."""
 
 
-def ask(path: str, method: str, *, deadline_s: float) -> bytes:
-    """The answer's message, as bytes. method: `/package.Service/Method`. Raises NoAnswer."""
+def call(path: str, method: str, *, deadline_s: float) -> bytes:
+    """The response message's bytes. method: `/package.Service/Method`. Raises CallFailed."""
     deadline = time.monotonic() + deadline_s
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(deadline_s)
             connection.connect(path)
-            return _Exchange(connection, deadline).ask(method)
+            return _Exchange(connection, deadline).call(method)
     except TimeoutError:
-        raise NoAnswer(f"{path}: no answer within {deadline_s:g} s") from None
+        raise CallFailed(f"{path}: no answer within {deadline_s:g} s") from None
     except OSError as e:
-        raise NoAnswer(f"{path}: {e.strerror or e}") from None
+        raise CallFailed(f"{path}: {e.strerror or e}") from None
     except H2Error as e:
-        raise NoAnswer(f"{path}: what came is no HTTP/2: {e}") from None
-    except _Wrong as e:
-        raise NoAnswer(f"{path}: {e}") from None
+        raise CallFailed(f"{path}: the answer is not HTTP/2: {e}") from None
+    except _BadAnswer as e:
+        raise CallFailed(f"{path}: {e}") from None
 
 
-class _Wrong(Exception):
-    """What the other side did, without the socket's name."""
+class _BadAnswer(Exception):
+    """What is wrong with the answer, without the socket's name."""
 
 
 class _Exchange:
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         self._connection = connection
         self._deadline = deadline
-        # Names and values of headers stay bytes: what is no text must become a clear message and no
-        # decoding error.
+        # Headers stay bytes: one that is not text must give a clear message, not a decoding error.
         self._http = H2Connection(H2Configuration(client_side=True, header_encoding=False))
         self._headers: dict[bytes, bytes] = {}
         self._body = bytearray()
 
-    def ask(self, method: str) -> bytes:
+    def call(self, method: str) -> bytes:
         http = self._http
         http.initiate_connection()
         stream = http.get_next_available_stream_id()
@@ -107,20 +106,20 @@ class _Exchange:
         try:
             self._connection.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # it has closed; what it said before is still to be read
+            pass  # the peer has closed; what it sent before is still to be read
 
     def _received(self) -> bytes:
         try:
             received = self._connection.recv(_CHUNK)
         except ConnectionResetError:
-            received = b""  # closed, and before it had read all that we said
+            received = b""  # closed before it had read the whole request
         if not received:
-            raise _Wrong("closed in the middle of the answer")
+            raise _BadAnswer("closed in the middle of the answer")
         return received
 
     def _left(self) -> float:
         left = self._deadline - time.monotonic()
-        # 0 would mean "do not block", and a peer that sends a byte at a time must not stretch the
+        # 0 would mean "do not block". Per read: a peer that sends single bytes must not extend the
         # deadline.
         if left <= 0:
             raise TimeoutError
@@ -136,11 +135,11 @@ class _Exchange:
             case DataReceived():
                 self._body += event.data or b""
                 if len(self._body) > MAX_BYTES + _HEAD:
-                    raise _Wrong(f"the answer is larger than {MAX_BYTES} bytes")
-                # Opens the window again; without it the other side stops after 64 KiB.
+                    raise _BadAnswer(f"the answer is larger than {MAX_BYTES} bytes")
+                # Reopens the flow-control window; without it the peer stops after 64 KiB.
                 self._http.acknowledge_received_data(event.flow_controlled_length or 0, stream)
             case StreamReset() | ConnectionTerminated():
-                raise _Wrong(f"the call was cut off, HTTP/2 error {int(event.error_code or 0)}")
+                raise _BadAnswer(f"the call was cut off, HTTP/2 error {int(event.error_code or 0)}")
             case StreamEnded():
                 return True
             case _:
@@ -150,19 +149,19 @@ class _Exchange:
     def _message(self) -> bytes:
         status = self._header(b"grpc-status")
         if not status.isdecimal():
-            raise _Wrong(
+            raise _BadAnswer(
                 f"HTTP status {self._header(b':status') or 'none'} without a gRPC status: "
-                "no gRPC server"
+                "not a gRPC server"
             )
         if status != "0":
             name = (
                 _STATUS[int(status)] if len(status) < 3 and int(status) < len(_STATUS) else status
             )
-            raise _Wrong(f"gRPC status {name}: {unquote(self._header(b'grpc-message'))}")
+            raise _BadAnswer(f"gRPC status {name}: {unquote(self._header(b'grpc-message'))}")
         size = int.from_bytes(self._body[1:_HEAD], "big")
         if len(self._body) < _HEAD or self._body[0] or len(self._body) != _HEAD + size:
             # One uncompressed message; compression was not offered.
-            raise _Wrong(f"the answer of {len(self._body)} bytes is not one plain message")
+            raise _BadAnswer(f"the answer of {len(self._body)} bytes is not one plain message")
         return bytes(self._body[_HEAD:])
 
     def _header(self, name: bytes) -> str:

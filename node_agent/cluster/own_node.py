@@ -1,4 +1,4 @@
-"""Asking the API server for the agent's own Node."""
+"""Reads the agent's own Node from the API server."""
 
 from __future__ import annotations
 
@@ -7,36 +7,37 @@ from dataclasses import dataclass
 from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import path_of
 from node_agent.cluster.backoff import Backoff
-from node_agent.cluster.node import NodeState, read
+from node_agent.cluster.node import NodeState
+from node_agent.cluster.node import read as parse
 from telemetry import log
 
 
 @dataclass
 class OwnNode:
+    """The agent's own Node, read no more often than the API server's errors allow."""
+
     client: Client
     name: str
     backoff: Backoff
     asked_at: float = float("-inf")
     error: str | None = None
-    """Why there was no answer the last time; None when there was one."""
+    """Why the last request failed; None where it did not."""
 
-    def ask(self, now: float) -> NodeState | None:
-        """None where there is no answer, or where it is too early to ask again after an error. An
-        error is told once.
-        """
+    def read(self, now: float) -> NodeState | None:
+        """None where there is no answer, or too early to ask again; logs each error once."""
         if self.backoff.waits(now):
             return None
         self.asked_at = now
         asked_s: float | None = None
         try:
-            # resourceVersion=0: out of the API server's cache, etcd is not asked.
-            node = read(self.client.get(path_of("v1", "nodes", self.name), resourceVersion="0"))
+            # resourceVersion=0: answered from the API server's cache, without etcd.
+            node = parse(self.client.get(path_of("v1", "nodes", self.name), resourceVersion="0"))
         except ApiError as e:
             error, asked_s = f"HTTP {e.status}: {e.message}", e.retry_after_s
         except Unreachable as e:
             error = str(e)
         except (KeyError, TypeError, ValueError) as e:
-            error = f"not understood: {type(e).__name__}: {e}"
+            error = f"unexpected answer: {type(e).__name__}: {e}"
         else:
             self.error = None
             self.backoff.succeeded()

@@ -9,7 +9,7 @@ from node_agent.nvml import profiles
 from node_agent.nvml.observed import ObservedGpu
 
 _WIDTH = 9
-"""Characters per memory slice: holds `1g.10gb` and a border, and eight of them fit a terminal."""
+"""Characters per memory slice: `1g.10gb` and a border; eight of them fit 80 columns."""
 _ASSUMED_SLOTS = 8
 
 
@@ -22,9 +22,7 @@ class _Box:
 
 
 def drawn(gpu: ObservedGpu) -> Iterator[str]:
-    """Lines; none where there is nothing to draw. Where the driver hides the places, sizes are
-    right and the order is a guess.
-    """
+    """Lines, or none. Without placements (root only) sizes are right and the order is a guess."""
     boxes, slots, placed = _placed(gpu)
     if not boxes:
         return
@@ -36,7 +34,7 @@ def drawn(gpu: ObservedGpu) -> Iterator[str]:
     yield _row([box.below for box in columns], columns)
     yield _rule("└┴┘", columns)
     if not placed:
-        yield "sizes are to scale; where each one lies is told to root only"
+        yield "sizes are to scale; placements are shown to root only"
 
 
 def _placed(gpu: ObservedGpu) -> tuple[list[_Box], int, bool]:

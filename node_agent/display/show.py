@@ -1,4 +1,4 @@
-"""Pictures for people: the GPUs of a node and how they are cut, and a verdict with its checks."""
+"""Text for a terminal: the GPUs of a machine with their partitions, and a verdict's checks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from node_agent.display import picture
-from node_agent.layout import LayoutError
+from node_agent.layout import LayoutError, ranges
 from node_agent.nvml import profiles
 from node_agent.nvml.observed import MigDevice, Observation, ObservedGpu, Vitals
 from node_agent.verdict.reasons import MATCH, REASONS
@@ -15,21 +15,26 @@ from node_agent.xids.meanings import shown
 
 
 def gpus(observation: Observation) -> str:
-    """One block per GPU: the model, MIG mode, and a line per partition with what addresses it."""
+    """The driver, then the GPUs: mode, health, and a line per partition with its UUID."""
     if observation.failure:
         return (
             f"The driver did not answer: {observation.failure.text} ({observation.failure.call})."
         )
-    blocks = [
-        "NVIDIA driver "
-        f"{observation.driver}{f', CUDA {observation.cuda}' if observation.cuda else ''}"
-    ]
-    blocks += ["\n".join(_gpu(gpu)) for gpu in observation.gpus]
-    return "\n\n".join(blocks if observation.gpus else [*blocks, "no GPU"])
+    cuda = f", CUDA {observation.cuda}" if observation.cuda else ""
+    head = f"NVIDIA driver {observation.driver}{cuda}"
+    return f"{head}\n\n{blocks(observation.gpus) or 'no GPU'}"
+
+
+def blocks(gpus: Sequence[ObservedGpu]) -> str:
+    """One block per GPU, but one for all that have the same model, mode and layout."""
+    alike: dict[object, list[ObservedGpu]] = {}
+    for gpu in gpus:
+        alike.setdefault(_layout_key(gpu), []).append(gpu)
+    return "\n\n".join("\n".join(_block(group)) for group in alike.values())
 
 
 def verdict(judged: Verdict) -> str:
-    """The sentence, then every check."""
+    """The message, then a table of every check."""
     rows = [("", "what", "wanted", "found", "")]
     marks = {"Match": "ok", "Mismatch": "NO", "Unknown": "?"}
     for check in judged.checks:
@@ -40,43 +45,42 @@ def verdict(judged: Verdict) -> str:
     return f"{judged.verdict}: {judged.message}\n\n{table(rows)}"
 
 
-def device(gpu: ObservedGpu, found: MigDevice | None) -> str:
-    """What one address stands for."""
-    if found is None:
-        return "\n".join(_gpu(gpu))
+def device(gpu: ObservedGpu, found: MigDevice) -> str:
+    """One MIG device in one line."""
     name = profiles.name_of(found, gpu) or "unknown"
-    place = f"GPU instance {found.gpu_instance}, compute instance {found.compute_instance}"
+    where = f"GPU instance {found.gpu_instance}, compute instance {found.compute_instance}"
     return (
-        f"{found.uuid}  {name} on GPU {gpu.index} ({gpu.model}), {place}, "
+        f"{found.uuid}  {name} on GPU {gpu.index} ({gpu.model}), {where}, "
         f"{found.multiprocessors} SMs, {found.memory_mib} MiB"
     )
 
 
 def layout(observation: Observation) -> str:
-    """Every GPU that can be cut, in the words that `apply` takes: by UUID, with places where the
-    driver tells them.
+    """The layout of every MIG-capable GPU as `apply` reads it: by UUID, with known placements.
 
-    A change of MIG mode that waits for a reset counts as done. Raises LayoutError where a GPU
-    cannot be told, or none is there: a file that leaves it out would look whole.
+    A change of MIG mode that waits for a reset counts as done. Raises LayoutError where a GPU's
+    layout is not clear or no GPU supports MIG: a file without it would look complete.
     """
     problems = [
         f"show --layout: GPU {gpu.index}: {why}"
         for gpu in observation.gpus
-        if (why := _untold(gpu))
+        if (why := _unclear(gpu))
     ]
-    cut = [f"{gpu.uuid}:{_parts(gpu)}" for gpu in observation.gpus if gpu.mig != "unsupported"]
-    if problems or not cut:
-        raise LayoutError("\n".join(problems) or "show --layout: no GPU here can be cut")
-    return "\n".join(cut)
+    clauses = [f"{gpu.uuid}:{_parts(gpu)}" for gpu in observation.gpus if gpu.mig != "unsupported"]
+    if problems or not clauses:
+        raise LayoutError(
+            "\n".join(problems) or "show --layout: no GPU of this machine supports MIG"
+        )
+    return "\n".join(clauses)
 
 
-def _untold(gpu: ObservedGpu) -> str | None:
+def _unclear(gpu: ObservedGpu) -> str | None:
     if gpu.failure:
         return f"{gpu.failure.call}: {gpu.failure.text}"
     if gpu.mig == "unknown" or not gpu.uuid:
-        return "the driver does not tell its MIG mode or its UUID"
+        return "the driver does not report its MIG mode or its UUID"
     if any(profiles.name_of(device, gpu) is None for device in gpu.devices):
-        return "the driver does not tell which profile a partition has"
+        return "the profile of a partition is not clear"
     return None
 
 
@@ -95,7 +99,7 @@ def _parts(gpu: ObservedGpu) -> str:
             key=lambda d: (starts.get(d.gpu_instance, 0), d.gpu_instance, d.compute_instance),
         )
     )
-    # Of one GPU instance only those of one size are one part: 1c.3g.20gb@0*3.
+    # Equal compute instances of one GPU instance are one part: 1c.3g.20gb@0*3.
     return (
         ",".join(
             f"{name}{at}{f'*{count}' if count > 1 else ''}"
@@ -105,49 +109,88 @@ def _parts(gpu: ObservedGpu) -> str:
     )
 
 
-def _gpu(gpu: ObservedGpu) -> Iterator[str]:
-    memory = f", {gpu.memory_mib} MiB" if gpu.memory_mib else ""
+def _layout_key(gpu: ObservedGpu) -> object:
+    """Equal for GPUs that share a block; a GPU that could not be read stands alone."""
+    if gpu.failure:
+        return gpu.index
+    starts = {i.id: (i.start, i.size) for i in gpu.gpu_instances or ()}
+    devices = [
+        (d.gpu_instance, d.compute_instance, starts.get(d.gpu_instance), profiles.name_of(d, gpu))
+        for d in gpu.devices
+    ]
+    empty = starts.keys() - {d.gpu_instance for d in gpu.devices}
+    without_devices = sorted((starts[instance], instance) for instance in empty)
+    return (
+        gpu.model,
+        gpu.memory_mib,
+        gpu.mig,
+        gpu.mig_pending,
+        tuple(sorted(devices, key=str)),
+        tuple(without_devices),
+    )
+
+
+def _block(gpus: Sequence[ObservedGpu]) -> Iterator[str]:
+    """GPUs with the same layout: the picture and the table's head once, the rest per GPU."""
+    first = gpus[0]
+    memory = f", {first.memory_mib} MiB" if first.memory_mib else ""
     mig = {
         "enabled": "MIG on",
         "disabled": "MIG off",
         "unsupported": "no MIG",
         "unknown": "MIG unknown",
-    }[gpu.mig]
-    pending = f" (after the next reset: {gpu.mig_pending})" if gpu.mig_pending != gpu.mig else ""
-    yield f"GPU {gpu.index}  {gpu.model or '?'}{memory}  {gpu.uuid or '?'}  {mig}{pending}"
-    if gpu.failure:
-        yield f"  {gpu.failure.call}: {gpu.failure.text}"
-    if gpu.vitals:
-        yield from (f"  {line}" for line in _health(gpu.vitals))
-    if gpu.xids:
-        yield from (f"  {line}" for line in _xids(gpu))
-    if gpu.processes:
-        yield f"  in use by process {', '.join(map(str, gpu.processes))}"
-    for line in picture.drawn(gpu):
-        yield f"  {line}"
-    if gpu.devices:
-        starts = {i.id: f"{i.start}:{i.size}" for i in gpu.gpu_instances or ()}
-        rows = [("  profile", "GI", "CI", "at", "SMs", "MiB", "used", "CUDA_VISIBLE_DEVICES")]
-        for d in sorted(gpu.devices, key=lambda d: (d.gpu_instance, d.compute_instance)):
-            name = profiles.name_of(d, gpu) or "unknown"
-            place = starts.get(d.gpu_instance, "?")
-            used = "?" if d.memory_used_mib is None else str(d.memory_used_mib)
-            numbers = (
-                str(d.gpu_instance),
-                str(d.compute_instance),
-                place,
-                str(d.multiprocessors),
-                str(d.memory_mib),
-                used,
-            )
-            rows.append((f"  {name}", *numbers, d.uuid))
-        yield table(rows)
-    elif gpu.mig == "enabled" and not gpu.failure:
+    }[first.mig]
+    if first.mig_pending != first.mig:
+        mig += f" (after the next reset: {first.mig_pending})"
+    head = f"GPU {ranges(gpu.index for gpu in gpus)}  {first.model or '?'}{memory}"
+    if len(gpus) == 1:
+        yield f"{head}  {first.uuid or '?'}  {mig}"
+        yield from (f"  {line}" for line in _state(first))
+    else:
+        yield f"{head}  {mig}"
+        for gpu in gpus:
+            yield f"  GPU {gpu.index}  {gpu.uuid or '?'}"
+            yield from (f"    {line}" for line in _state(gpu))
+    yield from (f"  {line}" for line in picture.drawn(first))
+    if first.devices:
+        yield table(list(_partition_rows(gpus)))
+    elif first.mig == "enabled" and not first.failure:
         yield "  no partition"
 
 
+def _state(gpu: ObservedGpu) -> Iterator[str]:
+    if gpu.failure:
+        yield f"{gpu.failure.call}: {gpu.failure.text}"
+    if gpu.vitals:
+        yield from _health(gpu.vitals)
+    if gpu.xids:
+        yield from _xids(gpu)
+    if gpu.processes:
+        yield f"in use by process {', '.join(map(str, gpu.processes))}"
+
+
+def _partition_rows(gpus: Sequence[ObservedGpu]) -> Iterator[tuple[str, ...]]:
+    columns = ("  profile", "GI", "CI", "at", "SMs", "MiB", "used", "CUDA_VISIBLE_DEVICES")
+    several = len(gpus) > 1
+    yield ("  GPU", columns[0].strip(), *columns[1:]) if several else columns
+    for gpu in gpus:
+        starts = {i.id: f"{i.start}:{i.size}" for i in gpu.gpu_instances or ()}
+        for d in sorted(gpu.devices, key=lambda d: (d.gpu_instance, d.compute_instance)):
+            name = profiles.name_of(d, gpu) or "unknown"
+            row = (
+                str(d.gpu_instance),
+                str(d.compute_instance),
+                starts.get(d.gpu_instance, "?"),
+                str(d.multiprocessors),
+                str(d.memory_mib),
+                "?" if d.memory_used_mib is None else str(d.memory_used_mib),
+                d.uuid,
+            )
+            yield (f"  {gpu.index}", name, *row) if several else (f"  {name}", *row)
+
+
 def _health(vitals: Vitals) -> Iterator[str]:
-    """A line of what is measured, and a line for each thing that is wrong."""
+    """A line of measurements, and a line for each problem."""
     measured = [
         None if vitals.temperature_c is None else f"{vitals.temperature_c} °C",
         None if vitals.power_mw is None else f"{vitals.power_mw / 1000:.0f} W",
@@ -158,18 +201,18 @@ def _health(vitals: Vitals) -> Iterator[str]:
     ]
     if any(measured):
         yield ", ".join(filter(None, measured))
-    troubles = {
+    problems = {
         "memory errors that ECC could not correct": vitals.ecc_uncorrected,
         "rows remapped after uncorrectable errors": vitals.remapped_uncorrectable,
         "pages retired after double-bit errors": vitals.retired_double,
-        # All down is how a GPU without neighbours looks.
+        # A GPU without NVLink neighbours has all its links down.
         "NVLinks down": vitals.nvlinks_down if vitals.nvlinks_up else None,
     }
-    yield from (f"! {count} {what}" for what, count in troubles.items() if count)
+    yield from (f"! {count} {what}" for what, count in problems.items() if count)
     if vitals.remap_failed:
         yield "! a bad memory row could not be remapped: replace the GPU"
     if vitals.remap_pending or vitals.retired_pending:
-        yield "! bad memory goes out of use with the next reset"
+        yield "! bad memory stays in use until the next reset"
     if vitals.slowdowns:
         yield f"! slowed down: {', '.join(vitals.slowdowns)}"
     if vitals.recovery_action not in (None, "none"):
@@ -177,7 +220,7 @@ def _health(vitals: Vitals) -> Iterator[str]:
 
 
 def _xids(gpu: ObservedGpu) -> Iterator[str]:
-    """A line per Xid, how often, and when last."""
+    """A line per Xid with its count and last time."""
     newest = {xid.number: xid for xid in gpu.xids}
     counts = dict(gpu.xid_counts)
     for number, xid in newest.items():
@@ -190,7 +233,7 @@ def _xids(gpu: ObservedGpu) -> Iterator[str]:
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Columns as wide as their widest cell."""
+    """Left-aligned columns."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

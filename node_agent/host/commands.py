@@ -32,8 +32,8 @@ from node_agent.host.transaction import (
     RolledBack,
     StopRequested,
 )
-from node_agent.layout import GpuLayout, Layout, LayoutError
-from node_agent.nvml.observed import Observation, ObservedGpu
+from node_agent.layout import GpuLayout, Layout, LayoutError, ranges
+from node_agent.nvml.observed import ObservedGpu
 from node_agent.nvml.profiles import name_of_profile
 
 DONE, UNCHANGED, NO_ANSWER, RESET_NEEDED, ROLLBACK_FAILED = 0, 1, 2, 4, 5
@@ -111,53 +111,39 @@ def _apply(
     return DONE
 
 
-def profiles(observation: Observation, gpus: Sequence[ObservedGpu], *, deadline_s: float) -> str:
-    """What the driver offers on each GPU: profile, number, how many, how large, and (to root)
-    where. Raises NvmlCallFailed.
+def profiles(gpus: Sequence[ObservedGpu], *, deadline_s: float) -> str:
+    """A table of the profiles that the driver offers, one for all GPUs that offer the same.
+
+    Placements are shown to root only. Raises NvmlCallFailed.
     """
-    if observation.failure:
-        return show.gpus(observation)
     starts = _starts(deadline_s)
-    blocks = []
+    by_table: dict[str, list[ObservedGpu]] = {}
     for gpu in gpus:
-        rows = [
-            (
-                "profile",
-                "ID",
-                "max",
-                "slices",
-                "SMs",
-                "MiB",
-                "DEC/ENC/JPEG/OFA",
-                "memory slices it can start at",
-            )
-        ]
-        for p in gpu.offered:
-            numbers = (
-                str(p.id),
-                str(p.most),
-                str(p.slices),
-                str(p.multiprocessors),
-                str(p.memory_mib),
-            )
-            engines = f"{p.engines.decoders}/{p.engines.encoders}/{p.engines.jpeg}/{p.engines.ofa}"
-            name = name_of_profile(p, gpu.memory_mib) or "?"
-            rows.append(
-                (name, *numbers, engines, starts.get((gpu.index, p.id), "told to root only"))
-            )
-        nothing = (
-            "no MIG"
-            if gpu.mig == "unsupported"
-            else "this driver tells its profiles with MIG on only"
+        by_table.setdefault(f"{gpu.model}\n{_profile_table(gpu, starts)}", []).append(gpu)
+    return "\n\n".join(
+        f"GPU {ranges(gpu.index for gpu in alike)}  {text}" for text, alike in by_table.items()
+    )
+
+
+def _profile_table(gpu: ObservedGpu, starts: Mapping[tuple[int, int], str]) -> str:
+    if not gpu.offered:
+        return (
+            "no MIG" if gpu.mig == "unsupported" else "this driver lists profiles with MIG on only"
         )
-        blocks.append(
-            f"GPU {gpu.index}  {gpu.model}\n{show.table(rows) if gpu.offered else nothing}"
-        )
-    return "\n\n".join(blocks)
+    rows: list[tuple[str, ...]] = [
+        ("profile", "ID", "max", "slices", "SMs", "MiB", "DEC/ENC/JPEG/OFA", "placements")
+    ]
+    for p in gpu.offered:
+        name = name_of_profile(p, gpu.memory_mib) or "?"
+        numbers = (p.id, p.most, p.slices, p.multiprocessors, p.memory_mib)
+        engines = f"{p.engines.decoders}/{p.engines.encoders}/{p.engines.jpeg}/{p.engines.ofa}"
+        where = starts.get((gpu.index, p.id), "root only")
+        rows.append((name, *map(str, numbers), engines, where))
+    return show.table(rows)
 
 
 def _starts(deadline_s: float) -> Mapping[tuple[int, int], str]:
-    """GPU and profile -> where and how large; empty without the privilege to ask."""
+    """(GPU, profile) -> placements; empty without privileges."""
     from node_agent.host.reader import Reader
 
     gpus = Reader(deadline_s=deadline_s).read()

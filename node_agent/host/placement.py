@@ -17,7 +17,7 @@ from node_agent.host.mig_state import (
     Profile,
     same_compute_instances,
 )
-from node_agent.layout import GpuLayout, Part
+from node_agent.layout import GpuLayout, Partition
 from node_agent.nvml.observed import Engines
 
 
@@ -98,7 +98,7 @@ def place_compute_instances(
     return None if best is None else best[1]
 
 
-def _wishes(parts: Sequence[Part], offered: Sequence[Profile]) -> Iterator[_Wish]:
+def _wishes(parts: Sequence[Partition], offered: Sequence[Profile]) -> Iterator[_Wish]:
     small: dict[tuple[int, int | None], list[int]] = {}
     profiles: dict[int, Profile] = {}
     for part in parts:
@@ -145,7 +145,7 @@ def _shared(profile: Profile, start: int | None, sizes: Sequence[int]) -> Iterat
         yield _Wish(profile=profile, start=start, compute_instances=tuple(one))
 
 
-def _profile(part: Part, offered: Sequence[Profile]) -> Profile:
+def _profile(part: Partition, offered: Sequence[Profile]) -> Profile:
     for profile in offered:
         if part.profile in (profile.name, str(profile.id)):
             return profile

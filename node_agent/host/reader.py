@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from node_agent.host import partition
 from node_agent.host.mig_state import Gpu
 from node_agent.host.transaction import NvmlCallFailed, StopRequested
-from node_agent.nvml.child_process import ended, readable, write
+from node_agent.nvml.child_process import readable, reap, write
 from node_agent.nvml.observed import BROKEN, TIMED_OUT
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -54,7 +54,7 @@ class Reader:
             os.close(answer)
             os.kill(pid, signal.SIGKILL)
             # A child stuck in the kernel stays behind; it holds none of our descriptors.
-            ended(pid, wait_s=_KILL_WAIT_S)
+            reap(pid, wait_s=_KILL_WAIT_S)
         if not data:
             raise NvmlCallFailed(
                 "reading the GPUs", BROKEN, "the child process ended without an answer"

@@ -1,6 +1,4 @@
-"""What a process has to do with its children: pipes with deadlines on the monotonic clock, and
-their ends.
-"""
+"""Child processes: reaping them, and pipes with deadlines on the monotonic clock."""
 
 from __future__ import annotations
 
@@ -9,14 +7,12 @@ import select
 import time
 
 
-def ended(pid: int, *, wait_s: float = 0.0) -> bool:
-    """Whether a child of this process has ended, within so many seconds; then it is cleared
-    away.
-    """
-    end = time.monotonic() + wait_s
+def reap(pid: int, *, wait_s: float = 0.0) -> bool:
+    """Reaps a child if it ends within so many seconds; whether it did."""
+    deadline = time.monotonic() + wait_s
     pause = 0.0005
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
-        if time.monotonic() >= end:
+        if time.monotonic() >= deadline:
             return False
         time.sleep(pause)
         pause = min(2 * pause, 0.01)
@@ -37,7 +33,7 @@ def read(fd: int, size: int, deadline: float) -> bytes | None:
 
 
 def read_to_end(fd: int, deadline: float) -> bytes | None:
-    """All until the writer closes; None when the deadline comes first."""
+    """All bytes until the writer closes; None when the deadline comes first."""
     data = b""
     while readable(fd, deadline):
         chunk = os.read(fd, 65536)
@@ -48,15 +44,15 @@ def read_to_end(fd: int, deadline: float) -> bytes | None:
 
 
 def readable(fd: int, deadline: float) -> bool:
-    """Whether there is something to read, or the end, before the deadline."""
+    """Whether data or the end of the stream comes before the deadline."""
     left = deadline - time.monotonic()
-    # poll, not select: select fails above 1024 descriptors.
+    # Not select, which fails for descriptors above 1023.
     poller = select.poll()
     poller.register(fd, select.POLLIN)
     return bool(poller.poll(max(0.0, left) * 1000))
 
 
 def write(fd: int, data: bytes) -> None:
-    """All of it."""
+    """Writes all of it."""
     while data:
         data = data[os.write(fd, data) :]

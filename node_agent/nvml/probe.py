@@ -1,8 +1,8 @@
-"""The one door to `pynvml`: one look at every GPU, from init to shutdown, nothing held afterwards.
+"""Reads every GPU through `pynvml`, from init to shutdown; nothing is held afterwards.
 
 Only calls that change nothing. What an unprivileged process may ask is enough for a verdict;
 privileged facts (placements, GPU instances without a compute instance) are added where the driver
-gives them. Semantics: nvidia.md 8.2, 8.3, 8.6.
+gives them. Source: nvml.h, "Multi Instance GPU Management".
 """
 
 from __future__ import annotations
@@ -41,44 +41,42 @@ _SUFFIXES = {
     16: "+me.all",
     17: "+gfx",
 }
-# Newer drivers may list more than this nvidia-ml-py knows; the loop ends at the first number that
-# the driver refuses.
+# Newer drivers may list more profiles than this nvidia-ml-py names; the loop ends at the first
+# number that the driver refuses.
 _MOST_PROFILES = 32
 _HOLE = (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 
 
-def probe(*, thorough: bool = False, busy: bool = False) -> Observation:
-    """Looks once. thorough: with health, memory in use and processes, which a verdict does not
-    need. busy: with utilization.
+def probe(*, thorough: bool = False, with_utilization: bool = False) -> Observation:
+    """Reads every GPU once.
 
-    Never raises for what the driver answers; may hang as long as the driver does, so call it in a
-    child.
+    thorough: with health, memory in use and processes, which a verdict does not need. Never raises
+    for what the driver answers, but hangs as long as the driver does: call it in a child process.
     """
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as e:
         return Observation(failure=_failure("nvmlInit", e))
     try:
-        return _look(thorough, busy)
-    except _Refused as e:
+        return _read(thorough, with_utilization)
+    except _CallFailed as e:
         return Observation(failure=e.failure)
     finally:
         try:
             pynvml.nvmlShutdown()
         except pynvml.NVMLError:
-            pass  # the process ends anyway, and what was read stays true
+            pass  # the process ends anyway; what was read stays true
 
 
-def forget_unused() -> None:
-    """Drops what a probe does not use from the `pynvml` module: some 370 C structures, 11 MB of a
-    small agent's memory.
+def strip_pynvml() -> None:
+    """Removes what a probe does not use from the `pynvml` module: 370 C structures, 11 MB.
 
-    For a process that does nothing else; afterwards `pynvml` has only the names that the probe's
+    For a process that only probes: afterwards `pynvml` has only the names that the probe's
     functions reach.
     """
     module: ModuleType = pynvml
-    doors = (probe, vitals.read, utilization.measured)
-    own = [code for door in doors for code in _module_code(door, door.__module__)]
+    entries = (probe, vitals.read, utilization.measure)
+    own = [code for entry in entries for code in _module_code(entry, entry.__module__)]
     keep = _reached(module, _names_of_code(own) | {"NVMLError", "NVML_SUCCESS"})
     for name in list(vars(module)):
         if name not in keep and not name.startswith("__"):
@@ -87,44 +85,44 @@ def forget_unused() -> None:
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except AttributeError:
-        pass  # a C library without it (musl): the memory is reused instead of given back
+        pass  # musl has none: the memory is reused instead of returned
 
 
 _Offers = dict[Any, tuple[OfferedProfile, ...]]
 
 
-class _Refused(Exception):
+class _CallFailed(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.text)
         self.failure = failure
 
 
-def _look(thorough: bool, busy: bool) -> Observation:
-    driver = _ask(pynvml.nvmlSystemGetDriverVersion)
-    count = _ask(pynvml.nvmlDeviceGetCount)
+def _read(thorough: bool, with_utilization: bool) -> Observation:
+    driver = _required(pynvml.nvmlSystemGetDriverVersion)
+    count = _required(pynvml.nvmlDeviceGetCount)
     offers: _Offers = {}
-    cuda = _if_told(pynvml.nvmlSystemGetCudaDriverVersion)
-    gpus = tuple(_look_at(index, offers, thorough) for index in range(count))
+    cuda = _optional(pynvml.nvmlSystemGetCudaDriverVersion)
+    gpus = tuple(_read_gpu(index, offers, thorough) for index in range(count))
     return Observation(
         driver=text(driver),
         cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
-        gpus=utilization.measured(gpus) if busy else gpus,
+        gpus=utilization.measure(gpus) if with_utilization else gpus,
     )
 
 
-def _look_at(index: int, offers: _Offers, thorough: bool) -> ObservedGpu:
+def _read_gpu(index: int, offers: _Offers, thorough: bool) -> ObservedGpu:
     found: dict[str, Any] = {"index": index}
     try:
-        device = _ask(pynvml.nvmlDeviceGetHandleByIndex, index)
-        found["uuid"] = text(_ask(pynvml.nvmlDeviceGetUUID, device))
-        found["model"] = text(_ask(pynvml.nvmlDeviceGetName, device))
-        pci = _if_told(lambda: pynvml.nvmlDeviceGetPciInfo(device))
+        device = _required(pynvml.nvmlDeviceGetHandleByIndex, index)
+        found["uuid"] = text(_required(pynvml.nvmlDeviceGetUUID, device))
+        found["model"] = text(_required(pynvml.nvmlDeviceGetName, device))
+        pci = _optional(lambda: pynvml.nvmlDeviceGetPciInfo(device))
         found["pci_bus_id"] = text(pci.busId) if pci is not None else None
-        memory = _if_told(lambda: pynvml.nvmlDeviceGetMemoryInfo(device).total)
+        memory = _optional(lambda: pynvml.nvmlDeviceGetMemoryInfo(device).total)
         found["memory_mib"] = int(memory) // 2**20 if memory else None
         found["mig"], found["mig_pending"] = mig_mode(device)
         if found["mig"] != "unsupported":
-            # The same board in the same mode offers the same: of eight GPUs one is asked.
+            # Equal boards in equal mode offer equal profiles: of eight GPUs one is asked.
             board = (
                 (pci.pciDeviceId, pci.pciSubSystemId, found["mig"]) if pci is not None else index
             )
@@ -135,11 +133,11 @@ def _look_at(index: int, offers: _Offers, thorough: bool) -> ObservedGpu:
             found["devices"] = tuple(_mig_devices(device, thorough))
             found["gpu_instances"] = _gpu_instances(device, found["offered"])
             if found["gpu_instances"] is not None:
-                found["memory_slices"] = _if_told(lambda: _memory_slices(device, found["offered"]))
+                found["memory_slices"] = _optional(lambda: _memory_slices(device, found["offered"]))
         if thorough:
             found["processes"] = vitals.processes(device)
             found["vitals"] = vitals.read(device, mig=found["mig"] == "enabled")
-    except _Refused as e:
+    except _CallFailed as e:
         found["failure"] = e.failure
     return ObservedGpu(**found)
 
@@ -148,28 +146,27 @@ def mig_mode(device: Any) -> tuple[MigMode, MigMode]:
     try:
         current, pending = pynvml.nvmlDeviceGetMigMode(device)
     except pynvml.NVMLError as e:
-        # A driver too old to know MIG has no such function; a GPU without MIG says that it is not
-        # supported.
+        # FUNCTION_NOT_FOUND: a driver older than MIG. NOT_SUPPORTED: a GPU without MIG.
         if e.value in (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND):
             return "unsupported", "unsupported"
-        raise _Refused(_failure("nvmlDeviceGetMigMode", e)) from e
+        raise _CallFailed(_failure("nvmlDeviceGetMigMode", e)) from e
     return "enabled" if current else "disabled", "enabled" if pending else "disabled"
 
 
 def _mig_devices(device: Any, thorough: bool) -> Iterator[MigDevice]:
-    for index in range(_ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, device)):
+    for index in range(_required(pynvml.nvmlDeviceGetMaxMigDeviceCount, device)):
         try:
             mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(device, index)
         except pynvml.NVMLError as e:
             if e.value in _HOLE:
                 continue
-            raise _Refused(_failure("nvmlDeviceGetMigDeviceHandleByIndex", e)) from e
-        attributes = _ask(pynvml.nvmlDeviceGetAttributes, mig)
-        name = _if_told(lambda mig=mig: pynvml.nvmlDeviceGetName(mig))  # type: ignore[misc]
+            raise _CallFailed(_failure("nvmlDeviceGetMigDeviceHandleByIndex", e)) from e
+        attributes = _required(pynvml.nvmlDeviceGetAttributes, mig)
+        name = _optional(lambda mig=mig: pynvml.nvmlDeviceGetName(mig))  # type: ignore[misc]
         yield MigDevice(
-            uuid=text(_ask(pynvml.nvmlDeviceGetUUID, mig)),
-            gpu_instance=int(_ask(pynvml.nvmlDeviceGetGpuInstanceId, mig)),
-            compute_instance=int(_ask(pynvml.nvmlDeviceGetComputeInstanceId, mig)),
+            uuid=text(_required(pynvml.nvmlDeviceGetUUID, mig)),
+            gpu_instance=int(_required(pynvml.nvmlDeviceGetGpuInstanceId, mig)),
+            compute_instance=int(_required(pynvml.nvmlDeviceGetComputeInstanceId, mig)),
             gpu_slices=attributes.gpuInstanceSliceCount,
             compute_slices=attributes.computeInstanceSliceCount,
             memory_mib=attributes.memorySizeMB,
@@ -193,9 +190,9 @@ def offered_profiles(device: Any) -> Iterator[OfferedProfile]:
         except pynvml.NVMLError as e:
             if e.value == pynvml.NVML_ERROR_NOT_SUPPORTED:
                 continue
-            # INVALID_ARGUMENT ends the list. Anything else (old drivers tell profiles only in MIG
-            # mode) leaves it short: names then come from the attributes, or the profile stays
-            # unknown.
+            # INVALID_ARGUMENT ends the list. After any other error it stays incomplete (old drivers
+            # list profiles in MIG mode only): names then come from the attributes, or the profile
+            # stays unknown.
             return
         name = text(info.name).removeprefix("MIG ") if hasattr(info, "name") else ""
         yield OfferedProfile(
@@ -232,8 +229,7 @@ def _gpu_instances(
 ) -> tuple[GpuInstance, ...] | None:
     found = []
     for profile in offered:
-        # The driver writes as many entries as the profile can have; eight covers every GPU, sixteen
-        # those to come.
+        # The driver writes as many entries as the profile allows: at most eight on today's GPUs.
         handles = (pynvml.c_nvmlGpuInstance_t * 16)()
         count = ctypes.c_uint()
         try:
@@ -253,7 +249,7 @@ def _gpu_instances(
 
 
 def _memory_slices(device: Any, offered: tuple[OfferedProfile, ...]) -> int | None:
-    """As many as the largest instance has."""
+    """The end of the largest profile's last placement."""
     if not offered:
         return None
     largest = max(offered, key=lambda p: (p.slices, p.memory_mib))
@@ -264,15 +260,15 @@ def _memory_slices(device: Any, offered: tuple[OfferedProfile, ...]) -> int | No
     return max((place.start + place.size for place in places[: count.value]), default=None)
 
 
-def _ask(call: Callable[..., Any], *arguments: Any) -> Any:
+def _required(call: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return call(*arguments)
     except pynvml.NVMLError as e:
-        raise _Refused(_failure(getattr(call, "__name__", "nvml"), e)) from e
+        raise _CallFailed(_failure(getattr(call, "__name__", "nvml"), e)) from e
 
 
-def _if_told(call: Callable[[], Any]) -> Any | None:
-    """For facts that a verdict can do without."""
+def _optional(call: Callable[[], Any]) -> Any | None:
+    """None where the driver does not answer: for facts that a verdict can do without."""
     try:
         return call()
     except pynvml.NVMLError:
@@ -302,9 +298,7 @@ def _names_of_code(codes: list[CodeType]) -> set[str]:
 
 
 def _reached(module: ModuleType, wanted: set[str]) -> set[str]:
-    """The names of `module` that the wanted ones need to work: what their code, and the code of
-    their classes, mentions.
-    """
+    """The wanted names of `module`, and those that their code or their classes' code uses."""
     space = vars(module)
     reached: set[str] = set()
     waiting = [name for name in wanted if name in space]

@@ -1,16 +1,15 @@
-"""Looks at the GPUs from a process of its own, with a deadline: a driver call that hangs cannot
-hang the agent.
+"""Probes the GPUs from a process of its own, with a deadline: a hung driver cannot hang the agent.
 
-Two processes stand behind a `Prober`. The *lookout* is forked once, before the agent has threads
-and before it loads what talks to Kubernetes; it holds `pynvml` (made small) but never the driver's
-library. For each look it has a *worker*, which waits to be asked, loads the library, looks, writes
-JSON into a pipe and exits. So nothing of the driver is held between looks, a driver upgraded in
-place is simply loaded anew, and a worker past its deadline is killed. A worker that even SIGKILL
-cannot end (stuck in the kernel) is kept an eye on: no second one is started beside it.
+Two processes stand behind a `Prober`. The *fork server* is forked once, before the agent has
+threads and before it loads the API client; it holds `pynvml` (stripped) but never the driver's
+library. For each probe it forks a *worker*, which waits for a request, loads the library, probes,
+writes JSON into a pipe and exits. So nothing of the driver is held between probes, a driver
+upgraded in place is simply loaded again, and a worker past its deadline is killed. A worker that
+even SIGKILL cannot end (stuck in the kernel) is remembered: no second one is started beside it.
 
-A worker is forked ahead, when the one before it has ended: the fork, and the pages that a forked
-Python copies as soon as it moves, are two fifths of a look. Until it is asked it holds nothing of
-the driver, and it ends with the lookout.
+The worker is forked ahead, as soon as the one before it has ended: the fork, and the pages that a
+forked Python copies at once, are two fifths of a probe. Until its request it holds nothing of the
+driver, and it ends with the fork server.
 """
 
 from __future__ import annotations
@@ -25,242 +24,235 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from node_agent.nvml import observed
-from node_agent.nvml.child_process import ended, read, read_to_end, write
+from node_agent.nvml.child_process import read, read_to_end, reap, write
 from node_agent.nvml.observed import BROKEN, TIMED_OUT, Failure, Observation
 
+_Probes = Mapping[bytes, Callable[[], Observation]]
+"""Request -> what to do."""
 _HEAD = 8
 _QUICK, _THOROUGH = b"?", b"!"
-# For the way from the worker through the lookout, on a machine under load.
+# Added to the deadline: for the answer's way through the fork server, on a machine under load.
 _GRACE_S = 5.0
-# For a worker that has answered; less than the grace, in which the next answer may have to wait for
-# it.
+# For a worker that has answered; shorter than the grace, which the next request may spend on it.
 _END_WAIT_S = 2.0
 _KILL_WAIT_S = 0.5
-_WHOLE = b"\n"
-"""Ends an answer: what ends without it ended in the middle."""
+_END_MARK = b"\n"
+"""Ends an answer; without it, the answer is cut short."""
 
 
 class ForkServerEnded(Exception):
-    """The lookout ended. It cannot be started again beside threads, so the agent must end and be
-    started anew.
-    """
+    """The fork server ended. It cannot be forked beside threads: the agent must be restarted."""
 
 
 @dataclass
 class Prober:
-    """A running lookout. Use from one thread. Close it when done; it also ends when its agent
-    does.
-    """
+    """A running fork server. Use from one thread, and close; it also ends with its agent."""
 
     pid: int
     _to: int
     _from: int
     deadline_s: float
     _last: tuple[bytes, Observation] | None = None
-    """The newest answer as it came, and what it says: a quiet node says the same for days."""
+    """The last answer, as bytes and parsed: a quiet node gives the same one for days."""
 
     @classmethod
     def start(
         cls,
         *,
         deadline_s: float = 20.0,
-        busy: bool = False,
-        look: Callable[[], Observation] | None = None,
+        utilization: bool = False,
+        probe: Callable[[], Observation] | None = None,
     ) -> Prober:
-        """Forks the lookout.
+        """Forks the fork server.
 
-        deadline_s: seconds that one look may take. busy: whether thorough looks measure
-        utilization. look: what to do instead of asking NVML, for tests.
+        deadline_s: seconds that one probe may take. utilization: whether thorough probes measure
+        it. probe: what to do instead of calling NVML, for tests.
         """
-        ask_read, ask_write = os.pipe()
-        told_read, told_write = os.pipe()
+        request_read, request_write = os.pipe()
+        answer_read, answer_write = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
             status = 1
             try:
-                os.close(ask_write)
-                os.close(told_read)
-                ways = {_QUICK: look, _THOROUGH: look} if look else _nvml(busy)
-                _keep_watch(ask_read, told_write, deadline_s, ways)
+                os.close(request_write)
+                os.close(answer_read)
+                probes = {_QUICK: probe, _THOROUGH: probe} if probe else _nvml(utilization)
+                _run_fork_server(request_read, answer_write, deadline_s, probes)
                 status = 0
             finally:
                 os._exit(status)
-        os.close(ask_read)
-        os.close(told_write)
-        return cls(pid=pid, _to=ask_write, _from=told_read, deadline_s=deadline_s)
+        os.close(request_read)
+        os.close(answer_write)
+        return cls(pid=pid, _to=request_write, _from=answer_read, deadline_s=deadline_s)
 
     def probe(self, *, thorough: bool = False) -> Observation:
-        """One look; thorough: with health and memory in use. What went wrong is in `failure`; only
-        ForkServerEnded is raised.
+        """One probe; thorough: with health and memory in use. Raises ForkServerEnded only: what
+        went wrong otherwise is in `failure`.
         """
         try:
             os.write(self._to, _THOROUGH if thorough else _QUICK)
             head = read(self._from, _HEAD, time.monotonic() + self.deadline_s + _GRACE_S)
             body = read(self._from, int(head), time.monotonic() + _GRACE_S) if head else None
         except (OSError, ValueError) as e:
-            raise ForkServerEnded(f"the probe's process {self.pid} ended: {e}") from e
+            raise ForkServerEnded(f"the fork server (process {self.pid}) ended: {e}") from e
         if body is None:
-            raise ForkServerEnded(f"the probe's process {self.pid} ended or does not answer")
+            raise ForkServerEnded(f"the fork server (process {self.pid}) ended or does not answer")
         if self._last is None or self._last[0] != body:
             self._last = body, observed.parse(body.decode())
         return self._last[1]
 
     def close(self) -> None:
-        """Ends the lookout; it notices the closed pipe."""
+        """Ends the fork server, by closing its pipe."""
         os.close(self._to)
         os.close(self._from)
         try:
             os.waitpid(self.pid, 0)
         except ChildProcessError:
-            pass  # ended and collected before
+            pass  # already reaped
 
 
-def _keep_watch(
-    ask: int, tell: int, deadline_s: float, ways: Mapping[bytes, Callable[[], Observation]]
-) -> None:
-    # Ctrl-C reaches the whole foreground group; the agent decides when to end, and closing the pipe
-    # tells.
+def _run_fork_server(request: int, answer: int, deadline_s: float, probes: _Probes) -> None:
+    """Answers requests until the agent closes the pipe."""
+    # Ctrl-C reaches the whole foreground process group, but the agent decides when this ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # Nothing here is garbage: kept out of the collector's sight, its pages stay shared with the
-    # workers.
+    # Nothing here is garbage; a collection would only write to pages shared with the workers.
     gc.freeze()
     gc.disable()
     stuck: int | None = None
-    worker: _Worker | None = _Worker.fork(ways, (ask, tell))
-    while way := os.read(ask, 1):
-        if stuck is not None and ended(stuck):
+    worker: _Worker | None = _Worker.fork(probes, (request, answer))
+    while kind := os.read(request, 1):
+        if stuck is not None and reap(stuck):
             stuck = None
-        # Whatever ended it while it waited (the kernel, short of memory) says nothing about the
-        # driver.
+        # A worker that died while it waited (out of memory, for example) says nothing about the
+        # driver: another one takes its place.
         if stuck is None and (worker is None or worker.ended_early()):
-            worker = _Worker.fork(ways, (ask, tell))
+            worker = _Worker.fork(probes, (request, answer))
         if worker:
-            answer = worker.look(way, deadline_s)
+            text = worker.probe(kind, deadline_s)
         else:
-            answer = _json(
+            text = _failure(
                 TIMED_OUT,
-                f"an earlier look (process {stuck}) still hangs in the driver and cannot be killed",
+                f"an earlier probe (process {stuck}) still hangs in the driver and cannot be "
+                "killed",
             )
-        os.write(tell, b"%*d" % (_HEAD, len(answer)))
-        write(tell, answer)
+        os.write(answer, b"%*d" % (_HEAD, len(text)))
+        write(answer, text)
         if worker:
             stuck = worker.end()
-            worker = None if stuck else _Worker.fork(ways, (ask, tell), answer)
+            worker = None if stuck else _Worker.fork(probes, (request, answer), text)
     if worker:
         worker.end()
 
 
-def _nvml(busy: bool) -> Mapping[bytes, Callable[[], Observation]]:
+def _nvml(utilization: bool) -> _Probes:
     try:
-        # Here and not at the top: only this process pays for it.
+        # Not at the top: only the fork server should carry pynvml.
         from node_agent.nvml import probe as nvml
     except ImportError as e:
         broken = Observation(
             failure=Failure(call="probe", code=BROKEN, text=f"nvidia-ml-py is not installed: {e}")
         )
         return {_QUICK: lambda: broken, _THOROUGH: lambda: broken}
-    nvml.forget_unused()
-    return {_QUICK: nvml.probe, _THOROUGH: lambda: nvml.probe(thorough=True, busy=busy)}
+    nvml.strip_pynvml()
+    return {
+        _QUICK: nvml.probe,
+        _THOROUGH: lambda: nvml.probe(thorough=True, with_utilization=utilization),
+    }
 
 
 @dataclass
 class _Worker:
-    """A process for one look, as the lookout sees it."""
+    """A process for one probe, as the fork server sees it."""
 
     pid: int
-    _go: int
-    """Takes the byte that says which look; closed: there will be none."""
+    _request: int
+    """Takes the request, one byte; closed without one, the worker ends."""
     _answer: int
-    _over: bool = False
+    _reaped: bool = False
 
     @classmethod
     def fork(
         cls,
-        ways: Mapping[bytes, Callable[[], Observation]],
-        not_its_own: Sequence[int],
-        last: bytes = b"",
+        probes: _Probes,
+        close: Sequence[int],
+        last_answer: bytes = b"",
     ) -> _Worker:
-        """not_its_own: descriptors of the lookout, which must close when the lookout ends, worker
-        or not. last: answer.
-        """
-        go_read, go_write = os.pipe()
+        """close: the fork server's descriptors, which must not stay open in a worker."""
+        request_read, request_write = os.pipe()
         answer_read, answer_write = os.pipe()
         pid = os.fork()
         if pid == 0:
             status = 1
             try:
-                for descriptor in (go_write, answer_read, *not_its_own):
+                for descriptor in (request_write, answer_read, *close):
                     os.close(descriptor)
-                _work(go_read, answer_write, ways, last)
+                _work(request_read, answer_write, probes, last_answer)
                 status = 0
             finally:
                 os._exit(status)
-        os.close(go_read)
+        os.close(request_read)
         os.close(answer_write)
-        return cls(pid=pid, _go=go_write, _answer=answer_read)
+        return cls(pid=pid, _request=request_write, _answer=answer_read)
 
-    def look(self, way: bytes, deadline_s: float) -> bytes:
-        """The answer, as JSON; what kept it from coming is an answer, too."""
+    def probe(self, kind: bytes, deadline_s: float) -> bytes:
+        """The observation as JSON; one with a `failure` where the worker gave none."""
         deadline = time.monotonic() + deadline_s
-        with contextlib.suppress(
-            BrokenPipeError
-        ):  # it has just died: the answer ends before it begins
-            os.write(self._go, way)
+        # A worker that has just died gives an empty answer.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._request, kind)
         answer = read_to_end(self._answer, deadline)
         if answer is None:
             os.kill(self.pid, signal.SIGKILL)
-            self._over = ended(self.pid, wait_s=_KILL_WAIT_S)
-            return _json(TIMED_OUT, f"no answer from the driver within {deadline_s:g} s")
-        return answer if answer.endswith(_WHOLE) else self._epitaph()
+            self._reaped = reap(self.pid, wait_s=_KILL_WAIT_S)
+            return _failure(TIMED_OUT, f"no answer from the driver within {deadline_s:g} s")
+        return answer if answer.endswith(_END_MARK) else self._exit_failure()
 
     def ended_early(self) -> bool:
-        """Whether it died before it was asked; then it is cleared away."""
-        self._over = ended(self.pid)
-        return self._over and self.end() is None
+        """Whether it died before its request; then it is reaped."""
+        self._reaped = reap(self.pid)
+        return self._reaped and self.end() is None
 
     def end(self) -> int | None:
-        """None, or the pid where it cannot be ended."""
-        for descriptor in (self._go, self._answer):
+        """Ends it. Returns its pid where even SIGKILL cannot."""
+        for descriptor in (self._request, self._answer):
             os.close(descriptor)
-        if not self._over and not ended(self.pid, wait_s=_END_WAIT_S):
+        if not self._reaped and not reap(self.pid, wait_s=_END_WAIT_S):
             os.kill(self.pid, signal.SIGKILL)
-            self._over = ended(self.pid, wait_s=_KILL_WAIT_S)
-            return None if self._over else self.pid
+            self._reaped = reap(self.pid, wait_s=_KILL_WAIT_S)
+            return None if self._reaped else self.pid
         return None
 
-    def _epitaph(self) -> bytes:
+    def _exit_failure(self) -> bytes:
         _, status = os.waitpid(self.pid, 0)
-        self._over = True
+        self._reaped = True
         why = (
             f"signal {os.WTERMSIG(status)}"
             if os.WIFSIGNALED(status)
             else f"exit status {os.waitstatus_to_exitcode(status)}"
         )
-        return _json(BROKEN, f"the look ended with {why}")
+        return _failure(BROKEN, f"the probe's process ended with {why}")
 
 
-def _work(
-    go: int, answer: int, ways: Mapping[bytes, Callable[[], Observation]], last: bytes
-) -> None:
-    """The worker's life."""
-    # To read and write the last answer once more copies the pages that the next one needs, while
-    # nobody waits.
+def _work(request: int, answer: int, probes: _Probes, last_answer: bytes) -> None:
+    """Waits for one request and answers it."""
+    # Parsing and dumping the last answer copies, while nobody waits, the pages that the next one
+    # will need.
     with contextlib.suppress(Exception):
-        observed.dump(observed.parse(last.decode()))
-    way = os.read(go, 1)
-    if not way:
+        observed.dump(observed.parse(last_answer.decode()))
+    kind = os.read(request, 1)
+    if not kind:
         return
     try:
-        text = observed.dump(ways[way]()).encode()
-    except Exception as e:  # noqa: BLE001 - whatever it was must reach the agent as words
-        text = _json(BROKEN, f"{type(e).__name__}: {e}")
-    write(answer, text + _WHOLE)
-    # The answer ends here and not with the process, whose end takes as long as its memory is large.
+        text = observed.dump(probes[kind]()).encode()
+    except Exception as e:  # noqa: BLE001 - whatever it was must reach the agent as a failure
+        text = _failure(BROKEN, f"{type(e).__name__}: {e}")
+    write(answer, text + _END_MARK)
+    # Closed now, because a process with much memory takes a while to exit.
     os.close(answer)
 
 
-def _json(code: int, text: str) -> bytes:
+def _failure(code: int, text: str) -> bytes:
     return observed.dump(Observation(failure=Failure(call="probe", code=code, text=text))).encode()

@@ -1,9 +1,8 @@
-"""How busy GPUs and their instances are: NVML's GPM, which only Hopper and later have, and only for
-those whom the driver lets.
+"""Utilization of GPUs and GPU instances, from NVML's GPM (Hopper and later, where permitted).
 
-Two samples a moment apart, within one thorough look: nothing is held between looks. In MIG mode
-there is a value per GPU instance, else one of the whole GPU. Source: nvml.h, "GPM"
-(nvmlGpmMetricsGet; samples more than 100 ms apart).
+Two samples within one thorough probe, so that nothing is held between probes. In MIG mode there is
+a value per GPU instance, else one of the whole GPU. Source: nvml.h, nvmlGpmMetricsGet (samples must
+be more than 100 ms apart).
 """
 
 from __future__ import annotations
@@ -27,9 +26,10 @@ _Samples = dict[int | None, Any]
 """By GPU instance; None: the whole GPU."""
 
 
-def measured(gpus: Sequence[ObservedGpu]) -> tuple[ObservedGpu, ...]:
-    """The same GPUs with their utilization, or with the reason why not. Takes WINDOW_S. Raises
-    nothing that the driver says.
+def measure(gpus: Sequence[ObservedGpu]) -> tuple[ObservedGpu, ...]:
+    """The same GPUs with their utilization, or with why it was not measured. Takes WINDOW_S.
+
+    Raises no NVMLError.
     """
     started = [_started(gpu) for gpu in gpus]
     if any(isinstance(samples, dict) and samples for samples in started):
@@ -45,7 +45,7 @@ def measured(gpus: Sequence[ObservedGpu]) -> tuple[ObservedGpu, ...]:
 def _started(gpu: ObservedGpu) -> _Samples | Failure:
     samples: _Samples = {}
     if gpu.failure:
-        return samples  # the GPU itself did not answer, which is said elsewhere
+        return samples  # the GPU itself did not answer, which its `failure` says
     call = "nvmlGpmQueryDeviceSupport"
     try:
         device = pynvml.nvmlDeviceGetHandleByIndex(gpu.index)
@@ -53,14 +53,14 @@ def _started(gpu: ObservedGpu) -> _Samples | Failure:
             return Failure(
                 call=call,
                 code=_NOT_SUPPORTED,
-                text="the GPU is older than Hopper, or its driver does not measure it",
+                text="needs Hopper or later, and a driver that supports GPM",
             )
-        places: list[int | None] = (
+        instances: list[int | None] = (
             [None] if gpu.mig != "enabled" else [*sorted({d.gpu_instance for d in gpu.devices})]
         )
         call = "nvmlGpmMigSampleGet" if gpu.mig == "enabled" else "nvmlGpmSampleGet"
-        for place in places:
-            samples[place] = _sample(device, place)
+        for instance in instances:
+            samples[instance] = _sample(device, instance)
     except pynvml.NVMLError as e:
         for sample in samples.values():
             _free(sample)
@@ -68,13 +68,13 @@ def _started(gpu: ObservedGpu) -> _Samples | Failure:
     return samples
 
 
-def _sample(device: Any, place: int | None) -> Any:
+def _sample(device: Any, instance: int | None) -> Any:
     sample = pynvml.nvmlGpmSampleAlloc()
     try:
-        if place is None:
+        if instance is None:
             pynvml.nvmlGpmSampleGet(device, sample)
         else:
-            pynvml.nvmlGpmMigSampleGet(device, place, sample)
+            pynvml.nvmlGpmMigSampleGet(device, instance, sample)
     except pynvml.NVMLError:
         _free(sample)
         raise
@@ -85,17 +85,17 @@ def _free(sample: Any) -> None:
     try:
         pynvml.nvmlGpmSampleFree(sample)
     except pynvml.NVMLError:
-        pass  # a driver without it; the process that looked ends anyway
+        pass  # not in this driver; the process ends anyway
 
 
 def _finished(index: int, samples: _Samples) -> Iterator[Utilization]:
-    for place, first in samples.items():
+    for instance, first in samples.items():
         second = None
         try:
-            second = _sample(pynvml.nvmlDeviceGetHandleByIndex(index), place)
-            yield Utilization(gpu_instance=place, **_ratios(first, second))
+            second = _sample(pynvml.nvmlDeviceGetHandleByIndex(index), instance)
+            yield Utilization(gpu_instance=instance, **_ratios(first, second))
         except pynvml.NVMLError:
-            pass  # an instance that went away meanwhile
+            pass  # the instance is gone
         finally:
             for sample in filter(None, (first, second)):
                 _free(sample)
@@ -115,6 +115,6 @@ def _ratios(first: Any, second: Any) -> dict[str, float | None]:
 def _ratio(metric: Any) -> float | None:
     if metric.nvmlReturn != pynvml.NVML_SUCCESS or not math.isfinite(metric.value):
         return None
-    # Counters of a window that is not quite the same for all: a little above 100 is 100.
+    # The counters' windows differ slightly: a little above 100 % counts as 100 %.
     percent: float = metric.value
     return round(min(max(percent / 100, 0.0), 1.0), 4)

@@ -1,9 +1,8 @@
-"""Health of a GPU, asked of NVML: for people and metrics, and never a reason why a look fails.
+"""Health of a GPU from NVML, for people and metrics; it never makes a probe fail.
 
-Whatever a driver, a GPU or a privilege does not give is None. Xid errors are not here: NVML hands
-them only to a client that waits for them, and nothing is held between looks (a client that stays
-makes changes of MIG mode fail). What they leave behind is here: counted memory errors, rows to
-remap, the recovery action that the driver asks for.
+What a driver, a GPU or the privileges do not provide is None. Xid errors are not here: NVML
+delivers them only to a client that keeps waiting, and such a client makes changes of MIG mode fail.
+What they leave behind is: counted memory errors, rows to remap, the driver's recovery action.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ _FIELDS = {
 _FLAGS = ("retired_pending", "remap_pending", "remap_failed")
 # nvmlDeviceGpuRecoveryAction_t
 _ACTIONS = ("none", "reset the GPU", "reboot the node", "drain peer-to-peer", "drain and reset")
-# nvmlClocksEventReasons; idle, application clocks, sync boost and display are choices and no
-# trouble.
+# nvmlClocksEventReasons; idle, application clocks, sync boost and display are left out: they are
+# settings, not problems.
 _SLOWDOWNS = {
     0x4: "power cap",
     0x8: "hardware slowdown",
@@ -46,37 +45,35 @@ _ENABLED = 1
 
 
 def read(device: Any, *, mig: bool) -> Vitals:
-    """Of a whole GPU. mig: whether MIG is on, which turns NVLinks off. Raises nothing that the
-    driver says.
-    """
+    """Of a whole GPU. mig: whether MIG is on, which turns NVLinks off. Raises no NVMLError."""
     fields = _fields(device)
-    # Every sensor by its own call: the fields of these have units that changed between drivers.
-    told: dict[str, Any] = {
-        "minor": _told(pynvml.nvmlDeviceGetMinorNumber, device),
-        "temperature_c": _told(
+    # Not as fields: the units of these fields changed between drivers.
+    sensors: dict[str, Any] = {
+        "minor": _optional(pynvml.nvmlDeviceGetMinorNumber, device),
+        "temperature_c": _optional(
             pynvml.nvmlDeviceGetTemperature, device, pynvml.NVML_TEMPERATURE_GPU
         ),
-        "power_mw": _told(pynvml.nvmlDeviceGetPowerUsage, device),
-        "power_limit_mw": _told(pynvml.nvmlDeviceGetEnforcedPowerLimit, device),
-        "sm_clock_mhz": _told(pynvml.nvmlDeviceGetClockInfo, device, pynvml.NVML_CLOCK_SM),
-        "pcie_replays": _told(pynvml.nvmlDeviceGetPcieReplayCounter, device),
+        "power_mw": _optional(pynvml.nvmlDeviceGetPowerUsage, device),
+        "power_limit_mw": _optional(pynvml.nvmlDeviceGetEnforcedPowerLimit, device),
+        "sm_clock_mhz": _optional(pynvml.nvmlDeviceGetClockInfo, device, pynvml.NVML_CLOCK_SM),
+        "pcie_replays": _optional(pynvml.nvmlDeviceGetPcieReplayCounter, device),
     }
-    ecc = _told(pynvml.nvmlDeviceGetEccMode, device)
-    busy = _told(pynvml.nvmlDeviceGetUtilizationRates, device)
-    reasons = _told(pynvml.nvmlDeviceGetCurrentClocksEventReasons, device)
+    ecc = _optional(pynvml.nvmlDeviceGetEccMode, device)
+    busy = _optional(pynvml.nvmlDeviceGetUtilizationRates, device)
+    reasons = _optional(pynvml.nvmlDeviceGetCurrentClocksEventReasons, device)
     if reasons is None:
-        # The same under its older name.
-        reasons = _told(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, device)
+        # Its name in older drivers.
+        reasons = _optional(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, device)
     links = fields.pop("nvlinks", None)
     states = (
         []
         if mig or not links
-        else [_told(pynvml.nvmlDeviceGetNvLinkState, device, n) for n in range(links)]
+        else [_optional(pynvml.nvmlDeviceGetNvLinkState, device, n) for n in range(links)]
     )
     known = [state for state in states if state is not None]
     action = fields.pop("recovery_action", None)
     return Vitals(
-        **told,
+        **sensors,
         **{name: bool(value) if name in _FLAGS else value for name, value in fields.items()},
         ecc=None if ecc is None else bool(ecc[0]),
         utilization_percent=None if busy is None else int(busy.gpu),
@@ -94,22 +91,22 @@ def read(device: Any, *, mig: bool) -> Vitals:
 
 
 def memory_used_mib(device: Any) -> int | None:
-    """Of a MIG device; anybody may ask."""
-    memory = _told(pynvml.nvmlDeviceGetMemoryInfo, device)
+    """Of a MIG device; needs no privilege."""
+    memory = _optional(pynvml.nvmlDeviceGetMemoryInfo, device)
     return None if memory is None else int(memory.used) // 2**20
 
 
 def processes(device: Any) -> tuple[int, ...] | None:
     """Process ids on a GPU or MIG device, in the driver's own process namespace."""
-    # By version: without the newest one, nvidia-ml-py's plain name raises what is no NVMLError.
-    found = _told(pynvml.nvmlDeviceGetComputeRunningProcesses_v3, device)
+    # The plain name raises something other than NVMLError where the driver lacks its version.
+    found = _optional(pynvml.nvmlDeviceGetComputeRunningProcesses_v3, device)
     if found is None:
-        found = _told(pynvml.nvmlDeviceGetComputeRunningProcesses_v2, device)
+        found = _optional(pynvml.nvmlDeviceGetComputeRunningProcesses_v2, device)
     return None if found is None else tuple(sorted({int(process.pid) for process in found}))
 
 
 def _fields(device: Any) -> dict[str, Any]:
-    values = _told(pynvml.nvmlDeviceGetFieldValues, device, list(_FIELDS.values())) or ()
+    values = _optional(pynvml.nvmlDeviceGetFieldValues, device, list(_FIELDS.values())) or ()
     found = {}
     for name, value in zip(_FIELDS, values, strict=False):
         if value.nvmlReturn == pynvml.NVML_SUCCESS:
@@ -120,7 +117,7 @@ def _fields(device: Any) -> dict[str, Any]:
     return found
 
 
-def _told(call: Callable[..., Any], *arguments: Any) -> Any | None:
+def _optional(call: Callable[..., Any], *arguments: Any) -> Any | None:
     try:
         return call(*arguments)
     except pynvml.NVMLError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -11,27 +12,29 @@ class Health:
     """Written by the loop, read by the HTTP server's threads."""
 
     stall_after_s: float
-    """A loop that has not come round for so long is taken for dead. Independent of NVML: the look
-    has its own deadline.
+    """A loop whose last turn began longer ago is not alive. A hung driver does not stall it: every
+    probe has a deadline.
     """
     stale_after_s: float
-    """A look older than this no longer stands for the node."""
-    turned: float = field(default_factory=time.monotonic)
-    looked: float | None = None
+    """A probe older than this no longer describes the node."""
+    clock: Callable[[], float] = time.monotonic
+    turned: float = field(init=False)
+    probed: float | None = None
     report_error: str | None = "nothing reported yet"
+
+    def __post_init__(self) -> None:
+        self.turned = self.clock()
 
     def alive(self) -> str | None:
         """None, or why not."""
-        age = time.monotonic() - self.turned
-        return None if age < self.stall_after_s else f"the loop has not come round for {age:.0f} s"
+        age = self.clock() - self.turned
+        return None if age < self.stall_after_s else f"the loop's last turn began {age:.0f} s ago"
 
     def ready(self) -> str | None:
-        """None where the cluster has the agent's current word, or why not."""
-        if self.looked is None:
-            return "no look at the GPUs yet"
-        age = time.monotonic() - self.looked
+        """None where the agent's report is current, or why not."""
+        if self.probed is None:
+            return "the GPUs have not been probed yet"
+        age = self.clock() - self.probed
         if age >= self.stale_after_s:
-            return f"the last look at the GPUs is {age:.0f} s old"
-        return (
-            f"the report is not in the cluster: {self.report_error}" if self.report_error else None
-        )
+            return f"the last probe of the GPUs is {age:.0f} s old"
+        return f"the report is not written: {self.report_error}" if self.report_error else None

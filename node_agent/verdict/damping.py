@@ -29,7 +29,7 @@ class Damper:
     _trouble: Verdict | None = None
     """The last verdict that was no match."""
 
-    def told(self, verdict: Verdict, now: float) -> Verdict:
+    def damp(self, verdict: Verdict, now: float) -> Verdict:
         """What to say: the verdict itself, or the trouble that has not yet stayed away for long
         enough.
         """

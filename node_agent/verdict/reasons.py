@@ -1,10 +1,8 @@
-"""Every reason that a verdict can have: one table, for the verdict, for the documentation, for the
-tests.
+"""Every reason that a verdict can have: one table for verdicts, documentation and tests.
 
 The codes are stable: programs, alerts and the fleet controller read them. The order is the order of
-importance: of several findings the first in this table gives the verdict its reason, after the rule
-that what is surely wrong comes before what is unknown, and what will not heal by itself before what
-may.
+precedence: of several findings the first in this table gives the verdict its reason. A mismatch
+precedes what is unknown, and what stays precedes what may settle by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +13,9 @@ from typing import Literal
 
 from node_agent.desired import Partitioner
 
-Word = Literal["Match", "Mismatch", "Unknown"]
+Outcome = Literal["Match", "Mismatch", "Unknown"]
+Setting = Partitioner | Literal["host"]
+"""Where a message is read: on a bare host, or else by who partitions the pool's GPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,25 +23,41 @@ class Reason:
     """What a reason code means and what to do about it."""
 
     code: str
-    verdict: Word
+    verdict: Outcome
     settles: bool = False
-    """True where a node that is still being set up looks like this for a while."""
+    """Whether a node that is still being set up can look like this for a while."""
     meaning: str
     """For the documentation; one clause."""
     cause: str = ""
     """Likely cause, for the message."""
     advice: str = ""
     """Next step, for the message."""
-    causes: Mapping[Partitioner, str] = field(default_factory=dict)
-    """Where the cause depends on who partitions."""
-    advices: Mapping[Partitioner, str] = field(default_factory=dict)
+    causes: Mapping[Setting, str] = field(default_factory=dict)
+    """Causes that differ by setting; they come before `cause`."""
+    advices: Mapping[Setting, str] = field(default_factory=dict)
+
+    def cause_for(self, partitioner: Partitioner, *, on_host: bool) -> str:
+        return _chosen(self.causes, partitioner, on_host) or self.cause
+
+    def advice_for(self, partitioner: Partitioner, *, on_host: bool) -> str:
+        return _chosen(self.advices, partitioner, on_host) or self.advice
+
+
+def _chosen(texts: Mapping[Setting, str], partitioner: Partitioner, on_host: bool) -> str | None:
+    return (texts.get("host") if on_host else None) or texts.get(partitioner)
 
 
 _GKE_LOG = "read the log of the node's nvidia-gpu-device-plugin pod in kube-system"
 _OPERATOR_LOG = (
-    "look at the node's label nvidia.com/mig.config.state and the log of its nvidia-mig-manager pod"
+    "read the node's label nvidia.com/mig.config.state and the log of its nvidia-mig-manager pod"
 )
-_REPLACE = "delete the node; its pool makes a new one"
+_PLUGIN_LOG = "read the log of the node's device plugin pod"
+_REPLACE = "delete the node; its pool creates a new one"
+_KERNEL_LOG = "read the host's kernel log for NVRM and Xid lines (`dmesg`)"
+_RESET = (
+    "stop the programs that use the GPU, then reset it (`nvidia-smi --gpu-reset -i <GPU>`) or "
+    "reboot the host"
+)
 
 _ALL = (
     Reason(
@@ -49,14 +65,14 @@ _ALL = (
         verdict="Match",
         meaning="every GPU and every advertised resource is as wanted",
     ),
-    # --- surely wrong, stays wrong
-    # -------------------------------------------------------------------------------------
+    # --- mismatches that stay
     Reason(
         code="GpuLost",
         verdict="Mismatch",
         meaning="a GPU fell off the bus",
         cause="the GPU fell off the bus",
         advice=f"cordon and drain, then reboot, or {_REPLACE}",
+        advices={"host": "power-cycle the host; if the GPU stays lost, replace it"},
     ),
     Reason(
         code="GpuResetRequired",
@@ -64,13 +80,16 @@ _ALL = (
         meaning="the driver refuses a GPU until it is reset",
         cause="the GPU met an error that only a reset clears",
         advice="cordon and drain the node, then reboot it",
+        advices={"host": _RESET},
     ),
     Reason(
         code="WrongGpuCount",
         verdict="Mismatch",
         meaning="the driver sees more or fewer GPUs than the machine type has",
-        cause="a GPU is broken, or the machine is of another type than the pool's",
+        cause="a GPU is broken, or the node's machine type is not the pool's",
         advice=f"compare with the machine type, then {_REPLACE}",
+        causes={"host": "a GPU is broken, or the layout is for another machine"},
+        advices={"host": "compare the layout with `nvidia-smi -L`"},
     ),
     Reason(
         code="WrongGpuModel",
@@ -85,20 +104,23 @@ _ALL = (
         meaning="the driver is older than the layout needs",
         cause="the node image carries an old driver",
         advice="choose a newer driver or node image for the pool",
+        causes={"host": "the installed driver is old"},
+        advices={"host": "install a newer driver"},
     ),
     Reason(
         code="MigUnsupported",
         verdict="Mismatch",
-        meaning="MIG is wanted on a GPU that cannot do it",
-        cause="the GPU, or its driver, has no MIG",
+        meaning="MIG is wanted on a GPU that does not support it",
+        cause="the GPU, or its driver, does not support MIG",
         advice="choose another machine type, or a layout without MIG",
+        advices={"host": "choose another GPU, or a layout without MIG"},
     ),
     Reason(
         code="WrongLayout",
         verdict="Mismatch",
-        meaning="a GPU is cut into other partitions than wanted",
+        meaning="a GPU has other partitions than wanted",
         causes={
-            "gke": "GKE's set-up cut it for another size, and does not check which",
+            "gke": "GKE's node set-up partitioned it for another size, and does not check which",
             "mig-manager": "mig-manager applied another layout, or something changed the GPU "
             "afterwards",
             "none": "somebody partitioned it by hand",
@@ -107,8 +129,7 @@ _ALL = (
             "gke": "compare /etc/nvidia/gpu_config.json on the node with the pool, then "
             f"{_REPLACE}",
             "mig-manager": "compare the node's label nvidia.com/mig.config with the pool, then "
-            "delete its "
-            "nvidia-mig-manager pod",
+            "delete its nvidia-mig-manager pod",
             "none": "apply the layout again",
         },
     ),
@@ -117,18 +138,18 @@ _ALL = (
         verdict="Mismatch",
         meaning="MIG is on where a whole GPU is wanted",
         cause="the GPU was partitioned for something else",
-        advice="turn MIG off on the node, or " + _REPLACE,
+        advice=f"turn MIG off on the node, or {_REPLACE}",
+        advices={"host": "turn MIG off with `slicewright-agent clear <GPU>`"},
     ),
     Reason(
         code="ComputeInstanceMissing",
         verdict="Mismatch",
-        meaning="a GPU instance has no compute instance, so nothing can use it (seen with "
+        meaning="a GPU instance has no compute instance, so no program can use it (seen with "
         "privileges only)",
-        cause="whoever partitioned the GPU stopped half way",
+        cause="partitioning stopped half way",
         advice="apply the layout again",
     ),
-    # --- wrong, and may be on its way
-    # ----------------------------------------------------------------------------------
+    # --- mismatches that may settle
     Reason(
         code="MigModePending",
         verdict="Mismatch",
@@ -136,6 +157,7 @@ _ALL = (
         meaning="MIG mode changes with the next reset of the GPU or reboot of the node",
         cause="the change of MIG mode waits for a reset or a reboot",
         advice="if no reboot follows in 15 minutes, reboot the node",
+        advices={"host": _RESET},
     ),
     Reason(
         code="NotPartitioned",
@@ -143,9 +165,10 @@ _ALL = (
         settles=True,
         meaning="a GPU that should be partitioned is whole, or has MIG on and no partition",
         causes={
-            "gke": "GKE's set-up has not cut it yet, or could not read /etc/nvidia/gpu_config.json",
+            "gke": "GKE's node set-up has not partitioned it yet, or could not read "
+            "/etc/nvidia/gpu_config.json",
             "mig-manager": "mig-manager has not applied the layout yet",
-            "none": "nobody has partitioned it yet",
+            "none": "it has not been partitioned yet",
         },
         advices={"gke": _GKE_LOG, "mig-manager": _OPERATOR_LOG, "none": "apply the layout"},
     ),
@@ -153,31 +176,32 @@ _ALL = (
         code="LayoutIncomplete",
         verdict="Mismatch",
         settles=True,
-        meaning="a GPU has some of the wanted partitions and nothing else",
-        cause="partitioning is under way, or stopped half way",
+        meaning="a GPU has some of the wanted partitions and no others",
+        cause="partitioning is in progress, or stopped half way",
         advices={"gke": _GKE_LOG, "mig-manager": _OPERATOR_LOG, "none": "apply the layout again"},
     ),
     Reason(
         code="ResourcesNotAdvertised",
         verdict="Mismatch",
         settles=True,
-        meaning="the GPUs are right, but the kubelet offers none of a wanted resource",
+        meaning="the GPUs are right, but the kubelet advertises none of a wanted resource",
         cause="the device plugin has not registered yet",
-        advice="read the log of the node's device plugin pod",
+        advice=_PLUGIN_LOG,
     ),
     Reason(
         code="WrongResources",
         verdict="Mismatch",
         settles=True,
-        meaning="the GPUs are right, but the kubelet offers another number of a wanted resource",
-        cause="the device plugin has not looked again since the GPUs were partitioned",
+        meaning="the GPUs are right, but the kubelet advertises another number of a wanted "
+        "resource",
+        cause="the device plugin has not enumerated the GPUs again since they were partitioned",
         advice="restart the node's device plugin pod",
     ),
     Reason(
         code="UnexpectedResources",
         verdict="Mismatch",
         settles=True,
-        meaning="the kubelet offers a GPU resource that the layout does not have",
+        meaning="the kubelet advertises a GPU resource that the layout does not have",
         cause="it is left over from an earlier layout, or the device plugin runs with another "
         "MIG strategy",
         advice="restart the node's device plugin pod, and check its MIG strategy",
@@ -186,18 +210,18 @@ _ALL = (
         code="ResourcesWithheld",
         verdict="Mismatch",
         settles=True,
-        meaning="the kubelet has the resource but may hand out less of it",
-        cause="the device plugin calls devices unhealthy, or is being restarted",
-        advice="read the log of the node's device plugin pod for XID errors",
+        meaning="less of a resource is allocatable than the node's capacity",
+        cause="the device plugin reports devices as unhealthy, or is restarting",
+        advice=f"{_PLUGIN_LOG} for Xid errors",
     ),
-    # --- could not tell
-    # ----------------------------------------------------------------------------------------------
+    # --- unknown
     Reason(
         code="DriverHung",
         verdict="Unknown",
         meaning="the driver did not answer in time",
         cause="the driver or a GPU hangs",
         advice="cordon and drain the node, then reboot it",
+        advices={"host": f"{_KERNEL_LOG}, then reboot the host"},
     ),
     Reason(
         code="DriverVersionMismatch",
@@ -205,34 +229,42 @@ _ALL = (
         meaning="the driver's library and its kernel module are of different versions",
         cause="the driver was upgraded under a running node",
         advice="reboot the node",
+        causes={"host": "the driver was upgraded while its old kernel module stays loaded"},
+        advices={"host": "reboot the host"},
     ),
     Reason(
         code="NoPermission",
         verdict="Unknown",
-        meaning="the driver refuses the agent a question that it needs to ask",
-        cause="the container sees none of the GPU's device files, or too old ones",
-        advice="restart the node's agent pod; if it stays, check how the pod gets the driver",
+        meaning="the driver refuses a call that the agent needs",
+        cause="the container has none of the GPU's device files, or outdated ones",
+        advice="restart the node's agent pod; if that does not help, check how the pod gets the "
+        "driver",
+        causes={"host": "this user may not open the GPU's device files (/dev/nvidia*)"},
+        advices={"host": "run it as root, or check the owner and mode of /dev/nvidia*"},
     ),
     Reason(
         code="ProfileUnclear",
         verdict="Unknown",
         meaning="a partition could be one of several profiles",
-        cause="this driver does not tell enough without privileges",
+        cause="this driver does not say enough to an unprivileged process",
         advice="use a newer driver",
+        advices={"host": "run it as root, or use a newer driver"},
     ),
     Reason(
         code="DriverError",
         verdict="Unknown",
-        meaning="the driver answered a question with an error that has no reason of its own",
+        meaning="the driver answered a call with an error that has no reason of its own",
         cause="see the NVML error",
         advice="read the kernel log of the node for NVRM and Xid lines",
+        advices={"host": _KERNEL_LOG},
     ),
     Reason(
         code="ProbeBroken",
         verdict="Unknown",
-        meaning="the look at the GPUs ended without an answer",
-        cause="the driver's library crashed or the agent has a fault",
+        meaning="the process that probes the GPUs ended without an answer",
+        cause="the driver's library crashed, or the agent has a bug",
         advice="read the log of the node's agent pod",
+        advices={"host": f"{_KERNEL_LOG}, and run it again"},
     ),
     Reason(
         code="DriverLibraryMissing",
@@ -241,6 +273,11 @@ _ALL = (
         meaning="libnvidia-ml.so.1 cannot be found",
         cause="the driver is not installed yet, or the pod does not see it",
         advice="wait for the driver; if it is there, check the pod's mounts or its runtime class",
+        causes={"host": "the NVIDIA driver is not installed on this host"},
+        advices={
+            "host": "install the NVIDIA driver; if `nvidia-smi` works, the library is missing from "
+            "the loader's path: check `ldconfig -p | grep libnvidia-ml`"
+        },
     ),
     Reason(
         code="DriverNotLoaded",
@@ -249,22 +286,27 @@ _ALL = (
         meaning="the driver's library is there, its kernel module is not loaded",
         cause="the driver is still being installed, or its module failed to load",
         advice="read the kernel log of the node for NVRM lines",
+        causes={"host": "the NVIDIA kernel module is not loaded on this host"},
+        advices={
+            "host": "run `modprobe nvidia` as root; if it fails, read the kernel log for NVRM "
+            "lines (`dmesg`)"
+        },
     ),
     Reason(
         code="PartitioningUnderWay",
         verdict="Unknown",
         settles=True,
-        meaning="mig-manager is at work, so the agent keeps away from the driver: a client can "
-        "make a change of MIG mode fail",
+        meaning="mig-manager changes the GPUs and the agent does not probe them: an NVML client "
+        "can make a change of MIG mode fail",
         cause="mig-manager is changing the partitions",
-        advice="if it takes more than 15 minutes, delete the node's nvidia-mig-manager pod, which "
-        "makes it start again",
+        advice="if it takes more than 15 minutes, delete the node's nvidia-mig-manager pod; it "
+        "then starts again",
     ),
     Reason(
         code="NodeUnreadable",
         verdict="Unknown",
         settles=True,
-        meaning="the GPUs are right, but the API server did not tell what the kubelet advertises",
+        meaning="the GPUs are right, but the node's advertised resources could not be read",
         cause="the API server does not answer, or refuses",
         advice="read the log of the node's agent pod",
     ),

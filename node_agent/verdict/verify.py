@@ -1,7 +1,7 @@
-"""The judgement, pure: desired × observed × what the kubelet advertises -> verdict.
+"""Judges a node: desired state × observation × advertised resources -> verdict. Pure functions.
 
-Three-valued: a thing is as wanted, or it is not, or nobody could tell. Unknown never passes, and
-neither does a judgement without a single check.
+A verdict is Match, Mismatch or Unknown. Unknown is never a pass, and neither is a judgement without
+a single check.
 """
 
 from __future__ import annotations
@@ -13,25 +13,24 @@ from dataclasses import dataclass, replace
 
 from node_agent.cluster.node import NodeState
 from node_agent.desired import Desired, DesiredGpu
-from node_agent.layout import GpuLayout, Layout
+from node_agent.layout import GpuLayout, Layout, ranges
 from node_agent.nvml import profiles
 from node_agent.nvml.errors import REASON_OF
 from node_agent.nvml.observed import Failure, Observation, ObservedGpu
-from node_agent.verdict.reasons import MATCH, RANK, REASONS, Reason, Word
+from node_agent.verdict.reasons import MATCH, RANK, REASONS, Outcome, Reason
 from node_agent.xids.history import consequence
 from node_agent.xids.meanings import shown as xid_shown
 
 _MAX_MESSAGE = 700
-_MAX_WORDS = 120
-"""Of a layout in a message: sixteen GPUs by UUID would leave no room for the cause."""
-# Resources that stand for GPUs; others of the vendor (nvidia.com/hostdev and the like) are somebody
-# else's.
+_MAX_LAYOUT = 120
+"""Characters of a layout in a message: sixteen UUIDs would leave no room for the cause."""
+# Resources that stand for GPUs, unlike others of the vendor (nvidia.com/hostdev).
 _GPU_RESOURCE = re.compile(r"nvidia\.com/(?:gpu|mig-.+)(?:\.shared)?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One thing that was compared."""
+    """One comparison."""
 
     reason: str
     """PartitionsMatch, or why not."""
@@ -41,23 +40,21 @@ class Check:
     found: str
 
     @property
-    def verdict(self) -> Word:
+    def verdict(self) -> Outcome:
         return REASONS[self.reason].verdict
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    verdict: Word
+    verdict: Outcome
     reason: str
     message: str
-    """One sentence: where, wanted, found, likely cause, next step. The same findings always give
-    the same words.
+    """One sentence: where, wanted, found, likely cause, next step. Equal findings give equal
+    messages.
     """
     checks: tuple[Check, ...]
     instances: tuple[Mapping[str, int], ...] = ()
-    """Per observed GPU in order: profile -> number of MIG devices found. A profile that could not
-    be told is `unknown`.
-    """
+    """Per observed GPU: profile -> number of MIG devices, as from `found_instances`."""
 
 
 def verify(
@@ -69,38 +66,38 @@ def verify(
 ) -> Verdict:
     """Whether a node is as desired.
 
-    node: None where the API server did not tell; then resources are unknown. silicon_only: leave
-    resources out altogether, for hosts that are no Kubernetes nodes.
+    node: None where the API server does not answer; its resources are then Unknown. silicon_only:
+    check no resources, for a host that is not a Kubernetes node.
     """
     found = tuple(found_instances(gpu, desired) for gpu in observation.gpus)
     checks = [*_check_silicon(desired, observation, found)]
     if not silicon_only and observation.failure is None:
         checks += _check_resources(desired, node)
-    return _judged(desired, checks, found, silicon_only)
+    return _judged(desired, checks, found, on_host=silicon_only)
 
 
 def verify_layout(
     layout: Layout, wanted: Mapping[int, GpuLayout], observation: Observation
 ) -> Verdict:
-    """Whether the GPUs that a layout names are cut like that, at the places it gives; for hosts,
-    where `apply` cuts.
+    """Whether the GPUs of a host are partitioned as a layout says; other GPUs are not checked.
 
-    wanted: by NVML index, from `layout.of`, as long as the driver tells which GPUs there are.
-    Others are not looked at.
+    wanted: by NVML index, the last answer of `layout.of`.
     """
     gpus = [gpu for gpu in observation.gpus if gpu.index in wanted]
     desired = desired_of(wanted, observation)
     found = tuple(found_instances(gpu, desired) for gpu in gpus)
     if observation.failure:
-        return _judged(desired, [_failed("node", _words(layout), observation.failure)], found, True)
+        return _judged(
+            desired, [_failed("host", _shortened(layout), observation.failure)], found, on_host=True
+        )
     checks: list[Check] = []
     if not wanted:
         how_many = _number(len(observation.gpus), "GPU")
         checks.append(
             Check(
                 reason="WrongGpuCount",
-                where="node",
-                wanted=_words(layout),
+                where="host",
+                wanted=_shortened(layout),
                 found=f"{how_many}, none of them named",
             )
         )
@@ -115,8 +112,8 @@ def verify_layout(
         )
     for entry, gpu, instances in zip(desired.gpus, gpus, found, strict=True):
         checks += _check_gpu(desired, entry, gpu, instances)
-        checks += _check_places(wanted[gpu.index], gpu)
-    return _judged(desired, checks, found, True)
+        checks += _check_placements(wanted[gpu.index], gpu)
+    return _judged(desired, checks, found, on_host=True)
 
 
 def desired_of(wanted: Mapping[int, GpuLayout], observation: Observation) -> Desired:
@@ -137,31 +134,31 @@ def desired_of(wanted: Mapping[int, GpuLayout], observation: Observation) -> Des
     )
 
 
-def _words(layout: Layout) -> str:
+def _shortened(layout: Layout) -> str:
     text = str(layout)
-    return text if len(text) <= _MAX_WORDS else f"{text[: _MAX_WORDS - 1]}…"
+    return text if len(text) <= _MAX_LAYOUT else f"{text[: _MAX_LAYOUT - 1]}…"
 
 
 def _judged(
     desired: Desired,
     checks: Sequence[Check],
     found: tuple[Mapping[str, int], ...],
-    silicon_only: bool,
+    *,
+    on_host: bool,
 ) -> Verdict:
-    assert checks, "to have compared nothing is no match"
-    worst = sorted(
-        (c for c in checks if c.reason != MATCH), key=lambda c: _importance(REASONS[c.reason])
-    )
+    assert checks, "a verdict needs at least one check"
+    worst = sorted((c for c in checks if c.reason != MATCH), key=lambda c: _rank(REASONS[c.reason]))
     if not worst:
         return Verdict(
             verdict="Match",
             reason=MATCH,
-            message=_praise(desired, silicon_only),
+            message=_match_message(desired, resources=not on_host),
             checks=tuple(checks),
             instances=found,
         )
     first = REASONS[worst[0].reason]
-    message = _sentence(desired, first, [c for c in worst if c.reason == first.code])
+    same_reason = [c for c in worst if c.reason == first.code]
+    message = _problem_message(desired, first, same_reason, on_host=on_host)
     others = sorted({c.reason for c in worst} - {first.code}, key=lambda code: RANK[code])
     if others:
         message += f" Also: {', '.join(others)}."
@@ -177,11 +174,10 @@ def _judged(
 
 
 def partitioning_in_progress(desired: Desired, node: NodeState | None) -> Verdict | None:
-    """The verdict without a look, while mig-manager works and must be alone with the driver; None
-    when looking is fine.
+    """The verdict while mig-manager changes the GPUs and they must not be probed; else None.
 
-    Source: an NVML client makes a change of MIG mode fail with "In use by another client"
-    (nvidia.md 8.6, operations.md 1.7).
+    An NVML client makes a change of MIG mode fail with "In use by another client". Source: NVIDIA
+    MIG User Guide, "Enable MIG Mode".
     """
     if (
         node is None
@@ -200,16 +196,14 @@ def partitioning_in_progress(desired: Desired, node: NodeState | None) -> Verdic
     return Verdict(
         verdict=reason.verdict,
         reason=reason.code,
-        message=_sentence(desired, reason, [check]),
+        message=_problem_message(desired, reason, [check], on_host=False),
         checks=(check,),
         instances=(),
     )
 
 
 def found_instances(gpu: ObservedGpu, desired: Desired) -> Mapping[str, int]:
-    """Profile -> number of MIG devices on a GPU; `unknown` for those whose profile could not be
-    told.
-    """
+    """Profile -> number of MIG devices on a GPU; `unknown` where the profile is not clear."""
     names = (
         profiles.name_of(d, gpu, gpu_memory_mib=desired.gpu_memory_mib) or "unknown"
         for d in gpu.devices
@@ -225,7 +219,7 @@ def shown(instances: Mapping[str, int]) -> str:
     )
 
 
-def _importance(reason: Reason) -> tuple[bool, bool, int]:
+def _rank(reason: Reason) -> tuple[bool, bool, int]:
     return reason.verdict == "Unknown", reason.settles, RANK[reason.code]
 
 
@@ -303,9 +297,7 @@ def _check_gpu(
 
 
 def _devices(wanted: GpuLayout, gpu: ObservedGpu) -> Mapping[str, int]:
-    """MIG device profile -> count, with profile numbers turned into the names that this driver
-    gives them.
-    """
+    """MIG device profile -> count, with profile numbers replaced by the driver's names."""
     names = {str(p.id): profiles.name_of_profile(p, gpu.memory_mib) for p in gpu.offered}
     count: Counter[str] = Counter()
     for part in wanted.parts:
@@ -315,20 +307,20 @@ def _devices(wanted: GpuLayout, gpu: ObservedGpu) -> Mapping[str, int]:
     return count
 
 
-def _check_places(wanted: GpuLayout, gpu: ObservedGpu) -> Iterator[Check]:
-    """Only with privileges is there anything to compare."""
+def _check_placements(wanted: GpuLayout, gpu: ObservedGpu) -> Iterator[Check]:
+    """Compares placements, which only a privileged process can read."""
     offered = {p.id: profiles.name_of_profile(p, gpu.memory_mib) for p in gpu.offered}
     names = {str(p): name for p, name in offered.items()}
     for part in wanted.parts:
         if part.start is None or gpu.gpu_instances is None:
             continue
         name = names.get(part.profile) or part.profile
-        places = sorted(i.start for i in gpu.gpu_instances if offered.get(i.profile) == name)
+        starts = sorted(i.start for i in gpu.gpu_instances if offered.get(i.profile) == name)
         yield Check(
-            reason=MATCH if part.start in places else "WrongLayout",
+            reason=MATCH if part.start in starts else "WrongLayout",
             where=f"GPU {gpu.index}",
             wanted=f"{name} at {part.start}",
-            found=f"at {', '.join(map(str, places))}" if places else "none",
+            found=f"at {', '.join(map(str, starts))}" if starts else "none",
         )
 
 
@@ -395,9 +387,9 @@ def _check_resources(desired: Desired, node: NodeState | None) -> Iterator[Check
             else f"{allocatable} allocatable of {capacity}",
         )
     for name, allocatable in sorted(node.allocatable.items()):
-        # Judged by allocatable alone: the kubelet keeps the capacity of a resource whose plugin has
-        # gone for five minutes, and no pod can have any of it. An earlier layout's names stay in a
-        # node's status with 0: that is the same as absent.
+        # By allocatable alone: the kubelet keeps the capacity of a resource for five minutes after
+        # its device plugin has gone, and no pod can get any of it. Resources of an earlier layout
+        # stay in the node's status with 0, which is the same as absent.
         if name not in desired.resources and _GPU_RESOURCE.fullmatch(name) and allocatable:
             yield Check(
                 reason="UnexpectedResources", where=name, wanted="0", found=str(allocatable)
@@ -421,11 +413,14 @@ def _failed(where: str, wanted: str, failure: Failure) -> Check:
     )
 
 
-def _sentence(desired: Desired, reason: Reason, checks: Sequence[Check]) -> str:
-    cause = reason.causes.get(desired.partitioner, reason.cause)
-    advice = reason.advices.get(desired.partitioner, reason.advice)
-    unshared = _unshared(desired, checks) if reason.code == "WrongResources" else None
-    return f"{'; '.join(_grouped(checks))}: {unshared or cause}; {advice}."
+def _problem_message(
+    desired: Desired, reason: Reason, checks: Sequence[Check], *, on_host: bool
+) -> str:
+    cause = reason.cause_for(desired.partitioner, on_host=on_host)
+    advice = reason.advice_for(desired.partitioner, on_host=on_host)
+    if reason.code == "WrongResources":
+        cause = _sharing_cause(desired, checks) or cause
+    return f"{'; '.join(_grouped(checks))}: {cause}; {advice}."
 
 
 def _grouped(checks: Sequence[Check]) -> Iterator[str]:
@@ -433,30 +428,19 @@ def _grouped(checks: Sequence[Check]) -> Iterator[str]:
     by_finding: dict[tuple[str, str], list[str]] = {}
     for check in checks:
         by_finding.setdefault((check.wanted, check.found), []).append(check.where)
-    for (wanted, found), places in by_finding.items():
-        yield f"{_places(places)} wanted {wanted}, found {found}"
+    for (wanted, found), where in by_finding.items():
+        yield f"{_listed(where)} wanted {wanted}, found {found}"
 
 
-def _places(places: Sequence[str]) -> str:
+def _listed(where: Sequence[str]) -> str:
     """`GPU 3`, `GPUs 0-2, 5`, `nvidia.com/gpu`"""
-    if len(places) == 1 or not all(place.startswith("GPU ") for place in places):
-        return ", ".join(places)
-    indexes = sorted(int(place.removeprefix("GPU ")) for place in places)
-    runs: list[list[int]] = []
-    for index in indexes:
-        if runs and runs[-1][-1] == index - 1:
-            runs[-1].append(index)
-        else:
-            runs.append([index])
-    return "GPUs " + ", ".join(
-        str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs
-    )
+    if len(where) == 1 or not all(one.startswith("GPU ") for one in where):
+        return ", ".join(where)
+    return f"GPUs {ranges(int(one.removeprefix('GPU ')) for one in where)}"
 
 
-def _unshared(desired: Desired, checks: Sequence[Check]) -> str | None:
-    """The cause where a shared resource is advertised once per device instead of once per
-    replica.
-    """
+def _sharing_cause(desired: Desired, checks: Sequence[Check]) -> str | None:
+    """The cause where a shared resource has one replica per device; None where that is not it."""
     for sharing in desired.sharing:
         for check in checks:
             if check.where == sharing.resource and check.found == str(
@@ -469,11 +453,13 @@ def _unshared(desired: Desired, checks: Sequence[Check]) -> str | None:
     return None
 
 
-def _praise(desired: Desired, silicon_only: bool) -> str:
+def _match_message(desired: Desired, *, resources: bool) -> str:
     layouts = sorted({shown(g.instances) if g.mig else "whole" for g in desired.gpus})
     gpus = f"{_number(desired.gpu_count, 'GPU')} as wanted ({'; '.join(layouts)})"
-    resources = ", ".join(f"{name} {count}" for name, count in sorted(desired.resources.items()))
-    return f"{gpus}; advertised: {resources}." if resources and not silicon_only else f"{gpus}."
+    if not resources or not desired.resources:
+        return f"{gpus}."
+    advertised = ", ".join(f"{name} {count}" for name, count in sorted(desired.resources.items()))
+    return f"{gpus}; advertised: {advertised}."
 
 
 def _number(count: int, noun: str) -> str:
@@ -485,5 +471,5 @@ def _version(text: str | None) -> tuple[int, ...]:
 
 
 def _model(name: str) -> str:
-    # Drivers before R470 leave the maker out.
+    # Drivers before R470 leave out the vendor.
     return name.removeprefix("NVIDIA ").strip()

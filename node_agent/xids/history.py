@@ -41,7 +41,7 @@ class Event:
     """One Xid, and where."""
 
     pci: str
-    """`0000:3b:00`, as `place` writes it."""
+    """`0000:3b:00`, as `pci_address` writes it."""
     xid: Xid
 
 
@@ -59,10 +59,10 @@ def event(record: Record) -> Event | None:
         process=int(process["pid"]) if process else None,
         gpu_instance=int(found["instance"]) if found["instance"] else None,
     )
-    return Event(pci=place(found["pci"]), xid=xid)
+    return Event(pci=pci_address(found["pci"]), xid=xid)
 
 
-def place(pci: str) -> str:
+def pci_address(pci: str) -> str:
     """The same word for NVML's `00000000:3B:00.0` and the kernel's `0000:3b:00`."""
     domain, bus, slot = pci.partition(".")[0].split(":")
     return f"{int(domain, 16):04x}:{int(bus, 16):02x}:{int(slot, 16):02x}"
@@ -121,9 +121,9 @@ class XidHistory:
                 self._take(seen, old)
         return tuple(found)
 
-    def told(self, observation: Observation) -> Observation:
-        """The same look, every GPU with its Xids."""
-        return replace(observation, gpus=tuple(map(self._told, observation.gpus)))
+    def annotate(self, observation: Observation) -> Observation:
+        """The observation with every GPU's Xids."""
+        return replace(observation, gpus=tuple(map(self._annotate, observation.gpus)))
 
     def where(self, pci: str) -> int | None:
         """The NVML index of the GPU at a place; None for one that no look has shown."""
@@ -147,9 +147,9 @@ class XidHistory:
         ):
             self._troubles[seen.pci] = _Trouble(xid=xid, sure=not old)
 
-    def _told(self, gpu: ObservedGpu) -> ObservedGpu:
+    def _annotate(self, gpu: ObservedGpu) -> ObservedGpu:
         if gpu.pci_bus_id:
-            self._places[gpu.index] = place(gpu.pci_bus_id)
+            self._places[gpu.index] = pci_address(gpu.pci_bus_id)
         pci = self._places.get(gpu.index)
         if pci is None or pci not in self._counts:
             return gpu

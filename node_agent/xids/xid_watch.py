@@ -1,6 +1,4 @@
-"""Xids for the agent's loops: the kernel's log read before each look, every new Xid told once,
-looks with Xids.
-"""
+"""Xids for the agent's loops: reads the kernel log before each probe and logs new Xids."""
 
 from __future__ import annotations
 
@@ -13,8 +11,8 @@ from node_agent.xids.history import Event, XidHistory, consequence
 from node_agent.xids.kernel_log import KMSG, KernelLog
 from telemetry import log
 
-_MOST_TOLD = 10
-"""Lines of the agent's log for one reading: a program in a loop of page faults writes thousands."""
+_MAX_LOGGED = 10
+"""Xids logged per reading: a program that page-faults in a loop causes thousands."""
 
 
 class XidWatch:
@@ -25,34 +23,32 @@ class XidWatch:
         self._history = XidHistory()
         self._history.add(self._log.read(), old=True)
         if self._log.unreadable:
-            log.info("xids not watched", why=self._log.unreadable)  # in a pod that is how it is
+            log.info("xids not watched", why=self._log.unreadable)  # the normal case in a pod
 
     @property
     def up(self) -> bool:
         """Whether the kernel's log can be read here."""
         return self._log.unreadable is None
 
-    def news(self) -> bool:
-        """Reads on. True where something came after which the GPUs should be looked at
-        thoroughly.
-        """
+    def read(self) -> bool:
+        """Reads and logs new Xids. True where one of them calls for a thorough probe."""
         was_up = self.up
         found = self._history.add(self._log.read())
         if was_up and not self.up:
             log.warning("xids not watched", why=self._log.unreadable)
-        self._tell(found)
+        self._log_events(found)
         return any(consequence(seen.xid) != "none" for seen in found)
 
-    def told(self, observation: Observation) -> Observation:
-        """The same look, every GPU with its Xids."""
-        return self._history.told(observation)
+    def annotate(self, observation: Observation) -> Observation:
+        """The observation with every GPU's Xids."""
+        return self._history.annotate(observation)
 
     def close(self) -> None:
         self._log.close()
 
-    def _tell(self, found: Iterable[Event]) -> None:
+    def _log_events(self, found: Iterable[Event]) -> None:
         events = list(found)
-        for seen in events[:_MOST_TOLD]:
+        for seen in events[:_MAX_LOGGED]:
             gpu = self._history.where(seen.pci)
             which = f"GPU {gpu}" if gpu is not None else seen.pci
             log.warning(
@@ -62,5 +58,5 @@ class XidWatch:
                 says=xid_meanings.shown(seen.xid.number),
                 text=seen.xid.text[:200],
             )
-        if len(events) > _MOST_TOLD:
-            log.warning("more xids", count=len(events) - _MOST_TOLD)
+        if len(events) > _MAX_LOGGED:
+            log.warning("more xids", count=len(events) - _MAX_LOGGED)

@@ -25,8 +25,14 @@ from node_agent.desired import Desired, DesiredGpu
 from node_agent.nvml.observed import Engines, MigDevice, Observation, ObservedGpu
 from node_agent.nvml.prober import Prober
 from rehearsal.cluster.silicon import models, state
+from tests.node_agent.clocks import Clocks
 
 H100 = "NVIDIA H100 80GB HBM3"
+
+
+@pytest.fixture
+def clocks() -> Clocks:
+    return Clocks()
 
 
 @pytest.fixture
@@ -115,21 +121,23 @@ class Silicon:
     def prober(
         self,
         *,
-        deadline_s: float = 5.0,
+        deadline_s: float = 60.0,
         user: int | None = None,
         thorough: bool = False,
-        busy: bool = False,
+        utilization: bool = False,
     ) -> Prober:
-        return Prober.start(deadline_s=deadline_s, look=lambda: self._look(user, thorough, busy))
+        return Prober.start(
+            deadline_s=deadline_s, probe=lambda: self._probe(user, thorough, utilization)
+        )
 
-    def look(self, *, user: int | None = None) -> Observation:
+    def observe(self, *, user: int | None = None) -> Observation:
         prober = self.prober(user=user)
         try:
             return prober.probe()
         finally:
             prober.close()
 
-    def _look(self, user: int | None, thorough: bool, busy: bool) -> Observation:
+    def _probe(self, user: int | None, thorough: bool, utilization: bool) -> Observation:
         """In the worker's process, which ends afterwards."""
         pynvml.nvmlLib = ctypes.CDLL(str(self.library))
         pynvml._nvmlGetFunctionPointer_cache.clear()
@@ -140,7 +148,7 @@ class Silicon:
             os.setgroups([])
             os.setgid(user)
             os.setuid(user)
-        return nvml.probe(thorough=thorough, busy=busy)
+        return nvml.probe(thorough=thorough, with_utilization=utilization)
 
 
 @pytest.fixture

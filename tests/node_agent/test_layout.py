@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_agent.layout import GpuLayout, Layout, LayoutError, Part, parse
+from node_agent.layout import GpuLayout, Layout, LayoutError, Partition, parse
 
 UUID = "GPU-82864c44-d125-bf84-645f-e800925bf730"
 GPUS = {
@@ -45,13 +45,13 @@ def test_what_people_write_is_understood(texts: list[str], wanted: dict[int, str
         ("", "empty"),
         ("3g.20gb", "write GPUS:WHAT"),
         ("2:", "write GPUS:WHAT"),
-        ("two:off", "'two' names no GPU"),
-        ("3-1:off", "3-1: 1 comes before 3"),
-        ("2:3g", "'3g' is no partition"),
-        ("2:3g.20gb@x", "'3g.20gb@x' is no partition"),
-        ("2:3g.20gb*0", "'3g.20gb*0' is no partition"),
+        ("two:off", "'two' is not a GPU"),
+        ("3-1:off", "3-1: the range is empty; write 1-3"),
+        ("2:3g", "'3g' is not a partition"),
+        ("2:3g.20gb@x", "'3g.20gb@x' is not a partition"),
+        ("2:3g.20gb*0", "'3g.20gb*0' is not a partition"),
         ("2:3g.20gb@0*2", "2 instances cannot all start at 0"),
-        ("2:off,3g.20gb", "'off' is no partition"),
+        ("2:off,3g.20gb", "'off' is not a partition"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_its_reason(text: str, complaint: str) -> None:
@@ -73,7 +73,7 @@ def test_all_problems_are_told_at_once() -> None:
         ("GPU-00000000-0000-0000-0000-00000000000f:off", "no such GPU"),
         ("1:off 1:empty", "GPU 1 is named twice"),
         (f"1:off {UUID}:empty", "GPU 1 is named twice"),
-        ("all:off all:empty", "all: said twice"),
+        ("all:off all:empty", "all: named twice"),
     ],
 )
 def test_a_gpu_is_there_and_is_named_once(text: str, complaint: str) -> None:
@@ -83,13 +83,13 @@ def test_a_gpu_is_there_and_is_named_once(text: str, complaint: str) -> None:
 
 
 def test_all_of_no_gpu_is_no_wish_at_all() -> None:
-    with pytest.raises(LayoutError, match="all: no such GPU; this machine has none"):
+    with pytest.raises(LayoutError, match="all: this machine has no GPU"):
         parse(["all:off"]).of({})
     assert parse(["0-2:off all:empty"]).of(GPUS).keys() == GPUS.keys(), "all others may be none"
 
 
 parts = st.builds(
-    Part,
+    Partition,
     profile=st.sampled_from(["3g.20gb", "1g.10gb+me", "1g.24gb+me.all", "1g.24gb-me", "9", "0"]),
     start=st.none() | st.integers(0, 11),
     compute_slices=st.none() | st.integers(1, 7),

@@ -34,7 +34,7 @@ _FAR = 99
 
 def read() -> dict[str, Any]:
     """`failure` alone where there is no driver to ask."""
-    prober = Prober.start(deadline_s=_DEADLINE_S, busy=True)
+    prober = Prober.start(deadline_s=_DEADLINE_S, utilization=True)
     try:
         observation = prober.probe(thorough=True)
         if observation.failure:

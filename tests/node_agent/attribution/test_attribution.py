@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from node_agent.attribution import exporter as attribution
 from node_agent.attribution import pod_resources
-from node_agent.attribution.exporter import Page, families, part
-from node_agent.attribution.grpc_call import NoAnswer
-from node_agent.attribution.pod_resources import Holding
+from node_agent.attribution.exporter import Exporter, device_labels, families
+from node_agent.attribution.grpc_call import CallFailed
+from node_agent.attribution.pod_resources import ContainerDevices
 from node_agent.nvml.observed import MigDevice, Observation
 from node_agent.reporting import gpu_metrics
 from telemetry.prometheus import lines
@@ -28,11 +28,13 @@ MIG = "MIG-1f4c2b7e-5d6a-5f0e-9d3a-0123456789ab"
 
 def holding(
     *devices: str, resource: str = "nvidia.com/mig-1g.5gb", pod: str = "train-0"
-) -> Holding:
-    return Holding(namespace="team", pod=pod, container="main", resource=resource, devices=devices)
+) -> ContainerDevices:
+    return ContainerDevices(
+        namespace="team", pod=pod, container="main", resource=resource, devices=devices
+    )
 
 
-def told(holdings: list[Holding], trouble: str | None = None) -> list[str]:
+def told(holdings: list[ContainerDevices], trouble: str | None = None) -> list[str]:
     return [
         line
         for family in families(holdings, trouble)
@@ -56,7 +58,7 @@ def told(holdings: list[Holding], trouble: str | None = None) -> list[str]:
     ],
 )
 def test_a_device_is_told_by_its_uuid_or_by_its_place(device: str, labels: dict[str, str]) -> None:
-    assert part(device) == labels
+    assert device_labels(device) == labels
 
 
 def test_a_container_and_its_partition_stand_in_one_line() -> None:
@@ -91,7 +93,7 @@ def test_where_nothing_is_known_no_pod_is_named() -> None:
 
 @given(st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), max_size=6))
 def test_no_two_lines_have_the_same_labels(pairs: list[tuple[str, str]]) -> None:
-    """Prometheus refuses a whole page for one series that comes twice."""
+    """Prometheus refuses a whole exporter for one series that comes twice."""
     found = told([holding(device, pod=pod) for device, pod in pairs])
     assert len(found) == len(set(found))
 
@@ -121,9 +123,9 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the kubelet says next: holdings, or an error."""
     said: list[Any] = []
 
-    def read(path: str, *, deadline_s: float) -> tuple[Holding, ...]:
+    def read(path: str, *, deadline_s: float) -> tuple[ContainerDevices, ...]:
         answer = said.pop(0)
-        if isinstance(answer, NoAnswer):
+        if isinstance(answer, CallFailed):
             raise answer
         return tuple(answer)
 
@@ -140,27 +142,27 @@ def log(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
 def test_the_log_says_once_that_the_kubelet_does_not_answer_and_once_that_it_does_again(
     answers: list[Any], log: Callable[[], list[str]]
 ) -> None:
-    page = Page()
-    answers += [NoAnswer("gone")] * 3 + [[holding(MIG)]] * 3 + [NoAnswer("gone")] * 2
+    exporter = Exporter()
+    answers += [CallFailed("gone")] * 3 + [[holding(MIG)]] * 3 + [CallFailed("gone")] * 2
     seen = []
     for _ in range(len(answers)):
-        page.look("/socket")
-        seen.append((page.text.count("pod_info{"), page.ready()))
+        exporter.update("/socket")
+        seen.append((exporter.text.count("pod_info{"), exporter.ready()))
     assert seen == [(0, "gone")] * 3 + [(1, None)] * 3 + [(0, "gone")] * 2
     assert log() == ["WARNING", "INFO", "WARNING"]
 
 
 def test_a_kubelet_that_does_not_answer_is_no_reason_to_start_anew(answers: list[Any]) -> None:
-    page = Page()
-    answers.append(NoAnswer("gone"))
-    page.look("/socket")
-    assert page.alive() is None
-    page.turned -= 2 * attribution._STALL_AFTER_S
-    assert "the loop has not come round" in (page.alive() or "")
+    exporter = Exporter()
+    answers.append(CallFailed("gone"))
+    exporter.update("/socket")
+    assert exporter.alive() is None
+    exporter.turned -= 2 * attribution._STALL_AFTER_S
+    assert "the loop's last turn began" in (exporter.alive() or "")
 
 
 def test_nothing_is_claimed_before_the_first_answer() -> None:
-    assert Page().ready() == "the kubelet has not been asked yet"
+    assert Exporter().ready() == "the kubelet has not been asked yet"
 
 
 LOADED = (

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from node_agent.attribution import grpc_call, pod_resources
-from node_agent.attribution.grpc_call import NoAnswer
+from node_agent.attribution.grpc_call import CallFailed
 from rehearsal.cluster.kubelet.podresources import messages
 
 LIST = f"/{messages.LISTER}/List"
@@ -114,8 +114,8 @@ def pods(count: int) -> Any:
 
 
 def refused(path: str, message: str, deadline_s: float = 5.0) -> None:
-    with pytest.raises(NoAnswer, match=message) as caught:
-        grpc_call.ask(path, LIST, deadline_s=deadline_s)
+    with pytest.raises(CallFailed, match=message) as caught:
+        grpc_call.call(path, LIST, deadline_s=deadline_s)
     assert str(caught.value).startswith(path), "the message does not say which socket"
 
 
@@ -139,7 +139,7 @@ def test_an_answer_larger_than_any_frame_and_window_comes_whole(path: str) -> No
     answer = pods(2000).SerializeToString()
     assert len(answer) > 2 * 65535
     with kubelet(path, lambda request, context: answer):
-        assert grpc_call.ask(path, LIST, deadline_s=20) == answer
+        assert grpc_call.call(path, LIST, deadline_s=20) == answer
         assert len(pod_resources.read(path, deadline_s=20)) == 2000
 
 
@@ -148,7 +148,7 @@ def test_an_answer_without_end_is_cut_off(path: str, monkeypatch: pytest.MonkeyP
     with kubelet(path, lambda request, context: bytes(100_001)):
         refused(path, "larger than 100000 bytes")
     with kubelet(path, lambda request, context: bytes(100_000)):
-        assert grpc_call.ask(path, LIST, deadline_s=5) == bytes(100_000)
+        assert grpc_call.call(path, LIST, deadline_s=5) == bytes(100_000)
 
 
 def test_a_server_that_is_slow_is_left_at_the_deadline(path: str) -> None:
@@ -188,9 +188,9 @@ def test_a_kubelet_that_starts_anew_is_heard_on_its_new_socket(path: str) -> Non
 def test_a_kubelet_without_this_api_is_told(path: str) -> None:
     with (
         kubelet(path, lambda request, context: b""),
-        pytest.raises(NoAnswer, match="gRPC status UNIMPLEMENTED"),
+        pytest.raises(CallFailed, match="gRPC status UNIMPLEMENTED"),
     ):
-        grpc_call.ask(path, "/v2.PodResourcesLister/List", deadline_s=5)
+        grpc_call.call(path, "/v2.PodResourcesLister/List", deadline_s=5)
 
 
 def test_no_socket_and_nobody_behind_it_are_told(path: str) -> None:
@@ -207,7 +207,7 @@ def test_a_server_that_is_no_http2_is_told(path: str) -> None:
         connection.sendall(b"\0\0\1\0\0\0\0\0\0x")  # a DATA frame that belongs to no stream
 
     with listener(path, talk):
-        refused(path, "what came is no HTTP/2: ")
+        refused(path, "the answer is not HTTP/2: ")
 
 
 def answered(
@@ -256,13 +256,13 @@ def test_what_is_not_an_answer_is_told(
 
 def test_an_answer_of_a_server_that_closes_at_once_is_still_read(path: str) -> None:
     with h2_server(path, answered(content=b"\0\0\0\0\x02ok", trailers=OK)):
-        assert grpc_call.ask(path, LIST, deadline_s=5) == b"ok"
+        assert grpc_call.call(path, LIST, deadline_s=5) == b"ok"
 
 
 def test_an_answer_that_is_no_list_is_told(path: str) -> None:
     with (
         kubelet(path, lambda request, context: b"\x0a\x01\x0a"),
-        pytest.raises(NoAnswer, match=r"List is not understood: no number"),
+        pytest.raises(CallFailed, match=r"List is not valid: no number"),
     ):
         pod_resources.read(path, deadline_s=5)
 
@@ -277,8 +277,8 @@ def test_junk_is_one_clear_error_and_nothing_else(
     hello = H2Connection(H2Configuration(client_side=False))
     hello.initiate_connection()
     said = (hello.data_to_send() if after_settings else b"") + junk
-    with listener(path, lambda connection: connection.sendall(said)), pytest.raises(NoAnswer):
-        grpc_call.ask(path, LIST, deadline_s=5)
+    with listener(path, lambda connection: connection.sendall(said)), pytest.raises(CallFailed):
+        grpc_call.call(path, LIST, deadline_s=5)
 
 
 def test_no_descriptor_is_left_behind(path: str) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node_agent.attribution import pod_resources
-from node_agent.attribution.pod_resources import Holding
+from node_agent.attribution.pod_resources import ContainerDevices
 from node_agent.attribution.wire import NotProtobuf, messages, text, texts
 from rehearsal.cluster.kubelet.message_tables import classes
 
@@ -87,10 +87,10 @@ answers = st.builds(
 )
 
 
-def by_the_runtime(data: bytes) -> tuple[Holding, ...]:
+def by_the_runtime(data: bytes) -> tuple[ContainerDevices, ...]:
     answer: Any = READ["ListPodResourcesResponse"].FromString(data)
     return tuple(
-        Holding(
+        ContainerDevices(
             namespace=pod.namespace,
             pod=pod.name,
             container=container.name,

@@ -39,7 +39,7 @@ def _own(api: Api, seed: int = 0) -> OwnNode:
 def test_a_server_that_answers_is_asked_as_often_as_one_likes() -> None:
     api = Api()
     own = _own(api)
-    nodes = [own.ask(second) for second in range(10)]
+    nodes = [own.read(second) for second in range(10)]
     assert [node.boot_id if node else None for node in nodes] == ["b1"] * 10
     assert own.error is None
 
@@ -53,7 +53,7 @@ def test_in_an_hour_without_answers_it_is_asked_less_than_twice_a_minute_on_aver
     api = Api(error=error)
     agents = [_own(api, seed) for seed in range(50)]
     for second in range(3600):
-        assert not any(own.ask(second) for own in agents)
+        assert not any(own.read(second) for own in agents)
     assert api.asked / len(agents) < 150
 
 
@@ -62,11 +62,11 @@ def test_agents_that_failed_together_do_not_come_back_together() -> None:
     agents = [_own(api, seed) for seed in range(600)]
     for second in range(300):
         for own in agents:
-            own.ask(second)
+            own.read(second)
     busiest, before = 0, api.asked
     for second in range(300, 360):
         for own in agents:
-            own.ask(second)
+            own.read(second)
         busiest, before = max(busiest, api.asked - before), api.asked
     assert busiest < 100
 
@@ -75,9 +75,9 @@ def test_after_the_outage_it_is_asked_within_a_minute() -> None:
     api = Api(error=Unreachable("connection refused"))
     own = _own(api)
     for second in range(3600):
-        own.ask(second)
+        own.read(second)
     api.error = None
-    assert any(own.ask(3600 + second) for second in range(60))
+    assert any(own.read(3600 + second) for second in range(60))
     assert own.error is None
 
 
@@ -87,7 +87,7 @@ def test_retry_after_is_obeyed() -> None:
     asked_at = []
     for second in range(61):
         before = api.asked
-        assert own.ask(second) is None
+        assert own.read(second) is None
         if api.asked > before:
             asked_at.append(second)
     assert asked_at == [0, 30, 60]
@@ -97,5 +97,5 @@ def test_retry_after_is_obeyed() -> None:
 def test_an_answer_that_is_no_node_is_an_error_like_others() -> None:
     api = Api(answer={"kind": "Status"})
     own = _own(api)
-    assert own.ask(0) is None
-    assert own.error == "not understood: KeyError: 'metadata'"
+    assert own.read(0) is None
+    assert own.error == "unexpected answer: KeyError: 'metadata'"

@@ -157,7 +157,7 @@ def test_s2_10_the_profiles_are_listed(command: Run, mig_on: Any, user: int | No
     # ID, max, slices, SMs, MiB (4.75 GiB), then engines and where.
     assert table["1g.5gb"][1:6] == ["19", "7", "1", "14", "4864"]
     assert table["7g.40gb"][1:6] == ["0", "1", "7", "98", "40192"]
-    where = "told to root only" if user else "0, 4 (each 4)"
+    where = "root only" if user else "0, 4 (each 4)"
     assert " ".join(table["3g.20gb"][7:]) == where
 
 

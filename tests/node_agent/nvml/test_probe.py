@@ -45,7 +45,7 @@ def test_every_profile_of_every_model_is_named_right(
     for index, name in enumerate(profiles):
         state.recut(node.path, index, [name])
     node.path.chmod(0o644)
-    observation = node.look(user=user)
+    observation = node.observe(user=user)
     assert observation.failure is None
     empty = _desired(model, len(profiles), {})
     assert [dict(found_instances(gpu, empty)) for gpu in observation.gpus] == [
@@ -56,7 +56,7 @@ def test_every_profile_of_every_model_is_named_right(
 def test_an_observation_survives_the_pipe(silicon: MakeSilicon) -> None:
     node = silicon("A100-40", 2)
     state.recut(node.path, 1, ["3g.20gb", "2g.10gb", "1g.5gb", "1g.5gb"])
-    observation = node.look()
+    observation = node.observe()
     assert observed.parse(observed.dump(observation)) == observation
     assert [len(gpu.devices) for gpu in observation.gpus] == [0, 4]
     assert observation.driver == "550.90.07"
@@ -66,7 +66,7 @@ def test_an_observation_survives_the_pipe(silicon: MakeSilicon) -> None:
 def test_placements_are_seen_with_privileges(silicon: MakeSilicon) -> None:
     node = silicon("H100-80", 1)
     state.recut(node.path, 0, ["3g.40gb", "3g.40gb"])
-    (gpu,) = node.look().gpus
+    (gpu,) = node.observe().gpus
     assert sorted((i.start, i.size) for i in gpu.gpu_instances) == [(0, 4), (4, 4)]
 
 
@@ -74,14 +74,14 @@ def test_smaller_compute_instances_are_told_from_whole_ones(silicon: MakeSilicon
     node = silicon("H100-80", 1)
     state.recut(node.path, 0, ["1c.3g.40gb", "2c.3g.40gb"])
     desired = _desired("H100-80", 1, {"3g.40gb": 1})
-    observation = node.look()
+    observation = node.observe()
     assert dict(found_instances(observation.gpus[0], desired)) == {"1c.3g.40gb": 1, "2c.3g.40gb": 1}
     assert verify(desired, observation, None, silicon_only=True).reason == "WrongLayout"
 
 
 def test_a_gpu_without_mig_is_no_failure(silicon: MakeSilicon) -> None:
     node = silicon("T4", 2)
-    observation = node.look()
+    observation = node.observe()
     assert [gpu.mig for gpu in observation.gpus] == ["unsupported", "unsupported"]
     assert verify(_desired("T4", 2, None), observation, None, silicon_only=True).verdict == "Match"
 
@@ -90,24 +90,24 @@ def test_the_driver_and_the_verdict_agree_on_a_whole_node(silicon: MakeSilicon) 
     layout = {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}
     node = silicon("A100-40", 8)
     desired = _desired("A100-40", 8, layout)
-    assert verify(desired, node.look(), None, silicon_only=True).reason == "NotPartitioned"
+    assert verify(desired, node.observe(), None, silicon_only=True).reason == "NotPartitioned"
     for index in range(8):
         state.recut(node.path, index, list(Counter(layout).elements()))
-    assert verify(desired, node.look(), None, silicon_only=True).verdict == "Match"
+    assert verify(desired, node.observe(), None, silicon_only=True).verdict == "Match"
     state.recut(node.path, 5, ["1g.5gb"] * 7)
-    verdict = verify(desired, node.look(), None, silicon_only=True)
+    verdict = verify(desired, node.observe(), None, silicon_only=True)
     assert verdict.reason == "WrongLayout"
     assert verdict.message.startswith(
         "GPU 5 wanted 1g.5gb x2, 2g.10gb x1, 3g.20gb x1, found 1g.5gb x7:"
     )
     state.reboot(node.path)
-    assert verify(desired, node.look(), None, silicon_only=True).reason == "NotPartitioned"
+    assert verify(desired, node.observe(), None, silicon_only=True).reason == "NotPartitioned"
 
 
 def test_a_lost_gpu_does_not_hide_the_others(silicon: MakeSilicon) -> None:
     node = silicon("H100-80", 4)
     state.lose(node.path, 2)
-    observation = node.look()
+    observation = node.observe()
     assert [gpu.failure.code if gpu.failure else None for gpu in observation.gpus] == [
         None,
         None,
@@ -138,7 +138,9 @@ def test_an_nvml_error_has_its_reason(
     node = silicon("H100-80", 1)
     state.recut(node.path, 0, ["7g.80gb"])
     state.inject(node.path, state.Injection(call=call, code=code))
-    verdict = verify(_desired("H100-80", 1, {"7g.80gb": 1}), node.look(), None, silicon_only=True)
+    verdict = verify(
+        _desired("H100-80", 1, {"7g.80gb": 1}), node.observe(), None, silicon_only=True
+    )
     assert verdict.reason == reason
 
 
@@ -150,7 +152,9 @@ def test_facts_that_are_nice_to_have_do_not_decide(call: str, silicon: MakeSilic
     state.recut(node.path, 0, ["7g.80gb"])
     state.inject(node.path, state.Injection(call=call, code=4))
     assert (
-        verify(_desired("H100-80", 1, {"7g.80gb": 1}), node.look(), None, silicon_only=True).verdict
+        verify(
+            _desired("H100-80", 1, {"7g.80gb": 1}), node.observe(), None, silicon_only=True
+        ).verdict
         == "Match"
     )
 
@@ -159,7 +163,7 @@ def test_without_offered_profiles_the_size_names_the_partition(silicon: MakeSili
     """Drivers up to R535 tell profiles with MIG on only, and their names not at all."""
     node = silicon("H200", 1)
     state.recut(node.path, 0, ["3g.71gb", "3g.71gb"])
-    (gpu,) = node.look().gpus
+    (gpu,) = node.observe().gpus
     bare = replace(
         gpu,
         offered=(),
@@ -191,7 +195,7 @@ def test_a_hung_call_ends_with_the_deadline_and_the_next_look_is_well(silicon: M
 def test_what_needs_privileges_is_unknown_to_others_and_not_empty(silicon: MakeSilicon) -> None:
     node = silicon("H100-80", 1)
     state.recut(node.path, 0, ["3g.40gb", "3g.40gb"])
-    (gpu,) = node.look(user=NOBODY).gpus
+    (gpu,) = node.observe(user=NOBODY).gpus
     assert gpu.gpu_instances is None
     assert len(gpu.devices) == 2
 
@@ -246,7 +250,7 @@ def test_no_missing_symbol_is_a_crash_or_a_wrong_verdict(
     real = pynvml.nvmlLib
     for symbol in symbols:
         monkeypatch.setattr(pynvml, "nvmlLib", _Older(real, symbol))
-        for options in ({}, {"thorough": True}, {"thorough": True, "busy": True}):
+        for options in ({}, {"thorough": True}, {"thorough": True, "with_utilization": True}):
             pynvml._nvmlGetFunctionPointer_cache.clear()
             observation = nvml.probe(**options)
             verdict = verify(desired, observation, None, silicon_only=True)

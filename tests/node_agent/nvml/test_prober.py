@@ -16,7 +16,7 @@ from node_agent.nvml.prober import ForkServerEnded, Prober
 
 @contextmanager
 def looking(look: Callable[[], Observation], *, deadline_s: float = 5.0) -> Iterator[Prober]:
-    prober = Prober.start(deadline_s=deadline_s, look=look)
+    prober = Prober.start(deadline_s=deadline_s, probe=look)
     try:
         yield prober
     finally:
@@ -67,7 +67,10 @@ def test_a_look_that_dies_is_an_answer() -> None:
         for _ in range(2):
             failure = prober.probe().failure
             assert failure is not None
-            assert (failure.code, failure.text) == (BROKEN, "the look ended with signal 9")
+            assert (failure.code, failure.text) == (
+                BROKEN,
+                "the probe's process ended with signal 9",
+            )
 
 
 def test_an_exception_is_an_answer() -> None:
@@ -96,7 +99,7 @@ def test_a_lookout_that_was_killed_is_noticed() -> None:
 
 def test_the_lookout_ends_with_its_agent() -> None:
     """Closing the pipe is all that an agent that was killed can do."""
-    prober = Prober.start(look=Observation)
+    prober = Prober.start(probe=Observation)
     os.close(prober._to)
     os.close(prober._from)
     _, status = os.waitpid(prober.pid, 0)
@@ -180,7 +183,7 @@ def test_the_waiting_worker_ends_with_a_lookout_that_was_killed() -> None:
 
 
 def test_the_waiting_worker_ends_with_its_agent() -> None:
-    prober = Prober.start(look=Observation)
+    prober = Prober.start(probe=Observation)
     waiting = _waiting(prober)
     prober.close()
     assert _gone(waiting)
@@ -204,7 +207,7 @@ def test_half_an_answer_is_none() -> None:
         threading.Thread(target=read_on_when_it_is_dead).start()
         failure = prober.probe().failure
         assert failure is not None
-        assert (failure.code, failure.text) == (BROKEN, "the look ended with signal 9")
+        assert (failure.code, failure.text) == (BROKEN, "the probe's process ended with signal 9")
 
 
 def test_a_look_that_cannot_be_killed_has_no_second_one_beside_it(
@@ -227,7 +230,7 @@ def test_a_look_that_cannot_be_killed_has_no_second_one_beside_it(
         assert second is not None
         assert (
             second.text
-            == f"an earlier look (process {stuck}) still hangs in the driver and cannot be killed"
+            == f"an earlier probe (process {stuck}) still hangs in the driver and cannot be killed"
         )
         assert _children(prober.pid) == [str(stuck)]
         monkeypatch.undo()

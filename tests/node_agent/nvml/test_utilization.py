@@ -19,8 +19,8 @@ MakeSilicon = Callable[..., Any]
 _NOT_SUPPORTED, _NO_PERMISSION, _FUNCTION_NOT_FOUND = 3, 4, 13
 
 
-def _look(node: Any, *, busy: bool = True) -> Observation:
-    prober = node.prober(thorough=True, busy=busy)
+def _look(node: Any, *, utilization: bool = True) -> Observation:
+    prober = node.prober(thorough=True, utilization=utilization)
     try:
         found: Observation = prober.probe()
         return found
@@ -69,7 +69,7 @@ def test_an_observation_with_utilization_survives_the_pipe(two_halves: Any) -> N
 
 
 def test_nobody_measures_unasked(two_halves: Any) -> None:
-    observation = _look(two_halves, busy=False)
+    observation = _look(two_halves, utilization=False)
     assert all(
         gpu.utilization == () and gpu.utilization_failure is None for gpu in observation.gpus
     )

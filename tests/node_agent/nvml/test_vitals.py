@@ -74,10 +74,10 @@ def test_an_observation_with_health_survives_the_pipe(silicon: MakeSilicon) -> N
         ),
         ({"ecc_corrected_volatile": 9}, "ecc_corrected", 9, None),
         ({"remapped_uncorrectable": 2}, "remapped_uncorrectable", 2, "2 rows remapped"),
-        ({"remap_pending": 1}, "remap_pending", True, "with the next reset"),
+        ({"remap_pending": 1}, "remap_pending", True, "until the next reset"),
         ({"remap_failed": 1}, "remap_failed", True, "replace the GPU"),
         ({"retired_double": 1}, "retired_double", 1, "1 pages retired"),
-        ({"retired_pending": 1}, "retired_pending", True, "with the next reset"),
+        ({"retired_pending": 1}, "retired_pending", True, "until the next reset"),
         (
             {"recovery_action": 1},
             "recovery_action",

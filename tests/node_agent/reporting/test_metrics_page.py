@@ -12,7 +12,7 @@ from typing import Any
 
 import node_agent
 from node_agent.attribution import exporter as attribution
-from node_agent.attribution.pod_resources import Holding
+from node_agent.attribution.pod_resources import ContainerDevices
 from node_agent.cluster.node import NodeState
 from node_agent.desired import Desired
 from node_agent.nvml.observed import Failure, Observation
@@ -68,7 +68,7 @@ def test_the_page_is_what_is_exported(
     state.recut(fake.path, 0, ["3g.40gb", "3g.40gb"])
     for index in range(2):
         state.set_health(fake.path, index, throttle_reasons=8, recovery_action=1)
-    prober = fake.prober(thorough=True, busy=True)
+    prober = fake.prober(thorough=True, utilization=True)
     try:
         looked = prober.probe()
     finally:
@@ -82,7 +82,7 @@ def test_the_page_is_what_is_exported(
             )
         ]
     )
-    seen = history.told(looked)
+    seen = history.annotate(looked)
     assert seen.gpus[0].xids
     numbers = Metrics(replace(desired, resources={}))
     broken = Observation(failure=Failure(call="probe", code=-1, text="no answer"))
@@ -95,7 +95,7 @@ def test_the_page_is_what_is_exported(
             at=1.0,
             thorough=thorough,
         )
-    holding = Holding(
+    holding = ContainerDevices(
         namespace="n",
         pod="p",
         container="c",

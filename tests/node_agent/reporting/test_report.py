@@ -319,7 +319,7 @@ def test_what_flaps_for_an_hour_is_written_about_once_a_minute(
     """As `watch` does it: one look a second, through the damper."""
     reporter, damper = _reporter(api), Damper()
     for second in range(3600):
-        verdict = damper.told(verdicts[second % len(verdicts)], second)
+        verdict = damper.damp(verdicts[second % len(verdicts)], second)
         seen = replace(right, gpus=right.gpus[: len(verdict.instances)])
         now = START + second
         reporter.write(body(verdict, seen, node, pool="p", layout_hash="0" * 64, at=now), now=now)

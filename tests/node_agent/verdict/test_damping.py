@@ -20,7 +20,7 @@ WELL, BAD, WORK = (
 
 def _told(verdicts: list[Verdict], *, every_s: float = 10.0) -> list[str]:
     damper = Damper()
-    return [damper.told(verdict, now * every_s).verdict for now, verdict in enumerate(verdicts)]
+    return [damper.damp(verdict, now * every_s).verdict for now, verdict in enumerate(verdicts)]
 
 
 def test_the_way_to_the_first_match_is_not_slowed_down() -> None:
@@ -45,9 +45,9 @@ def test_what_comes_and_goes_is_told_in_the_same_words_while_it_is_there_and_whi
 ):
     damper = Damper()
     for now, verdict in enumerate([WELL, BAD] * 3):
-        assert damper.told(verdict, now) is verdict
-    damper.told(WELL, 6)
-    there, away, there_again = damper.told(BAD, 7), damper.told(WELL, 9), damper.told(BAD, 30)
+        assert damper.damp(verdict, now) is verdict
+    damper.damp(WELL, 6)
+    there, away, there_again = damper.damp(BAD, 7), damper.damp(WELL, 9), damper.damp(BAD, 30)
     assert there == away == there_again
     assert (there.verdict, there.reason) == ("Mismatch", "GpuLost")
     assert (
@@ -58,8 +58,8 @@ def test_what_comes_and_goes_is_told_in_the_same_words_while_it_is_there_and_whi
 def test_trouble_that_stays_is_told_plainly_again() -> None:
     damper = Damper()
     for now, verdict in enumerate([WELL, BAD] * 4):
-        damper.told(verdict, now)
-    assert damper.told(BAD, 700) is BAD
+        damper.damp(verdict, now)
+    assert damper.damp(BAD, 700) is BAD
 
 
 def test_falls_of_long_ago_are_forgotten() -> None:
@@ -76,6 +76,6 @@ def test_a_wall_clock_that_jumps_does_not_matter() -> None:
     """
     damper = Damper()
     for now in (100.0, 100.0, 100.0):
-        damper.told(WELL, now)
-        damper.told(BAD, now)
-    assert damper.told(WELL, 100.0).verdict == "Match"
+        damper.damp(WELL, now)
+        damper.damp(BAD, now)
+    assert damper.damp(WELL, 100.0).verdict == "Match"

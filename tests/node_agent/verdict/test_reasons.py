@@ -145,7 +145,7 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "WrongLayout": (
         _devices(1, _small),
         "Mismatch",
-        "GPU 1 wanted 3g.40gb x2, found 1g.10gb x7: GKE's set-up",
+        "GPU 1 wanted 3g.40gb x2, found 1g.10gb x7: GKE's node set-up",
     ),
     "UnwantedMig": (_wants_whole, "Mismatch", "GPUs 0-1 wanted no MIG, found 3g.40gb x2:"),
     "ComputeInstanceMissing": (
@@ -196,7 +196,7 @@ CASES: dict[str, tuple[Change, str, str]] = {
     ),
     "DriverError": (_failed(999, "Unknown Error"), "Unknown", "nvmlInit: Unknown Error"),
     "ProbeBroken": (
-        _failed(BROKEN, "the look ended with signal 11", "probe"),
+        _failed(BROKEN, "the probe's process ended with signal 11", "probe"),
         "Unknown",
         "signal 11",
     ),

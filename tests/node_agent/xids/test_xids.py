@@ -5,8 +5,6 @@ changes a verdict.
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,12 +24,13 @@ from node_agent.nvml.observed import Failure, Observation, ObservedGpu, Vitals, 
 from node_agent.reporting.health import Health
 from node_agent.reporting.metrics import Metrics
 from node_agent.verdict.verify import desired_of, verify
-from node_agent.watch import Pace, watch_host
+from node_agent.watch import HostWatch, Pace
 from node_agent.xids import meanings as xid_meanings
-from node_agent.xids.history import Event, XidHistory, consequence, event, place
+from node_agent.xids.history import Event, XidHistory, consequence, event, pci_address
 from node_agent.xids.kernel_log import Record
 from rehearsal.cluster.silicon import state
 from telemetry import log
+from tests.node_agent.clocks import Clocks
 
 _GONE = (
     "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -39,6 +38,7 @@ _GONE = (
 _UNCONTAINED = (
     "NVRM: Xid (PCI:0000:3b:00): 95, pid=77, name=python, Uncontained: FBHUB. RST: Yes, D-RST: No"
 )
+MATCH = 'slicewright_verdict{verdict="Match"} 1'
 _PAGE_FAULT = (
     "NVRM: Xid (PCI:0000:3b:00): 31, pid=77, name=python, Ch 00000008, intr 00000000. MMU Fault"
 )
@@ -129,7 +129,10 @@ def test_every_xid_of_every_place_comes_back(
     """And NVML's word for the place is the kernel's."""
     found = event(_line(f"NVRM: Xid (PCI:{domain:04x}:{bus:02x}:{slot:02x}): {number}, {text}"))
     assert found is not None
-    assert (found.xid.number, found.pci) == (number, place(f"{domain:08X}:{bus:02X}:{slot:02X}.0"))
+    assert (found.xid.number, found.pci) == (
+        number,
+        pci_address(f"{domain:08X}:{bus:02X}:{slot:02X}.0"),
+    )
 
 
 # --- what still stands ---
@@ -146,7 +149,7 @@ def _gpu(action: str | None = None, **more: Any) -> Observation:
 def _stands(*texts: str, old: bool = False, action: str | None = None) -> int | None:
     history = XidHistory()
     history.add(map(_line, texts), old=old)
-    stands = history.told(_gpu(action)).gpus[0].stands
+    stands = history.annotate(_gpu(action)).gpus[0].stands
     return stands.number if stands else None
 
 
@@ -200,36 +203,36 @@ def test_an_xid_stands_until_somebody_did_something(
 def test_the_drivers_word_is_kept_for_the_quick_looks_after_it() -> None:
     history = XidHistory()
     history.add([_line(_UNCONTAINED)], old=True)
-    assert history.told(_gpu()).gpus[0].stands is None
+    assert history.annotate(_gpu()).gpus[0].stands is None
     for action in ("reset the GPU", None):
-        assert history.told(_gpu(action)).gpus[0].stands is not None
+        assert history.annotate(_gpu(action)).gpus[0].stands is not None
     for action in ("none", None):
-        assert history.told(_gpu(action)).gpus[0].stands is None
-    assert history.told(_gpu()).gpus[0].xid_counts == ((95, 1),), "what happened stays counted"
+        assert history.annotate(_gpu(action)).gpus[0].stands is None
+    assert history.annotate(_gpu()).gpus[0].xid_counts == ((95, 1),), "what happened stays counted"
 
 
 def test_a_lost_gpu_still_gets_its_xid() -> None:
     """It does not tell its place any more; the look before did."""
     history = XidHistory()
-    history.told(_gpu())
+    history.annotate(_gpu())
     history.add([_line(_GONE)])
     lost = Observation(
         driver="1",
         gpus=(ObservedGpu(index=0, failure=Failure(call="c", code=15, text="GPU is lost")),),
     )
-    assert [xid.number for xid in history.told(lost).gpus[0].xids] == [79]
+    assert [xid.number for xid in history.annotate(lost).gpus[0].xids] == [79]
 
 
 def test_other_gpus_xids_are_not_ours() -> None:
     history = XidHistory()
     history.add([_line(_GONE.replace("3b", "5e"))])
-    assert history.told(_gpu()) == _gpu()
+    assert history.annotate(_gpu()) == _gpu()
 
 
 def test_a_flood_is_counted_whole_and_kept_short() -> None:
     history = XidHistory()
     history.add([_line(_PAGE_FAULT, at) for at in range(5000)])
-    (gpu,) = history.told(_gpu()).gpus
+    (gpu,) = history.annotate(_gpu()).gpus
     assert gpu.xid_counts == ((31, 5000),)
     assert [xid.at_s for xid in gpu.xids] == list(range(4992, 5000))
 
@@ -285,7 +288,7 @@ def test_xids_survive_json_and_are_shown(right: Observation) -> None:
     seen = _with(right, xid, stands=xid)
     assert observed.parse(observed.dump(seen)) == seen
     assert (
-        "  ! Xid 95 (uncontained memory error), 2 times, last 12 s after boot: Uncontained"
+        "    ! Xid 95 (uncontained memory error), 2 times, last 12 s after boot: Uncontained"
         in show.gpus(seen).splitlines()
     )
 
@@ -294,38 +297,23 @@ def test_xids_survive_json_and_are_shown(right: Observation) -> None:
 
 
 @contextmanager
-def _watching(node: Any, kernel_log: Path, **pace: float) -> Iterator[tuple[Health, Metrics]]:
+def _watching(node: Any, kernel_log: Path, clocks: Clocks) -> Iterator[tuple[HostWatch, Metrics]]:
     prober = node.prober(thorough=True)
-    health, numbers, stop = (
-        Health(stall_after_s=30, stale_after_s=5),
-        Metrics(desired_of({}, Observation())),
-        threading.Event(),
+    metrics = Metrics(desired_of({}, Observation()))
+    loop = HostWatch(
+        layout(["all:3g.40gb*2"]),
+        prober,
+        metrics=metrics,
+        health=Health(stall_after_s=30, stale_after_s=30, clock=clocks.monotonic),
+        pace=Pace(),
+        clock=clocks.clock(),
+        kernel_log=kernel_log,
     )
-    options = {
-        "numbers": numbers,
-        "health": health,
-        "pace": Pace(interval_s=0.05, **pace),
-        "stop": stop,
-        "kernel_log": kernel_log,
-    }
-    thread = threading.Thread(
-        target=watch_host, args=(layout(["all:3g.40gb*2"]), prober), kwargs=options
-    )
-    thread.start()
     try:
-        yield health, numbers
+        yield loop, metrics
     finally:
-        stop.set()
-        thread.join(timeout=30)
+        loop.close()
         prober.close()
-        assert not thread.is_alive()
-
-
-def _until(holds: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -335,44 +323,49 @@ def halves(silicon: Callable[..., Any]) -> Any:
     return node
 
 
-def test_the_loop_hears_of_an_xid_and_of_its_end(halves: Any) -> None:
+def test_an_xid_changes_the_verdict_until_the_driver_has_recovered(
+    halves: Any, clocks: Clocks
+) -> None:
     read_end, write_end = os.pipe2(os.O_DIRECT | os.O_NONBLOCK)
-    bus = place(state.load(halves.path).gpus[0].pci)
+    bus = pci_address(state.load(halves.path).gpus[0].pci)
 
-    def say(text: str) -> None:
+    def kernel_writes(text: str) -> None:
         os.write(write_end, f"3,1,9000000,-;{text.replace('0000:3b:00', bus)}\n".encode())
 
-    with _watching(halves, Path(f"/proc/self/fd/{read_end}"), thorough_every_s=0.2) as (_, numbers):
-        _until(lambda: 'slicewright_verdict{verdict="Match"} 1' in numbers.text, "a match")
-        assert "slicewright_xid_source_up 1" in numbers.text
-        say(_PAGE_FAULT)
-        _until(lambda: 'xid="31"} 1' in numbers.text, "counted")
-        assert 'slicewright_verdict{verdict="Match"} 1' in numbers.text
+    with _watching(halves, Path(f"/proc/self/fd/{read_end}"), clocks) as (loop, metrics):
+        loop.turn()
+        assert MATCH in metrics.text
+        assert "slicewright_xid_source_up 1" in metrics.text
+        kernel_writes(_PAGE_FAULT)
+        clocks.sleep(Pace().thorough_every_s)
+        loop.turn()
+        assert 'xid="31"} 1' in metrics.text
+        assert MATCH in metrics.text
         state.set_health(halves.path, 0, recovery_action=1)
-        say(_UNCONTAINED)
-        _until(
-            lambda: 'slicewright_mismatch{reason="GpuResetRequired"} 1' in numbers.text,
-            "the reset that is needed",
-        )
+        kernel_writes(_UNCONTAINED)
+        loop.turn()
+        assert 'slicewright_mismatch{reason="GpuResetRequired"} 1' in metrics.text
+        assert 'xid="95"} 1' in metrics.text, "the probe after a serious Xid is a thorough one"
         state.set_health(halves.path, 0, recovery_action=0)
-        _until(
-            lambda: 'slicewright_verdict{verdict="Match"} 1' in numbers.text,
-            "a match after the reset",
-        )
-        assert 'xid="95"} 1' in numbers.text
+        clocks.sleep(Pace().thorough_every_s)
+        loop.turn()
+        assert MATCH in metrics.text
+        assert 'xid="95"} 1' in metrics.text
     os.close(read_end)
     os.close(write_end)
 
 
-def test_without_the_log_the_loop_says_so_once_and_goes_on(
-    halves: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_the_kernel_log_the_loop_says_so_once_and_goes_on(
+    halves: Any, tmp_path: Path, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
+    logged: list[str] = []
     for level in ("info", "warning"):
-        monkeypatch.setattr(log, level, lambda event, /, **facts: said.append(event))
-    with _watching(halves, tmp_path / "nothing") as (_, numbers):
-        _until(lambda: 'slicewright_verdict{verdict="Match"} 1' in numbers.text, "a match")
-        _until(lambda: "slicewright_probe_duration_seconds_count 5" in numbers.text, "some looks")
-        assert "slicewright_xid_source_up 0" in numbers.text
-        assert "slicewright_gpu_xid_errors_total" not in numbers.text
-    assert said.count("xids not watched") == 1
+        monkeypatch.setattr(log, level, lambda event, /, **facts: logged.append(event))
+    with _watching(halves, tmp_path / "nothing", clocks) as (loop, metrics):
+        for _ in range(5):
+            loop.turn()
+        assert MATCH in metrics.text
+        assert "slicewright_probe_duration_seconds_count 5" in metrics.text
+        assert "slicewright_xid_source_up 0" in metrics.text
+        assert "slicewright_gpu_xid_errors_total" not in metrics.text
+    assert logged.count("xids not watched") == 1
