@@ -7,8 +7,8 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib import metadata
 
+from node_agent import VERSION
 from node_agent.cluster.node import NodeState
 from node_agent.desired import Desired
 from node_agent.nvml.observed import Observation
@@ -19,13 +19,6 @@ from telemetry.prometheus import Family, Sample, labels, lines
 
 # A look takes milliseconds on a healthy node and up to its deadline on a sick one.
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-
-
-def product_version() -> str:
-    try:
-        return metadata.version("slicewright")
-    except metadata.PackageNotFoundError:
-        return "unpackaged"  # in the zipapp, whose hash names its ConfigMap
 
 
 @dataclass
@@ -89,7 +82,7 @@ class Metrics:
     def _families(
         self, observation: Observation, verdict: Verdict, node: NodeState | None
     ) -> Iterator[Family]:
-        build = Sample(labels(version=product_version(), python=platform.python_version()), 1)
+        build = Sample(labels(version=VERSION, python=platform.python_version()), 1)
         yield Family("slicewright_build_info", "gauge", "Always 1; what this agent is.", (build,))
         words = tuple(
             Sample(labels(verdict=w), int(verdict.verdict == w))

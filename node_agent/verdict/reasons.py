@@ -97,6 +97,8 @@ _ALL = (
         meaning="a GPU is of a model that the layout is not made for",
         cause="the pool's machine type and its layout disagree",
         advice="correct the pool in the stack file",
+        causes={"host": "the desired state is for another machine"},
+        advices={"host": "compare it with `nvidia-smi -L`"},
     ),
     Reason(
         code="DriverTooOld",

@@ -84,9 +84,9 @@ def test_show_draws_every_partition_with_its_address(agent: Run, halves: Any) ->
     shown = agent("show", silicon=halves)
     assert (shown.returncode, shown.stderr) == (0, "")
     (first, *_) = state.load(halves.path).gpus
-    assert "GPU 1  NVIDIA H100 80GB HBM3" in shown.stdout
-    assert shown.stdout.count("\n  3g.40gb ") == 4  # rows of the tables
-    assert shown.stdout.count("│ 3g.40gb ") == 4  # boxes of the pictures
+    assert "GPU 0-1  NVIDIA H100 80GB HBM3" in shown.stdout
+    assert shown.stdout.count("    3g.40gb  ") == 4  # rows of the table
+    assert shown.stdout.count("│ 3g.40gb ") == 2  # boxes of the picture
     assert all(ci.uuid in shown.stdout for gi in first.instances for ci in gi.compute_instances)
 
 

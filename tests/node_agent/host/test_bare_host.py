@@ -1,10 +1,9 @@
-"""S2 (systems.md): a server with six A100, no Kubernetes, step by step; each with the number of its
-requirement.
-"""
+"""The command on a server with six A100 and no Kubernetes, as docs/how-to/bare-host.md has it."""
 
 from __future__ import annotations
 
 import configparser
+import json
 import os
 import subprocess
 import sys
@@ -19,7 +18,7 @@ import node_agent
 from rehearsal.cluster.silicon import state
 
 pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0, reason="S2-24: setup is for root, in reality and on the fake"
+    os.geteuid() != 0, reason="partitioning GPUs needs root, on the fake as on a real driver"
 )
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 NOBODY = 65532
@@ -110,7 +109,7 @@ def test_from_whole_to_halves_to_sevenths_to_whole(command: Run, server: Any) ->
     assert command(node, "clear", "2").stdout == "nothing to do: GPU 2 off\n"
 
 
-def test_s2_05_no_other_gpu_is_touched(command: Run, mig_on: Any) -> None:
+def test_no_other_gpu_is_touched(command: Run, mig_on: Any) -> None:
     for gpu in (4, 5):  # S2-20
         state.recut(mig_on.path, gpu, ["3g.20gb", "3g.20gb"])
     others = [g for g in state.load(mig_on.path).gpus if g.index != 2]
@@ -119,7 +118,7 @@ def test_s2_05_no_other_gpu_is_touched(command: Run, mig_on: Any) -> None:
         assert [g for g in state.load(mig_on.path).gpus if g.index != 2] == others
 
 
-def test_s2_06_a_gpu_in_use_is_refused_with_pid_and_name(command: Run, server: Any) -> None:
+def test_a_gpu_in_use_is_refused_with_pid_and_name(command: Run, server: Any) -> None:
     for pid, name in ((101, "python"), (102, "python"), (999999, "tritonserver")):
         state.run_process(server.path, state.Process(gpu=2, pid=pid, name=name))
     was = state.load(server.path)
@@ -133,7 +132,7 @@ def test_s2_06_a_gpu_in_use_is_refused_with_pid_and_name(command: Run, server: A
     assert command(server, "apply", "0:3g.20gb*2").returncode == 4, "another GPU is free"
 
 
-def test_s2_06_it_can_wait_for_a_gpu_in_use(mig_on: Any, fake_library: Path) -> None:
+def test_it_can_wait_for_a_gpu_in_use(mig_on: Any, fake_library: Path) -> None:
     state.run_process(mig_on.path, state.Process(gpu=2, pid=101))
     state.recut(mig_on.path, 2, ["7g.40gb"])
     process = _start(mig_on, fake_library, "apply", "--wait", "60", "2:3g.20gb*2")
@@ -148,7 +147,7 @@ def test_s2_06_it_can_wait_for_a_gpu_in_use(mig_on: Any, fake_library: Path) -> 
 
 
 @pytest.mark.parametrize("user", [None, NOBODY], ids=["root", "anybody"])
-def test_s2_10_the_profiles_are_listed(command: Run, mig_on: Any, user: int | None) -> None:
+def test_the_profiles_are_listed(command: Run, mig_on: Any, user: int | None) -> None:
     table = {
         line.split()[0]: line.split()
         for line in command(mig_on, "show", "--profiles", user=user).stdout.splitlines()
@@ -161,14 +160,14 @@ def test_s2_10_the_profiles_are_listed(command: Run, mig_on: Any, user: int | No
     assert " ".join(table["3g.20gb"][7:]) == where
 
 
-def test_s2_11_a_profile_is_named_by_number_or_name(command: Run, mig_on: Any) -> None:
+def test_a_profile_is_named_by_number_or_name(command: Run, mig_on: Any) -> None:
     assert command(mig_on, "apply", "2:9,3g.20gb").returncode == 0
     assert _places(mig_on) == [("3g.20gb", 0, 4, 1), ("3g.20gb", 4, 4, 1)]
     assert command(mig_on, "verify", "2:9*2").returncode == 0
 
 
 @pytest.mark.parametrize("user", [None, NOBODY], ids=["root", "anybody"])
-def test_s2_13_anybody_sees_the_picture(command: Run, mig_on: Any, user: int | None) -> None:
+def test_anybody_sees_the_picture(command: Run, mig_on: Any, user: int | None) -> None:
     state.recut(mig_on.path, 2, ["3g.20gb", "2g.10gb"])
     shown = command(mig_on, "show", user=user)
     assert (shown.returncode, shown.stderr) == (0, "")
@@ -186,7 +185,7 @@ def test_s2_13_anybody_sees_the_picture(command: Run, mig_on: Any, user: int | N
     assert all(uuid in shown.stdout for uuid in uuids)
 
 
-def test_s2_19_both_forms_of_address_are_understood(command: Run, mig_on: Any) -> None:
+def test_both_forms_of_address_are_understood(command: Run, mig_on: Any) -> None:
     state.recut(mig_on.path, 2, ["3g.20gb", "3g.20gb"])
     gpu = state.load(mig_on.path).gpus[2]
     for instance in gpu.instances:
@@ -204,9 +203,13 @@ def test_s2_19_both_forms_of_address_are_understood(command: Run, mig_on: Any) -
     assert command(mig_on, "show", "GPU2").returncode == 2
 
 
-def test_s2_24_setup_is_for_root(command: Run, mig_on: Any) -> None:
+def test_setup_is_for_root(command: Run, mig_on: Any) -> None:
     was = state.load(mig_on.path)
-    for arguments in (["apply", "2:3g.20gb*2"], ["clear"], ["apply", "--dry-run", "2:3g.20gb*2"]):
+    for arguments in (
+        ["apply", "2:3g.20gb*2"],
+        ["clear", "all"],
+        ["apply", "--dry-run", "2:3g.20gb*2"],
+    ):
         refused = command(mig_on, *arguments, user=NOBODY)
         assert refused.returncode == 2
         assert "needs root: run it with sudo" in refused.stderr
@@ -353,10 +356,10 @@ def test_a_mode_that_waits_for_a_reset_is_written_as_it_will_be(command: Run, mi
 
 def test_a_machine_without_any_gpu_is_as_nobody_wants_it(command: Run, mig_on: Any) -> None:
     state.change(mig_on.path, lambda node: replace(node, gpus=()))
-    for arguments in (["verify", "all:1g.5gb*7"], ["apply", "all:1g.5gb*7"], ["clear"]):
+    for arguments in (["verify", "all:1g.5gb*7"], ["apply", "all:1g.5gb*7"], ["clear", "all"]):
         answer = command(mig_on, *arguments)
         assert (answer.returncode, answer.stdout) == (2, "")
-        assert answer.stderr == "slicewright-agent: all: no such GPU; this machine has none\n"
+        assert answer.stderr == "slicewright-agent: all: this machine has no GPU\n"
     assert command(mig_on, "show", "--layout").returncode == 2
 
 
@@ -365,7 +368,7 @@ def test_verify_says_what_was_wanted_of_a_driver_that_is_silent(command: Run, mi
     judged = command(mig_on, "verify", "0:off", "1-2:3g.20gb*2")
     assert judged.returncode == 2
     assert judged.stdout.startswith(
-        "Unknown: node wanted 0:off 1,2:3g.20gb*2, found nvmlInit: Driver Not Loaded:"
+        "Unknown: host wanted 0:off 1,2:3g.20gb*2, found nvmlInit: Driver Not Loaded:"
     )
 
 
@@ -385,3 +388,81 @@ def test_a_gpu_held_by_what_nvml_does_not_list_is_put_back(
     assert "In use by another client" in refused.stderr
     assert "every GPU is as it was before" in refused.stderr
     assert [(g.mig, g.mig_pending) for g in state.load(node.path).gpus] == [(False, False)] * 2
+
+
+def test_clear_needs_gpus_to_be_named(command: Run, mig_on: Any) -> None:
+    state.recut(mig_on.path, 2, ["3g.20gb", "3g.20gb"])
+    was = state.load(mig_on.path)
+    refused = command(mig_on, "clear")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == (
+        "slicewright-agent: clear: name the GPUs (2, 0-3 or GPU-<uuid>), or write `clear all` for "
+        "every GPU\n"
+    )
+    assert state.load(mig_on.path) == was
+    assert command(mig_on, "clear", "GPU2").returncode == 2
+
+
+def test_clear_all_is_every_gpu(command: Run, silicon: Callable[..., Any]) -> None:
+    node = silicon("H100-80", 2)
+    for index in range(2):
+        state.recut(node.path, index, ["3g.40gb", "3g.40gb"])
+    assert command(node, "clear", "all").returncode == 0
+    assert [gpu.mig for gpu in state.load(node.path).gpus] == [False, False]
+
+
+@pytest.fixture
+def six(silicon: Callable[..., Any]) -> Any:
+    """Six GPUs with two halves each, but the third with sevenths."""
+    node = silicon("H100-80", 6)
+    for index in range(6):
+        state.recut(node.path, index, ["1g.10gb"] * 7 if index == 2 else ["3g.40gb"] * 2)
+    return node
+
+
+def test_show_draws_gpus_with_the_same_layout_once(command: Run, six: Any) -> None:
+    shown = command(six, "show").stdout
+    heads = [line for line in shown.splitlines() if line.startswith("GPU ")]
+    assert [head.partition("  ")[0] for head in heads] == ["GPU 0-1, 3-5", "GPU 2"]
+    assert shown.count("CUDA_VISIBLE_DEVICES") == 2
+    assert shown.count("│ 3g.40gb") == 2, "one picture for five GPUs"
+    for gpu in state.load(six.path).gpus:
+        assert gpu.uuid in shown
+        for instance in gpu.instances:
+            assert all(device.uuid in shown for device in instance.compute_instances)
+
+
+def test_show_lists_the_profiles_of_equal_gpus_once(command: Run, six: Any) -> None:
+    listed = command(six, "show", "--profiles").stdout
+    assert listed.startswith("GPU 0-5  NVIDIA H100 80GB HBM3\n")
+    assert listed.count("placements") == 1
+
+
+def test_show_takes_gpus_as_apply_and_clear_do(command: Run, six: Any) -> None:
+    gpus = state.load(six.path).gpus
+    for text, indexes in (("2", [2]), ("0-1,4", [0, 1, 4]), (gpus[3].uuid, [3]), ("all", range(6))):
+        shown = command(six, "show", text)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert [i for i, gpu in enumerate(gpus) if gpu.uuid in shown.stdout] == [*indexes]
+    assert json.loads(command(six, "show", "2", "--json").stdout)["uuid"] == gpus[2].uuid
+    several = json.loads(command(six, "show", "0,2", "--json").stdout)
+    assert [gpu["index"] for gpu in several["gpus"]] == [0, 2]
+    assert command(six, "show", "2", "--profiles").stdout.startswith("GPU 2  NVIDIA H100")
+    absent = command(six, "show", "7")
+    assert absent.returncode == 2
+    assert "7: no such GPU; this machine has GPU 0, 1, 2, 3, 4, 5" in absent.stderr
+    wrong = command(six, "show", "first")
+    assert wrong.returncode == 2
+    assert "'first' names neither GPUs nor a MIG device; write GPUs as 2, 0-3" in wrong.stderr
+
+
+def test_without_a_driver_verify_speaks_of_the_host(command: Run, mig_on: Any) -> None:
+    nowhere = replace(mig_on, library=mig_on.path.parent / "nowhere" / "lib")
+    judged = command(nowhere, "verify", "all:1g.5gb*7")
+    assert judged.returncode == 2
+    assert judged.stdout.startswith(
+        "Unknown: host wanted all:1g.5gb*7, found nvmlInit: NVML Shared Library Not Found: the "
+        "NVIDIA driver is not installed on this host; install the NVIDIA driver; if `nvidia-smi` "
+        "works, the library is missing from the loader's path"
+    )
+    assert "pod" not in judged.stdout

@@ -151,7 +151,7 @@ def test_after_kill_9_a_second_apply_mends_it(cut: Any, start: Start, command: R
     [
         (["apply", "0:off"], "nvmlDeviceGetUUID"),
         (["apply", "--dry-run", "0:off"], "nvmlDeviceGetUUID"),
-        (["clear"], "nvmlDeviceGetMigMode"),
+        (["clear", "all"], "nvmlDeviceGetMigMode"),
         (["show", "--profiles"], "nvmlDeviceGetPersistenceMode"),
     ],
     ids=["apply", "dry run", "clear", "show --profiles"],

@@ -18,24 +18,24 @@ WELL, BAD, WORK = (
 )
 
 
-def _told(verdicts: list[Verdict], *, every_s: float = 10.0) -> list[str]:
+def _reported(verdicts: list[Verdict], *, every_s: float = 10.0) -> list[str]:
     damper = Damper()
     return [damper.damp(verdict, now * every_s).verdict for now, verdict in enumerate(verdicts)]
 
 
 def test_the_way_to_the_first_match_is_not_slowed_down() -> None:
-    assert _told([BAD] * 50 + [WELL]) == ["Mismatch"] * 50 + ["Match"]
+    assert _reported([BAD] * 50 + [WELL]) == ["Mismatch"] * 50 + ["Match"]
 
 
 def test_bad_news_is_told_at_once_always() -> None:
-    said = _told([WELL, BAD] * 10)
+    said = _reported([WELL, BAD] * 10)
     assert said[1::2] == ["Mismatch"] * 10
 
 
 def test_a_match_after_four_falls_must_stand_for_a_minute() -> None:
-    assert _told([WELL, BAD] * 3 + [WELL]) == ["Match", "Mismatch"] * 3 + ["Match"]
+    assert _reported([WELL, BAD] * 3 + [WELL]) == ["Match", "Mismatch"] * 3 + ["Match"]
     assert (
-        _told([WELL, BAD] * 4 + [WELL] * 8)
+        _reported([WELL, BAD] * 4 + [WELL] * 8)
         == ["Match", "Mismatch"] * 4 + ["Mismatch"] * 6 + ["Match"] * 2
     )
 
@@ -63,11 +63,11 @@ def test_trouble_that_stays_is_told_plainly_again() -> None:
 
 
 def test_falls_of_long_ago_are_forgotten() -> None:
-    assert _told([WELL, BAD] * 10, every_s=120) == ["Match", "Mismatch"] * 10
+    assert _reported([WELL, BAD] * 10, every_s=120) == ["Match", "Mismatch"] * 10
 
 
 def test_work_that_somebody_wants_is_no_fall() -> None:
-    assert _told([WELL, WORK] * 10) == ["Match", "Unknown"] * 10
+    assert _reported([WELL, WORK] * 10) == ["Match", "Unknown"] * 10
 
 
 def test_a_wall_clock_that_jumps_does_not_matter() -> None:
@@ -79,3 +79,20 @@ def test_a_wall_clock_that_jumps_does_not_matter() -> None:
         damper.damp(WELL, now)
         damper.damp(BAD, now)
     assert damper.damp(WELL, 100.0).verdict == "Match"
+
+
+def test_a_match_that_is_interrupted_must_stand_for_a_minute_again() -> None:
+    """The hold starts at the last return to a match, not at the first."""
+    flapping = [WELL, BAD] * 4
+    interrupted = [*flapping, *[WELL] * 4, BAD, *[WELL] * 7]
+    assert _reported(interrupted)[8:] == ["Mismatch"] * 11 + ["Match"]
+
+
+def test_every_fall_counts_for_ten_minutes_of_its_own() -> None:
+    damper = Damper()
+    reported = []
+    for fall in (0, 400, 500, 610, 700):
+        damper.damp(WELL, fall - 1.0)
+        damper.damp(BAD, fall)
+        reported.append(damper.damp(WELL, fall + 1.0).verdict)
+    assert reported == ["Match"] * 4 + ["Mismatch"], "the first is forgotten when the fourth comes"

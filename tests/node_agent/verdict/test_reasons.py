@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -256,6 +257,25 @@ def test_every_message_names_a_cause_and_a_next_step(
     assert len(message) <= 700
 
 
+@pytest.mark.parametrize(
+    "reason",
+    [
+        code
+        for code in REASONS
+        if code not in ("PartitionsMatch", "PartitioningUnderWay", "NodeUnreadable")
+        and "Resources" not in code
+    ],
+)
+def test_a_message_on_a_host_names_nothing_of_a_cluster(reason: str, scene: Scene) -> None:
+    if reason == "ProfileUnclear":
+        scene = _gpu(0, memory_mib=None)(scene)
+    bad = CASES[reason][0](replace(scene, desired=replace(scene.desired, partitioner="none")))
+    verdict = verify(bad.desired, bad.observation, None, silicon_only=True)
+    assert verdict.reason == reason
+    _, _, rest = verdict.message.partition(": ")
+    assert not re.search(r"\b(pods?|pool|cordon|drain|stack file|node image)\b", rest), rest
+
+
 def test_the_same_findings_give_the_same_words(scene: Scene) -> None:
     bad = _devices(1, _small)(scene)
     assert bad.judged().message == bad.judged().message
@@ -287,6 +307,62 @@ def test_reasons_are_ranked_as_the_table_says() -> None:
         for r in sorted(REASONS.values(), key=lambda r: RANK[r.code])
     ][1:]
     assert order == sorted(order)
+
+
+@pytest.mark.parametrize(
+    ("minimum", "reason"),
+    [
+        ("550.90.07", "PartitionsMatch"),
+        ("550.90.08", "DriverTooOld"),
+        ("550.90.6", "PartitionsMatch"),
+        ("550.90", "PartitionsMatch"),
+        ("550.100", "DriverTooOld"),
+    ],
+)
+def test_the_minimum_driver_itself_is_new_enough(minimum: str, reason: str, scene: Scene) -> None:
+    wanted = replace(scene, desired=replace(scene.desired, minimum_driver=minimum))
+    assert wanted.judged().reason == reason
+
+
+@pytest.mark.parametrize(
+    ("capacity", "allocatable", "reason"),
+    [
+        (4, 4, "PartitionsMatch"),
+        (8, 4, "WrongResources"),
+        (4, 8, "ResourcesWithheld"),
+        (4, 0, "ResourcesWithheld"),
+        (0, 4, "WrongResources"),
+        (8, 0, "WrongResources"),
+        (0, 0, "ResourcesNotAdvertised"),
+    ],
+)
+def test_capacity_and_allocatable_must_both_be_as_wanted(
+    capacity: int, allocatable: int, reason: str, scene: Scene
+) -> None:
+    node = _resources({"nvidia.com/gpu": capacity}, {"nvidia.com/gpu": allocatable})(scene)
+    assert node.judged().reason == reason
+
+
+def test_an_unclear_partition_beyond_the_wanted_ones_is_a_wrong_layout(scene: Scene) -> None:
+    """It was not wanted, whatever its profile; in place of a wanted one it may be that one."""
+    scene = _gpu(0, memory_mib=None)(scene)
+
+    def with_unclear(clear: int) -> Scene:
+        return _devices(
+            0, lambda d: (*d[:clear], replace(d[0], gpu_instance=9, name="", memory_mib=1))
+        )(scene)
+
+    assert with_unclear(2).judged().reason == "WrongLayout"
+    assert with_unclear(1).judged().reason == "ProfileUnclear"
+
+
+@pytest.mark.parametrize(
+    "resource", ["nvidia.com/gpu.shared", "nvidia.com/mig-3g.40gb.shared", "nvidia.com/mig-1g.10gb"]
+)
+def test_an_unexpected_gpu_resource_is_a_mismatch(resource: str, scene: Scene) -> None:
+    verdict = _resources({"nvidia.com/gpu": 4, resource: 2})(scene).judged()
+    assert (verdict.verdict, verdict.reason) == ("Mismatch", "UnexpectedResources")
+    assert f"{resource} wanted 0, found 2:" in verdict.message
 
 
 def test_a_silent_driver_hides_what_the_kubelet_says(scene: Scene) -> None:
