@@ -1,1 +1,1 @@
-"""`apply` and `clear`: partitions GPUs of one host without Kubernetes. Needs privileges."""
+"""`apply` and `clear`: partitions the GPUs of a host without Kubernetes. Needs root."""

@@ -1,4 +1,4 @@
-"""The commands `apply` and `clear`: GPUs of a host cut and made whole again, without Kubernetes."""
+"""The commands `apply` and `clear`, which partition the GPUs of a host without Kubernetes."""
 
 from __future__ import annotations
 
@@ -36,19 +36,18 @@ from node_agent.layout import GpuLayout, Layout, LayoutError, ranges
 from node_agent.nvml.observed import ObservedGpu
 from node_agent.nvml.profiles import name_of_profile
 
-DONE, UNCHANGED, NO_ANSWER, RESET_NEEDED, ROLLBACK_FAILED = 0, 1, 2, 4, 5
+DONE, UNCHANGED, WRONG_USE, RESET_NEEDED, ROLLBACK_FAILED = 0, 1, 2, 4, 5
 _LOCKS = (Path("/run/lock"), Path("/run"), Path("/tmp"))  # noqa: S108 - the last resort, and a lock only
 _NO_PERMISSION = 4
-_WAIT_BETWEEN_LOOKS_S = 1.0
+_READ_EVERY_S = 1.0
 
 
 def apply(layout: Layout, *, deadline_s: float, dry_run: bool = False, wait_s: float = 0.0) -> int:
-    """Cuts GPUs as `layout` says and returns the command's exit code.
+    """Partitions GPUs and returns the exit code.
 
-    0 as wanted; 1 refused or undone, everything is as it was; 2 the layout or the driver does not
-    answer the question; 4 a GPU waits for a reset or a reboot; 5 failed, and could not be put back.
-    wait_s: how long to wait for a GPU in use. deadline_s: how long the driver may take to say what
-    is there, before anything is touched.
+    0 as wanted; 1 refused or rolled back; 2 the layout is wrong or the driver does not answer; 4 a
+    GPU needs a reset or a reboot; 5 the rollback failed. wait_s: how long to wait for a GPU in use.
+    deadline_s: for each reading of the GPUs before anything is changed.
     """
     from node_agent.host.reader import Reader
 
@@ -56,7 +55,7 @@ def apply(layout: Layout, *, deadline_s: float, dry_run: bool = False, wait_s: f
         with _locked(), _stop_between_steps() as stop:
             return _apply(Reader(deadline_s=deadline_s, stop=stop), layout, dry_run, wait_s, stop)
     except NvmlCallFailed as e:
-        return _problem(_with_advice(str(e), e), NO_ANSWER)
+        return _problem(_with_advice(str(e), e), WRONG_USE)
     except StopRequested as e:
         return _problem(f"{e}; nothing was changed", UNCHANGED)
 
@@ -69,12 +68,12 @@ def _apply(
     try:
         planned = transaction.plan(reader, lambda gpus: _chosen(layout, gpus))
     except LayoutError as e:
-        return _problem(str(e), NO_ANSWER)
+        return _problem(str(e), WRONG_USE)
     except placement.LayoutImpossible as e:
         return _problem(str(e), UNCHANGED)
     for gpu in planned.before:
         if gpu.index in planned.wanted and planned.wanted[gpu.index].mig and not gpu.persistent:
-            _say(_FORGETFUL.format(gpu=gpu.index), sys.stderr)
+            _say(_PERSISTENCE_OFF.format(gpu=gpu.index), sys.stderr)
     if not planned.changes:
         _say(
             "nothing to do: "
@@ -83,7 +82,7 @@ def _apply(
         return DONE
     names = {gpu.index: {p.id: p.name for p in gpu.offered} for gpu in planned.before}
     if dry_run:
-        return _tell(planned, names)
+        return _print_plan(planned, names)
     planned = _when_free(reader, layout, planned, wait_s, stop)
     try:
         with partition.opened() as silicon:
@@ -94,18 +93,18 @@ def _apply(
         return _problem(_in_use(e.gpus), UNCHANGED)
     except RolledBack as e:
         return _problem(
-            f"{_with_advice(str(e), e.__cause__)}\nevery GPU is as it was before", UNCHANGED
+            f"{_with_advice(str(e), e.__cause__)}\nrolled back: every GPU is as before", UNCHANGED
         )
     except RollbackFailed as e:
         return _problem(
-            f"{e}\nlook with `slicewright-agent show`, then apply again", ROLLBACK_FAILED
+            f"{e}\ncheck with `slicewright-agent show`, then apply again", ROLLBACK_FAILED
         )
     for index in done.waiting:
-        _say(_WAITS.format(gpu=index, mode="on" if planned.wanted[index].mig else "off"))
+        _say(_NEEDS_RESET.format(gpu=index, mode="on" if planned.wanted[index].mig else "off"))
     if done.waiting:
         return RESET_NEEDED
     _say(
-        "done, and checked: "
+        "done and checked: "
         + "; ".join(f"GPU {index} {planned.wanted[index]}" for index in done.changed)
     )
     return DONE
@@ -155,7 +154,7 @@ def _starts(deadline_s: float) -> Mapping[tuple[int, int], str]:
 
 
 def shown(step: Step, names: Mapping[int, Mapping[int, str]]) -> str:
-    """One line for a person."""
+    """A step in one line."""
 
     def name(gpu: int, profile: int) -> str:
         return names.get(gpu, {}).get(profile, f"profile {profile}")
@@ -181,8 +180,7 @@ def shown(step: Step, names: Mapping[int, Mapping[int, str]]) -> str:
 def _chosen(layout: Layout, gpus: Sequence[Gpu]) -> Mapping[int, GpuLayout]:
     wanted = layout.of({gpu.index: gpu.uuid for gpu in gpus})
     by_index = {gpu.index: gpu for gpu in gpus}
-    # `all` is said of a machine's GPUs that can be cut; to turn MIG off where there is none is no
-    # wish at all.
+    # A GPU without MIG has it off already; `all:off` must not fail for it.
     return {
         index: one for index, one in wanted.items() if one.mig or by_index[index].mig is not None
     }
@@ -191,30 +189,30 @@ def _chosen(layout: Layout, gpus: Sequence[Gpu]) -> Mapping[int, GpuLayout]:
 def _when_free(
     reader: GpuReader, layout: Layout, planned: Plan, wait_s: float, stop: Callable[[], bool]
 ) -> Plan:
-    """The plan as soon as nobody is in the way, or as it stands when the waiting is over."""
+    """The plan once no process is in the way, or the last one when the wait is over."""
     until = time.monotonic() + wait_s
-    said = False
+    announced = False
     while (busy := transaction.gpus_in_use(planned)) and time.monotonic() < until and not stop():
-        if not said:
+        if not announced:
             _say(f"waiting up to {wait_s:g} s: {_in_use(busy)}", sys.stderr)
-            said = True
-        time.sleep(min(_WAIT_BETWEEN_LOOKS_S, wait_s))
+            announced = True
+        time.sleep(min(_READ_EVERY_S, wait_s))
         planned = transaction.plan(reader, lambda gpus: _chosen(layout, gpus))
     return planned
 
 
-def _tell(planned: Plan, names: Mapping[int, Mapping[int, str]]) -> int:
+def _print_plan(planned: Plan, names: Mapping[int, Mapping[int, str]]) -> int:
     for index, todo in planned.todo.items():
         if not todo:
-            print(f"GPU {index}: stays as it is")
+            print(f"GPU {index}: no change")
         for step in todo:
             print(shown(step, names))
             if isinstance(step, SetMigMode):
-                print(_MAY_WAIT.format(gpu=index, code=RESET_NEEDED))
+                print(_MAY_NEED_RESET.format(gpu=index, code=RESET_NEEDED))
         if index in planned.deferred:
             print(
-                f"GPU {index}: then search places for {planned.wanted[index]}; this driver "
-                "tells them with MIG on only"
+                f"GPU {index}: then search placements for {planned.wanted[index]}; this driver "
+                "lists profiles with MIG on only"
             )
     print("dry run: nothing was changed")
     if busy := transaction.gpus_in_use(planned):
@@ -230,23 +228,20 @@ def _in_use(gpus: Mapping[int, Sequence[Process]]) -> str:
     return "\n".join([*lines, "stop them, or choose another GPU; nothing was changed"])
 
 
-_FORGETFUL = (
-    "GPU {gpu}: persistence mode is off; the driver may forget partitions when the last "
-    "program ends. "
+_PERSISTENCE_OFF = (
+    "GPU {gpu}: persistence mode is off; the driver may lose partitions when no program runs. "
     "Turn it on: nvidia-smi -i {gpu} -pm 1"
 )
-# NVML does not tell beforehand: A100 and A30 need a reset, H100 and later change at once.
-_MAY_WAIT = (
-    "GPU {gpu}: this may wait for a reset of the GPU or a reboot (A100 and A30 do): then "
-    "apply ends here with exit code {code}, "
-    "and goes on when it is run again"
+# NVML does not say beforehand: A100 and A30 need a reset, H100 and later change at once.
+_MAY_NEED_RESET = (
+    "GPU {gpu}: this may need a reset of the GPU or a reboot (A100 and A30 do): then apply ends "
+    "here with exit code {code}; run it again after the reset"
 )
-_WAITS = (
-    "GPU {gpu}: MIG mode turns {mode} with the GPU's next reset. With nobody using it: "
-    "nvidia-smi -i {gpu} --gpu-reset; "
-    "in a virtual machine: reboot. Then apply again."
+_NEEDS_RESET = (
+    "GPU {gpu}: MIG mode turns {mode} with the GPU's next reset. Stop its programs, then "
+    "run nvidia-smi -i {gpu} --gpu-reset (in a virtual machine: reboot), then apply again."
 )
-_ROOT = "cutting GPUs, and listing where partitions can be, needs root: run it with sudo"
+_ROOT = "partitioning GPUs, and reading placements, needs root: run it with sudo"
 
 
 def _with_advice(text: str, cause: BaseException | None) -> str:
@@ -274,38 +269,34 @@ def _problem(text: str, code: int) -> int:
 
 
 def _say(text: str, to: TextIO | None = None) -> None:
-    """Never fails: a reader that has gone (`| head`, a lost ssh, a full disk) is no reason to stop
-    in the middle of a change.
-    """
+    """Prints; never fails: a closed pipe or a full disk must not stop a change half way."""
     stream = to or sys.stdout
     try:
         print(text, file=stream, flush=True)
     except OSError:
-        # What is left in the buffer would fail once more when Python ends.
+        # What is left in the buffer would fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager
 def _locked() -> Iterator[None]:
-    """Two changes at once would each see the other's half."""
+    """One change at a time: two would each see the other's intermediate state."""
     path = next((d for d in _LOCKS if os.access(d, os.W_OK)), _LOCKS[-1]) / "slicewright-agent.lock"
-    # O_NOFOLLOW: in a directory that everybody may write to, the name could lead elsewhere.
+    # O_NOFOLLOW: in a world-writable directory the name could be a link to another file.
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         descriptor = os.open(path, flags, 0o600)
     except OSError:
-        # Root's file, and this is not root: then nothing can be changed either, and the driver will
-        # say so.
+        # The file is root's and this is not root: the driver will refuse every change.
         yield
         return
     try:
-        # A lock of this process and not of the open file: a child that hangs in the driver must not
-        # keep it.
+        # lockf, not flock: a child that hangs in the driver must not keep the lock.
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             _say(
-                f"waiting: another apply or clear is at work on this machine (it holds {path})",
+                f"waiting: another apply or clear is running on this machine (it holds {path})",
                 sys.stderr,
             )
             fcntl.lockf(descriptor, fcntl.LOCK_EX)
@@ -316,17 +307,17 @@ def _locked() -> Iterator[None]:
 
 @contextmanager
 def _stop_between_steps() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C, SIGTERM and a lost terminal wait for the step at hand; then what was done is
-    undone.
-    """
+    """Defers Ctrl-C, SIGTERM and SIGHUP to the end of the current step; then it is rolled back."""
     from node_agent.host.reader import STOPPING
 
-    asked: list[int] = []
-    # One that is ignored stays so: that is how `nohup` works.
-    heard = [number for number in STOPPING if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, lambda got, _: asked.append(got)) for number in heard}
+    received: list[int] = []
+    # A signal that is ignored stays ignored: `nohup` relies on it.
+    handled = [number for number in STOPPING if signal.getsignal(number) != signal.SIG_IGN]
+    before = {
+        number: signal.signal(number, lambda got, _: received.append(got)) for number in handled
+    }
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(received)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

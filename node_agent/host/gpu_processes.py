@@ -1,4 +1,4 @@
-"""Who a process is, as far as /proc tells: so that a refusal names what a person must stop."""
+"""Processes that use a GPU, described from /proc, so that a refusal names what must be stopped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PROC = Path("/proc")
 
 
 def name_of(pid: int) -> str:
-    """The program's name, or `?` for a process in another namespace or gone."""
+    """The program's name, or `?` for a process that is gone or in another namespace."""
     try:
         return (_PROC / str(pid) / "comm").read_text(
             encoding="utf-8", errors="replace"
@@ -23,7 +23,7 @@ def name_of(pid: int) -> str:
 
 
 def user_of(pid: int) -> str | None:
-    """Whose process it is; None where /proc does not show it."""
+    """The process's user; None where /proc does not show the process."""
     try:
         number = (_PROC / str(pid)).stat().st_uid
     except OSError:
@@ -44,11 +44,10 @@ def shown(process: Process) -> str:
 
 
 def of_file(path: str) -> list[Process]:
-    """Processes other than this one that have a file open, as `fuser` finds them: those whom the
-    driver does not list, too.
+    """Other processes that have a file open, as `fuser` finds them.
 
-    A monitor such as dcgm or nvidia-persistenced runs nothing on the GPU, and yet keeps MIG mode
-    from changing.
+    Among them are monitors such as dcgm and nvidia-persistenced: the driver does not list them as
+    running on the GPU, but they keep MIG mode from changing.
     """
     return [
         Process(pid=pid, name=name_of(pid), gpu_instance=None, compute_instance=None)
@@ -64,4 +63,4 @@ def _holders(path: str) -> Iterator[int]:
             if any(os.readlink(link) == path for link in (entry / "fd").iterdir()):  # noqa: PTH115 - a link, not its target
                 yield int(entry.name)
         except OSError:
-            continue  # gone meanwhile, or not ours to look into
+            continue  # gone, or not readable for this user

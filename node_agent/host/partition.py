@@ -1,8 +1,7 @@
-"""The second door to `pynvml`: the calls that change how GPUs are cut, for `apply` and `clear` on a
-host. Needs privileges.
+"""The NVML calls that read and change the MIG state of GPUs, for `apply` and `clear`. Needs root.
 
-Never used by the agent in a cluster, where mig-manager or the cloud is the one who cuts. Semantics:
-nvidia.md 3.6, 8.3, 8.4.
+Not used in a cluster, where mig-manager or the cloud partitions GPUs. Source: nvml.h, "Multi
+Instance GPU Management".
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from node_agent.nvml.probe import offered_profiles, text
 from node_agent.nvml.profiles import name_of_profile
 
 _NOWHERE = 0xFFFFFFFF
-"""How NVML says that a process is in no GPU instance, or that it will not tell in which."""
+"""NVML's instance id of a process in no GPU instance, or in one that it does not reveal."""
 _MOST_INSTANCES = 16
 _COMPUTE_PROFILES = 16
 _ABSENT = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-# By version: without the newest one, nvidia-ml-py's plain names raise what is no NVMLError.
+# The plain names raise something other than NVMLError where the driver lacks their version.
 _PROCESS_CALLS = tuple(
     (f"nvmlDeviceGet{kind}RunningProcesses_v3", f"nvmlDeviceGet{kind}RunningProcesses_v2")
     for kind in ("Compute", "Graphics", "MPSCompute")
@@ -42,8 +41,8 @@ _PROCESS_CALLS = tuple(
 
 @contextmanager
 def opened() -> Iterator[NvmlPartitioner]:
-    """This machine's GPUs. Raises NvmlCallFailed where the driver cannot be reached."""
-    _ask("nvmlInit")
+    """Opens NVML. Raises NvmlCallFailed where the driver cannot be reached."""
+    _call("nvmlInit")
     try:
         yield NvmlPartitioner()
     finally:
@@ -54,35 +53,35 @@ def opened() -> Iterator[NvmlPartitioner]:
 
 
 class NvmlPartitioner:
-    """`transaction.Silicon` through NVML. Handles of instances are looked up anew for every call:
-    they go stale on any change.
+    """`transaction.GpuPartitioner` through NVML.
+
+    Instance handles are looked up for every call: any change makes them stale.
     """
 
     def read(self) -> tuple[Gpu, ...]:
-        return tuple(self._gpu(index) for index in range(_ask("nvmlDeviceGetCount")))
+        return tuple(self._gpu(index) for index in range(_call("nvmlDeviceGetCount")))
 
     def set_mig_mode(self, gpu: int, *, on: bool) -> str | None:
-        activation = _ask("nvmlDeviceSetMigMode", _device(gpu), int(on))
+        activation = _call("nvmlDeviceSetMigMode", _device(gpu), int(on))
         if activation == pynvml.NVML_SUCCESS:
             return None
         why = str(pynvml.NVMLError(activation))
         if activation == pynvml.NVML_ERROR_RESET_REQUIRED:
             return why
-        # Left pending, a later reset by somebody else would change the mode when nobody expects it
-        # any more: hence an error.
+        # Not left pending: a later reset would then change the mode unexpectedly.
         raise NvmlCallFailed(
             "nvmlDeviceSetMigMode", activation, f"GPU {gpu}: {why}{self._holders(gpu)}"
         )
 
     def create_gpu_instance(self, gpu: int, instance: GpuInstance) -> int:
         place = pynvml.c_nvmlGpuInstancePlacement_t(instance.start, instance.size)
-        made = _ask(
+        made = _call(
             "nvmlDeviceCreateGpuInstanceWithPlacement",
             _device(gpu),
             instance.profile,
             ctypes.byref(place),
         )
-        return int(_ask("nvmlGpuInstanceGetInfo", made).id)
+        return int(_call("nvmlGpuInstanceGetInfo", made).id)
 
     def compute_profiles(self, gpu: int, instance: int) -> tuple[ComputeProfile, ...]:
         return _compute_profiles(_instance(gpu, instance))
@@ -94,7 +93,7 @@ class NvmlPartitioner:
         if compute.start is not None:
             place = pynvml.c_nvmlComputeInstancePlacement_t(compute.start, compute.slices)
             try:
-                _ask(
+                _call(
                     "nvmlGpuInstanceCreateComputeInstanceWithPlacement",
                     handle,
                     profile,
@@ -104,14 +103,14 @@ class NvmlPartitioner:
             except NvmlCallFailed as e:
                 if e.code != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
                     raise
-        _ask("nvmlGpuInstanceCreateComputeInstance", handle, profile)
+        _call("nvmlGpuInstanceCreateComputeInstance", handle, profile)
 
     def destroy_compute_instance(self, gpu: int, instance: int, compute: int) -> None:
-        handle = _ask("nvmlGpuInstanceGetComputeInstanceById", _instance(gpu, instance), compute)
-        _ask("nvmlComputeInstanceDestroy", handle)
+        handle = _call("nvmlGpuInstanceGetComputeInstanceById", _instance(gpu, instance), compute)
+        _call("nvmlComputeInstanceDestroy", handle)
 
     def destroy_gpu_instance(self, gpu: int, instance: int) -> None:
-        _ask("nvmlGpuInstanceDestroy", _instance(gpu, instance))
+        _call("nvmlGpuInstanceDestroy", _instance(gpu, instance))
 
     def _gpu(self, index: int) -> Gpu:
         found: dict[str, Any] = {
@@ -124,11 +123,11 @@ class NvmlPartitioner:
         }
         try:
             device = _device(index)
-            found["uuid"] = text(_ask("nvmlDeviceGetUUID", device))
-            found["model"] = text(_ask("nvmlDeviceGetName", device))
-            found["minor"] = _if_told("nvmlDeviceGetMinorNumber", device)
-            found["persistent"] = _if_told("nvmlDeviceGetPersistenceMode", device) != 0
-            mode = _if_told("nvmlDeviceGetMigMode", device)
+            found["uuid"] = text(_call("nvmlDeviceGetUUID", device))
+            found["model"] = text(_call("nvmlDeviceGetName", device))
+            found["minor"] = _if_supported("nvmlDeviceGetMinorNumber", device)
+            found["persistent"] = _if_supported("nvmlDeviceGetPersistenceMode", device) != 0
+            mode = _if_supported("nvmlDeviceGetMigMode", device)
             if mode is not None:
                 found["mig"], found["pending"] = map(bool, mode)
                 found["offered"] = _profiles(device)
@@ -140,7 +139,7 @@ class NvmlPartitioner:
 
     def _holders(self, gpu: int) -> str:
         try:
-            minor = _if_told("nvmlDeviceGetMinorNumber", _device(gpu))
+            minor = _if_supported("nvmlDeviceGetMinorNumber", _device(gpu))
         except NvmlCallFailed:
             return ""
         holders = [] if minor is None else gpu_processes.of_file(f"/dev/nvidia{minor}")
@@ -148,15 +147,15 @@ class NvmlPartitioner:
 
 
 def _device(index: int) -> Any:
-    return _ask("nvmlDeviceGetHandleByIndex", index)
+    return _call("nvmlDeviceGetHandleByIndex", index)
 
 
 def _instance(gpu: int, instance: int) -> Any:
-    return _ask("nvmlDeviceGetGpuInstanceById", _device(gpu), instance)
+    return _call("nvmlDeviceGetGpuInstanceById", _device(gpu), instance)
 
 
 def _profiles(device: Any) -> tuple[Profile, ...]:
-    memory = _if_told("nvmlDeviceGetMemoryInfo", device)
+    memory = _if_supported("nvmlDeviceGetMemoryInfo", device)
     total = memory.total // 2**20 if memory else None
     return tuple(_profile(device, offered, total) for offered in offered_profiles(device))
 
@@ -164,7 +163,7 @@ def _profiles(device: Any) -> tuple[Profile, ...]:
 def _profile(device: Any, offered: OfferedProfile, total_mib: int | None) -> Profile:
     count = ctypes.c_uint(0)
     try:
-        _ask(
+        _call(
             "nvmlDeviceGetGpuInstancePossiblePlacements",
             device,
             offered.id,
@@ -174,10 +173,10 @@ def _profile(device: Any, offered: OfferedProfile, total_mib: int | None) -> Pro
     except NvmlCallFailed as e:
         if e.code != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
             raise
-        why = "this driver cannot say where partitions can be; cutting needs R470 or newer"
+        why = "this driver does not report placements; partitioning needs R470 or newer"
         raise NvmlCallFailed(e.call, e.code, why) from None
     places = (pynvml.c_nvmlGpuInstancePlacement_t * max(count.value, 1))()
-    _ask(
+    _call(
         "nvmlDeviceGetGpuInstancePossiblePlacements",
         device,
         offered.id,
@@ -201,9 +200,9 @@ def _instances(device: Any, profiles: tuple[Profile, ...]) -> tuple[GpuInstance,
     for profile in profiles:
         handles = (pynvml.c_nvmlGpuInstance_t * max(profile.most, _MOST_INSTANCES))()
         count = ctypes.c_uint()
-        _ask("nvmlDeviceGetGpuInstances", device, profile.id, handles, ctypes.byref(count))
+        _call("nvmlDeviceGetGpuInstances", device, profile.id, handles, ctypes.byref(count))
         for handle in handles[: count.value]:
-            info = _ask("nvmlGpuInstanceGetInfo", handle)
+            info = _call("nvmlGpuInstanceGetInfo", handle)
             offered = _compute_profiles(handle)
             found.append(
                 GpuInstance(
@@ -229,7 +228,7 @@ def _compute_profiles(instance: Any) -> tuple[ComputeProfile, ...]:
             if e.code == pynvml.NVML_ERROR_INVALID_ARGUMENT:
                 break
             raise
-        # Of two profiles of one size the first is the plain one.
+        # Of two profiles of the same size the first is the one without media extensions.
         found.setdefault(
             info.sliceCount,
             ComputeProfile(
@@ -241,23 +240,23 @@ def _compute_profiles(instance: Any) -> tuple[ComputeProfile, ...]:
 
 def _compute_profile_info(instance: Any, number: int) -> Any:
     try:
-        return _ask("nvmlGpuInstanceGetComputeInstanceProfileInfo", instance, number, 0)
+        return _call("nvmlGpuInstanceGetComputeInstanceProfileInfo", instance, number, 0)
     except NvmlCallFailed as e:
         if e.code not in (
             pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
             pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
         ):
             raise
-    return _ask("nvmlGpuInstanceGetComputeInstanceProfileInfo", instance, number, 0, 1)
+    return _call("nvmlGpuInstanceGetComputeInstanceProfileInfo", instance, number, 0, 1)
 
 
 def _compute_starts(instance: Any, profile: int) -> tuple[int, ...] | None:
     count = ctypes.c_uint(0)
     call = "nvmlGpuInstanceGetComputeInstancePossiblePlacements"
     try:
-        _ask(call, instance, profile, None, ctypes.byref(count))
+        _call(call, instance, profile, None, ctypes.byref(count))
         places = (pynvml.c_nvmlComputeInstancePlacement_t * max(count.value, 1))()
-        _ask(call, instance, profile, places, ctypes.byref(count))
+        _call(call, instance, profile, places, ctypes.byref(count))
     except NvmlCallFailed as e:
         if e.code in _ABSENT:
             return None
@@ -270,10 +269,10 @@ def _computes(instance: Any, offered: tuple[ComputeProfile, ...]) -> tuple[Compu
     for profile in offered:
         handles = (pynvml.c_nvmlComputeInstance_t * _MOST_INSTANCES)()
         count = ctypes.c_uint()
-        _ask(
+        _call(
             "nvmlGpuInstanceGetComputeInstances", instance, profile.id, handles, ctypes.byref(count)
         )
-        infos = [_ask("nvmlComputeInstanceGetInfo", handle) for handle in handles[: count.value]]
+        infos = [_call("nvmlComputeInstanceGetInfo", handle) for handle in handles[: count.value]]
         found += [
             ComputeInstance(id=info.id, slices=profile.slices, start=info.placement.start)
             for info in infos
@@ -284,8 +283,8 @@ def _computes(instance: Any, offered: tuple[ComputeProfile, ...]) -> tuple[Compu
 def _processes(device: Any) -> tuple[Process, ...]:
     found = {}
     for newest, before in _PROCESS_CALLS:
-        listed = _if_told(newest, device)
-        for process in (_if_told(before, device) if listed is None else listed) or ():
+        listed = _if_supported(newest, device)
+        for process in (_if_supported(before, device) if listed is None else listed) or ():
             instance = getattr(process, "gpuInstanceId", _NOWHERE)
             compute = getattr(process, "computeInstanceId", _NOWHERE)
             found[process.pid, instance, compute] = Process(
@@ -304,7 +303,7 @@ def _name_of(pid: int) -> str:
         return gpu_processes.name_of(pid)
 
 
-def _ask(call: str, *arguments: Any) -> Any:
+def _call(call: str, *arguments: Any) -> Any:
     function: Callable[..., Any] = getattr(pynvml, call)
     try:
         return function(*arguments)
@@ -312,10 +311,10 @@ def _ask(call: str, *arguments: Any) -> Any:
         raise NvmlCallFailed(call, int(e.value), str(e)) from e
 
 
-def _if_told(call: str, *arguments: Any) -> Any | None:
-    """None where this driver has no such call, or this GPU no such thing. Other errors count."""
+def _if_supported(call: str, *arguments: Any) -> Any | None:
+    """None where the driver lacks the call or the GPU the feature; raises other errors."""
     try:
-        return _ask(call, *arguments)
+        return _call(call, *arguments)
     except NvmlCallFailed as e:
         if e.code in _ABSENT:
             return None

@@ -1,7 +1,6 @@
-"""Where wanted instances go on a GPU, searched in what the driver itself offers: no table of GPUs
-is needed.
+"""Searches placements for wanted instances among those that the driver offers; needs no GPU table.
 
-Of all placements that fit, the one that leaves most of what is there alone.
+Of all placements that fit, it takes the one that keeps most of the existing instances.
 """
 
 from __future__ import annotations
@@ -22,11 +21,13 @@ from node_agent.nvml.observed import Engines
 
 
 class LayoutImpossible(Exception):
-    """The GPU cannot be cut like this; the message says why, and what it offers instead."""
+    """The GPU cannot have this layout; the message says why, and what it offers instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Wish:
+class _Wanted:
+    """A GPU instance to place."""
+
     profile: Profile
     start: int | None
     compute_instances: tuple[int, ...]
@@ -36,11 +37,11 @@ class _Wish:
 def place(
     wanted: GpuLayout, offered: Sequence[Profile], there: Sequence[GpuInstance] = ()
 ) -> tuple[GpuInstance, ...]:
-    """Every wanted GPU instance at a place, in order of start. Raises LayoutImpossible."""
-    wishes = list(_wishes(wanted.parts, offered))
-    _check(wishes, offered)
-    # The most constrained first: a given place, then the large.
-    wishes.sort(
+    """Every wanted GPU instance with its placement, by start. Raises LayoutImpossible."""
+    instances = list(_instances_for(wanted.parts, offered))
+    _check(instances, offered)
+    # The most constrained first: given starts, then large sizes.
+    instances.sort(
         key=lambda w: (
             w.start is None,
             -w.profile.size,
@@ -49,9 +50,11 @@ def place(
             w.start or 0,
         )
     )
-    found = _Search(wishes, {i.position: i for i in there}).best()
+    found = _Search(instances, {i.position: i for i in there}).best()
     if found is None:
-        raise LayoutImpossible(f"{_listed(wishes)} do not fit together: {_why(wishes, offered)}")
+        raise LayoutImpossible(
+            f"{_listed(instances)} do not fit together: {_why(instances, offered)}"
+        )
     return tuple(sorted(found, key=lambda i: i.start))
 
 
@@ -60,11 +63,10 @@ def place_compute_instances(
     offered: Sequence[ComputeProfile],
     there: Sequence[ComputeInstance] = (),
 ) -> tuple[ComputeInstance, ...] | None:
-    """Every wanted compute instance at a place of its GPU instance, those there kept where that can
-    be; None: they do not fit.
+    """Placements of compute instances in a GPU instance, keeping existing ones where possible.
 
-    Where the driver tells no places the starts stay open, largest first: that order fits whenever
-    any does with its first fit.
+    None: they do not fit. Where the driver reports no placements the starts stay open, largest
+    first: with the driver's first-fit placement that order fits whenever any order does.
     """
     starts = {profile.slices: profile.starts for profile in offered}
     if any(c.slices not in starts for c in wanted):
@@ -98,7 +100,7 @@ def place_compute_instances(
     return None if best is None else best[1]
 
 
-def _wishes(parts: Sequence[Partition], offered: Sequence[Profile]) -> Iterator[_Wish]:
+def _instances_for(parts: Sequence[Partition], offered: Sequence[Profile]) -> Iterator[_Wanted]:
     small: dict[tuple[int, int | None], list[int]] = {}
     profiles: dict[int, Profile] = {}
     for part in parts:
@@ -111,7 +113,9 @@ def _wishes(parts: Sequence[Partition], offered: Sequence[Profile]) -> Iterator[
             )
         if part.compute_slices is None or part.compute_slices == profile.slices:
             for _ in range(part.count):
-                yield _Wish(profile=profile, start=part.start, compute_instances=(profile.slices,))
+                yield _Wanted(
+                    profile=profile, start=part.start, compute_instances=(profile.slices,)
+                )
         elif part.compute_slices > profile.slices:
             raise LayoutImpossible(
                 f"{part}: {profile.name} has {profile.slices} compute slices, not "
@@ -125,10 +129,8 @@ def _wishes(parts: Sequence[Partition], offered: Sequence[Profile]) -> Iterator[
         yield from _shared(profiles[profile_id], start, sorted(sizes, reverse=True))
 
 
-def _shared(profile: Profile, start: int | None, sizes: Sequence[int]) -> Iterator[_Wish]:
-    """Compute instances packed into as few GPU instances as hold them: the largest first, each into
-    the first with room.
-    """
+def _shared(profile: Profile, start: int | None, sizes: Sequence[int]) -> Iterator[_Wanted]:
+    """Packs compute instances into GPU instances: largest first, each into the first with room."""
     bins: list[list[int]] = []
     for size in sizes:
         room = next((b for b in bins if sum(b) + size <= profile.slices), None)
@@ -142,7 +144,7 @@ def _shared(profile: Profile, start: int | None, sizes: Sequence[int]) -> Iterat
             f"{listed} do not fit into one {profile.name} with {profile.slices} compute slices"
         )
     for one in bins:
-        yield _Wish(profile=profile, start=start, compute_instances=tuple(one))
+        yield _Wanted(profile=profile, start=start, compute_instances=tuple(one))
 
 
 def _profile(part: Partition, offered: Sequence[Profile]) -> Profile:
@@ -153,32 +155,32 @@ def _profile(part: Partition, offered: Sequence[Profile]) -> Profile:
     raise LayoutImpossible(f"this GPU does not offer {part.profile}; it offers {names}")
 
 
-def _check(wishes: Sequence[_Wish], offered: Sequence[Profile]) -> None:
-    """What no placement can mend, told with its own reason."""
-    for profile_id, count in Counter(w.profile.id for w in wishes).items():
+def _check(instances: Sequence[_Wanted], offered: Sequence[Profile]) -> None:
+    """Refuses, with the reason, what no placement can satisfy."""
+    for profile_id, count in Counter(w.profile.id for w in instances).items():
         profile = next(p for p in offered if p.id == profile_id)
         if count > profile.most:
             raise LayoutImpossible(
                 f"{profile.name} x{count}: the driver allows {profile.most} on this GPU"
             )
     compute = max((p.slices for p in offered), default=0)
-    if (used := sum(w.profile.slices for w in wishes)) > compute:
+    if (used := sum(w.profile.slices for w in instances)) > compute:
         raise LayoutImpossible(
-            f"{_listed(wishes)} need {used} compute slices, the GPU has {compute}"
+            f"{_listed(instances)} need {used} compute slices, the GPU has {compute}"
         )
     for engine, budget in _engines(offered).items():
-        used = sum(getattr(w.profile.engines, engine) for w in wishes)
+        used = sum(getattr(w.profile.engines, engine) for w in instances)
         if used > budget:
             raise LayoutImpossible(
-                f"{_listed(wishes)} need {used} {engine} engines, the GPU has {budget}"
+                f"{_listed(instances)} need {used} {engine} engines, the GPU has {budget}"
             )
 
 
 def _engines(offered: Sequence[Profile]) -> Mapping[str, int]:
-    """Media engines to share out, of those kinds where the driver's own numbers add up.
+    """The GPU's media engines, for the kinds whose counts per profile add up.
 
-    NVIDIA's guide prints one engine for every B200 profile; a rule from such numbers would refuse
-    what the driver does.
+    NVIDIA's MIG User Guide gives one engine for every B200 profile; a rule from such numbers would
+    refuse layouts that the driver creates.
     """
     whole = max(offered, key=lambda p: (p.slices, p.size), default=None)
     if whole is None:
@@ -196,12 +198,12 @@ def _engines(offered: Sequence[Profile]) -> Mapping[str, int]:
 
 
 class _Search:
-    """Backtracking over places, cut off where nothing better can come."""
+    """Backtracking over placements with a bound on the score."""
 
     def __init__(
-        self, wishes: Sequence[_Wish], there: Mapping[tuple[int, int], GpuInstance]
+        self, instances: Sequence[_Wanted], there: Mapping[tuple[int, int], GpuInstance]
     ) -> None:
-        self._wishes = wishes
+        self._instances = instances
         self._there = there
         self._best: tuple[int, tuple[GpuInstance, ...]] | None = None
 
@@ -210,58 +212,58 @@ class _Search:
         return None if self._best is None else self._best[1]
 
     def _walk(self, at: int, taken: int, chosen: tuple[GpuInstance, ...], score: int) -> None:
-        if self._best is not None and score + 2 * (len(self._wishes) - at) <= self._best[0]:
+        if self._best is not None and score + 2 * (len(self._instances) - at) <= self._best[0]:
             return
-        if at == len(self._wishes):
+        if at == len(self._instances):
             self._best = (score, chosen)
             return
-        wish = self._wishes[at]
-        for start in self._starts(wish, at, chosen):
-            bits = ((1 << wish.profile.size) - 1) << start
+        one = self._instances[at]
+        for start in self._starts(one, at, chosen):
+            bits = ((1 << one.profile.size) - 1) << start
             if not taken & bits:
                 instance = GpuInstance(
-                    profile=wish.profile.id,
+                    profile=one.profile.id,
                     start=start,
-                    size=wish.profile.size,
+                    size=one.profile.size,
                     compute_instances=tuple(
-                        ComputeInstance(slices=size) for size in wish.compute_instances
+                        ComputeInstance(slices=size) for size in one.compute_instances
                     ),
                 )
                 self._walk(at + 1, taken | bits, (*chosen, instance), score + self._worth(instance))
 
-    def _starts(self, wish: _Wish, at: int, chosen: tuple[GpuInstance, ...]) -> Sequence[int]:
-        if wish.start is not None:
-            return (wish.start,)
-        starts = wish.profile.starts
-        if at and self._wishes[at - 1] == wish:
-            # Equal ones in order only: else every permutation of seven small instances is tried.
+    def _starts(self, one: _Wanted, at: int, chosen: tuple[GpuInstance, ...]) -> Sequence[int]:
+        if one.start is not None:
+            return (one.start,)
+        starts = one.profile.starts
+        if at and self._instances[at - 1] == one:
+            # Equal instances in ascending order, or all permutations of seven would be tried.
             starts = tuple(start for start in starts if start > chosen[-1].start)
         return starts
 
     def _worth(self, instance: GpuInstance) -> int:
-        """2 where it stands already, 1 where only its compute instances must change."""
-        stands = self._there.get(instance.position)
+        """2 where it exists already, 1 where only its compute instances must change."""
+        existing = self._there.get(instance.position)
         return (
             0
-            if stands is None
+            if existing is None
             else 2
-            if same_compute_instances(stands.compute_instances, instance.compute_instances)
+            if same_compute_instances(existing.compute_instances, instance.compute_instances)
             else 1
         )
 
 
-def _why(wishes: Sequence[_Wish], offered: Sequence[Profile]) -> str:
+def _why(instances: Sequence[_Wanted], offered: Sequence[Profile]) -> str:
     slots = max(start + p.size for p in offered for start in p.starts)
-    needed = sum(w.profile.size for w in wishes)
+    needed = sum(w.profile.size for w in instances)
     if needed > slots:
         return f"they need {needed} memory slices, the GPU has {slots}"
     places = "; ".join(
         f"{p.name} at {', '.join(map(str, p.starts))}"
-        for p in {w.profile.id: w.profile for w in wishes}.values()
+        for p in {w.profile.id: w.profile for w in instances}.values()
     )
-    return f"their places overlap ({places})"
+    return f"their placements overlap ({places})"
 
 
-def _listed(wishes: Sequence[_Wish]) -> str:
-    counts = Counter(w.profile.name for w in wishes)
+def _listed(instances: Sequence[_Wanted]) -> str:
+    counts = Counter(w.profile.name for w in instances)
     return ", ".join(f"{name} x{count}" for name, count in sorted(counts.items()))

@@ -1,9 +1,8 @@
-"""What must be done to a GPU so that it becomes what is wanted: pure, in an order that always
-works.
+"""The steps that turn a GPU's MIG state into a target, in an order that always works. Pure.
 
-Everything that must go goes before anything comes, compute instances before the GPU instance around
-them, and each new GPU instance at its own place: so no order of creation can block another (the
-driver's first fit can: nvidia.md 3.4).
+Everything is destroyed before anything is created, compute instances before their GPU instance, and
+each new GPU instance has its own placement: with the driver's first-fit placement, an unlucky order
+of creation can leave no room for the last one (NVIDIA MIG User Guide, "Creating GPU Instances").
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class DestroyGpuInstance:
 
 @dataclass(frozen=True, kw_only=True)
 class CreateGpuInstance:
-    """A GPU instance with its compute instances: without them nothing could use it."""
+    """Creates a GPU instance and its compute instances, without which it cannot be used."""
 
     gpu: int
     instance: GpuInstance
@@ -51,7 +50,7 @@ class CreateGpuInstance:
 
 @dataclass(frozen=True, kw_only=True)
 class CreateComputeInstance:
-    """In a GPU instance that stays."""
+    """Creates a compute instance in an existing GPU instance."""
 
     gpu: int
     instance: GpuInstance
@@ -68,21 +67,17 @@ Step = (
 
 
 def steps(gpu: Gpu, target: Target) -> tuple[Step, ...]:
-    """In the order in which they are to be done; empty where the GPU is as wanted. Raises
-    LayoutImpossible.
-    """
+    """The steps in order; none where the target is reached. Raises LayoutImpossible."""
     return tuple(_steps(gpu, target))
 
 
 def changes_mig_mode(gpu: Gpu, target: Target) -> bool:
-    """Whether MIG mode itself must change. The driver does that on an idle GPU only, on Ampere at
-    the next reset only.
-    """
+    """Whether MIG mode must change: only on an idle GPU, and on Ampere only with the next reset."""
     return bool(gpu.mig) != target.mig or gpu.pending != target.mig
 
 
 def affected_processes(gpu: Gpu, todo: Sequence[Step]) -> tuple[Process, ...]:
-    """The processes that would lose what they run on. What only adds instances disturbs nobody."""
+    """The processes that run on what the steps destroy; adding instances affects none."""
     if any(isinstance(step, SetMigMode) for step in todo):
         return gpu.processes
     gone = {
@@ -92,7 +87,7 @@ def affected_processes(gpu: Gpu, todo: Sequence[Step]) -> tuple[Process, ...]:
     }
     if not gone:
         return ()
-    # A process that the driver does not place is taken to be anywhere.
+    # A process without a known instance may be in any.
     return tuple(
         p
         for p in gpu.processes
@@ -111,7 +106,7 @@ def _steps(gpu: Gpu, target: Target) -> Iterator[Step]:
     created: list[Step] = []
     for instance in gpu.instances:
         if instance.position in wanted:
-            destroyed, made = _mend(gpu.index, instance, wanted.pop(instance.position))
+            destroyed, made = _change(gpu.index, instance, wanted.pop(instance.position))
             yield from destroyed
             created += made
         else:
@@ -124,8 +119,8 @@ def _steps(gpu: Gpu, target: Target) -> Iterator[Step]:
         yield SetMigMode(gpu=gpu.index, on=False)
 
 
-def _mend(gpu: int, there: GpuInstance, wanted: GpuInstance) -> tuple[list[Step], list[Step]]:
-    """What to destroy and what to create inside a GPU instance that stays."""
+def _change(gpu: int, there: GpuInstance, wanted: GpuInstance) -> tuple[list[Step], list[Step]]:
+    """What to destroy and what to create inside a GPU instance that is kept."""
     if same_compute_instances(there.compute_instances, wanted.compute_instances):
         return [], []
     placed = place_compute_instances(

@@ -1,8 +1,8 @@
-"""All or nothing: GPUs are cut as wanted, or are put back as they were.
+"""All or nothing: GPUs are partitioned as wanted, or rolled back to what they were.
 
-Putting back does not replay a journal: it looks at what is there now and does what leads from there
-to what was, so that a call which failed half way, or which failed and worked all the same, is
-mended too.
+The rollback replays no journal: it reads the present state and takes the steps from there to the
+former one, so that a call that failed half way, or that failed and worked all the same, is undone
+too.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from node_agent.host.steps import (
 )
 from node_agent.layout import GpuLayout
 
-_PUT_BACK_TRIES = 3
+_ROLLBACK_TRIES = 3
 
 
 class NvmlCallFailed(Exception):
-    """A call that the driver refused: which, with which NVML return code, and what that means."""
+    """An NVML call that failed, with its return code and what that means."""
 
     def __init__(self, call: str, code: int, text: str) -> None:
         super().__init__(f"{call}: {text}")
@@ -47,11 +47,15 @@ class NvmlCallFailed(Exception):
 
 
 class StopRequested(Exception):
-    """A person or the system asked to stop half way."""
+    """A signal asked to stop half way."""
+
+
+class NotConfirmed(Exception):
+    """Every call succeeded, but the GPUs are not as wanted."""
 
 
 class GpusInUse(Exception):
-    """Processes use what would have to go. Nothing was touched."""
+    """Processes use what would be destroyed. Nothing was changed."""
 
     def __init__(self, gpus: Mapping[int, Sequence[Process]]) -> None:
         super().__init__(", ".join(f"GPU {index}" for index in gpus))
@@ -59,26 +63,24 @@ class GpusInUse(Exception):
 
 
 class RolledBack(Exception):
-    """It did not work, and every GPU is as it was before, but for the UUIDs of instances that had
-    to be made anew.
-    """
+    """It failed, and every GPU is as before, except for UUIDs of instances created again."""
 
 
 class RollbackFailed(Exception):
-    """It did not work, and could not be put back either; the message says what is left."""
+    """It failed, and the rollback failed too; the message says what is left."""
 
 
 class GpuReader(Protocol):
-    """The GPUs of a machine, for one who asks. Raises NvmlCallFailed."""
+    """Reads the GPUs of a machine. Raises NvmlCallFailed."""
 
     def read(self) -> tuple[Gpu, ...]: ...
 
 
 class GpuPartitioner(GpuReader, Protocol):
-    """The GPUs of a machine, for one who may change them. Everything raises NvmlCallFailed."""
+    """Reads and changes the GPUs of a machine. Every method raises NvmlCallFailed."""
 
     def set_mig_mode(self, gpu: int, *, on: bool) -> str | None:
-        """None where the mode has changed; else why it has not yet."""
+        """None where the mode has changed; else why it changes later."""
 
     def create_gpu_instance(self, gpu: int, instance: GpuInstance) -> int: ...
     def compute_profiles(self, gpu: int, instance: int) -> tuple[ComputeProfile, ...]: ...
@@ -91,14 +93,14 @@ class GpuPartitioner(GpuReader, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What would be done, and to what it leads."""
+    """The steps to a wanted layout."""
 
     before: tuple[Gpu, ...]
     wanted: Mapping[int, GpuLayout]
     todo: Mapping[int, tuple[Step, ...]]
-    """Per GPU that is named; empty where it is as wanted."""
+    """By GPU that the layout names; empty where it is as wanted."""
     deferred: tuple[int, ...] = ()
-    """GPUs whose profiles the driver tells only once MIG is on: their places are searched then."""
+    """GPUs whose profiles the driver lists only once MIG is on; placements are searched then."""
 
     @property
     def changes(self) -> bool:
@@ -109,13 +111,11 @@ class Plan:
 class Done:
     changed: tuple[int, ...]
     waiting: Mapping[int, str]
-    """GPUs whose change of MIG mode takes effect with a reset, and the driver's word about it."""
+    """GPUs whose MIG mode changes with the next reset, and the driver's message."""
 
 
 def plan(silicon: GpuReader, wanted: Callable[[Sequence[Gpu]], Mapping[int, GpuLayout]]) -> Plan:
-    """What leads from what is there to what is wanted. Raises LayoutImpossible (naming the GPU) and
-    NvmlCallFailed.
-    """
+    """Plans the steps to a layout. Raises LayoutImpossible, naming the GPU, and NvmlCallFailed."""
     before = silicon.read()
     layouts = wanted(before)
     todo: dict[int, tuple[Step, ...]] = {}
@@ -127,12 +127,12 @@ def plan(silicon: GpuReader, wanted: Callable[[Sequence[Gpu]], Mapping[int, GpuL
         layout = layouts[gpu.index]
         todo[gpu.index] = ()
         if gpu.failure:
-            # Not impossible, but not to be known.
+            # Whether the layout is possible is not known.
             raise NvmlCallFailed(f"GPU {gpu.index}", gpu.code, gpu.failure)
         if gpu.mig is None:
             if layout.mig:
                 problems.append(
-                    f"GPU {gpu.index} ({gpu.model}): this GPU, or its driver, has no MIG"
+                    f"GPU {gpu.index} ({gpu.model}): this GPU, or its driver, does not support MIG"
                 )
         elif layout.parts and not gpu.offered and not gpu.mig:
             deferred.append(gpu.index)
@@ -148,7 +148,7 @@ def plan(silicon: GpuReader, wanted: Callable[[Sequence[Gpu]], Mapping[int, GpuL
 
 
 def gpus_in_use(planned: Plan) -> Mapping[int, Sequence[Process]]:
-    """GPU -> the processes that keep it from being changed."""
+    """GPU -> the processes that run on what would be destroyed."""
     found = {
         gpu.index: affected_processes(gpu, planned.todo.get(gpu.index, ()))
         for gpu in planned.before
@@ -175,14 +175,13 @@ def execute(
         waiting = _do_all(silicon, planned, say, stop)
         _confirm(silicon, planned, waiting)
     except BaseException as e:
-        # Whatever it was, and a fault of this program too: nobody else will put back what is half
-        # cut.
-        left = _put_back(silicon, planned)
+        # Whatever it was, a bug included: nothing else would repair a half-partitioned GPU.
+        left = _roll_back(silicon, planned)
         if left:
             raise RollbackFailed(
-                f"{_said(e)}; and it could not be put back: {'; '.join(left)}"
+                f"{_text(e)}; and it could not be rolled back: {'; '.join(left)}"
             ) from e
-        raise RolledBack(_said(e)) from e
+        raise RolledBack(_text(e)) from e
     return Done(
         changed=tuple(index for index, todo in planned.todo.items() if todo), waiting=waiting
     )
@@ -258,59 +257,55 @@ def _profile_of(compute: ComputeInstance, offered: Sequence[ComputeProfile]) -> 
 
 
 def _id(thing: GpuInstance | ComputeInstance) -> int:
-    assert thing.id is not None, "only what is there is destroyed or added to"
+    assert thing.id is not None, "only existing instances are destroyed or added to"
     return thing.id
 
 
 def _confirm(silicon: GpuPartitioner, planned: Plan, waiting: Mapping[int, str]) -> None:
-    """Looks again: a call that the driver took for done is not yet a partition."""
+    """Reads the result: a call that returned success may still have made no partition."""
     before = {gpu.index: gpu for gpu in planned.before}
     for gpu in silicon.read():
         layout = planned.wanted.get(gpu.index)
         if layout is None or not planned.todo[gpu.index]:
             continue
         if gpu.failure:
-            raise LayoutImpossible(
-                f"GPU {gpu.index}: what was done cannot be checked: {gpu.failure}"
-            )
+            raise NotConfirmed(f"GPU {gpu.index}: the result cannot be read: {gpu.failure}")
         if gpu.index in waiting:
             if gpu.pending != layout.mig:
-                raise LayoutImpossible(
+                raise NotConfirmed(
                     f"GPU {gpu.index}: MIG mode does not stay pending ({waiting[gpu.index]})"
                 )
         elif not is_reached(gpu, target_of(gpu, layout)):
-            raise LayoutImpossible(
-                f"GPU {gpu.index}: the driver took every step, and yet the GPU is not as wanted"
+            raise NotConfirmed(
+                f"GPU {gpu.index}: every call succeeded, but the GPU is not as wanted"
             )
         elif gpu.uuid != before[gpu.index].uuid:
-            raise LayoutImpossible(f"GPU {gpu.index}: another GPU answers now under this number")
+            raise NotConfirmed(f"GPU {gpu.index}: this number is now another GPU's")
 
 
-def _put_back(silicon: GpuPartitioner, planned: Plan) -> list[str]:
-    """What is not as it was; empty where everything is. Tries some times: the reason of the failure
-    may pass.
-    """
+def _roll_back(silicon: GpuPartitioner, planned: Plan) -> list[str]:
+    """What is not as before; empty on success. Tries several times: the failure may be brief."""
     problems: list[str] = []
-    for _ in range(_PUT_BACK_TRIES):
-        problems = list(_put_back_once(silicon, planned))
+    for _ in range(_ROLLBACK_TRIES):
+        problems = list(_roll_back_once(silicon, planned))
         if not problems:
             break
     return problems
 
 
-def _put_back_once(silicon: GpuPartitioner, planned: Plan) -> Iterator[str]:
+def _roll_back_once(silicon: GpuPartitioner, planned: Plan) -> Iterator[str]:
     touched = {gpu.index: gpu for gpu in planned.before if planned.todo.get(gpu.index)}
     try:
         now = silicon.read()
     except Exception as e:  # noqa: BLE001 - as below
-        yield f"{_gpus(touched)}: what is there now cannot be read: {_said(e)}"
+        yield f"{_gpus(touched)}: the present state cannot be read: {_text(e)}"
         return
     for gpu in now:
         was = touched.get(gpu.index)
         if was is None or (not gpu.failure and same_layout(gpu, was)):
             continue
         if gpu.failure:
-            yield f"GPU {gpu.index}: what is there now cannot be read: {gpu.failure}"
+            yield f"GPU {gpu.index}: the present state cannot be read: {gpu.failure}"
             continue
         try:
             waiting: dict[int, str] = {}
@@ -319,21 +314,21 @@ def _put_back_once(silicon: GpuPartitioner, planned: Plan) -> Iterator[str]:
                     _do(silicon, step, waiting, lambda _: None, lambda: False)
             if waiting and bool(was.mig) == was.pending:
                 yield f"GPU {gpu.index}: MIG mode: {waiting[gpu.index]}"
-        except Exception as e:  # noqa: BLE001 - whatever it was, the next GPU and the next try must have their turn
-            yield f"GPU {gpu.index}: {_said(e)}"
+        except Exception as e:  # noqa: BLE001 - the next GPU and the next try must follow whatever it was
+            yield f"GPU {gpu.index}: {_text(e)}"
     try:
         for gpu in silicon.read():
             was = touched.get(gpu.index)
             if was is not None and (gpu.failure or not same_layout(gpu, was)):
-                yield f"GPU {gpu.index} is not as it was"
+                yield f"GPU {gpu.index} is not as before"
     except Exception as e:  # noqa: BLE001 - as below
-        yield f"{_gpus(touched)}: what is there now cannot be read: {_said(e)}"
+        yield f"{_gpus(touched)}: the present state cannot be read: {_text(e)}"
 
 
-def _said(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     return (
         str(error)
-        if isinstance(error, NvmlCallFailed | LayoutImpossible | StopRequested)
+        if isinstance(error, NvmlCallFailed | LayoutImpossible | NotConfirmed | StopRequested)
         else f"{type(error).__name__}: {error}"
     )
 

@@ -71,7 +71,7 @@ def test_from_whole_to_halves_to_sevenths_to_whole(command: Run, server: Any) ->
     first = command(node, "apply", "2:3g.20gb@0,3g.20gb@4")
     assert (first.returncode, first.stderr) == (4, "")
     assert (
-        "GPU 2: MIG mode turns on with the GPU's next reset. With nobody using it: "
+        "GPU 2: MIG mode turns on with the GPU's next reset. Stop its programs, then run "
         "nvidia-smi -i 2 --gpu-reset" in first.stdout
     )
     assert "reboot" in first.stdout
@@ -386,7 +386,7 @@ def test_a_gpu_held_by_what_nvml_does_not_list_is_put_back(
     refused = command(node, "apply", "0:3g.40gb*2")
     assert refused.returncode == 1
     assert "In use by another client" in refused.stderr
-    assert "every GPU is as it was before" in refused.stderr
+    assert "rolled back: every GPU is as before" in refused.stderr
     assert [(g.mig, g.mig_pending) for g in state.load(node.path).gpus] == [(False, False)] * 2
 
 

@@ -120,7 +120,7 @@ def test_a_signal_half_way_undoes_what_was_done(
     _, said = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "asked to stop" in said
-    assert "every GPU is as it was before" in said
+    assert "rolled back: every GPU is as before" in said
     assert _devices(cut) == ["3g.40gb"] * 2
 
 
@@ -201,7 +201,7 @@ def test_a_second_apply_says_what_it_waits_for(cut: Any, start: Start) -> None:
     second = start(cut, "apply", "--dry-run", SEVENTHS)
     said, warned = second.communicate(timeout=60)
     assert warned.startswith(
-        "waiting: another apply or clear is at work on this machine (it holds /"
+        "waiting: another apply or clear is running on this machine (it holds /"
     )
     assert "nothing to do" in said, "it saw what the first had done"
     first.communicate(timeout=60)
@@ -233,7 +233,7 @@ def test_a_dry_run_says_where_a_reset_may_come_between(
     first, warning, *_ = told.stdout.splitlines()
     assert first == "GPU 0: turn MIG on"
     assert (
-        "this may wait for a reset of the GPU or a reboot (A100 and A30 do): then apply "
+        "this may need a reset of the GPU or a reboot (A100 and A30 do): then apply "
         "ends here with exit code 4" in warning
     )
     assert command(node, "apply", "0:3g.20gb").returncode == 4, "as it was said"

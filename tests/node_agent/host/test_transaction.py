@@ -269,7 +269,7 @@ def test_what_cannot_be_put_back_is_said(in_this_process: OnSilicon, tmp_path: P
     with partition.opened() as silicon, pytest.raises(RollbackFailed) as broken:
         apply(silicon, parse(["0:1g.10gb*7"]))
     assert "nvmlDeviceCreateGpuInstanceWithPlacement" in str(broken.value)
-    assert "GPU 0 is not as it was" in str(broken.value)
+    assert "GPU 0 is not as before" in str(broken.value)
 
 
 def test_to_stop_is_to_undo(in_this_process: OnSilicon, tmp_path: Path) -> None:

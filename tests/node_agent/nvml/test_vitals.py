@@ -207,7 +207,6 @@ def test_a_driver_that_cannot_place_is_refused_in_words(
     refused = command(node, "apply", "0:3g.20gb*2")
     assert refused.returncode == 2
     assert (
-        "this driver cannot say where partitions can be; cutting needs R470 or newer"
-        in refused.stderr
+        "this driver does not report placements; partitioning needs R470 or newer" in refused.stderr
     )
     assert state.load(node.path) == was
