@@ -1,9 +1,7 @@
-"""What the agent costs: `python benchmarks/agent.py`. Simulated silicon, real NVML binding, real
-processes.
+"""What the agent costs: `python benchmarks/agent.py`. Fake NVML, real binding, real processes.
 
-Beside every look of ours, in the same run over the same library and the same 8 GPUs x 7 instances,
-NVIDIA's `nvidia-mig-parted assert` as the process that it is; also ours as a process
-(`slicewright-agent verify`).
+In the same run, over the same library and the same 8 GPUs x 7 instances: NVIDIA's
+`nvidia-mig-parted assert`, and our `slicewright-agent verify` as a process for comparison.
 """
 
 from __future__ import annotations
@@ -33,8 +31,8 @@ from rehearsal.cluster.node.machine import Machine
 from rehearsal.cluster.silicon import state
 from rehearsal.host.toolchain import Toolchain, ensure
 
-_LOOKS, _PROCESSES = 200, 15
-# Between looks. `watch` leaves a second at least; in the meantime the next look's worker is forked.
+_PROBES, _PROCESSES = 200, 15
+# Between probes, in which the next worker is forked; `watch` leaves at least a second.
 _PAUSE_S = 0.03
 _DRIVER = Path("/usr/local/nvidia")
 _DESIRED = {
@@ -61,17 +59,17 @@ def main() -> None:
         os.environ[state.VARIABLE] = str(node.silicon)
         print(
             "8 GPUs x 7 instances, simulated silicon; median (p95) of",
-            _LOOKS,
-            "looks and",
+            _PROBES,
+            "probes and",
             _PROCESSES,
             "processes",
         )
-        watched, here = _looks(tools)
+        watched, here = _probes(tools)
         _processes(directory, node, tools, watched)
         running = _first_verdict(directory, tools)
     print("goals, each for the median:")
     _goal("probe of 8 GPUs x 7 instances, in its own process", here * 1e3, 5, "ms")
-    _goal("the same the whole way, asked for and read as watch does", watched * 1e3, 5, "ms")
+    _goal("the same from request to parsed answer, as watch does", watched * 1e3, 5, "ms")
     _goal("start to first verdict", running.first_verdict_s, 0.5, "s")
     _goal("CPU at the default interval, all processes", running.cpu * 100, 1, "% of a core")
     _goal("memory, every page of the three processes once (PSS)", running.pss_mb, 40, "MB")
@@ -80,13 +78,13 @@ def main() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """What an agent that watches costs."""
+    """What a running `watch` costs."""
 
     first_verdict_s: float
     cpu: float
-    """Part of a core, with ended children."""
+    """Fraction of a core, ended children included."""
     pss_mb: float
-    """Sum over agent, lookout and waiting worker; a page that they share counts once."""
+    """Sum over agent, fork server and waiting worker; shared pages count once."""
     rss_mb: float
     """Of the largest of the three."""
 
@@ -98,30 +96,28 @@ def _goal(what: str, found: float, most: float, unit: str) -> None:
     )
 
 
-def _looks(tools: Toolchain) -> tuple[float, float]:
-    """Seconds for a look as `watch` does it, and for what of it happens in the process that
-    looks.
-    """
+def _probes(tools: Toolchain) -> tuple[float, float]:
+    """Seconds for a probe as `watch` does it, and for a probe inside its process."""
 
-    def look_here() -> None:
+    def probe_here() -> None:
         assert nvml.probe().failure is None
 
     took = []
-    # One lookout after the other: a second one, forked later, would hold the first one's pipe open.
+    # One fork server after the other: a second one would inherit the first one's pipe.
     for name, thorough in (
-        ("one look, as watch does it (own process per look)", False),
-        ("one thorough look, likewise", True),
+        ("one probe, as watch does it (own process per probe)", False),
+        ("one thorough probe, likewise", True),
     ):
         prober = Prober.start(probe=_from(tools, thorough=thorough))
         try:
-            took.append(_row(name, prober.probe, _LOOKS, pause_s=_PAUSE_S))
+            took.append(_row(name, prober.probe, _PROBES, pause_s=_PAUSE_S))
         finally:
             prober.close()
     _load(tools)
-    return took[0], _row("one look, in process", look_here, _LOOKS)
+    return took[0], _row("one probe, in process", probe_here, _PROBES)
 
 
-def _processes(directory: Path, node: root.NodeRoot, tools: Toolchain, look_s: float) -> None:
+def _processes(directory: Path, node: root.NodeRoot, tools: Toolchain, probe_s: float) -> None:
     (directory / "desired.json").write_text(json.dumps(_DESIRED))
     layouts = directory / "layouts"
     layouts.mkdir()
@@ -161,7 +157,7 @@ def _processes(directory: Path, node: root.NodeRoot, tools: Toolchain, look_s: f
             )
             code = launcher.start(
                 spec
-            ).wait()  # no timeout: with one, Python polls in steps of up to 50 ms
+            ).wait()  # without a timeout, with which Python would poll every 50 ms
             assert code == 0, (directory / "log").read_text()
 
         return run
@@ -170,15 +166,15 @@ def _processes(directory: Path, node: root.NodeRoot, tools: Toolchain, look_s: f
     if reason := launcher.why_not():
         print(f"nvidia-mig-parted assert: not measured: {reason}")
         return
-    # Its mount namespace is the rehearsal's and no cost of theirs: measured with a program that
-    # does nothing, and taken off.
+    # The mount namespace is the rehearsal's cost, not theirs: measured with an empty program and
+    # subtracted.
     empty = _row("(the namespace alone: /usr/bin/true)", launched("/usr/bin/true"), _PROCESSES)
     argv = (str(tools.mig_parted), "assert", "-f", "/etc/layouts/config.yaml", "-c", "wanted")
     theirs = (
         _row("theirs as a process: nvidia-mig-parted assert", launched(*argv), _PROCESSES) - empty
     )
     print(f"ours / theirs, command against command: {own / theirs:.2f}")
-    print(f"a look of the running agent / their command: {look_s / theirs:.2f}")
+    print(f"a probe of the running agent / their command: {probe_s / theirs:.2f}")
 
 
 def _first_verdict(directory: Path, tools: Toolchain) -> Running:
@@ -194,14 +190,14 @@ def _first_verdict(directory: Path, tools: Toolchain) -> Running:
             time.sleep(0.002)
         took.append(time.perf_counter() - started)
         if len(took) == _PROCESSES // 3:
-            lookout = _children(process.pid)[0]
-            all_three = [_memory(pid) for pid in (process.pid, lookout, *_children(lookout))]
+            server = _children(process.pid)[0]
+            all_three = [_memory(pid) for pid in (process.pid, server, *_children(server))]
             cpu = _cpu_s(process.pid, 20.0)
         process.send_signal(signal.SIGTERM)
         process.wait()
     print(f"{'start to first verdict':<55} {statistics.median(took) * 1e3:8.1f} ms")
     print(
-        f"{'memory, agent + lookout + waiting worker':<55} "
+        f"{'memory, agent + fork server + waiting worker':<55} "
         f"{sum(pss for _, pss in all_three) / 1024:8.1f} MiB PSS "
         f"({' + '.join(f'{rss / 1024:.1f}' for rss, _ in all_three)} MiB RSS, of which "
         "most is shared)"
@@ -229,7 +225,7 @@ def _memory(pid: int) -> tuple[int, int]:
 
 
 def _cpu_s(pid: int, over_s: float) -> float:
-    """Part of a core, with ended children, over some looks."""
+    """Fraction of a core, ended children included, over several probes."""
 
     def spent() -> float:
         total = 0
@@ -244,11 +240,11 @@ def _cpu_s(pid: int, over_s: float) -> float:
 
 
 def _from(tools: Toolchain, *, thorough: bool) -> Callable[[], Observation]:
-    def look() -> Observation:
+    def probe() -> Observation:
         _load(tools)
         return nvml.probe(thorough=thorough)
 
-    return look
+    return probe
 
 
 def _load(tools: Toolchain) -> None:

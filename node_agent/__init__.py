@@ -1,6 +1,4 @@
-"""The silicon's own word: compares the GPUs of one node with what its pool wants, and reports. A
-pod per node, or a command.
-"""
+"""The node agent compares the GPUs of one machine with the desired state: a pod, or a command."""
 
 VERSION = "0.1.0"
-"""Of slicewright as a whole. Here, because the agent travels without a package's metadata."""
+"""Of slicewright as a whole; here, because the agent's zipapp has no package metadata."""

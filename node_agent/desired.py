@@ -1,7 +1,6 @@
-"""The desired-state file, version v1: what one node of a pool must look like, written by the
-program, read by the agent.
+"""The desired-state file, version v1: what a node of a pool must look like.
 
-The reader owns the format, so it lives here; standard library only, so that infra may import it.
+The Pulumi program writes it, the agent reads it. Standard library only, because infra imports it.
 The file is JSON:
 
     {"version": "v1", "pool": "h100-partition-3g", "partitioner": "gke",
@@ -25,9 +24,7 @@ from typing import Any, Literal, get_args
 VERSION = "v1"
 
 Partitioner = Literal["gke", "mig-manager", "none"]
-"""Who cuts the GPUs of the pool: GKE's own node set-up, NVIDIA's mig-manager, or nobody. Messages
-name it as the likely cause.
-"""
+"""What partitions the pool's GPUs: GKE's node set-up, NVIDIA's mig-manager, or nothing."""
 SharingStrategy = Literal["time-slicing", "mps"]
 
 _PROFILE = re.compile(
@@ -40,9 +37,7 @@ _DRIVER = re.compile(r"\d+\.\d+(?:\.\d+)?")
 
 
 class DesiredError(ValueError):
-    """The file does not say what a node must look like. The message names every problem found, one
-    per line.
-    """
+    """The file is not a valid desired state; the message lists every problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +55,7 @@ class DesiredGpu:
 
 @dataclass(frozen=True, kw_only=True)
 class DesiredSharing:
-    """Every device behind `resource` is advertised `replicas` times. `Desired.resources` holds the
-    product already.
-    """
+    """`resource` is advertised `replicas` times per device; `Desired.resources` has the product."""
 
     resource: str
     strategy: SharingStrategy
@@ -71,9 +64,7 @@ class DesiredSharing:
 
 @dataclass(frozen=True, kw_only=True)
 class Desired:
-    """The desired state of every node of one pool. Build it as you like; `check`, `dump` and
-    `parse` refuse nonsense.
-    """
+    """The desired state of every node of a pool; `check`, `dump` and `parse` validate it."""
 
     pool: str
     partitioner: Partitioner
@@ -91,7 +82,7 @@ class Desired:
     driver hides the total: in MIG mode the parent's memory needs privilege.
     """
     minimum_driver: str | None = None
-    """Oldest driver that can carry the layout, for example `525.60.13`."""
+    """Oldest driver that supports the layout, for example `525.60.13`."""
     sharing: tuple[DesiredSharing, ...] = ()
 
     def gpu(self, index: int) -> DesiredGpu:
@@ -138,7 +129,7 @@ def hash_of(desired: Desired) -> str:
 
 
 def digest(canonical: str) -> str:
-    """The same, of what `dump` gave."""
+    """`hash_of` from the text that `dump` returned."""
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
@@ -146,9 +137,9 @@ def check(desired: Desired) -> tuple[str, ...]:
     """Every contradiction in `desired`; empty when there is none."""
     problems: list[str] = []
     if not desired.pool:
-        problems.append("pool: empty; write the pool's name")
+        problems.append("pool: is empty; write the pool's name")
     if desired.gpu_count < 1:
-        problems.append(f"gpu_count: {desired.gpu_count}; a GPU node has at least 1")
+        problems.append(f"gpu_count: {desired.gpu_count}; must be at least 1")
     if not desired.gpu_models or not all(desired.gpu_models):
         problems.append(
             "gpu_models: name at least one NVML product name, for example 'NVIDIA H100 80GB HBM3'"
@@ -159,14 +150,14 @@ def check(desired: Desired) -> tuple[str, ...]:
         )
     if desired.minimum_driver is not None and not _DRIVER.fullmatch(desired.minimum_driver):
         problems.append(
-            f"minimum_driver: {desired.minimum_driver!r} is no driver version; write it "
+            f"minimum_driver: {desired.minimum_driver!r} is not a driver version; write it "
             "like 525.60.13"
         )
     problems += _check_gpus(desired)
     for name, quantity in desired.resources.items():
         if not _RESOURCE.fullmatch(name):
             problems.append(
-                f"resources: {name!r} is no extended resource; write it like nvidia.com/gpu"
+                f"resources: {name!r} is not an extended resource; write it like nvidia.com/gpu"
             )
         if quantity < 0:
             problems.append(f"resources.{name}: {quantity}; must be 0 or more")
@@ -202,7 +193,7 @@ def _check_gpus(desired: Desired) -> list[str]:
         for profile, count in entry.instances.items():
             if not _PROFILE.fullmatch(profile):
                 problems.append(
-                    f"gpus[{position}].instances: {profile!r} is no MIG profile; write it "
+                    f"gpus[{position}].instances: {profile!r} is not a MIG profile; write it "
                     "like 3g.40gb or 1g.10gb+me"
                 )
             if count < 1:
@@ -269,7 +260,7 @@ class _Reader:
         return ""
 
     def integer(self, raw: Any, at: str) -> int:
-        # bool is an int in Python; `true` is no count.
+        # bool is a subclass of int.
         if isinstance(raw, int) and not isinstance(raw, bool):
             return raw
         self.problems.append(f"{at}: must be a whole number, is {_shown(raw)}")
@@ -305,10 +296,8 @@ _OPTIONAL = ("gpu_memory_mib", "minimum_driver", "sharing")
 
 def _read(reader: _Reader, raw: Any) -> Desired | None:
     if isinstance(raw, dict) and raw.get("version", VERSION) != VERSION:
-        # Keys of another version mean nothing here: one problem, not twenty.
-        reader.problems.append(
-            f"version: this agent reads {VERSION}, the file is {_shown(raw['version'])}"
-        )
+        # The keys of another version are unknown: one problem, not twenty.
+        reader.problems.append(f"version: must be {VERSION}, is {_shown(raw['version'])}")
         return None
     top = reader.mapping(raw, "", known=_REQUIRED, optional=_OPTIONAL)
     if reader.problems:

@@ -1,6 +1,4 @@
-"""How long the API server is left alone after an error: longer each time, at random, and as long as
-it asks.
-"""
+"""Exponential backoff with full jitter, which also obeys Retry-After."""
 
 from __future__ import annotations
 
@@ -8,17 +6,13 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-_OBEYED_S = 120.0
-"""The longest Retry-After that is obeyed: nobody's typing error shall silence an agent for a
-day.
-"""
+_MAX_RETRY_AFTER_S = 120.0
+"""The longest Retry-After that is obeyed; a wrong one must not silence an agent for a day."""
 
 
 @dataclass
 class Backoff:
-    """Seconds on any one clock. Full jitter: 2,000 agents that failed together do not come back
-    together.
-    """
+    """Seconds on any one clock. Jitter, because 2,000 agents fail together."""
 
     longest_s: float
     random: Callable[[], float] = random.random
@@ -26,14 +20,14 @@ class Backoff:
     _until: float = float("-inf")
 
     def waits(self, now: float) -> bool:
-        # A clock set back must not silence the agent for as long as it was wrong.
-        return now < self._until <= now + max(self.longest_s, _OBEYED_S)
+        # After the clock was set back, an end too far ahead does not count.
+        return now < self._until <= now + max(self.longest_s, _MAX_RETRY_AFTER_S)
 
     def failed(self, now: float, asked_s: float | None) -> None:
         """asked_s: the server's Retry-After."""
         self._failures += 1
         pause = min(self.longest_s, 2.0 ** min(self._failures, 16)) * self.random()
-        self._until = now + max(pause, min(asked_s or 0.0, _OBEYED_S))
+        self._until = now + max(pause, min(asked_s or 0.0, _MAX_RETRY_AFTER_S))
 
     def succeeded(self) -> None:
         self._failures, self._until = 0, float("-inf")

@@ -1,6 +1,4 @@
-"""The agent's own Node as the API server has it: what the kubelet advertises, which boot it is,
-what mig-manager does.
-"""
+"""What the agent needs of its Node: advertised resources, boot id, mig-manager's state."""
 
 from __future__ import annotations
 
@@ -8,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# Resource quantities of extended resources are whole numbers, but the API server shortens them:
-# 2000 comes back as "2k".
+# Quantities of extended resources are whole, but the API server shortens 2000 to "2k".
 _SUFFIXES = {
     "": 1,
     "k": 10**3,
@@ -25,7 +22,7 @@ _SUFFIXES = {
 
 @dataclass(frozen=True, kw_only=True)
 class NodeState:
-    """Extended resources only; cpu, memory and the like are nobody's business here."""
+    """A Node, with extended resources only."""
 
     name: str
     uid: str
@@ -33,13 +30,11 @@ class NodeState:
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
     mig_state: str = ""
-    """Label nvidia.com/mig.config.state: what mig-manager says it is doing; empty without it."""
+    """Label nvidia.com/mig.config.state, set by mig-manager; empty without it."""
 
 
 def read(node: Mapping[str, Any]) -> NodeState:
-    """From a Node object. A node without status (just created) has no resources and an empty boot
-    id.
-    """
+    """Reads a Node object. A new one without status has no resources and an empty boot id."""
     status = node.get("status") or {}
     return NodeState(
         name=node["metadata"]["name"],
@@ -56,9 +51,9 @@ def _extended(quantities: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 def quantity(text: str) -> int:
-    """A whole Kubernetes quantity. Raises ValueError for anything that is not one."""
+    """A whole Kubernetes quantity. Raises ValueError for any other."""
     digits = text.rstrip("kKMGTi")
     suffix = text[len(digits) :]
     if suffix not in _SUFFIXES:
-        raise ValueError(f"{text!r} is no whole quantity")
+        raise ValueError(f"{text!r} is not a whole quantity")
     return int(digits) * _SUFFIXES[suffix]

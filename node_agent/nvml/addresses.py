@@ -1,6 +1,4 @@
-"""What addresses a GPU or a MIG device, in CUDA_VISIBLE_DEVICES and elsewhere: both forms that
-drivers have used.
-"""
+"""Addresses of GPUs and MIG devices, as in CUDA_VISIBLE_DEVICES; both forms of MIG addresses."""
 
 from __future__ import annotations
 
@@ -18,14 +16,12 @@ _OLD = re.compile(
 
 
 class InvalidAddress(ValueError):
-    """The text addresses nothing; the message says what would."""
+    """The text is not an address; the message says what would be."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """A GPU, or a MIG device: by its own UUID (drivers from R470 on), or by GPU, GPU instance and
-    compute instance (before).
-    """
+    """A GPU or a MIG device: by UUID, or before driver R470 by GPU and instances."""
 
     gpu: str | None = None
     mig: str | None = None
@@ -34,8 +30,9 @@ class Address:
 
 
 def parse(text: str) -> Address:
-    """`GPU-<uuid>`, `MIG-<uuid>` or `MIG-GPU-<uuid>/<gpu instance>/<compute instance>`. Raises
-    InvalidAddress.
+    """Parses `GPU-<uuid>`, `MIG-<uuid>` or `MIG-GPU-<uuid>/<GPU instance>/<compute instance>`.
+
+    Raises InvalidAddress.
     """
     if _GPU.fullmatch(text):
         return Address(gpu=_plain(text))
@@ -48,26 +45,26 @@ def parse(text: str) -> Address:
             compute_instance=int(old["compute"]),
         )
     raise InvalidAddress(
-        f"{text!r} is no address; there are GPU-<uuid>, MIG-<uuid> and "
-        "MIG-GPU-<uuid>/<instance>/<compute instance>"
+        f"{text!r} is not an address; write GPU-<uuid>, MIG-<uuid> or "
+        "MIG-GPU-<uuid>/<GPU instance>/<compute instance>"
     )
 
 
 def find(address: Address, observation: Observation) -> tuple[ObservedGpu, MigDevice | None] | None:
-    """What an address stands for on this machine; None where it is not there."""
+    """The GPU, or GPU and MIG device, at an address; None where this machine does not have it."""
     for gpu in observation.gpus:
         if address.gpu and _plain(gpu.uuid or "") == address.gpu and address.gpu_instance is None:
             return gpu, None
         for device in gpu.devices:
             theirs = parse_or_none(device.uuid)
-            by_place = _plain(gpu.uuid or "") == address.gpu and (
+            by_instance = _plain(gpu.uuid or "") == address.gpu and (
                 device.gpu_instance,
                 device.compute_instance,
             ) == (
                 address.gpu_instance,
                 address.compute_instance,
             )
-            if (address.mig and theirs and theirs.mig == address.mig) or by_place:
+            if (address.mig and theirs and theirs.mig == address.mig) or by_instance:
                 return gpu, device
     return None
 
@@ -80,5 +77,5 @@ def parse_or_none(text: str) -> Address | None:
 
 
 def _plain(uuid: str) -> str:
-    # Letters of a UUID's digits may be either; the prefix is always large.
+    # Hexadecimal digits may be of either case; the prefix is always upper case.
     return uuid[:4].upper() + uuid[4:].lower()

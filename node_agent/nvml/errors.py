@@ -1,8 +1,6 @@
-"""Every error that NVML has: what it means for a partitioned node, and the reason that a verdict
-gets from it.
+"""Every NVML error: what it means for a partitioned node, and the reason that a verdict gets.
 
-Codes: nvml.h nvmlReturn_t (nvidia.md 8.4). The look itself adds two of its own below zero
-(`observed`).
+Codes: nvmlReturn_t in nvml.h. Two codes below zero are the agent's own (`observed`).
 """
 
 from __future__ import annotations
@@ -19,69 +17,69 @@ class Meaning:
     """NVIDIA's, without NVML_ERROR_."""
     text: str
     reason: str = "DriverError"
-    """Of a verdict that this error keeps from being given. Calls that a verdict can do without just
-    leave their fact out.
-    """
+    """Of the verdict where the call was needed; optional calls only leave their fact out."""
 
 
 MEANINGS: Mapping[int, Meaning] = {
     TIMED_OUT: Meaning(
         name="(no answer)",
-        text="no answer before the deadline; the look was killed",
+        text="no answer before the deadline; the probe was killed",
         reason="DriverHung",
     ),
     BROKEN: Meaning(
-        name="(no look)",
-        text="the process that looks ended without an answer",
+        name="(no probe)",
+        text="the process that probes the GPUs ended without an answer",
         reason="ProbeBroken",
     ),
-    1: Meaning(name="UNINITIALIZED", text="NVML was shut down in between: a fault of the agent"),
+    1: Meaning(name="UNINITIALIZED", text="NVML was shut down before the call: a bug in the agent"),
     2: Meaning(
         name="INVALID_ARGUMENT",
-        text="a handle of a partition that has gone meanwhile, or the end of a list",
+        text="the handle of a partition that is gone, or the end of a list",
     ),
     3: Meaning(
         name="NOT_SUPPORTED",
-        text="this GPU does not have it (MIG, a sensor), or not in this mode: left out",
+        text="this GPU does not support it (MIG, a sensor), or not in this mode: left out",
     ),
     4: Meaning(
         name="NO_PERMISSION",
-        text="needs privilege: left out where a verdict can do without, else unknown",
+        text="needs privileges: left out where a verdict can do without, else Unknown",
         reason="NoPermission",
     ),
-    5: Meaning(name="ALREADY_INITIALIZED", text="not returned any more"),
-    6: Meaning(
-        name="NOT_FOUND", text="no partition under this index: a hole in the list, passed over"
-    ),
+    5: Meaning(name="ALREADY_INITIALIZED", text="no longer returned"),
+    6: Meaning(name="NOT_FOUND", text="no partition at this index: a gap in the list, skipped"),
     7: Meaning(
         name="INSUFFICIENT_SIZE",
-        text="a list has grown while it was read: read again by the next look",
+        text="a list grew while it was read: the next probe reads it again",
     ),
-    8: Meaning(name="INSUFFICIENT_POWER", text="a power cable is not plugged in"),
+    8: Meaning(name="INSUFFICIENT_POWER", text="an auxiliary power cable is not connected"),
     9: Meaning(
         name="DRIVER_NOT_LOADED",
         text="the kernel module is not loaded (yet)",
         reason="DriverNotLoaded",
     ),
     10: Meaning(name="TIMEOUT", text="the driver gave up waiting for the GPU", reason="DriverHung"),
-    11: Meaning(name="IRQ_ISSUE", text="the kernel has no interrupt for the GPU"),
+    11: Meaning(name="IRQ_ISSUE", text="the kernel found a problem with the GPU's interrupt"),
     12: Meaning(
         name="LIBRARY_NOT_FOUND",
-        text="no libnvidia-ml.so.1 in sight",
+        text="libnvidia-ml.so.1 cannot be found",
         reason="DriverLibraryMissing",
     ),
-    13: Meaning(name="FUNCTION_NOT_FOUND", text="this driver is older than the question: left out"),
+    13: Meaning(
+        name="FUNCTION_NOT_FOUND", text="this driver does not have the function yet: left out"
+    ),
     14: Meaning(
         name="CORRUPTED_INFOROM",
-        text="the GPU's own memory of its settings is damaged: replace the GPU",
+        text="the GPU's infoROM is corrupted: replace the GPU",
     ),
     15: Meaning(name="GPU_IS_LOST", text="the GPU fell off the bus", reason="GpuLost"),
     16: Meaning(
-        name="RESET_REQUIRED", text="only a reset brings the GPU back", reason="GpuResetRequired"
+        name="RESET_REQUIRED",
+        text="the GPU can be used again only after a reset",
+        reason="GpuResetRequired",
     ),
     17: Meaning(
         name="OPERATING_SYSTEM",
-        text="the operating system has taken the GPU away (control group, suspended)",
+        text="the operating system has blocked the GPU (a control group, for example)",
     ),
     18: Meaning(
         name="LIB_RM_VERSION_MISMATCH",
@@ -90,27 +88,25 @@ MEANINGS: Mapping[int, Meaning] = {
     ),
     19: Meaning(
         name="IN_USE",
-        text="a process uses what would have to change; `apply` names it and puts back what was",
+        text="a process uses what would change; `apply` names it and rolls back",
     ),
-    20: Meaning(name="MEMORY", text="the driver found no memory"),
-    21: Meaning(name="NO_DATA", text="nothing measured yet: left out"),
+    20: Meaning(name="MEMORY", text="the driver could not allocate memory"),
+    21: Meaning(name="NO_DATA", text="no data yet: left out"),
     22: Meaning(name="VGPU_ECC_NOT_SUPPORTED", text="virtual GPUs only"),
-    23: Meaning(
-        name="INSUFFICIENT_RESOURCES", text="no room for a partition; `apply` puts back what was"
-    ),
-    24: Meaning(name="FREQ_NOT_SUPPORTED", text="clocks only: not asked"),
+    23: Meaning(name="INSUFFICIENT_RESOURCES", text="no room for a partition; `apply` rolls back"),
+    24: Meaning(name="FREQ_NOT_SUPPORTED", text="clocks only: not called"),
     25: Meaning(
         name="ARGUMENT_VERSION_MISMATCH",
-        text="this driver knows an older form of the question: asked again in that",
+        text="this driver has an older version of the structure: called again with that",
     ),
-    26: Meaning(name="DEPRECATED", text="this driver has dropped the question: left out"),
-    27: Meaning(name="NOT_READY", text="the GPU is still starting: read again by the next look"),
+    26: Meaning(name="DEPRECATED", text="this driver no longer has the function: left out"),
+    27: Meaning(name="NOT_READY", text="the GPU is still starting: the next probe reads it again"),
     28: Meaning(
         name="GPU_NOT_FOUND",
-        text="no GPU in sight: none there, or none that this container may see",
+        text="no GPU found: the machine has none, or this container may not see it",
     ),
     29: Meaning(name="INVALID_STATE", text="not possible in the GPU's present state"),
-    30: Meaning(name="RESET_TYPE_NOT_SUPPORTED", text="resets only: not asked"),
+    30: Meaning(name="RESET_TYPE_NOT_SUPPORTED", text="resets only: not called"),
     999: Meaning(
         name="UNKNOWN", text="the driver does not say what went wrong: see the kernel log"
     ),

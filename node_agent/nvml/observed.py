@@ -1,6 +1,4 @@
-"""What one look at the GPUs of a node found: plain frozen values, as the driver said them, judged
-by nobody yet.
-"""
+"""What one probe of a machine's GPUs found: plain frozen values as the driver reports them."""
 
 from __future__ import annotations
 
@@ -14,26 +12,24 @@ MigMode = Literal["enabled", "disabled", "unsupported", "unknown"]
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """An answer that did not come: which call, and what NVML (or the probe itself) said instead."""
+    """A failed call, with what NVML (or the probe itself) says about it."""
 
     call: str
-    """The NVML function, or `probe` where the look as a whole failed."""
+    """The NVML function, or `probe` where the probe as a whole failed."""
     code: int
-    """NVML return code; -1 where the driver did not answer in time, -2 where the probe itself
-    broke.
-    """
+    """NVML return code, TIMED_OUT or BROKEN."""
     text: str
 
 
 TIMED_OUT = -1
+"""The driver did not answer in time."""
 BROKEN = -2
+"""The probe's process ended without an answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Engines:
-    """Media engines of an instance or of a profile. They tell `+me` and `-me` profiles from the
-    plain one.
-    """
+    """Media engines of an instance or a profile; `+me` and `-me` profiles differ in them."""
 
     decoders: int
     encoders: int
@@ -43,9 +39,7 @@ class Engines:
 
 @dataclass(frozen=True, kw_only=True)
 class Vitals:
-    """Health of one GPU. None: this driver, GPU or process does not get to know it. Alone, nothing
-    of it decides a verdict.
-    """
+    """Health of one GPU; it decides no verdict. None: not provided by driver, GPU or privileges."""
 
     minor: int | None = None
     """Of /dev/nvidia<minor>."""
@@ -55,7 +49,7 @@ class Vitals:
     power_limit_mw: int | None = None
     sm_clock_mhz: int | None = None
     slowdowns: tuple[str, ...] | None = None
-    """What keeps the clocks below what they could be, idling aside."""
+    """What keeps the clocks down, idling aside."""
     utilization_percent: int | None = None
     """None also in MIG mode, where the driver does not measure it."""
     ecc: bool | None = None
@@ -83,29 +77,27 @@ class Vitals:
 
 @dataclass(frozen=True, kw_only=True)
 class Utilization:
-    """How busy something was for the moment of a thorough look, 0 to 1. None: not measured by this
-    driver.
-    """
+    """Utilization over `utilization.WINDOW_S` of a thorough probe, 0 to 1. None: not measured."""
 
     gpu_instance: int | None
     """None: the whole GPU, where MIG is off."""
     graphics: float | None
-    """Part of the time in which a kernel ran or graphics were drawn."""
+    """Fraction of time in which a compute kernel or graphics ran."""
     sm: float | None
-    """Part of the multiprocessors that had work, over time."""
+    """Fraction of the multiprocessors that had work."""
     dram: float | None
-    """Of the memory bandwidth."""
+    """Fraction of the memory bandwidth."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Xid:
-    """An error that the driver wrote into the kernel's log."""
+    """An error that the driver wrote to the kernel log."""
 
     number: int
     at_s: float
     """Seconds since boot."""
     text: str
-    """All after the number."""
+    """Everything after the number."""
     process: int | None = None
     """Its id on the host."""
     gpu_instance: int | None = None
@@ -119,7 +111,7 @@ class OfferedProfile:
 
     id: int
     name: str | None
-    """The driver's own name without `MIG `; None from drivers that do not tell it."""
+    """The driver's name without `MIG `; None where the driver does not report it."""
     suffix: str
     """`+me`, `+gfx`, `-me`, `+me.all` or empty, from the number under which the driver lists the
     profile.
@@ -129,12 +121,12 @@ class OfferedProfile:
     multiprocessors: int
     engines: Engines
     most: int = 0
-    """How many of it the GPU can have at once; 0 where nobody asked."""
+    """How many of it the GPU can have at once; 0: not read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MigDevice:
-    """One compute instance: what CUDA sees as a device."""
+    """One compute instance, which CUDA sees as a device."""
 
     uuid: str
     gpu_instance: int
@@ -149,14 +141,14 @@ class MigDevice:
     name: str
     """The device's name as NVML gives it; ends in `MIG <profile>` on recent drivers."""
     memory_used_mib: int | None = None
-    """Of a thorough look, as are the processes."""
+    """From thorough probes, as are the processes."""
     processes: tuple[int, ...] | None = None
-    """Process ids as the driver numbers them, which need not be those of a container."""
+    """Process ids in the driver's namespace, which need not be a container's."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuInstance:
-    """One GPU instance as privileged calls show it."""
+    """One GPU instance, from privileged calls."""
 
     id: int
     profile: int
@@ -175,48 +167,46 @@ class ObservedGpu:
     model: str | None = None
     pci_bus_id: str | None = None
     memory_mib: int | None = None
-    """None also where the driver hides it: in MIG mode the parent's memory needs privilege."""
+    """None also in MIG mode, where reading it needs privileges."""
     mig: MigMode = "unknown"
     mig_pending: MigMode = "unknown"
     devices: tuple[MigDevice, ...] = ()
     offered: tuple[OfferedProfile, ...] = ()
     gpu_instances: tuple[GpuInstance, ...] | None = None
-    """None where the process may not see them; then a GPU instance without compute instance stays
-    hidden.
-    """
+    """None without privileges; a GPU instance without compute instance then stays unseen."""
     memory_slices: int | None = None
-    """How many a whole GPU has, eight on most. None where the process may not ask."""
+    """Of the whole GPU, mostly eight. None without privileges."""
     processes: tuple[int, ...] | None = None
-    """On the whole GPU; of a thorough look."""
+    """On the whole GPU; from thorough probes."""
     vitals: Vitals | None = None
-    """Of a thorough look."""
+    """From thorough probes."""
     utilization: tuple[Utilization, ...] = ()
-    """Of a thorough look that was asked to measure it."""
+    """From thorough probes that measure it."""
     utilization_failure: Failure | None = None
     """Why it was not measured."""
     xids: tuple[Xid, ...] = ()
-    """The newest ones in the kernel's log, oldest first; NVML tells none of it."""
+    """The newest in the kernel log, oldest first; NVML does not report them."""
     xid_counts: tuple[tuple[int, int], ...] = ()
-    """Xid and how often, since boot or as far back as the kernel's log goes."""
+    """(Xid, count) since boot, or as far back as the kernel log goes."""
     stands: Xid | None = None
-    """The one for which this GPU needs a reset or a reboot, as far as anybody knows."""
+    """The outstanding Xid, for which this GPU needs a reset or a reboot; None: none is known."""
     failure: Failure | None = None
-    """The first call without which this GPU cannot be judged."""
+    """The first failed call without which this GPU cannot be judged."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """The whole node. With `failure` set nothing is known: neither good nor bad."""
+    """A whole machine. With `failure` set nothing else is known."""
 
     driver: str | None = None
     cuda: str | None = None
-    """The newest CUDA that the driver can run, `12.4`."""
+    """The newest CUDA version that the driver supports, `12.4`."""
     gpus: tuple[ObservedGpu, ...] = ()
     failure: Failure | None = None
 
 
 def dump(observation: Observation) -> str:
-    """JSON of an observation, for the pipe from the probe's process and for `show --json`."""
+    """JSON of an observation, for the pipe from the worker and for `show --json`."""
     return json.dumps(observation, default=vars, separators=(",", ":"))
 
 

@@ -1,6 +1,4 @@
-"""The profile of a MIG device, told by what it is: slices, memory and engines, not by its name
-alone.
-"""
+"""Finds the profile of a MIG device by slices, memory and engines, not by its name alone."""
 
 from __future__ import annotations
 
@@ -12,19 +10,17 @@ from node_agent.nvml.observed import GpuInstance, MigDevice, ObservedGpu, Offere
 
 # A device's name on recent drivers: "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "... MIG 1c.3g.40gb".
 _NAMED = re.compile(r"\bMIG (?:(?P<c>\d+)c\.)?(?P<profile>(?P<g>\d+)g\.\d+gb(?:[+-][a-z0-9.,]+)?)$")
-# An instance's memory and its profile's differ by what the driver keeps for itself; neighbours
-# differ by a factor of two.
+# An instance's memory differs from its profile's by what the driver reserves; the memory of
+# neighbouring profiles differs by a factor of two.
 _MEMORY_TOLERANCE = 0.15
 
 
 def name_of(
     device: MigDevice, gpu: ObservedGpu, *, gpu_memory_mib: int | None = None
 ) -> str | None:
-    """The profile in NVIDIA's spelling (`3g.40gb`, `1g.10gb+me`, `1c.3g.40gb`), or None where more
-    than one could be meant.
+    """The profile in NVIDIA's spelling (`3g.40gb`, `1g.10gb+me`, `1c.3g.40gb`); None: not clear.
 
-    gpu_memory_mib: total memory of the GPU, where the driver neither names its profiles nor tells
-    the total.
+    gpu_memory_mib: total memory of the GPU, for drivers that report neither it nor profile names.
     """
     total = gpu.memory_mib or gpu_memory_mib
     whole = _gpu_instance_profile(device, gpu, total)
@@ -36,11 +32,10 @@ def name_of(
 
 
 def memory_gb(instance_mib: int, total_mib: int) -> int:
-    """The memory figure of a profile's name, as NVIDIA's own tools compute it: eighths of the GPU,
-    halves rounded up.
+    """The memory in a profile's name: eighths of the GPU, with halves rounded up.
 
-    Not round(): it takes halves to even and gives 3g.70gb where the driver says 3g.71gb. Source:
-    nvidia.md 3.1, go-nvlib.
+    Not round(), which rounds halves to even: 3g.70gb where the driver has 3g.71gb. Source: NVIDIA
+    go-nvlib, pkg/nvlib/device/mig_profile.go.
     """
     eighths = math.ceil(instance_mib / total_mib * 8) / 8
     return math.floor(eighths * math.ceil(total_mib / 1024) + 0.5)
@@ -55,8 +50,8 @@ def _gpu_instance_profile(device: MigDevice, gpu: ObservedGpu, total_mib: int | 
     candidates = (
         _of_instance(alike, device, gpu.gpu_instances)
         or [p for p in alike if p.engines == device.engines]
-        # Shared decoder and encoder counts are reported differently by some drivers; JPEG and OFA
-        # tell +me from plain.
+        # Some drivers report shared decoders and encoders differently; JPEG and OFA suffice to
+        # recognise +me.
         or [
             p
             for p in alike
@@ -64,15 +59,15 @@ def _gpu_instance_profile(device: MigDevice, gpu: ObservedGpu, total_mib: int | 
         ]
     )
     names = {name_of_profile(p, total_mib) for p in candidates}
-    # Profiles with equal engines (1g.24gb and 1g.24gb+gfx) are told apart by the driver's word
-    # only. Without any offered profile the word stands alone, but it must agree with the slices.
-    said = _NAMED.search(device.name)
+    # Profiles with equal engines (1g.24gb and 1g.24gb+gfx) differ only in the driver's name of the
+    # device. Without offered profiles that name decides, if it agrees with the slices.
+    named = _NAMED.search(device.name)
     if (
-        said
-        and int(said["g"]) == device.gpu_slices
-        and (said["profile"] in names or not gpu.offered)
+        named
+        and int(named["g"]) == device.gpu_slices
+        and (named["profile"] in names or not gpu.offered)
     ):
-        return said["profile"]
+        return named["profile"]
     if len(names) == 1:
         return names.pop()
     if not gpu.offered and total_mib:
@@ -83,13 +78,13 @@ def _gpu_instance_profile(device: MigDevice, gpu: ObservedGpu, total_mib: int | 
 def _of_instance(
     alike: Sequence[OfferedProfile], device: MigDevice, instances: Sequence[GpuInstance] | None
 ) -> list[OfferedProfile]:
-    """With privileges the instance itself says which profile it was made from."""
+    """The profile that the GPU instance reports, which needs privileges."""
     ids = {i.profile for i in instances or () if i.id == device.gpu_instance}
     return [p for p in alike if p.id in ids]
 
 
 def name_of_profile(profile: OfferedProfile, total_mib: int | None) -> str | None:
-    """NVIDIA's spelling; None where the driver tells neither the name nor the size of the GPU."""
+    """NVIDIA's spelling; None where the driver reports neither the name nor the GPU's memory."""
     if profile.name:
         return profile.name
     return (

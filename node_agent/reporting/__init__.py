@@ -1,1 +1,1 @@
-"""What the agent tells others: the `GPUNodeReport`, Prometheus metrics, health endpoints."""
+"""The agent's outputs: the `GPUNodeReport`, Prometheus metrics, health endpoints."""

@@ -1,6 +1,4 @@
-"""Numbers of a thorough look in Prometheus' words: health per GPU, memory per partition. Only what
-the driver told.
-"""
+"""Metrics of a thorough probe: health per GPU, memory per partition; only what was reported."""
 
 from __future__ import annotations
 
@@ -14,60 +12,59 @@ _MIB = 2**20
 _GAUGES = (
     ("temperature_celsius", "temperature_c", 1.0, "Temperature of the GPU."),
     ("memory_temperature_celsius", "memory_temperature_c", 1.0, "Temperature of the GPU's memory."),
-    ("power_watts", "power_mw", 0.001, "Power that the GPU draws."),
-    ("power_limit_watts", "power_limit_mw", 0.001, "Power that the GPU may draw."),
+    ("power_watts", "power_mw", 0.001, "Power draw of the GPU."),
+    ("power_limit_watts", "power_limit_mw", 0.001, "Power limit of the GPU."),
     ("sm_clock_hertz", "sm_clock_mhz", 1e6, "Clock of the multiprocessors."),
     (
         "utilization_ratio",
         "utilization_percent",
         0.01,
-        "Part of the time in which something ran; not measured in MIG mode.",
+        "Fraction of time in which a kernel ran; not measured in MIG mode.",
     ),
     ("ecc_enabled", "ecc", 1.0, "1 where ECC is on."),
     (
         "row_remap_pending",
         "remap_pending",
         1.0,
-        "1 where a reset is needed before a bad memory row is out of use.",
+        "1 where a bad memory row stays in use until a reset.",
     ),
     (
         "row_remap_failed",
         "remap_failed",
         1.0,
-        "1 where no spare row was left for a bad one: replace the GPU.",
+        "1 where a bad memory row has no spare row left: replace the GPU.",
     ),
     (
         "page_retirement_pending",
         "retired_pending",
         1.0,
-        "1 where a reset is needed before bad memory pages are out of use.",
+        "1 where bad memory pages stay in use until a reset.",
     ),
 )
-# Family -> label, and the fact behind each of its values. Totals of the driver begin anew when it
-# is loaded.
+# (metric, type, label, {label value: field}, help). The driver's totals restart when it is loaded.
 _GROUPS = (
     ("ecc_errors_total", "counter", "kind",
      {"corrected": "ecc_corrected", "uncorrected": "ecc_uncorrected"},
      "Memory errors since the driver was loaded."),
     ("remapped_rows", "gauge", "cause",
      {"correctable": "remapped_correctable", "uncorrectable": "remapped_uncorrectable"},
-     "Memory rows out of use (Ampere and later)."),
+     "Remapped memory rows (Ampere and later)."),
     ("retired_pages", "gauge", "cause",
      {"single-bit": "retired_single", "double-bit": "retired_double"},
-     "Memory pages out of use (before Ampere)."),
+     "Retired memory pages (before Ampere)."),
     ("nvlinks", "gauge", "state", {"up": "nvlinks_up", "down": "nvlinks_down"},
      "NVLinks; MIG mode turns them off."),
 )  # fmt: skip
 
 
 def families(observation: Observation) -> Iterator[Family]:
-    """Of a thorough look; of a quick one only what it saw."""
+    """Metrics of a probe; fields that only a thorough one reads have no series."""
     if observation.driver:
         facts = labels(driver=observation.driver, cuda=observation.cuda or "")
         yield Family(
             "slicewright_driver_info",
             "gauge",
-            "Always 1; the driver that answered.",
+            "Always 1; the driver's version and its CUDA version.",
             (Sample(facts, 1),),
         )
     yield from _health([(gpu, gpu.vitals) for gpu in observation.gpus if gpu.vitals])
@@ -80,48 +77,50 @@ def _xids(gpus: tuple[ObservedGpu, ...]) -> Iterator[Family]:
     counted = tuple(
         Sample(_gpu(gpu, xid=str(xid)), count) for gpu in gpus for xid, count in gpu.xid_counts
     )
-    text = "Xids in the kernel's log since boot, as far back as it goes."
+    text = "Xids in the kernel log since boot, or as far back as it goes."
     yield Family("slicewright_gpu_xid_errors_total", "counter", text, counted)
 
 
-def _health(told: list[tuple[ObservedGpu, Vitals]]) -> Iterator[Family]:
+def _health(gpus: list[tuple[ObservedGpu, Vitals]]) -> Iterator[Family]:
     for name, fact, unit, text in _GAUGES:
         samples = tuple(
             Sample(_gpu(gpu), round(getattr(vitals, fact) * unit, 6))
-            for gpu, vitals in told
+            for gpu, vitals in gpus
             if getattr(vitals, fact) is not None
         )
         yield Family(f"slicewright_gpu_{name}", "gauge", text, samples)
     for name, kind, label, facts, text in _GROUPS:
         grouped = tuple(
             Sample(_gpu(gpu, **{label: value}), getattr(vitals, fact))
-            for gpu, vitals in told
+            for gpu, vitals in gpus
             for value, fact in facts.items()
             if getattr(vitals, fact) is not None
         )
         yield Family(f"slicewright_gpu_{name}", kind, text, grouped)
     replays = tuple(
-        Sample(_gpu(gpu), v.pcie_replays) for gpu, v in told if v.pcie_replays is not None
+        Sample(_gpu(gpu), v.pcie_replays) for gpu, v in gpus if v.pcie_replays is not None
     )
     yield Family(
         "slicewright_gpu_pcie_replays_total",
         "counter",
-        "PCIe packets that had to be sent again.",
+        "PCIe replays.",
         replays,
     )
     slow = tuple(
-        Sample(_gpu(gpu, reason=reason), 1) for gpu, v in told for reason in v.slowdowns or ()
+        Sample(_gpu(gpu, reason=reason), 1) for gpu, v in gpus for reason in v.slowdowns or ()
     )
-    yield Family("slicewright_gpu_slowdown", "gauge", "1 for what keeps the clocks down.", slow)
+    yield Family(
+        "slicewright_gpu_slowdown", "gauge", "1 for every reason that keeps the clocks down.", slow
+    )
     actions = tuple(
         Sample(_gpu(gpu, action=v.recovery_action), 1)
-        for gpu, v in told
+        for gpu, v in gpus
         if v.recovery_action not in (None, "none")
     )
     yield Family(
         "slicewright_gpu_recovery_action",
         "gauge",
-        "1 for what the driver asks for after an error.",
+        "1 for the recovery action that the driver asks for after an error.",
         actions,
     )
 
@@ -132,7 +131,7 @@ def _partitions(gpus: tuple[ObservedGpu, ...]) -> Iterator[Family]:
         if gpu.processes is not None:
             busy.append(Sample(_gpu(gpu), len(gpu.processes)))
         for device in gpu.devices:
-            where = _gpu(gpu, **_place(gpu, device))
+            where = _gpu(gpu, **_partition_labels(gpu, device))
             total.append(Sample(where, device.memory_mib * _MIB))
             if device.memory_used_mib is not None:
                 used.append(Sample(where, device.memory_used_mib * _MIB))
@@ -155,25 +154,24 @@ def _utilization(gpus: tuple[ObservedGpu, ...]) -> Iterator[Family]:
     for gpu in gpus:
         if gpu.utilization or gpu.utilization_failure:
             sources.append(Sample(_gpu(gpu), int(gpu.utilization_failure is None)))
-        by_instance = {told.gpu_instance: told for told in gpu.utilization}
-        places = [(device.gpu_instance, _place(gpu, device), parts) for device in gpu.devices]
-        for instance, place, samples in [(None, {}, whole), *places]:
-            told = by_instance.get(instance)
-            for engine in ("graphics", "sm", "dram") if told else ():
-                if (ratio := getattr(told, engine)) is not None:
-                    samples.append(Sample(_gpu(gpu, **place, engine=engine), ratio))
-    text = "1 where utilization was measured, 0 where the driver refused it or the GPU is too old."
+        by_instance = {measured.gpu_instance: measured for measured in gpu.utilization}
+        partitions = [
+            (device.gpu_instance, _partition_labels(gpu, device), parts) for device in gpu.devices
+        ]
+        for instance, pairs, samples in [(None, {}, whole), *partitions]:
+            measured = by_instance.get(instance)
+            for engine in ("graphics", "sm", "dram") if measured else ():
+                if (ratio := getattr(measured, engine)) is not None:
+                    samples.append(Sample(_gpu(gpu, **pairs, engine=engine), ratio))
+    text = "1 where utilization was measured, 0 where GPU or driver do not allow it."
     yield Family("slicewright_utilization_source_up", "gauge", text, tuple(sources))
-    text = "How busy a whole GPU's engine was for a moment, 0 to 1 (Hopper and later, MIG off)."
+    text = "Utilization of a whole GPU's engine in the last sample (Hopper and later, MIG off)."
     yield Family("slicewright_gpu_engine_utilization_ratio", "gauge", text, tuple(whole))
-    text = (
-        "How busy an engine of a MIG device's GPU instance was for a moment, 0 to 1 (Hopper "
-        "and later)."
-    )
+    text = "Utilization of a GPU instance's engine in the last sample (Hopper and later)."
     yield Family("slicewright_partition_utilization_ratio", "gauge", text, tuple(parts))
 
 
-def _place(gpu: ObservedGpu, device: MigDevice) -> dict[str, str]:
+def _partition_labels(gpu: ObservedGpu, device: MigDevice) -> dict[str, str]:
     return {
         "gpu_instance": str(device.gpu_instance),
         "compute_instance": str(device.compute_instance),
@@ -183,9 +181,7 @@ def _place(gpu: ObservedGpu, device: MigDevice) -> dict[str, str]:
 
 
 def _gpu(gpu: ObservedGpu, **more: str | None) -> str:
-    """With what the kubelet's word for the same device can be joined with: the UUID, on GKE the
-    minor number (attribution.py).
-    """
+    """Labels of a GPU; `uuid`, on GKE `minor`, join with `slicewright_partition_pod_info`."""
     minor = gpu.vitals.minor if gpu.vitals else None
     pairs = {
         "gpu": str(gpu.index),

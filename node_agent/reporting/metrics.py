@@ -1,6 +1,4 @@
-"""The agent's numbers in Prometheus' text format. Base units, enumerations as one 0/1 series per
-state (operations.md 5.1).
-"""
+"""The agent's metrics, in base units; an enumeration is one 0/1 series per state."""
 
 from __future__ import annotations
 
@@ -17,15 +15,13 @@ from node_agent.verdict.reasons import MATCH, REASONS
 from node_agent.verdict.verify import Verdict
 from telemetry.prometheus import Family, Sample, labels, lines
 
-# A look takes milliseconds on a healthy node and up to its deadline on a sick one.
+# A probe takes milliseconds on a healthy node and up to its deadline on a broken one.
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 @dataclass
 class Metrics:
-    """What is exported. Written by the loop, read by the HTTP server's threads: `text` is replaced
-    as a whole.
-    """
+    """Written by the loop, read by the HTTP server's threads: `text` is replaced as a whole."""
 
     desired: Desired
     text: str = ""
@@ -36,7 +32,7 @@ class Metrics:
     _reports: dict[str, int] = field(default_factory=lambda: {"written": 0, "failed": 0})
     _last_success: float | None = None
     _health: tuple[Family, ...] = ()
-    """Of the last thorough look."""
+    """Of the last thorough probe."""
 
     def count_report(self, *, written: bool) -> None:
         self._reports["written" if written else "failed"] += 1
@@ -52,10 +48,10 @@ class Metrics:
         thorough: bool = False,
         xid_log_up: bool = False,
     ) -> None:
-        """After every turn.
+        """To be called after every turn.
 
-        took_s: of the look alone; None where there was none. at: seconds since the epoch.
-        xid_log_up: whether the kernel's log can be read.
+        took_s: of the probe alone; None where there was none. at: seconds since the epoch.
+        xid_log_up: whether the kernel log can be read.
         """
         if took_s is not None:
             self._count += 1
@@ -73,7 +69,7 @@ class Metrics:
         up = Family(
             "slicewright_xid_source_up",
             "gauge",
-            "1 where the kernel's log can be read for Xids.",
+            "1 where the kernel log can be read for Xids.",
             (source,),
         )
         families = (*self._families(observation, verdict, node), up, *self._health)
@@ -83,12 +79,17 @@ class Metrics:
         self, observation: Observation, verdict: Verdict, node: NodeState | None
     ) -> Iterator[Family]:
         build = Sample(labels(version=VERSION, python=platform.python_version()), 1)
-        yield Family("slicewright_build_info", "gauge", "Always 1; what this agent is.", (build,))
-        words = tuple(
-            Sample(labels(verdict=w), int(verdict.verdict == w))
-            for w in ("Match", "Mismatch", "Unknown")
+        yield Family(
+            "slicewright_build_info",
+            "gauge",
+            "Always 1; the agent's version and its Python's.",
+            (build,),
         )
-        yield Family("slicewright_verdict", "gauge", "1 for the verdict that holds.", words)
+        verdicts = tuple(
+            Sample(labels(verdict=outcome), int(verdict.verdict == outcome))
+            for outcome in ("Match", "Mismatch", "Unknown")
+        )
+        yield Family("slicewright_verdict", "gauge", "1 for the current verdict.", verdicts)
         reasons = {check.reason for check in verdict.checks} - {MATCH}
         codes = [code for code, reason in REASONS.items() if reason.verdict != "Match"]
         mismatch = tuple(Sample(labels(reason=code), int(code in reasons)) for code in codes)
@@ -117,13 +118,13 @@ class Metrics:
             yield Family(
                 "slicewright_allocatable",
                 "gauge",
-                "Extended resources that the kubelet hands out.",
+                "Allocatable quantity of an extended resource.",
                 advertised,
             )
         yield Family(
             "slicewright_probe_duration_seconds",
             "histogram",
-            "Time that a look at the GPUs takes.",
+            "Duration of a probe of the GPUs.",
             self._durations(),
         )
         errors = tuple(
@@ -132,14 +133,14 @@ class Metrics:
         yield Family(
             "slicewright_probe_errors_total",
             "counter",
-            "Looks that met an NVML error, by its return code.",
+            "Probes with an NVML error, by its return code.",
             errors,
         )
         sent = tuple(
             Sample(labels(result=result), count) for result, count in self._reports.items()
         )
         yield Family(
-            "slicewright_reports_total", "counter", "Reports sent to the API server.", sent
+            "slicewright_reports_total", "counter", "Writes of the report to the API server.", sent
         )
         if self._last_success is not None:
             last = (Sample("", round(self._last_success, 3)),)

@@ -1,9 +1,7 @@
-"""The agent's word to the cluster: its own node's `GPUNodeReport`, written when something changed,
-else by a slow heartbeat.
+"""The node's `GPUNodeReport`: written on a change, else as a slow heartbeat.
 
-2,000 agents share one API server, so: nothing is written that says what stands there already,
-heartbeats are spread by jitter, a restarted agent first reads what it wrote before, and after
-errors it waits longer each time.
+2,000 agents share one API server. So an unchanged report is not written again, heartbeats have
+jitter, a restarted agent first reads its last report, and errors back off.
 """
 
 from __future__ import annotations
@@ -22,30 +20,27 @@ from node_agent.cluster.node import NodeState
 from node_agent.nvml.observed import Observation, ObservedGpu
 from node_agent.verdict.verify import Verdict
 
-# The wire names of the report; fleet_controller/api.py defines the resource, and a test holds the
-# two together.
+# As in fleet_controller/api.py, which defines the resource; a test compares the two.
 API_VERSION = "slicewright.io/v1alpha1"
 KIND = "GPUNodeReport"
 PLURAL = "gpunodereports"
 FIELD_MANAGER = "slicewright-node-agent"
 
 HEARTBEAT_S = 300.0
-"""Shortest time between two reports that say the same; up to a fifth is added so that agents do not
-write in step.
-"""
+"""Shortest time between two equal reports; up to `_JITTER` of it is added."""
 _JITTER = 0.2
 _SETTLE_S = 5.0
-"""Shortest time between two reports with the same reason: while a node is being partitioned only
-details change.
+"""Shortest time between two reports with the same reason, whose details change while a node is
+being partitioned.
 """
-_NEWS_AT_ONCE = 20
-"""So much news goes out without waiting; a node that is being set up has less. Then one per
-`_NEWS_EVERY_S`.
+_BURST = 20
+"""So many changed reports are written at once, more than a node's set-up needs; then one per
+`_REFILL_S` (a token bucket).
 """
-_NEWS_EVERY_S = 60.0
+_REFILL_S = 60.0
 _BACKOFF_MAX_S = 120.0
 MAX_BYTES = 2048
-"""Of the whole object as it is sent: etcd and every watcher hold one of each node."""
+"""Limit of the whole object as sent: etcd and every watcher hold one for each node."""
 
 
 def body(
@@ -57,11 +52,9 @@ def body(
     layout_hash: str,
     at: float,
 ) -> dict[str, Any]:
-    """The whole object, at most `MAX_BYTES` long. at: seconds since the epoch when the GPUs were
-    looked at.
+    """The whole object, at most `MAX_BYTES` long. at: time of the probe, seconds since the epoch.
 
-    GPUs about which the same is to be said share an entry. Their UUIDs are in the metrics and in
-    `show`.
+    Equal GPUs share an entry. UUIDs are left to the metrics and `show`.
     """
     models = sorted({gpu.model for gpu in observation.gpus if gpu.model})
     report: dict[str, Any] = {
@@ -94,18 +87,16 @@ def body(
             for gpu, instances in zip(observation.gpus, verdict.instances, strict=True)
         ]
     )
-    for told in range(len(entries), -1, -1):
-        rest = sorted(index for entry in entries[told:] for index in entry["indexes"])
-        report["gpus"] = entries[:told] + ([{"indexes": rest}] if rest else [])
+    for kept in range(len(entries), -1, -1):
+        rest = sorted(index for entry in entries[kept:] for index in entry["indexes"])
+        report["gpus"] = entries[:kept] + ([{"indexes": rest}] if rest else [])
         if len(json.dumps(whole)) <= MAX_BYTES:
             break
     return whole
 
 
-def substance(report: Mapping[str, Any]) -> dict[str, Any]:
-    """A report object without its time and without what the API server adds: equal where nothing
-    new is said.
-    """
+def content(report: Mapping[str, Any]) -> dict[str, Any]:
+    """A report object without its time and what the API server adds, to compare two of them."""
     owners = [owner.get("uid") for owner in report.get("metadata", {}).get("ownerReferences", [])]
     return {
         "owners": owners,
@@ -125,7 +116,7 @@ def seconds(timestamp: str) -> float:
 def _entry(
     gpu: ObservedGpu, instances: Mapping[str, int], *, several_models: bool
 ) -> dict[str, Any]:
-    """What is to be said about a GPU, but for its number."""
+    """A GPU's entry without its index."""
     shown: dict[str, Any] = {"mig": gpu.mig}
     if gpu.model and several_models:
         shown["model"] = gpu.model
@@ -152,10 +143,10 @@ def _grouped(entries: Sequence[tuple[int, dict[str, Any]]]) -> list[dict[str, An
 
 @dataclass
 class Reporter:
-    """Writes reports. Call `write` after every look; it decides whether there is anything to write.
+    """Writes reports. Call `write` after every probe; it decides whether a write is due.
 
-    Times are seconds since the epoch, as in the reports; a clock that jumps costs at most one early
-    or late heartbeat.
+    Times are seconds since the epoch, as in the reports; a jump of the clock costs at most one
+    early or late heartbeat.
     """
 
     client: Client
@@ -163,28 +154,26 @@ class Reporter:
     random: Callable[[], float] = random.random
     _written: dict[str, Any] | None = None
     _written_at: float = float("-inf")
-    _allowance: float = _NEWS_AT_ONCE
-    """How much news may go out now."""
+    _tokens: float = _BURST
+    """Changed reports that may be written now."""
     _counted_at: float = 0.0
     _next_heartbeat: float = 0.0
     _known: bool = False
     _backoff: Backoff = field(init=False)
     last_error: str | None = field(default=None)
-    """Why the newest report is not in the cluster; None when it is."""
+    """Why the newest report is not written; None where it is."""
 
     def __post_init__(self) -> None:
         self._backoff = Backoff(longest_s=_BACKOFF_MAX_S, random=self.random)
 
     def write(self, new: dict[str, Any], *, now: float) -> bool:
-        """True when a report was written. Errors of the API server are kept in `last_error` and
-        retried by later calls.
-        """
+        """Whether a report was written. On an error sets `last_error`; later calls try again."""
         if self._backoff.waits(now):
             return False
         try:
             if not self._known:
                 self._recall(now)
-            if not self._is_due(substance(new), now):
+            if not self._is_due(content(new), now):
                 return False
             self.client.patch(
                 path_of(API_VERSION, PLURAL, self.node_name),
@@ -197,8 +186,8 @@ class Reporter:
             self._failed(e, now)
             return False
         self._backoff.succeeded()
-        self._written, self._written_at, self.last_error = substance(new), now, None
-        self._allowance -= 1
+        self._written, self._written_at, self.last_error = content(new), now, None
+        self._tokens -= 1
         self._next_heartbeat = now + self._interval()
         return True
 
@@ -210,25 +199,20 @@ class Reporter:
             self.last_error = None
             return not now < self._next_heartbeat <= now + HEARTBEAT_S * (1 + _JITTER)
         if old.get("verdict") == "Match" and new["verdict"] != "Match":
-            # Nobody may rely on it any longer. How often it comes is limited by how often a match
-            # may be told.
+            # The match must not be relied on any longer. Damping limits how often this happens.
             return True
         same_reason = (old.get("verdict"), old.get("reason")) == (new["verdict"], new["reason"])
         settling = same_reason and self._written_at <= now < self._written_at + _SETTLE_S
         return self._allowed(now) and not settling
 
     def _allowed(self, now: float) -> bool:
-        """Whether there is allowance for news, which grows with time: what flaps must not write for
-        ever.
-        """
-        self._allowance = min(
-            _NEWS_AT_ONCE, self._allowance + max(0.0, now - self._counted_at) / _NEWS_EVERY_S
-        )
+        """Whether the token bucket allows a changed report now, which limits a flapping node."""
+        self._tokens = min(_BURST, self._tokens + max(0.0, now - self._counted_at) / _REFILL_S)
         self._counted_at = now
-        return self._allowance >= 1
+        return self._tokens >= 1
 
     def _recall(self, now: float) -> None:
-        """What an agent before this one wrote: a restart is no reason to write again."""
+        """Reads the last agent's report: a restart is no reason to write again."""
         try:
             old = self.client.get(path_of(API_VERSION, PLURAL, self.node_name))
             written_at = seconds(old["report"]["time"])
@@ -236,9 +220,9 @@ class Reporter:
             if e.status != 404:
                 raise
         except (KeyError, TypeError, ValueError):
-            pass  # written by nobody we know: write over it
+            pass  # not one of ours: overwrite it
         else:
-            self._written = substance(old)
+            self._written = content(old)
             self._next_heartbeat = min(written_at, now) + self._interval()
         self._known = True
 

@@ -1,7 +1,6 @@
-"""A node that comes and goes is not well: after some falls, good news must stand for a while before
-it is told.
+"""Damps flapping: after several losses of a match, a new match counts only when it has lasted.
 
-Bad news is always told at once, and a node's first way to a match is not slowed down.
+A verdict other than Match always counts at once, and a node's first match is not delayed.
 """
 
 from __future__ import annotations
@@ -12,47 +11,43 @@ from dataclasses import dataclass, field, replace
 from node_agent.verdict.verify import Verdict
 
 _INTENDED = frozenset({"PartitioningUnderWay"})
-"""Reasons for which a node leaves its match because somebody wants it to."""
+"""Reasons for which a node loses its match on purpose."""
 
 
 @dataclass
 class Damper:
-    """Fed with every verdict in turn. Seconds on the monotonic clock."""
+    """Takes every verdict in turn. Seconds on the monotonic clock."""
 
     falls: int = 4
-    """So many falls from a match within `window_s` are flapping."""
+    """So many losses of a match within `window_s` are flapping."""
     window_s: float = 600.0
     hold_s: float = 60.0
-    """How long a match must stand after that."""
-    _fallen_at: deque[float] = field(default_factory=deque)
-    _well_since: float | None = None
-    _trouble: Verdict | None = None
-    """The last verdict that was no match."""
+    """How long a match must then last."""
+    _lost_at: deque[float] = field(default_factory=deque)
+    _match_since: float | None = None
+    _last_problem: Verdict | None = None
+    """The last verdict other than Match."""
 
     def damp(self, verdict: Verdict, now: float) -> Verdict:
-        """What to say: the verdict itself, or the trouble that has not yet stayed away for long
-        enough.
-        """
-        while self._fallen_at and now - self._fallen_at[0] > self.window_s:
-            self._fallen_at.popleft()
+        """The verdict to report: this one, or the last problem until a match has lasted."""
+        while self._lost_at and now - self._lost_at[0] > self.window_s:
+            self._lost_at.popleft()
         if verdict.verdict != "Match":
-            if self._well_since is not None and verdict.reason not in _INTENDED:
-                self._fallen_at.append(now)
-            self._well_since, self._trouble = None, verdict
-            return self._flapping(verdict) if len(self._fallen_at) >= self.falls else verdict
-        if self._well_since is None:
-            self._well_since = now
+            if self._match_since is not None and verdict.reason not in _INTENDED:
+                self._lost_at.append(now)
+            self._match_since, self._last_problem = None, verdict
+            return self._flapping(verdict) if len(self._lost_at) >= self.falls else verdict
+        if self._match_since is None:
+            self._match_since = now
         if (
-            len(self._fallen_at) < self.falls
-            or self._trouble is None
-            or now - self._well_since >= self.hold_s
+            len(self._lost_at) < self.falls
+            or self._last_problem is None
+            or now - self._match_since >= self.hold_s
         ):
             return verdict
-        return replace(self._flapping(self._trouble), instances=verdict.instances)
+        return replace(self._flapping(self._last_problem), instances=verdict.instances)
 
-    def _flapping(self, trouble: Verdict) -> Verdict:
-        """The same words while the trouble is there and while it is away, and without numbers or
-        times: no news at any look.
-        """
-        until = f"It comes and goes; a match is told when it has stood for {self.hold_s:g} s."
-        return replace(trouble, message=f"{trouble.message} {until}")
+    def _flapping(self, problem: Verdict) -> Verdict:
+        """The same message whether the problem is there or not, so that it causes no reports."""
+        until = f"It comes and goes; a match counts when it has lasted {self.hold_s:g} s."
+        return replace(problem, message=f"{problem.message} {until}")

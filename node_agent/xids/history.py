@@ -1,9 +1,7 @@
-"""Xids out of the kernel's log, and what of them still stands. Pure: text in, observations with
-Xids out.
+"""Xids from the kernel log, and which of them are outstanding. Pure: no input or output.
 
-NVML hands Xids only to a client that stays, and nothing is held between looks; so they are read
-where the driver writes them. Form of the lines: kernel_rc.c of NVIDIA's open kernel modules (580
-and 595).
+NVML reports Xids only to a client that keeps waiting, and nothing is held between probes, so they
+are read from the log. Source of the format: kernel_rc.c in NVIDIA's open kernel modules (580, 595).
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ _LINE = re.compile(
 )
 _PROCESS = re.compile(r"pid=(?P<pid>[0-9]{1,10})\b")
 _LOADED = "NVRM: loading NVIDIA UNIX"
-"""What the driver writes when its kernel module is loaded: every GPU starts anew."""
+"""The driver's line when its kernel module is loaded, which initializes every GPU."""
 _RECOVERY = re.compile(r"\bto 0x[0-9a-fA-F]+ \((?P<action>[^)]*)\)")
 # As NVIDIA's Xid catalog lists them.
 _RECOVERIES: dict[str, Consequence] = {
@@ -38,7 +36,7 @@ _RECOVERIES: dict[str, Consequence] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One Xid, and where."""
+    """One Xid, and its GPU."""
 
     pci: str
     """`0000:3b:00`, as `pci_address` writes it."""
@@ -46,7 +44,7 @@ class Event:
 
 
 def event(record: Record) -> Event | None:
-    """The Xid that a line of the kernel's log tells; None for every other line."""
+    """The Xid in a line of the kernel log; None for every other line."""
     found = _LINE.search(record.text)
     if found is None:
         return None
@@ -63,13 +61,13 @@ def event(record: Record) -> Event | None:
 
 
 def pci_address(pci: str) -> str:
-    """The same word for NVML's `00000000:3B:00.0` and the kernel's `0000:3b:00`."""
+    """One form for NVML's `00000000:3B:00.0` and the kernel's `0000:3b:00`."""
     domain, bus, slot = pci.partition(".")[0].split(":")
     return f"{int(domain, 16):04x}:{int(bus, 16):02x}:{int(slot, 16):02x}"
 
 
 def consequence(xid: Xid) -> Consequence:
-    """What an Xid means for its GPU until something is done about it."""
+    """What an Xid means for its GPU while it is outstanding."""
     if (recovery := _recovery(xid)) is not None:
         return _RECOVERIES.get(recovery, "none")
     meaning = MEANINGS.get(xid.number)
@@ -77,45 +75,40 @@ def consequence(xid: Xid) -> Consequence:
 
 
 def _recovery(xid: Xid) -> str | None:
-    """What the driver wants from now on, where an Xid tells it."""
+    """The recovery action in an Xid 154; None in others."""
     asked = _RECOVERY.search(xid.text) if xid.number == RECOVERY_CHANGED else None
     return asked["action"].lower() if asked else None
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Trouble:
+class _Outstanding:
     xid: Xid
-    sure: bool
-    """False for what was in the log before the agent was: the GPU may have been reset since. The
-    driver's own word decides.
+    confirmed: bool
+    """False for an Xid from before the agent's start, since when the GPU may have been reset; then
+    the driver's recovery action decides.
     """
 
 
 @dataclass
 class XidHistory:
-    """What the log said of each GPU, and what of it still stands: an Xid stands until a reset, a
-    reboot or a new driver.
+    """Xids by GPU; a serious one is outstanding until a reset, a reboot or a reload of the driver.
 
-    Where the driver tells the recovery that it wants (`Vitals.recovery_action`) its word decides.
-    Where it does not, an Xid stands that came while the agent was watching.
+    Where the driver reports a recovery action (`Vitals.recovery_action`), that decides. Where it
+    does not, only Xids since the agent's start are outstanding.
     """
 
     _counts: dict[str, Counter[int]] = field(default_factory=dict)
     _newest: dict[str, deque[Xid]] = field(default_factory=dict)
-    _troubles: dict[str, _Trouble] = field(default_factory=dict)
-    _places: dict[int, str] = field(default_factory=dict)
-    """NVML index -> PCI place, of the last look that knew: a lost GPU does not tell its place any
-    more.
-    """
+    _outstanding: dict[str, _Outstanding] = field(default_factory=dict)
+    _addresses: dict[int, str] = field(default_factory=dict)
+    """NVML index -> PCI address, kept because a lost GPU no longer reports it."""
 
     def add(self, records: Iterable[Record], *, old: bool = False) -> tuple[Event, ...]:
-        """Takes in new lines, and gives the Xids among them. old: lines from before the agent
-        started.
-        """
+        """Adds records and returns their Xids. old: from before the agent's start."""
         found = []
         for record in records:
             if record.text.startswith(_LOADED):
-                self._troubles.clear()
+                self._outstanding.clear()
             elif (seen := event(record)) is not None:
                 found.append(seen)
                 self._take(seen, old)
@@ -126,43 +119,43 @@ class XidHistory:
         return replace(observation, gpus=tuple(map(self._annotate, observation.gpus)))
 
     def where(self, pci: str) -> int | None:
-        """The NVML index of the GPU at a place; None for one that no look has shown."""
-        return next((index for index, known in self._places.items() if known == pci), None)
+        """The NVML index of the GPU at a PCI address; None where no probe has found one."""
+        return next((index for index, known in self._addresses.items() if known == pci), None)
 
     def _take(self, seen: Event, old: bool) -> None:
         xid = seen.xid
         self._counts.setdefault(seen.pci, Counter())[xid.number] += 1
         self._newest.setdefault(seen.pci, deque(maxlen=_KEPT)).append(xid)
         meant = consequence(xid)
-        before = self._troubles.get(seen.pci)
+        before = self._outstanding.get(seen.pci)
         if _recovery(xid) == "none":
-            self._troubles.pop(seen.pci, None)
+            self._outstanding.pop(seen.pci, None)
         elif meant == "none":
             pass
-        # The first names the cause; only a GPU that is gone says more than one that needs a reset.
+        # The first names the cause; only a lost GPU is worse than one that needs a reset.
         elif (
             before is None
-            or not before.sure
+            or not before.confirmed
             or (meant == "lost" and consequence(before.xid) != "lost")
         ):
-            self._troubles[seen.pci] = _Trouble(xid=xid, sure=not old)
+            self._outstanding[seen.pci] = _Outstanding(xid=xid, confirmed=not old)
 
     def _annotate(self, gpu: ObservedGpu) -> ObservedGpu:
         if gpu.pci_bus_id:
-            self._places[gpu.index] = pci_address(gpu.pci_bus_id)
-        pci = self._places.get(gpu.index)
+            self._addresses[gpu.index] = pci_address(gpu.pci_bus_id)
+        pci = self._addresses.get(gpu.index)
         if pci is None or pci not in self._counts:
             return gpu
-        trouble = self._troubles.get(pci)
+        outstanding = self._outstanding.get(pci)
         action = gpu.vitals.recovery_action if gpu.vitals else None
-        if trouble and action == "none":
-            trouble = None
-            del self._troubles[pci]
-        elif trouble and action is not None:
-            trouble = self._troubles[pci] = replace(trouble, sure=True)
+        if outstanding and action == "none":
+            outstanding = None
+            del self._outstanding[pci]
+        elif outstanding and action is not None:
+            outstanding = self._outstanding[pci] = replace(outstanding, confirmed=True)
         return replace(
             gpu,
             xids=tuple(self._newest[pci]),
             xid_counts=tuple(sorted(self._counts[pci].items())),
-            stands=trouble.xid if trouble and trouble.sure else None,
+            stands=outstanding.xid if outstanding and outstanding.confirmed else None,
         )

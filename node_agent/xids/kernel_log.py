@@ -1,9 +1,8 @@
-"""The kernel's log, read from where the last reading ended. Nothing of the driver is touched.
+"""Reads the kernel log from where the last reading ended. Does not touch the driver.
 
-The file stays open between readings: it is the kernel's and not the driver's, so it keeps nobody
-from changing a GPU; what is new then costs one read, where a file opened anew begins at the oldest
-line each time. No capability is asked for: where the log may not be read, that is said and nothing
-else changes. Source: Documentation/ABI/testing/dev-kmsg in the Linux kernel.
+The file stays open between readings: opened again, it would start at the oldest record. It needs no
+capability of its own: where the log may not be read, `unreadable` says so. Source:
+Documentation/ABI/testing/dev-kmsg in the Linux kernel.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from types import TracebackType
 KMSG = Path("/dev/kmsg")
 _RECORD_MAX = 8192
 """The kernel's own limit (CONSOLE_EXT_LOG_MAX); a smaller buffer is an error."""
-_MOST = 50_000
-"""Records of one reading: a kernel that writes faster than we read must not hold the agent."""
+_MAX_RECORDS = 50_000
+"""Per reading: a kernel that writes faster than this reads must not block the agent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,17 +29,15 @@ class Record:
 
 @dataclass
 class KernelLog:
-    """Use from one thread. Begins at the oldest line that the kernel still has."""
+    """Use from one thread. Starts at the oldest record that the kernel still has."""
 
     path: Path = KMSG
     unreadable: str | None = None
-    """Why the log cannot be read here; None where it can."""
+    """Why the log cannot be read; None where it can."""
     _file: int | None = None
 
     def read(self) -> tuple[Record, ...]:
-        """What was written since the last reading. Lines that the kernel has dropped meanwhile are
-        lost; raises nothing.
-        """
+        """Records since the last reading; those that the kernel has overwritten are lost."""
         try:
             if self._file is None:
                 self._file = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -70,7 +67,7 @@ class KernelLog:
 
     def _records(self, file: int) -> list[Record]:
         found = []
-        for _ in range(_MOST):
+        for _ in range(_MAX_RECORDS):
             try:
                 raw = os.read(file, _RECORD_MAX)
             except BlockingIOError:
@@ -78,8 +75,7 @@ class KernelLog:
             except OSError as e:
                 if e.errno != errno.EPIPE:
                     raise
-                # lines were overwritten before they were read; the next read goes on with the
-                # oldest left
+                # records were overwritten; the next read continues with the oldest left
                 continue
             if not raw:
                 break
@@ -89,9 +85,7 @@ class KernelLog:
 
 
 def parse(raw: bytes) -> Record | None:
-    """One record, `6,339,5140900,-;text` and lines of the kernel's own facts; None for what is no
-    record.
-    """
+    """A record, `6,339,5140900,-;text` and continuation lines; None for anything else."""
     head, semicolon, rest = raw.partition(b";")
     fields = head.split(b",")
     if not semicolon or len(fields) < 3 or not fields[2].isdigit():

@@ -1,10 +1,10 @@
-"""NVIDIA's Xids: what each says, what NVIDIA advises, and what it means for a node's verdict.
+"""NVIDIA's Xids: what each means, what NVIDIA advises, and its consequence for a verdict.
 
 Meaning and action: NVIDIA's Xid catalog,
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (column "Resolution Bucket
-(Immediate Action)"), read 2026-11-21. The consequence is ours: only what leaves a GPU unusable
-until a reset or a reboot has one. Errors of an application (13, 31, 43, 45, 68, 94) have none, nor
-has what NVIDIA tells to ignore (63, 92).
+(Immediate Action)"), read 2026-11-21. The consequence is ours: only an Xid that leaves the GPU
+unusable until a reset or a reboot has one; application errors (13, 31, 43, 45, 68, 94) and those
+that NVIDIA says to ignore (63, 92) have none.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ def _xid(text: str, action: str, consequence: Consequence = "none") -> XidMeanin
 
 
 RECOVERY_CHANGED = 154
-"""Its text names the recovery that the driver wants from now on; `None` where a reset has been
-done.
-"""
+"""Its text names the recovery action that the driver now asks for; `None` after a reset."""
 
 MEANINGS: Mapping[int, XidMeaning] = {
     8: _xid("GPU stopped processing", "RESTART_APP"),
@@ -50,14 +48,14 @@ MEANINGS: Mapping[int, XidMeaning] = {
     64: _xid("GPU memory remapping failure", "RESET_GPU", "reset"),
     68: _xid("NVDEC0 exception", "RESTART_APP"),
     69: _xid("graphics engine class error", "RESTART_APP"),
-    # Without MIG it costs a link, with MIG nothing: MIG mode turns NVLinks off.
+    # Costs a link at most; MIG mode turns NVLinks off.
     74: _xid("NVLink error", "WORKFLOW_NVLINK_ERR"),
     79: _xid("GPU has fallen off the bus", "RESTART_BM", "lost"),
     92: _xid("high single-bit ECC error rate", "IGNORE"),
     94: _xid("contained memory error", "RESTART_APP"),
     95: _xid("uncontained memory error", "RESET_GPU", "reset"),
-    # NVIDIA says reset; an application can cause it, and where the GPU is really stuck Xid 154
-    # follows.
+    # NVIDIA's action is a reset, but an application can cause it; Xid 154 follows where the GPU is
+    # stuck.
     109: _xid("context switch timeout", "RESET_GPU"),
     110: _xid("security fault", "RESET_GPU", "reset"),
     119: _xid("GSP RPC timeout", "RESET_GPU", "reset"),

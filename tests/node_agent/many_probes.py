@@ -35,7 +35,7 @@ def main(silicon: Path, looks: int) -> None:
 
 
 def _all_held(prober: Prober) -> list[dict[str, int]]:
-    """Of the agent, its lookout, and every worker, once the next look's worker waits: between two
+    """Of the agent, its fork server, and every worker, once the next look's worker waits: between two
     it is not there.
     """
     time.sleep(0.5)

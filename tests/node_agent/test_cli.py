@@ -146,7 +146,7 @@ def test_without_a_driver_show_says_so(agent: Run) -> None:
         ([], "COMMAND"),
     ],
 )
-def test_a_wrong_question_gets_one_clear_line(
+def test_wrong_use_gets_a_clear_message_and_exit_code_2(
     arguments: list[str], complaint: str, agent: Run, file: str, halves: Any
 ) -> None:
     answer = agent(*(a.replace("{file}", file) for a in arguments), silicon=halves)
@@ -164,7 +164,7 @@ def test_watch_outside_a_cluster_says_so(agent: Run, file: str, halves: Any) -> 
     )
 
 
-def test_a_broken_desired_file_is_told_with_its_problems(agent: Run, tmp_path: Path) -> None:
+def test_a_broken_desired_file_is_refused_with_its_problems(agent: Run, tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_text('{"version": "v1", "pool": "p"}')
     answer = agent("verify", "--desired", str(path), "--silicon-only")

@@ -32,7 +32,7 @@ def test_every_stage_stands_on_the_same_pinned_image(recipe: str) -> None:
     assert re.fullmatch(r"docker\.io/library/python:3\.\d+-slim@sha256:[0-9a-f]{64}", images[0])
 
 
-def test_the_image_runs_as_nobody(recipe: str) -> None:
+def test_the_image_runs_as_an_unprivileged_user(recipe: str) -> None:
     assert re.findall(r"^USER (\S+)", recipe, re.MULTILINE) == ["65532:65532"]
 
 

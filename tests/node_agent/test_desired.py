@@ -82,10 +82,10 @@ def _without(key: str) -> Callable[[dict[str, object]], None]:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda r: r.update(version="v2"), "version: this agent reads v1"),
+        (lambda r: r.update(version="v2"), "version: must be v1"),
         (_without("gpus"), "gpus: missing"),
         (lambda r: r.update(gpuz=[]), "gpuz: unknown key; known are version, pool"),
-        (lambda r: r.update(pool=""), "pool: empty"),
+        (lambda r: r.update(pool=""), "pool: is empty"),
         (lambda r: r.update(pool=3), "pool: must be a string, is 3"),
         (
             lambda r: r.update(partitioner="me"),
@@ -93,7 +93,7 @@ def _without(key: str) -> Callable[[dict[str, object]], None]:
         ),
         (lambda r: r.update(gpu_count=True), "gpu_count: must be a whole number, is true"),
         (lambda r: r.update(gpu_count=2.0), "gpu_count: must be a whole number, is 2.0"),
-        (lambda r: r.update(gpu_count=0, gpus=[]), "gpu_count: 0; a GPU node has at least 1"),
+        (lambda r: r.update(gpu_count=0, gpus=[]), "gpu_count: 0; must be at least 1"),
         (lambda r: r.update(gpu_models=[]), "gpu_models: name at least one"),
         (lambda r: r.update(gpu_models="H100"), 'gpu_models: must be a list, is "H100"'),
         (
@@ -108,7 +108,7 @@ def _without(key: str) -> Callable[[dict[str, object]], None]:
         (lambda r: r["gpus"][2].update(instances={"1g.5gb": 1}), "gpus[2]: instances without MIG"),
         (
             lambda r: r["gpus"][0].update(instances={"1g5gb": 1}),
-            "gpus[0].instances: '1g5gb' is no MIG profile",
+            "gpus[0].instances: '1g5gb' is not a MIG profile",
         ),
         (
             lambda r: r["gpus"][0].update(instances={"1g.5gb": 0}),
@@ -116,12 +116,12 @@ def _without(key: str) -> Callable[[dict[str, object]], None]:
         ),
         (lambda r: r["gpus"][0].update(mig="yes"), 'gpus[0].mig: must be true or false, is "yes"'),
         (lambda r: r.update(gpus=[1]), "gpus[0]: must be an object, is 1"),
-        (lambda r: r.update(resources={"gpu": 1}), "resources: 'gpu' is no extended resource"),
+        (lambda r: r.update(resources={"gpu": 1}), "resources: 'gpu' is not an extended resource"),
         (
             lambda r: r["resources"].update({"nvidia.com/gpu": -1}),
             "resources.nvidia.com/gpu: -1; must be 0 or more",
         ),
-        (lambda r: r.update(minimum_driver="new"), "minimum_driver: 'new' is no driver version"),
+        (lambda r: r.update(minimum_driver="new"), "minimum_driver: 'new' is not a driver version"),
         (lambda r: r.update(gpu_memory_mib=0), "gpu_memory_mib: 0"),
         (
             lambda r: r["sharing"][0].update(resource="nvidia.com/x"),
@@ -137,7 +137,7 @@ def _without(key: str) -> Callable[[dict[str, object]], None]:
         ),
     ],
 )
-def test_nonsense_is_refused_with_its_path(
+def test_an_invalid_value_is_refused_with_its_path(
     change: Callable[[dict[str, object]], None], problem: str
 ) -> None:
     raw = json.loads(dump(FULL))
@@ -149,7 +149,7 @@ def test_nonsense_is_refused_with_its_path(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", '"x"', "\x00"])
-def test_what_is_no_object_is_refused(text: str) -> None:
+def test_anything_but_an_object_is_refused(text: str) -> None:
     with pytest.raises(DesiredError):
         parse(text)
 
@@ -162,7 +162,7 @@ def test_all_problems_come_at_once() -> None:
     assert "3 problems" in str(refused.value)
 
 
-def test_nonsense_cannot_be_written_either() -> None:
+def test_an_invalid_state_cannot_be_dumped() -> None:
     with pytest.raises(DesiredError, match="gpu_count: 0"):
         dump(replace(FULL, gpu_count=0, gpus=()))
 

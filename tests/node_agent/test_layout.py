@@ -54,13 +54,13 @@ def test_what_people_write_is_understood(texts: list[str], wanted: dict[int, str
         ("2:off,3g.20gb", "'off' is not a partition"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_its_reason(text: str, complaint: str) -> None:
+def test_an_invalid_layout_is_refused_with_its_reason(text: str, complaint: str) -> None:
     with pytest.raises(LayoutError) as refused:
         parse([text])
     assert complaint in str(refused.value)
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(LayoutError) as refused:
         parse(["2:nothing", "x:off"], source="file")
     assert str(refused.value).count("file: ") == 2
@@ -76,13 +76,13 @@ def test_all_problems_are_told_at_once() -> None:
         ("all:off all:empty", "all: named twice"),
     ],
 )
-def test_a_gpu_is_there_and_is_named_once(text: str, complaint: str) -> None:
+def test_a_gpu_must_exist_and_be_named_once(text: str, complaint: str) -> None:
     with pytest.raises(LayoutError) as refused:
         _of(text)
     assert complaint in str(refused.value)
 
 
-def test_all_of_no_gpu_is_no_wish_at_all() -> None:
+def test_all_of_no_gpu_is_refused() -> None:
     with pytest.raises(LayoutError, match="all: this machine has no GPU"):
         parse(["all:off"]).of({})
     assert parse(["0-2:off all:empty"]).of(GPUS).keys() == GPUS.keys(), "all others may be none"
@@ -109,7 +109,7 @@ def test_what_is_printed_is_read_again(clauses: dict[str, GpuLayout]) -> None:
 
 
 @given(st.text())
-def test_no_text_makes_it_fail_otherwise(text: str) -> None:
+def test_any_text_is_a_layout_or_a_layout_error(text: str) -> None:
     try:
         parse([text])
     except LayoutError:

@@ -24,7 +24,7 @@ PROJECT = Path(node_agent.__file__).parents[1]
 
 
 @pytest.mark.soak
-def test_ten_thousand_looks_leave_nothing_behind(silicon: Callable[..., Any]) -> None:
+def test_ten_thousand_probes_leave_nothing_behind(silicon: Callable[..., Any]) -> None:
     node = silicon("H100-80", 1)
     done = subprocess.run(
         [sys.executable, Path(__file__).with_name("many_probes.py"), node.path, str(LOOKS)],
@@ -35,7 +35,7 @@ def test_ten_thousand_looks_leave_nothing_behind(silicon: Callable[..., Any]) ->
     assert done.returncode == 0, done.stderr
     held = json.loads(done.stdout)
     assert [len(held[when]) for when in ("before", "after")] == [3, 3], (
-        "the agent, its lookout, and one worker that waits"
+        "the agent, its fork server, and one worker that waits"
     )
     for before, after in zip(held["before"], held["after"], strict=True):
         assert (after["threads"], after["descriptors"]) == (
@@ -121,19 +121,19 @@ def test_on_a_host_it_watches_without_a_cluster(halves: Any, tmp_path: Path) -> 
     assert "GPU 1 wanted 3g.40gb x2, found 1g.10gb x7" in log.read_text()
 
 
-def test_killed_it_leaves_no_process_and_starts_anew(halves: Any, tmp_path: Path) -> None:
+def test_a_killed_agent_leaves_no_process_and_can_start_again(halves: Any, tmp_path: Path) -> None:
     with _watching(halves, tmp_path / "first") as (process, port):
         _until(lambda: 'slicewright_verdict{verdict="Match"} 1' in _metrics(port), "a match")
-        lookouts = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        assert len(lookouts) == 1
+        servers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert len(servers) == 1
         process.send_signal(signal.SIGKILL)
         process.wait()
-        _until(lambda: _has_ended(lookouts[0]), "the lookout ends, too")
+        _until(lambda: _has_ended(servers[0]), "the fork server ends, too")
     with _watching(halves, tmp_path / "second") as (_, port):
         _until(lambda: 'slicewright_verdict{verdict="Match"} 1' in _metrics(port), "a match again")
 
 
-def test_between_looks_nothing_of_the_driver_is_held_not_even_by_the_worker_that_waits(
+def test_between_probes_no_process_holds_anything_of_the_driver(
     halves: Any, tmp_path: Path
 ) -> None:
     """And the driver is held while a look measures utilization, or this test could not fail."""
@@ -147,11 +147,11 @@ def test_between_looks_nothing_of_the_driver_is_held_not_even_by_the_worker_that
         return loaded or str(halves.path) in files
 
     def processes(agent: int) -> list[str]:
-        lookouts = _children(str(agent))
+        servers = _children(str(agent))
         return [
             str(agent),
-            *lookouts,
-            *(worker for lookout in lookouts for worker in _children(lookout)),
+            *servers,
+            *(worker for server in servers for worker in _children(server)),
         ]
 
     with _watching(halves, tmp_path / "log", "--interval", "5", "--utilization") as (process, port):

@@ -57,7 +57,9 @@ def told(holdings: list[ContainerDevices], trouble: str | None = None) -> list[s
         ("nvidia0/gi", {"uuid": "nvidia0/gi"}),
     ],
 )
-def test_a_device_is_told_by_its_uuid_or_by_its_place(device: str, labels: dict[str, str]) -> None:
+def test_device_labels_are_the_uuid_or_minor_and_gpu_instance(
+    device: str, labels: dict[str, str]
+) -> None:
     assert device_labels(device) == labels
 
 
@@ -139,7 +141,7 @@ def log(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
         yield lambda: [record.levelname for record in caplog.records]
 
 
-def test_the_log_says_once_that_the_kubelet_does_not_answer_and_once_that_it_does_again(
+def test_an_outage_of_the_kubelet_and_its_end_are_logged_once_each(
     answers: list[Any], log: Callable[[], list[str]]
 ) -> None:
     exporter = Exporter()

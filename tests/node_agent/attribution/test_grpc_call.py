@@ -143,7 +143,7 @@ def test_an_answer_larger_than_any_frame_and_window_comes_whole(path: str) -> No
         assert len(pod_resources.read(path, deadline_s=20)) == 2000
 
 
-def test_an_answer_without_end_is_cut_off(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_answer_is_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc_call, "MAX_BYTES", 100_000)
     with kubelet(path, lambda request, context: bytes(100_001)):
         refused(path, "larger than 100000 bytes")
@@ -185,7 +185,7 @@ def test_a_kubelet_that_starts_anew_is_heard_on_its_new_socket(path: str) -> Non
         refused(path, "No such file|Connection refused")
 
 
-def test_a_kubelet_without_this_api_is_told(path: str) -> None:
+def test_a_kubelet_without_this_api_is_a_failed_call(path: str) -> None:
     with (
         kubelet(path, lambda request, context: b""),
         pytest.raises(CallFailed, match="gRPC status UNIMPLEMENTED"),
@@ -193,7 +193,7 @@ def test_a_kubelet_without_this_api_is_told(path: str) -> None:
         grpc_call.call(path, "/v2.PodResourcesLister/List", deadline_s=5)
 
 
-def test_no_socket_and_nobody_behind_it_are_told(path: str) -> None:
+def test_a_missing_or_unserved_socket_is_a_failed_call(path: str) -> None:
     refused(path, "No such file or directory")
     with socket.socket(socket.AF_UNIX) as gone:
         gone.bind(path)
@@ -201,7 +201,7 @@ def test_no_socket_and_nobody_behind_it_are_told(path: str) -> None:
     refused(path + "x" * 120, "too long")
 
 
-def test_a_server_that_is_no_http2_is_told(path: str) -> None:
+def test_a_server_without_http2_is_a_failed_call(path: str) -> None:
     def talk(connection: socket.socket) -> None:
         connection.recv(65536)
         connection.sendall(b"\0\0\1\0\0\0\0\0\0x")  # a DATA frame that belongs to no stream
@@ -247,7 +247,7 @@ OK = [("grpc-status", "0")]
         ),
     ],
 )
-def test_what_is_not_an_answer_is_told(
+def test_an_invalid_answer_is_a_failed_call(
     path: str, answer: Callable[[H2Connection, int], None], message: str
 ) -> None:
     with h2_server(path, answer):
@@ -259,7 +259,7 @@ def test_an_answer_of_a_server_that_closes_at_once_is_still_read(path: str) -> N
         assert grpc_call.call(path, LIST, deadline_s=5) == b"ok"
 
 
-def test_an_answer_that_is_no_list_is_told(path: str) -> None:
+def test_an_answer_that_is_not_a_list_is_a_failed_call(path: str) -> None:
     with (
         kubelet(path, lambda request, context: b"\x0a\x01\x0a"),
         pytest.raises(CallFailed, match=r"List is not valid: no number"),

@@ -138,7 +138,7 @@ def read_like_the_runtime_or_refused(data: bytes) -> None:
 
 
 @given(answers)
-def test_an_answer_that_is_cut_off_inside_a_field_is_refused(answer: Any) -> None:
+def test_an_answer_truncated_inside_a_field_is_refused(answer: Any) -> None:
     data = answer.SerializeToString() + b"\x0a\x05abcd"
     with pytest.raises(NotProtobuf, match="a field of"):
         pod_resources.parse(data)

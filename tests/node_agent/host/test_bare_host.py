@@ -221,7 +221,7 @@ def test_setup_is_for_root(command: Run, mig_on: Any) -> None:
 @pytest.mark.parametrize(
     "layout", ["4g.20gb*2", "3g.20gb*3", "3g.20gb*2,1g.5gb", "3g.20gb@2", "3g.40gb", "9g.5gb"]
 )
-def test_what_cannot_be_cut_is_refused_and_changes_nothing(
+def test_an_impossible_layout_is_refused_and_changes_nothing(
     command: Run, mig_on: Any, layout: str
 ) -> None:
     state.recut(mig_on.path, 2, ["2g.10gb"])
@@ -354,7 +354,7 @@ def test_a_mode_that_waits_for_a_reset_is_written_as_it_will_be(command: Run, mi
     ]
 
 
-def test_a_machine_without_any_gpu_is_as_nobody_wants_it(command: Run, mig_on: Any) -> None:
+def test_a_machine_without_gpus_matches_no_layout(command: Run, mig_on: Any) -> None:
     state.change(mig_on.path, lambda node: replace(node, gpus=()))
     for arguments in (["verify", "all:1g.5gb*7"], ["apply", "all:1g.5gb*7"], ["clear", "all"]):
         answer = command(mig_on, *arguments)
@@ -363,7 +363,9 @@ def test_a_machine_without_any_gpu_is_as_nobody_wants_it(command: Run, mig_on: A
     assert command(mig_on, "show", "--layout").returncode == 2
 
 
-def test_verify_says_what_was_wanted_of_a_driver_that_is_silent(command: Run, mig_on: Any) -> None:
+def test_verify_names_the_wanted_layout_when_the_driver_does_not_answer(
+    command: Run, mig_on: Any
+) -> None:
     state.inject(mig_on.path, state.Injection(call="nvmlInit", code=9))
     judged = command(mig_on, "verify", "0:off", "1-2:3g.20gb*2")
     assert judged.returncode == 2

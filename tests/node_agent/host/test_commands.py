@@ -135,7 +135,9 @@ def test_under_nohup_a_lost_terminal_changes_nothing(cut: Any, start: Start) -> 
     assert (process.returncode, _devices(cut)) == (0, ["1g.10gb"] * 7)
 
 
-def test_after_kill_9_a_second_apply_mends_it(cut: Any, start: Start, command: Run) -> None:
+def test_after_kill_9_a_second_apply_completes_the_layout(
+    cut: Any, start: Start, command: Run
+) -> None:
     _slowly(cut)
     process = start(cut, "apply", SEVENTHS)
     _until(process, "create")
@@ -194,7 +196,7 @@ def test_ctrl_c_ends_show_profiles_while_the_driver_hangs(cut: Any, start: Start
     assert (process.returncode, said) == (128 + signal.SIGINT, "")
 
 
-def test_a_second_apply_says_what_it_waits_for(cut: Any, start: Start) -> None:
+def test_a_second_apply_waits_and_says_so(cut: Any, start: Start) -> None:
     _slowly(cut)
     first = start(cut, "apply", SEVENTHS)
     _until(first, "create")
@@ -208,9 +210,7 @@ def test_a_second_apply_says_what_it_waits_for(cut: Any, start: Start) -> None:
     assert (first.returncode, second.returncode) == (0, 0)
 
 
-def test_a_reader_that_hangs_for_ever_keeps_nobody_from_the_next_apply(
-    cut: Any, start: Start, command: Run
-) -> None:
+def test_a_hung_reader_does_not_block_the_next_apply(cut: Any, start: Start, command: Run) -> None:
     state.inject(cut.path, state.Injection(call="nvmlDeviceGetUUID", delay_ms=LONG_MS, times=1))
     process = start(cut, "apply", SEVENTHS)
     reader = _child_of(process)
@@ -224,7 +224,7 @@ def test_a_reader_that_hangs_for_ever_keeps_nobody_from_the_next_apply(
         os.kill(reader, signal.SIGKILL)
 
 
-def test_a_dry_run_says_where_a_reset_may_come_between(
+def test_a_dry_run_says_where_a_reset_may_be_needed(
     silicon: Callable[..., Any], command: Run
 ) -> None:
     node = silicon("A100-40", 1)

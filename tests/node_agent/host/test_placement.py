@@ -197,7 +197,7 @@ def test_too_many_compute_instances_do_not_fit() -> None:
     assert place_compute_instances([ComputeInstance(slices=5)], seven) is None
 
 
-def test_without_told_places_the_largest_comes_first() -> None:
+def test_without_known_placements_the_largest_comes_first() -> None:
     blind = tuple(ComputeProfile(id=n, slices=n, starts=None) for n in (1, 2, 3))
     placed = place_compute_instances([ComputeInstance(slices=n) for n in (1, 2)], blind)
     assert placed is not None

@@ -70,7 +70,7 @@ def test_placements_are_seen_with_privileges(silicon: MakeSilicon) -> None:
     assert sorted((i.start, i.size) for i in gpu.gpu_instances) == [(0, 4), (4, 4)]
 
 
-def test_smaller_compute_instances_are_told_from_whole_ones(silicon: MakeSilicon) -> None:
+def test_smaller_compute_instances_differ_from_whole_ones(silicon: MakeSilicon) -> None:
     node = silicon("H100-80", 1)
     state.recut(node.path, 0, ["1c.3g.40gb", "2c.3g.40gb"])
     desired = _desired("H100-80", 1, {"3g.40gb": 1})
@@ -175,7 +175,7 @@ def test_without_offered_profiles_the_size_names_the_partition(silicon: MakeSili
     assert dict(found_instances(bare, replace(desired, gpu_memory_mib=143771))) == {"3g.71gb": 2}
 
 
-def test_a_hung_call_ends_with_the_deadline_and_the_next_look_is_well(silicon: MakeSilicon) -> None:
+def test_a_hung_call_ends_at_the_deadline_and_the_next_probe_succeeds(silicon: MakeSilicon) -> None:
     node = silicon("H100-80", 1)
     state.inject(node.path, state.Injection(call="nvmlDeviceGetMigMode", delay_ms=60_000, times=1))
     prober = node.prober(deadline_s=2)

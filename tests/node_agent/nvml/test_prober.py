@@ -28,13 +28,13 @@ def test_what_the_worker_sees_comes_back() -> None:
         assert [prober.probe() for _ in range(3)] == [Observation(driver="1.2")] * 3
 
 
-def test_every_look_has_a_process_of_its_own() -> None:
+def test_every_probe_has_a_process_of_its_own() -> None:
     """So nothing of the driver stays loaded between looks."""
     with looking(lambda: Observation(driver=str(os.getpid()))) as prober:
         assert len({prober.probe().driver for _ in range(3)}) == 3
 
 
-def test_a_look_that_hangs_ends_with_its_deadline() -> None:
+def test_a_hung_probe_ends_at_its_deadline() -> None:
     def hang() -> Observation:
         time.sleep(60)
         return Observation()
@@ -47,7 +47,7 @@ def test_a_look_that_hangs_ends_with_its_deadline() -> None:
         assert (failure.code, failure.text) == (TIMED_OUT, "no answer from the driver within 0.2 s")
 
 
-def test_a_look_that_hangs_leaves_no_process_behind(tmp_path: Path) -> None:
+def test_a_hung_probe_leaves_no_process_behind(tmp_path: Path) -> None:
     def hang() -> Observation:
         (tmp_path / "pid").write_text(str(os.getpid()))
         time.sleep(60)
@@ -58,7 +58,7 @@ def test_a_look_that_hangs_leaves_no_process_behind(tmp_path: Path) -> None:
         assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
 
 
-def test_a_look_that_dies_is_an_answer() -> None:
+def test_a_probe_that_dies_is_a_failure_with_its_exit() -> None:
     def die() -> Observation:
         os.kill(os.getpid(), signal.SIGKILL)
         return Observation()
@@ -89,7 +89,7 @@ def test_a_large_answer_comes_whole() -> None:
         assert prober.probe().driver == text
 
 
-def test_a_lookout_that_was_killed_is_noticed() -> None:
+def test_a_killed_fork_server_raises() -> None:
     with looking(Observation) as prober:
         os.kill(prober.pid, signal.SIGKILL)
         os.waitpid(prober.pid, 0)
@@ -97,7 +97,7 @@ def test_a_lookout_that_was_killed_is_noticed() -> None:
             prober.probe()
 
 
-def test_the_lookout_ends_with_its_agent() -> None:
+def test_the_fork_server_ends_with_its_agent() -> None:
     """Closing the pipe is all that an agent that was killed can do."""
     prober = Prober.start(probe=Observation)
     os.close(prober._to)
@@ -106,7 +106,7 @@ def test_the_lookout_ends_with_its_agent() -> None:
     assert status == 0
 
 
-def test_many_looks_leave_no_descriptor_and_no_more_than_one_child() -> None:
+def test_many_probes_leave_no_descriptor_and_at_most_one_child() -> None:
     with looking(lambda: Observation(driver="d")) as prober:
         _waiting(prober)
         before = _descriptors(prober.pid)
@@ -150,7 +150,7 @@ def _soon(holds: Callable[[], bool]) -> bool:
     return True
 
 
-def test_the_worker_of_the_next_look_stands_ready() -> None:
+def test_the_next_worker_is_forked_ahead() -> None:
     with looking(lambda: Observation(driver=str(os.getpid()))) as prober:
         first = _waiting(prober)
         assert prober.probe().driver == str(first)
@@ -174,7 +174,7 @@ def test_a_worker_that_was_killed_while_it_waited_is_no_news() -> None:
             assert prober.probe() == Observation(driver="1.2")
 
 
-def test_the_waiting_worker_ends_with_a_lookout_that_was_killed() -> None:
+def test_the_waiting_worker_ends_with_a_killed_fork_server() -> None:
     with looking(Observation) as prober:
         waiting = _waiting(prober)
         os.kill(prober.pid, signal.SIGKILL)
@@ -210,10 +210,10 @@ def test_half_an_answer_is_none() -> None:
         assert (failure.code, failure.text) == (BROKEN, "the probe's process ended with signal 9")
 
 
-def test_a_look_that_cannot_be_killed_has_no_second_one_beside_it(
+def test_beside_a_worker_that_cannot_be_killed_no_second_one_is_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Stuck in the kernel: a signal that does nothing, sent in the lookout's process, stands for
+    """Stuck in the kernel: a signal that does nothing, sent in the fork server's process, stands for
     it.
     """
     monkeypatch.setattr(os, "kill", lambda pid, number: None)

@@ -68,7 +68,7 @@ def test_an_observation_with_utilization_survives_the_pipe(two_halves: Any) -> N
     assert observed.parse(observed.dump(observation)) == observation
 
 
-def test_nobody_measures_unasked(two_halves: Any) -> None:
+def test_utilization_is_measured_on_request_only(two_halves: Any) -> None:
     observation = _look(two_halves, utilization=False)
     assert all(
         gpu.utilization == () and gpu.utilization_failure is None for gpu in observation.gpus

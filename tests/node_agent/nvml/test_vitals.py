@@ -198,7 +198,7 @@ def test_a_driver_without_the_newer_functions_is_no_crash(
     assert verify(desired, observation, None, silicon_only=True).verdict == "Match"
 
 
-def test_a_driver_that_cannot_place_is_refused_in_words(
+def test_a_driver_without_placements_is_refused_with_the_reason(
     old_library: Path, silicon: MakeSilicon, command: Any
 ) -> None:
     node = replace(silicon("A100-40", 1, "450.80.02"), library=old_library)

@@ -13,7 +13,7 @@ from kubeapi import ApiError, Client, Unreachable
 from node_agent.cluster.node import NodeState
 from node_agent.desired import Desired, DesiredGpu, hash_of
 from node_agent.nvml.observed import Engines, Failure, MigDevice, MigMode, Observation, ObservedGpu
-from node_agent.reporting.report import HEARTBEAT_S, Reporter, body, seconds, stamp, substance
+from node_agent.reporting.report import HEARTBEAT_S, Reporter, body, content, seconds, stamp
 from node_agent.verdict.damping import Damper
 from node_agent.verdict.verify import Verdict, verify
 
@@ -96,7 +96,7 @@ def _later(words: dict[str, Any], at: float, **changes: Any) -> dict[str, Any]:
     return {**words, "report": {**words["report"], "time": stamp(at), **changes}}
 
 
-def test_a_report_says_all_that_the_controller_needs(
+def test_a_report_has_every_field_that_the_controller_needs(
     words: dict[str, Any], desired: Desired
 ) -> None:
     report = words["report"]
@@ -255,7 +255,7 @@ def test_times_are_kept_to_the_second() -> None:
     assert seconds(stamp(START)) == START
 
 
-def test_the_same_words_are_written_once_and_then_by_the_heartbeat(
+def test_an_unchanged_report_is_written_once_and_then_by_the_heartbeat(
     api: Api, words: dict[str, Any]
 ) -> None:
     reporter = _reporter(api)
@@ -384,11 +384,11 @@ def test_a_new_boot_and_a_new_node_are_news(api: Api, words: dict[str, Any]) -> 
             "ownerReferences": [{"kind": "Node", "name": "n1", "uid": "u2"}],
         },
     }
-    assert substance(other) != substance(words)
+    assert content(other) != content(words)
     assert _reporter(api).write(_later(other, START + 20), now=START + 20)
 
 
-def test_a_report_by_nobody_we_know_is_written_over(api: Api, words: dict[str, Any]) -> None:
+def test_an_unreadable_report_is_overwritten(api: Api, words: dict[str, Any]) -> None:
     api.stored = {"metadata": {"name": "n1"}, "report": {"time": "long ago"}}
     assert _reporter(api).write(words, now=START)
 
@@ -440,5 +440,5 @@ def test_unreachable_is_an_error_like_others(api: Api, words: dict[str, Any]) ->
 
 
 def test_substance_has_no_time(words: dict[str, Any]) -> None:
-    assert substance(words) == substance(_later(words, START + 5))
-    assert substance(words) != substance(_later(words, START, message="other"))
+    assert content(words) == content(_later(words, START + 5))
+    assert content(words) != content(_later(words, START, message="other"))

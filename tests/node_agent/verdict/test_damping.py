@@ -23,16 +23,16 @@ def _reported(verdicts: list[Verdict], *, every_s: float = 10.0) -> list[str]:
     return [damper.damp(verdict, now * every_s).verdict for now, verdict in enumerate(verdicts)]
 
 
-def test_the_way_to_the_first_match_is_not_slowed_down() -> None:
+def test_the_first_match_is_not_delayed() -> None:
     assert _reported([BAD] * 50 + [WELL]) == ["Mismatch"] * 50 + ["Match"]
 
 
-def test_bad_news_is_told_at_once_always() -> None:
+def test_a_mismatch_always_counts_at_once() -> None:
     said = _reported([WELL, BAD] * 10)
     assert said[1::2] == ["Mismatch"] * 10
 
 
-def test_a_match_after_four_falls_must_stand_for_a_minute() -> None:
+def test_a_match_after_four_losses_must_last_a_minute() -> None:
     assert _reported([WELL, BAD] * 3 + [WELL]) == ["Match", "Mismatch"] * 3 + ["Match"]
     assert (
         _reported([WELL, BAD] * 4 + [WELL] * 8)
@@ -40,9 +40,7 @@ def test_a_match_after_four_falls_must_stand_for_a_minute() -> None:
     )
 
 
-def test_what_comes_and_goes_is_told_in_the_same_words_while_it_is_there_and_while_it_is_away() -> (
-    None
-):
+def test_a_flapping_problem_has_one_message_while_present_and_while_absent() -> None:
     damper = Damper()
     for now, verdict in enumerate([WELL, BAD] * 3):
         assert damper.damp(verdict, now) is verdict
@@ -50,23 +48,21 @@ def test_what_comes_and_goes_is_told_in_the_same_words_while_it_is_there_and_whi
     there, away, there_again = damper.damp(BAD, 7), damper.damp(WELL, 9), damper.damp(BAD, 30)
     assert there == away == there_again
     assert (there.verdict, there.reason) == ("Mismatch", "GpuLost")
-    assert (
-        there.message == "GpuLost. It comes and goes; a match is told when it has stood for 60 s."
-    )
+    assert there.message == "GpuLost. It comes and goes; a match counts when it has lasted 60 s."
 
 
-def test_trouble_that_stays_is_told_plainly_again() -> None:
+def test_a_problem_that_stays_is_no_longer_called_flapping() -> None:
     damper = Damper()
     for now, verdict in enumerate([WELL, BAD] * 4):
         damper.damp(verdict, now)
     assert damper.damp(BAD, 700) is BAD
 
 
-def test_falls_of_long_ago_are_forgotten() -> None:
+def test_losses_of_a_match_are_forgotten_after_ten_minutes() -> None:
     assert _reported([WELL, BAD] * 10, every_s=120) == ["Match", "Mismatch"] * 10
 
 
-def test_work_that_somebody_wants_is_no_fall() -> None:
+def test_losing_a_match_to_mig_manager_is_not_flapping() -> None:
     assert _reported([WELL, WORK] * 10) == ["Match", "Unknown"] * 10
 
 
@@ -81,14 +77,14 @@ def test_a_wall_clock_that_jumps_does_not_matter() -> None:
     assert damper.damp(WELL, 100.0).verdict == "Match"
 
 
-def test_a_match_that_is_interrupted_must_stand_for_a_minute_again() -> None:
+def test_an_interrupted_match_must_last_a_minute_again() -> None:
     """The hold starts at the last return to a match, not at the first."""
     flapping = [WELL, BAD] * 4
     interrupted = [*flapping, *[WELL] * 4, BAD, *[WELL] * 7]
     assert _reported(interrupted)[8:] == ["Mismatch"] * 11 + ["Match"]
 
 
-def test_every_fall_counts_for_ten_minutes_of_its_own() -> None:
+def test_every_loss_counts_for_ten_minutes_of_its_own() -> None:
     damper = Damper()
     reported = []
     for fall in (0, 400, 500, 610, 700):

@@ -226,7 +226,7 @@ def test_every_reason_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("reason", CASES)
-def test_reason(reason: str, scene: Scene) -> None:
+def test_every_reason_has_its_finding(reason: str, scene: Scene) -> None:
     change, word, words = CASES[reason]
     if reason == "ProfileUnclear":
         # Without the driver's name, without offered profiles and without the total there is nothing
@@ -276,7 +276,7 @@ def test_a_message_on_a_host_names_nothing_of_a_cluster(reason: str, scene: Scen
     assert not re.search(r"\b(pods?|pool|cordon|drain|stack file|node image)\b", rest), rest
 
 
-def test_the_same_findings_give_the_same_words(scene: Scene) -> None:
+def test_the_same_findings_give_the_same_message(scene: Scene) -> None:
     bad = _devices(1, _small)(scene)
     assert bad.judged().message == bad.judged().message
 
@@ -365,7 +365,7 @@ def test_an_unexpected_gpu_resource_is_a_mismatch(resource: str, scene: Scene) -
     assert f"{resource} wanted 0, found 2:" in verdict.message
 
 
-def test_a_silent_driver_hides_what_the_kubelet_says(scene: Scene) -> None:
+def test_without_a_driver_no_resource_is_checked(scene: Scene) -> None:
     silent = _failed(12)(_resources({})(scene)).judged()
     assert silent.reason == "DriverLibraryMissing"
     assert [check.where for check in silent.checks] == ["node"]
@@ -378,7 +378,7 @@ def test_a_resource_of_an_earlier_layout_with_0_is_absent(scene: Scene) -> None:
     )
 
 
-def test_other_resources_are_nobodys_business(scene: Scene) -> None:
+def test_resources_other_than_gpus_are_ignored(scene: Scene) -> None:
     assert (
         _resources({"nvidia.com/gpu": 4, "nvidia.com/hostdev": 8, "amd.com/gpu": 1})(scene)
         .judged()
@@ -398,12 +398,12 @@ def test_unshared_devices_are_named_as_the_cause(scene: Scene) -> None:
     assert "does not share its devices (time-slicing, 4 replicas each)" in verdict.message
 
 
-def test_a_host_that_is_no_node_is_judged_by_its_silicon(scene: Scene) -> None:
+def test_a_host_that_is_not_a_node_is_judged_by_its_gpus(scene: Scene) -> None:
     verdict = verify(scene.desired, scene.observation, None, silicon_only=True)
     assert (verdict.verdict, verdict.message) == ("Match", "2 GPUs as wanted (3g.40gb x2).")
 
 
-def test_the_makers_name_may_be_left_out(scene: Scene) -> None:
+def test_the_vendors_name_may_be_missing(scene: Scene) -> None:
     assert _gpu(0, model="H100 80GB HBM3")(scene).judged().verdict == "Match"
 
 
@@ -424,7 +424,7 @@ def test_surplus_gpus_do_not_hide_or_crash(scene: Scene) -> None:
         ("gke", "pending", "PartitionsMatch"),
     ],
 )
-def test_the_agent_keeps_away_while_mig_manager_works(
+def test_the_gpus_are_not_probed_while_mig_manager_works(
     partitioner: str, label: str, reason: str, scene: Scene
 ) -> None:
     assert scene.node is not None

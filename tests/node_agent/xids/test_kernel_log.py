@@ -94,7 +94,7 @@ def test_lines_that_were_overwritten_do_not_end_the_reading(
         assert [record.text for record in log.read()] == ["the oldest that is left"]
 
 
-def test_this_machines_own_log_is_read_or_refused_in_words() -> None:
+def test_this_machines_own_log_is_read_or_the_error_is_given() -> None:
     with KernelLog() as log:
         found = log.read()
     assert bool(found) == (log.unreadable is None)

@@ -200,7 +200,7 @@ def test_an_xid_stands_until_somebody_did_something(
     assert _stands(*texts, old=old, action=action) == stands
 
 
-def test_the_drivers_word_is_kept_for_the_quick_looks_after_it() -> None:
+def test_a_recovery_action_is_kept_for_the_quick_probes_after_it() -> None:
     history = XidHistory()
     history.add([_line(_UNCONTAINED)], old=True)
     assert history.annotate(_gpu()).gpus[0].stands is None
@@ -245,7 +245,7 @@ def _with(right: Observation, xid: Xid, **more: Any) -> Observation:
     return replace(right, gpus=(first, *right.gpus[1:]))
 
 
-def test_an_application_error_changes_no_word_of_the_verdict(
+def test_an_application_error_does_not_change_the_verdict(
     right: Observation, desired: Desired, node: NodeState
 ) -> None:
     page_fault = Xid(number=31, at_s=1, text="MMU Fault")
