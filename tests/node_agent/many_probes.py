@@ -1,5 +1,5 @@
-"""A process that looks and looks again, and prints what it and its children held before and after:
-`many_probes.py STATE LOOKS`.
+"""Probes many times and prints what it and its children held before and after:
+`many_probes.py STATE PROBES`.
 
 A process of its own, because what another test left behind in the test runner's (a thread that ends
 later, a connection) would count as ours.
@@ -17,17 +17,17 @@ from node_agent.nvml.prober import Prober
 from rehearsal.cluster.silicon import state
 
 
-def main(silicon: Path, looks: int) -> None:
+def main(silicon: Path, probes: int) -> None:
     state.recut(silicon, 0, ["1g.10gb"] * 7)
     prober = Prober.start()
     for _ in range(200):
         prober.probe()
     before = _all_held(prober)
-    for round_ in range(looks):
+    for round_ in range(probes):
         observation = prober.probe(thorough=round_ % 10 == 0)
         assert observation.failure is None, observation.failure
         if round_ % 500 == 0:
-            # The answer changes now and then, or nothing would ever be read anew.
+            # The answer changes now and then, or it would be parsed only once.
             state.recut(silicon, 0, ["3g.40gb"] * 2 if round_ % 1000 else ["1g.10gb"] * 7)
     after = _all_held(prober)
     print(json.dumps({"before": before, "after": after}))
@@ -35,9 +35,7 @@ def main(silicon: Path, looks: int) -> None:
 
 
 def _all_held(prober: Prober) -> list[dict[str, int]]:
-    """Of the agent, its fork server, and every worker, once the next look's worker waits: between two
-    it is not there.
-    """
+    """Of agent, fork server and worker, once the next worker waits."""
     time.sleep(0.5)
     children = Path(f"/proc/{prober.pid}/task/{prober.pid}/children").read_text().split()
     return [_held(pid) for pid in (os.getpid(), prober.pid, *map(int, children))]

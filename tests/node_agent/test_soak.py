@@ -1,4 +1,4 @@
-"""Ten thousand looks; a killed agent; a clock that jumps."""
+"""Ten thousand probes; a killed agent; `watch` as a process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 import node_agent
 from rehearsal.cluster.silicon import state
 
-LOOKS = 10_000
+PROBES = 10_000
 PROJECT = Path(node_agent.__file__).parents[1]
 
 
@@ -27,7 +27,7 @@ PROJECT = Path(node_agent.__file__).parents[1]
 def test_ten_thousand_probes_leave_nothing_behind(silicon: Callable[..., Any]) -> None:
     node = silicon("H100-80", 1)
     done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("many_probes.py"), node.path, str(LOOKS)],
+        [sys.executable, Path(__file__).with_name("many_probes.py"), node.path, str(PROBES)],
         env=_environment(node) | {"PYTHONPATH": str(PROJECT)},
         capture_output=True,
         text=True,

@@ -213,9 +213,7 @@ def test_half_an_answer_is_none() -> None:
 def test_beside_a_worker_that_cannot_be_killed_no_second_one_is_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Stuck in the kernel: a signal that does nothing, sent in the fork server's process, stands for
-    it.
-    """
+    """A signal that does nothing stands for SIGKILL to a worker stuck in the kernel."""
     monkeypatch.setattr(os, "kill", lambda pid, number: None)
 
     def hang() -> Observation:
