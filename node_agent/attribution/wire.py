@@ -1,9 +1,8 @@
-"""Protobuf's wire format, read only, and as much of it as the kubelet's answer needs.
+"""Reads as much of protobuf's wire format as the kubelet's answer needs.
 
-By hand, because protobuf's runtime is a compiled package of megabytes and the agent is pure Python
-of some hundred kilobytes. Stricter than the runtime where that is shorter: what is read here the
-runtime reads alike, but it takes a few forms that nobody writes any more (groups) and that are
-refused here. Source: https://protobuf.dev/programming-guides/encoding
+Written by hand, because protobuf's runtime is megabytes of compiled code and the agent is pure
+Python of a few hundred kilobytes. Stricter than the runtime: it refuses obsolete forms (groups).
+Source: https://protobuf.dev/programming-guides/encoding
 """
 
 from __future__ import annotations
@@ -18,14 +17,13 @@ _VARINT_BYTES: Final = 10
 
 
 class NotProtobuf(ValueError):
-    """The bytes are no message; the message says what is wrong and at which byte."""
+    """The bytes are not a message; the exception says what is wrong and at which byte."""
 
 
 def messages(data: bytes, number: int) -> Iterator[bytes]:
-    """The values of a length-delimited field (message, string), in their order; every other field
-    is passed over.
+    """The values of a length-delimited field (message, string) in order; skips other fields.
 
-    Raises NotProtobuf, also for what is wrong in the other fields.
+    Raises NotProtobuf, also for errors in the other fields.
     """
     at = 0
     while at < len(data):
@@ -49,9 +47,7 @@ def messages(data: bytes, number: int) -> Iterator[bytes]:
 
 
 def text(data: bytes, number: int) -> str:
-    """A string field; empty where it is absent, and the last one where it is repeated. Raises
-    NotProtobuf.
-    """
+    """A string field: empty where absent, the last where repeated. Raises NotProtobuf."""
     return (texts(data, number) or ("",))[-1]
 
 
@@ -60,11 +56,11 @@ def texts(data: bytes, number: int) -> tuple[str, ...]:
     try:
         return tuple(value.decode() for value in messages(data, number))
     except UnicodeDecodeError as e:
-        raise NotProtobuf(f"field {number} is no UTF-8 text: {e.reason}") from None
+        raise NotProtobuf(f"field {number} is not UTF-8 text: {e.reason}") from None
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at `at`, and where the next thing begins."""
+    """The number at `at`, and the offset after it."""
     number = 0
     for shift, byte in enumerate(data[at : at + _VARINT_BYTES]):
         number |= (byte & 0x7F) << (7 * shift)

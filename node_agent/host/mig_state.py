@@ -97,7 +97,7 @@ class Gpu:
     instances: tuple[GpuInstance, ...]
     processes: tuple[Process, ...]
     persistent: bool = True
-    """Whether the driver keeps the GPU initialised while nobody uses it (persistence mode)."""
+    """Whether the driver keeps the GPU initialised while no program uses it (persistence mode)."""
     failure: str | None = None
     """Why the GPU could not be read; the other fields are then meaningless."""
     code: int = 0

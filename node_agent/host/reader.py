@@ -34,7 +34,7 @@ class Reader:
 
     def read(self) -> tuple[Gpu, ...]:
         """Reads every GPU. Raises NvmlCallFailed, also on a timeout, and StopRequested."""
-        answer, told = os.pipe()
+        answer, answer_write = os.pipe()
         pid = os.fork()
         if pid == 0:
             status = 1
@@ -43,11 +43,11 @@ class Reader:
                 for number in STOPPING:
                     signal.signal(number, signal.SIG_IGN)
                 os.close(answer)
-                write(told, _answer())
+                write(answer_write, _answer())
                 status = 0
             finally:
                 os._exit(status)
-        os.close(told)
+        os.close(answer_write)
         try:
             data = self._awaited(answer)
         finally:

@@ -111,7 +111,7 @@ def fake_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True)
 class Silicon:
-    """A node's fake GPUs: `path` for `rehearsal.cluster.silicon.state`, and looks at them through
+    """A node's fake GPUs: `path` for `rehearsal.cluster.silicon.state`, and probes of them through
     the real NVML binding.
     """
 
@@ -154,7 +154,7 @@ class Silicon:
 @pytest.fixture
 def silicon(fake_library: Path) -> Iterator[Callable[..., Silicon]]:
     """`silicon("H100-80", 8)`: that many GPUs, MIG off."""
-    # Not tmp_path: pytest keeps that from other users, and some tests look as one.
+    # Not tmp_path: pytest keeps that from other users, as which some tests probe.
     with tempfile.TemporaryDirectory(prefix="silicon-") as directory:
         Path(directory).chmod(0o755)
         made = itertools.count()

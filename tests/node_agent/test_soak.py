@@ -136,7 +136,7 @@ def test_a_killed_agent_leaves_no_process_and_can_start_again(halves: Any, tmp_p
 def test_between_probes_no_process_holds_anything_of_the_driver(
     halves: Any, tmp_path: Path
 ) -> None:
-    """And the driver is held while a look measures utilization, or this test could not fail."""
+    """The driver is held while a probe measures utilization, or this test could not fail."""
 
     def held(pid: str) -> bool:
         try:
@@ -157,11 +157,11 @@ def test_between_probes_no_process_holds_anything_of_the_driver(
     with _watching(halves, tmp_path / "log", "--interval", "5", "--utilization") as (process, port):
         _until(
             lambda: any(held(pid) for pid in processes(process.pid)),
-            "a look, which takes 0.12 s, holds the library",
+            "a probe, which takes 0.12 s, holds the library",
         )
         _until(
             lambda: "slicewright_partition_utilization_ratio{" in _metrics(port),
-            "the look is over, and measured",
+            "the probe has ended, and measured",
         )
         _until(lambda: len(processes(process.pid)) == 3, "the next worker waits")
         assert [held(pid) for pid in processes(process.pid)] == [False] * 3
@@ -173,10 +173,10 @@ def test_where_utilization_is_not_measured_the_log_says_so_once_and_there_is_no_
     node, log = silicon("A100-80", 1), tmp_path / "log"
     state.recut(node.path, 0, ["3g.40gb", "3g.40gb"])
     with _watching(node, log, "--utilization") as (_, port):
-        _until(lambda: "slicewright_utilization_source_up{" in _metrics(port), "a thorough look")
+        _until(lambda: "slicewright_utilization_source_up{" in _metrics(port), "a thorough probe")
         _until(
             lambda: float(_value(_metrics(port), "slicewright_probe_duration_seconds_count")) >= 5,
-            "more looks",
+            "more probes",
         )
         text = _metrics(port)
     assert _value(text, "slicewright_utilization_source_up") == "0"

@@ -173,7 +173,7 @@ def test_a_turn_takes_its_time_off_the_pause(start: Any, halves: Any) -> None:
     api = Api(resources={"nvidia.com/gpu": "4"})
     with start(halves, api) as agent:
         agent.turns()
-        agent.clocks.per_reading_s = 0.5  # every look at the clock takes so long
+        agent.clocks.per_reading_s = 0.5  # every reading of the clock takes so long
         assert agent.loop.turn() < PACE.interval_s
         agent.clocks.per_reading_s = 100.0
         assert agent.loop.turn() == 0.05, "a pause all the same"

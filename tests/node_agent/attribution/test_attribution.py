@@ -34,7 +34,7 @@ def holding(
     )
 
 
-def told(holdings: list[ContainerDevices], trouble: str | None = None) -> list[str]:
+def exported(holdings: list[ContainerDevices], trouble: str | None = None) -> list[str]:
     return [
         line
         for family in families(holdings, trouble)
@@ -64,7 +64,7 @@ def test_device_labels_are_the_uuid_or_minor_and_gpu_instance(
 
 
 def test_a_container_and_its_partition_stand_in_one_line() -> None:
-    assert told([holding(MIG)]) == [
+    assert exported([holding(MIG)]) == [
         "slicewright_attribution_up 1",
         f'slicewright_partition_pod_info{{uuid="{MIG}",resource="nvidia.com/mig-1g.5gb",'
         'namespace="team",pod="train-0",container="main"} 1',
@@ -72,11 +72,11 @@ def test_a_container_and_its_partition_stand_in_one_line() -> None:
 
 
 def test_replicas_of_one_partition_in_one_container_are_one_line() -> None:
-    assert len(told([holding(f"{MIG}::0", f"{MIG}::1"), holding(f"{MIG}::2")])) == 2
+    assert len(exported([holding(f"{MIG}::0", f"{MIG}::1"), holding(f"{MIG}::2")])) == 2
 
 
 def test_pods_that_share_a_partition_have_a_line_each() -> None:
-    found = told([holding(f"{MIG}::0", pod="a"), holding(f"{MIG}::1", pod="b")])
+    found = exported([holding(f"{MIG}::0", pod="a"), holding(f"{MIG}::1", pod="b")])
     assert [re.findall(r'uuid="([^"]*)".*pod="(.)"', line) for line in found[1:]] == [
         [(MIG, "a")],
         [(MIG, "b")],
@@ -84,26 +84,26 @@ def test_pods_that_share_a_partition_have_a_line_each() -> None:
 
 
 def test_devices_of_others_are_left_out() -> None:
-    assert told([holding("0000:00:1e.0", resource="vpc.amazonaws.com/efa")]) == [
+    assert exported([holding("0000:00:1e.0", resource="vpc.amazonaws.com/efa")]) == [
         "slicewright_attribution_up 1"
     ]
 
 
 def test_where_nothing_is_known_no_pod_is_named() -> None:
-    assert told([], "no answer") == ["slicewright_attribution_up 0"]
+    assert exported([], "no answer") == ["slicewright_attribution_up 0"]
 
 
 @given(st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), max_size=6))
 def test_no_two_lines_have_the_same_labels(pairs: list[tuple[str, str]]) -> None:
     """Prometheus refuses a whole exporter for one series that comes twice."""
-    found = told([holding(device, pod=pod) for device, pod in pairs])
+    found = exported([holding(device, pod=pod) for device, pod in pairs])
     assert len(found) == len(set(found))
 
 
 def test_every_partition_that_the_kubelet_names_joins_with_the_agents_own_numbers(
     right: Observation, half: Callable[[int], MigDevice]
 ) -> None:
-    """PromQL's `* on(uuid)` needs the same word for the same device on both sides, and each UUID
+    """PromQL's `* on(uuid)` needs the same label for a device on both sides, and each UUID
     once on the agent's.
     """
     gpu = replace(right.gpus[0], devices=(half(1), half(2)))
@@ -115,7 +115,7 @@ def test_every_partition_that_the_kubelet_names_joins_with_the_agents_own_number
     )
     uuids = [re.findall(r'uuid="([^"]*)"', sample.labels)[0] for sample in memory.samples]
     named = [
-        re.findall(r'uuid="([^"]*)"', line)[0] for line in told([holding("MIG-1", "MIG-2")])[1:]
+        re.findall(r'uuid="([^"]*)"', line)[0] for line in exported([holding("MIG-1", "MIG-2")])[1:]
     ]
     assert sorted(uuids) == sorted(named) == ["MIG-1", "MIG-2"]
 

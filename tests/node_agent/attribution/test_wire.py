@@ -162,7 +162,7 @@ def test_what_is_wrong_is_named_with_its_place(data: bytes, message: str) -> Non
 
 
 def test_text_that_is_none_is_refused() -> None:
-    with pytest.raises(NotProtobuf, match="field 1 is no UTF-8 text"):
+    with pytest.raises(NotProtobuf, match="field 1 is not UTF-8 text"):
         text(b"\x0a\x01\xff", 1)
 
 

@@ -66,7 +66,7 @@ def _modes(node: Any) -> list[tuple[bool, bool]]:
 
 def test_from_whole_to_halves_to_sevenths_to_whole(command: Run, server: Any) -> None:
     node, off = server, (False, False)
-    # S2-08: MIG on, GPU 2 only. Ampere needs a reset, which NVML does not have (S2-09): it is said,
+    # MIG on, GPU 2 only. Ampere needs a reset, which NVML does not have: it is said,
     # and nothing else is done.
     first = command(node, "apply", "2:3g.20gb@0,3g.20gb@4")
     assert (first.returncode, first.stderr) == (4, "")
@@ -77,7 +77,7 @@ def test_from_whole_to_halves_to_sevenths_to_whole(command: Run, server: Any) ->
     assert "reboot" in first.stdout
     assert _modes(node) == [off, off, (False, True), off, off, off]
     state.reboot(node.path)
-    # S2-11, S2-14: two GPU instances at 0:4 and 4:4 (S2-12), each with its compute instance.
+    # Two GPU instances at 0:4 and 4:4, each with its compute instance.
     second = command(node, "apply", "2:3g.20gb@0,3g.20gb@4")
     assert (second.returncode, second.stderr) == (0, "")
     assert _places(node) == [("3g.20gb", 0, 4, 1), ("3g.20gb", 4, 4, 1)]
@@ -89,10 +89,10 @@ def test_from_whole_to_halves_to_sevenths_to_whole(command: Run, server: Any) ->
     again = command(node, "apply", "2:3g.20gb@0,3g.20gb@4")
     assert (again.returncode, again.stdout) == (0, "nothing to do: GPU 2 3g.20gb@0,3g.20gb@4\n")
     assert state.load(node.path) == was
-    # S2-05: sevenths on the same GPU.
+    # sevenths on the same GPU.
     assert command(node, "apply", "2:1g.5gb*7").returncode == 0
     assert _places(node) == [("1g.5gb", start, 1, 1) for start in range(7)]
-    # S2-15, S2-16: all instances go, compute instances first; MIG stays on.
+    # all instances go, compute instances first; MIG stays on.
     emptied = command(node, "apply", "2:empty")
     assert (
         emptied.stdout.count("destroy compute instance")
@@ -100,7 +100,7 @@ def test_from_whole_to_halves_to_sevenths_to_whole(command: Run, server: Any) ->
         == 7
     )
     assert (_places(node), _modes(node)[2]) == ([], (True, True))
-    # S2-17, S2-18: MIG off.
+    # MIG off.
     cleared = command(node, "clear", "2")
     assert cleared.returncode == 4
     assert "GPU 2: MIG mode turns off with the GPU's next reset" in cleared.stdout
@@ -110,7 +110,7 @@ def test_from_whole_to_halves_to_sevenths_to_whole(command: Run, server: Any) ->
 
 
 def test_no_other_gpu_is_touched(command: Run, mig_on: Any) -> None:
-    for gpu in (4, 5):  # S2-20
+    for gpu in (4, 5):
         state.recut(mig_on.path, gpu, ["3g.20gb", "3g.20gb"])
     others = [g for g in state.load(mig_on.path).gpus if g.index != 2]
     for layout in ("2:3g.20gb*2", "2:1g.5gb*7", "2:off"):
@@ -235,9 +235,9 @@ def test_an_impossible_layout_is_refused_and_changes_nothing(
 def test_a_dry_run_tells_the_steps_and_does_none(command: Run, mig_on: Any) -> None:
     state.recut(mig_on.path, 2, ["7g.40gb"])
     was = state.load(mig_on.path)
-    told = command(mig_on, "apply", "--dry-run", "2:3g.20gb*2")
-    assert told.returncode == 0
-    assert told.stdout.splitlines() == [
+    planned = command(mig_on, "apply", "--dry-run", "2:3g.20gb*2")
+    assert planned.returncode == 0
+    assert planned.stdout.splitlines() == [
         "GPU 2: destroy compute instance 0 of GPU instance 0 (7g.40gb)",
         "GPU 2: destroy GPU instance 0, 7g.40gb at 0",
         "GPU 2: create 3g.20gb at 0 with a compute instance of 3 slices",

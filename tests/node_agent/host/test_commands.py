@@ -72,9 +72,9 @@ def _slowly(node: Any) -> None:
     )
 
 
-def _until(process: subprocess.Popen[str], word: str) -> None:
+def _until(process: subprocess.Popen[str], text: str) -> None:
     assert process.stdout is not None
-    while word not in (line := process.stdout.readline()):
+    while text not in (line := process.stdout.readline()):
         assert line, "it ended before"
 
 
@@ -188,7 +188,7 @@ def test_while_the_driver_hangs_a_signal_ends_apply(
 def test_ctrl_c_ends_show_profiles_while_the_driver_hangs(cut: Any, start: Start) -> None:
     state.inject(cut.path, state.Injection(call="nvmlDeviceGetPersistenceMode", delay_ms=LONG_MS))
     process = start(cut, "show", "--profiles", "--deadline", "600")
-    # The look before it has a child, too, and is over soon.
+    # The probe before it has a child too, which ends soon.
     time.sleep(0.5)
     _child_of(process)
     process.send_signal(signal.SIGINT)
@@ -228,9 +228,9 @@ def test_a_dry_run_says_where_a_reset_may_be_needed(
     silicon: Callable[..., Any], command: Run
 ) -> None:
     node = silicon("A100-40", 1)
-    told = command(node, "apply", "--dry-run", "0:3g.20gb")
-    assert told.returncode == 0
-    first, warning, *_ = told.stdout.splitlines()
+    planned = command(node, "apply", "--dry-run", "0:3g.20gb")
+    assert planned.returncode == 0
+    first, warning, *_ = planned.stdout.splitlines()
     assert first == "GPU 0: turn MIG on"
     assert (
         "this may need a reset of the GPU or a reboot (A100 and A30 do): then apply "

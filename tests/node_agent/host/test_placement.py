@@ -1,4 +1,4 @@
-"""The search for places, against the simulated silicon's own rules and against trying
+"""The search for placements, against the fake driver's own rules and against trying
 everything.
 """
 
@@ -121,7 +121,7 @@ def test_halves_go_to_0_and_4() -> None:
 
 
 def test_what_the_drivers_own_order_cannot_place_is_placed() -> None:
-    """`-cgi 19,19,14,9` fails with the driver's first fit (nvidia.md 3.4)."""
+    """`-cgi 19,19,14,9` fails with the driver's first fit (NVIDIA MIG User Guide)."""
     placed = place(wanted("19,19,14,9"), offered("A100-40"))
     assert names("A100-40", placed) == {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}
 

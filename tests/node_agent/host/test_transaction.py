@@ -61,8 +61,8 @@ def apply(silicon: Any, layout: Layout, *, stop: Callable[[], bool] = lambda: Fa
     return transaction.execute(silicon, planned, lambda _: None, stop)
 
 
-def looks(path: Path) -> list[object]:
-    """Per GPU all that matters, without the names that the driver gives anew."""
+def layouts(path: Path) -> list[object]:
+    """Per GPU MIG mode and instances, without ids and UUIDs."""
 
     def instances(gpu: state.Gpu) -> object:
         return sorted(
@@ -179,14 +179,14 @@ def test_a_call_that_fails_leaves_what_was_or_what_is_wanted(
     model, before, wanted = change
     with tempfile.TemporaryDirectory() as directory:
         path = _made(directory, model, before)
-        was, other = looks(path), state.load(path).gpus[2]
+        was, other = layouts(path), state.load(path).gpus[2]
         in_this_process(path)
         with partition.opened() as silicon:
             faulty = Faulty(silicon, at, after)
             try:
                 apply(faulty, _layout(wanted))
             except (RolledBack, NvmlCallFailed):
-                assert looks(path) == was
+                assert layouts(path) == was
             else:
                 assert _as_wanted(path, wanted)
         assert state.load(path).gpus[2] == other
@@ -237,7 +237,7 @@ def test_every_nvml_error_of_every_call_is_survived(
         for index, cut in enumerate(before):
             if cut:
                 state.recut(path, index, list(cut))
-        was = looks(path)
+        was = layouts(path)
         in_this_process(path)
         wanted = parse([layout])
         done = False
@@ -257,7 +257,7 @@ def test_every_nvml_error_of_every_call_is_survived(
                 silicon, lambda gpus, w=wanted: w.of({g.index: g.uuid for g in gpus})
             )  # type: ignore[misc]
         assert left.changes is not done, f"{call}: said to be done, and is not"
-        assert done or looks(path) == was, f"{call}: neither as wanted nor as it was"
+        assert done or layouts(path) == was, f"{call}: neither as wanted nor as it was"
 
 
 def test_what_cannot_be_put_back_is_said(in_this_process: OnSilicon, tmp_path: Path) -> None:
@@ -276,12 +276,12 @@ def test_to_stop_is_to_undo(in_this_process: OnSilicon, tmp_path: Path) -> None:
     path = tmp_path / "state"
     state.create(path, "H100-80", 2, "550.90.07", "t")
     state.recut(path, 1, ["7g.80gb"])
-    was = looks(path)
+    was = layouts(path)
     in_this_process(path)
     asked = iter([False] * 4 + [True] * 100)
     with partition.opened() as silicon, pytest.raises(RolledBack, match="asked to stop"):
         apply(silicon, parse(["all:1g.10gb*7"]), stop=lambda: next(asked))
-    assert looks(path) == was
+    assert layouts(path) == was
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_whatever_is_raised_at_whatever_step_all_is_put_back(
     path = tmp_path / "state"
     state.create(path, "H100-80", 1, "550.90.07", "t")
     state.recut(path, 0, ["3g.40gb"] * 2)
-    was = looks(path)
+    was = layouts(path)
     in_this_process(path)
     said = 0
 
@@ -312,7 +312,7 @@ def test_whatever_is_raised_at_whatever_step_all_is_put_back(
         with pytest.raises(RolledBack, match=f"{trouble.__name__}: it went wrong"):
             transaction.execute(silicon, planned, say)
     assert said == step
-    assert looks(path) == was
+    assert layouts(path) == was
 
 
 @pytest.mark.parametrize("at", range(13, 26))
@@ -323,7 +323,7 @@ def test_what_goes_wrong_while_putting_back_is_tried_again(
     state.create(path, "H100-80", 2, "550.90.07", "t")
     for index in range(2):
         state.recut(path, index, ["3g.40gb"] * 2)
-    was = looks(path)
+    was = layouts(path)
     in_this_process(path)
     layout = parse(["all:1g.10gb*7"])
     with partition.opened() as silicon:
@@ -336,7 +336,7 @@ def test_what_goes_wrong_while_putting_back_is_tried_again(
         with pytest.raises(RolledBack, match="injected"):
             transaction.execute(second, planned, lambda _: None)
     assert second.calls > at
-    assert looks(path) == was
+    assert layouts(path) == was
 
 
 def test_matching_instances_stay_with_their_names(
@@ -386,12 +386,12 @@ def test_processes_hold_only_what_would_go(in_this_process: OnSilicon, tmp_path:
     with partition.opened() as silicon:
         apply(silicon, parse([f"0:3g.40gb@{upper.start},1g.10gb*3"]))
         assert devices(path, 0) == {"3g.40gb": 1, "1g.10gb": 3}
-        was = looks(path)
+        was = layouts(path)
         for layout in ("0:1g.10gb*7", "0:off"):
             with pytest.raises(GpusInUse) as busy:
                 apply(silicon, parse([layout]))
             assert [(p.pid, p.name) for p in busy.value.gpus[0]] == [(4711, "train")]
-            assert looks(path) == was
+            assert layouts(path) == was
         apply(silicon, parse(["1:3g.40gb*2"]))
 
 
@@ -410,7 +410,7 @@ def test_a_driver_that_tells_profiles_with_mig_on_only_is_asked_again(
         apply(silicon, parse(["0:off"]))
         with pytest.raises(RolledBack, match="the driver allows 2"):
             apply(silicon, parse(["0:3g.40gb*3"]))
-    assert looks(path) == [(False, False, [])]
+    assert layouts(path) == [(False, False, [])]
 
 
 def test_the_first_impossible_gpu_keeps_all_others_untouched(

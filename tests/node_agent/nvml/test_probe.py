@@ -233,9 +233,7 @@ driver with MIG has them.
 def test_no_missing_symbol_is_a_crash_or_a_wrong_verdict(
     silicon: MakeSilicon, in_this_process: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every function of the library, missing in turn: at a plain look, a thorough one, and one with
-    utilization.
-    """
+    """Each function in turn: for a quick probe, a thorough one, and one with utilization."""
     node = silicon("H100-80", 1)
     state.recut(node.path, 0, ["3g.40gb", "3g.40gb"])
     in_this_process(node.path)

@@ -15,8 +15,8 @@ from node_agent.nvml.prober import ForkServerEnded, Prober
 
 
 @contextmanager
-def looking(look: Callable[[], Observation], *, deadline_s: float = 5.0) -> Iterator[Prober]:
-    prober = Prober.start(deadline_s=deadline_s, probe=look)
+def probing(probe: Callable[[], Observation], *, deadline_s: float = 5.0) -> Iterator[Prober]:
+    prober = Prober.start(deadline_s=deadline_s, probe=probe)
     try:
         yield prober
     finally:
@@ -24,13 +24,13 @@ def looking(look: Callable[[], Observation], *, deadline_s: float = 5.0) -> Iter
 
 
 def test_what_the_worker_sees_comes_back() -> None:
-    with looking(lambda: Observation(driver="1.2")) as prober:
+    with probing(lambda: Observation(driver="1.2")) as prober:
         assert [prober.probe() for _ in range(3)] == [Observation(driver="1.2")] * 3
 
 
 def test_every_probe_has_a_process_of_its_own() -> None:
-    """So nothing of the driver stays loaded between looks."""
-    with looking(lambda: Observation(driver=str(os.getpid()))) as prober:
+    """So nothing of the driver stays loaded between probes."""
+    with probing(lambda: Observation(driver=str(os.getpid()))) as prober:
         assert len({prober.probe().driver for _ in range(3)}) == 3
 
 
@@ -39,7 +39,7 @@ def test_a_hung_probe_ends_at_its_deadline() -> None:
         time.sleep(60)
         return Observation()
 
-    with looking(hang, deadline_s=0.2) as prober:
+    with probing(hang, deadline_s=0.2) as prober:
         started = time.monotonic()
         failure = prober.probe().failure
         assert time.monotonic() - started < 30
@@ -53,7 +53,7 @@ def test_a_hung_probe_leaves_no_process_behind(tmp_path: Path) -> None:
         time.sleep(60)
         return Observation()
 
-    with looking(hang, deadline_s=2) as prober:
+    with probing(hang, deadline_s=2) as prober:
         prober.probe()
         assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
 
@@ -63,7 +63,7 @@ def test_a_probe_that_dies_is_a_failure_with_its_exit() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
         return Observation()
 
-    with looking(die) as prober:
+    with probing(die) as prober:
         for _ in range(2):
             failure = prober.probe().failure
             assert failure is not None
@@ -77,7 +77,7 @@ def test_an_exception_is_an_answer() -> None:
     def fail() -> Observation:
         raise OSError("no device nodes")
 
-    with looking(fail) as prober:
+    with probing(fail) as prober:
         failure = prober.probe().failure
         assert failure is not None
         assert failure.text == "OSError: no device nodes"
@@ -85,12 +85,12 @@ def test_an_exception_is_an_answer() -> None:
 
 def test_a_large_answer_comes_whole() -> None:
     text = "x" * 300_000
-    with looking(lambda: Observation(driver=text)) as prober:
+    with probing(lambda: Observation(driver=text)) as prober:
         assert prober.probe().driver == text
 
 
 def test_a_killed_fork_server_raises() -> None:
-    with looking(Observation) as prober:
+    with probing(Observation) as prober:
         os.kill(prober.pid, signal.SIGKILL)
         os.waitpid(prober.pid, 0)
         with pytest.raises(ForkServerEnded):
@@ -107,13 +107,13 @@ def test_the_fork_server_ends_with_its_agent() -> None:
 
 
 def test_many_probes_leave_no_descriptor_and_at_most_one_child() -> None:
-    with looking(lambda: Observation(driver="d")) as prober:
+    with probing(lambda: Observation(driver="d")) as prober:
         _waiting(prober)
         before = _descriptors(prober.pid)
         for _ in range(200):
             prober.probe()
         assert _soon(lambda: _descriptors(prober.pid) <= before)
-        assert len(_children(prober.pid)) <= 1, "only the next look's may wait"
+        assert len(_children(prober.pid)) <= 1, "only the next worker may wait"
 
 
 def _children(pid: int) -> list[str]:
@@ -151,7 +151,7 @@ def _soon(holds: Callable[[], bool]) -> bool:
 
 
 def test_the_next_worker_is_forked_ahead() -> None:
-    with looking(lambda: Observation(driver=str(os.getpid()))) as prober:
+    with probing(lambda: Observation(driver=str(os.getpid()))) as prober:
         first = _waiting(prober)
         assert prober.probe().driver == str(first)
         assert _soon(lambda: bool(_children(prober.pid)) and _waiting(prober) != first)
@@ -160,13 +160,13 @@ def test_the_next_worker_is_forked_ahead() -> None:
 
 
 def test_waiting_does_not_count_against_the_deadline() -> None:
-    with looking(lambda: Observation(driver="1.2"), deadline_s=0.3) as prober:
+    with probing(lambda: Observation(driver="1.2"), deadline_s=0.3) as prober:
         time.sleep(0.6)
         assert prober.probe() == Observation(driver="1.2")
 
 
 def test_a_worker_that_was_killed_while_it_waited_is_no_news() -> None:
-    with looking(lambda: Observation(driver="1.2")) as prober:
+    with probing(lambda: Observation(driver="1.2")) as prober:
         for _ in range(2):
             waiting = _waiting(prober)
             os.kill(waiting, signal.SIGKILL)
@@ -175,7 +175,7 @@ def test_a_worker_that_was_killed_while_it_waited_is_no_news() -> None:
 
 
 def test_the_waiting_worker_ends_with_a_killed_fork_server() -> None:
-    with looking(Observation) as prober:
+    with probing(Observation) as prober:
         waiting = _waiting(prober)
         os.kill(prober.pid, signal.SIGKILL)
         os.waitpid(prober.pid, 0)
@@ -197,7 +197,7 @@ def test_half_an_answer_is_none() -> None:
         os.kill(os.getppid(), signal.SIGSTOP)
         return Observation(driver="x" * 300_000)
 
-    with looking(die_while_it_tells) as prober:
+    with probing(die_while_it_tells) as prober:
         worker = _waiting(prober)
 
         def read_on_when_it_is_dead() -> None:
@@ -220,7 +220,7 @@ def test_beside_a_worker_that_cannot_be_killed_no_second_one_is_started(
         time.sleep(60)
         return Observation()
 
-    with looking(hang, deadline_s=0.2) as prober:
+    with probing(hang, deadline_s=0.2) as prober:
         (stuck,) = {_waiting(prober)}
         first, second = prober.probe().failure, prober.probe().failure
         assert first is not None

@@ -1,5 +1,5 @@
 """How busy partitions are: measured where the driver measures it, absent where not, and never a
-zero that nobody measured.
+zero that was not measured.
 """
 
 from __future__ import annotations

@@ -33,15 +33,15 @@ def _look(node: Any) -> Observation:
 
 def test_a_well_gpu_has_every_number_and_no_trouble(silicon: MakeSilicon) -> None:
     gpu, _ = _look(silicon("H100-80", 2)).gpus
-    told = {f.name: getattr(gpu.vitals, f.name) for f in fields(Vitals)}
-    absent = {name for name, value in told.items() if value is None}
+    read = {f.name: getattr(gpu.vitals, f.name) for f in fields(Vitals)}
+    absent = {name for name, value in read.items() if value is None}
     assert absent == set()
     assert _look(silicon("H100-80", 1)).gpus[0].vitals is not None
     assert (
-        told["recovery_action"],
-        told["slowdowns"],
-        told["nvlinks_up"],
-        told["nvlinks_down"],
+        read["recovery_action"],
+        read["slowdowns"],
+        read["nvlinks_up"],
+        read["nvlinks_down"],
     ) == ("none", (), 18, 0)
     assert not any(
         line.startswith("  !")
@@ -188,7 +188,7 @@ def test_a_driver_without_the_newer_functions_is_no_crash(
         first.vitals.nvlinks_up,
         first.vitals.utilization_percent,
     ) == (None, None, None)
-    assert first.vitals.slowdowns == (), "told under its older name"
+    assert first.vitals.slowdowns == (), "read under its older name"
     desired = Desired(
         pool="p", partitioner="none", gpu_count=2, gpu_models=("NVIDIA A100-SXM4-40GB",),
             resources={},

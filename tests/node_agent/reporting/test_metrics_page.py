@@ -70,7 +70,7 @@ def test_the_page_is_what_is_exported(
         state.set_health(fake.path, index, throttle_reasons=8, recovery_action=1)
     prober = fake.prober(thorough=True, utilization=True)
     try:
-        looked = prober.probe()
+        observation_alone = prober.probe()
     finally:
         prober.close()
     history = XidHistory()
@@ -82,12 +82,12 @@ def test_the_page_is_what_is_exported(
             )
         ]
     )
-    seen = history.annotate(looked)
+    seen = history.annotate(observation_alone)
     assert seen.gpus[0].xids
-    numbers = Metrics(replace(desired, resources={}))
+    metrics = Metrics(replace(desired, resources={}))
     broken = Observation(failure=Failure(call="probe", code=-1, text="no answer"))
     for observation, thorough in ((broken, False), (seen, True)):
-        numbers.update(
+        metrics.update(
             observation,
             verify(desired, observation, node),
             node,
@@ -102,10 +102,10 @@ def test_the_page_is_what_is_exported(
         resource="nvidia.com/gpu",
         devices=("MIG-1", "nvidia0/gi1"),
     )
-    told = (
+    attributed = (
         "\n".join(
             line for family in attribution.families([holding], None) for line in lines(family)
         )
         + "\n"
     )
-    assert _exported(numbers.text + told) == _documented()
+    assert _exported(metrics.text + attributed) == _documented()

@@ -280,7 +280,7 @@ def test_news_is_written_at_once(api: Api, words: dict[str, Any]) -> None:
 
 
 def test_details_under_the_same_reason_wait_for_each_other(api: Api, words: dict[str, Any]) -> None:
-    """While eight GPUs are being cut one after the other, every second look is different."""
+    """While eight GPUs are partitioned one after the other, every second probe differs."""
     reporter = _reporter(api)
     reporter.write(words, now=START)
     written = [
@@ -316,15 +316,15 @@ MATCH, LOST_GPU, HUNG = (
 def test_what_flaps_for_an_hour_is_written_about_once_a_minute(
     verdicts: tuple[Verdict, ...], api: Api, right: Observation, node: NodeState
 ) -> None:
-    """As `watch` does it: one look a second, through the damper."""
+    """As `watch` does it: one probe a second, through the damper."""
     reporter, damper = _reporter(api), Damper()
     for second in range(3600):
         verdict = damper.damp(verdicts[second % len(verdicts)], second)
         seen = replace(right, gpus=right.gpus[: len(verdict.instances)])
         now = START + second
         reporter.write(body(verdict, seen, node, pool="p", layout_hash="0" * 64, at=now), now=now)
-    told = [write["report"]["verdict"] for write in api.writes]
-    assert len(told) <= 90, "twenty at once, and then one a minute"
+    written = [write["report"]["verdict"] for write in api.writes]
+    assert len(written) <= 90, "twenty at once, and then one a minute"
 
 
 def test_the_end_of_a_match_waits_for_nothing(api: Api, words: dict[str, Any]) -> None:

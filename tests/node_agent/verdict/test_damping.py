@@ -6,9 +6,9 @@ from node_agent.verdict.damping import Damper
 from node_agent.verdict.verify import Check, Verdict
 
 
-def _verdict(word: str, reason: str) -> Verdict:
+def _verdict(outcome: str, reason: str) -> Verdict:
     check = Check(reason=reason, where="node", wanted="a", found="b")
-    return Verdict(verdict=word, reason=reason, message=f"{reason}.", checks=(check,))  # type: ignore[arg-type]
+    return Verdict(verdict=outcome, reason=reason, message=f"{reason}.", checks=(check,))  # type: ignore[arg-type]
 
 
 WELL, BAD, WORK = (

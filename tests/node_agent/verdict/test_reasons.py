@@ -1,4 +1,4 @@
-"""One case per reason, on the same two GPUs: what must be seen, and what a person must be told."""
+"""One case per reason, on the same two GPUs: what is found, and what the message says."""
 
 from __future__ import annotations
 
@@ -227,15 +227,15 @@ def test_every_reason_has_a_case() -> None:
 
 @pytest.mark.parametrize("reason", CASES)
 def test_every_reason_has_its_finding(reason: str, scene: Scene) -> None:
-    change, word, words = CASES[reason]
+    change, outcome, text = CASES[reason]
     if reason == "ProfileUnclear":
         # Without the driver's name, without offered profiles and without the total there is nothing
         # to tell it by.
         scene = _gpu(0, memory_mib=None)(scene)
     verdict = change(scene).judged()
-    assert (verdict.verdict, verdict.reason) == (word, reason)
-    assert words in verdict.message
-    assert REASONS[reason].verdict == word
+    assert (verdict.verdict, verdict.reason) == (outcome, reason)
+    assert text in verdict.message
+    assert REASONS[reason].verdict == outcome
 
 
 @pytest.mark.parametrize("partitioner", ["gke", "mig-manager", "none"])

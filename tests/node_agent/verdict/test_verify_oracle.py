@@ -93,7 +93,7 @@ class Scene:
     capacity: dict[str, int]
     allocatable: dict[str, int]
     fault: int | None
-    """Of the look as a whole."""
+    """Of the probe as a whole."""
 
 
 @st.composite
@@ -164,7 +164,7 @@ def about_resources(scene: Scene) -> set[str]:
         wanted = scene.resources.get(name, 0)
         can, may = scene.capacity.get(name, 0), scene.allocatable.get(name, 0)
         if name not in scene.resources:
-            # What nobody asked for must not be on offer; the kubelet keeps the capacity of a
+            # What was not wanted must not be advertised; the kubelet keeps the capacity of a
             # resource whose plugin has gone.
             found |= {"UnexpectedResources"} if may else set()
         elif can != wanted:

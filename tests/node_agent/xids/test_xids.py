@@ -126,7 +126,7 @@ _BYTES = st.integers(0, 0xFF)
 def test_every_xid_of_every_place_comes_back(
     domain: int, bus: int, slot: int, number: int, text: str
 ) -> None:
-    """And NVML's word for the place is the kernel's."""
+    """NVML's and the kernel's PCI address become the same."""
     found = event(_line(f"NVRM: Xid (PCI:{domain:04x}:{bus:02x}:{slot:02x}): {number}, {text}"))
     assert found is not None
     assert (found.xid.number, found.pci) == (
@@ -212,7 +212,7 @@ def test_a_recovery_action_is_kept_for_the_quick_probes_after_it() -> None:
 
 
 def test_a_lost_gpu_still_gets_its_xid() -> None:
-    """It does not tell its place any more; the look before did."""
+    """It no longer reports its PCI address; the probe before did."""
     history = XidHistory()
     history.annotate(_gpu())
     history.add([_line(_GONE)])
