@@ -18,8 +18,8 @@ import signal
 import sys
 from pathlib import Path
 
-from rehearsal.cluster.kubelet.addresses import NoAddress
 from rehearsal.cluster.kubelet.cluster import ClusterKubelet
+from rehearsal.cluster.kubelet.pods.addresses import NoAddress
 from rehearsal.cluster.node import launcher
 from rehearsal.host.toolchain import Toolchain
 from rehearsal.host.toolchain.errors import ToolchainError

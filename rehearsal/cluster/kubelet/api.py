@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
-from rehearsal.cluster.kubelet.status import timestamp
+from rehearsal.cluster.kubelet.timestamps import timestamp
 
 _log = logging.getLogger(__name__)
 _SAME_EVENT_S = 60.0

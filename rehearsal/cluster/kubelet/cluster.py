@@ -17,17 +17,17 @@ from kubeapi.client import ApiError, Client, JsonObject, Unreachable
 from kubeapi.watch import Event, list_and_watch
 from rehearsal.cluster.control_plane.files import kubeconfig
 from rehearsal.cluster.control_plane.process_images import runs_as_process
-from rehearsal.cluster.kubelet.addresses import AddressBlock
 from rehearsal.cluster.kubelet.api import Api
 from rehearsal.cluster.kubelet.deviceplugin.plugins import AllocationFailed
-from rehearsal.cluster.kubelet.faults import LayoutFault
-from rehearsal.cluster.kubelet.launching import Launching
-from rehearsal.cluster.kubelet.logserver import LogPlace, LogServer
-from rehearsal.cluster.kubelet.nodes import SimulatedNode, devices_asked, is_simulated
-from rehearsal.cluster.kubelet.pods import PodRun
-from rehearsal.cluster.kubelet.reboots import write_shims
-from rehearsal.cluster.kubelet.sources import ApiSources
-from rehearsal.cluster.kubelet.status import timestamp
+from rehearsal.cluster.kubelet.logs.server import LogServer, PodLogs
+from rehearsal.cluster.kubelet.nodes.layout_fault import LayoutFault
+from rehearsal.cluster.kubelet.nodes.node import SimulatedNode, devices_asked, is_simulated
+from rehearsal.cluster.kubelet.nodes.reboots import write_shims
+from rehearsal.cluster.kubelet.pods.addresses import AddressBlock
+from rehearsal.cluster.kubelet.pods.launching import Launching
+from rehearsal.cluster.kubelet.pods.pod import PodRun
+from rehearsal.cluster.kubelet.pods.sources import ApiSources
+from rehearsal.cluster.kubelet.timestamps import timestamp
 from rehearsal.cluster.node.fake_dbus import SystemBus
 from rehearsal.host.processes import marks
 from rehearsal.host.toolchain import Toolchain
@@ -330,7 +330,7 @@ class ClusterKubelet:
     # -- the rest
     # ----------------------------------------------------------------------------------------------
 
-    def _find_log(self, namespace: str, name: str) -> LogPlace | None:
+    def _find_log(self, namespace: str, name: str) -> PodLogs | None:
         """Called by the log server's threads; a dictionary's values are copied whole, so no lock is
         needed.
         """
@@ -339,7 +339,7 @@ class ClusterKubelet:
             return None
         spec = run.pod["spec"]
         containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
-        return LogPlace(
+        return PodLogs(
             directory=run.directory,
             containers=frozenset(c["name"] for c in containers),
             running=run.is_running,

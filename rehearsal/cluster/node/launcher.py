@@ -52,7 +52,7 @@ class LaunchSpec:
     env: Mapping[str, str]
     """The whole environment; the path of the node's silicon is added."""
     node_root: Path
-    """rehearsal.cluster.node.root.NodeRoot.root"""
+    """rehearsal.cluster.node.root.NodeFiles.root"""
     log: Path
     """stdout and stderr are appended here."""
     cwd: Path = Path("/")

@@ -29,7 +29,7 @@ class _Tools(Protocol):
 
 
 @dataclass(frozen=True)
-class NodeRoot:
+class NodeFiles:
     """`directory` holds everything of one node: `root/`, its file system, and `silicon/`, its
     GPUs.
     """
@@ -61,7 +61,7 @@ class NodeRoot:
         return self.root / "run/dbus/system_bus_socket"
 
 
-def build(node_dir: Path, machine: Mapping[str, Any] | Machine, toolchain: _Tools) -> NodeRoot:
+def build(node_dir: Path, machine: Mapping[str, Any] | Machine, toolchain: _Tools) -> NodeFiles:
     """The files of a GPU node below `node_dir`, made or made again; GPUs that exist already stay as
     they are.
 
@@ -83,13 +83,13 @@ def build(node_dir: Path, machine: Mapping[str, Any] | Machine, toolchain: _Tool
     return node
 
 
-def build_without_gpus(node_dir: Path) -> NodeRoot:
+def build_without_gpus(node_dir: Path) -> NodeFiles:
     """The files of a node that has no GPUs."""
     return _bare(node_dir, "Simulated machine\n")
 
 
-def _bare(node_dir: Path, product_name: str) -> NodeRoot:
-    node = NodeRoot(node_dir)
+def _bare(node_dir: Path, product_name: str) -> NodeFiles:
+    node = NodeFiles(node_dir)
     for directory in (
         "proc",
         "sys/bus/pci/devices",
@@ -116,7 +116,7 @@ def _product_name(machine: Machine) -> str:
     )
 
 
-def _new_silicon(node: NodeRoot, machine: Machine) -> NodeSilicon:
+def _new_silicon(node: NodeFiles, machine: Machine) -> NodeSilicon:
     assert machine.gpu_model is not None
     seed = "-".join(node.directory.parts[-3:]).replace(" ", "_")
     return state.create(

@@ -38,7 +38,7 @@ _DRIVER = Path("/usr/local/nvidia")
 @dataclass
 class Node:
     directory: Path
-    files: root.NodeRoot
+    files: root.NodeFiles
     tools: Toolchain
     on: Callable[[Path], None]
 

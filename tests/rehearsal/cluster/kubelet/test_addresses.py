@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rehearsal.cluster.kubelet.addresses import AddressBlock
+from rehearsal.cluster.kubelet.pods.addresses import AddressBlock
 
 
 def test_two_stand_ins_never_share_a_block_and_a_block_comes_free_with_its_owner() -> None:

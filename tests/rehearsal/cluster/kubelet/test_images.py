@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rehearsal.cluster.control_plane.process_images import runs_as_process
-from rehearsal.cluster.kubelet.environment_variables import Unsupported
-from rehearsal.cluster.kubelet.images import program, repository
+from rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
+from rehearsal.cluster.kubelet.containers.images import program, repository
 from rehearsal.host.toolchain import Toolchain
 
 TOOLS = Toolchain(

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.kubelet.backoff import RestartBackoff
-from rehearsal.cluster.kubelet.status import ContainerState, PodFacts, Terminated, pod_status
+from rehearsal.cluster.kubelet.containers.backoff import RestartBackoff
+from rehearsal.cluster.kubelet.containers.state import ContainerState, Terminated
+from rehearsal.cluster.kubelet.pods.status import PodFacts, pod_status
 
 
 def ended(code: int) -> Terminated:

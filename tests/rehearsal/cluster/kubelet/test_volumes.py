@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.kubelet.environment_variables import MissingReference, Unsupported
-from rehearsal.cluster.kubelet.volumes import PodPlace, PodVolumes, prepare, refresh
+from rehearsal.cluster.kubelet.containers.environment_variables import MissingReference, Unsupported
+from rehearsal.cluster.kubelet.pods.volumes import PodVolumes, VolumeContext, prepare, refresh
 
 
 class Objects:
@@ -36,14 +36,14 @@ class Objects:
         )
 
 
-def place(tmp_path: Path, *volumes: dict[str, Any], owner: int | None = None) -> PodPlace:
+def context(tmp_path: Path, *volumes: dict[str, Any], owner: int | None = None) -> VolumeContext:
     pod = {
         "metadata": {"name": "p", "namespace": "ns", "uid": "u-1", "labels": {"app": "x"}},
         "spec": {"volumes": list(volumes)},
     }
     root = tmp_path / "root"
     root.mkdir(exist_ok=True)
-    return PodPlace(
+    return VolumeContext(
         pod=pod,
         directory=tmp_path / "pod",
         node_root=root,
@@ -54,7 +54,7 @@ def place(tmp_path: Path, *volumes: dict[str, Any], owner: int | None = None) ->
 
 
 def made(tmp_path: Path, volume: dict[str, Any]) -> PodVolumes:
-    return prepare(place(tmp_path, {"name": "v", **volume}), Objects())
+    return prepare(context(tmp_path, {"name": "v", **volume}), Objects())
 
 
 def mode(path: Path) -> int:
@@ -113,8 +113,8 @@ def test_a_projected_volume_holds_token_certificate_and_namespace(tmp_path: Path
             }
         },
     ]
-    where = place(tmp_path, {"name": "v", "projected": {"sources": sources}}, owner=65532)
-    volumes = prepare(where, objects)
+    described = context(tmp_path, {"name": "v", "projected": {"sources": sources}}, owner=65532)
+    volumes = prepare(described, objects)
     directory = volumes.paths["v"]
     assert {p.name: p.read_text() for p in directory.iterdir()} == {
         "token": "u-1/None/3607/1",
@@ -122,7 +122,7 @@ def test_a_projected_volume_holds_token_certificate_and_namespace(tmp_path: Path
         "namespace": "ns",
     }
     assert mode(directory / "token") == 0o600
-    refresh(where, objects, volumes.tokens[0])
+    refresh(described, objects, volumes.tokens[0])
     assert (directory / "token").read_text() == "u-1/None/3607/2"
 
 
@@ -139,14 +139,14 @@ def test_a_token_of_a_pod_whose_containers_run_as_different_users_has_the_mode_o
 
 
 def test_host_paths_are_the_nodes_and_never_this_machines(tmp_path: Path) -> None:
-    where = place(
+    described = place(
         tmp_path, {"name": "v", "hostPath": {"path": "/var/lib/x", "type": "DirectoryOrCreate"}}
     )
-    assert prepare(where, Objects()).paths["v"] == tmp_path / "root/var/lib/x"
+    assert prepare(described, Objects()).paths["v"] == tmp_path / "root/var/lib/x"
     assert (tmp_path / "root/var/lib/x").is_dir()
     (tmp_path / "root/out").symlink_to("/etc")
     with pytest.raises(Unsupported, match="leads out of the simulated node"):
-        prepare(place(tmp_path, {"name": "v", "hostPath": {"path": "/out/passwd"}}), Objects())
+        prepare(context(tmp_path, {"name": "v", "hostPath": {"path": "/out/passwd"}}), Objects())
 
 
 def test_an_unknown_kind_of_volume_is_refused_by_name(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from rehearsal.cluster.node import launcher, root
 from rehearsal.cluster.node.launcher import Bind, LaunchSpec
 from rehearsal.cluster.node.machine import Machine
-from rehearsal.cluster.node.root import NodeRoot
+from rehearsal.cluster.node.root import NodeFiles
 from rehearsal.host.toolchain import Toolchain
 
 _DRIVER = Path("/usr/local/nvidia")
@@ -23,7 +23,7 @@ _DRIVER = Path("/usr/local/nvidia")
 class Node:
     """One node, and the programs that a test has started on it."""
 
-    files: NodeRoot
+    files: NodeFiles
     toolchain: Toolchain
     directory: Path
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)

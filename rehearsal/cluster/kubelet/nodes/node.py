@@ -22,9 +22,9 @@ from rehearsal.cluster.kubelet.deviceplugin.plugins import (
     AllocationFailed,
     DevicePlugins,
 )
-from rehearsal.cluster.kubelet.faults import WrongLayout, fault_of
+from rehearsal.cluster.kubelet.nodes.reboots import RebootListener
+from rehearsal.cluster.kubelet.nodes.wrong_layout import WrongLayout, wrong_layout_of
 from rehearsal.cluster.kubelet.podresources.server import BoundPod, PodResources
-from rehearsal.cluster.kubelet.reboots import RebootListener
 from rehearsal.cluster.node import machine as machines
 from rehearsal.cluster.node import root
 from rehearsal.cluster.node.fake_dbus import SystemBus
@@ -84,10 +84,9 @@ class SimulatedNode:
         self.name: str = node["metadata"]["name"]
         self.uid: str = node["metadata"]["uid"]
         self.directory = directory
-        self.fault: WrongLayout | None
-        self.place = root.NodeRoot(directory)
+        self.files = root.NodeFiles(directory)
         self.machine = machine_of(node)
-        self.fault = fault_of(node)
+        self.fault: WrongLayout | None = wrong_layout_of(node)
         self.ready = asyncio.Event()
         self._toolchain = toolchain
         self._api = api
@@ -111,7 +110,7 @@ class SimulatedNode:
 
     def update(self, node: JsonObject) -> None:
         self.object = node
-        self.fault = fault_of(node)
+        self.fault = wrong_layout_of(node)
         self._dirty.set()
 
     async def stop(self, *, remove: bool) -> None:
@@ -124,7 +123,7 @@ class SimulatedNode:
         await self._stop_sockets()
         if self._listener:
             self._listener.close()
-        self._bus.forget(self.place.system_bus)
+        self._bus.forget(self.files.system_bus)
         if remove:
             await self._api.run(shutil.rmtree, self.directory, ignore_errors=True)
 
@@ -171,9 +170,9 @@ class SimulatedNode:
             try:
                 await self._api.run(self._build)
                 self._ledger.load()
-                self._bus.listen(self.place.system_bus, _UNITS)
+                self._bus.listen(self.files.system_bus, _UNITS)
                 self._listener = self._listener or RebootListener(
-                    self.place.root, lambda: self._reboots(self)
+                    self.files.root, lambda: self._reboots(self)
                 )
                 await self._start_sockets()
                 self.ready.set()
@@ -194,7 +193,7 @@ class SimulatedNode:
             await self._stop_sockets()
             self._ledger.devices = {resource: {} for resource in self._ledger.devices}
             if self.machine.gpu_model:
-                await self._api.run(silicon.reboot, self.place.silicon)
+                await self._api.run(silicon.reboot, self.files.silicon)
             await self._start_sockets()
             self._boot_id = str(uuid.uuid4())
         finally:
@@ -202,10 +201,10 @@ class SimulatedNode:
             self._dirty.set()
 
     async def _start_sockets(self) -> None:
-        plugins = DevicePlugins(self.place.device_plugins, self._ledger, self._dirty.set)
+        plugins = DevicePlugins(self.files.device_plugins, self._ledger, self._dirty.set)
         await plugins.start()
         self._plugins = plugins
-        self._pod_resources = PodResources(self.place.pod_resources, self._pods, self._ledger)
+        self._pod_resources = PodResources(self.files.pod_resources, self._pods, self._ledger)
         await self._pod_resources.start()
 
     async def _stop_sockets(self) -> None:

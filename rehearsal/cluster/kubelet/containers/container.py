@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kubeapi.client import ApiError, JsonObject, Unreachable
-from rehearsal.cluster.kubelet import probes
-from rehearsal.cluster.kubelet.backoff import RestartBackoff
-from rehearsal.cluster.kubelet.environment_variables import MissingReference
-from rehearsal.cluster.kubelet.status import ContainerState, Terminated, timestamp
+from rehearsal.cluster.kubelet.containers import probes
+from rehearsal.cluster.kubelet.containers.backoff import RestartBackoff
+from rehearsal.cluster.kubelet.containers.environment_variables import MissingReference
+from rehearsal.cluster.kubelet.containers.state import ContainerState, Terminated
+from rehearsal.cluster.kubelet.timestamps import timestamp
 
 _log = logging.getLogger(__name__)
 _RETRY_S = (1.0, 2.0, 5.0, 10.0)

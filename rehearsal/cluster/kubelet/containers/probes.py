@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kubeapi import JsonObject
-from rehearsal.cluster.kubelet.environment_variables import Unsupported
+from rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
 
 _USER_AGENT = "kube-probe/1.36"
 

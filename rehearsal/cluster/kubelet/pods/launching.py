@@ -7,25 +7,26 @@ import subprocess
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kubeapi import JsonObject
-from rehearsal.cluster.kubelet import faults, images, logfiles
-from rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation
-from rehearsal.cluster.kubelet.environment_variables import (
+from rehearsal.cluster.kubelet.containers import images
+from rehearsal.cluster.kubelet.containers.environment_variables import (
     MissingReference,
     Unsupported,
     command_line,
     text_data,
     variables,
 )
-from rehearsal.cluster.kubelet.sources import ApiSources
-from rehearsal.cluster.kubelet.volumes import PodVolumes
+from rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation
+from rehearsal.cluster.kubelet.logs import files as logfiles
+from rehearsal.cluster.kubelet.nodes.wrong_layout import WrongLayout, partitioner_environment
+from rehearsal.cluster.kubelet.pods.sources import ApiSources
+from rehearsal.cluster.kubelet.pods.volumes import PodVolumes
 from rehearsal.cluster.node import launcher
+from rehearsal.cluster.node.machine import Machine
+from rehearsal.cluster.node.root import NodeFiles
 from rehearsal.host.toolchain import Toolchain
-
-if TYPE_CHECKING:
-    from rehearsal.cluster.kubelet.pods import PodRun
 
 _SCRATCH = Path("/tmp")  # noqa: S108 - the program's own
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -33,6 +34,32 @@ _DRIVER_LIBRARIES = Path("/opt/nvidia/lib64")
 """Where the container toolkit's stand-in puts the driver's library. The real one puts it into the
 system's own directory, which is this machine's here, so LD_LIBRARY_PATH has to lead to it.
 """
+
+
+class Node(Protocol):
+    """What starting a process needs of its node."""
+
+    @property
+    def machine(self) -> Machine: ...
+
+    @property
+    def files(self) -> NodeFiles: ...
+
+    @property
+    def fault(self) -> WrongLayout | None: ...
+
+
+class Pod(Protocol):
+    """What starting a process needs of its pod."""
+
+    @property
+    def pod(self) -> JsonObject: ...
+
+    @property
+    def directory(self) -> Path: ...
+
+    @property
+    def node(self) -> Node: ...
 
 
 class Launching:
@@ -61,7 +88,7 @@ class Launching:
 
     async def start(
         self,
-        run: PodRun,
+        run: Pod,
         container: JsonObject,
         attempt: int,
         pod_ip: str,
@@ -79,7 +106,7 @@ class Launching:
 
     def specify(
         self,
-        run: PodRun,
+        run: Pod,
         container: JsonObject,
         attempt: int,
         pod_ip: str,
@@ -105,7 +132,7 @@ class Launching:
             known["PATH"] = ":".join([*map(str, program.path), known["PATH"]])
         mounts = [m for m in container.get("volumeMounts") or () if not _is_kernels(pod, m)]
         binds = [_bind(volumes, mount) for mount in mounts]
-        known.update(faults.environment_of(run.node.machine.cloud, run.node.fault))
+        known.update(partitioner_environment(run.node.machine.cloud, run.node.fault))
         if run.node.machine.gpu_model and _sees_gpus(pod, container, known):
             binds.append(
                 launcher.Bind(source=self._toolchain.fake_nvml.parent, target=_DRIVER_LIBRARIES)
@@ -130,7 +157,7 @@ class Launching:
             gid=gid,
             binds=tuple(binds),
             host_paths=program.host_paths,
-            node_root=run.node.place.root,
+            node_root=run.node.files.root,
             log=logfiles.path(run.directory, container["name"], attempt),
         )
 

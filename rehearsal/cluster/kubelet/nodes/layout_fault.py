@@ -1,9 +1,7 @@
-"""The fault "wrong-layout" on one node: a GPU that is cut otherwise than everybody was told, until
-the fault is taken away.
+"""Plays the fault "wrong-layout" on one node: a GPU is partitioned otherwise than was ordered.
 
-Form: the machine annotation's `fault` {"kind": "wrong-layout", "gpu": 3, "profile": "1g.10gb"}. On
-GKE nodes GKE's own partitioner makes the mistake (it is told through its environment); on EKS nodes
-the GPU is cut anew behind mig-manager's back, after mig-manager has reported success.
+On GKE nodes GKE's own partitioner makes the mistake (an environment variable orders it). On EKS
+nodes the GPU is partitioned again after mig-manager has reported success.
 """
 
 from __future__ import annotations
@@ -12,15 +10,10 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from kubeapi import JsonObject
-from rehearsal.cluster.node.machine import ANNOTATION
+from rehearsal.cluster.kubelet.nodes.node import SimulatedNode
 from rehearsal.cluster.silicon import state as silicon
-
-if TYPE_CHECKING:
-    from rehearsal.cluster.kubelet.nodes import SimulatedNode
 
 _log = logging.getLogger(__name__)
 _STATE = "nvidia.com/mig.config.state"
@@ -29,35 +22,8 @@ _GKE_PLUGIN = frozenset({"gke.gcr.io/nvidia-gpu-device-plugin"})
 _PLUGIN = frozenset({"k8s-device-plugin"})
 _MIG_MANAGER = frozenset({"k8s-mig-manager"})
 
-Restart = Callable[["SimulatedNode", frozenset[str]], Awaitable[None]]
+Restart = Callable[[SimulatedNode, frozenset[str]], Awaitable[None]]
 """Starts the pods of some images on the node again."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WrongLayout:
-    gpu: int
-    profile: str
-
-
-def fault_of(node: JsonObject) -> WrongLayout | None:
-    """The fault in the node's machine annotation; None where there is none, or none that is
-    known.
-    """
-    text = (node["metadata"].get("annotations") or {}).get(ANNOTATION)
-    try:
-        fault = json.loads(text)["fault"] if text else None
-        if fault and fault["kind"] == "wrong-layout":
-            return WrongLayout(gpu=int(fault["gpu"]), profile=str(fault["profile"]))
-    except (ValueError, TypeError, KeyError):
-        pass  # an annotation that is broken altogether is reported where the node is built
-    return None
-
-
-def environment_of(cloud: str, fault: WrongLayout | None) -> dict[str, str]:
-    """What GKE's partitioner is told about its fault."""
-    if cloud != "gke" or fault is None:
-        return {}
-    return {"GKE_FAULT_WRONG_LAYOUT": f"{fault.gpu}={fault.profile}"}
 
 
 class LayoutFault:
@@ -67,7 +33,7 @@ class LayoutFault:
         self._node = node
         self._restart = restart
         self._record = node.directory / "fault.json"
-        self._told = node.fault
+        self._started_with = node.fault
         """GKE: the fault that the running partitioner was started with."""
         self._seen: JsonObject | None = None
         self._wake = asyncio.Event()
@@ -98,8 +64,8 @@ class LayoutFault:
 
     async def _gke(self) -> None:
         fault = self._node.fault
-        if fault != self._told:
-            self._told = fault
+        if fault != self._started_with:
+            self._started_with = fault
             await self._restart(self._node, _GKE_PLUGIN)
 
     async def _eks(self) -> None:
@@ -122,9 +88,9 @@ class LayoutFault:
             return
         mark = {"gpu": fault.gpu, "profile": fault.profile, "config": labels.get(_CONFIG)}
         # A GPU without MIG mode (mig-manager has run for all-disabled) has no layout to be wrong.
-        if applied == mark or not silicon.load(self._node.place.silicon).gpus[fault.gpu].mig:
+        if applied == mark or not silicon.load(self._node.files.silicon).gpus[fault.gpu].mig:
             return
-        silicon.recut(self._node.place.silicon, fault.gpu, [fault.profile])
+        silicon.recut(self._node.files.silicon, fault.gpu, [fault.profile])
         self._record.write_text(json.dumps(mark))
         _log.info(
             "node %s: fault: GPU %d now holds one %s", self._node.name, fault.gpu, fault.profile

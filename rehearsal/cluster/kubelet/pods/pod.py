@@ -11,16 +11,18 @@ import subprocess
 from pathlib import Path
 
 from kubeapi.client import ApiError, JsonObject, Unreachable, path_of
-from rehearsal.cluster.kubelet import volumes
-from rehearsal.cluster.kubelet.addresses import AddressBlock
 from rehearsal.cluster.kubelet.api import Api
-from rehearsal.cluster.kubelet.containers import Container
+from rehearsal.cluster.kubelet.containers.container import Container
+from rehearsal.cluster.kubelet.containers.environment_variables import MissingReference, Unsupported
+from rehearsal.cluster.kubelet.containers.state import ContainerState
 from rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation, AllocationFailed
-from rehearsal.cluster.kubelet.environment_variables import MissingReference, Unsupported
-from rehearsal.cluster.kubelet.launching import Launching
-from rehearsal.cluster.kubelet.nodes import SimulatedNode, devices_asked
-from rehearsal.cluster.kubelet.sources import ApiSources
-from rehearsal.cluster.kubelet.status import ContainerState, PodFacts, pod_status, timestamp
+from rehearsal.cluster.kubelet.nodes.node import SimulatedNode, devices_asked
+from rehearsal.cluster.kubelet.pods import volumes
+from rehearsal.cluster.kubelet.pods.addresses import AddressBlock
+from rehearsal.cluster.kubelet.pods.launching import Launching
+from rehearsal.cluster.kubelet.pods.sources import ApiSources
+from rehearsal.cluster.kubelet.pods.status import PodFacts, pod_status
+from rehearsal.cluster.kubelet.timestamps import timestamp
 
 HOST_IP = "127.0.0.1"
 _log = logging.getLogger(__name__)
@@ -229,7 +231,7 @@ class PodRun:
             spec=spec, state=state, host=self, pod_ip=self._pod_ip, policy=policy, grace_s=grace_s
         )
 
-    def place(self) -> volumes.PodPlace:
+    def _volume_context(self) -> volumes.VolumeContext:
         assert self._pod_ip is not None
         context = self.pod["spec"].get("securityContext") or {}
         default = context.get("runAsUser")
@@ -237,10 +239,10 @@ class PodRun:
             (c.get("securityContext") or {}).get("runAsUser", default)
             for c in self.pod["spec"]["containers"]
         }
-        return volumes.PodPlace(
+        return volumes.VolumeContext(
             pod=self.pod,
             directory=self.directory,
-            node_root=self.node.place.root,
+            node_root=self.node.files.root,
             pod_ip=self._pod_ip,
             host_ip=HOST_IP,
             owner=next(iter(users)) if len(users) == 1 else None,
@@ -253,7 +255,7 @@ class PodRun:
         tries = 0
         while True:
             try:
-                return await self._api.run(volumes.prepare, self.place(), self._sources)
+                return await self._api.run(volumes.prepare, self._volume_context(), self._sources)
             except (MissingReference, ApiError, Unreachable, OSError) as e:
                 self.warn(None, "FailedMount", f"MountVolume.SetUp failed: {e}")
                 for state in self._main:
@@ -272,7 +274,7 @@ class PodRun:
                     continue
                 try:
                     lives_s = await self._api.run(
-                        volumes.refresh, self.place(), self._sources, token
+                        volumes.refresh, self._volume_context(), self._sources, token
                     )
                     due[token.path] = loop.time() + _REFRESH_AT * min(lives_s, token.expiration_s)
                 except (ApiError, Unreachable, OSError) as e:

@@ -4,113 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from kubeapi import JsonObject
-
-
-def timestamp(moment: float | None = None) -> str:
-    """RFC 3339, whole seconds, as the API stores it."""
-    at = datetime.now(UTC) if moment is None else datetime.fromtimestamp(moment, UTC)
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Terminated:
-    exit_code: int
-    reason: str
-    """Completed | Error | OOMKilled …, as kubectl shows it."""
-    started_at: str
-    finished_at: str
-    message: str = ""
-    signal: int = 0
-    container_id: str = ""
-
-    def to_api(self) -> JsonObject:
-        api: JsonObject = {
-            "exitCode": self.exit_code,
-            "reason": self.reason,
-            "startedAt": self.started_at,
-            "finishedAt": self.finished_at,
-        }
-        if self.message:
-            api["message"] = self.message
-        if self.signal:
-            api["signal"] = self.signal
-        if self.container_id:
-            api["containerID"] = self.container_id
-        return api
-
-
-@dataclass
-class ContainerState:
-    """One container, as far as the API shows it. Mutable; changed only in the event loop."""
-
-    name: str
-    image: str
-    image_id: str = ""
-    container_id: str = ""
-    waiting_reason: str = "ContainerCreating"
-    waiting_message: str = ""
-    running_since: str | None = None
-    terminated: Terminated | None = None
-    """Set where it has ended and is not to be started again (or not yet)."""
-    last: Terminated | None = None
-    """The end before the present state."""
-    restarts: int = 0
-    started: bool = False
-    ready: bool = False
-
-    def to_api(self) -> JsonObject:
-        if self.running_since is not None:
-            state: JsonObject = {"running": {"startedAt": self.running_since}}
-        elif self.terminated is not None:
-            state = {"terminated": self.terminated.to_api()}
-        else:
-            waiting = {"reason": self.waiting_reason}
-            if self.waiting_message:
-                waiting["message"] = self.waiting_message
-            state = {"waiting": waiting}
-        api: JsonObject = {
-            "name": self.name,
-            "image": self.image,
-            "imageID": self.image_id,
-            "ready": self.ready,
-            "started": self.started,
-            "restartCount": self.restarts,
-            "state": state,
-            "lastState": {"terminated": self.last.to_api()} if self.last else {},
-        }
-        if self.container_id:
-            api["containerID"] = self.container_id
-        return api
-
-    @classmethod
-    def from_api(cls, spec: JsonObject, status: JsonObject | None) -> ContainerState:
-        """Of a container that an earlier kubelet process left behind; its process has died with
-        that kubelet.
-        """
-        state = cls(name=spec["name"], image=spec["image"])
-        if status is None:
-            return state
-        state.restarts = int(status.get("restartCount", 0))
-        last = (status.get("lastState") or {}).get("terminated")
-        now = status.get("state") or {}
-        state.last = _terminated(last) if last else None
-        state.container_id = status.get("containerID", "")
-        if "terminated" in now:
-            state.terminated = _terminated(now["terminated"])
-        elif "running" in now:
-            state.terminated = Terminated(
-                exit_code=137,
-                reason="Error",
-                started_at=now["running"]["startedAt"],
-                finished_at=timestamp(),
-                message="the kubelet stand-in was started again; this container's process had "
-                "ended with the old one",
-                container_id=state.container_id,
-            )
-        return state
+from rehearsal.cluster.kubelet.containers.state import ContainerState
+from rehearsal.cluster.kubelet.timestamps import timestamp
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,15 +137,3 @@ def _condition(kind: str, value: JsonObject, previous: JsonObject | None, now: s
         "lastProbeTime": None,
         "lastTransitionTime": previous["lastTransitionTime"] if same and previous else now,
     }
-
-
-def _terminated(api: JsonObject) -> Terminated:
-    return Terminated(
-        exit_code=int(api["exitCode"]),
-        reason=api.get("reason", "Error"),
-        started_at=api.get("startedAt", timestamp()),
-        finished_at=api.get("finishedAt", timestamp()),
-        message=api.get("message", ""),
-        signal=int(api.get("signal", 0)),
-        container_id=api.get("containerID", ""),
-    )

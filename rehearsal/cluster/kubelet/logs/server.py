@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from rehearsal.cluster.kubelet import logfiles
+from rehearsal.cluster.kubelet.logs import files as logfiles
 
 ALLOWED_CLIENT = "kube-apiserver-kubelet-client"
 SIMULATED = b"this pod is simulated by kwok: it has no process and no log\n"
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogPlace:
+class PodLogs:
     """Where a pod's logs are."""
 
     directory: Path
@@ -38,7 +38,7 @@ class LogPlace:
     """Whether the container of that name runs; asked while its log is followed."""
 
 
-Find = Callable[[str, str], LogPlace | None]
+Find = Callable[[str, str], PodLogs | None]
 """(namespace, pod) -> its logs, or None where no process runs for it here."""
 
 
@@ -98,11 +98,11 @@ class _Handler(BaseHTTPRequestHandler):
             return
         query = {k: v[-1] for k, v in parse_qs(url.query).items()}
         _, namespace, pod, container = parts
-        place = self.server.find(namespace, pod)
-        if place is None:
+        logs = self.server.find(namespace, pod)
+        if logs is None:
             self._answer(200, SIMULATED)
             return
-        if container not in place.containers:
+        if container not in logs.containers:
             self._answer(404, f"container {container!r} not found in pod {pod!r}\n".encode())
             return
         if query.get("timestamps") == "true":
@@ -112,16 +112,16 @@ class _Handler(BaseHTTPRequestHandler):
                 b"time of each line\n",
             )
             return
-        self._send_log(place, container, query)
+        self._send_log(logs, container, query)
 
     do_POST = do_GET  # noqa: N815 - the base class names it so; streams are asked for with either
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
         _log.debug(format, *args)
 
-    def _send_log(self, place: LogPlace, container: str, query: dict[str, str]) -> None:
+    def _send_log(self, logs: PodLogs, container: str, query: dict[str, str]) -> None:
         previous = query.get("previous") == "true"
-        log = logfiles.newest(place.directory, container, previous=previous)
+        log = logfiles.newest(logs.directory, container, previous=previous)
         if log is None:
             which = "previous terminated container" if previous else "container"
             self._answer(400, f"{which} {container!r} has written no log\n".encode())
@@ -143,11 +143,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self.end_headers()
         self.wfile.write(data)
-        self._follow(place, container, log, end)
+        self._follow(logs, container, log, end)
 
-    def _follow(self, place: LogPlace, container: str, log: Path, end: int) -> None:
+    def _follow(self, logs: PodLogs, container: str, log: Path, end: int) -> None:
         while True:
-            running = place.running(
+            running = logs.running(
                 container
             )  # asked before reading, so that the last lines are not missed
             try:

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from rehearsal.cluster.kubelet.environment_variables import Unsupported
+from rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
 from rehearsal.host.toolchain import Toolchain
 
 _SLEEPER = (
@@ -104,7 +104,7 @@ def _module(module: str) -> Program:
     """A stand-in of our own: this interpreter with this environment's packages and this source
     tree.
     """
-    source = Path(__file__).resolve().parents[3]
+    source = Path(__file__).resolve().parents[4]
     return Program(
         argv=(sys.executable, "-m", module),
         host_paths=(Path(sys.base_prefix), Path(sys.prefix), source),

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kubeapi import JsonObject
-from rehearsal.cluster.kubelet.environment_variables import (
+from rehearsal.cluster.kubelet.containers.environment_variables import (
     MissingReference,
     Unsupported,
     field_value,
 )
-from rehearsal.cluster.kubelet.sources import Sources
+from rehearsal.cluster.kubelet.pods.sources import Sources
 
 _DEFAULT_MODE = 0o644
 
@@ -42,7 +42,7 @@ class PodVolumes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PodPlace:
+class VolumeContext:
     """What the volumes of one pod depend on."""
 
     pod: JsonObject
@@ -55,7 +55,7 @@ class PodPlace:
     """The pod's runAsUser, if it has one: files of volumes are its own then."""
 
 
-def prepare(place: PodPlace, sources: Sources) -> PodVolumes:
+def prepare(context: VolumeContext, sources: Sources) -> PodVolumes:
     """Writes every volume of the pod. Safe to repeat. Raises MissingReference, Unsupported,
     ApiError, Unreachable.
 
@@ -64,16 +64,16 @@ def prepare(place: PodPlace, sources: Sources) -> PodVolumes:
     """
     paths: dict[str, Path] = {}
     tokens: list[TokenFile] = []
-    for volume in place.pod["spec"].get("volumes") or ():
-        paths[volume["name"]] = _prepare_one(place, sources, volume, tokens)
+    for volume in context.pod["spec"].get("volumes") or ():
+        paths[volume["name"]] = _prepare_one(context, sources, volume, tokens)
     return PodVolumes(paths=paths, tokens=tuple(tokens))
 
 
-def refresh(place: PodPlace, sources: Sources, token: TokenFile) -> float:
+def refresh(context: VolumeContext, sources: Sources, token: TokenFile) -> float:
     """Writes a new token of the API server and says how many seconds it lives. Raises ApiError or
     Unreachable.
     """
-    text, lives_s = sources.token(place.pod, token.audience, token.expiration_s)
+    text, lives_s = sources.token(context.pod, token.audience, token.expiration_s)
     # With one user for all containers the file is its alone; otherwise it is root's with the
     # volume's mode, so that every user of the pod can read it where it is mounted. Source:
     # collectData, k8s.io/kubernetes v1.36.2, pkg/volume/projected/projected.go.
@@ -82,19 +82,19 @@ def refresh(place: PodPlace, sources: Sources, token: TokenFile) -> float:
 
 
 def _prepare_one(
-    place: PodPlace, sources: Sources, volume: JsonObject, tokens: list[TokenFile]
+    context: VolumeContext, sources: Sources, volume: JsonObject, tokens: list[TokenFile]
 ) -> Path:
     name = volume["name"]
     if "hostPath" in volume:
-        return _host_path(place.node_root, volume["hostPath"], name)
-    directory: Path = place.directory / "volumes" / name
+        return _host_path(context.node_root, volume["hostPath"], name)
+    directory: Path = context.directory / "volumes" / name
     directory.mkdir(parents=True, exist_ok=True, mode=0o755)
     directory.chmod(0o755)
     if "emptyDir" in volume:
         directory.chmod(0o777)  # as the real kubelet: any user of the pod may write
     elif "configMap" in volume:
         _write_object(
-            place,
+            context,
             sources,
             directory,
             "configmaps",
@@ -103,7 +103,7 @@ def _prepare_one(
         )
     elif "secret" in volume:
         _write_object(
-            place,
+            context,
             sources,
             directory,
             "secrets",
@@ -111,11 +111,11 @@ def _prepare_one(
             volume["secret"].get("secretName", ""),
         )
     elif "downwardAPI" in volume:
-        _write_fields(place, directory, volume["downwardAPI"])
+        _write_fields(context, directory, volume["downwardAPI"])
     elif "projected" in volume:
         mode = volume["projected"].get("defaultMode", _DEFAULT_MODE)
         for source in volume["projected"].get("sources") or ():
-            _write_projected(place, sources, directory, source, mode, tokens)
+            _write_projected(context, sources, directory, source, mode, tokens)
     else:
         kind = ", ".join(sorted(set(volume) - {"name"}))
         raise Unsupported(f"volume {name!r}: the kubelet stand-in knows no {kind} volumes")
@@ -123,7 +123,7 @@ def _prepare_one(
 
 
 def _write_projected(
-    place: PodPlace,
+    context: VolumeContext,
     sources: Sources,
     directory: Path,
     source: JsonObject,
@@ -136,14 +136,14 @@ def _write_projected(
             path=directory / asked["path"],
             audience=asked.get("audience") or None,
             expiration_s=int(asked.get("expirationSeconds", 3600)),
-            owner=place.owner,
+            owner=context.owner,
             mode=mode,
         )
         tokens.append(token)
-        refresh(place, sources, token)
+        refresh(context, sources, token)
     elif "configMap" in source:
         _write_object(
-            place,
+            context,
             sources,
             directory,
             "configmaps",
@@ -152,7 +152,7 @@ def _write_projected(
         )
     elif "secret" in source:
         _write_object(
-            place,
+            context,
             sources,
             directory,
             "secrets",
@@ -160,15 +160,20 @@ def _write_projected(
             source["secret"]["name"],
         )
     elif "downwardAPI" in source:
-        _write_fields(place, directory, {"defaultMode": mode, **source["downwardAPI"]})
+        _write_fields(context, directory, {"defaultMode": mode, **source["downwardAPI"]})
     else:
         raise Unsupported(f"the kubelet stand-in projects no {', '.join(sorted(source))}")
 
 
 def _write_object(
-    place: PodPlace, sources: Sources, directory: Path, kind: str, reference: JsonObject, name: str
+    context: VolumeContext,
+    sources: Sources,
+    directory: Path,
+    kind: str,
+    reference: JsonObject,
+    name: str,
 ) -> None:
-    found = sources.find(kind, place.pod["metadata"]["namespace"], name)
+    found = sources.find(kind, context.pod["metadata"]["namespace"], name)
     optional = bool(reference.get("optional"))
     if found is None:
         if optional:
@@ -190,11 +195,11 @@ def _write_object(
                 f"{kind.removesuffix('s')} {name!r})"
             )
         _write(
-            directory / item["path"], data[item["key"]], int(item.get("mode", mode)), place.owner
+            directory / item["path"], data[item["key"]], int(item.get("mode", mode)), context.owner
         )
 
 
-def _write_fields(place: PodPlace, directory: Path, reference: JsonObject) -> None:
+def _write_fields(context: VolumeContext, directory: Path, reference: JsonObject) -> None:
     mode = int(reference.get("defaultMode", _DEFAULT_MODE))
     for item in reference.get("items") or ():
         if "fieldRef" not in item:
@@ -202,9 +207,12 @@ def _write_fields(place: PodPlace, directory: Path, reference: JsonObject) -> No
                 f"downwardAPI {item['path']!r}: the kubelet stand-in knows no resourceFieldRef"
             )
         value = field_value(
-            place.pod, item["fieldRef"]["fieldPath"], pod_ip=place.pod_ip, host_ip=place.host_ip
+            context.pod,
+            item["fieldRef"]["fieldPath"],
+            pod_ip=context.pod_ip,
+            host_ip=context.host_ip,
         )
-        _write(directory / item["path"], value.encode(), int(item.get("mode", mode)), place.owner)
+        _write(directory / item["path"], value.encode(), int(item.get("mode", mode)), context.owner)
 
 
 def _write(path: Path, data: bytes, mode: int, owner: int | None) -> None:

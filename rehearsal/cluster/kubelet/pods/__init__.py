@@ -1,0 +1,1 @@
+"""Pods that run as real processes: volumes, environment, addresses, and the status in the API."""
