@@ -139,7 +139,7 @@ def test_a_token_of_a_pod_whose_containers_run_as_different_users_has_the_mode_o
 
 
 def test_host_paths_are_the_nodes_and_never_this_machines(tmp_path: Path) -> None:
-    described = place(
+    described = context(
         tmp_path, {"name": "v", "hostPath": {"path": "/var/lib/x", "type": "DirectoryOrCreate"}}
     )
     assert prepare(described, Objects()).paths["v"] == tmp_path / "root/var/lib/x"
