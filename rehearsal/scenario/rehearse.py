@@ -69,7 +69,7 @@ class Rehearsal:
         self.console.rule("[bold]slicewright rehearsal")
         self.console.print(_REAL_AND_SIMULATED + _plugins(), highlight=False)
         began = time.monotonic()
-        tools = toolchain.ensure(self._live.say)
+        tools = toolchain.ensure(toolchain.reporter(self.console))
         self._live.say(f"toolchain ready in {time.monotonic() - began:.1f} s")
         checks: list[Check] = []
         for stack in stacks:

@@ -7,28 +7,36 @@ from __future__ import annotations
 import os
 
 from rehearsal.host.toolchain.acquisition import obtain
-from rehearsal.host.toolchain.cache import Report
 from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
 from rehearsal.host.toolchain.found import Found
 from rehearsal.host.toolchain.paths import Toolchain
+from rehearsal.host.toolchain.reporting import Report, Reporter, reporter
 from rehearsal.host.toolchain.settings import from_environment
 from rehearsal.host.toolchain.tools import TOOLS
 
-__all__ = ["Found", "MissingPrerequisite", "Toolchain", "ToolchainError", "ensure", "survey"]
+__all__ = [
+    "Found",
+    "MissingPrerequisite",
+    "Reporter",
+    "Toolchain",
+    "ToolchainError",
+    "ensure",
+    "reporter",
+    "survey",
+]
 
 
 def ensure(report: Report) -> Toolchain:
-    """The whole toolchain, obtained where it is missing. `report` gets a line for whatever takes
-    time.
+    """Every tool, obtained where it is missing: up to 20 minutes once, then a fraction of a second.
 
-    Raises ToolchainError when a tool cannot be had. The first run on a machine can take a quarter
-    of an hour, every later one a fraction of a second.
+    report: prints one line; pass `reporter(console)` for progress in place on a terminal. Raises
+    ToolchainError.
     """
     return assemble(survey(report))
 
 
 def survey(report: Report) -> tuple[Found, ...]:
-    """As `ensure`, with where each tool came from and what that took."""
+    """As `ensure`, with where each tool came from and how long it took to obtain."""
     return obtain(TOOLS, from_environment(os.environ), report)
 
 

@@ -1,8 +1,8 @@
-"""`python -m rehearsal.host.toolchain`: gets every tool and prints where each is.
+"""`python -m rehearsal.host.toolchain`: obtains every tool and prints where each is.
 
-Exit codes: 0 everything is there; 1 a tool could not be had; 2 wrong usage; 3 the machine lacks
-something that this cannot bring (C compiler, Go and every way to get it, room on disk); 130
-interrupted. Progress goes to stderr, the table to stdout.
+Exit codes: 0 every tool is there; 1 a tool cannot be obtained; 2 wrong usage; 3 the machine lacks a
+prerequisite (C compiler, Go and every way to install it, disk space); 130 interrupted. Progress
+goes to stderr, the table to stdout.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rich.console import Console
+
 from rehearsal.host.toolchain.acquisition import obtain
 from rehearsal.host.toolchain.errors import ToolchainError
 from rehearsal.host.toolchain.found import Found
+from rehearsal.host.toolchain.reporting import reporter
 from rehearsal.host.toolchain.settings import CLEAR, DOWNLOAD, MIRROR, from_environment
 from rehearsal.host.toolchain.tools import TOOLS
 
@@ -24,9 +27,8 @@ from rehearsal.host.toolchain.tools import TOOLS
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m rehearsal.host.toolchain",
-        description="Gets the tools of the rehearsal: from PATH, from the cache, from the "
-        "publisher, "
-        "or by building them.",
+        description="Obtains the tools of the rehearsal: from PATH, from the cache, from the "
+        "publisher, or by building them.",
         epilog=f"Environment: {DOWNLOAD}=never, {MIRROR}=URL in place of https://github.com, "
         f"{CLEAR}=1, XDG_CACHE_HOME.",
     )
@@ -46,13 +48,13 @@ def main(arguments: Sequence[str]) -> int:
             settings = replace(settings, download=False)
         if parsed.clear_go_cache:
             settings = replace(settings, clear_go_cache=True)
-        found = obtain(TOOLS, settings, lambda line: print(line, file=sys.stderr, flush=True))
+        found = obtain(TOOLS, settings, reporter(Console(stderr=True, highlight=False)))
     except ToolchainError as e:
         print(f"toolchain: {e}", file=sys.stderr)
         return e.exit_code
     except KeyboardInterrupt:
         print(
-            "toolchain: interrupted; what was complete is kept, what was half done is gone",
+            "toolchain: interrupted; complete tools are kept, the unfinished one is removed",
             file=sys.stderr,
         )
         return 130

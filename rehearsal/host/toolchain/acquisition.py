@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 
-from rehearsal.host.toolchain import builders, disk, on_path
-from rehearsal.host.toolchain.cache import Cache, Report
+from rehearsal.host.toolchain import builders, disk, on_path, space
+from rehearsal.host.toolchain.cache import Cache
 from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
 from rehearsal.host.toolchain.found import Found, Missing, cached, of
+from rehearsal.host.toolchain.reporting import Report
 from rehearsal.host.toolchain.settings import Settings
 from rehearsal.host.toolchain.tools import Tool, machine
 from rehearsal.host.toolchain.versions import Answers
@@ -21,10 +21,8 @@ def obtain(tools: Sequence[Tool], settings: Settings, report: Report) -> tuple[F
     try:
         return _obtain(tools, settings, report)
     except OSError as e:
-        if e.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise MissingPrerequisite(
-                f"the disk is full ({e.filename or settings.cache}): {disk.room(settings.cache)}"
-            ) from e
+        if disk.is_full(e):
+            raise MissingPrerequisite(space.full(tools, settings.cache, {})) from e
         where = e.filename or settings.cache
         raise ToolchainError(
             f"{where}: {e.strerror or e}; set XDG_CACHE_HOME to a directory that you can write to"

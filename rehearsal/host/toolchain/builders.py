@@ -9,10 +9,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from rehearsal.host.toolchain import c_compiler, commands, go_sdk
-from rehearsal.host.toolchain.cache import Report
+from rehearsal.host.toolchain import c_compiler, commands, disk, go_sdk, space
 from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
 from rehearsal.host.toolchain.go_sdk import Sdk
+from rehearsal.host.toolchain.reporting import LINKING, Step
 from rehearsal.host.toolchain.settings import Settings
 from rehearsal.host.toolchain.tools import CLibrary, GoModule, Tool, machine
 from rehearsal.host.toolchain.versions import Answers
@@ -23,11 +23,6 @@ _SOURCES: Mapping[type, tuple[str, ...]] = {
 }
 
 _HINTS: tuple[tuple[str, str, type[ToolchainError]], ...] = (
-    (
-        r"no space left on device",
-        "the disk is full; builds need about 8 GB for Go's caches",
-        MissingPrerequisite,
-    ),
     (
         r"checksum mismatch|SECURITY ERROR",
         "a module is not what go.sum says; do not go on with it",
@@ -96,7 +91,7 @@ def build(
     sdk: Sdk | None,
     go_caches: Mapping[str, str],
     log: Path,
-    report: Report,
+    step: Step,
 ) -> None:
     """Leaves the tool's files in `staging`/bin. Raises ToolchainError with the end of the builder's
     output.
@@ -118,7 +113,9 @@ def build(
                 raise AssertionError(f"{tool.title}: no Go was prepared")
             work = staging / "work"
             work.mkdir()
-            environment = _go_environment(settings, sdk, go_caches, work)
+            environment = _go_environment(settings, sdk, work) | dict(go_caches)
+            if settings.clear_go_cache:
+                environment["GOFLAGS"] += " -modcacherw"  # so that they can be removed
             argv = [
                 sdk.program,
                 "build",
@@ -142,11 +139,11 @@ def build(
         environment=environment,
         directory=tool.source.directory,
         log=log,
-        progress=lambda seconds: report(f"{tool.title}: {_progress(seconds, tool, log)}"),
+        progress=lambda session: step.update(_state(session, log)),
         every_s=settings.progress_s,
     )
     if code != 0:
-        raise _failure(tool, code, time.monotonic() - began, log)
+        raise _failure(tool, code, time.monotonic() - began, log, settings, go_caches)
     if missing := [b.name for b in tool.binaries if not (target / b.name).is_file()]:
         raise ToolchainError(
             f"{tool.title}: the build ended well but made no {', '.join(missing)}; its "
@@ -154,9 +151,7 @@ def build(
         )
 
 
-def _go_environment(
-    settings: Settings, sdk: Sdk, caches: Mapping[str, str], work: Path
-) -> dict[str, str]:
+def _go_environment(settings: Settings, sdk: Sdk, work: Path) -> dict[str, str]:
     environment = dict(settings.environment)
     # What a developer has set for other work must not change what is built here; GOPROXY, GOPRIVATE
     # and the like stay.
@@ -174,35 +169,49 @@ def _go_environment(
     if sdk.from_wheel:
         environment.pop("GOROOT", None)
     environment |= {
-        "GOFLAGS": "-buildvcs=false -modcacherw" if caches else "-buildvcs=false",
+        "GOFLAGS": "-buildvcs=false",
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
         "CGO_ENABLED": "1",
         "GOTMPDIR": str(work),  # in staging, so that a killed build leaves nothing in /tmp
     }
-    return environment | dict(caches)
+    return environment
 
 
-def _progress(seconds: float, tool: Tool, log: Path) -> str:
+def _state(session: int, log: Path) -> str:
+    """What a builder is doing, from its processes and its output."""
+    # `go build` prints nothing while it links, which takes a minute or more for large programs.
+    running = commands.names(session)
+    if "link" in running and "compile" not in running:
+        return LINKING
     lines = log.read_text(errors="replace").splitlines()
-    fetched = sum(line.startswith("go: downloading ") for line in lines)
     compiled = sum(not line.startswith("go: ") for line in lines)
-    return (
-        f"{seconds:.0f} s of about {tool.expected_s:.0f}"
-        + (f", {fetched} modules fetched" if fetched else "")
-        + (f", {compiled} packages compiled" if compiled else "")
-    )
+    if compiled:
+        return f"compiling, {compiled} packages so far"
+    fetched = sum(line.startswith("go: downloading ") for line in lines)
+    return f"downloading modules, {fetched} so far" if fetched else "starting"
 
 
-def _failure(tool: Tool, code: int, seconds: float, log: Path) -> ToolchainError:
-    said = [line for line in commands.tail(log, 400) if not line.startswith("go: downloading")]
-    text = "\n".join(said)
+def _failure(
+    tool: Tool,
+    code: int,
+    seconds: float,
+    log: Path,
+    settings: Settings,
+    go_caches: Mapping[str, str],
+) -> ToolchainError:
+    output = [line for line in commands.tail(log, 400) if not line.startswith("go: downloading")]
+    text = "\n".join(output)
+    shown = "".join(f"\n    {line[:300]}" for line in output[-12:])
+    log_end = f"\n  end of {log}:{shown}" if shown else ""
+    # The log may be on the full disk too, and so lack the reason.
+    if disk.says_full(text) or space.is_used_up(settings.cache, go_caches):
+        reason = space.full((tool,), settings.cache, go_caches)
+        return MissingPrerequisite(f"{tool.title} cannot be built: {reason}{log_end}")
     hint, kind = next(
         ((hint, kind) for pattern, hint, kind in _HINTS if re.search(pattern, text)),
         ("the whole output is in the log", ToolchainError),
     )
-    shown = "\n".join(f"    {line[:300]}" for line in said[-12:])
     return kind(
-        f"{tool.title} could not be built (exit code {code} after {seconds:.0f} s): "
-        f"{hint}.\n  end of {log}:\n{shown}"
+        f"{tool.title} could not be built (exit code {code} after {seconds:.0f} s): {hint}{log_end}"
     )

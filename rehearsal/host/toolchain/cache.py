@@ -21,16 +21,16 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from rehearsal.host.toolchain.errors import ToolchainError
+from rehearsal.host.toolchain.reporting import Report
 
 Origin = Literal["downloaded", "built"]
-Report = Callable[[str], None]
 
 _KEEP_UNUSED_S = 30 * 24 * 3600.0
 
@@ -161,13 +161,7 @@ class Cache:
                         self._sweep(name)
 
     def _locks(self, name: str) -> Path:
-        try:
-            (self.root / "locks").mkdir(parents=True, exist_ok=True)
-        except OSError as e:
-            raise ToolchainError(
-                f"{e.filename}: {e.strerror}; set XDG_CACHE_HOME to a directory that you "
-                "can write to"
-            ) from e
+        (self.root / "locks").mkdir(parents=True, exist_ok=True)
         return self.root / "locks" / f"{name}.lock"
 
     def _sweep(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Long commands: output to a log, a line of progress now and then, and no process left behind."""
+"""Long commands: output to a log, progress now and then, and no process left behind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ctypes
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,16 +20,15 @@ def run(
     environment: Mapping[str, str],
     directory: Path,
     log: Path,
-    progress: Callable[[float], None],
+    progress: Callable[[int], None],
     every_s: float,
 ) -> int:
-    """The exit code of a command whose output went to `log`. `progress` is called with the seconds
-    so far.
+    """Runs a command to its end, its output in `log`; returns its exit code.
 
-    Interrupted (KeyboardInterrupt, or any exception from `progress`), it ends the command and all
-    its children first. When this process is killed outright, the kernel kills the command.
+    `progress` is called every `every_s` seconds with the command's session id. When interrupted
+    (KeyboardInterrupt, or any exception from `progress`), it first ends the command and all its
+    children. When this process is killed, the kernel kills the command.
     """
-    began = time.monotonic()
     with log.open("ab") as output:
         process = subprocess.Popen(
             argv,
@@ -48,13 +46,23 @@ def run(
                 try:
                     return process.wait(timeout=every_s)
                 except subprocess.TimeoutExpired:
-                    progress(time.monotonic() - began)
+                    progress(process.pid)
         finally:
             _end(process)
 
 
+def names(session: int) -> frozenset[str]:
+    """Names of the programs that run in a session, as the kernel has them (15 characters)."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ProcessLookupError):
+            if os.getsid(int(process.name)) == session:
+                found.add((process / "comm").read_text().strip())
+    return frozenset(found)
+
+
 def tail(log: Path, lines: int = 15) -> list[str]:
-    """The last lines that say something."""
+    """The last lines that are not empty."""
     with suppress(OSError):
         return [line for line in log.read_text(errors="replace").splitlines() if line.strip()][
             -lines:

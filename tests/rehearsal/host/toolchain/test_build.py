@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from rehearsal.host.toolchain import cache as caching
-from rehearsal.host.toolchain import go_sdk
+from rehearsal.host.toolchain import disk, go_sdk, reporting
 from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
 from rehearsal.host.toolchain.tools import Binary, CLibrary, GoModule
 
@@ -93,20 +93,24 @@ def started(bench: Any) -> int:
     return int((bench.bin / "started").read_text())
 
 
-def test_a_build_is_told_with_what_why_how_long_and_where(bench: Any) -> None:
+def test_a_build_is_reported_with_reason_estimate_duration_and_directory(bench: Any) -> None:
     (found,) = bench.get()
     assert (found.origin, found.fresh) == ("built", True)
     assert subprocess.check_output([found.paths["tool"]], text=True) == "tool v1.2.3\n"
-    assert (
-        "tool v1.2.3: tool is not on PATH; no official build that could be checked; building it"
-        in bench.said()
+    assert bench.lines[0] == (
+        "tool v1.2.3: tool is not on PATH; no official build that could be checked; building it, "
+        "about 1 s on 2 cores"
     )
+    assert len(bench.lines) == 2
     assert re.search(
         rf"built in \d+ s, 0\.0 MB -> {re.escape(str(found.paths['tool'].parent))}", bench.said()
     )
 
 
-def test_a_long_build_shows_that_it_goes_on(bench: Any, write_script: Any) -> None:
+def test_a_long_build_is_reported_once_a_minute(
+    bench: Any, write_script: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporting.LogReporter.__init__, "__kwdefaults__", {"every_s": 0.3})
     go = (bench.bin / "go").read_text()
     write_script(
         bench.bin / "go",
@@ -115,7 +119,14 @@ def test_a_long_build_shows_that_it_goes_on(bench: Any, write_script: Any) -> No
         ),
     )
     bench.get()
-    assert re.search(r"\d s of about 1, 1 modules fetched, 1 packages compiled", bench.said())
+    (line,) = (line for line in bench.lines if "compiling" in line)
+    assert re.fullmatch(r"tool v1\.2\.3: 0 s of about 1 s, compiling, 1 packages so far", line)
+
+
+def test_linking_is_reported_at_once(bench: Any) -> None:
+    (bench.bin / "links").touch()
+    bench.get()
+    assert len([line for line in bench.lines if line.endswith("linking")]) == 1
 
 
 def test_a_built_tool_is_found_again_without_starting_any_process(
@@ -265,7 +276,7 @@ def test_a_failing_build_shows_the_end_of_its_output_once(bench: Any) -> None:
 @pytest.mark.parametrize(
     ("output", "hint", "exit_code"),
     [
-        ("write /x: no space left on device", "the disk is full", 3),
+        ("write /x: no space left on device", "cannot be built: the disk is full: /", 3),
         (
             "Get https://proxy.golang.org/: dial tcp: lookup proxy.golang.org: no such host",
             "module registry cannot be reached",
@@ -291,23 +302,83 @@ def test_a_build_that_makes_another_version_is_refused(bench: Any) -> None:
     assert bench.entries() == []
 
 
-def test_a_full_disk_is_said_in_one_sentence(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_named_with_what_is_needed(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "/cache/x")
 
     monkeypatch.setattr(caching.Cache, "publish", full)
-    with pytest.raises(
-        MissingPrerequisite, match=r"the disk is full \(/cache/x\): .* GB are free at"
-    ):
-        bench.get()
+    monkeypatch.setattr(disk, "free", lambda _: 3_000_000)
+    with pytest.raises(MissingPrerequisite) as raised:
+        bench.get(bench.tool(expected_s=2))
+    assert str(raised.value).startswith(
+        f"the disk is full: {bench.settings.cache} has 3 MB free, building tool needs 2 MB; delete"
+    )
+    assert raised.value.exit_code == 3
 
 
-def test_too_little_room_is_said_before_building(
-    bench: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB."""
+    directory = tmp_path / "disk"
+    directory.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", directory], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("this user may not mount a tmpfs")
+    yield directory
+    subprocess.run(["umount", directory], check=True)
+
+
+def test_a_build_that_fills_a_real_disk_is_a_missing_prerequisite(
+    bench: Any, small_disk: Path, write_script: Any
 ) -> None:
-    monkeypatch.setattr("rehearsal.host.toolchain.disk.free", lambda _: 5_000_000_000)
-    bench.get()
-    assert "warning: 5.0 GB are free" in bench.said()
+    go = (bench.bin / "go").read_text()
+    big = 'dd if=/dev/zero of="$target" bs=1M count=2 || exit 1\n'
+    write_script(bench.bin / "go", go.replace("printf '#!/", f"{big}printf '#!/", 1))
+    with pytest.raises(MissingPrerequisite, match=rf"cannot be built: .* {small_disk}/cache has"):
+        bench.get(settings=replace(bench.settings, cache=small_disk / "cache"))
+
+
+def test_a_tool_that_does_not_fit_a_real_disk_is_a_missing_prerequisite(
+    bench: Any, small_disk: Path
+) -> None:
+    filler = small_disk / "filler"
+    with suppress(OSError):
+        filler.write_bytes(bytes(1 << 20))
+    with pytest.raises(MissingPrerequisite, match=f"disk is full: {small_disk}/cache has 0 MB"):
+        bench.get(
+            bench.tool(expected_s=0), settings=replace(bench.settings, cache=small_disk / "cache")
+        )
+
+
+def test_too_little_space_is_an_error_before_anything_is_built(
+    bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk, "free", lambda _: 5_000_000_000)
+    go_caches = {"GOCACHE": str(tmp_path / "go-build"), "GOMODCACHE": str(tmp_path / "modules")}
+    settings = replace(bench.settings, environment={**bench.settings.environment, **go_caches})
+    with pytest.raises(MissingPrerequisite) as raised:
+        bench.get(bench.tool(expected_s=1000), settings=settings)
+    assert str(raised.value) == (
+        f"{tmp_path / 'go-build'} has 5.0 GB free, building tool needs 8.4 GB; delete files there, "
+        "or set XDG_CACHE_HOME (the tools), GOCACHE and GOMODCACHE (what Go keeps) to directories "
+        "on a larger disk"
+    )
+    assert (raised.value.exit_code, bench.builds()) == (3, 0)
+
+
+def test_what_go_has_cached_already_needs_no_more_space(
+    bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk, "free", lambda _: 100_000_000)
+    monkeypatch.setattr(disk, "used", lambda _, *, up_to: up_to)
+    go_caches = {"GOCACHE": str(tmp_path / "go-build"), "GOMODCACHE": str(tmp_path / "modules")}
+    settings = replace(bench.settings, environment={**bench.settings.environment, **go_caches})
+    bench.get(bench.tool(expected_s=100), settings=settings)
+    assert bench.builds() == 1
 
 
 def test_a_cache_that_cannot_be_written_is_said_with_its_way_out(
