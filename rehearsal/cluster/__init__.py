@@ -1,3 +1,1 @@
-"""One simulated cluster: a real control plane, the kubelet stand-in, nodes, the GPU operator and
-the fake GPUs.
-"""
+"""One simulated cluster: control plane, kubelet stand-in, nodes, GPU operator, fake GPUs."""

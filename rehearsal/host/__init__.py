@@ -1,1 +1,1 @@
-"""The machine that a rehearsal runs on: its processes, and the tools it finds or builds."""
+"""The machine that a rehearsal runs on: its processes, and the tools found or built on it."""

@@ -1,6 +1,4 @@
-"""One cluster's control plane on loopback: real etcd, kube-apiserver, kube-controller-manager and
-kube-scheduler, and kwok.
-"""
+"""One cluster's control plane on loopback: the real Kubernetes components, etcd, and kwok."""
 
 from rehearsal.cluster.control_plane.errors import ControlPlaneError
 from rehearsal.cluster.control_plane.files import Endpoint

@@ -1,7 +1,5 @@
-"""What can go wrong with a control plane, for people."""
+"""The error that callers see."""
 
 
 class ControlPlaneError(Exception):
-    """A control plane did not start, or cannot exist as asked; the message says which part, why,
-    and where its log is.
-    """
+    """A control plane did not start or stop: which process, why, and where its log is."""

@@ -1,6 +1,4 @@
-"""The directory of one cluster, E/clusters/NAME: its files, written whole or not at all, and its
-lock.
-"""
+"""The directory of one cluster, ENVIRONMENT/clusters/NAME: its files, and its lock."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ class Endpoint:
     server: str
     """https://127.0.0.1:PORT"""
     ca_pem: bytes
-    """The authority that signed the server's certificate."""
+    """The CA that signed the server's certificate."""
     kubeconfig: Path
     """The administrator's, as JSON."""
 
@@ -37,13 +35,11 @@ class Endpoint:
 
 
 def directory(environment: Path, cluster: str) -> Path:
-    """Raises ControlPlaneError for a name that a cluster cannot have (both clouds' rules, the
-    narrower of each).
-    """
+    """Raises ControlPlaneError for a name that GKE or EKS would refuse."""
     if not _NAME.fullmatch(cluster):
         raise ControlPlaneError(
-            f"cluster name {cluster!r}: write at most 63 lower-case letters, digits and "
-            "'-', with a letter or digit at both ends"
+            f"cluster name {cluster!r}: must be at most 63 lower-case letters, digits and "
+            "'-', and must begin and end with a letter or digit"
         )
     return environment.resolve() / "clusters" / cluster
 
@@ -53,7 +49,7 @@ def kubeconfig(cluster_directory: Path, user: str) -> Path:
 
 
 def endpoint(cluster_directory: Path) -> Endpoint | None:
-    """The endpoint as last written; None where there is none (whole)."""
+    """The endpoint as last written; None without one, or with an unreadable one."""
     try:
         stored = json.loads((cluster_directory / "endpoint.json").read_text())
         return Endpoint(
@@ -71,7 +67,7 @@ def store_endpoint(cluster_directory: Path, endpoint: Endpoint) -> None:
 
 
 def write(path: Path, content: str) -> None:
-    """For the owner's eyes only; a reader sees the old content or the new, never a part."""
+    """Replaces the file atomically; only its owner may read it."""
     new = path.with_name(path.name + ".new")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(content)
@@ -80,15 +76,16 @@ def write(path: Path, content: str) -> None:
 
 @contextlib.contextmanager
 def locked(cluster_directory: Path) -> Iterator[None]:
-    """Makes the directory if need be and lets nobody else start, stop or remove the cluster; a dead
-    holder's lock is free.
+    """Creates the directory if needed, and keeps others from starting, stopping or removing it.
+
+    The kernel releases the lock when its holder dies.
     """
     while True:
         cluster_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(cluster_directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # Whoever held the lock before may have removed the directory.
+            # The previous holder of the lock may have removed the directory.
             if (
                 cluster_directory.exists()
                 and cluster_directory.stat().st_ino == os.fstat(descriptor).st_ino

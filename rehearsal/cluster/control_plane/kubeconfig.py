@@ -1,6 +1,4 @@
-"""Kubeconfigs as JSON (which is YAML): every reader in the rehearsal can parse them without a YAML
-library.
-"""
+"""Kubeconfigs as JSON, which is YAML: they can be read without a YAML library."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from rehearsal.cluster.control_plane.pki import Pki
 
 
 def render(*, cluster: str, server: str, pki: Pki, user: str) -> str:
-    """A kubeconfig that carries everything itself, so that it can be copied and handed to a
-    provider as one string.
-    """
+    """A kubeconfig with its certificates inline, so that a provider can be given it as a string."""
     return json.dumps(
         {
             "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""kwok's part: nodes stay Ready, and pods that nobody runs look as if somebody did."""
+"""kwok's configuration: it keeps nodes Ready and simulates the pods that have no process."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ LEASE_S = 40
 
 
 def stages() -> str:
-    """The stages as kwok reads them: YAML documents, those for pods restricted to images that do
-    not run as processes.
-    """
+    """kwok's Stages as YAML documents; those for pods leave out images that run as processes."""
     documents: list[dict[str, Any]] = []
     for path in sorted(_STAGES.glob("*.yaml")):
         documents += [document for document in yaml.safe_load_all(path.read_text()) if document]

@@ -1,5 +1,6 @@
-"""Start, stop and remove one cluster's control plane. Each may be repeated, and picks up what an
-interrupted one left.
+"""Start, stop and remove one cluster's control plane.
+
+Each is idempotent, and continues where an interrupted call ended.
 """
 
 from __future__ import annotations
@@ -19,20 +20,17 @@ from rehearsal.host.toolchain import Toolchain
 
 _USERS = ("admin", "controller-manager", "scheduler", "kwok", "kubelet")
 _PKI = pki.Pki(directory=Path("pki"))
-"""As the parts see it, from the cluster's directory: a path of a person's choice may hold what has
-a meaning in flags.
-"""
+"""Relative to the cluster's directory: flags would interpret some characters of absolute paths."""
 _STAGES = "kwok-stages.yaml"
 _READY_S = 90.0
 _STOP_S = 10.0
 
 
 def start(environment: Path, cluster: str, toolchain: Toolchain) -> Endpoint:
-    """The cluster's API server, ready, with all five processes running; at once if it is so
-    already.
+    """Starts what does not run of the five processes, and returns when the API server is ready.
 
-    Starts what is missing, on the data, certificates and (if still free) the port of the time
-    before. A start that fails or is interrupted ends what it started. Raises ControlPlaneError.
+    Data, certificates and (if still free) the port of an earlier start are used again. A start that
+    fails or is interrupted ends what it started. Raises ControlPlaneError.
     """
     directory = files.directory(environment, cluster)
     with files.locked(directory):
@@ -50,7 +48,7 @@ def start(environment: Path, cluster: str, toolchain: Toolchain) -> Endpoint:
 
 
 def stop(environment: Path, cluster: str) -> None:
-    """Ends the cluster's processes, users of the API server first and etcd last. Its data stays."""
+    """Ends the cluster's processes, clients of the API server first, etcd last. Its data stays."""
     directory = files.directory(environment, cluster)
     if directory.exists():
         with files.locked(directory):
@@ -82,7 +80,7 @@ class _Start:
 
     def run(self, known: Endpoint | None) -> Endpoint:
         if known is None:
-            # Nobody could tell on which port an API server of a cut-off start listens.
+            # The port of an API server that an interrupted start left is not known.
             _stop(self._environment, self._cluster)
         server = self._find("kube-apiserver")
         held = None
@@ -94,8 +92,7 @@ class _Start:
         try:
             endpoint = self._write_files(port)
             base = [self._ensure(parts.etcd(self._tools))]
-            # A tenth of a second; an API server that finds nobody there tries again after a whole
-            # one.
+            # Takes 0.1 s; an API server that finds no etcd retries only after 1 s.
             waiting.wait_for(
                 "etcd",
                 lambda: waiting.listens(self._directory, parts.ETCD_SOCKET),
@@ -113,8 +110,8 @@ class _Start:
         finally:
             if held:
                 held.release()
-        # Not before the API server is ready: refused by rights that are not written yet, they would
-        # back off for seconds.
+        # Not before the API server is ready: it writes their RBAC rules at its start, and without
+        # these they would be refused and back off for seconds.
         rest = [
             self._ensure(
                 parts.controller_manager(self._tools, _PKI, self._kubeconfig("controller-manager"))
@@ -166,8 +163,7 @@ class _Start:
     def _ensure(self, part: Part) -> Recorded:
         if running := self._find(part.kind):
             return running
-        # Nothing of the caller's environment: a proxy, a KUBECONFIG or a home directory is none of
-        # their business.
+        # Nothing of the caller's environment: no proxy, no KUBECONFIG, no home directory.
         env = {"PATH": os.defpath, "HOME": str(self._directory), **part.env}
         name = parts.process_name(part.kind, self._cluster)
         record = processes.start(
@@ -203,9 +199,9 @@ def _admin(directory: Path) -> Client:
 
 
 def _forget_node_leases(client: Client) -> None:
-    """Lets a new kwok take over the nodes at once.
+    """Deletes the node leases, so that a new kwok takes over the nodes at once.
 
-    It has a new identity, and would wait up to 40 s for the leases of the one before to run out.
+    It has a new identity, and would wait up to 40 s for its predecessor's leases to expire.
     """
     leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
     try:
@@ -213,6 +209,4 @@ def _forget_node_leases(client: Client) -> None:
             client.delete(f"{leases}/{lease['metadata']['name']}")
     except ApiError as e:
         if e.status != 404:
-            raise ControlPlaneError(
-                f"the API server does not let go of old node leases: {e}"
-            ) from e
+            raise ControlPlaneError(f"old node leases cannot be deleted: {e}") from e

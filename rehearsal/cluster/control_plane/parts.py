@@ -1,4 +1,4 @@
-"""The five processes of a control plane: their command lines, and in which order they end."""
+"""The five processes of a control plane: their command lines, and the order in which they end."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Part:
     kind: str
     argv: tuple[str, ...]
     stop_rank: int
-    """Those who use the API server end before it, and it before etcd: an API server without etcd
-    hangs on SIGTERM.
+    """Lower ends first: the API server after its clients, and before etcd, as it would otherwise
+    hang on SIGTERM.
     """
     env: Mapping[str, str] = field(default_factory=dict)
 
@@ -74,7 +74,7 @@ def apiserver(tools: Toolchain, pki: Pki, port: int) -> Part:
         f"--kubelet-client-certificate={pki.cert('apiserver-kubelet-client')}",
         f"--kubelet-client-key={pki.key('apiserver-kubelet-client')}",
         "--kubelet-preferred-address-types=InternalIP",
-        # Ends the watches of those who stay; without it they hold up its end for a minute.
+        # Closes open watches; without it they delay its end by a minute.
         "--shutdown-watch-termination-grace-period=1s",
         "--profiling=false",
     )
@@ -86,20 +86,19 @@ def controller_manager(tools: Toolchain, pki: Pki, kubeconfig: Path) -> Part:
         str(tools.control_plane),
         "kube-controller-manager",
         f"--kubeconfig={kubeconfig}",
-        # Nothing asks it anything: no port, so no door to guard.
+        # Nothing connects to it, so it needs no port.
         "--secure-port=0",
         "--leader-elect=false",
         # With false and RBAC, DaemonSets stay at 0 pods: the manager's own user may not create
-        # them.
+        # pods.
         "--use-service-account-credentials=true",
         f"--service-account-private-key-file={pki.key('service-accounts')}",
         f"--root-ca-file={pki.ca}",
         f"--cluster-signing-cert-file={pki.ca}",
         f"--cluster-signing-key-file={pki.key('ca')}",
-        # Those need a cloud.
+        # The excluded controllers need a cloud.
         "--controllers=*,-node-ipam-controller,-cloud-node-lifecycle-controller,-service-lb-controller,-node-route-controller",
-        # The default of 20 requests a second makes it take 5 s only to fetch its controllers'
-        # tokens.
+        # At the default of 20 requests/s, fetching its controllers' tokens alone takes 5 s.
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
     )
@@ -128,7 +127,7 @@ def kwok_controller(tools: Toolchain, kubeconfig: Path, stages: Path) -> Part:
         f"--config={stages}",
         f"--manage-nodes-with-annotation-selector={kwok.NODE_ANNOTATION}",
         f"--node-lease-duration-seconds={kwok.LEASE_S}",
-        # Addresses of pods that nobody runs; nothing listens there.
+        # Addresses of simulated pods; nothing listens there.
         "--cidr=10.244.0.0/16",
     )
     return Part(kind="kwok", argv=argv, stop_rank=10, env={"GOMEMLIMIT": "300MiB"})

@@ -1,4 +1,4 @@
-"""The certificates of one simulated cluster: one authority, and what it signed.
+"""The certificates of one simulated cluster: one CA, and what it signed.
 
 Keys are EC P-256 (a hundred times faster to make than RSA) and readable by the owner only. Made
 once per cluster and reused, so that a restarted API server is still trusted by every kubeconfig and
@@ -23,15 +23,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 SERVICE_NETWORK = "10.96.0.0/16"
 """Range of Service addresses; its first address is the API server's own Service."""
 _LIFETIME = datetime.timedelta(days=3650)
-# Virtual machines resumed from a snapshot may have a clock that jumps back a little.
+# The clock of a virtual machine that is resumed from a snapshot may jump back a little.
 _CLOCK_SLACK = datetime.timedelta(hours=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pki:
-    """Files of one cluster's `pki/` directory, by what they are for. `X.crt` always has its `X.key`
-    beside it.
-    """
+    """Files of one cluster's `pki/` directory; every `X.crt` has its `X.key` beside it."""
 
     directory: Path
 
@@ -74,27 +72,23 @@ _LEAVES: Sequence[_Leaf] = (
         ),
         addresses=("127.0.0.1", "10.96.0.1"),
     ),
-    # What the kubelet stand-in shows to the API server when a person asks for a pod's log.
+    # The kubelet stand-in's server certificate, for `kubectl logs`.
     _Leaf(
         name="kubelet-serving", common_name="kubelet", dns=("localhost",), addresses=("127.0.0.1",)
     ),
-    # What the API server shows to the kubelet stand-in; checked there against the authority and
-    # this name.
+    # The API server's client certificate; the kubelet stand-in checks the CA and this name.
     _Leaf(name="apiserver-kubelet-client", common_name="kube-apiserver-kubelet-client"),
     _Leaf(name="admin", common_name="rehearsal-admin", organization="system:masters"),
     _Leaf(name="controller-manager", common_name="system:kube-controller-manager"),
     _Leaf(name="scheduler", common_name="system:kube-scheduler"),
-    # The two stand-ins for machines and their kubelets. They are the simulation, not its subject:
-    # no rights to try out on them.
+    # kwok and the kubelet stand-in are the simulation, so their own RBAC is not exercised.
     _Leaf(name="kwok", common_name="rehearsal-kwok", organization="system:masters"),
     _Leaf(name="kubelet", common_name="rehearsal-kubelet", organization="system:masters"),
 )
 
 
 def ensure(directory: Path) -> Pki:
-    """The cluster's certificates, made where there are none. A half-made directory cannot exist: it
-    is renamed when complete.
-    """
+    """The cluster's certificates, created if there are none; the directory appears complete."""
     if not directory.exists():
         unfinished = directory.with_name(f".{directory.name}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -179,8 +173,7 @@ def _name(common_name: str, organization: str | None = None) -> x509.Name:
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    # OpenSSL 3.x in Python's strict mode refuses an authority without keyCertSign and a leaf that
-    # claims it.
+    # OpenSSL 3.x in Python's strict mode refuses a CA without keyCertSign, and a leaf with it.
     return x509.KeyUsage(
         digital_signature=True,
         key_cert_sign=signs_certificates,

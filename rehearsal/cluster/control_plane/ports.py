@@ -1,4 +1,4 @@
-"""A TCP port on loopback that stays ours from its choice until the server has it."""
+"""A TCP port on loopback that is held from its choice until the server has bound it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ _TRIES = 200
 
 
 class HeldPort:
-    """Bound, so that nobody else gets it, but not listening. The server may bind it meanwhile if it
-    sets SO_REUSEPORT.
-    """
+    """Bound but not listening: no other process gets it, and a server with SO_REUSEPORT can."""
 
     def __init__(self, bound: socket.socket) -> None:
         self.number: int = bound.getsockname()[1]
@@ -32,8 +30,8 @@ class HeldPort:
 def hold(preferred: int | None = None) -> HeldPort:
     """The preferred port if it is free, else another.
 
-    Below the range that the kernel gives to outgoing connections, where there is room: a stopped
-    cluster then finds its port free again. Raises ControlPlaneError when no port is free.
+    Below the range of outgoing connections where possible, so that a stopped cluster finds its port
+    free again. Raises ControlPlaneError when no port is free.
     """
     if preferred is not None:
         for after_restart in (False, True):
@@ -53,8 +51,7 @@ def hold(preferred: int | None = None) -> HeldPort:
 def _bind(number: int, *, after_restart: bool) -> HeldPort | None:
     bound = socket.socket()
     if after_restart:
-        # Closed connections of the server before are remembered for a minute; they are no reason to
-        # change the port.
+        # The kernel keeps the previous server's closed connections for a minute (TIME_WAIT).
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((_ADDRESS, number))

@@ -1,8 +1,7 @@
-"""Which images run as real processes: the one place that the kubelet stand-in and kwok's stages
-both read.
+"""The images that run as real processes; read by the kubelet stand-in and for kwok's Stages.
 
-A pod on a simulated node belongs to exactly one of the two. Were their lists kept apart, a pod
-could have two owners fighting over its status, or none.
+A pod on a simulated node is managed by exactly one of the two. With two lists, both or neither
+could write a pod's status.
 """
 
 from __future__ import annotations
@@ -23,7 +22,5 @@ _ANY = re.compile("|".join(PROCESS_IMAGES))
 
 
 def runs_as_process(image: str) -> bool:
-    """Whether a pod whose first container has this image is run by the kubelet stand-in; kwok
-    leaves it alone.
-    """
+    """Whether the kubelet stand-in, not kwok, runs a pod whose first container has this image."""
     return _ANY.search(image) is not None

@@ -1,4 +1,4 @@
-"""Waiting for a control plane, and saying what is wrong when it does not come."""
+"""Waiting for a control plane, and the error when it does not become ready."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ from kubeapi import ApiError, Client, Unreachable
 from rehearsal.cluster.control_plane.errors import ControlPlaneError
 from rehearsal.host import processes
 from rehearsal.host.processes import Recorded
+from rehearsal.host.toolchain import disk
 
 _POLL_S = 0.02
 _LOG_LINES = 8
 _LOG_TAIL_BYTES = 20_000
+_ETCD_NEEDS_BYTES = 128e6
+"""etcd allocates two files of its write-ahead log at 64 MB each."""
 
 
 def wait_for(
     what: str, condition: Callable[[], bool], *, running: Iterable[Recorded], timeout_s: float
 ) -> None:
-    """Returns when `condition` holds. Raises ControlPlaneError when a process needed for it has
-    ended, or after timeout_s.
+    """Returns when `condition` holds.
+
+    Raises ControlPlaneError when one of the `running` processes has ended, or after timeout_s.
     """
     running = tuple(running)
     deadline = time.monotonic() + timeout_s
@@ -30,20 +34,21 @@ def wait_for(
         for record in running:
             if not processes.is_alive(record):
                 raise ControlPlaneError(
-                    f"{record.name} ended while the cluster waited for "
-                    f"{what}{last_words(record.log)}"
+                    f"{record.name} ended before there was {what}"
+                    f"{_low_space(record.log.parent)}{log_end(record.log)}"
                 )
         if time.monotonic() > deadline:
             logs = ", ".join(str(record.log) for record in running)
             raise ControlPlaneError(
-                f"no {what} within {timeout_s:.0f} s; the machine may be overloaded, or "
-                f"look into {logs}"
+                f"there was no {what.removeprefix('a ')} within {timeout_s:.0f} s"
+                f"{_low_space(running[0].log.parent)}; see whether the machine is overloaded, and "
+                f"the logs: {logs}"
             )
         time.sleep(_POLL_S)
 
 
 def listens(directory: Path, socket_name: str) -> bool:
-    """Whether somebody answers at a unix socket; its file alone may be a dead one's."""
+    """Whether a process accepts connections on a unix socket; its file may outlive the process."""
     descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     try:
         with socket.socket(socket.AF_UNIX) as probe:
@@ -57,7 +62,7 @@ def listens(directory: Path, socket_name: str) -> bool:
 
 
 def is_ready(client: Client) -> bool:
-    """Whether the API server says that all of its parts work, etcd included."""
+    """Whether the API server answers /readyz with ok, which includes etcd."""
     try:
         return client.text("/readyz") == "ok"
     except (ApiError, Unreachable):
@@ -65,9 +70,7 @@ def is_ready(client: Client) -> bool:
 
 
 def hands_out_accounts(client: Client) -> bool:
-    """Whether a pod could be created now: its ServiceAccount and the authority it is given are
-    there.
-    """
+    """Whether a pod could be created: its ServiceAccount and the CA's ConfigMap exist."""
     try:
         client.get("/api/v1/namespaces/default/serviceaccounts/default")
         client.get("/api/v1/namespaces/default/configmaps/kube-root-ca.crt")
@@ -76,15 +79,20 @@ def hands_out_accounts(client: Client) -> bool:
     return True
 
 
-def last_words(log: Path) -> str:
-    """The end of a log, as the tail of a message."""
+def _low_space(directory: Path) -> str:
+    if not disk.is_used_up(directory, below=_ETCD_NEEDS_BYTES):
+        return ""
+    return f"; {directory} has only {disk.size(disk.free(directory))} of disk space free"
+
+
+def log_end(log: Path) -> str:
+    """The end of a log, to be appended to a message."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - _LOG_TAIL_BYTES))
             text = file.read().decode(errors="replace")
     except OSError:
         return f"; its log {log} cannot be read"
-    # Only what the last start wrote, without the line that says when it was (or one that the cut
-    # left half).
+    # Only what the last start wrote, without its first line (the time, or an incomplete line).
     lines = f"\n{text}".rpartition("\n--- ")[2].splitlines()[1:][-_LOG_LINES:]
     return f"; the end of its log {log}:\n" + "\n".join(f"  {line[:500]}" for line in lines)

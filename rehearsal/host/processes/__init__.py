@@ -1,9 +1,8 @@
-"""Long-lived processes of a rehearsal, each on record: started without a gap, found again by a
-later run, ended for certain.
+"""Long-lived processes of a rehearsal: each has a record, by which a later run finds and ends it.
 
-A process is known by its pid together with the kernel's start time and the boot, never by its name:
-a pid is used again, a name is anybody's. Its descendants are known by two environment variables
-that `start` sets and that every child inherits.
+A process is identified by its pid, its start time and the boot id, because pids are reused and
+names are not unique. Its descendants are identified by two environment variables that `start` sets
+and that every child inherits.
 """
 
 from rehearsal.host.processes.ending import end_leftovers, stop, stop_all

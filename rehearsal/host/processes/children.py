@@ -1,4 +1,4 @@
-"""Own children among the recorded processes: only their parent can take their zombies away."""
+"""The recorded processes that are children of this one: only their parent can reap them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _running: list[subprocess.Popen[bytes]] = []
 
 
 def adopt(child: subprocess.Popen[bytes]) -> None:
-    """Keeps the child until it has ended, so that nobody's zombie stands for a running process."""
+    """Keeps the child until it has ended and `reap` has waited for it."""
     with _lock:
         _running.append(child)
 
 
 def reap() -> None:
-    """Takes away the zombies of ended children; never waits."""
+    """Reaps ended children; does not block."""
     with _lock:
         _running[:] = [child for child in _running if child.poll() is None]

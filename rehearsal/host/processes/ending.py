@@ -17,18 +17,15 @@ from rehearsal.host.processes.records import Recorded
 
 _GRACE_S = 10.0
 _KILL_S = 10.0
-"""A killed process is gone at once, unless the kernel holds it (a hung disk); then waiting longer
-does not help.
-"""
+"""A killed process is gone at once, unless it is in uninterruptible sleep (state D)."""
 
 
 def stop(record: Recorded, *, grace_s: float = _GRACE_S) -> None:
-    """Ends the process: SIGTERM to its group, SIGKILL after grace_s seconds to it and all that
-    descends from it.
+    """Ends the process: SIGTERM to its group; after grace_s SIGKILL to it and its descendants.
 
-    Returns when all are gone, at once if they are already; then the record is gone too. A record
-    whose pid belongs to another process now is removed and that process left alone. Raises
-    StillRunning for a process that outlives even SIGKILL.
+    Returns when all have ended and the record is removed. A record whose pid belongs to another
+    process by now is removed, and that process is not touched. Raises StillRunning for a process
+    that survives SIGKILL.
     """
     _stop((record,), grace_s)
 
@@ -36,11 +33,10 @@ def stop(record: Recorded, *, grace_s: float = _GRACE_S) -> None:
 def stop_all(
     environment: Path, order: Sequence[str] = (), *, grace_s: float = _GRACE_S
 ) -> list[str]:
-    """Ends every process of the environment and returns the names of those that ran, or had left
-    something running.
+    """Ends every process of the environment; returns the names of those with anything running.
 
-    order: name patterns (`kubelet-*`), first ends first; the rest follow by stop rank. Equals end
-    side by side.
+    order: name patterns (`kubelet-*`) in the order in which to end them; the rest follow by stop
+    rank. Processes of the same rank end in parallel.
     """
 
     def rank(record: Recorded) -> tuple[int, int]:
@@ -58,17 +54,15 @@ def stop_all(
 
 
 def end_leftovers(environment: Path) -> list[str]:
-    """Ends what an earlier run left of this environment, also after a kill -9 of it, and returns
-    what was found.
+    """Ends what an earlier run left running, even if that was killed; returns what was found.
 
-    First the recorded processes, by identity and in order; then any that carry this environment's
-    marks though no record knows them (in the result as `process PID`).
+    First the recorded processes in their order, then any others with this environment's marks (in
+    the result as `process PID`).
     """
     ended = stop_all(environment, grace_s=5.0)
     ended += [f"process {stray.pid}" for stray in marked(environment)]
     _kill(lambda: marked(environment))
-    # One that was told to end may have started another meanwhile: killed just now, its record is
-    # still there.
+    # A process that was ending may have started another meanwhile, whose record is still there.
     stop_all(environment)
     for path in records.directory(environment).glob("*.json"):
         if records.load(environment, path.stem) is None:
@@ -77,12 +71,12 @@ def end_leftovers(environment: Path) -> list[str]:
 
 
 def end_descendants(environment: Path, name: str) -> None:
-    """Ends what a process of that name, itself gone, has left running."""
+    """Ends the descendants of an ended process of that name."""
     _kill(lambda: marked(environment, name))
 
 
 def _stop(together: Collection[Recorded], grace_s: float) -> None:
-    # An old record in somebody's hand must not end the descendants of a newer process of that name.
+    # An outdated record must not end the descendants of a newer process of that name.
     together = [
         record
         for record in together
@@ -105,7 +99,7 @@ def _stop(together: Collection[Recorded], grace_s: float) -> None:
 def _members(together: Iterable[Recorded]) -> list[kernel.Seen]:
     """The recorded processes that still run, and their groups.
 
-    A group is trusted only while its leader is seen running: later its number may be another's.
+    A group counts only while its leader runs: afterwards its id may be reused.
     """
     groups = {record.pid for record in together if records.seen(record)}
     return (
@@ -116,9 +110,7 @@ def _members(together: Iterable[Recorded]) -> list[kernel.Seen]:
 
 
 def _kill(find: Callable[[], list[kernel.Seen]]) -> None:
-    """SIGKILL, again and again, until `find` finds nothing: what is found may be forking
-    meanwhile.
-    """
+    """SIGKILL until `find` finds nothing: processes may fork meanwhile."""
     deadline = time.monotonic() + _KILL_S
     while found := find():
         if time.monotonic() > deadline:
@@ -142,6 +134,6 @@ def _held(found: Iterable[kernel.Seen]) -> Iterator[list[kernel.Handle]]:
 def _unkillable(found: Iterable[kernel.Seen]) -> StillRunning:
     pids = ", ".join(str(seen.pid) for seen in found)
     return StillRunning(
-        f"processes that survived SIGKILL for {_KILL_S:.0f} s: {pids}; the kernel holds "
-        "them, look with `ps -o stat,wchan`"
+        f"processes survived SIGKILL for {_KILL_S:.0f} s: {pids}; see where the kernel holds "
+        f"them with `ps -o pid,stat,wchan -p {pids.replace(' ', '')}`"
     )

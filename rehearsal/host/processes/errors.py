@@ -1,4 +1,4 @@
-"""What can go wrong with recorded processes, for people."""
+"""Errors of starting and ending processes."""
 
 
 class ProcessError(Exception):
@@ -10,4 +10,4 @@ class NotStarted(ProcessError):
 
 
 class StillRunning(ProcessError):
-    """Processes outlived SIGKILL: the kernel holds them."""
+    """Processes survived SIGKILL."""

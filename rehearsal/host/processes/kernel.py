@@ -1,4 +1,4 @@
-"""What /proc says about processes, and signals that cannot hit the wrong one."""
+"""Processes as /proc shows them, and signals that cannot reach the wrong one (pidfds)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ class Seen:
     group: int
     session: int
     start_ticks: int
-    """Clock ticks from boot to its start; with the pid and the boot it names one process for
-    ever.
-    """
+    """Clock ticks from boot to its start; unique together with the pid and the boot id."""
 
     @property
     def ended(self) -> bool:
-        """A zombie runs nothing and holds nothing; only its parent can make it disappear."""
+        """Whether it is a zombie: it runs nothing and only waits for its parent to reap it."""
         return self.state in "ZX"
 
 
@@ -63,8 +61,9 @@ def see_all() -> Iterator[Seen]:
 
 
 def initial_environment(pid: int) -> frozenset[bytes]:
-    """`NAME=value` entries that the process was started with; empty for another user's process, a
-    zombie or a kernel thread.
+    """`NAME=value` entries at the process's start.
+
+    Empty for another user's process, a zombie or a kernel thread.
     """
     try:
         return frozenset(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
@@ -73,7 +72,7 @@ def initial_environment(pid: int) -> frozenset[bytes]:
 
 
 def ancestors() -> frozenset[int]:
-    """This process and those that it descends from."""
+    """This process and its ancestors."""
     found: set[int] = set()
     pid = os.getpid()
     while pid > 0 and pid not in found:
@@ -84,7 +83,7 @@ def ancestors() -> frozenset[int]:
 
 
 class Handle:
-    """Holds on to one process: its pid may pass to another, this cannot. Close it."""
+    """A pidfd: refers to one process even if its pid is reused. Close it."""
 
     def __init__(self, descriptor: int, seen: Seen) -> None:
         self._descriptor = descriptor
@@ -94,7 +93,7 @@ class Handle:
         try:
             signal.pidfd_send_signal(self._descriptor, number)
         except ProcessLookupError:
-            pass  # it ended meanwhile, which is what was wanted
+            pass  # it has ended
 
     def fileno(self) -> int:
         return self._descriptor
@@ -109,7 +108,7 @@ def hold(seen: Seen) -> Handle | None:
         descriptor = os.pidfd_open(seen.pid)
     except OSError:
         return None
-    now = see(seen.pid)  # read after opening: what is seen now is what the descriptor holds
+    now = see(seen.pid)  # after opening, so that it shows the process of the descriptor
     if now is None or now.start_ticks != seen.start_ticks or now.ended:
         os.close(descriptor)
         return None
@@ -117,9 +116,7 @@ def hold(seen: Seen) -> Handle | None:
 
 
 def wait_for_end(handles: Iterable[Handle], *, timeout_s: float, reap: Callable[[], None]) -> bool:
-    """True when all have ended within timeout_s. `reap` is called after each end, so that own
-    children leave no zombies.
-    """
+    """Whether all end within timeout_s. `reap` is called after each end, for children."""
     poll = select.poll()
     waiting = {handle.fileno() for handle in handles}
     for descriptor in waiting:

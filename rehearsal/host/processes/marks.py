@@ -1,4 +1,4 @@
-"""The two environment variables by which descendants of recorded processes are found again."""
+"""The two environment variables by which descendants of recorded processes are found."""
 
 from __future__ import annotations
 
@@ -7,27 +7,20 @@ from pathlib import Path
 from rehearsal.host.processes import kernel
 
 ENVIRONMENT_VARIABLE = "SLICEWRIGHT_REHEARSAL"
-"""The environment's directory. People export it too, to use `pulumi` by hand, so it alone condemns
-no process.
-"""
+"""The environment's directory. Users export it too, so it alone marks no process."""
 PROCESS_VARIABLE = "SLICEWRIGHT_REHEARSAL_PROCESS"
-"""The recorded process that this one is or descends from; set by `start` only, never exported by
-people.
-"""
+"""The recorded process that this one is or descends from; set by `start` only."""
 
 
 def marks(environment: Path, name: str) -> dict[str, str]:
-    """What the environment of a process must contain to be ended with process `name` of this
-    rehearsal.
-    """
+    """The variables of a process that is to be ended together with process `name`."""
     return {ENVIRONMENT_VARIABLE: str(environment.resolve()), PROCESS_VARIABLE: name}
 
 
 def marked(environment: Path, name: str | None = None) -> list[kernel.Seen]:
-    """Running processes that carry both marks: of this environment, and of `name` (None: of any
-    process).
+    """Running processes with both marks: of this environment, and of `name` (None: any name).
 
-    Never this process or one that it descends from: who asks for an end is not part of it.
+    Without this process and its ancestors.
     """
     ours = f"{ENVIRONMENT_VARIABLE}={environment.resolve()}".encode()
     wanted = f"{PROCESS_VARIABLE}={name}".encode()

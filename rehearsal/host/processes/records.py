@@ -1,6 +1,4 @@
-"""The record of a process: one JSON file, written before the process may do anything, removed when
-it has ended.
-"""
+"""The record of a process: a JSON file, written before its program starts, removed at its end."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """One process that was started here. Also the leader of its own session and process group."""
+    """One started process, the leader of its own session and process group."""
 
     environment: Path
     name: str
@@ -29,19 +27,17 @@ class Recorded:
     boot_id: str
     log: Path
     stop_rank: int
-    """Lower ends first; what others need to end well has a higher one."""
+    """Lower ends first: a process that others need while they end has a higher one."""
 
 
 def is_alive(record: Recorded) -> bool:
-    """Whether this very process still runs: same boot, same pid, same start. A zombie does not."""
+    """Whether this process runs: same boot, pid and start time, and no zombie."""
     children.reap()
     return seen(record) is not None
 
 
 def find(environment: Path, name: str) -> Recorded | None:
-    """The running process of that name, or None. A record whose process has ended counts as
-    none.
-    """
+    """The running process of that name; None without one, or if it has ended."""
     record = load(environment, name)
     return record if record and is_alive(record) else None
 
@@ -67,18 +63,16 @@ def directory(environment: Path) -> Path:
 
 
 def check_name(name: str) -> None:
-    """Raises ValueError for a name that could not be a file's."""
+    """Raises ValueError for a name that cannot be a file name."""
     if not _NAME.fullmatch(name):
         raise ValueError(
-            f"process name {name!r}: letters, digits, '.', '_' and '-' only, and a letter "
-            "or digit first"
+            f"process name {name!r}: must consist of letters, digits, '.', '_' and '-', and begin "
+            "with a letter or digit"
         )
 
 
 def load(environment: Path, name: str) -> Recorded | None:
-    """The record, or None where there is none or it cannot be read (then the marks still find the
-    process).
-    """
+    """The record; None without one, or with an unreadable one (the marks find the process)."""
     try:
         stored = json.loads((directory(environment) / f"{name}.json").read_text())
         return Recorded(
@@ -95,7 +89,7 @@ def load(environment: Path, name: str) -> Recorded | None:
 
 
 def store(record: Recorded) -> None:
-    """Whole or not at all: a reader never sees half a record."""
+    """Writes the record atomically."""
     path = directory(record.environment) / f"{record.name}.json"
     content = {
         "pid": record.pid,
@@ -111,7 +105,7 @@ def store(record: Recorded) -> None:
 
 
 def remove(record: Recorded) -> None:
-    """Takes the record away, unless a newer process of that name has its own there by now."""
+    """Removes the record, unless a newer process of that name has replaced it."""
     with locked(record.environment):
         if load(record.environment, record.name) in (record, None):
             (directory(record.environment) / f"{record.name}.json").unlink(missing_ok=True)
@@ -119,7 +113,7 @@ def remove(record: Recorded) -> None:
 
 @contextlib.contextmanager
 def locked(environment: Path) -> Iterator[None]:
-    """One at a time per environment, across processes; the kernel lets go when the holder dies."""
+    """A lock per environment, across processes; the kernel releases it when the holder dies."""
     descriptor = os.open(directory(environment), os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

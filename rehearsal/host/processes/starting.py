@@ -1,4 +1,4 @@
-"""Starting a process so that at no moment it runs without being on record."""
+"""Starting a process so that it never runs without a record."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rehearsal.host.processes.errors import NotStarted, ProcessError
 from rehearsal.host.processes.marks import marks
 from rehearsal.host.processes.records import Recorded
 
-# The child becomes a shell that waits at its standard input. The program runs, under the same pid,
-# only after the record is written and a line has come. Should this process die before that, the
-# shell reads the end of the pipe and is gone.
+# The child is a shell that reads a line from its standard input, and then becomes the program. The
+# line is sent once the record is written. If this process dies before, the shell reads the end of
+# the pipe and exits.
 _GATE = 'read -r _ && exec "$@" </dev/null'
 
 
 class AlreadyRunning(ProcessError):
-    """A process of that name runs in the environment; `record` is its."""
+    """A process of that name runs in the environment already; `record` is its record."""
 
     def __init__(self, record: Recorded) -> None:
         super().__init__(
@@ -42,13 +42,12 @@ def start(
     pass_fds: Sequence[int] = (),
     stop_rank: int = 0,
 ) -> Recorded:
-    """Starts `argv` in a session of its own, with output appended to `log`
-    (environment/log/NAME.log) and no input.
+    """Starts `argv` in a session of its own, its output appended to `log`, without input.
 
-    env: the whole environment of the process (None: this process's); the marks are added in any
-    case. stop_rank: lower ends first when everything is stopped. What an ended process of that name
-    left running is ended first. The process outlives its starter. Raises AlreadyRunning,
-    NotStarted, ValueError for an impossible name.
+    env: the whole environment of the process (None: this process's), to which the marks are added.
+    log: by default ENVIRONMENT/log/NAME.log. stop_rank: lower ends first in `stop_all`. What an
+    ended process of that name left running is ended first. The process outlives its starter. Raises
+    AlreadyRunning, NotStarted, and ValueError for an invalid name.
     """
     environment = environment.resolve()
     records.check_name(name)
@@ -104,7 +103,7 @@ def _start(
     try:
         waiting = kernel.see(child.pid)
         if waiting is None:
-            raise NotStarted(f"{name}: {argv[0]} ended before it began; its log: {log}")
+            raise NotStarted(f"{name}: the shell that starts {argv[0]} ended; its log: {log}")
         record = Recorded(
             environment=environment,
             name=name,
@@ -120,16 +119,14 @@ def _start(
     except OSError as e:
         raise NotStarted(f"{name}: {argv[0]} did not start: {e}") from e
     finally:
-        # Without the line before it, this end of the pipe is what makes the waiting shell go away.
+        # Closed without the line, the pipe makes the waiting shell exit.
         child.stdin.close()
         children.adopt(child)
     return record
 
 
 def _program(program: str | Path, variables: Mapping[str, str], cwd: Path | None) -> str:
-    """An absolute path, found before anything is started: a shell that cannot exec would only say
-    so in its log.
-    """
+    """The absolute path. Raises NotStarted: the shell would report a missing program in its log."""
     directory = Path.cwd() if cwd is None else cwd
     if "/" in str(program):
         path = directory / program
@@ -137,5 +134,5 @@ def _program(program: str | Path, variables: Mapping[str, str], cwd: Path | None
     else:
         found = shutil.which(str(program), path=variables.get("PATH", os.defpath))
     if found is None:
-        raise NotStarted(f"{program}: no such program, or it may not be executed")
+        raise NotStarted(f"{program}: not found, or not executable")
     return found

@@ -53,6 +53,11 @@ def full(needed: Mapping[Path, float], purpose: str, remedy: str) -> str:
     )
 
 
+def is_used_up(directory: Path, *, below: float = 10e6) -> bool:
+    """Whether `directory` has next to nothing free."""
+    return free(directory) < below
+
+
 def used(directory: Path, *, up_to: float) -> float:
     """Bytes in the files below `directory`; counting ends at `up_to`."""
     total = 0

@@ -18,7 +18,6 @@ REMEDY = (
 )
 _BYTES_PER_S = {"GOCACHE": 5.2e6, "GOMODCACHE": 2.3e6}
 _TOOLS_BYTES_PER_S = 0.9e6
-_USED_UP_BYTES = 10e6
 
 
 def needed(tools: Sequence[Tool], cache: Path, go_caches: Mapping[str, str]) -> dict[Path, float]:
@@ -46,7 +45,7 @@ def full(tools: Sequence[Tool], cache: Path, go_caches: Mapping[str, str]) -> st
 
 def is_used_up(cache: Path, go_caches: Mapping[str, str]) -> bool:
     """Whether one of the directories that a build writes to has next to nothing free."""
-    return any(disk.free(d) < _USED_UP_BYTES for d in (cache, *map(Path, go_caches.values())))
+    return any(disk.is_used_up(d) for d in (cache, *map(Path, go_caches.values())))
 
 
 def _purpose(tools: Sequence[Tool]) -> str:

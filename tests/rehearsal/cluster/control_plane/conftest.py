@@ -1,6 +1,4 @@
-"""Real control planes: two environments started side by side, shared by the tests that leave them
-as they were.
-"""
+"""Two real control planes, started in parallel, for the tests that leave them unchanged."""
 
 from __future__ import annotations
 
@@ -43,7 +41,7 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def until() -> Until:
-    """Waits for a condition; what it raises as ApiError counts as not yet."""
+    """Waits for a condition; an ApiError counts as not yet."""
 
     def wait(condition: Callable[[], object], *, timeout_s: float = 60.0) -> None:
         deadline = time.monotonic() + timeout_s
@@ -64,8 +62,9 @@ def until() -> Until:
 def clusters(
     tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain
 ) -> Iterator[tuple[Cluster, Cluster]]:
-    """Two environments, started at the same moment, at paths with spaces, a comma and more bytes
-    than a unix socket's address.
+    """Started at the same moment, at paths with spaces, a comma and more than 107 bytes.
+
+    107 bytes is the limit of a unix socket's address.
     """
     base = tmp_path_factory.mktemp("side by side, " + "deep " * 20)
 

@@ -1,4 +1,4 @@
-"""Who gets in, and what they may do: the rehearsal's API server is as strict as a cloud's."""
+"""Authentication and authorization: the rehearsal's API server is as strict as a cloud's."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def test_a_made_up_token_is_refused(cluster: Cluster) -> None:
     assert refused(Client(replace(anonymous(cluster), token="made.up.token"))) == 401
 
 
-def test_one_clusters_administrator_is_nobody_in_another(clusters: tuple[Cluster, Cluster]) -> None:
+def test_one_clusters_administrator_has_no_access_to_another(
+    clusters: tuple[Cluster, Cluster],
+) -> None:
     first, second = clusters
     kubeconfig = credentials_of(json.loads(first.endpoint.kubeconfig.read_text()))
     with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
@@ -55,7 +57,7 @@ def test_one_clusters_administrator_is_nobody_in_another(clusters: tuple[Cluster
     assert refused(Client(replace(anonymous(second), client_cert=kubeconfig.client_cert))) == 401
 
 
-def test_a_service_account_may_do_what_it_was_given_and_no_more(
+def test_a_service_account_may_do_only_what_its_role_allows(
     cluster: Cluster, namespace: str, until: Callable[..., None]
 ) -> None:
     admin = cluster.admin
@@ -76,7 +78,7 @@ def test_a_service_account_may_do_what_it_was_given_and_no_more(
         "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
     }
     admin.create(f"{rbac}/rolebindings", binding)
-    until(lambda: client.get(pods)["items"] == [])  # the authorizer hears of it by watch
+    until(lambda: client.get(pods)["items"] == [])  # the authorizer learns of it from a watch
     assert refused(client, f"/api/v1/namespaces/{namespace}/secrets") == 403
 
 
@@ -90,16 +92,16 @@ def test_the_api_server_is_the_only_thing_that_listens_and_on_loopback_only(
         fields = line.split()
         if fields[3] == "0A":
             listening[f"socket:[{fields[9]}]"] = fields[1]
-    doors = {}
+    ports = {}
     for name, pid in cluster.pids().items():
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            if (door := listening.get(str(descriptor.readlink()))) is not None:
-                doors[name] = door
-    assert doors == {"kube-apiserver-alpha": f"0100007F:{cluster.endpoint.port:04X}"}
+            if (port := listening.get(str(descriptor.readlink()))) is not None:
+                ports[name] = port
+    assert ports == {"kube-apiserver-alpha": f"0100007F:{cluster.endpoint.port:04X}"}
 
 
 def test_keys_and_kubeconfigs_are_for_their_owner_only(cluster: Cluster) -> None:
-    assert stat.S_IMODE(cluster.directory.stat().st_mode) == 0o700  # etcd's sockets lie in it
+    assert stat.S_IMODE(cluster.directory.stat().st_mode) == 0o700  # etcd's sockets are in it
     files = [
         path for path in cluster.directory.rglob("*") if re.search(r"\.(key|json|yaml)$", path.name)
     ]
@@ -117,13 +119,13 @@ def test_no_secret_is_in_a_command_line_or_a_log(cluster: Cluster) -> None:
         base64.b64encode(key.read_bytes()).decode()
         for key in (cluster.directory / "pki").glob("*.key")
     ]
-    said = [Path(f"/proc/{pid}/cmdline").read_text() for pid in cluster.pids().values()]
-    said += [log.read_text(errors="replace") for log in (cluster.environment / "log").iterdir()]
+    texts = [Path(f"/proc/{pid}/cmdline").read_text() for pid in cluster.pids().values()]
+    texts += [log.read_text(errors="replace") for log in (cluster.environment / "log").iterdir()]
     assert len(secrets) > 20
-    assert [secret for secret in secrets if any(secret in text for text in said)] == []
+    assert [secret for secret in secrets if any(secret in text for text in texts)] == []
 
 
-def test_every_process_is_on_record(cluster: Cluster) -> None:
+def test_every_process_has_a_record(cluster: Cluster) -> None:
     kinds = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"]
     assert sorted(cluster.pids()) == [f"{kind}-alpha" for kind in kinds]
     assert all(processes.is_alive(record) for record in processes.recorded(cluster.environment))
@@ -131,9 +133,7 @@ def test_every_process_is_on_record(cluster: Cluster) -> None:
 
 @pytest.fixture
 def kubelet_port(cluster: Cluster) -> Iterator[int]:
-    """A kubelet's log endpoint, with the certificate that the cluster made for it, and open to its
-    API server alone.
-    """
+    """A log endpoint with the cluster's kubelet certificate, for its API server only."""
 
     class Answer(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

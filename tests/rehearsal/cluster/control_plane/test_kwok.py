@@ -1,6 +1,4 @@
-"""kwok's half of the simulated machines: nodes live, pods that nobody runs look run, and the rest
-is left alone.
-"""
+"""What kwok does: it keeps nodes Ready, simulates pods without a process, and nothing else."""
 
 from __future__ import annotations
 
@@ -115,7 +113,9 @@ def gone(admin: Client, path: str) -> bool:
     return False
 
 
-def test_a_node_becomes_ready_and_keeps_what_the_cloud_said(admin: Client, node: str) -> None:
+def test_a_node_becomes_ready_and_keeps_the_status_that_the_cloud_wrote(
+    admin: Client, node: str
+) -> None:
     status = admin.get(f"{NODES}/{node}")["status"]
     kept = ("capacity", "allocatable", "addresses", "daemonEndpoints", "nodeInfo")
     assert {field: status[field] for field in kept} == {field: STATUS[field] for field in kept}
@@ -212,7 +212,7 @@ def test_kwok_does_not_delete_a_pod_that_runs_as_a_process(
     until(lambda: gone(admin, f"{pods}/real"))
 
 
-def test_a_running_pod_says_what_a_kubelet_would(
+def test_a_running_pod_has_the_status_that_a_kubelet_would_write(
     admin: Client, node: str, pods: str, is_ready: Callable[[str], bool], until: Until
 ) -> None:
     sidecar = {"name": "sidecar", "image": ORDINARY, "restartPolicy": "Always"}
@@ -297,7 +297,7 @@ def test_a_killed_kwok_is_replaced_and_takes_over_at_once(
     is_ready: Callable[[str], bool],
     until: Until,
 ) -> None:
-    """Without help the new one would wait for the old one's leases, 40 s."""
+    """The new one would otherwise wait 40 s for the old one's leases to expire."""
     before = cluster.pids()
     os.kill(before["kwok-alpha"], signal.SIGKILL)
     until(lambda: processes.find(cluster.environment, "kwok-alpha") is None)

@@ -1,6 +1,4 @@
-"""A control plane comes up from nothing, survives what happens to processes, and goes without a
-trace.
-"""
+"""A control plane starts, is repaired after its processes are killed, and ends completely."""
 
 from __future__ import annotations
 
@@ -79,10 +77,8 @@ def test_a_second_start_changes_nothing(cluster: Cluster, toolchain: Toolchain) 
 def test_the_life_of_a_cluster(
     environment: Path, toolchain: Toolchain, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One cluster through everything that can befall it; a start takes seconds, so they share
-    it.
-    """
-    # Two who start it at once get the same one.
+    """Start, repair, stop, restart, removal: on one cluster, because a start takes seconds."""
+    # Two starts at once give the same cluster.
     with ThreadPoolExecutor(2) as threads:
         one, other = threads.map(
             lambda _: control_plane.start(environment, "alpha", toolchain), range(2)
@@ -100,8 +96,7 @@ def test_the_life_of_a_cluster(
     assert {kind for kind in after if after[kind] != before[kind]} == {"etcd"}
     assert "kept" in config_maps(one)
 
-    # Stopping does not wait for those who watch, nor for a kill, and leaves neither process nor
-    # listener.
+    # Stopping waits neither for watches nor for SIGKILL, and leaves no process and no listener.
     monkeypatch.setattr(lifecycle, "_STOP_S", 60.0)
     watching = threading.Thread(target=watch_until_the_end, args=(one,))
     watching.start()
@@ -114,7 +109,7 @@ def test_the_life_of_a_cluster(
     assert processes.recorded(environment) == []
     assert not accepts(one.port)
 
-    # The next start is at the same address, with the same data and authority.
+    # The next start is at the same address, with the same data and CA.
     assert control_plane.start(environment, "alpha", toolchain) == one
     assert "kept" in config_maps(one)
 
@@ -123,7 +118,7 @@ def test_the_life_of_a_cluster(
     with socket.socket() as stranger:
         stranger.setsockopt(
             socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # past what is left of the closed connections
+        )  # despite closed connections in TIME_WAIT
         stranger.bind(("127.0.0.1", one.port))
         stranger.listen()
         moved = control_plane.start(environment, "alpha", toolchain)
@@ -149,7 +144,7 @@ def watch_until_the_end(endpoint: Endpoint) -> None:
 
 STARTER = """
 import sys; from pathlib import Path
-from rehearsal import control_plane; from rehearsal.host.toolchain import Toolchain
+from rehearsal.cluster import control_plane; from rehearsal.host.toolchain import Toolchain
 control_plane.start(Path(sys.argv[1]), "alpha", Toolchain.load(Path(sys.argv[2])))
 print("up", flush=True); sys.stdin.read()
 """
@@ -167,7 +162,7 @@ def starter(environment: Path, toolchain: Toolchain) -> Iterator[subprocess.Pope
         process.kill()
 
 
-def test_after_kill_9_of_a_starter_half_way_everything_is_found_and_ended(
+def test_after_kill_9_during_a_start_everything_is_found_and_ended(
     environment: Path, starter: subprocess.Popen[str], until: Until
 ) -> None:
     until(lambda: "kube-apiserver" in pids(environment))
@@ -178,7 +173,7 @@ def test_after_kill_9_of_a_starter_half_way_everything_is_found_and_ended(
     assert marked(environment) == []
 
 
-def test_after_kill_9_of_the_starter_the_cluster_lives_until_it_is_ended(
+def test_a_cluster_outlives_its_starter_until_it_is_ended(
     environment: Path, starter: subprocess.Popen[str]
 ) -> None:
     assert starter.stdout is not None
@@ -204,7 +199,7 @@ def test_ctrl_c_during_a_start_leaves_nothing(
     assert processes.recorded(environment) == []
 
 
-def test_a_part_that_does_not_start_is_named_with_its_last_words(
+def test_a_process_that_does_not_start_is_named_with_the_end_of_its_log(
     environment: Path, toolchain: Toolchain
 ) -> None:
     broken = environment / "broken"
@@ -225,7 +220,7 @@ def test_a_missing_binary_is_named(environment: Path, toolchain: Toolchain) -> N
 
 
 @pytest.mark.parametrize("name", ["", "Alpha", "a/b", "..", "-a", "a" * 64])
-def test_a_name_that_no_cloud_would_take_is_refused(
+def test_a_name_that_gke_or_eks_would_refuse_is_refused(
     environment: Path, toolchain: Toolchain, name: str
 ) -> None:
     with pytest.raises(ControlPlaneError, match="cluster name"):
@@ -243,7 +238,7 @@ def test_ports_chosen_at_once_are_different() -> None:
             port.release()
 
 
-def test_a_held_port_is_nobody_elses_but_the_server_gets_it() -> None:
+def test_a_held_port_is_refused_to_others_and_open_to_the_server() -> None:
     held = ports.hold()
     try:
         with socket.socket() as other, pytest.raises(OSError, match="in use"):

@@ -1,4 +1,4 @@
-"""Recorded processes: no gap at the start, none left at the end, and never a stranger's."""
+"""Recorded processes: never without a record, all ended, and no other process touched."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rehearsal.host.processes import Recorded, kernel, records
 from rehearsal.host.processes.marks import marked
 
 SLEEP = ["sleep", "300"]
-# Ends on SIGTERM, after leaving its name; says first that it listens for it.
+# Ends on SIGTERM and appends its name to a file; creates another file once its trap is set.
 POLITE = 'trap \'echo "$0" >>ended; exit 0\' TERM; : >"ready-$0"; while :; do sleep 0.02; done'
 STUBBORN = "trap '' TERM; : >ready; while :; do sleep 0.02; done"
 
@@ -46,7 +46,7 @@ def runs(pid: int) -> bool:
 
 
 def runs_program(record: Recorded, name: str) -> bool:
-    """The gate is a shell; its pid becomes the program's."""
+    """The pid is first that of the shell that starts the program."""
     return Path(f"/proc/{record.pid}/comm").read_text().strip() == name
 
 
@@ -63,7 +63,7 @@ def start_polite(environment: Path, name: str, **options: int) -> Recorded:
     return record
 
 
-def test_a_started_process_is_on_record_and_leads_its_own_session(environment: Path) -> None:
+def test_a_started_process_has_a_record_and_leads_its_own_session(environment: Path) -> None:
     record = processes.start(environment, "sleeper", SLEEP)
     seen = kernel.see(record.pid)
     assert seen is not None
@@ -87,7 +87,7 @@ def test_the_record_is_there_when_the_program_begins(environment: Path) -> None:
 def test_a_program_whose_starter_dies_before_the_record_never_runs(environment: Path) -> None:
     starter = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from rehearsal import processes; from rehearsal.host.processes import records\n"
+        "from rehearsal.host import processes; from rehearsal.host.processes import records\n"
         "records.store = lambda record: os.kill(os.getpid(), signal.SIGKILL)\n"
         "processes.start(Path(sys.argv[1]), 'orphan', ['sh', '-c', ': >ran; sleep 300'], "
         "cwd=Path(sys.argv[1]))\n"
@@ -130,7 +130,7 @@ def test_one_name_is_one_process(environment: Path) -> None:
     assert refused.value.record == first
 
 
-def test_of_starters_at_once_one_wins(environment: Path) -> None:
+def test_of_simultaneous_starts_one_succeeds(environment: Path) -> None:
     def attempt(_: int) -> Recorded | None:
         try:
             return processes.start(environment, "contested", SLEEP)
@@ -156,7 +156,7 @@ def test_a_name_that_is_no_file_name_is_refused(environment: Path, name: str) ->
         processes.start(environment, name, SLEEP)
 
 
-def test_stop_asks_first(environment: Path) -> None:
+def test_stop_sends_sigterm_first(environment: Path) -> None:
     record = start_polite(environment, "polite")
     processes.stop(record, grace_s=10)
     assert (environment / "ended").read_text() == "polite\n"
@@ -164,7 +164,7 @@ def test_stop_asks_first(environment: Path) -> None:
     assert processes.recorded(environment) == []
 
 
-def test_stop_kills_what_does_not_listen(environment: Path) -> None:
+def test_stop_kills_a_process_that_ignores_sigterm(environment: Path) -> None:
     record = processes.start(environment, "stubborn", ["sh", "-c", STUBBORN], cwd=environment)
     until((environment / "ready").exists)
     processes.stop(record, grace_s=0.2)
@@ -195,7 +195,7 @@ def test_a_zombie_is_not_alive(environment: Path) -> None:
     "end", [lambda e, r: processes.stop(r), lambda e, r: processes.end_leftovers(e)]
 )
 @pytest.mark.parametrize("lie", [{"start_ticks": 1}, {"boot_id": "another boot"}])
-def test_a_pid_that_another_process_has_now_is_left_alone(
+def test_a_process_with_a_reused_pid_is_left_alone(
     environment: Path, end: Callable[[Path, Recorded], object], lie: dict[str, object]
 ) -> None:
     stranger = subprocess.Popen(SLEEP, start_new_session=True)
@@ -226,7 +226,7 @@ def test_a_pid_that_another_process_has_now_is_left_alone(
 
 def test_after_kill_9_of_the_starter_everything_is_found_and_ended(environment: Path) -> None:
     starter = (
-        "import os, signal, sys; from pathlib import Path; from rehearsal import processes\n"
+        "import os, signal, sys; from pathlib import Path; from rehearsal.host import processes\n"
         "e = Path(sys.argv[1])\n"
         "processes.start(e, 'one', ['sleep', '300'])\n"
         "processes.start(e, 'two', ['sh', '-c', 'setsid sleep 300 & echo $! >grandchild; "
@@ -259,7 +259,7 @@ def test_the_children_of_a_killed_process_are_leftovers(environment: Path) -> No
     assert not runs(child)
 
 
-def test_a_process_starts_anew_without_the_children_of_the_one_before(environment: Path) -> None:
+def test_a_new_start_ends_the_children_of_the_previous_process(environment: Path) -> None:
     child = orphan_of(environment, "again")
     record = processes.start(environment, "again", SLEEP)
     assert not runs(child)
@@ -285,9 +285,7 @@ def test_a_process_without_a_readable_record_is_found_by_its_marks(environment: 
 @pytest.mark.parametrize(
     "marks",
     [
-        {
-            "SLICEWRIGHT_REHEARSAL": "{environment}"
-        },  # a person's, who exported it to use `pulumi` by hand
+        {"SLICEWRIGHT_REHEARSAL": "{environment}"},  # a user's shell, from `rehearse env`
         {
             "SLICEWRIGHT_REHEARSAL": "{environment}2",
             "SLICEWRIGHT_REHEARSAL_PROCESS": "etcd",
@@ -309,7 +307,7 @@ def test_what_is_not_of_this_environment_is_left_alone(
         stranger.wait()
 
 
-def test_who_asks_is_spared(environment: Path) -> None:
+def test_the_caller_is_not_ended(environment: Path) -> None:
     """A process of the environment may clean up the rest of it."""
     script = (
         "import sys; from pathlib import Path; from rehearsal.host.processes.ending import "
@@ -328,13 +326,13 @@ def test_lower_ranks_end_first(environment: Path) -> None:
     assert (environment / "ended").read_text().split() == ["agent", "kwok", "apiserver", "etcd"]
 
 
-def test_an_order_goes_before_ranks(environment: Path) -> None:
+def test_an_order_precedes_ranks(environment: Path) -> None:
     for name, rank in (("kubelet-a", 5), ("cloud", 0), ("kubelet-b", 9)):
         start_polite(environment, name, stop_rank=rank)
     assert processes.stop_all(environment, ["kubelet-*"]) == ["kubelet-a", "kubelet-b", "cloud"]
 
 
-def test_an_environment_that_never_was_has_no_leftovers(tmp_path: Path) -> None:
+def test_an_environment_that_does_not_exist_has_no_leftovers(tmp_path: Path) -> None:
     assert processes.end_leftovers(tmp_path / "nowhere") == []
     assert not (tmp_path / "nowhere").exists()
 
