@@ -1,7 +1,6 @@
-"""The GPU operator stand-in: what NVIDIA's operator v26.7.0 does for nodes whose image brings
-driver and toolkit.
+"""The GPU operator stand-in: NVIDIA's operator v26.7.0 for nodes with driver and toolkit installed.
 
 Its operands mig-manager, device plugin and GPU feature discovery are NVIDIA's own programs; DCGM
-and the validator are not run. Node Feature Discovery's part (the PCI label, and copying NodeFeature
-objects to nodes) is done here too.
+and the validator are not run. It also does what Node Feature Discovery does: the PCI label, and the
+labels of NodeFeature objects.
 """

@@ -1,6 +1,4 @@
-"""`python -m rehearsal.cluster.gpu_operator`, in a pod with a service account; runs until
-SIGTERM.
-"""
+"""`python -m rehearsal.cluster.gpu_operator`: runs in a pod, until SIGTERM."""
 
 from __future__ import annotations
 

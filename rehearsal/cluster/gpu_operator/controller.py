@@ -1,6 +1,4 @@
-"""The loop: whatever has changed, make the cluster what its ClusterPolicy says, and say in its
-status how far that is.
-"""
+"""The reconcile loop: applies the ClusterPolicy and writes its status."""
 
 from __future__ import annotations
 
@@ -19,13 +17,13 @@ from rehearsal.cluster.gpu_operator.policy import Policy, PolicyError, parse
 _log = logging.getLogger(__name__)
 _FIELD_MANAGER = "gpu-operator"
 _SETTLE_S = 0.1
-"""Events within this time are answered by one pass."""
+"""Events within this time are handled by one pass."""
 _RESYNC_S = 30.0
 _HASH = "nvidia.com/last-applied-hash"
 
 
 class Store:
-    """What the watches have told, by name. Written by the watch threads, read by the loop."""
+    """The watched objects by name. Written by the watch threads, read by the loop."""
 
     def __init__(self, changed: threading.Event) -> None:
         self._lock = threading.Lock()
@@ -47,9 +45,7 @@ class Store:
         self._changed.set()
 
     def put(self, changed: JsonObject) -> None:
-        """An answer of the API server: newer than what the watch has told so far, unless that has
-        come meanwhile.
-        """
+        """Stores an answer of the API server, unless the watch has delivered a newer version."""
         with self._lock:
             known = self._objects.get(_key(changed))
             if known is None or _version(known) < _version(changed):
@@ -95,18 +91,17 @@ class Operator:
                 return
             self._changed.clear()
             if not (self.nodes.listed and self.policies.listed and self.daemonsets.listed):
-                # acting on half a picture would take labels away that are due to objects not seen
-                # yet
+                # An incomplete list would make it remove labels of objects not yet listed.
                 continue
             try:
                 self.reconcile()
             except (ApiError, Unreachable) as e:
-                _log.warning("not finished, again in a second: %s", e)
+                _log.warning("reconcile failed, retrying in 1 s: %s", e)
                 self._stop.wait(1.0)
                 self._changed.set()
 
     def reconcile(self) -> None:
-        """One pass. Raises ApiError or Unreachable; what was done by then stays done."""
+        """One pass. Raises ApiError, Unreachable; a later pass continues."""
         self._label_features()
         policies = sorted(
             self.policies.all(),
@@ -117,7 +112,10 @@ class Operator:
             return
         for ignored in policies[1:]:
             self._report(
-                ignored, "ignored", "Ignored", "there is an older ClusterPolicy; a cluster has one"
+                ignored,
+                "ignored",
+                "Ignored",
+                "there is an older ClusterPolicy; only one per cluster is used",
             )
         first = policies[0]
         if "deletionTimestamp" in first["metadata"]:
@@ -143,13 +141,15 @@ class Operator:
     # ----------------------------------------------------------------------------------------------
 
     def _label_features(self) -> None:
-        told: dict[str, dict[str, str]] = {}
+        features: dict[str, dict[str, str]] = {}
         for feature in self.features.all():
             node = (feature["metadata"].get("labels") or {}).get("nfd.node.kubernetes.io/node-name")
             if node:
-                told.setdefault(node, {}).update((feature.get("spec") or {}).get("labels") or {})
+                features.setdefault(node, {}).update(
+                    (feature.get("spec") or {}).get("labels") or {}
+                )
         for node in self.nodes.all():
-            found = {**wanted_labels.nfd_labels(node), **told.get(node["metadata"]["name"], {})}
+            found = {**wanted_labels.nfd_labels(node), **features.get(node["metadata"]["name"], {})}
             changes, note = wanted_labels.feature_changes(node, found)
             noted = (node["metadata"].get("annotations") or {}).get(wanted_labels.NFD_OWNED, "")
             if changes or note != noted:
@@ -172,7 +172,7 @@ class Operator:
             )
         except ApiError as e:
             if e.status in (404, 409):
-                return  # gone, or another of its name: the watch will say so
+                return  # deleted or recreated; the watch will report it
             raise
         self.nodes.put(answer)
         _log.info("node %s: %s", name, json.dumps(metadata.get("labels"), sort_keys=True))
@@ -217,7 +217,7 @@ class Operator:
                     if e.status != 404:
                         raise
                 self._applied.pop(f"DaemonSet/{metadata['name']}", None)
-                _log.info("removed DaemonSet/%s, its operand is disabled", metadata["name"])
+                _log.info("deleted DaemonSet/%s: its operand is disabled", metadata["name"])
 
     def _not_ready(self, policy: Policy) -> list[str]:
         present = {d["metadata"]["name"]: d for d in self.daemonsets.all()}

@@ -1,6 +1,4 @@
-"""The operator's health endpoints, where its Deployment's probes look for them: port 8081, /healthz
-and /readyz.
-"""
+"""The health endpoints that the operator's Deployment probes: /healthz, /readyz on port 8081."""
 
 from __future__ import annotations
 
@@ -20,11 +18,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
-        pass  # a line every ten seconds for every probe would bury what the operator says
+        pass  # no line in the operator's log for each probe
 
 
 def serve(address: str) -> ThreadingHTTPServer:
-    """In a thread, on the pod's own address."""
+    """Serves in a thread, on the pod's address."""
     server = ThreadingHTTPServer((address, PORT), _Handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, name="health", daemon=True).start()

@@ -1,5 +1,4 @@
-"""Which labels a node should have: NFD's, the operator's, and those of NodeFeature objects. Pure
-functions.
+"""The labels of a node: NFD's, the operator's, and those of NodeFeature objects. Pure functions.
 
 Source of the operator's rules: gpu-operator controllers/state_manager.go.
 """
@@ -20,9 +19,7 @@ MIG_CONFIG = "nvidia.com/mig.config"
 MIG_CAPABLE = "nvidia.com/mig.capable"
 MIG_MANAGER = "nvidia.com/gpu.deploy.mig-manager"
 NFD_OWNED = "nfd.node.kubernetes.io/feature-labels"
-"""Annotation in which nfd-master notes the labels that it wrote, so that it can take them away
-again.
-"""
+"""Annotation in which nfd-master records the labels that it wrote, in order to remove them."""
 DEPLOY: tuple[str, ...] = tuple(
     f"nvidia.com/gpu.deploy.{operand}"
     for operand in (
@@ -42,9 +39,7 @@ Changes = dict[str, str | None]
 
 
 def nfd_labels(node: JsonObject) -> dict[str, str]:
-    """What NFD's worker would find. It would look at the PCI bus; the simulated node's machine
-    annotation says the same.
-    """
+    """The labels of NFD's worker, from the machine annotation instead of the PCI bus."""
     annotations = node["metadata"].get("annotations") or {}
     if MACHINE not in annotations:
         return {}
@@ -61,9 +56,7 @@ def nfd_labels(node: JsonObject) -> dict[str, str]:
 
 
 def feature_changes(node: JsonObject, features: Mapping[str, str]) -> tuple[Changes, str]:
-    """nfd-master's part: what to change so that the node has exactly these of its labels, and the
-    new note of them.
-    """
+    """As nfd-master: changes that give the node exactly these labels, and the new annotation."""
     metadata = node["metadata"]
     labels = metadata.get("labels") or {}
     noted = (metadata.get("annotations") or {}).get(NFD_OWNED, "")
@@ -74,7 +67,7 @@ def feature_changes(node: JsonObject, features: Mapping[str, str]) -> tuple[Chan
 
 
 def operator_changes(node: JsonObject, labels: Mapping[str, str], policy: Policy) -> Changes:
-    """labels: the node's, with NFD's and the features' changes already in them."""
+    """labels: the node's, after the changes of NFD and of NodeFeature objects."""
     if labels.get(PCI) != "true":
         gone = [PRESENT, MIG_MANAGER, *DEPLOY] if labels.get(PRESENT) == "true" else []
         return {k: ("false" if k == PRESENT else None) for k in gone if k in labels}
@@ -83,8 +76,8 @@ def operator_changes(node: JsonObject, labels: Mapping[str, str], policy: Policy
         changes[PRESENT] = "true"
     if labels.get(OPERANDS) == "false":
         return {**changes, **{k: None for k in (*DEPLOY, MIG_MANAGER) if k in labels}}
-    # A value that is there is honoured: `false` is a person's, `paused-for-mig-change`
-    # mig-manager's. It is never repaired.
+    # An existing value is never overwritten: an administrator sets `false`, mig-manager
+    # `paused-for-mig-change`.
     changes.update({k: "true" for k in DEPLOY if not labels.get(k)})
     if mig_capable(labels):
         if not labels.get(MIG_MANAGER):
@@ -97,9 +90,7 @@ def operator_changes(node: JsonObject, labels: Mapping[str, str], policy: Policy
 
 
 def mig_capable(labels: Mapping[str, str]) -> bool:
-    """By GFD's label, else by the product's name; H200 and newer are known only after GFD has
-    run.
-    """
+    """By GFD's label, else by the product name, which covers no GPU newer than H100."""
     if "nvidia.com/vgpu.host-driver-version" in labels:
         return False
     if MIG_CAPABLE in labels:
@@ -109,7 +100,7 @@ def mig_capable(labels: Mapping[str, str]) -> bool:
 
 
 def machine_of(node: JsonObject) -> JsonObject:
-    """The machine annotation; empty where there is none, or it is no JSON object."""
+    """The machine annotation; empty without one, or if it is not a JSON object."""
     try:
         machine = json.loads((node["metadata"].get("annotations") or {}).get(MACHINE, "{}"))
     except ValueError:

@@ -1,6 +1,4 @@
-"""The objects that the operator puts into the cluster for a ClusterPolicy. Pure: dictionaries in,
-dictionaries out.
-"""
+"""The objects that the operator creates for a ClusterPolicy. Pure functions."""
 
 from __future__ import annotations
 
@@ -25,9 +23,8 @@ _ALL_GPUS: tuple[JsonObject, ...] = (
     {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
     {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"},
 )
-# The generated config of an empty migManager.config.name (all-<profile> of the hardware) is
-# mig-manager 0.14's and newer; the newest that can be had here is 0.13.1, so only the two names
-# that need no knowledge of the hardware are there.
+# With an empty migManager.config.name, mig-manager 0.14 and newer generate all-<profile> for the
+# hardware. The rehearsal builds 0.13.1, so here are only the two that need no hardware.
 _DEFAULT_LAYOUTS = """\
 version: v1
 mig-configs:
@@ -59,14 +56,11 @@ class _Part:
 
 
 def objects(policy: Policy, namespace: str) -> list[JsonObject]:
-    """In the order in which they are applied. Raises PolicyError for what this stand-in
-    cannot do.
-    """
+    """In the order in which to apply them. Raises PolicyError for unsupported settings."""
     if policy.device_plugin_config:
         raise PolicyError(
             f"devicePlugin.config.name is {policy.device_plugin_config!r}: the rehearsal's "
-            "GPU operator does not select sharing "
-            "configs per node yet; leave devicePlugin.config empty"
+            "GPU operator does not support sharing configs; leave devicePlugin.config empty"
         )
     parts = [p for p in _parts(policy, namespace) if p.operand.enabled]
     made: list[JsonObject] = [
@@ -91,7 +85,7 @@ def objects(policy: Policy, namespace: str) -> list[JsonObject]:
             }
         )
     for part in parts:
-        made += _rights(part, namespace)
+        made += _rbac(part, namespace)
         made.append(_daemonset(part, policy, namespace))
     owner = {
         "apiVersion": "nvidia.com/v1",
@@ -135,9 +129,9 @@ def _parts(policy: Policy, namespace: str) -> Sequence[_Part]:
             command=("nvidia-device-plugin",),
             env=(
                 {"name": "FAIL_ON_INIT_ERROR", "value": "true"},
-                # With cdi.enabled the real operator says cdi-annotations,cdi-cri here; those look
-                # for more of a driver than the rehearsal's has. What a pod is promised (its
-                # resources, its devices' ids) is the same.
+                # With cdi.enabled the real operator sets cdi-annotations,cdi-cri, which need files
+                # of the driver that the rehearsal does not have. A pod's resources and device ids
+                # are the same.
                 {"name": "DEVICE_LIST_STRATEGY", "value": "envvar"},
                 {"name": "DEVICE_ID_STRATEGY", "value": "uuid"},
                 {"name": "PASS_DEVICE_SPECS", "value": "true"},
@@ -189,9 +183,9 @@ def _parts(policy: Policy, namespace: str) -> Sequence[_Part]:
                 _NODE_NAME,
                 {"name": "CONFIG_FILE", "value": "/mig-parted-config/config.yaml"},
                 {"name": "DEFAULT_GPU_CLIENTS_NAMESPACE", "value": namespace},
-                # On a node with a host driver the real operator says true: mig-manager then stops
+                # On a node with a host driver the real operator sets true: mig-manager then stops
                 # host services, and sleeps 30 s at every change of MIG mode. The simulated nodes
-                # have no host services; migManager.env can say true.
+                # have no host services; migManager.env can set true.
                 {"name": "WITH_SHUTDOWN_HOST_GPU_CLIENTS", "value": "false"},
                 *clients,
                 *_ALL_GPUS,
@@ -220,7 +214,7 @@ def _parts(policy: Policy, namespace: str) -> Sequence[_Part]:
     )
 
 
-def _rights(part: _Part, namespace: str) -> list[JsonObject]:
+def _rbac(part: _Part, namespace: str) -> list[JsonObject]:
     metadata = {"name": part.app, "labels": dict(MANAGED)}
     subject = {"kind": "ServiceAccount", "name": part.app, "namespace": namespace}
     made: list[JsonObject] = [
@@ -318,7 +312,7 @@ def _daemonset(part: _Part, policy: Policy, namespace: str) -> JsonObject:
 
 
 def _merged(own: Sequence[JsonObject], given: Sequence[JsonObject]) -> list[JsonObject]:
-    """The operand's environment, the ClusterPolicy's values winning."""
+    """The operand's environment; values of the ClusterPolicy take precedence."""
     merged: dict[str, JsonObject] = {e["name"]: dict(e) for e in own}
     merged.update({e["name"]: dict(e) for e in given})
     return list(merged.values())
@@ -334,4 +328,4 @@ PLURALS: Mapping[str, tuple[str, bool]] = {
     "RoleBinding": ("rolebindings", True),
     "DaemonSet": ("daemonsets", True),
 }
-"""Kind -> its plural in API paths, and whether it lies in a namespace."""
+"""Kind -> its plural in API paths, and whether it is namespaced."""

@@ -1,6 +1,4 @@
-"""A ClusterPolicy as this stand-in reads it. Source of names and defaults: nvidia.com/v1 of chart
-gpu-operator v26.7.0.
-"""
+"""The ClusterPolicy. Names and defaults: CRD nvidia.com/v1 of chart gpu-operator v26.7.0."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ _DEFAULT_TOLERATIONS: tuple[JsonObject, ...] = (
 
 
 class PolicyError(Exception):
-    """The ClusterPolicy cannot be carried out; the message becomes its status."""
+    """The ClusterPolicy cannot be applied; the message is written to its status."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,22 +51,20 @@ class Policy:
     mig_config: str
     """ConfigMap with key config.yaml; empty: the generated default."""
     mig_default: str
-    """Value for nodes without the label nvidia.com/mig.config; empty: leave them without."""
+    """Value of nvidia.com/mig.config for nodes without that label; empty: none is set."""
     gpu_clients: str
     validator: Operand
     dcgm_exporter: Operand
 
 
 def parse(cluster_policy: JsonObject) -> Policy:
-    """Raises PolicyError for what the real operator refuses, and for operands that this stand-in
-    does not have.
-    """
+    """Raises PolicyError for what the real operator refuses, and for unsupported operands."""
     spec = cluster_policy.get("spec") or {}
     metadata = cluster_policy["metadata"]
     for missing, advice in (
-        ("driver", "driver.enabled=false: the simulated nodes' image brings the driver"),
-        ("toolkit", "toolkit.enabled=false: the simulated nodes' image brings the toolkit"),
-        ("dcgm", "dcgm.enabled=false: the exporter embeds its own engine"),
+        ("driver", "driver.enabled=false: the simulated nodes' image contains the driver"),
+        ("toolkit", "toolkit.enabled=false: the simulated nodes' image contains the toolkit"),
+        ("dcgm", "dcgm.enabled=false: dcgm-exporter has an embedded engine"),
         ("nodeStatusExporter", "nodeStatusExporter.enabled=false"),
         ("sandboxWorkloads", "sandboxWorkloads.enabled=false"),
     ):
@@ -110,9 +106,7 @@ def parse(cluster_policy: JsonObject) -> Policy:
 
 
 def image_of(section: JsonObject) -> str:
-    """`repository/image:version`, or `@` where the version is a digest. Raises PolicyError where
-    the three are not all given.
-    """
+    """`repository/image:version`, or `@` before a digest. Raises PolicyError if one is missing."""
     repository, image, version = (section.get(k) or "" for k in ("repository", "image", "version"))
     if not repository and not version and image:
         return str(image)
@@ -143,7 +137,7 @@ def _update_strategy(strategy: str, rolling: JsonObject) -> JsonObject:
     if strategy == "OnDelete":
         return {"type": "OnDelete"}
     most = rolling.get("maxUnavailable", "1")
-    # The CR has a string where a DaemonSet wants a number or a percentage.
+    # A string in the CR; a DaemonSet takes a number, or a percentage as a string.
     return {
         "type": "RollingUpdate",
         "rollingUpdate": {"maxUnavailable": int(most) if str(most).isdigit() else most},

@@ -1,3 +1,1 @@
-"""One simulated node: its file system as programs on it see it (`root`), and the start of a program
-inside (`launcher`).
-"""
+"""One simulated node: its file system (`root`), and starting programs on it (`launcher`)."""

@@ -1,9 +1,8 @@
-"""The system bus of simulated nodes: as much of D-Bus and of systemd as NVIDIA's mig-manager needs.
+"""The system bus of simulated nodes: the part of D-Bus and systemd that NVIDIA's mig-manager needs.
 
-mig-manager connects to `<host root>/run/dbus/system_bus_socket` at every run and gives up without
-it; told to stop the host's GPU clients, it asks systemd for units, stops them and starts them
-again, and waits for the signal that the job is done. One thread serves the buses of all nodes; each
-node has its own units.
+mig-manager connects to `<host root>/run/dbus/system_bus_socket` at every run, and fails without it.
+With WITH_SHUTDOWN_HOST_GPU_CLIENTS it asks systemd for units, stops them, starts them again, and
+waits for the signal JobRemoved. One thread serves all nodes; each node has its own units.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _FIELD_TYPES: Mapping[int, str] = {
 
 
 class SystemBus:
-    """Buses of any number of nodes, served by one thread until `close`."""
+    """The buses of all nodes, served by one thread until `close`."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -49,8 +48,9 @@ class SystemBus:
         self._thread.start()
 
     def listen(self, path: Path, units: Mapping[str, bool] | None = None) -> None:
-        """Serves one node's bus at the socket `path` (of any length). units: systemd unit ->
-        whether it runs. Raises OSError.
+        """Serves one node's bus at the socket `path`, which may be of any length.
+
+        units: whether each systemd unit is active. Raises OSError.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
@@ -73,7 +73,7 @@ class SystemBus:
         os.write(self._wake_write, b".")
 
     def units(self, path: Path) -> Mapping[str, bool]:
-        """The units of the node whose bus is at `path`, as they are now."""
+        """The units of the node whose bus is at `path`."""
         with self._lock:
             return dict(self._nodes[path].units)
 
@@ -105,7 +105,7 @@ class SystemBus:
                     if key.fd == self._wake_read:
                         os.read(self._wake_read, 64)
                     elif key.fileobj not in self._selector.get_map():
-                        pass  # ended while this round's events were waiting
+                        pass  # closed by an earlier event of this round
                     elif isinstance(key.data, _Node):
                         self._accept(key.data)
                     else:
@@ -138,7 +138,7 @@ class SystemBus:
 
 
 class _Gone(Exception):
-    """The other side closed the connection, or speaks something else than D-Bus."""
+    """The client closed the connection, or does not speak D-Bus."""
 
 
 @dataclass(eq=False)
@@ -161,7 +161,7 @@ class _Connection:
     serial: int = 0
 
     def advance(self) -> None:
-        """Answers whatever has arrived whole."""
+        """Answers every complete message that has arrived."""
         while not self.authenticated and b"\r\n" in self.buffer:
             line, self.buffer = self.buffer.split(b"\r\n", 1)
             self._authenticate(line.lstrip(b"\0"))
@@ -173,7 +173,7 @@ class _Connection:
         if line == b"BEGIN":
             self.authenticated = True
         elif line == b"AUTH EXTERNAL":
-            # Who the client is comes in a line of its own.
+            # The client's identity follows in a line of its own.
             self.socket.sendall(b"DATA\r\n")
         elif line.startswith((b"AUTH EXTERNAL ", b"DATA")):
             self.socket.sendall(b"OK " + _GUID + b"\r\n")
@@ -207,7 +207,7 @@ class _Connection:
                         connection.signal("JobRemoved", "uoss", done)
             case _:
                 name = "org.freedesktop.DBus.Error.UnknownMethod"
-                text = f"the rehearsal's system bus does not know {call.interface}.{call.member}"
+                text = f"the simulated system bus has no method {call.interface}.{call.member}"
                 self._send(
                     _ERROR,
                     {_REPLY_SERIAL: call.serial, _ERROR_NAME: name},
@@ -258,7 +258,7 @@ class _Message:
 
 
 def _take(connection: _Connection) -> _Message | None:
-    """The next whole message, taken off the buffer; None while it is still incomplete."""
+    """Takes the next complete message off the buffer; None while there is none."""
     buffer = connection.buffer
     if len(buffer) < 16:
         return None
@@ -339,7 +339,7 @@ def _unescape(name: str) -> str:
     return first + "".join(chr(int(part[:2], 16)) + part[2:] for part in rest)
 
 
-# --- D-Bus' little-endian form ---
+# --- D-Bus marshalling, little-endian ---
 
 
 class _Writer:

@@ -1,6 +1,4 @@
-"""Starts programs on a simulated node: real processes, each in a mount namespace where the node's
-files are the machine's.
-"""
+"""Starts programs on a simulated node: processes in mount namespaces that show the node's files."""
 
 from __future__ import annotations
 
@@ -26,12 +24,12 @@ _SILICON_INSIDE = "/dev/simulated-silicon"
 
 
 class NoNamespaces(Exception):
-    """This host does not let us build private file systems; the message says why and what to do."""
+    """Mount namespaces cannot be created here; the message says why and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bind:
-    """What is at `source` on the host is at `target` for the program."""
+    """A bind mount: `source` on the host is `target` for the program."""
 
     source: Path
     target: Path
@@ -42,17 +40,17 @@ class Bind:
 class LaunchSpec:
     """One program on one node.
 
-    It sees: the host's /usr, /bin, /lib…, parts of /etc, and `host_paths`, all read-only at their
-    own places; the node's /proc/modules, /proc/driver, /sys, /etc/*, /home/* (read-only) and
-    /run/*, /var/lib/kubelet (writable) from `node_root`; an empty /tmp; the `binds`. Nothing else
-    of the host, and nothing of the host is writable.
+    It sees, read-only at the same paths, the host's /usr, /bin, /lib…, parts of /etc, and
+    `host_paths`; from `node_root` the node's /proc/modules, /proc/driver, /sys, /etc/*, /home/*
+    (read-only), /run/* and /var/lib/kubelet (writable); an empty /tmp; and the `binds`. Nothing
+    else of the host is visible, and nothing of it is writable.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    """The whole environment; the path of the node's silicon is added."""
+    """The whole environment; the path of the node's GPU state file is added."""
     node_root: Path
-    """rehearsal.cluster.node.root.NodeFiles.root"""
+    """NodeFiles.root"""
     log: Path
     """stdout and stderr are appended here."""
     cwd: Path = Path("/")
@@ -60,30 +58,27 @@ class LaunchSpec:
     gid: int = 0
     binds: tuple[Bind, ...] = ()
     host_paths: tuple[Path, ...] = ()
-    """More of the host to see, beside the directory of argv[0]."""
+    """Visible paths of the host besides the directory of argv[0]."""
 
 
 def start(spec: LaunchSpec) -> subprocess.Popen[bytes]:
-    """The program, running in a session and process group of its own. It is killed when this
-    process ends, however it ends.
+    """Starts the program in a session of its own; it is killed when this process ends.
 
-    Its exit code is 126 if its file system could not be built, 127 if it could not be executed; the
-    log says why. Raises OSError.
+    Its exit code is 126 if its file system could not be built, 127 if it could not be executed,
+    with the reason in the log. Raises OSError.
     """
     return _starter().start(spec)
 
 
 def stop(process: subprocess.Popen[bytes], *, grace_s: float) -> int:
-    """SIGTERM to the program's whole group, SIGKILL to what is left after `grace_s` seconds. The
-    program's exit code.
+    """SIGTERM to the program's process group, SIGKILL after `grace_s`; returns its exit code.
 
-    Also for a program that has ended by itself: what it started and left behind is killed.
+    If the program has ended already, what is left of its group is killed.
     """
     if process.poll() is None:
         _signal_group(process, signal.SIGTERM)
         _await_end(process, grace_s)
-    # Not yet waited for, the dead program keeps its number from being given to somebody else, whom
-    # the signal would hit.
+    # Until it is waited for, the ended program keeps its pid, so the signal hits no other group.
     _signal_group(process, signal.SIGKILL)
     return process.wait()
 
@@ -103,11 +98,11 @@ def _await_end(process: subprocess.Popen[bytes], timeout_s: float) -> None:
 
 @cache
 def why_not() -> str | None:
-    """None where programs can be started like this; else the reason, and what a person can do."""
+    """None where programs can be started like this; else the reason and the remedy."""
     if sys.platform != "linux":
         return (
-            f"simulated nodes need Linux mount namespaces; this is {sys.platform}. Use a Linux "
-            "machine, or a container on it."
+            f"simulated nodes need Linux mount namespaces, and this is {sys.platform}; use a Linux "
+            "machine, or a container on one"
         )
     with tempfile.TemporaryDirectory() as directory:
         tried = subprocess.run(
@@ -124,11 +119,9 @@ def why_not() -> str | None:
     ].removeprefix("rehearsal: ")
     return (
         "simulated nodes run programs in mount namespaces, which this host does not allow "
-        f"({reason}). "
-        "Run as root, or allow unprivileged user namespaces (sysctl "
-        "kernel.unprivileged_userns_clone=1, "
-        "kernel.apparmor_restrict_unprivileged_userns=0); in a container add "
-        "--cap-add SYS_ADMIN --security-opt seccomp=unconfined."
+        f"({reason}). Run as root, or allow unprivileged user namespaces (sysctl "
+        "kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0); in a "
+        "container add --cap-add SYS_ADMIN --security-opt seccomp=unconfined."
     )
 
 
@@ -139,9 +132,7 @@ def require() -> None:
 
 
 class _Starter:
-    """One thread that starts everything: the kernel ties "dies with its parent" to the thread that
-    forked, so it must stay.
-    """
+    """One lasting thread that starts everything: PR_SET_PDEATHSIG acts when that thread ends."""
 
     def __init__(self) -> None:
         self._wanted: queue.SimpleQueue[tuple[LaunchSpec, Future[subprocess.Popen[bytes]]]] = (
@@ -159,7 +150,7 @@ class _Starter:
             spec, future = self._wanted.get()
             try:
                 future.set_result(_popen(spec))
-            except Exception as e:  # noqa: BLE001 - handed to the caller, who waits for it
+            except Exception as e:  # noqa: BLE001 - raised in the caller
                 future.set_exception(e)
 
 
@@ -228,7 +219,7 @@ def _interpreter() -> list[str]:
 
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     if process.returncode is not None and Path(f"/proc/{process.pid}").exists():
-        return  # its number is somebody else's by now, so nothing of its group is left
+        return  # its pid is reused, so nothing of its group is left
     try:
         os.killpg(process.pid, number)
     except ProcessLookupError:

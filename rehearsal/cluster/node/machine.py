@@ -1,6 +1,4 @@
-"""What a simulated node's hardware is: the annotation that the simulated cloud puts on GPU
-nodes.
-"""
+"""A simulated node's hardware: the annotation that the simulated cloud puts on its Node."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ ANNOTATION = "rehearsal.slicewright.io/machine"
 
 
 class BadMachine(Exception):
-    """The annotation cannot be understood; the message says what is wrong with it."""
+    """The annotation is invalid; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +29,7 @@ class Machine:
 
 
 def read(annotation: str | Mapping[str, Any]) -> Machine:
-    """The machine that the annotation, as text or as its parsed JSON, describes. Raises
-    BadMachine.
-    """
+    """The machine that the annotation (text, or parsed JSON) describes. Raises BadMachine."""
     try:
         given = json.loads(annotation) if isinstance(annotation, str) else annotation
         return Machine(
@@ -46,6 +42,5 @@ def read(annotation: str | Mapping[str, Any]) -> Machine:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         raise BadMachine(
-            f"annotation {ANNOTATION} is not understood ({type(e).__name__}: {e}): "
-            f"{str(annotation)[:200]}"
+            f"annotation {ANNOTATION} is invalid ({type(e).__name__}: {e}): {str(annotation)[:200]}"
         ) from e

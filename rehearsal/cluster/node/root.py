@@ -1,6 +1,4 @@
-"""The file system of one simulated node: what its kernel, its driver and its cloud would have put
-there.
-"""
+"""The file system of one simulated node: the files of its kernel, its driver and its cloud."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from rehearsal.cluster.silicon.models import Model
 from rehearsal.cluster.silicon.node_silicon import NodeSilicon
 
 _GI_IDS, _CI_IDS = range(15), range(8)
-"""Ids that the driver can give to instances; the kernel lists a device node for each, whether it
-exists or not.
-"""
+"""Instance ids that the driver can use; the kernel lists a device node for each of them."""
 
 
 class _Tools(Protocol):
@@ -30,9 +26,7 @@ class _Tools(Protocol):
 
 @dataclass(frozen=True)
 class NodeFiles:
-    """`directory` holds everything of one node: `root/`, its file system, and `silicon/`, its
-    GPUs.
-    """
+    """The directory of one node: `root/` is its file system, `silicon/` its GPUs."""
 
     directory: Path
 
@@ -42,12 +36,12 @@ class NodeFiles:
 
     @property
     def silicon(self) -> Path:
-        """The silicon state file, rehearsal.cluster.silicon.state; absent on nodes without GPUs."""
+        """The GPU state file (rehearsal.cluster.silicon.state); absent on nodes without GPUs."""
         return self.directory / "silicon" / "state"
 
     @property
     def device_plugins(self) -> Path:
-        """The kubelet's directory of device plugin sockets, writable from inside and outside."""
+        """The kubelet's directory of device plugin sockets."""
         return self.root / "var/lib/kubelet/device-plugins"
 
     @property
@@ -62,12 +56,10 @@ class NodeFiles:
 
 
 def build(node_dir: Path, machine: Mapping[str, Any] | Machine, toolchain: _Tools) -> NodeFiles:
-    """The files of a GPU node below `node_dir`, made or made again; GPUs that exist already stay as
-    they are.
+    """Creates or renews the files of a node below `node_dir`; existing GPUs keep their state.
 
-    machine: the annotation's JSON, or what was read from it. toolchain: for its simulated
-    libnvidia-ml.so.1 (`fake_nvml`). Raises BadMachine, UnknownModel, ValueError for hardware that
-    the fake does not have.
+    machine: the annotation's JSON, or a Machine. toolchain: for its fake NVML. Raises BadMachine,
+    UnknownModel, and ValueError for hardware that the fake does not have.
     """
     known = machine if isinstance(machine, Machine) else read(machine)
     node = _bare(node_dir, _product_name(known))
@@ -102,13 +94,13 @@ def _bare(node_dir: Path, product_name: str) -> NodeFiles:
     node.device_plugins.mkdir(parents=True, exist_ok=True)
     node.pod_resources.mkdir(parents=True, exist_ok=True)
     _write(node.root / "sys/class/dmi/id/product_name", product_name)
-    # Never empty: a program that reads an empty list of modules may crash.
+    # Not empty: some programs crash when /proc/modules is empty.
     _write(node.root / "proc/modules", "overlay 151552 12 - Live 0x0000000000000000\n")
     return node
 
 
 def _product_name(machine: Machine) -> str:
-    # What the firmware of the cloud's machines says: AWS its instance type, Google its own name.
+    # As in the clouds' firmware: AWS has the instance type, Google the product's name.
     return (
         "Google Compute Engine\n"
         if machine.cloud == "gke"
@@ -157,8 +149,7 @@ def _write_pci(root: Path, silicon: NodeSilicon) -> None:
         _write(device / "resource", _regions(gpu.index))
         (device / "config").write_bytes(_config_space(gpu.model))
         (device / "vfio-dev").mkdir(exist_ok=True)
-    # NVIDIA's programs look names up here; without a file they parse a database of their own at
-    # every device read.
+    # NVIDIA's programs look up names here; without it they parse their own copy at every read.
     kind = silicon.gpus[0].model
     _write(
         root / "usr/share/misc/pci.ids",
@@ -168,9 +159,7 @@ def _write_pci(root: Path, silicon: NodeSilicon) -> None:
 
 
 def _regions(index: int) -> str:
-    """The thirteen regions of sysfs' `resource`: first address, last, flags. BAR 0 is where the
-    driver's registers are.
-    """
+    """The thirteen regions of sysfs' `resource` (first address, last, flags), BAR 0 first."""
     bar0 = 0xA0000000 + index * 0x01000000
     lines = [f"0x{bar0:016x} 0x{bar0 + 0xFFFFFF:016x} 0x0000000000040200"]
     return (
@@ -192,9 +181,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _link(source: Path, target: Path) -> None:
-    """A hard link where both are on one file system, else a copy: a symbolic link would lead out of
-    the node.
-    """
+    """A hard link, or a copy across file systems; a symbolic link would lead out of the node."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:

@@ -1,12 +1,11 @@
-"""The last step before a program of a simulated node: builds the node's file system around this
-process, then becomes it.
+"""Builds the file system of a simulated node around this process, then executes a program in it.
 
-Run by launcher.py as `python -I -S sandbox.py FD`, FD holding the JSON of what to start. Only the
-standard library, and little of it: this is the price of every start. Ends with 126 if the file
+Run by launcher.py as `python -I -S sandbox.py FD`; FD is a file with the JSON of what to start.
+Imports little of the standard library, because every start pays for it. Exits with 126 if the file
 system cannot be built, with 127 if the program cannot be executed; the reason is on stderr.
 """
 
-# Importing pathlib would double the time of a start.
+# Importing pathlib would double the time that a start takes.
 # ruff: noqa: PTH102, PTH103, PTH110, PTH112, PTH114, PTH115, PTH116, PTH118, PTH123, PTH208, PTH211
 
 from __future__ import annotations
@@ -103,31 +102,27 @@ def _make_read_only(target: str, *, recursive: bool) -> None:
 
 
 class Root:
-    """A file system under construction at `at`. Its directories are its own (on its tmpfs) or parts
-    of something bound.
-    """
+    """A file system under construction at `at`, of directories on its tmpfs and bind mounts."""
 
     def __init__(self, at: str) -> None:
         self._at = at
         self._own = {"/"}
-        self._frozen = [at]
+        self._on_tmpfs = [at]
         _mount("tmpfs", at, "tmpfs", _MS_NOSUID, "mode=0755,size=16m")
 
     def directory(self, path: str) -> None:
-        """`path` exists and is a directory."""
+        """Makes the directory `path` if it does not exist."""
         path = self._opened(path)
         if not os.path.isdir(self._at + path):
             os.mkdir(self._at + path)
             self._own.add(path)
 
     def bind(self, source: str, target: str, *, read_only: bool) -> None:
-        """What is at `source` outside is at `target` inside, even where the directory around it is
-        somebody else's.
-        """
+        """Binds `source` of the host to `target`, even if that is inside another bind mount."""
         try:
             is_directory = stat.S_ISDIR(os.stat(source).st_mode)
         except OSError as e:
-            raise Failed(f"cannot show {source} at {target}: {e.strerror}") from e
+            raise Failed(f"cannot bind {source} to {target}: {e.strerror}") from e
         target = self._opened(target)
         if is_directory:
             if not os.path.isdir(self._at + target):
@@ -140,7 +135,7 @@ class Root:
             _make_read_only(self._at + target, recursive=True)
 
     def link(self, target: str, path: str) -> None:
-        """`path` is a symbolic link to `target`."""
+        """Makes `path` a symbolic link to `target`."""
         os.symlink(target, self._at + self._opened(path))
 
     def tmpfs(self, path: str, options: str) -> None:
@@ -151,14 +146,12 @@ class Root:
         return os.path.lexists(self._at + path)
 
     def freeze(self) -> None:
-        """Nothing more can be made in this root's own directories."""
-        for path in self._frozen:
+        """Makes the directories on tmpfs read-only."""
+        for path in self._on_tmpfs:
             _make_read_only(path, recursive=False)
 
     def _opened(self, path: str) -> str:
-        """`path`, links resolved, such that its parent exists and `path` itself exists or can be
-        made there.
-        """
+        """`path` with links resolved; afterwards its parent exists and can be written to."""
         for _ in range(40):
             restart = None
             current = ""
@@ -173,7 +166,7 @@ class Root:
                 if os.path.lexists(full):
                     continue
                 if parent not in self._own:
-                    self._take_over(parent)
+                    self._unbind(parent)
                 if i < len(parts) - 1:
                     os.mkdir(full)
                     self._own.add(current)
@@ -182,10 +175,8 @@ class Root:
             path = restart
         raise Failed(f"too many links in {path}")
 
-    def _take_over(self, directory: str) -> None:
-        """Makes a bound directory this root's own, with the same children, so that more can be put
-        in.
-        """
+    def _unbind(self, directory: str) -> None:
+        """Replaces a bound directory with a tmpfs that has the same children, to add to it."""
         full = self._at + directory
         before = os.open(full, os.O_PATH | os.O_DIRECTORY)
         try:
@@ -204,15 +195,17 @@ class Root:
         finally:
             os.close(before)
         self._own.add(directory)
-        self._frozen.append(full)
+        self._on_tmpfs.append(full)
 
 
 def _isolate() -> None:
     if os.geteuid() == 0:
-        _check(_libc.unshare(_CLONE_NEWNS), "unshare of mounts")
+        _check(_libc.unshare(_CLONE_NEWNS), "unshare of the mount namespace")
     else:
         uid, gid = os.geteuid(), os.getegid()
-        _check(_libc.unshare(_CLONE_NEWNS | _CLONE_NEWUSER), "unshare of users and mounts")
+        _check(
+            _libc.unshare(_CLONE_NEWNS | _CLONE_NEWUSER), "unshare of the user and mount namespaces"
+        )
         _map_user(0, 0, uid, gid)
     _mount("none", "/", None, _MS_REC | _MS_PRIVATE)
 
@@ -231,7 +224,7 @@ def _build(spec: dict[str, Any]) -> Root:
     node: str = spec["node_root"]
     os.makedirs(spec["mount_point"], exist_ok=True)
     root = Root(spec["mount_point"])
-    # First: what is shown of the host may lie in its /tmp.
+    # First, because host_paths may be in /tmp.
     root.tmpfs("/tmp", "mode=1777,size=256m")  # noqa: S108 - the program's own, made here
     for name in _SYSTEM:
         if os.path.islink(f"/{name}"):
@@ -261,14 +254,13 @@ def _build(spec: dict[str, Any]) -> Root:
     root.bind(f"{node}/var/lib/kubelet", "/var/lib/kubelet", read_only=False)
     root.link("/run", "/var/run")
     if os.path.exists(f"{node}/usr/share/misc/pci.ids"):
-        # The first place where programs look for it; or the second, if having the first would mean
-        # to rebuild /usr/share.
-        place = (
+        # Where programs look first; or second, if the first would mean rebuilding /usr/share.
+        target = (
             "/usr/share/misc/pci.ids"
             if os.path.exists("/usr/share/misc/pci.ids")
             else "/usr/local/share/pci.ids"
         )
-        root.bind(f"{node}/usr/share/misc/pci.ids", place, read_only=True)
+        root.bind(f"{node}/usr/share/misc/pci.ids", target, read_only=True)
     root.directory("/opt")
     for bind in spec["binds"]:
         root.bind(bind["source"], bind["target"], read_only=bind["read_only"])
@@ -277,9 +269,7 @@ def _build(spec: dict[str, Any]) -> Root:
 
 
 def _kernel(root: Root, node: str, spec: dict[str, Any]) -> None:
-    """/proc, /sys and /dev: the node's where it differs, the host's where programs need a
-    kernel's.
-    """
+    """/proc, /sys and /dev: the node's files where it has any, else a few of the host's."""
     root.bind("/proc", "/.proc", read_only=False)
     for name in (*_PROC, str(os.getpid())):
         root.link(f"/.proc/{name}", f"/proc/{name}")
@@ -308,7 +298,7 @@ def _enter(at: str) -> None:
     if number is not None and _libc.syscall(number, b".", b".") == 0:
         _check(_libc.umount2(b".", _MNT_DETACH), "leaving the host's file system")
     elif ctypes.get_errno() in (0, errno.EINVAL):
-        # The host's root is its initial ramdisk, which cannot be pivoted away from.
+        # pivot_root is not possible where the host's root is its initramfs.
         _mount(at, "/", None, _MS_MOVE)
         os.chroot(".")
     else:
@@ -318,9 +308,9 @@ def _enter(at: str) -> None:
 
 def _become(uid: int, gid: int, *, rootless: bool) -> None:
     if uid != 0 and rootless:
-        # Only one user is mapped; another user namespace gives it the wanted number, and exec takes
-        # its capabilities away.
-        _check(_libc.unshare(_CLONE_NEWUSER), "unshare of users")
+        # Only one user is mapped: a second user namespace maps it to the wanted uid, and exec then
+        # drops its capabilities.
+        _check(_libc.unshare(_CLONE_NEWUSER), "unshare of the user namespace")
         _map_user(uid, gid, 0, 0)
     elif uid != 0:
         for capability in range(64):
@@ -333,14 +323,14 @@ def _become(uid: int, gid: int, *, rootless: bool) -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    # After the change of user, which would have cleared it.
+    # After the change of user, which clears it.
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "parent death signal")
     if os.getppid() != parent:
         os._exit(137)
 
 
 def _probe(at: str) -> None:
-    """Everything that a start needs of the kernel, tried on an empty root."""
+    """Tries everything that a start needs of the kernel, on an empty root."""
     _isolate()
     root = Root(at)
     root.bind("/proc", "/.proc", read_only=False)

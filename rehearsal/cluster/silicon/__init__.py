@@ -1,6 +1,5 @@
-"""Simulated silicon: a `libnvidia-ml.so.1` with NVML's binary interface whose GPUs are lines in a
-file.
+"""Simulated GPUs: a `libnvidia-ml.so.1` with NVML's ABI that answers from a state file.
 
-`library/` is the C library, `models` the GPUs that it knows, `state` the file that it and the
+`library/` is the C library, `models` the GPU models that it knows, `state` the file that it and the
 rehearsal read and write.
 """

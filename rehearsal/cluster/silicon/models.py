@@ -17,7 +17,7 @@ the library.
 
 
 class UnknownModel(Exception):
-    """No such GPU in the fake's table; the message lists those there are."""
+    """The fake has no such GPU model; the message lists those that it has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +31,9 @@ class Slice:
     """NVML's profile id, the number that `nvidia-smi mig -cgi` takes."""
     compute_slices: int
     most: int
-    """Instances per GPU at most."""
+    """Maximum number of instances per GPU."""
     starts: tuple[int, ...]
-    """Legal first memory slots."""
+    """Possible first memory slots."""
     size: int
     """Memory slots occupied."""
     sms: int
@@ -55,7 +55,7 @@ class Model:
     memory_mib: int
     sms: int
     slots: int
-    """Memory slots that MIG shares out; 0 on a GPU without MIG."""
+    """Memory slots that MIG divides the GPU into; 0 without MIG."""
     compute_slices: int
     mig: Literal["none", "after reset", "at once"]
     """When a change of MIG mode takes effect."""
@@ -77,7 +77,7 @@ class Model:
         for slice_ in self.slices:
             if slice_.profile == profile:
                 return slice_
-        raise KeyError(f"{self.name} has no profile of enum {profile}")
+        raise KeyError(f"{self.name} has no profile with NVML's enum value {profile}")
 
 
 _MIG: tuple[Literal["none", "after reset", "at once"], ...] = ("none", "after reset", "at once")

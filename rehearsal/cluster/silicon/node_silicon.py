@@ -1,5 +1,6 @@
-"""What a state file says: frozen objects, parsed from its lines and written back to the same lines
-(see library/state.c).
+"""The state file as frozen objects, parsed from its lines and written back to the same lines.
+
+The C side is library/state.c.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ NO_INSTANCE = 0xFFFFFFFF
 
 
 class BadState(Exception):
-    """The file is not a state file of this version; the message names the line."""
+    """Not a state file of this version; the message names the line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,7 @@ class ComputeInstance:
     start: int
     slices: int
     index: int
-    """Index of the MIG device on its GPU, for its life."""
+    """Index of the MIG device on its GPU; does not change while it exists."""
     serial: int
     uuid: str
 
@@ -59,7 +60,7 @@ class Gpu:
     mig_pending: bool
     lost: bool
     health: Mapping[str, int]
-    """Only what differs from a well, idle GPU."""
+    """Only the values that differ from a healthy, idle GPU's."""
     instances: tuple[GpuInstance, ...]
 
     @property
@@ -98,9 +99,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """How busy a GPU instance, or a whole GPU, is: percent, as GPM measures it on Hopper and
-    later.
-    """
+    """Utilization of a GPU instance or a whole GPU in percent, as GPM reports it (Hopper on)."""
 
     gpu: int
     gi: int = NO_INSTANCE
@@ -112,17 +111,15 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Injection:
-    """A fault of one NVML call. `call` is the function's name without `_v2`, `_v3`, or `*` for
-    every call on a GPU.
-    """
+    """A fault of one NVML call: the function's name without `_v2`, or `*` for all on a GPU."""
 
     call: str
     gpu: int = -1
-    """-1: whatever the GPU."""
+    """-1: every GPU."""
     code: int = 0
-    """What the call returns; 0: it goes on as usual (after the delay)."""
+    """What the call returns; 0: its usual result, after the delay."""
     times: int = -1
-    """How often still; -1: always."""
+    """How many more times; -1: always."""
     delay_ms: int = 0
 
 
@@ -133,7 +130,7 @@ class NodeSilicon:
     """13000 = CUDA 13.0."""
     seed: str
     serial: int
-    """The last serial given to an instance; none is given twice."""
+    """The last serial given to an instance; never reused."""
     gpus: tuple[Gpu, ...]
     processes: tuple[Process, ...] = ()
     events: tuple[Event, ...] = ()
@@ -142,8 +139,8 @@ class NodeSilicon:
 
 
 @cache
-def health_when_well() -> Mapping[str, int]:
-    """Every health value that a state file may hold, with that of a well, idle GPU."""
+def healthy() -> Mapping[str, int]:
+    """Every health value that a state file may hold, as it is on a healthy, idle GPU."""
     text = (LIBRARY / "health.def").read_text(encoding="utf-8")
     return MappingProxyType(
         {
@@ -225,7 +222,7 @@ class _Draft:
 
 def _read_health(draft: _Draft, words: dict[str, str]) -> None:
     values = {key: int(value) for key, value in words.items() if key != "gpu"}
-    if unknown := values.keys() - health_when_well().keys():
+    if unknown := values.keys() - healthy().keys():
         raise ValueError(f"unknown health value {', '.join(sorted(unknown))}")
     draft.health.setdefault(int(words["gpu"]), {}).update(values)
 
@@ -293,7 +290,7 @@ def parse(text: str, *, source: str) -> NodeSilicon:
         try:
             _READERS[word](draft, dict(pair.split("=", 1) for pair in rest))
         except (KeyError, ValueError, TypeError) as e:
-            raise BadState(f"{source}: line {number} is not understood ({e}): {line[:100]}") from e
+            raise BadState(f"{source}: line {number} is invalid ({e}): {line[:100]}") from e
     try:
         return NodeSilicon(
             driver_version=draft.head["driver"],

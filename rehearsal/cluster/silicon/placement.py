@@ -1,6 +1,4 @@
-"""Where instances go when the rehearsal itself cuts a GPU: the same rules that the C library
-keeps.
-"""
+"""Placement of GPU instances when the rehearsal itself partitions a GPU; as in the C library."""
 
 from __future__ import annotations
 
@@ -13,24 +11,22 @@ Placed = tuple[Slice, int]
 
 
 class NoRoom(Exception):
-    """The profiles do not fit the GPU together, in whatever order."""
+    """The profiles do not fit on one GPU together, in any order."""
 
 
 def place(model: Model, slices: Sequence[Slice]) -> tuple[Placed, ...]:
-    """One legal placement of all `slices`, largest first, each at the highest slot that lets the
-    rest fit. Raises NoRoom.
+    """A valid placement of all `slices`: largest first, each at the highest slot that lets the
+    others fit. Raises NoRoom.
     """
     order = sorted(slices, key=lambda s: (-s.size, -s.compute_slices))
     found = _search(model, order, ())
     if found is None:
-        raise NoRoom(f"{', '.join(s.name for s in slices)} do not fit one {model.name} together")
+        raise NoRoom(f"{', '.join(s.name for s in slices)} do not fit on one {model.name} together")
     return found
 
 
 def tree_id(model: Model, slice_: Slice, start: int) -> int:
-    """The GPU instance id that the driver gives: 0 the whole GPU, 1 and 2 its halves (upper first),
-    then quarters and eighths.
-    """
+    """The GPU instance id: 0 for the whole GPU, 1 and 2 its halves (upper first), and so on."""
     parts = model.slots // slice_.size
     if parts < 2:
         return 0

@@ -1,9 +1,7 @@
-"""One node's silicon as a file: made, read, and changed from outside as hardware, faults and
-reboots would change it.
+"""One node's GPUs as a file: created, read, and changed as hardware, faults and reboots would.
 
-Every change takes the lock that the C library takes (`<file>.lock`) and renames a new file into
-place, so programs that have the library loaded see either the old state or the new, and see the new
-at their next call.
+Every change takes the lock that the C library takes (`<file>.lock`) and replaces the file
+atomically. Programs that have the library loaded see the new state at their next call.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from rehearsal.cluster.silicon.node_silicon import (
     Load,
     NodeSilicon,
     Process,
-    health_when_well,
+    healthy,
 )
 
 __all__ = [
@@ -63,13 +61,13 @@ __all__ = [
 ]
 
 VARIABLE = "SLICEWRIGHT_FAKE_NVML_STATE"
-"""The environment variable that tells the library its node's file."""
+"""The environment variable with the path of the state file, for the library."""
 
 _EVENTS_KEPT = 64
 _XID = 8
 """nvmlEventTypeXidCriticalError"""
 _MAX_GPUS = 16
-# The newest CUDA that each driver branch brought, as NVML encodes it.
+# The newest CUDA version of each driver branch, as NVML encodes it.
 _CUDA = {
     450: 11000, 470: 11040, 510: 11060, 515: 11070, 520: 11080, 525: 12000,
     530: 12010, 535: 12020, 545: 12030, 550: 12040,
@@ -78,23 +76,22 @@ _CUDA = {
 _CURED_BY_RESET = frozenset(
     {"remap_pending", "retired_pending", "recovery_action", "throttle_reasons"}
 )
-# Buses of the GPUs of an eight-GPU board as NVIDIA's own machines have them.
+# PCI buses of the eight GPUs of a DGX H100.
 _BUSES = (0x1B, 0x43, 0x52, 0x61, 0x9D, 0xC3, 0xD1, 0xDF)
 _COMPUTE_STARTS = {1: range(7), 2: range(0, 7, 2), 3: range(0, 7, 4)}
 _COMPUTE_IDS = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
 
 
 def create(path: Path, model_key: str, count: int, driver_version: str, seed: str) -> NodeSilicon:
-    """A new state file of `count` GPUs of one model, MIG off, well and idle. UUIDs follow from
-    `seed` (no spaces).
+    """A new state file: `count` GPUs of one model, healthy, idle, MIG disabled.
 
-    Raises UnknownModel, ValueError.
+    UUIDs are derived from `seed`, a word without spaces. Raises UnknownModel, ValueError.
     """
     kind = model(model_key)
     if not 1 <= count <= _MAX_GPUS:
-        raise ValueError(f"a simulated node has 1 to {_MAX_GPUS} GPUs, not {count}")
+        raise ValueError(f"the number of GPUs must be 1 to {_MAX_GPUS}, not {count}")
     if not seed or any(c.isspace() for c in seed):
-        raise ValueError(f"the seed of a node's silicon must be a word, not {seed!r}")
+        raise ValueError(f"the seed must be a word without spaces, not {seed!r}")
     branch = int(driver_version.split(".")[0])
     node = NodeSilicon(
         driver_version=driver_version,
@@ -115,7 +112,7 @@ def load(path: Path) -> NodeSilicon:
 
 
 def change(path: Path, edit: Callable[[NodeSilicon], NodeSilicon]) -> NodeSilicon:
-    """Replaces the state by `edit(state)` with everybody else locked out, and returns it."""
+    """Replaces the state with `edit(state)` under the lock, and returns it."""
     with _locked(path):
         node = edit(load(path))
         _write(path, node)
@@ -123,15 +120,14 @@ def change(path: Path, edit: Callable[[NodeSilicon], NodeSilicon]) -> NodeSilico
 
 
 def recut(path: Path, gpu_index: int, profiles: Sequence[str]) -> NodeSilicon:
-    """Cuts one GPU anew, whatever it was, with MIG mode on: one MIG device per name (`1g.10gb`,
-    `1c.3g.40gb`); UUIDs are new.
+    """Enables MIG on one GPU and replaces its partitions: one MIG device per name, with new UUIDs.
 
-    Raises KeyError for a profile that the GPU does not have, placement.NoRoom where they do not fit
-    together.
+    profiles: as `1g.10gb` or `1c.3g.40gb`. Raises KeyError for a profile that the GPU does not
+    have, placement.NoRoom where they do not fit together.
     """
 
     def edit(node: NodeSilicon) -> NodeSilicon:
-        instances, serial = _cut(node, node.gpus[gpu_index].model, profiles)
+        instances, serial = _partitioned(node, node.gpus[gpu_index].model, profiles)
         gpu = replace(node.gpus[gpu_index], mig=True, mig_pending=True, instances=instances)
         return replace(_with_gpu(node, gpu), serial=serial)
 
@@ -139,7 +135,7 @@ def recut(path: Path, gpu_index: int, profiles: Sequence[str]) -> NodeSilicon:
 
 
 def set_mig_mode(path: Path, gpu_index: int, enabled: bool) -> NodeSilicon:
-    """MIG mode on or off as if it had been so since boot; no instances."""
+    """Sets MIG mode as if it had been so since boot; the GPU then has no instances."""
     return change(
         path,
         lambda node: _with_gpu(
@@ -149,8 +145,9 @@ def set_mig_mode(path: Path, gpu_index: int, enabled: bool) -> NodeSilicon:
 
 
 def reboot(path: Path) -> NodeSilicon:
-    """The node restarts: no instances, no processes; Ampere's pending MIG mode becomes its mode,
-    later GPUs forget theirs.
+    """The node restarts: no instances and no processes are left.
+
+    Ampere's pending MIG mode becomes current; on later GPUs MIG is disabled.
     """
 
     def started(gpu: Gpu) -> Gpu:
@@ -173,17 +170,17 @@ def reboot(path: Path) -> NodeSilicon:
 
 
 def reboot_pending(path: Path) -> bool:
-    """Whether a change of MIG mode waits for the node to restart."""
+    """Whether a change of MIG mode is pending until the node restarts."""
     return any(gpu.mig != gpu.mig_pending for gpu in load(path).gpus)
 
 
 def inject(path: Path, *faults: Injection) -> NodeSilicon:
-    """Adds faults of NVML calls. The first that matches a call is the one that happens."""
+    """Adds faults of NVML calls; the first that matches a call applies."""
     return change(path, lambda node: replace(node, injections=(*node.injections, *faults)))
 
 
 def heal(path: Path) -> NodeSilicon:
-    """No injected faults, no lost GPU, every health value that of a well GPU."""
+    """Removes injections and losses, and resets every health value to a healthy GPU's."""
     return change(
         path,
         lambda node: replace(
@@ -195,24 +192,22 @@ def heal(path: Path) -> NodeSilicon:
 
 
 def lose(path: Path, gpu_index: int) -> NodeSilicon:
-    """The GPU falls off the bus: every call on it returns GPU_IS_LOST."""
+    """The GPU falls off the bus: every call on it returns NVML_ERROR_GPU_IS_LOST."""
     return change(path, lambda node: _with_gpu(node, replace(node.gpus[gpu_index], lost=True)))
 
 
 def set_health(path: Path, gpu_index: int, **values: int) -> NodeSilicon:
     """Sets health values by the names of library/health.def. Raises ValueError for another name."""
-    if unknown := values.keys() - health_when_well().keys():
+    if unknown := values.keys() - healthy().keys():
         raise ValueError(
-            f"no health value {', '.join(sorted(unknown))}; there are "
-            f"{', '.join(health_when_well())}"
+            f"unknown health value {', '.join(sorted(unknown))}; known values: "
+            f"{', '.join(healthy())}"
         )
 
     def edit(node: NodeSilicon) -> NodeSilicon:
         gpu = node.gpus[gpu_index]
         merged = {
-            key: value
-            for key, value in {**gpu.health, **values}.items()
-            if value != health_when_well()[key]
+            key: value for key, value in {**gpu.health, **values}.items() if value != healthy()[key]
         }
         return _with_gpu(node, replace(gpu, health=MappingProxyType(merged)))
 
@@ -220,7 +215,7 @@ def set_health(path: Path, gpu_index: int, **values: int) -> NodeSilicon:
 
 
 def set_load(path: Path, load: Load) -> NodeSilicon:
-    """A GPU instance, or a whole GPU, is so busy from now on."""
+    """Sets the utilization of a GPU instance or a whole GPU."""
 
     def edit(node: NodeSilicon) -> NodeSilicon:
         others = tuple(old for old in node.loads if (old.gpu, old.gi) != (load.gpu, load.gi))
@@ -230,7 +225,7 @@ def set_load(path: Path, load: Load) -> NodeSilicon:
 
 
 def run_process(path: Path, process: Process) -> NodeSilicon:
-    """A program uses a GPU or one of its MIG devices from now on."""
+    """Adds a process that uses a GPU or one of its MIG devices."""
     return change(path, lambda node: replace(node, processes=(*node.processes, process)))
 
 
@@ -239,7 +234,7 @@ def end_processes(path: Path) -> NodeSilicon:
 
 
 def record_event(path: Path, event: Event) -> NodeSilicon:
-    """Event sets that exist hand it out once; its sequence number is given here."""
+    """Existing event sets deliver it once; its sequence number is assigned here."""
 
     def edit(node: NodeSilicon) -> NodeSilicon:
         sequence = max((e.sequence for e in node.events), default=0) + 1
@@ -286,11 +281,12 @@ def _new_gpu(kind: Model, index: int, count: int, seed: str) -> Gpu:
     )
 
 
-def _cut(
+def _partitioned(
     node: NodeSilicon, kind: Model, profiles: Sequence[str]
 ) -> tuple[tuple[GpuInstance, ...], int]:
-    """GPU instances for the MIG devices `profiles`, and the serial last given. Devices smaller than
-    their instance share one.
+    """GPU instances for the MIG devices `profiles`, and the last serial used.
+
+    MIG devices smaller than their GPU instance (`1c.3g.40gb`) share one.
     """
     wanted: list[tuple[str, list[int]]] = []
     for name, count in Counter(profiles).items():
@@ -298,8 +294,8 @@ def _cut(
         smaller = part.removesuffix("c")
         if dot and part != smaller and smaller.isdigit():
             size = int(smaller)
-            room = len(_compute_starts(kind.slice(rest).compute_slices, size))
-            wanted += [(rest, [size] * min(room, count - done)) for done in range(0, count, room)]
+            most = len(_compute_starts(kind.slice(rest).compute_slices, size))
+            wanted += [(rest, [size] * min(most, count - done)) for done in range(0, count, most)]
         else:
             wanted += [(name, [kind.slice(name).compute_slices])] * count
     placed = placement.place(kind, [kind.slice(name) for name, _ in wanted])

@@ -145,7 +145,7 @@ def test_a_missing_bind_is_named_and_ends_with_126(make_node: Any, tmp_path: Pat
         "/bin/true", binds=(Bind(source=tmp_path / "nowhere", target=Path("/x")),)
     )
     assert code == 126
-    assert f"cannot show {tmp_path}/nowhere at /x: No such file or directory" in output
+    assert f"cannot bind {tmp_path}/nowhere to /x: No such file or directory" in output
     assert "Traceback" not in output
 
 

@@ -90,7 +90,5 @@ def test_an_unknown_model_is_named_with_those_there_are(tmp_path: Path, tools: A
     "annotation", ["{", "[]", '{"gpu_count": 8}', '{"cloud": "gke", "gpu_count": "many"}']
 )
 def test_a_broken_annotation_is_shown(annotation: str) -> None:
-    with pytest.raises(
-        machine.BadMachine, match=r"rehearsal\.slicewright\.io/machine is not understood"
-    ):
+    with pytest.raises(machine.BadMachine, match=r"rehearsal\.slicewright\.io/machine is invalid"):
         machine.read(annotation)

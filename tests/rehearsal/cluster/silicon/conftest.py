@@ -1,4 +1,4 @@
-"""The fake library, built from its sources, and nodes for it to answer about."""
+"""The fake library, built from its sources, and state files for it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def bound(library: Path) -> Any:
 
 
 class Nvml:
-    """nvidia-ml-py on one node's silicon after another."""
+    """nvidia-ml-py on the state file of one node after another."""
 
     def __init__(self, module: Any) -> None:
         self.module = module

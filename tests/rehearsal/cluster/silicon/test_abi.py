@@ -172,8 +172,8 @@ def _called_by_the_agent() -> set[str]:
     names, by attribute or as text.
     """
     named: set[str] = set()
-    for module in pkgutil.iter_modules(node_agent.__path__, "node_agent."):
-        if module.name == "node_agent.__main__":
+    for module in pkgutil.walk_packages(node_agent.__path__, "node_agent."):
+        if module.name.endswith(".__main__"):
             continue
         imported = importlib.import_module(module.name)
         for node in ast.walk(ast.parse(Path(str(imported.__file__)).read_text())):

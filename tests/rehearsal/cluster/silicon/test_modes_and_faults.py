@@ -15,12 +15,12 @@ from rehearsal.cluster.silicon import state
 from rehearsal.cluster.silicon.state import Injection
 
 _root_only = pytest.mark.skipif(
-    os.geteuid() != 0, reason="changing MIG mode is for root, in reality and on the fake"
+    os.geteuid() != 0, reason="changing MIG mode needs root, as on real GPUs"
 )
 
 
 @_root_only
-def test_hopper_changes_its_mode_at_once_and_off_takes_the_instances_along(
+def test_hopper_changes_mig_mode_at_once_and_disabling_removes_the_instances(
     nvml: Any, make_state: Any
 ) -> None:
     path = make_state("H100-80")
@@ -36,7 +36,7 @@ def test_hopper_changes_its_mode_at_once_and_off_takes_the_instances_along(
 
 @_root_only
 @pytest.mark.parametrize("model", ["A100-40", "A100-80", "A30"])
-def test_amperes_mode_is_pending_until_a_reboot_and_survives_the_next(
+def test_amperes_mig_mode_is_pending_until_a_reboot_and_survives_the_next(
     nvml: Any, make_state: Any, model: str
 ) -> None:
     path = make_state(model)
@@ -51,7 +51,9 @@ def test_amperes_mode_is_pending_until_a_reboot_and_survives_the_next(
     assert n.nvmlDeviceGetMigMode(gpu) == [1, 1]
 
 
-def test_hopper_forgets_its_mode_and_everybody_the_instances_at_a_reboot(make_state: Any) -> None:
+def test_a_reboot_removes_instances_and_disables_mig_on_hopper_but_not_ampere(
+    make_state: Any,
+) -> None:
     for model, mode in (("H100-80", False), ("A100-80", True)):
         path = make_state(model)
         state.recut(path, 0, ["3g.40gb"])
@@ -67,7 +69,7 @@ def test_hopper_forgets_its_mode_and_everybody_the_instances_at_a_reboot(make_st
 
 
 @_root_only
-def test_a_gpu_in_use_keeps_its_mode(nvml: Any, make_state: Any) -> None:
+def test_a_gpu_in_use_keeps_its_mig_mode(nvml: Any, make_state: Any) -> None:
     path = make_state()
     n = nvml.on(path)
     gpu = n.nvmlDeviceGetHandleByIndex(0)
@@ -77,7 +79,7 @@ def test_a_gpu_in_use_keeps_its_mode(nvml: Any, make_state: Any) -> None:
 
 
 @pytest.mark.parametrize("model", ["T4", "L4", "A10G", "L40S"])
-def test_gpus_without_mig_say_not_supported(nvml: Any, make_state: Any, model: str) -> None:
+def test_gpus_without_mig_return_not_supported(nvml: Any, make_state: Any, model: str) -> None:
     n = nvml.on(make_state(model, 1))
     gpu = n.nvmlDeviceGetHandleByIndex(0)
     assert n.nvmlDeviceGetMaxMigDeviceCount(gpu) == 0
@@ -91,7 +93,7 @@ def test_gpus_without_mig_say_not_supported(nvml: Any, make_state: Any, model: s
 
 
 @pytest.mark.parametrize(("driver", "known"), [("535.129.03", False), ("550.90.07", True)])
-def test_old_drivers_know_no_profiles_while_mig_is_off(
+def test_old_drivers_list_no_profiles_while_mig_is_disabled(
     nvml: Any, make_state: Any, driver: str, known: bool
 ) -> None:
     path = make_state("H100-80", 1, driver)
@@ -135,7 +137,9 @@ def test_an_ordinary_user_sees_mig_devices_and_nothing_privileged(
             call()
 
 
-def test_nothing_answers_before_init_and_after_shutdown(nvml: Any, make_state: Any) -> None:
+def test_calls_before_init_and_after_shutdown_return_uninitialized(
+    nvml: Any, make_state: Any
+) -> None:
     n = nvml.on(make_state())
     gpu = n.nvmlDeviceGetHandleByIndex(0)
     n.nvmlInit()
@@ -150,7 +154,7 @@ def test_without_a_state_the_driver_is_not_loaded(nvml: Any, tmp_path: Path) -> 
         nvml.on(tmp_path / "none")
 
 
-def test_a_broken_state_is_an_unknown_error_and_named(
+def test_an_invalid_state_file_is_an_unknown_error_and_is_named(
     nvml: Any, make_state: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = make_state()
@@ -160,7 +164,9 @@ def test_a_broken_state_is_an_unknown_error_and_named(
     assert f"{path} line 4 is not understood" in capfd.readouterr().err
 
 
-def test_a_fault_hits_its_call_on_its_gpu_as_often_as_it_says(nvml: Any, make_state: Any) -> None:
+def test_a_fault_applies_to_its_call_on_its_gpu_the_given_number_of_times(
+    nvml: Any, make_state: Any
+) -> None:
     path = make_state()
     state.inject(path, Injection(call="nvmlDeviceGetMigMode", gpu=1, code=15, times=2))
     n = nvml.on(path)
@@ -173,7 +179,7 @@ def test_a_fault_hits_its_call_on_its_gpu_as_often_as_it_says(nvml: Any, make_st
     assert n.nvmlDeviceGetName(second) == "NVIDIA H100 80GB HBM3"
 
 
-def test_a_fault_of_init_and_its_cure(nvml: Any, make_state: Any) -> None:
+def test_a_fault_of_init_can_be_removed(nvml: Any, make_state: Any) -> None:
     path = make_state()
     state.inject(path, Injection(call="nvmlInit", code=18))
     with pytest.raises(nvml.module.NVMLError_LibRmVersionMismatch):
@@ -182,7 +188,7 @@ def test_a_fault_of_init_and_its_cure(nvml: Any, make_state: Any) -> None:
     assert nvml.on(path).nvmlDeviceGetCount() == 2
 
 
-def test_a_hanging_call_does_not_hold_up_other_threads(nvml: Any, make_state: Any) -> None:
+def test_a_hanging_call_does_not_block_other_threads(nvml: Any, make_state: Any) -> None:
     path = make_state()
     n = nvml.on(path)
     first, second = (n.nvmlDeviceGetHandleByIndex(i) for i in range(2))
@@ -196,9 +202,7 @@ def test_a_hanging_call_does_not_hold_up_other_threads(nvml: Any, make_state: An
     assert time.monotonic() - began >= 3
 
 
-def test_a_lost_gpu_is_lost_to_every_call_and_the_others_are_not(
-    nvml: Any, make_state: Any
-) -> None:
+def test_every_call_on_a_lost_gpu_fails_and_other_gpus_answer(nvml: Any, make_state: Any) -> None:
     path = make_state()
     n = nvml.on(path)
     gpu = n.nvmlDeviceGetHandleByIndex(0)
@@ -214,7 +218,7 @@ def test_a_lost_gpu_is_lost_to_every_call_and_the_others_are_not(
     assert n.nvmlDeviceGetUUID(n.nvmlDeviceGetHandleByIndex(1)).startswith("GPU-")
 
 
-def test_health_is_what_the_state_says(nvml: Any, make_state: Any) -> None:
+def test_health_values_come_from_the_state_file(nvml: Any, make_state: Any) -> None:
     path = make_state()
     n = nvml.on(path)
     gpu = n.nvmlDeviceGetHandleByIndex(0)
@@ -236,11 +240,11 @@ def test_health_is_what_the_state_says(nvml: Any, make_state: Any) -> None:
     assert (value.nvmlReturn, value.value.uiVal) == (0, 1)
     with pytest.raises(n.NVMLError_NotSupported):
         n.nvmlDeviceGetRetiredPages(gpu, n.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR)
-    with pytest.raises(ValueError, match="no health value temprature"):
+    with pytest.raises(ValueError, match="unknown health value temprature"):
         state.set_health(path, 0, temprature=1)
 
 
-def test_utilisation_is_not_measured_in_mig_mode(nvml: Any, make_state: Any) -> None:
+def test_utilization_is_not_reported_in_mig_mode(nvml: Any, make_state: Any) -> None:
     path = make_state()
     state.set_health(path, 0, utilization_gpu=87)
     n = nvml.on(path)
@@ -251,7 +255,7 @@ def test_utilisation_is_not_measured_in_mig_mode(nvml: Any, make_state: Any) -> 
         n.nvmlDeviceGetUtilizationRates(gpu)
 
 
-def test_events_come_once_in_order_to_those_who_registered(nvml: Any, make_state: Any) -> None:
+def test_registered_event_sets_get_each_event_once_in_order(nvml: Any, make_state: Any) -> None:
     path = make_state()
     n = nvml.on(path)
     first, second = (n.nvmlDeviceGetHandleByIndex(i) for i in range(2))

@@ -1,4 +1,4 @@
-"""The state file: what is written is read, by Python and by C; what is broken is named."""
+"""The state file: Python and C read what either has written, and invalid files are named."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _layouts(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 @settings(max_examples=60, deadline=None)
 @given(_layouts())
-def test_what_fits_is_cut_as_asked_and_read_back_the_same(
+def test_profiles_that_fit_are_created_and_read_back_the_same(
     tmp_path_factory: pytest.TempPathFactory, layout: tuple[str, list[str]]
 ) -> None:
     key, names = layout
@@ -75,23 +75,23 @@ def test_c_reads_what_python_wrote_and_writes_the_same_back(
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "reason"),
     [
         ("", "not a silicon state file of this version"),
         ("slicewright-silicon 2\n", "not a silicon state file of this version"),
         ("slicewright-silicon 1\nnode driver=1 cuda=1 seed=s serial=0\ngpu index=0\n", "'model'"),
         (
             "slicewright-silicon 1\nnode driver=1 cuda=1 seed=s serial=0\nwhat is=this\n",
-            "line 3 is not understood",
+            "line 3 is invalid",
         ),
         ("slicewright-silicon 1\nnode driver=1 cuda=x seed=s serial=0\n", "invalid literal"),
         ("slicewright-silicon 1\nhealth gpu=0 mood=1\n", "unknown health value mood"),
     ],
 )
-def test_a_broken_file_is_named_with_its_reason(tmp_path: Path, text: str, says: str) -> None:
+def test_an_invalid_file_is_named_with_the_reason(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "state"
     path.write_text(text)
-    with pytest.raises(state.BadState, match=says) as raised:
+    with pytest.raises(state.BadState, match=reason) as raised:
         state.load(path)
     assert str(path) in str(raised.value)
 
@@ -101,7 +101,7 @@ def test_recut_refuses_what_the_gpu_does_not_have_and_changes_nothing(make_state
     before = path.read_text()
     with pytest.raises(KeyError, match=r"no profile 1g\.5gb; it has 1g\.10gb"):
         state.recut(path, 0, ["1g.5gb"])
-    with pytest.raises(placement.NoRoom, match="do not fit one NVIDIA H100 80GB HBM3 together"):
+    with pytest.raises(placement.NoRoom, match="do not fit on one NVIDIA H100 80GB HBM3 together"):
         state.recut(path, 0, ["4g.40gb", "4g.40gb"])
     assert path.read_text() == before
 
