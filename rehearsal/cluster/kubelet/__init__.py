@@ -1,1 +1,1 @@
-"""The kubelet stand-in: one process that is the kubelet of every simulated node of one cluster."""
+"""The kubelet stand-in: one process that is the kubelet of all simulated nodes."""

@@ -1,13 +1,10 @@
-"""`python -m rehearsal.cluster.kubelet --environment E --cluster NAME`: runs until SIGTERM, and
-leaves no process behind.
-"""
+"""`python -m rehearsal.cluster.kubelet --environment E --cluster NAME`: runs until SIGTERM."""
 
 from __future__ import annotations
 
 import os
 
-# grpc's handlers around fork() are for programs that go on in the child; here every child execs at
-# once.
+# grpc's fork handlers are for programs that use it in the child; here every child execs at once.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 import argparse
@@ -49,7 +46,7 @@ def main() -> int:
     if why := launcher.why_not():
         print(f"kubelet stand-in: {why}", file=sys.stderr)
         return 1
-    # Eight descriptors for each node; the usual soft limit of 1024 would end at 120 nodes.
+    # Eight descriptors per node: the usual soft limit of 1024 allows 120 nodes.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 65536)), hard))
     environment = asked.environment.resolve()
@@ -67,6 +64,5 @@ if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Threads may still wait for an answer of the API server, and nothing is left for them to do:
-    # the processes have ended.
+    # Threads may still wait for the API server; the pods' processes have ended.
     os._exit(status)

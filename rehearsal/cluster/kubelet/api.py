@@ -1,4 +1,4 @@
-"""The event loop's door to the API server: the same calls as kubeapi.Client, awaited."""
+"""The API server for the event loop: calls of kubeapi.Client, awaited."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ _T = TypeVar("_T")
 
 
 class Api:
-    """Calls run in a few threads of their own; `client` is for code that runs in a thread
-    anyway.
-    """
+    """Runs calls in a few threads; `client` is for code that runs in a thread anyway."""
 
     def __init__(self, client: Client, *, threads: int = 8) -> None:
         self.client = client
@@ -38,7 +36,7 @@ class Api:
         return await self.run(self.client.patch, f"{path}/status", body, kind="strategic")
 
     async def remove_pod(self, pod: JsonObject) -> None:
-        """The kubelet's last word on a pod: gone from the API, if it still is this very pod."""
+        """Deletes the pod from the API without grace, unless another has its name by now."""
         metadata = pod["metadata"]
         body = {
             "apiVersion": "v1",
@@ -53,12 +51,13 @@ class Api:
                 body,
             )
         except ApiError as e:
-            if e.status not in (404, 409):  # gone already, or another pod of the same name
+            if e.status not in (404, 409):  # deleted already, or another pod of that name
                 raise
 
     def warn(self, pod: JsonObject, container: str | None, reason: str, message: str) -> None:
-        """A Warning Event on the pod; the same one is not repeated within a minute. Sent in the
-        background, lost if it fails.
+        """Creates a Warning Event on the pod, at most one a minute with the same message.
+
+        Sent in the background; not repeated if that fails.
         """
         metadata = pod["metadata"]
         key = (metadata["uid"], reason, message)

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class ClusterKubelet:
-    """Everything in one event loop; two threads only wait for the API server's watches."""
+    """Runs in one event loop; two threads wait for the API server's watches."""
 
     def __init__(self, environment: Path, cluster: str, toolchain: Toolchain) -> None:
         self._directory = environment / "clusters" / cluster
@@ -62,11 +62,11 @@ class ClusterKubelet:
         self._pods: dict[str, PodRun] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._bound: dict[str, JsonObject] = {}
-        """Pods on nodes that are not known (yet), by uid."""
+        """Pods on nodes that are not known yet, by uid."""
         self._known: set[str] | None = None
         """Uids of all bound pods; None before the first list."""
         self._ending: dict[str, asyncio.Task[None]] = {}
-        """Nodes that are gone and whose processes are being ended, by name."""
+        """Deleted nodes whose processes are being ended, by name."""
         self._held: dict[str, SimulatedNode] = {}
         """Nodes that hold devices for pods that kwok runs, by the pod's uid."""
         self._placed: dict[str, SimulatedNode] = {}
@@ -76,15 +76,15 @@ class ClusterKubelet:
         self._logs: LogServer | None = None
 
     async def run(self, stopping: asyncio.Event, started: Callable[[], None]) -> None:
-        """Until `stopping` is set; then every process is ended. `started` is called when the
-        watches have begun.
+        """Runs until `stopping` is set, then ends every process.
+
+        started: called when the watches have begun.
         """
         self._logs = LogServer(self._directory / "pki", self._find_log)
         loop = asyncio.get_running_loop()
 
         def feed(path: str, handle: Callable[[Event], None], fields: dict[str, str]) -> None:
-            # Any: the selector travels as a keyword argument, which mypy would match against the
-            # named ones.
+            # Any: mypy would match the selector against the named keyword arguments.
             query: Any = fields
             watched = list_and_watch(
                 self._api.client,
@@ -98,7 +98,7 @@ class ClusterKubelet:
                 try:
                     loop.call_soon_threadsafe(handle, event)
                 except RuntimeError:
-                    return  # the loop is closed: this process ends
+                    return  # the loop is closed
 
         watches: tuple[tuple[str, Callable[[Event], None], dict[str, str]], ...] = (
             ("/api/v1/nodes", self._on_node, {}),
@@ -174,7 +174,7 @@ class ClusterKubelet:
             return
         self._faults.pop(name).stop()
         runs = [run for run in self._pods.values() if run.node is node]
-        _log.info("node %s is gone: %d pods end", name, len(runs))
+        _log.info("node %s is deleted: ending %d pods", name, len(runs))
         for run in runs:
             run.vanished()
         self._ending[name] = self._spawn(self._end_node(node, runs))
@@ -184,8 +184,8 @@ class ClusterKubelet:
         if tasks:
             await asyncio.wait(tasks)
         for run in runs:
-            # Pods that were being deleted wait for their kubelet's last word; the others are the
-            # pod garbage collector's.
+            # Pods that are being deleted wait for their kubelet; the pod garbage collector removes
+            # the others.
             if "deletionTimestamp" in run.pod["metadata"]:
                 try:
                     await self._api.remove_pod(run.pod)
@@ -202,20 +202,21 @@ class ClusterKubelet:
             node.keep_only(self._known)
 
     async def _reboot(self, node: SimulatedNode) -> None:
-        """All processes of the node end; its GPUs start anew, then the pods' containers do. kwok's
-        pods notice nothing.
+        """Ends the node's processes, resets its GPUs, and restarts its containers.
+
+        Pods that kwok simulates do not change.
         """
         runs = [run for run in self._pods.values() if run.node is node]
         _log.info("node %s reboots with %d pods", node.name, len(runs))
         await node.reboot(asyncio.gather(*(run.crash() for run in runs)))
 
     async def _restart_pods(self, node: SimulatedNode, programs: frozenset[str]) -> None:
-        """Starts the containers of those images' repositories on one node again, at once."""
+        """Restarts the containers on one node whose image contains one of `programs`."""
         for run in list(self._pods.values()):
             if run.node is node and any(
                 p in run.pod["spec"]["containers"][0]["image"] for p in programs
             ):
-                _log.info("%s: started again, its node's fault has changed", run.name)
+                _log.info("%s: restarted, because its node's fault has changed", run.name)
                 await run.restart_containers()
 
     # -- pods
@@ -278,9 +279,7 @@ class ClusterKubelet:
             run.vanished()
 
     def _account(self, pod: JsonObject, node: SimulatedNode) -> None:
-        """A pod that kwok runs: it gets devices like any other, and fails if there are none, but
-        has no process.
-        """
+        """Allocates devices to a pod that kwok simulates, or fails it if there are none."""
         uid = pod["metadata"]["uid"]
         over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if over:
@@ -331,9 +330,7 @@ class ClusterKubelet:
     # ----------------------------------------------------------------------------------------------
 
     def _find_log(self, namespace: str, name: str) -> PodLogs | None:
-        """Called by the log server's threads; a dictionary's values are copied whole, so no lock is
-        needed.
-        """
+        """Called by the log server's threads; copying a dictionary's values needs no lock."""
         run = next((r for r in list(self._pods.values()) if r.name == f"{namespace}/{name}"), None)
         if run is None:
             return None
@@ -353,4 +350,4 @@ class ClusterKubelet:
 
 
 def _note(path: str, error: Exception) -> None:
-    _log.info("watch of %s: %s; trying again", path, error)
+    _log.info("watch of %s: %s; retrying", path, error)

@@ -1,7 +1,6 @@
 """Protobuf messages from a table of their fields, instead of generated code.
 
-Generated code would have to match the installed protobuf version; descriptors made at run time work
-with every one.
+Generated code must match the installed protobuf version; descriptors made at run time do not.
 """
 
 from __future__ import annotations
@@ -12,8 +11,9 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 Table = Mapping[str, Mapping[str, tuple[str, int]]]
-"""Message -> field -> (type, number). "[]" marks a repeated field, "<>" a map from string to
-string; other words are messages.
+"""Message -> field -> (type, number).
+
+"[]" marks a repeated field, "<>" a map from string to string; other types are messages.
 """
 
 # FieldDescriptorProto.Type and .Label, by number.
@@ -30,7 +30,7 @@ _SCALARS: Mapping[str, int] = {
 
 
 def classes(package: str, file_name: str, table: Table) -> dict[str, Any]:
-    """The message classes by name; of proto3, in a descriptor pool of their own."""
+    """The proto3 message classes by name, in a descriptor pool of their own."""
     file = descriptor_pb2.FileDescriptorProto(name=file_name, package=package, syntax="proto3")
     for name, fields in table.items():
         file.message_type.append(_describe(package, name, fields))
@@ -43,7 +43,7 @@ def classes(package: str, file_name: str, table: Table) -> dict[str, Any]:
 
 
 def _describe(package: str, name: str, fields: Mapping[str, tuple[str, int]]) -> Any:
-    # Any: the stubs want enum values where plain numbers do as well.
+    # Any: the type stubs want enum values instead of numbers.
     message: Any = descriptor_pb2.DescriptorProto(name=name)
     for field_name, (kind, number) in fields.items():
         field = message.field.add(name=field_name, number=number, label=_OPTIONAL)

@@ -1,6 +1,4 @@
-"""The programs that a rehearsal runs and that are not ours: found on PATH, downloaded, or built,
-once per user and machine.
-"""
+"""The tools that a rehearsal runs: found on PATH, downloaded or built once per user."""
 
 from __future__ import annotations
 

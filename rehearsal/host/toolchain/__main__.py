@@ -27,19 +27,19 @@ from rehearsal.host.toolchain.tools import TOOLS
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m rehearsal.host.toolchain",
-        description="Obtains the tools of the rehearsal: from PATH, from the cache, from the "
-        "publisher, or by building them.",
+        description="Obtains the tools of the rehearsal: from PATH, the cache, their publishers' "
+        "releases, or by building them.",
         epilog=f"Environment: {DOWNLOAD}=never, {MIRROR}=URL in place of https://github.com, "
         f"{CLEAR}=1, XDG_CACHE_HOME.",
     )
-    parser.add_argument("--json", action="store_true", help="the table as JSON")
+    parser.add_argument("--json", action="store_true", help="print the table as JSON")
     parser.add_argument(
         "--no-download",
         action="store_true",
-        help="build what is not installed, download no release",
+        help="download no releases; build what is not installed",
     )
     parser.add_argument(
-        "--clear-go-cache", action="store_true", help="keep nothing of Go's caches after building"
+        "--clear-go-cache", action="store_true", help="build with temporary Go caches"
     )
     parsed = parser.parse_args(arguments)
     try:

@@ -1,4 +1,4 @@
-"""Getting the tools: PATH first, then the cache, then whatever it takes."""
+"""Obtaining the tools: from PATH, else from the cache, else by download or build."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from rehearsal.host.toolchain.versions import Answers
 
 
 def obtain(tools: Sequence[Tool], settings: Settings, report: Report) -> tuple[Found, ...]:
-    """Every tool, in the order of `tools`. Raises ToolchainError; what was complete by then stays
-    in the cache.
-    """
+    """Every tool, in the order of `tools`. Raises ToolchainError; complete tools stay cached."""
     try:
         return _obtain(tools, settings, report)
     except OSError as e:
@@ -25,14 +23,14 @@ def obtain(tools: Sequence[Tool], settings: Settings, report: Report) -> tuple[F
             raise MissingPrerequisite(space.full(tools, settings.cache, {})) from e
         where = e.filename or settings.cache
         raise ToolchainError(
-            f"{where}: {e.strerror or e}; set XDG_CACHE_HOME to a directory that you can write to"
+            f"{where}: {e.strerror or e}; set XDG_CACHE_HOME to a writable directory"
         ) from e
 
 
 def _obtain(tools: Sequence[Tool], settings: Settings, report: Report) -> tuple[Found, ...]:
     if not machine().startswith("linux-"):
         raise MissingPrerequisite(
-            f"the rehearsal needs Linux (mount namespaces, NVML's ABI); this is {machine()}"
+            f"the rehearsal needs Linux (mount namespaces, NVML's ABI), and this is {machine()}"
         )
     cache = Cache(settings.cache)
     answers = Answers(settings.cache / "answers.json")
@@ -51,7 +49,7 @@ def _obtain(tools: Sequence[Tool], settings: Settings, report: Report) -> tuple[
         else:
             missing.append(Missing(tool, key, installed.reason))
     if missing:
-        # Imported late: a run that finds everything pays nothing for HTTP and TLS.
+        # Imported late: a run that finds everything needs no HTTP and TLS.
         from rehearsal.host.toolchain.making import Making
 
         found |= {

@@ -1,4 +1,4 @@
-"""Building a tool from source: the hash of what goes in, and the command that makes the files."""
+"""Building a tool from source: the hash of its inputs, and the build command."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _SOURCES: Mapping[type, tuple[str, ...]] = {
 _HINTS: tuple[tuple[str, str, type[ToolchainError]], ...] = (
     (
         r"checksum mismatch|SECURITY ERROR",
-        "a module is not what go.sum says; do not go on with it",
+        "a module does not match go.sum; do not use it",
         ToolchainError,
     ),
     (
         r"dial tcp|no such host|connection refused|i/o timeout|TLS handshake|proxyconnect",
-        "the Go module registry cannot be reached; check the network, GOPROXY and HTTPS_PROXY",
+        "the Go module proxy cannot be reached; check the network, GOPROXY and HTTPS_PROXY",
         ToolchainError,
     ),
     (
         r"signal: killed",
-        "the kernel killed a compiler; 4 GiB of free memory are enough",
+        "the kernel killed a compiler, probably out of memory; builds need 4 GiB",
         ToolchainError,
     ),
     (
@@ -47,9 +47,9 @@ _HINTS: tuple[tuple[str, str, type[ToolchainError]], ...] = (
 
 
 def key(tool: Tool, settings: Settings, answers: Answers) -> str:
-    """Hash of everything that decides what a build makes: sources, flags, compiler, machine.
+    """Hash of a build's inputs: sources, flags, compiler, machine.
 
-    Raises ToolchainError where the sources are missing.
+    Raises ToolchainError if the sources are missing.
     """
     source = tool.source
     match source:
@@ -67,9 +67,7 @@ def key(tool: Tool, settings: Settings, answers: Answers) -> str:
 
 
 def sources(tool: Tool) -> list[Path]:
-    """The files that a build reads, in a fixed order, tests left out. Raises ToolchainError when
-    there are none.
-    """
+    """The files that a build reads, sorted, without tests. Raises ToolchainError without any."""
     directory, patterns = tool.source.directory, _SOURCES[type(tool.source)]
     found = {
         f
@@ -79,7 +77,7 @@ def sources(tool: Tool) -> list[Path]:
     }
     if not any(f.suffix in {".c", ".go"} or f.name == "go.mod" for f in found):
         raise ToolchainError(
-            f"{tool.title}: its source {directory} is not there; this checkout is incomplete"
+            f"{tool.title}: its source {directory} does not exist; this checkout is incomplete"
         )
     return sorted(found)
 
@@ -93,9 +91,7 @@ def build(
     log: Path,
     step: Step,
 ) -> None:
-    """Leaves the tool's files in `staging`/bin. Raises ToolchainError with the end of the builder's
-    output.
-    """
+    """Builds the tool into `staging`/bin. Raises ToolchainError with the end of the output."""
     log.write_text("")
     target = staging / "bin"
     match tool.source:
@@ -125,7 +121,7 @@ def build(
                 "-mod=readonly",
                 f"-tags={module.tags}",
             ]
-            # One package is named by the file it makes; several make files of their own names.
+            # -o is a file for one package, and a directory for several.
             one = len(tool.binaries) == 1
             argv += [
                 f"-ldflags={module.ldflags}",
@@ -146,15 +142,14 @@ def build(
         raise _failure(tool, code, time.monotonic() - began, log, settings, go_caches)
     if missing := [b.name for b in tool.binaries if not (target / b.name).is_file()]:
         raise ToolchainError(
-            f"{tool.title}: the build ended well but made no {', '.join(missing)}; its "
+            f"{tool.title}: the build succeeded without making {', '.join(missing)}; its "
             f"output: {log}"
         )
 
 
 def _go_environment(settings: Settings, sdk: Sdk, work: Path) -> dict[str, str]:
     environment = dict(settings.environment)
-    # What a developer has set for other work must not change what is built here; GOPROXY, GOPRIVATE
-    # and the like stay.
+    # Settings that change what is built do not apply here; GOPROXY, GOPRIVATE and the like do.
     for name in (
         "GOOS",
         "GOARCH",

@@ -1,4 +1,4 @@
-"""The C compiler, which the fake NVML and every program that loads NVML need."""
+"""The C compiler, for the fake NVML and for cgo."""
 
 from __future__ import annotations
 
@@ -22,15 +22,13 @@ def find(settings: Settings) -> Path:
         else "neither cc, gcc nor clang is on PATH"
     )
     raise MissingPrerequisite(
-        f"building what loads NVML needs a C compiler, and {looked}; install one (Debian: "
+        f"building programs that use NVML needs a C compiler, and {looked}; install one (Debian: "
         "`apt-get install gcc libc6-dev`)"
     )
 
 
 def version(settings: Settings, answers: Answers) -> str:
-    """What the compiler calls itself; `none` without one, so that what it built once is still
-    found.
-    """
+    """The compiler's version; `none` without one, so that cached builds are still found."""
     try:
         compiler = find(settings)
     except MissingPrerequisite:

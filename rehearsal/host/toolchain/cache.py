@@ -1,16 +1,12 @@
-"""The per-user cache of obtained tools: every entry is whole or not there, and made by one process
-at a time.
+"""The per-user cache of tools: entries appear complete, and are made by one process at a time.
 
-    NAME-HASH/stamp.json, NAME-HASH/bin/…   one entry; HASH covers everything that the tool was made
-    from
-    staging/NAME.XXXX/                      an entry being made, renamed into place when complete
-    locks/NAME.lock                         held (flock) by the process that makes entries called
-    NAME
-    log/NAME.log                            what its last build said
+    NAME-HASH/stamp.json, NAME-HASH/bin/…   an entry; HASH covers all inputs of the tool
+    staging/NAME.XXXX/                      an entry being made, renamed when complete
+    locks/NAME.lock                         locked (flock) while an entry called NAME is made
+    log/NAME.log                            the output of its last build
 
-A lock ends with its holder, however that ends. So whoever holds a name's lock knows that every
-staging directory of that name was left behind, without trusting process numbers, which mean nothing
-across containers that share a cache.
+The kernel releases a lock when its holder dies. So whoever holds the lock may delete all staging
+directories of that name; pids would be ambiguous across containers that share a cache.
 """
 
 from __future__ import annotations
@@ -37,16 +33,14 @@ _KEEP_UNUSED_S = 30 * 24 * 3600.0
 
 @dataclass(frozen=True)
 class Entry:
-    """One complete entry. `seconds` is what it took to make, `made` the time it was complete
-    (seconds since 1970).
-    """
+    """A complete entry. seconds: how long it took to make. made: when (seconds since 1970)."""
 
     directory: Path
     origin: Origin
     seconds: float
     made: float
     files: Mapping[str, int]
-    """Size in bytes by path below bin/, as it was when the entry was made."""
+    """Size in bytes by path below bin/ when the entry was made."""
 
     def file(self, name: str) -> Path:
         return self.directory / "bin" / name
@@ -57,9 +51,7 @@ class Cache:
         self.root = root
 
     def find(self, name: str, key: str) -> Entry | None:
-        """The entry, if it is there and none of its files has been lost or cut. No file is read but
-        the stamp.
-        """
+        """The entry, if it exists and all its files have their sizes."""
         directory = self.root / f"{name}-{key}"
         try:
             stamp = json.loads((directory / "stamp.json").read_text())
@@ -72,20 +64,18 @@ class Cache:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
         with suppress(OSError):
-            os.utime(directory)  # the time of last use, by which old entries are let go
+            os.utime(directory)  # the time of last use; unused entries are deleted
         return entry
 
     @contextmanager
     def lock(self, name: str, report: Report) -> Iterator[None]:
-        """Alone with everything called `name`. Waits for another process, saying so, for as long as
-        that takes.
-        """
+        """Locks everything called `name`, after waiting for any other process (with a report)."""
         with self._locks(name).open("a+") as file:
             if not _try(file.fileno()):
                 file.seek(0)
                 report(
-                    f"{name}: another run (process {file.read().strip() or 'unknown'}) is "
-                    "getting it; waiting for that one"
+                    f"{name}: waiting for another run, process {file.read().strip() or 'unknown'}, "
+                    "which is obtaining it"
                 )
                 fcntl.flock(file, fcntl.LOCK_EX)
             file.truncate(0)
@@ -96,8 +86,9 @@ class Cache:
 
     @contextmanager
     def staging(self, name: str) -> Iterator[Path]:
-        """A directory for making an entry, with bin/ in it; gone afterwards unless published. Only
-        under the lock of `name`.
+        """A directory with bin/ for making an entry; deleted afterwards unless published.
+
+        Only under the lock of `name`.
         """
         with suppress(FileExistsError):
             (self.root / "staging").mkdir(parents=True)
@@ -118,9 +109,7 @@ class Cache:
         seconds: float,
         files: tuple[str, ...],
     ) -> Entry:
-        """Makes the contents of `staged` the entry; what else was in `staged` than bin/ is removed.
-        Only under the lock.
-        """
+        """Makes bin/ of `staged` the entry, and deletes the rest. Only under the lock."""
         for other in staged.iterdir():
             if other.name != "bin":
                 remove(other)
@@ -134,17 +123,17 @@ class Cache:
         (staged / "stamp.json").write_text(json.dumps(stamp) + "\n")
         staged.chmod(0o755)
         final = self.root / f"{name}-{key}"
-        if final.exists():  # damaged, or `find` would have found it
+        if final.exists():  # damaged, or `find` would have returned it
             final.rename(
                 Path(tempfile.mkdtemp(prefix=f"{name}.", dir=self.root / "staging")) / "damaged"
             )
         staged.rename(final)
-        self._let_go(name, keep=final)
+        self._delete_unused(name, keep=final)
         self._sweep(name)
         entry = self.find(name, key)
         if entry is None:
             raise ToolchainError(
-                f"{final} was written and is not there; is something else clearing {self.root}?"
+                f"{final} was written and has vanished; does another program clear {self.root}?"
             )
         return entry
 
@@ -153,7 +142,7 @@ class Cache:
         return self.root / "log" / f"{name}.log"
 
     def sweep(self) -> None:
-        """Removes what interrupted runs left, of every name that nobody is working on."""
+        """Deletes what interrupted runs left, of every name that is not locked."""
         with suppress(OSError):
             for name in {p.name.rpartition(".")[0] for p in (self.root / "staging").iterdir()}:
                 with self._locks(name).open("a+") as file:
@@ -169,8 +158,8 @@ class Cache:
             if directory.name.rpartition(".")[0] == name:
                 remove(directory)
 
-    def _let_go(self, name: str, *, keep: Path) -> None:
-        # Not at once: an environment from before a change of version still runs the old files.
+    def _delete_unused(self, name: str, *, keep: Path) -> None:
+        # Not at once: an environment that still runs may use the old files.
         for directory in self.root.glob(f"{name}-*"):
             hashed = directory.name.removeprefix(f"{name}-")
             if (
@@ -185,9 +174,7 @@ class Cache:
 
 
 def remove(path: Path) -> None:
-    """Removes a file or a whole tree, read-only directories included (Go's module cache is made of
-    them).
-    """
+    """Deletes a file or a tree, including read-only directories as in Go's module cache."""
     if path.is_dir() and not path.is_symlink():
         for directory, _, _ in os.walk(path):
             with suppress(OSError):

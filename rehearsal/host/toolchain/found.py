@@ -1,4 +1,4 @@
-"""Tools that are there, and how to find those that an earlier run obtained."""
+"""Tools that are available, and how to find those that an earlier run obtained."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from rehearsal.host.toolchain.tools import Tool, machine
 
 @dataclass(frozen=True)
 class Found:
-    """One tool that is there."""
+    """A tool that is available."""
 
     tool: Tool
     origin: Literal["PATH", "downloaded", "built"]
     fresh: bool
     """Whether it was obtained by this run."""
     seconds: float
-    """What obtaining it took, in this run or the earlier one; 0 for PATH."""
+    """How long obtaining it took, in this run or an earlier one; 0 for PATH."""
     paths: Mapping[str, Path]
     """By field of Toolchain."""
 
 
 @dataclass(frozen=True)
 class Missing:
-    """One tool that is not, with the hash of what a build of it would be made from."""
+    """A tool that must be obtained, with the cache key of its build."""
 
     tool: Tool
     build_key: str
@@ -38,7 +38,7 @@ class Missing:
 
 
 def cached(tool: Tool, build_key: str, cache: Cache, settings: Settings) -> Entry | None:
-    """What an earlier run left: the official release if it was downloaded, else the build."""
+    """The cached release, else the cached build, else None."""
     entry = None
     if tool.release is not None and machine() in tool.release.files:
         entry = cache.find(tool.name, release_key(tool, settings))
@@ -46,9 +46,7 @@ def cached(tool: Tool, build_key: str, cache: Cache, settings: Settings) -> Entr
 
 
 def release_key(tool: Tool, settings: Settings) -> str:
-    """Hash of what decides which file is downloaded. A mirror counts where the list of digests
-    comes from it too.
-    """
+    """Hash of what determines the download; a mirror counts only where it serves the digests."""
     pinned = tool.release is not None and machine() in tool.release.sha256
     described = repr((machine(), tool.version, tool.release, None if pinned else settings.mirror))
     return hashlib.sha256(described.encode()).hexdigest()[:16]

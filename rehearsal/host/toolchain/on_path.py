@@ -1,4 +1,4 @@
-"""Tools that are installed already."""
+"""Tools that are installed on PATH."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from rehearsal.host.toolchain.versions import Answers
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why the tool is not taken from PATH, as the end of a sentence."""
+    """Why the tool is not taken from PATH."""
 
     reason: str
 
 
 def find(tool: Tool, settings: Settings, answers: Answers) -> dict[str, Path] | Refusal:
-    """Paths of the tool's binaries by their Toolchain field, each the first on PATH that is of a
-    version that serves.
+    """Paths of the tool's binaries by their Toolchain field: the first suitable ones on PATH.
 
-    Serves: same major and minor number as the pinned version, same patch number or a later one.
+    Suitable: the same major and minor version as the pinned one, and the same patch or a later one.
     """
     if not tool.on_path:
         return Refusal("comes with this checkout")
     wanted = versions.parse(tool.version)
     if wanted is None:
-        raise AssertionError(f"{tool.name}: the pinned version {tool.version!r} is no version")
+        raise AssertionError(f"{tool.name}: the pinned version {tool.version!r} is not a version")
     found: dict[str, Path] = {}
     for binary in tool.binaries:
         outcome = _find(binary, wanted, settings, answers)
@@ -41,9 +40,7 @@ def find(tool: Tool, settings: Settings, answers: Answers) -> dict[str, Path] | 
 
 
 def candidates(name: str, settings: Settings) -> Iterator[Path]:
-    """Every executable file called `name` on PATH, in its order, but for what a rehearsal put there
-    itself.
-    """
+    """The executable files called `name` on PATH, without those of a rehearsal itself."""
     environment = settings.environment.get("SLICEWRIGHT_REHEARSAL")
     own = [settings.cache.resolve(), *([Path(environment).resolve()] if environment else [])]
     for directory in settings.path.split(os.pathsep):
@@ -60,12 +57,12 @@ def candidates(name: str, settings: Settings) -> Iterator[Path]:
             yield program
 
 
-def _below(program: Path, place: Path) -> bool:
+def _below(program: Path, directory: Path) -> bool:
     # As written and as it resolves: an environment's bin/ holds links to the cache.
     return (
-        program.is_relative_to(place)
-        or program.parent.resolve().is_relative_to(place)
-        or program.resolve().is_relative_to(place)
+        program.is_relative_to(directory)
+        or program.parent.resolve().is_relative_to(directory)
+        or program.resolve().is_relative_to(directory)
     )
 
 
@@ -81,7 +78,7 @@ def _find(
             return program
         if first:
             said = (
-                "does not say its version"
+                "does not report its version"
                 if version is None
                 else f"is v{'.'.join(map(str, version))}"
             )

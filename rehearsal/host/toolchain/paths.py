@@ -1,6 +1,4 @@
-"""Where the tools of one rehearsal lie: what `ensure` answers and every environment keeps as
-toolchain.json.
-"""
+"""The paths of the tools of one rehearsal; every environment keeps them as toolchain.json."""
 
 from __future__ import annotations
 
@@ -13,12 +11,12 @@ from rehearsal.host.toolchain.errors import ToolchainError
 
 @dataclass(frozen=True, kw_only=True)
 class Toolchain:
-    """Absolute paths of everything that a rehearsal runs and did not write itself."""
+    """Absolute paths of the tools."""
 
     pulumi: Path
     control_plane: Path
-    """One binary for etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl; the
-    first argument chooses.
+    """etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl in one binary,
+    selected by the first argument.
     """
     kwok: Path
     mig_parted: Path
@@ -27,10 +25,10 @@ class Toolchain:
     gpu_feature_discovery: Path
     gke_device_plugin: Path
     fake_nvml: Path
-    """The simulated libnvidia-ml.so.1, in a directory of its own."""
+    """The fake libnvidia-ml.so.1, in a directory of its own."""
 
     def dump(self, path: Path) -> None:
-        """Writes `path` whole or not at all."""
+        """Replaces `path` atomically."""
         beside = path.with_name(path.name + ".new")
         beside.write_text(
             json.dumps({name: str(value) for name, value in asdict(self).items()}, indent=2) + "\n"
@@ -39,7 +37,7 @@ class Toolchain:
 
     @classmethod
     def load(cls, path: Path) -> Toolchain:
-        """Raises ToolchainError when `path` is no toolchain.json."""
+        """Raises ToolchainError if `path` is not a valid toolchain.json."""
         try:
             read = json.loads(path.read_text())
             return cls(**{field.name: Path(read[field.name]) for field in fields(cls)})
@@ -47,6 +45,6 @@ class Toolchain:
             raise ToolchainError(f"{path}: {e.strerror}") from e
         except (ValueError, KeyError, TypeError) as e:
             raise ToolchainError(
-                f"{path}: not the paths of a toolchain ({type(e).__name__}: {e}); set the "
-                "environment up again"
+                f"{path}: not the paths of a toolchain ({type(e).__name__}: {e}); create the "
+                "environment again"
             ) from e

@@ -1,6 +1,4 @@
-"""Official releases: fetched, checked against a digest, unpacked. Anything short of that is
-DownloadFailed, and no file.
-"""
+"""Official releases: downloaded, verified against a digest, unpacked; or DownloadFailed."""
 
 from __future__ import annotations
 
@@ -31,13 +29,11 @@ _CHUNK = 1 << 18
 
 
 class DownloadFailed(Exception):
-    """The message says what went wrong, as the end of `the download failed: …`."""
+    """The message says why, as the end of a sentence."""
 
 
 class Network:
-    """What this run has learnt about servers, so that being offline costs one short attempt and not
-    one per tool.
-    """
+    """HTTP, with a record of unreachable servers: offline, one short attempt serves all tools."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -51,23 +47,23 @@ class Network:
         if reason:
             raise DownloadFailed(reason)
         try:
-            request = urllib.request.Request(url, headers={"User-Agent": "slicewright"})  # noqa: S310 - https, or a mirror someone set
+            request = urllib.request.Request(url, headers={"User-Agent": "slicewright"})  # noqa: S310 - https, or the configured mirror
             response = urllib.request.urlopen(request, timeout=self._settings.stall_s)  # noqa: S310
         except urllib.error.HTTPError as e:
             e.close()
-            raise DownloadFailed(f"{url} answers {e.code} {e.reason}") from None
+            raise DownloadFailed(f"{url} returned {e.code} {e.reason}") from None
         except (OSError, http.client.HTTPException) as e:
-            self._silent[host] = f"{host}: {_say(e)}"
+            self._silent[host] = f"{host}: {_reason(e)}"
             raise DownloadFailed(self._silent[host]) from None
         if url.startswith("https:") and not response.geturl().startswith("https:"):
             response.close()
-            raise DownloadFailed(f"{url} leads to {response.geturl()}, which is not encrypted")
+            raise DownloadFailed(f"{url} redirects to {response.geturl()}, which is not HTTPS")
         return response
 
     def _try(self, url: str) -> str:
-        """Empty when something listens there (or at the proxy on the way), else why not.
+        """Empty if the server (or the proxy for it) accepts connections, else why not.
 
-        In a thread, because the system's name resolution knows no time limit.
+        In a thread, because name resolution has no time limit.
         """
         parts = urllib.parse.urlsplit(url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
@@ -82,7 +78,7 @@ class Network:
                 socket.create_connection((host, port), timeout=self._settings.connect_s).close()
                 outcome.append("")
             except OSError as e:
-                outcome.append(f"{host}: {_say(e)}")
+                outcome.append(f"{host}: {_reason(e)}")
 
         attempt = threading.Thread(target=connect, daemon=True)
         attempt.start()
@@ -98,17 +94,14 @@ def fetch(
     network: Network,
     step: Step,
 ) -> None:
-    """Leaves the tool's program as `staging`/bin/NAME, with the digest that it should have. Raises
-    DownloadFailed.
-    """
+    """Downloads and verifies the program as `staging`/bin/NAME. Raises DownloadFailed."""
     url = _url(release.files[machine()], tool, settings)
-    expected, says = _expected(tool, release, settings, network)
+    expected, source = _expected(tool, release, settings, network)
     part = staging / "download"
     found = _save(url, part, network, _progress(step, settings.progress_s))
     if found != expected:
         raise DownloadFailed(
-            f"{url} has SHA-256 {found}, but {says} says {expected}; what was fetched is "
-            "thrown away"
+            f"{url} has SHA-256 {found}, but {source} has {expected}; the download is discarded"
         )
     program = staging / "bin" / tool.binaries[0].name
     if release.member is None:
@@ -129,19 +122,19 @@ def _expected(
     if (pinned := release.sha256.get(machine())) is not None:
         return pinned, "the digest pinned in this checkout"
     if release.checksums is None:
-        raise DownloadFailed("no digest is known to check it against")
+        raise DownloadFailed("there is no digest to verify it with")
     url = _url(release.checksums, tool, settings)
     name = _url(release.files[machine()], tool, settings).rpartition("/")[2]
     with network.open(url) as response:
         try:
             text = response.read(_LIST_LIMIT).decode(errors="replace")
         except (OSError, http.client.HTTPException) as e:
-            raise DownloadFailed(f"{url}: {_say(e)}") from None
+            raise DownloadFailed(f"{url}: {_reason(e)}") from None
     for line in text.splitlines():
         match line.split():
             case [digest, file] if file.removeprefix("*") == name and len(digest) == 64:
                 return digest.lower(), url
-    raise DownloadFailed(f"{url} does not name {name}")
+    raise DownloadFailed(f"{url} does not list {name}")
 
 
 def _save(url: str, part: Path, network: Network, progress: Callable[[int, int], None]) -> str:
@@ -156,9 +149,9 @@ def _save(url: str, part: Path, network: Network, progress: Callable[[int, int],
                 size += len(chunk)
                 progress(size, announced)
         except (TimeoutError, ConnectionError, http.client.HTTPException, ssl.SSLError) as e:
-            raise DownloadFailed(f"{url} broke off after {size} bytes: {_say(e)}") from None
+            raise DownloadFailed(f"{url} ended after {size} bytes: {_reason(e)}") from None
     if announced and size != announced:
-        raise DownloadFailed(f"{url} broke off after {size} of {announced} bytes")
+        raise DownloadFailed(f"{url} ended after {size} of {announced} bytes")
     return digest.hexdigest()
 
 
@@ -167,13 +160,13 @@ def _unpack(archive: Path, member: str, program: Path, url: str) -> None:
         with tarfile.open(archive, "r:*") as tar:
             inside = tar.extractfile(member)
             if inside is None:
-                raise DownloadFailed(f"{url} holds {member}, but not as a file")
+                raise DownloadFailed(f"{url} contains {member}, but not as a file")
             with inside, program.open("wb") as file:
                 shutil.copyfileobj(inside, file, _CHUNK)
     except KeyError:
-        raise DownloadFailed(f"{url} does not hold {member}") from None
+        raise DownloadFailed(f"{url} does not contain {member}") from None
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as e:
-        raise DownloadFailed(f"{url} is no archive that can be read: {e}") from None
+        raise DownloadFailed(f"{url} is not a readable archive: {e}") from None
 
 
 def _progress(step: Step, every_s: float) -> Callable[[int, int], None]:
@@ -189,10 +182,10 @@ def _progress(step: Step, every_s: float) -> Callable[[int, int], None]:
     return update
 
 
-def _say(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     reason = getattr(error, "reason", error)
     if isinstance(reason, socket.gaierror):
-        return "the name cannot be resolved"
+        return "its name cannot be resolved"
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({reason.verify_message})"
     if isinstance(reason, TimeoutError):

@@ -1,4 +1,4 @@
-"""What a person may choose about getting tools, read from the environment."""
+"""The settings for obtaining tools, read from the environment."""
 
 from __future__ import annotations
 
@@ -16,22 +16,18 @@ CLEAR = "SLICEWRIGHT_TOOLCHAIN_CLEAR_GO_CACHE"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Nothing in this package looks at the process environment but through here (proxies excepted:
-    the standard library does).
-    """
+    """This package reads the process environment only here; the standard library reads proxies."""
 
     cache: Path
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What builders and programs inherit; PATH is where installed tools are looked for."""
+    """What builds inherit. Installed tools are looked for on its PATH."""
     download: bool = True
     mirror: str | None = None
     """Base URL that takes the place of `https://github.com` in every download."""
     clear_go_cache: bool = False
-    """Go builds use caches of their own that are removed afterwards (several GB), instead of the
-    user's.
-    """
+    """Go builds use temporary caches (several GB) instead of the user's."""
     connect_s: float = 1.5
-    """Seconds after which a server that does not answer counts as out of reach."""
+    """Seconds after which a server that does not answer counts as unreachable."""
     stall_s: float = 15.0
     """Seconds without a byte after which a download is given up."""
     progress_s: float = 1.0
@@ -43,9 +39,7 @@ class Settings:
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
-    """Raises ToolchainError for a value that says nothing, so that a typing error is not taken for
-    a choice.
-    """
+    """Raises ToolchainError for an invalid value."""
     return Settings(
         cache=_cache_home(environment) / "slicewright" / "toolchain",
         environment=dict(environment),
@@ -63,7 +57,7 @@ def _cache_home(environment: Mapping[str, str]) -> Path:
         return Path(environment["HOME"] if environment.get("HOME") else Path.home()) / ".cache"
     except RuntimeError as e:
         raise ToolchainError(
-            f"no place for the cache of built tools: HOME and XDG_CACHE_HOME are not set ({e})"
+            f"there is no directory for built tools: set HOME or XDG_CACHE_HOME ({e})"
         ) from e
 
 
@@ -71,8 +65,8 @@ def _mirror(environment: Mapping[str, str]) -> str | None:
     value = environment.get(MIRROR, "").rstrip("/")
     if value and not value.startswith(("https://", "http://")):
         raise ToolchainError(
-            f"{MIRROR}={value!r} is no base URL; write https://HOST/… (it takes the place "
-            "of https://github.com)"
+            f"{MIRROR}={value!r} is not a base URL; set https://HOST/…, which replaces "
+            "https://github.com"
         )
     return value or None
 
@@ -82,7 +76,5 @@ def _chosen(
 ) -> bool:
     value = environment.get(name, "") or default
     if value not in meanings:
-        raise ToolchainError(
-            f"{name}={value!r} means nothing here; write one of {', '.join(meanings)}"
-        )
+        raise ToolchainError(f"{name}={value!r} is not one of {', '.join(meanings)}")
     return meanings[value]

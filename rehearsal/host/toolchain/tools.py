@@ -1,5 +1,4 @@
-"""The tools of the rehearsal: versions, where a ready one can be downloaded, and how each is built
-from source.
+"""The tools of the rehearsal: their versions, official releases, and builds from source.
 
 The Go modules that are built are in `go/`, one per dependency graph, each with its go.sum: what is
 built is exactly what was tested. Durations were measured 2026-11-22 on 2 cores with little else
@@ -20,13 +19,13 @@ GO_MINIMUM = (1, 26, 0)
 
 
 def machine() -> str:
-    """This machine as the tables here name it: `linux-x86_64`, `linux-aarch64`, …"""
+    """This machine as the tables name it: `linux-x86_64`, `linux-aarch64`, …"""
     return f"{platform.system().lower()}-{platform.machine()}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Binary:
-    """One file that a tool consists of."""
+    """One file of a tool."""
 
     field: str
     """The field of Toolchain that holds its path."""
@@ -34,31 +33,30 @@ class Binary:
     package: str = ""
     """Go import path of its main package; empty for a C library."""
     ask: tuple[str, ...] = ()
-    """Arguments that make it print its version; empty when it has no such thing."""
+    """Arguments that print its version; empty if there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """The publisher's own build. `{version}` stands for the version without a leading v."""
+    """The publisher's build. `{version}` is the version without a leading v."""
 
     files: Mapping[str, str]
-    """URL by machine. A machine that is missing here has no official build that we could check."""
+    """URL by machine; only where there is a digest to verify it with."""
     sha256: Mapping[str, str]
     """Pinned digest of that file, by machine."""
     checksums: str | None = None
-    """URL of the publisher's list of digests, for machines without a pinned one. It comes from the
-    same place as the file, so it proves that nothing was lost or changed on the way, not that the
-    publisher's account is in the right hands.
+    """URL of the publisher's list of digests, for machines without a pinned one.
+
+    It comes from the same server as the file, so it detects a corrupted download, not a compromised
+    publisher.
     """
     member: str | None = None
-    """Path of the program inside the file, when that is a tar archive; None when the file is the
-    program.
-    """
+    """Path of the program in the tar archive; None if the file is the program."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GoModule:
-    """Built by `go build` in `directory`, whose go.mod and go.sum fix every dependency."""
+    """Built by `go build` in `directory`, whose go.mod and go.sum pin every dependency."""
 
     directory: Path
     tags: str = ""
@@ -75,11 +73,11 @@ class CLibrary:
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """What is found, downloaded or built as one."""
+    """Programs that are found, downloaded or built together."""
 
     name: str
     version: str
-    """Without a leading v; `own` when the source is this checkout's."""
+    """Without a leading v; `own` if the source is in this checkout."""
     binaries: tuple[Binary, ...]
     source: GoModule | CLibrary
     expected_s: float
@@ -92,9 +90,7 @@ class Tool:
 
     @property
     def on_path(self) -> bool:
-        """Whether one that is installed already may serve: only if it can say which version
-        it is.
-        """
+        """Whether an installed one may be used: only if it can report its version."""
         return all(binary.ask for binary in self.binaries)
 
 
@@ -107,9 +103,7 @@ def _nvidia(
     binaries: Mapping[str, str],
     expected_s: float,
 ) -> Tool:
-    """Programs of one of NVIDIA's Go modules, which are all laid out alike. binaries: field of
-    Toolchain -> name.
-    """
+    """Programs of one of NVIDIA's Go modules. binaries: field of Toolchain -> name."""
     return Tool(
         name=name,
         version=version,
@@ -119,9 +113,8 @@ def _nvidia(
         ),
         source=GoModule(
             directory=_HERE / "go" / directory,
-            # -z lazy as in NVIDIA's own Makefiles: go-nvml leaves NVML's symbols to be found when
-            # the library is loaded, and a linker that binds at start (the default of Ubuntu's gcc)
-            # makes a program that never starts.
+            # -z lazy as in NVIDIA's Makefiles: go-nvml resolves NVML's symbols when it loads the
+            # library, so a program linked with -z now (Ubuntu's default) would not start.
             ldflags=f"-s -w -extldflags=-Wl,-z,lazy -X {module}/internal/info.version=v{version}",
         ),
         expected_s=expected_s,
@@ -135,7 +128,7 @@ _DEVICE_PLUGIN = "0.19.0"
 _KUBERNETES_VERSION = "k8s.io/component-base/version"
 
 TOOLS: tuple[Tool, ...] = (
-    # Quick ones first: what is wrong with the machine shows in seconds, not after ten minutes.
+    # Quick builds first, so that problems of the machine show within seconds.
     Tool(
         name="fake-nvml",
         version="own",
@@ -196,19 +189,17 @@ TOOLS: tuple[Tool, ...] = (
             files={
                 "linux-x86_64": "https://github.com/kubernetes-sigs/kwok/releases/download/v{version}/kwok-linux-amd64"
             },
-            # kwok publishes no list of digests. This one is the digest that two unrelated projects
-            # recorded for that file: the Arch package kwok-bin 0.8.0, and a download pin in a
-            # public repository (both read 2026-11-21). For other machines only one record was
-            # found, which is not enough: they build.
+            # kwok publishes no digests. This is the one that two unrelated projects record for the
+            # file: the Arch package kwok-bin 0.8.0, and a pin in a public repository (both read
+            # 2026-11-21). For other machines only one record was found, so they build.
             sha256={
                 "linux-x86_64": "f5a4385a2ae1b9dd7f8acae18e002a75c0ebba124ae9d7259aa8dadb50711f46"
             },
         ),
     ),
     Tool(
-        # No official build: it is our own main of five official programs. Theirs, installed one by
-        # one, do not serve either, because etcd's flags differ from those of this one and five
-        # versions would have to fit.
+        # No official release: five programs in one binary with a main of our own. Separately
+        # installed ones are not used: etcd's flags differ, and five versions would have to match.
         name="control-plane",
         version=_KUBERNETES,
         binaries=(
@@ -221,7 +212,7 @@ TOOLS: tuple[Tool, ...] = (
         ),
         source=GoModule(
             directory=_HERE / "go" / "controlplane",
-            # Without these it reports v0.0.0-master, and clients refuse it.
+            # Without these it reports v0.0.0-master, which clients refuse.
             ldflags=f"-s -w -X {_KUBERNETES_VERSION}.gitVersion=v{_KUBERNETES}"
             f" -X {_KUBERNETES_VERSION}.gitMajor=1 -X {_KUBERNETES_VERSION}.gitMinor=36",
         ),
@@ -250,10 +241,9 @@ TOOLS: tuple[Tool, ...] = (
                 "linux-x86_64": "https://github.com/pulumi/pulumi/releases/download/v{version}/pulumi-v{version}-linux-x64.tar.gz",
                 "linux-aarch64": "https://github.com/pulumi/pulumi/releases/download/v{version}/pulumi-v{version}-linux-arm64.tar.gz",
             },
-            sha256={},  # none known to us from two sources; the publisher's list serves
+            sha256={},  # the publisher's list is used
             checksums="https://github.com/pulumi/pulumi/releases/download/v{version}/pulumi-{version}-checksums.txt",
-            # Only the engine: the archive's language hosts would lie beside it and be found before
-            # ours.
+            # Only the engine: it would prefer the archive's language hosts to those on PATH.
             member="pulumi/pulumi",
         ),
     ),

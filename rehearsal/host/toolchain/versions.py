@@ -1,6 +1,4 @@
-"""Which version a program is, asked of the program itself and remembered while its file does not
-change.
-"""
+"""The versions of programs, as they report them; cached while their files do not change."""
 
 from __future__ import annotations
 
@@ -12,13 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-_PATIENCE_S = 20.0
+_TIMEOUT_S = 20.0
 
 
 def parse(text: str) -> tuple[int, int, int] | None:
-    """The first version number in `text`, for example of `Kubernetes v1.36.2` or `go version
-    go1.26.8 linux/amd64`.
-    """
+    """The first version number in `text`, such as `go version go1.26.8 linux/amd64`."""
     match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
     if match is None:
         return None
@@ -26,18 +22,16 @@ def parse(text: str) -> tuple[int, int, int] | None:
 
 
 def serves(found: tuple[int, int, int], wanted: tuple[int, int, int]) -> bool:
-    """Whether `found` may stand in for the pinned version: same major and minor number, same patch
-    or a later one.
-    """
+    """Whether `found` has the wanted major and minor version, and its patch or a later one."""
     return found[:2] == wanted[:2] and found[2] >= wanted[2]
 
 
 class Answers:
-    """What programs said when asked for their version, kept in one file.
+    """The versions that programs have reported, cached in one file.
 
-    A program is asked again when its path leads to another file or the file has another size or
-    time. A script is asked every time, and so is a link to a program of another name: version
-    managers (asdf, mise, pyenv) answer differently by directory.
+    A program is asked again when its file, or the file's size or time, changes. A script, or a link
+    to a program of another name, is asked every time: version managers (asdf, mise, pyenv) answer
+    differently by directory.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,12 +42,10 @@ class Answers:
             if isinstance(read, dict):
                 self._known = {k: v for k, v in read.items() if isinstance(v, dict)}
         except (OSError, ValueError):
-            pass  # a lost memory costs one question per program
+            pass  # without the cache, each program is asked once
 
     def ask(self, program: Path, arguments: Sequence[str]) -> str | None:
-        """What `program` prints when run with `arguments`, stdout and stderr together; None when it
-        fails or does not end.
-        """
+        """What `program` prints (stdout and stderr) with `arguments`; None if it fails or hangs."""
         state = _state(program)
         key = " ".join([str(program), *arguments])
         if (
@@ -76,13 +68,11 @@ class Answers:
             beside.write_text(json.dumps(self._known, indent=1))
             beside.replace(self._path)
         except OSError:
-            beside.unlink(missing_ok=True)  # not being able to remember is no reason to stop
+            beside.unlink(missing_ok=True)  # it works without the cache
 
 
 def _state(program: Path) -> list[Any] | None:
-    """What must stay the same for an answer to stay true; None where nothing that can be seen from
-    outside would do.
-    """
+    """What must not change for a cached answer to be valid; None if it must not be cached."""
     try:
         real = program.resolve(strict=True)
         status = real.stat()
@@ -96,11 +86,8 @@ def _state(program: Path) -> list[Any] | None:
 
 
 def run(program: Path, arguments: Sequence[str]) -> str | None:
-    """What `program` prints, asked now; None when it fails, cannot be run, or has not ended after
-    20 s.
-    """
-    # PULUMI_SKIP_UPDATE_CHECK: `pulumi version` would otherwise ask the internet for a newer one,
-    # and wait when there is none.
+    """What `program` prints now; None if it fails, cannot be run, or takes more than 20 s."""
+    # PULUMI_SKIP_UPDATE_CHECK: `pulumi version` would look for a newer one on the internet.
     environment = {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true", "GOTOOLCHAIN": "local"}
     try:
         done = subprocess.run(
@@ -109,7 +96,7 @@ def run(program: Path, arguments: Sequence[str]) -> str | None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=environment,
-            timeout=_PATIENCE_S,
+            timeout=_TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -10,17 +10,16 @@ LONGEST_S = 300.0
 
 @dataclass
 class RestartBackoff:
-    """The kubelet's rule: the first restart at once, then 10 s after the end, doubling to 5 min; 10
-    min of running reset it.
+    """The kubelet's rule: at once, then after 10 s, doubling to 5 min; reset after running 10 min.
 
-    Source: pkg/kubelet, doBackOff and client-go's flowcontrol.Backoff (an entry is made by the
-    first restart and waited for by the second; it is reset after twice the longest pause).
+    Source: pkg/kubelet, doBackOff, and client-go's flowcontrol.Backoff: the first restart makes an
+    entry, the second waits for it, and twice the longest pause resets it.
     """
 
     pause_s: float = 0.0
 
     def next(self, ran_for_s: float) -> float:
-        """Seconds to wait from the container's end before it starts again."""
+        """Seconds from the container's end to its next start."""
         if ran_for_s >= 2 * LONGEST_S:
             self.pause_s = 0.0
         pause = self.pause_s

@@ -1,4 +1,4 @@
-"""One container's life: started, probed, ended, started again after a pause; stopped in time."""
+"""One container: started, probed, restarted with back-off, and stopped."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from rehearsal.cluster.kubelet.timestamps import timestamp
 
 _log = logging.getLogger(__name__)
 _RETRY_S = (1.0, 2.0, 5.0, 10.0)
-"""Pauses between looks for a missing ConfigMap; the last one repeats."""
+"""Pauses between attempts to start it; the last one repeats."""
 
 
 class Host(Protocol):
-    """What a container needs of its pod."""
+    """What a container needs from its pod."""
 
     async def launch(self, container: JsonObject, attempt: int) -> subprocess.Popen[bytes]:
         """Starts the process. Raises MissingReference or Unsupported, OSError, ApiError,
@@ -34,7 +34,7 @@ class Host(Protocol):
         ...
 
     def changed(self) -> None:
-        """The container's state has changed; the pod's status is to be written."""
+        """The container's state has changed, so the pod's status must be written."""
         ...
 
     def warn(self, container: str | None, reason: str, message: str) -> None:
@@ -43,7 +43,7 @@ class Host(Protocol):
 
 
 class Process:
-    """A started process whose end can be awaited. Used in the event loop only."""
+    """A started process whose end can be awaited. For the event loop only."""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
         self._popen = popen
@@ -61,7 +61,7 @@ class Process:
             self._popen.send_signal(number)
 
     async def end(self, grace_s: float) -> int:
-        """SIGTERM, and SIGKILL when the grace is over; the exit status (negative: the signal)."""
+        """SIGTERM, SIGKILL after `grace_s`; returns the exit status (negative: the signal)."""
         self.send(signal.SIGTERM)
         try:
             async with asyncio.timeout(grace_s):
@@ -73,12 +73,12 @@ class Process:
     def _on_exit(self) -> None:
         self._loop.remove_reader(self._fd)
         os.close(self._fd)
-        # What the container's first process left behind ends with it, as in a container. Before the
-        # wait, while the ended leader still keeps its number from becoming somebody else's.
+        # As in a container, its other processes end with the first one. Before wait(), because the
+        # pid cannot be reused until then.
         try:
             os.killpg(self._popen.pid, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # nothing was left
+            pass  # there are no others
         code = self._popen.wait()
         if not self.exited.done():
             self.exited.set_result(code)
@@ -86,7 +86,7 @@ class Process:
 
 @dataclass(eq=False)
 class Container:
-    """Keeps one container of one pod as its restart policy says."""
+    """Runs one container of a pod according to its restart policy."""
 
     spec: JsonObject
     state: ContainerState
@@ -94,20 +94,20 @@ class Container:
     pod_ip: str
     policy: str
     grace_s: float
-    """The pod's termination grace, for a container that fails its liveness probe."""
+    """The pod's termination grace period, for a container that fails its liveness probe."""
     process: Process | None = None
     _backoff: RestartBackoff = field(default_factory=RestartBackoff)
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _restart_now: bool = False
 
     async def keep(self) -> None:
-        """Until the policy lets it rest, or until `stop`. Raises Unsupported."""
-        # Probes are read first: a pod that asks for an unknown one must not start.
+        """Runs until the policy does not restart it, or until `stop`. Raises Unsupported."""
+        # Probes are read first: a pod with an unsupported one must not start.
         asked = {
             w: probes.parse(self.spec, w, self.pod_ip)
             for w in ("startupProbe", "readinessProbe", "livenessProbe")
         }
-        if self.state.terminated is not None:  # an earlier kubelet process left it so
+        if self.state.terminated is not None:  # before this kubelet process started
             if not self._restarts(self.state.terminated.exit_code):
                 return
             self.state.last, self.state.terminated = self.state.terminated, None
@@ -149,16 +149,16 @@ class Container:
             await self.process.end(grace_s)
 
     def kill(self) -> None:
-        """At once, without asking: the node, or this kubelet, ends."""
+        """SIGKILL: the node, or this kubelet, ends."""
         self._stopping.set()
         if self.process is not None:
             self.process.send(signal.SIGKILL)
 
-    async def restart(self, *, asked: bool = True) -> None:
-        """Ends the process so that it starts again without a pause. asked: by SIGTERM first."""
+    async def restart(self, *, graceful: bool = True) -> None:
+        """Ends the process so that it restarts without a pause. graceful: by SIGTERM first."""
         if self.process is not None:
             self._restart_now = True
-            if asked:
+            if graceful:
                 await self.process.end(self.grace_s)
             else:
                 self.process.send(signal.SIGKILL)
@@ -168,7 +168,7 @@ class Container:
         return self.policy == "Always" or (self.policy == "OnFailure" and exit_code != 0)
 
     async def _launched(self) -> subprocess.Popen[bytes] | None:
-        """A started process, or None when the container is to stop first."""
+        """The started process; None if the container is stopped first."""
         tries = 0
         while not self._stopping.is_set():
             try:
@@ -188,7 +188,7 @@ class Container:
         return None
 
     async def _paused(self, seconds: float) -> bool:
-        """Whether the pause was cut short because the container is to stop."""
+        """Whether the container was stopped during the pause."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
@@ -246,9 +246,7 @@ class Container:
         await asyncio.gather(*loops)
 
     async def _until(self, probe: probes.Probe, began: float, process: Process, kind: str) -> bool:
-        """Asks until it answers well (True) or has failed too often (False, and the process is
-        being ended).
-        """
+        """Probes until success (True), or too many failures (False, and the process is ended)."""
         await _delay(probe, began)
         failures = 0
         while (wrong := await probe.once()) is not None:
@@ -262,16 +260,16 @@ class Container:
 
     async def _readiness(self, probe: probes.Probe, began: float) -> None:
         await _delay(probe, began)
-        well = ill = 0
+        successes = failures = 0
         while True:
             wrong = await probe.once()
-            well, ill = (well + 1, 0) if wrong is None else (0, ill + 1)
+            successes, failures = (successes + 1, 0) if wrong is None else (0, failures + 1)
             if wrong is not None:
                 self.host.warn(self.spec["name"], "Unhealthy", f"Readiness probe failed: {wrong}")
             ready = self.state.ready
-            if well >= probe.successes:
+            if successes >= probe.successes:
                 ready = True
-            elif ill >= probe.failures:
+            elif failures >= probe.failures:
                 ready = False
             if ready != self.state.ready:
                 self.state.ready = ready
@@ -280,13 +278,13 @@ class Container:
 
     async def _liveness(self, probe: probes.Probe, began: float, process: Process) -> None:
         await _delay(probe, began)
-        ill = 0
-        while ill < probe.failures:
+        failures = 0
+        while failures < probe.failures:
             wrong = await probe.once()
-            ill = 0 if wrong is None else ill + 1
+            failures = 0 if wrong is None else failures + 1
             if wrong is not None:
                 self.host.warn(self.spec["name"], "Unhealthy", f"Liveness probe failed: {wrong}")
-            if ill < probe.failures:
+            if failures < probe.failures:
                 await asyncio.sleep(probe.period_s)
         await self._unhealthy(process, "Liveness")
 
@@ -296,7 +294,7 @@ class Container:
             "Killing",
             f"Container {self.spec['name']} failed {kind.lower()} probe, will be restarted",
         )
-        # The end of the process cancels this very task; the kill itself must go on.
+        # The end of the process cancels this task; ending it must continue.
         ending = asyncio.create_task(process.end(self.grace_s))
         await asyncio.shield(ending)
 

@@ -1,6 +1,4 @@
-"""A container's environment, command and arguments as the kubelet works them out from the pod's
-spec.
-"""
+"""A container's environment, command and arguments, as a kubelet computes them from the spec."""
 
 from __future__ import annotations
 
@@ -11,21 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from kubeapi import JsonObject
 
 Lookup = Callable[[str, str], Mapping[str, str] | None]
-"""("configmaps" | "secrets", name) -> the object's data as text, or None where there is no such
-object.
-"""
+"""("configmaps" | "secrets", name) -> the object's data as text; None if there is none."""
 
 
 class MissingReference(Exception):
-    """A ConfigMap, a Secret or a key that the container needs is not there; the kubelet tries again
-    until it is.
-    """
+    """A ConfigMap, a Secret or a key that the container needs does not exist; retried."""
 
 
 class Unsupported(Exception):
-    """The pod asks for something that this kubelet stand-in does not do. Final: the message says
-    what.
-    """
+    """The pod uses something that the kubelet stand-in does not support; not retried."""
 
 
 _REFERENCE = re.compile(r"\$(\$|\(([A-Za-z0-9_.\-]+)\))")
@@ -33,9 +25,7 @@ _FIELD_WITH_KEY = re.compile(r"^metadata\.(labels|annotations)\['([^']+)'\]$")
 
 
 def expand(text: str, known: Mapping[str, str]) -> str:
-    """`$(NAME)` becomes its value; `$$` is a literal dollar; an unknown name stays as it is
-    written.
-    """
+    """Expands `$(NAME)`; `$$` is a literal dollar, and unknown names stay as they are."""
 
     def put(match: re.Match[str]) -> str:
         if match[1] == "$":
@@ -46,9 +36,7 @@ def expand(text: str, known: Mapping[str, str]) -> str:
 
 
 def field_value(pod: JsonObject, path: str, *, pod_ip: str, host_ip: str) -> str:
-    """The downward API's value of one fieldPath. Raises Unsupported for a path that pods may not
-    name either.
-    """
+    """The downward API's value of a fieldPath. Raises Unsupported for any other path."""
     metadata, spec = pod["metadata"], pod["spec"]
     if match := _FIELD_WITH_KEY.match(path):
         return str((metadata.get(match[1]) or {}).get(match[2], ""))
@@ -73,7 +61,7 @@ def field_value(pod: JsonObject, path: str, *, pod_ip: str, host_ip: str) -> str
         case "status.hostIP" | "status.hostIPs":
             return host_ip
         case _:
-            raise Unsupported(f"fieldPath {path!r} is none of those that a pod may refer to")
+            raise Unsupported(f"fieldPath {path!r} is not supported by the downward API")
 
 
 def variables(
@@ -85,7 +73,7 @@ def variables(
     pod_ip: str,
     host_ip: str,
 ) -> dict[str, str]:
-    """`base`, then envFrom, then env, the later winning. Raises MissingReference or Unsupported."""
+    """`base`, then envFrom, then env; later ones win. Raises MissingReference, Unsupported."""
     result = dict(base)
     for source in container.get("envFrom") or ():
         result.update(_all_keys(source, lookup))
@@ -103,7 +91,7 @@ def variables(
             _put(result, name, _one_key("secrets", reference, lookup))
         else:
             raise Unsupported(
-                f"env {name}: the kubelet stand-in knows no {'/'.join(sorted(source))}"
+                f"env {name}: the kubelet stand-in does not support {'/'.join(sorted(source))}"
             )
     return result
 
@@ -111,7 +99,7 @@ def variables(
 def command_line(
     container: JsonObject, known: Mapping[str, str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(command, args), both expanded; empty where the pod leaves them to the image."""
+    """(command, args), both expanded; empty where the image's are used."""
     return _expanded(container.get("command"), known), _expanded(container.get("args"), known)
 
 

@@ -1,6 +1,4 @@
-"""What runs when a pod names an image: the table of the images that this rehearsal has programs
-for.
-"""
+"""The program of this machine that runs for a container image."""
 
 from __future__ import annotations
 
@@ -20,22 +18,18 @@ _SLEEPER = (
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """A program of this machine that stands for a container's."""
+    """A program of this machine that runs in place of a container's."""
 
     argv: tuple[str, ...]
     path: tuple[Path, ...] = ()
     """Directories to put on PATH first."""
     host_paths: tuple[Path, ...] = ()
-    """What it needs to see of this machine beside its own directory and this Python's
-    installation.
-    """
+    """Paths of this machine that it needs besides its own directory."""
     env: tuple[tuple[str, str], ...] = ()
 
 
 def repository(image: str) -> str:
-    """Without tag and digest: `docker.io/library/python:3.13@sha256:…` ->
-    `docker.io/library/python`.
-    """
+    """`docker.io/library/python:3.13@sha256:…` -> `docker.io/library/python`."""
     name = image.split("@")[0]
     head, _, tail = name.rpartition(":")
     return head if head and "/" not in tail else name
@@ -44,9 +38,9 @@ def repository(image: str) -> str:
 def program(
     image: str, command: tuple[str, ...], args: tuple[str, ...], toolchain: Toolchain, shims: Path
 ) -> Program:
-    """What to run for one container. shims: directory of our `chroot` (reboots.py).
+    """What to run for one container. shims: the directory of `chroot` (nodes/reboots.py).
 
-    Raises Unsupported for an image, or a command of it, that has no program here.
+    Raises Unsupported for an image or command that has no program here.
     """
     name = repository(image)
     if name in ("python", "docker.io/library/python"):
@@ -54,9 +48,7 @@ def program(
     last = name.rsplit("/", 1)[-1]
     called = Path(command[0]).name if command else ""
     if name.startswith("registry.k8s.io/nfd/"):
-        return _sleeper(
-            last, "the GPU operator's stand-in labels the nodes and copies NodeFeatures"
-        )
+        return _sleeper(last, "the GPU operator stand-in labels the nodes and copies NodeFeatures")
     if name.startswith("gke.gcr.io/nvidia-gpu-device-plugin"):
         return _own(toolchain.gke_device_plugin)
     match last:
@@ -65,10 +57,10 @@ def program(
         case "gpu-operator" | "gpu-operator-validator":
             return _sleeper(
                 called or last,
-                "whether the node's resources are there is seen by the kubelet stand-in itself",
+                "the kubelet stand-in itself reports the node's resources",
             )
         case "dcgm-exporter" | "dcgm" | "k8s-mps-control-daemon":
-            return _sleeper(last, "its engine needs real silicon")
+            return _sleeper(last, "its engine needs real GPUs")
         case "k8s-mig-manager":
             return Program(
                 argv=(str(toolchain.mig_manager), *command[1:], *args),
@@ -82,18 +74,16 @@ def program(
         case _:
             raise Unsupported(
                 f"image {image!r} with command {list(command)!r} has no program in the rehearsal; "
-                "images that run: python, NVIDIA's gpu-operator, k8s-mig-manager, "
-                "k8s-device-plugin (nvidia-device-plugin, "
-                "gpu-feature-discovery), GKE's nvidia-gpu-device-plugin; kwok simulates "
-                "pods of other registries"
+                "supported are python, NVIDIA's gpu-operator, k8s-mig-manager, k8s-device-plugin "
+                "(nvidia-device-plugin, gpu-feature-discovery) and GKE's nvidia-gpu-device-plugin; "
+                "kwok simulates pods of other registries"
             )
 
 
 def _python(command: tuple[str, ...], args: tuple[str, ...]) -> Program:
     if Path(command[0]).name not in ("python", "python3", "python3.13"):
         return Program(argv=(*command, *args))
-    # The bare interpreter without any site-packages: the image has none, so an import that is
-    # missing there is missing here.
+    # Without site-packages, as in the image: an import that fails there fails here.
     interpreter = os.path.realpath(sys.executable)
     return Program(
         argv=(interpreter, "-S", *command[1:], *args), host_paths=(Path(sys.base_prefix),)
@@ -101,9 +91,7 @@ def _python(command: tuple[str, ...], args: tuple[str, ...]) -> Program:
 
 
 def _module(module: str) -> Program:
-    """A stand-in of our own: this interpreter with this environment's packages and this source
-    tree.
-    """
+    """A stand-in: this interpreter with this environment's packages and source tree."""
     source = Path(__file__).resolve().parents[4]
     return Program(
         argv=(sys.executable, "-m", module),

@@ -1,4 +1,4 @@
-"""A container's probes: what to ask, how often, and when the answer counts."""
+"""A container's probes: httpGet and tcpSocket, their periods and thresholds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class HttpGet:
     async def ask(self) -> str | None:
         context = None
         if self.https:
-            # As the real kubelet: a probe asks whether the program lives, not who it is.
+            # Like the real kubelet, it does not verify the certificate.
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -48,7 +48,7 @@ class HttpGet:
             writer.write("\r\n".join(lines).encode())
             await writer.drain()
             first = (await reader.readline()).decode(errors="replace").split(maxsplit=2)
-            # Read to the end, so that the program does not see its answer's connection reset.
+            # Read to the end, so that the program does not see a connection reset.
             while await reader.read(65536):
                 pass
         finally:
@@ -77,9 +77,7 @@ class TcpConnect:
 
 class Question(Protocol):
     async def ask(self) -> str | None:
-        """None if the container is well, else what is wrong. May raise OSError, which counts as
-        unwell.
-        """
+        """None for success, else what is wrong. An OSError counts as a failure."""
         ...
 
 
@@ -103,9 +101,7 @@ class Probe:
 
 
 def parse(container: JsonObject, which: str, pod_ip: str) -> Probe | None:
-    """which: startupProbe, readinessProbe, livenessProbe. Raises Unsupported for probes that need a
-    shell in the container.
-    """
+    """which: startupProbe, readinessProbe or livenessProbe. Raises Unsupported for exec, grpc."""
     spec = container.get(which)
     if not spec:
         return None
@@ -129,7 +125,7 @@ def parse(container: JsonObject, which: str, pod_ip: str) -> Probe | None:
         kind = ", ".join(sorted(set(spec) & {"exec", "grpc"})) or "unknown"
         name = container["name"]
         raise Unsupported(
-            f"{which} of container {name!r}: the kubelet stand-in does httpGet and "
+            f"{which} of container {name!r}: the kubelet stand-in supports httpGet and "
             f"tcpSocket, not {kind}"
         )
     return Probe(

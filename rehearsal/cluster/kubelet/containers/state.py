@@ -37,7 +37,7 @@ class Terminated:
 
 @dataclass
 class ContainerState:
-    """One container, as far as the API shows it. Mutable; changed only in the event loop."""
+    """One container as the API shows it. Mutable; changed only in the event loop."""
 
     name: str
     image: str
@@ -47,9 +47,9 @@ class ContainerState:
     waiting_message: str = ""
     running_since: str | None = None
     terminated: Terminated | None = None
-    """Set where it has ended and is not to be started again (or not yet)."""
+    """Set while it has ended and is not restarted, or not yet."""
     last: Terminated | None = None
-    """The end before the present state."""
+    """How its previous run ended."""
     restarts: int = 0
     started: bool = False
     ready: bool = False
@@ -80,9 +80,7 @@ class ContainerState:
 
     @classmethod
     def from_api(cls, spec: JsonObject, status: JsonObject | None) -> ContainerState:
-        """Of a container that an earlier kubelet process left behind; its process has died with
-        that kubelet.
-        """
+        """The state that an earlier kubelet process wrote; a running process ended with it."""
         state = cls(name=spec["name"], image=spec["image"])
         if status is None:
             return state
@@ -99,8 +97,7 @@ class ContainerState:
                 reason="Error",
                 started_at=now["running"]["startedAt"],
                 finished_at=timestamp(),
-                message="the kubelet stand-in was started again; this container's process had "
-                "ended with the old one",
+                message="the kubelet stand-in was restarted, which ended this container's process",
                 container_id=state.container_id,
             )
         return state

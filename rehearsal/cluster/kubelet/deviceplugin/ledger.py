@@ -1,6 +1,4 @@
-"""Which devices a node has, and which container holds which: the part of the kubelet's device
-manager that is plain data.
-"""
+"""A node's devices and their allocation to containers: the data of the kubelet's device manager."""
 
 from __future__ import annotations
 
@@ -11,22 +9,20 @@ from pathlib import Path
 
 
 class Unavailable(Exception):
-    """Fewer healthy, free devices than a container asks for. The message is the real kubelet's."""
+    """Fewer free, healthy devices than requested. The message is the real kubelet's."""
 
 
 @dataclass
 class Ledger:
-    """Mutable; belongs to one node and is used from one thread only.
+    """Mutable; of one node, for one thread.
 
-    `allocations` survives a restart of the stand-in as the real kubelet's checkpoint does: pods
-    that kwok runs do not end when the kubelet does, and their devices must not be handed out twice.
+    `allocations` are saved as in the real kubelet's checkpoint: pods that kwok simulates survive a
+    restart of the stand-in, and their devices must not be allocated again.
     """
 
     checkpoint: Path | None = None
     devices: dict[str, dict[str, bool]] = field(default_factory=dict)
-    """Resource -> device id -> healthy. A resource whose plugin has gone keeps its ids, all
-    unhealthy, until it is forgotten.
-    """
+    """Resource -> device id -> healthy. All are unhealthy for a time after their plugin ended."""
     allocations: dict[str, dict[str, dict[str, tuple[str, ...]]]] = field(default_factory=dict)
     """Pod uid -> container -> resource -> device ids."""
 
@@ -72,7 +68,7 @@ class Ledger:
             self._save()
 
     def load(self) -> None:
-        """Takes over what an earlier run of the stand-in had allocated."""
+        """Reads the allocations of an earlier run of the stand-in."""
         if self.checkpoint is None or not self.checkpoint.exists():
             return
         saved: Mapping[str, Mapping[str, Mapping[str, list[str]]]] = json.loads(

@@ -1,6 +1,4 @@
-"""One node's registration socket and its conversations with the device plugins that register
-there.
-"""
+"""A node's registration socket, and the calls to the device plugins that register there."""
 
 from __future__ import annotations
 
@@ -19,23 +17,22 @@ from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger, Unavailable
 
 KUBELET_SOCKET = "kubelet.sock"
 STOPPED_TTL_S = 5.0
-"""How long a resource keeps its capacity (allocatable is 0 at once) after its plugin has gone.
+"""How long a resource keeps its capacity after its plugin has ended; allocatable is 0 at once.
 
-Shorter than the real kubelet's 300 s (endpointStoppedTTL, pkg/kubelet/cm/devicemanager/types.go),
-like every delay of the rehearsal: a node whose layout has changed would show the old resource's
-capacity for five minutes.
+The real kubelet waits 300 s (endpointStoppedTTL, pkg/kubelet/cm/devicemanager/types.go), for which
+a rehearsal would show the old layout's resources.
 """
 _CALL_TIMEOUT_S = 10.0
 _log = logging.getLogger(__name__)
 
 
 class AllocationFailed(Exception):
-    """The plugin refused, or did not answer; the message is what the pod's status should say."""
+    """The plugin refused or did not answer; the message is for the pod's status."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Allocation:
-    """What a plugin wants a container to get."""
+    """A plugin's answer to Allocate: what the container gets."""
 
     env: Mapping[str, str]
     mounts: tuple[tuple[str, str, bool], ...]
@@ -62,7 +59,7 @@ class _Plugin:
 
 
 class DevicePlugins:
-    """Serves `<directory>/kubelet.sock` and keeps the ledger in step with what the plugins say.
+    """Serves `<directory>/kubelet.sock`, and mirrors the plugins' device lists in the ledger.
 
     changed: called in the event loop whenever capacity or allocatable may have changed.
     """
@@ -85,11 +82,8 @@ class DevicePlugins:
         self._fd = -1
 
     async def start(self) -> None:
-        """Opens the socket anew: plugins watch for its creation and register again, as after a
-        restart of the real kubelet.
-        """
-        # Paths of unix sockets are limited to 107 bytes; through the open directory the name is
-        # short wherever the node lies.
+        """Creates the socket, which makes plugins register again, as after a kubelet's restart."""
+        # A unix socket's path is limited to 107 bytes; through the descriptor it is short.
         self._fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         (self._directory / KUBELET_SOCKET).unlink(missing_ok=True)
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
@@ -119,11 +113,10 @@ class DevicePlugins:
             self._fd = -1
 
     async def allocate(self, pod_uid: str, container: str, asked: Mapping[str, int]) -> Allocation:
-        """Devices for one container, asked of the plugins and noted in the ledger.
+        """Allocates devices for one container, in the plugins and in the ledger.
 
-        Raises AllocationFailed; devices already held for this container are then still held, and
-        the caller releases the pod. Allocate is called again for a container that has its devices
-        already (a restart): the answer is needed, the ids stay.
+        A restarted container keeps its ids; Allocate is called again for its answer. Raises
+        AllocationFailed; the caller then releases the pod.
         """
         env: dict[str, str] = {}
         mounts: list[tuple[str, str, bool]] = []
@@ -132,8 +125,7 @@ class DevicePlugins:
             plugin = self._plugins.get(resource)
             if plugin is None:
                 if held:
-                    # the plugin is away; the container keeps its devices, as with the real
-                    # kubelet's checkpoint
+                    # Without its plugin, a container keeps its devices, as with a real kubelet.
                     continue
                 raise AllocationFailed(
                     f"Allocate failed due to no device plugin being registered for {resource}"
@@ -150,7 +142,7 @@ class DevicePlugins:
             except Unavailable as e:
                 raise AllocationFailed(str(e)) from None
             except grpc.aio.AioRpcError as e:
-                # The real kubelet's text, which users search for.
+                # The real kubelet's message, which users search for.
                 raise AllocationFailed(
                     f"Allocate failed due to rpc error: code = {e.code().name.title()} "
                     f"desc = {e.details()}, which is unexpected"
@@ -195,8 +187,7 @@ class DevicePlugins:
             old.task.cancel()
         channel = grpc.aio.insecure_channel(
             f"unix:/proc/self/fd/{self._fd}/{request.endpoint}",
-            # Channels to one path share a connection otherwise, and a restarted plugin's socket has
-            # the old path.
+            # Channels to one path would share a connection, also to a restarted plugin's socket.
             options=[("grpc.use_local_subchannel_pool", 1)],
         )
         plugin = _Plugin(request.resource_name, request.endpoint, channel)

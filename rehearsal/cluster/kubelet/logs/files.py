@@ -1,4 +1,4 @@
-"""Where containers write, and reading it back."""
+"""The log files of containers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ _LONGEST = 20 * 1024 * 1024
 
 
 def path(pod_directory: Path, container: str, attempt: int) -> Path:
-    """The log of one run of a container, as the real kubelet numbers them."""
+    """The log of one run of a container, numbered as by the real kubelet."""
     return pod_directory / "log" / container / f"{attempt}.log"
 
 
-def make_room(log: Path | None) -> None:
-    """Makes the directory, and drops logs older than the previous run's: a crash loop must not fill
-    the disk.
-    """
+def prepare(log: Path | None) -> None:
+    """Creates the directory, and deletes logs older than the previous run's."""
     if log is None:
         return
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -26,7 +24,7 @@ def make_room(log: Path | None) -> None:
 
 
 def newest(pod_directory: Path, container: str, *, previous: bool) -> Path | None:
-    """The log of the present run, or of the one before it."""
+    """The log of the current run, or of the previous one."""
     logs = sorted((pod_directory / "log" / container).glob("*.log"), key=lambda p: int(p.stem))
     if previous:
         logs = logs[:-1]
@@ -34,7 +32,7 @@ def newest(pod_directory: Path, container: str, *, previous: bool) -> Path | Non
 
 
 def tail(log: Path, lines: int | None) -> tuple[bytes, int]:
-    """The last `lines` lines (None: all) and the offset behind them."""
+    """The last `lines` lines (None: all), and the offset at their end."""
     with log.open("rb") as file:
         size = file.seek(0, 2)
         start = max(0, size - _LONGEST)

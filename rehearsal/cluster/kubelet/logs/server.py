@@ -1,8 +1,6 @@
-"""The kubelet's own HTTPS door, as far as `kubectl logs` needs it: GET
-/containerLogs/NAMESPACE/POD/CONTAINER.
+"""The kubelet's HTTPS server, for `kubectl logs`: GET /containerLogs/NAMESPACE/POD/CONTAINER.
 
-What else kubectl asks a kubelet for (exec, attach, port-forward) is refused in words that kubectl
-shows.
+exec, attach and port-forward are refused with a message that kubectl shows.
 """
 
 from __future__ import annotations
@@ -23,27 +21,27 @@ from rehearsal.cluster.kubelet.logs import files as logfiles
 ALLOWED_CLIENT = "kube-apiserver-kubelet-client"
 SIMULATED = b"this pod is simulated by kwok: it has no process and no log\n"
 _STREAMS = {"exec": "exec", "attach": "attach", "portForward": "port-forward"}
-"""First part of the kubelet's path -> kubectl's word for it."""
+"""First part of the kubelet's path -> kubectl's command."""
 _FOLLOW_PAUSE_S = 0.25
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PodLogs:
-    """Where a pod's logs are."""
+    """The logs of one pod."""
 
     directory: Path
     containers: frozenset[str]
     running: Callable[[str], bool]
-    """Whether the container of that name runs; asked while its log is followed."""
+    """Whether the container of that name runs; called while its log is followed."""
 
 
 Find = Callable[[str, str], PodLogs | None]
-"""(namespace, pod) -> its logs, or None where no process runs for it here."""
+"""(namespace, pod) -> its logs; None if it has no process."""
 
 
 class LogServer:
-    """Serves on 127.0.0.1 until `close`; only the API server's own certificate is let in."""
+    """Serves on 127.0.0.1 until `close`; only the API server's certificate is accepted."""
 
     def __init__(self, pki: Path, find: Find) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -52,8 +50,7 @@ class LogServer:
         context.verify_mode = ssl.CERT_REQUIRED
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.find = find
-        # The handshake is done by the connection's own thread: a silent client must not hold up the
-        # others.
+        # Each connection's thread does its handshake, so that a silent client blocks no other.
         self._server.socket = context.wrap_socket(
             self._server.socket, server_side=True, do_handshake_on_connect=False
         )
@@ -83,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if not self._is_api_server():
-            self._answer(403, b"only the API server may ask\n")
+            self._answer(403, b"only the API server may read logs\n")
             return
         url = urlsplit(self.path)
         parts = [unquote(p) for p in url.path.split("/")[1:]]
@@ -93,7 +90,7 @@ class _Handler(BaseHTTPRequestHandler):
         if len(parts) != 4 or parts[0] != "containerLogs":
             self._answer(
                 404,
-                b"this kubelet stand-in answers GET /containerLogs/NAMESPACE/POD/CONTAINER only\n",
+                b"the kubelet stand-in serves only GET /containerLogs/NAMESPACE/POD/CONTAINER\n",
             )
             return
         query = {k: v[-1] for k, v in parse_qs(url.query).items()}
@@ -108,13 +105,12 @@ class _Handler(BaseHTTPRequestHandler):
         if query.get("timestamps") == "true":
             self._answer(
                 400,
-                b"the kubelet stand-in keeps what a process wrote as it is, without the "
-                b"time of each line\n",
+                b"the kubelet stand-in does not record the time of each line\n",
             )
             return
         self._send_log(logs, container, query)
 
-    do_POST = do_GET  # noqa: N815 - the base class names it so; streams are asked for with either
+    do_POST = do_GET  # noqa: N815 - the base class's name; streams use either method
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
         _log.debug(format, *args)
@@ -147,9 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _follow(self, logs: PodLogs, container: str, log: Path, end: int) -> None:
         while True:
-            running = logs.running(
-                container
-            )  # asked before reading, so that the last lines are not missed
+            running = logs.running(container)  # before reading, so that no last lines are missed
             try:
                 with log.open("rb") as file:
                     file.seek(end)
@@ -175,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
         return ALLOWED_CLIENT in names
 
     def _refuse(self, what: str) -> None:
-        """As an object of the API, which the API server hands on as it is."""
+        """Answers with a Status object, which the API server passes on unchanged."""
         message = (
             f"simulated kubelet: kubectl {what} is not simulated; kubectl logs is, of pods "
             "that run as processes"

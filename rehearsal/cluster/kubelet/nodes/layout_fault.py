@@ -23,11 +23,11 @@ _PLUGIN = frozenset({"k8s-device-plugin"})
 _MIG_MANAGER = frozenset({"k8s-mig-manager"})
 
 Restart = Callable[[SimulatedNode, frozenset[str]], Awaitable[None]]
-"""Starts the pods of some images on the node again."""
+"""Restarts the pods of some images on the node."""
 
 
 class LayoutFault:
-    """Level-triggered: `look` may be called as often as the Node changes."""
+    """Level-triggered: `look` may be called whenever the Node has changed."""
 
     def __init__(self, node: SimulatedNode, restart: Restart) -> None:
         self._node = node
@@ -59,8 +59,8 @@ class LayoutFault:
                     await self._gke()
                 else:
                     await self._eks()
-            except Exception:  # noqa: BLE001 - a fault that cannot be played must not end the kubelet of 64 nodes
-                _log.exception("node %s: the fault could not be played", self._node.name)
+            except Exception:  # noqa: BLE001 - must not end the kubelet of all nodes
+                _log.exception("node %s: the fault could not be simulated", self._node.name)
 
     async def _gke(self) -> None:
         fault = self._node.fault
@@ -77,17 +77,18 @@ class LayoutFault:
             if applied is not None:
                 self._record.unlink()
                 _log.info(
-                    "node %s: fault gone, mig-manager is to apply its layout again", self._node.name
+                    "node %s: fault removed, restarting mig-manager to apply its layout",
+                    self._node.name,
                 )
                 await self._restart(self._node, _MIG_MANAGER)
             return
         if labels.get(_STATE) != "success":
             if applied is not None:
-                # a new run of mig-manager overwrites the wrong layout; it is played again after it
+                # A new run of mig-manager overwrites the wrong layout; it is set again afterwards.
                 self._record.unlink()
             return
         mark = {"gpu": fault.gpu, "profile": fault.profile, "config": labels.get(_CONFIG)}
-        # A GPU without MIG mode (mig-manager has run for all-disabled) has no layout to be wrong.
+        # Without MIG mode (mig-manager has applied all-disabled) there is no layout to be wrong.
         if applied == mark or not silicon.load(self._node.files.silicon).gpus[fault.gpu].mig:
             return
         silicon.recut(self._node.files.silicon, fault.gpu, [fault.profile])

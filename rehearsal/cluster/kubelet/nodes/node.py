@@ -1,6 +1,4 @@
-"""One simulated node: its directory and silicon, its device plugins, and what its Node object says
-about them.
-"""
+"""One simulated node: its files and GPUs, its device plugins, and the status of its Node object."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ from rehearsal.host.toolchain import Toolchain
 FAKE = "kwok.x-k8s.io/node"
 _log = logging.getLogger(__name__)
 _UNITS = {"kubelet.service": True, "containerd.service": True, "nvidia-persistenced.service": True}
-"""Of the host, as mig-manager may ask systemd about them."""
+"""The host's systemd units that mig-manager may ask for."""
 _RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -44,9 +42,7 @@ def is_simulated(node: JsonObject) -> bool:
 
 
 def machine_of(node: JsonObject) -> Machine:
-    """The machine that the node stands for, from its annotation; one without GPUs where there is
-    none, or a broken one.
-    """
+    """The machine in the node's annotation; one without GPUs if that is missing or invalid."""
     text = (node["metadata"].get("annotations") or {}).get(machines.ANNOTATION)
     if text is not None:
         try:
@@ -58,7 +54,7 @@ def machine_of(node: JsonObject) -> Machine:
 
 
 def devices_asked(container: JsonObject) -> dict[str, int]:
-    """Extended resources that a container asks for (their limit is their request)."""
+    """The extended resources that a container requests; their limit is their request."""
     limits = (container.get("resources") or {}).get("limits") or {}
     return {
         k: int(v)
@@ -68,7 +64,7 @@ def devices_asked(container: JsonObject) -> dict[str, int]:
 
 
 class SimulatedNode:
-    """All methods in the event loop. `ready` is set when processes may be started on it."""
+    """For the event loop only. `ready` is set while processes may be started on the node."""
 
     def __init__(
         self,
@@ -95,17 +91,17 @@ class SimulatedNode:
         self._reboots = reboots
         self._listener: RebootListener | None = None
         self._boot_id: str | None = None
-        """Of the last reboot that was played; None: as the cloud wrote it."""
+        """Of the last simulated reboot; None: as the cloud wrote it."""
         self._dirty = asyncio.Event()
         self._ledger = Ledger(checkpoint=directory / "devices.json")
         self._plugins: DevicePlugins | None = None
         self._pods: dict[str, BoundPod] = {}
-        """Those that have not ended, by uid."""
+        """Pods that have not ended, by uid."""
         self._pod_resources: PodResources | None = None
         self._working: asyncio.Task[None] | None = None
 
     def start(self, after: asyncio.Task[None] | None) -> None:
-        """after: the end of an earlier node of this name, whose directory this one needs."""
+        """after: the end of a deleted node of this name, whose directory this one uses."""
         self._working = asyncio.create_task(self._work(after), name=f"node {self.name}")
 
     def update(self, node: JsonObject) -> None:
@@ -114,9 +110,7 @@ class SimulatedNode:
         self._dirty.set()
 
     async def stop(self, *, remove: bool) -> None:
-        """remove: the node is gone for good, and so are its GPUs and files; otherwise they wait for
-        the next kubelet process.
-        """
+        """remove: the node is deleted, so its files are; otherwise a later kubelet uses them."""
         if self._working:
             self._working.cancel()
             await asyncio.gather(self._working, return_exceptions=True)
@@ -128,7 +122,7 @@ class SimulatedNode:
             await self._api.run(shutil.rmtree, self.directory, ignore_errors=True)
 
     def see_pod(self, pod: JsonObject) -> None:
-        """A pod that is bound to this node, as it is now."""
+        """Records a pod that is bound to this node."""
         if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
             self.forget_pod(pod["metadata"]["uid"])
         else:
@@ -138,9 +132,7 @@ class SimulatedNode:
         self._pods.pop(pod_uid, None)
 
     async def allocate(self, pod_uid: str, container: str, asked: Mapping[str, int]) -> Allocation:
-        """Raises AllocationFailed. Resources that no plugin ever registered here are none of the
-        device manager's business.
-        """
+        """Raises AllocationFailed. Ignores resources that no plugin has registered here."""
         known = {
             r: n
             for r, n in asked.items()
@@ -158,7 +150,7 @@ class SimulatedNode:
         return pod_uid in self._ledger.allocations
 
     def keep_only(self, pod_uids: set[str]) -> None:
-        """Gives back what pods hold that ended while no kubelet was watching."""
+        """Releases the devices of pods that ended while no kubelet was running."""
         for uid in set(self._ledger.allocations) - pod_uids:
             self._ledger.release(uid)
 
@@ -176,7 +168,7 @@ class SimulatedNode:
                 )
                 await self._start_sockets()
                 self.ready.set()
-            except Exception:  # noqa: BLE001 - without it this node would be dead in silence; the others must go on
+            except Exception:  # noqa: BLE001 - logged and retried; the other nodes must go on
                 _log.exception("node %s: cannot be built", self.name)
                 await asyncio.sleep(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
                 tries += 1
@@ -184,9 +176,7 @@ class SimulatedNode:
         await self._report()
 
     async def reboot(self, ended: Awaitable[object]) -> None:
-        """ended: done when all processes of the node have ended. Nothing starts on the node until
-        this is over.
-        """
+        """ended: awaits the end of the node's processes. None starts until this returns."""
         self.ready.clear()
         try:
             await ended
@@ -214,9 +204,7 @@ class SimulatedNode:
             await self._pod_resources.stop()
 
     def _build(self) -> None:
-        """GPUs outlive a kubelet, so a directory that an earlier process left is kept if it is of
-        this very node.
-        """
+        """Keeps the directory and GPUs of an earlier kubelet process if they are this node's."""
         self.directory.mkdir(parents=True, exist_ok=True)
         identity = {"uid": self.uid, "machine": json.loads(json.dumps(asdict(self.machine)))}
         record = self.directory / "node.json"
@@ -233,7 +221,7 @@ class SimulatedNode:
         temporary.replace(record)
 
     async def _report(self) -> None:
-        """Writes the Node's status whenever it differs from what is so."""
+        """Writes the Node's status whenever it differs from the actual one."""
         path = path_of("v1", "nodes", self.name)
         tries = 0
         while True:
@@ -250,7 +238,7 @@ class SimulatedNode:
                 tries = 0
             except ApiError as e:
                 if e.status == 404 or e.status == 409:
-                    return  # gone; the watch will say so
+                    return  # deleted; the watch will report it
                 _log.warning("node %s: status refused: %s", self.name, e)
                 await self._again(tries)
                 tries += 1
@@ -264,7 +252,7 @@ class SimulatedNode:
         self._dirty.set()
 
     def _wanted_status(self) -> JsonObject:
-        """Only what differs from the Node object as last seen; empty if nothing does."""
+        """What differs from the Node object as last seen."""
         status = self.object.get("status") or {}
         wanted: JsonObject = {}
         addresses = [
@@ -285,8 +273,7 @@ class SimulatedNode:
             ("allocatable", self._ledger.allocatable()),
         ):
             now = status.get(key) or {}
-            # What a plugin of an earlier time had announced and none announces now is 0, as after a
-            # restart of the real kubelet.
+            # A resource that no plugin registers any more is 0, as after a kubelet's restart.
             stale = {r: 0 for r in now if r.startswith("nvidia.com/")}
             differing = {
                 r: str(n) for r, n in {**stale, **counts}.items() if str(now.get(r)) != str(n)

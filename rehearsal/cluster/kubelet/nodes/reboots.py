@@ -1,9 +1,7 @@
-"""`reboot` on a simulated node: mig-manager runs `chroot /host reboot`, and the node's processes
-and silicon start again.
+"""`reboot` on a simulated node: mig-manager runs `chroot /host reboot`.
 
-The `chroot` that mig-manager finds is a small script of ours, since a simulated node's root has no
-programs. It asks for the reboot where init systems have always listened, at the named pipe
-/run/initctl.
+A simulated node's root has no programs, so `chroot` is a script that requests the reboot through
+the named pipe /run/initctl, as with System V init.
 """
 
 from __future__ import annotations
@@ -17,19 +15,18 @@ from pathlib import Path
 _PIPE = "run/initctl"
 _CHROOT = """\
 #!/bin/sh
-# Stands for chroot(1) on a simulated node: `chroot ROOT reboot` asks the rehearsal's kubelet to
-# play a reboot.
+# chroot(1) of a simulated node: `chroot ROOT reboot` requests a simulated reboot.
 root=$1
 shift
 case "$1" in
 reboot | */reboot) echo reboot > "$root/run/initctl" ;;
-*) echo "simulated node: its root file system has no $1; only reboot is played" >&2; exit 127 ;;
+*) echo "simulated node: its root file system has no $1; only reboot is simulated" >&2; exit 127 ;;
 esac
 """
 
 
 def write_shims(directory: Path) -> Path:
-    """A directory for PATH with our `chroot`; made again at every start."""
+    """Writes `chroot` to `directory`, which goes on PATH; repeated at every start."""
     directory.mkdir(parents=True, exist_ok=True)
     temporary = directory / ".chroot.new"
     temporary.write_text(_CHROOT)
@@ -39,15 +36,15 @@ def write_shims(directory: Path) -> Path:
 
 
 class RebootListener:
-    """Calls `asked`, in the event loop, whenever something on the node asks for a reboot."""
+    """Calls `requested`, in the event loop, when a program on the node requests a reboot."""
 
-    def __init__(self, node_root: Path, asked: Callable[[], None]) -> None:
+    def __init__(self, node_root: Path, requested: Callable[[], None]) -> None:
         path = node_root / _PIPE
         path.unlink(missing_ok=True)
         os.mkfifo(path, 0o600)
         # Open for writing too, so that a writer that closes the pipe does not end it.
         self._fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._asked = asked
+        self._requested = requested
         asyncio.get_running_loop().add_reader(self._fd, self._read)
 
     def close(self) -> None:
@@ -59,4 +56,4 @@ class RebootListener:
     def _read(self) -> None:
         with contextlib.suppress(BlockingIOError):
             if b"reboot" in os.read(self._fd, 4096):
-                self._asked()
+                self._requested()

@@ -1,4 +1,4 @@
-"""The messages of the pod-resources API v1, as far as they are served here.
+"""The messages of the pod-resources API v1 that are served here.
 
 Field names and numbers: k8s.io/kubelet v0.36.2, pkg/apis/podresources/v1/api.proto; without
 processors, memory and DRA.

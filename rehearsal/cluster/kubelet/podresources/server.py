@@ -1,10 +1,8 @@
-"""One node's pod-resources socket: List, from the pods that are bound to the node and the ledger of
-its devices.
+"""A node's pod-resources socket: List, from the pods bound to the node and its device ledger.
 
 Like the real kubelet (k8s.io/kubernetes v1.36.2, pkg/kubelet/apis/podresources/server_v1.go) it
-names every pod that has not ended, with all its containers, and has one entry for each device. It
-leaves out init containers, processors, memory and topology; Get and GetAllocatableResources answer
-UNIMPLEMENTED.
+lists every pod that has not ended, with all its containers, and one entry per device. It omits init
+containers, CPUs, memory and topology; Get and GetAllocatableResources return UNIMPLEMENTED.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ SOCKET = "kubelet.sock"
 
 @dataclass(frozen=True, kw_only=True)
 class BoundPod:
-    """What List says of a pod beside its devices."""
+    """What List returns for a pod besides its devices."""
 
     namespace: str
     name: str
@@ -52,8 +50,7 @@ class PodResources:
         self._server: Any = None
 
     async def start(self) -> None:
-        # Paths of unix sockets are limited to 107 bytes; through the open directory the name is
-        # short wherever the node lies.
+        # A unix socket's path is limited to 107 bytes; through the descriptor it is short.
         fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             (self._directory / SOCKET).unlink(missing_ok=True)

@@ -1,6 +1,4 @@
-"""Pods' addresses: every pod gets its own out of 127.0.0.0/8, where all of the rehearsal's traffic
-stays.
-"""
+"""Pod addresses, each pod's own, from 127.0.0.0/8."""
 
 from __future__ import annotations
 
@@ -13,32 +11,28 @@ _FIRST, _LAST = 16, 250
 
 
 class NoAddress(Exception):
-    """Every block, or every address of the block, is taken."""
+    """All blocks, or all addresses of the block, are in use."""
 
 
 class AddressBlock:
-    """127.X.0.0/16, held against every other kubelet stand-in on this machine for as long as this
-    object lives.
+    """127.X.0.0/16, reserved on this machine until `close` or the end of the process.
 
-    The claim is a socket bound to 127.X.0.1:10250, so the kernel gives it back when the process
-    dies, however it dies.
+    The reservation is a socket bound to 127.X.0.1:10250.
     """
 
     def __init__(self, seed: str) -> None:
-        """seed: which block is tried first, so that a stand-in that is started again mostly finds
-        its pods' addresses free.
-        """
+        """seed: decides which block is tried first, so that a restart usually gets the same."""
         start = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big")
         size = _LAST - _FIRST + 1
         for step in range(size):
             second = _FIRST + (start + step) % size
-            claim = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            reservation = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             try:
-                claim.bind((f"127.{second}.0.1", _CLAIM_PORT))
+                reservation.bind((f"127.{second}.0.1", _CLAIM_PORT))
             except OSError:
-                claim.close()
+                reservation.close()
                 continue
-            self._claim = claim
+            self._reservation = reservation
             self.network = ipaddress.ip_network(f"127.{second}.0.0/16")
             break
         else:
@@ -47,17 +41,18 @@ class AddressBlock:
                 f"{_CLAIM_PORT}"
             )
         self._used: set[str] = set()
-        self._next = 256  # from 127.X.1.0 on; the first /24 is the stand-in's own
+        self._next = 256  # from 127.X.1.0 on; the first /24 is reserved
 
-    def take(self, wish: str | None = None) -> str:
-        """A free address; the wished one where it lies in the block and is free. Raises
-        NoAddress.
-        """
-        if wish and wish not in self._used and ipaddress.ip_address(wish) in self.network:
-            self._used.add(wish)
-            return wish
-        # Round and round instead of the lowest free one: an address is not reused while old
-        # connections may linger.
+    def take(self, preferred: str | None = None) -> str:
+        """A free address: `preferred` if it is in the block and free. Raises NoAddress."""
+        if (
+            preferred
+            and preferred not in self._used
+            and ipaddress.ip_address(preferred) in self.network
+        ):
+            self._used.add(preferred)
+            return preferred
+        # In turn rather than the lowest free one: old connections to an address may linger.
         for _ in range(self.network.num_addresses):
             candidate = str(self.network[self._next])
             self._next = self._next + 1 if self._next + 1 < self.network.num_addresses - 1 else 256
@@ -70,4 +65,4 @@ class AddressBlock:
         self._used.discard(address)
 
     def close(self) -> None:
-        self._claim.close()
+        self._reservation.close()

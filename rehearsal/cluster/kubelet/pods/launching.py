@@ -1,4 +1,4 @@
-"""From a container of a pod to a started process on its node."""
+"""Starting the process of a container on its node."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ from rehearsal.cluster.node.machine import Machine
 from rehearsal.cluster.node.root import NodeFiles
 from rehearsal.host.toolchain import Toolchain
 
-_SCRATCH = Path("/tmp")  # noqa: S108 - the program's own
+_SCRATCH = Path("/tmp")  # noqa: S108 - inside the sandbox
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DRIVER_LIBRARIES = Path("/opt/nvidia/lib64")
-"""Where the container toolkit's stand-in puts the driver's library. The real one puts it into the
-system's own directory, which is this machine's here, so LD_LIBRARY_PATH has to lead to it.
+"""Where the driver's library is mounted, with LD_LIBRARY_PATH.
+
+NVIDIA's container toolkit mounts it in the system's directory, which here is this machine's.
 """
 
 
@@ -63,7 +64,7 @@ class Pod(Protocol):
 
 
 class Launching:
-    """Starts processes, in two threads: each start takes tens of milliseconds of this machine."""
+    """Starts processes in two threads; each start takes tens of milliseconds."""
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class Launching:
         host: str,
         port: str,
     ) -> None:
-        """marks: of this process, by which strays are told; a pod cannot see the path in them."""
+        """marks: environment variables by which leftover processes are found."""
         self._marks = marks
         self._shims = shims
         self._toolchain = toolchain
@@ -99,7 +100,7 @@ class Launching:
 
         def launch() -> subprocess.Popen[bytes]:
             spec = self.specify(run, container, attempt, pod_ip, volumes, devices)
-            logfiles.make_room(spec.log)
+            logfiles.prepare(spec.log)
             return launcher.start(spec)
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, launch)
@@ -144,8 +145,7 @@ class Launching:
         if _context(pod, container).get("readOnlyRootFilesystem") and not any(
             b.target == _SCRATCH for b in binds
         ):
-            # The launcher gives every program an empty /tmp to write to; this one has asked for
-            # none.
+            # The launcher gives every program a writable /tmp; this one must not have it.
             nothing = run.directory / "nothing"
             nothing.mkdir(parents=True, exist_ok=True)
             binds.insert(0, launcher.Bind(source=nothing, target=_SCRATCH))
@@ -185,9 +185,7 @@ class _Lookup:
 
 
 def _is_kernels(pod: JsonObject, mount: JsonObject) -> bool:
-    """Whether it mounts the node's /proc, /sys or /dev at its own place, where the launcher puts it
-    anyway, and more of it.
-    """
+    """Whether it mounts the node's /proc, /sys or /dev at the same path, as the launcher does."""
     host_paths = {
         v["name"]: v["hostPath"]["path"]
         for v in pod["spec"].get("volumes") or ()
@@ -202,10 +200,10 @@ def _is_kernels(pod: JsonObject, mount: JsonObject) -> bool:
 def _bind(volumes: PodVolumes, mount: JsonObject) -> launcher.Bind:
     source = volumes.paths.get(mount["name"])
     if source is None:
-        raise Unsupported(f"volumeMount {mount['name']!r} names no volume of the pod")
+        raise Unsupported(f"volumeMount {mount['name']!r}: the pod has no such volume")
     if mount.get("subPathExpr"):
         raise Unsupported(
-            f"volumeMount {mount['name']!r}: the kubelet stand-in knows no subPathExpr"
+            f"volumeMount {mount['name']!r}: the kubelet stand-in does not support subPathExpr"
         )
     if below := mount.get("subPath"):
         source = source / below
@@ -226,11 +224,11 @@ def _context(pod: JsonObject, container: JsonObject) -> JsonObject:
 
 
 def _sees_gpus(pod: JsonObject, container: JsonObject, known: Mapping[str, str]) -> bool:
-    """Whether the NVIDIA runtime would put the driver into this container.
+    """Whether the NVIDIA container runtime would mount the driver into this container.
 
-    It does so under its runtime class, or (as the default runtime of GPU images) for privileged
-    containers, that ask through NVIDIA_VISIBLE_DEVICES. A pod without either may still mount the
-    driver's directory from its node, as GKE's do.
+    It does so for NVIDIA_VISIBLE_DEVICES under its runtime class, or, as the default runtime of GPU
+    images, in privileged containers. Other pods may mount the driver's directory from their node,
+    as on GKE.
     """
     by_runtime = pod["spec"].get("runtimeClassName") == "nvidia" or _context(pod, container).get(
         "privileged"
@@ -243,10 +241,10 @@ def _sees_gpus(pod: JsonObject, container: JsonObject, known: Mapping[str, str])
 
 
 def _user(pod: JsonObject, container: JsonObject) -> tuple[int, int]:
-    """(uid, gid). The images here all run as root unless the pod says otherwise."""
+    """(uid, gid). All images here run as root unless the pod sets runAsUser."""
     context = _context(pod, container)
     uid = int(context.get("runAsUser", 0))
     if context.get("runAsNonRoot") and uid == 0:
-        # The real kubelet's reason; it tries again for ever, too.
+        # The real kubelet's message; it retries for ever, too.
         raise MissingReference("container has runAsNonRoot and image will run as root")
     return uid, int(context.get("runAsGroup", 0))

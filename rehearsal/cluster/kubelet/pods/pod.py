@@ -1,6 +1,4 @@
-"""One pod that runs as real processes, from its binding to a simulated node until it is gone from
-the API.
-"""
+"""One pod that runs as real processes, from its binding to a node to its removal from the API."""
 
 from __future__ import annotations
 
@@ -29,13 +27,11 @@ _log = logging.getLogger(__name__)
 _RETRY_S = (1.0, 2.0, 5.0, 10.0)
 _WRITE_RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 _REFRESH_AT = 0.8
-"""Part of a token's life after which it is replaced; as the real kubelet."""
+"""Fraction of a token's lifetime after which it is renewed, as by the real kubelet."""
 
 
 class PodRun:
-    """Start `run` as a task; feed it with `update`, `vanished` and `kill`. All in the event
-    loop.
-    """
+    """Start `run` as a task; then call `update`, `vanished` and `kill`. For the event loop only."""
 
     def __init__(
         self,
@@ -75,7 +71,7 @@ class PodRun:
         if "deletionTimestamp" in metadata:
             self._leaving.set()
 
-    # -- what the watch tells
+    # -- events of the watch
     # -------------------------------------------------------------------------------------------
 
     def update(self, pod: JsonObject) -> None:
@@ -86,23 +82,19 @@ class PodRun:
         self._dirty.set()
 
     def vanished(self) -> None:
-        """The pod is gone from the API, or its node is: the processes end now, and nobody is
-        told.
-        """
+        """The pod or its node is deleted: ends the processes without writing a status."""
         self._gone = True
         self._leaving.set()
 
     def kill(self) -> None:
-        """This kubelet ends."""
+        """Ends the processes with this kubelet."""
         self._gone = True
         for container in self.containers:
             container.kill()
 
     async def crash(self) -> None:
-        """The node reboots: the processes end without being asked, and start again when it is
-        ready.
-        """
-        await asyncio.gather(*(c.restart(asked=False) for c in self.containers))
+        """The node reboots: kills the processes; they restart when it is ready."""
+        await asyncio.gather(*(c.restart(graceful=False) for c in self.containers))
 
     async def restart_containers(self) -> None:
         await asyncio.gather(*(c.restart() for c in self.containers))
@@ -111,7 +103,7 @@ class PodRun:
     # -------------------------------------------------------------------------
 
     async def launch(self, container: JsonObject, attempt: int) -> subprocess.Popen[bytes]:
-        await self.node.ready.wait()  # it may be rebooting
+        await self.node.ready.wait()  # the node may be rebooting
         assert self._pod_ip is not None
         assert self._volumes is not None
         devices = self._devices.get(container["name"])
@@ -129,7 +121,7 @@ class PodRun:
         _log.info("%s: %s: %s", self.name, reason, message)
         self._api.warn(self.pod, container, reason, message)
 
-    # -- the life
+    # -- the pod's life
     # ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -161,8 +153,7 @@ class PodRun:
                 else float(self.pod["metadata"].get("deletionGracePeriodSeconds") or 0)
             )
             if self.containers:
-                # It then returns by itself. It must not be cancelled: a process that is just being
-                # started would be lost.
+                # `living` then returns. Cancelling it could lose a process that is being started.
                 await asyncio.gather(*(c.stop(grace_s) for c in self.containers))
             else:
                 living.cancel()
@@ -172,9 +163,9 @@ class PodRun:
             pass
         except Unsupported as e:
             self._refuse_to_start(str(e))
-        except Exception:  # noqa: BLE001 - one pod's trouble must not take the others' kubelet down
+        except Exception:  # noqa: BLE001 - must not end the kubelet of the other pods
             _log.exception("%s: the kubelet stand-in failed on this pod", self.name)
-            self._refuse_to_start("the kubelet stand-in failed on this pod; its log has the reason")
+            self._refuse_to_start("the kubelet stand-in failed on this pod; see its log")
         for container in self.containers:
             container.kill()
         self.node.release(self.pod["metadata"]["uid"])
@@ -204,8 +195,7 @@ class PodRun:
         try:
             policy = spec.get("restartPolicy", "Always")
             for init, state in zip(spec.get("initContainers") or (), self._init, strict=True):
-                # An init container runs until it succeeds, whatever the pod's policy, unless that
-                # is Never.
+                # An init container is retried until it succeeds, unless the policy is Never.
                 container = self._container(
                     init, state, "Never" if policy == "Never" else "OnFailure"
                 )
@@ -249,9 +239,7 @@ class PodRun:
         )
 
     async def _mounted(self) -> volumes.PodVolumes:
-        """Tries until everything that the volumes need is there; the containers stay in
-        ContainerCreating meanwhile.
-        """
+        """Retries until all objects of the volumes exist; meanwhile ContainerCreating."""
         tries = 0
         while True:
             try:
@@ -282,7 +270,7 @@ class PodRun:
                     due[token.path] = loop.time() + 10.0
 
     async def _remove(self) -> None:
-        """Writes the last status and takes the pod out of the API."""
+        """Writes the last status and removes the pod from the API."""
         tries = 0
         while not self._gone:
             try:
@@ -325,7 +313,7 @@ class PodRun:
             refusal=self._refusal,
         )
         status = pod_status(facts)
-        if _meaning(status) == self._written:
+        if _without_times(status) == self._written:
             return
         # The uid is a precondition: another pod of this name must not get this one's status.
         body = {"metadata": {"uid": self.pod["metadata"]["uid"]}, "status": status}
@@ -333,17 +321,14 @@ class PodRun:
             answer = await self._api.patch_status(self._path, body)
         except ApiError as e:
             if e.status in (404, 409):
-                return  # the watch will say that it is gone
+                return  # deleted; the watch will report it
             raise
-        self._written = _meaning(status)
-        # Its conditions decide whether the next write is a transition; the watch may bring them
-        # later than the next change.
+        self._written = _without_times(status)
+        # The next write compares conditions with these; the watch may deliver them too late.
         self.pod = {**self.pod, "status": answer["status"]}
 
     def _adopt_ended(self) -> None:
-        """A pod that had ended before this kubelet process began: nothing to write, only to remove
-        when it is deleted.
-        """
+        """Takes over a pod that ended before this kubelet process began."""
         status = self.pod["status"]
         self._initialized = True
         self._pod_ip = None
@@ -369,18 +354,22 @@ def _refuse_unsupported(spec: JsonObject) -> None:
     for container in [*(spec.get("initContainers") or ()), *spec["containers"]]:
         name = container["name"]
         if container.get("lifecycle"):
-            raise Unsupported(f"container {name!r}: the kubelet stand-in runs no lifecycle hooks")
+            raise Unsupported(
+                f"container {name!r}: the kubelet stand-in does not support lifecycle hooks"
+            )
         if container.get("restartPolicy"):
             raise Unsupported(
-                f"init container {name!r}: the kubelet stand-in runs no sidecars "
+                f"init container {name!r}: the kubelet stand-in does not support sidecars "
                 "(restartPolicy of a container)"
             )
         if container.get("volumeDevices"):
-            raise Unsupported(f"container {name!r}: the kubelet stand-in knows no block devices")
+            raise Unsupported(
+                f"container {name!r}: the kubelet stand-in does not support block devices"
+            )
 
 
-def _meaning(status: JsonObject) -> JsonObject:
-    """The status without the moments of transitions, which alone are no reason to write."""
+def _without_times(status: JsonObject) -> JsonObject:
+    """The status without transition times, which alone are no reason to write it."""
     conditions = [
         {k: v for k, v in c.items() if k != "lastTransitionTime"} for c in status["conditions"]
     ]

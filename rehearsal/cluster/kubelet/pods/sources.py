@@ -1,4 +1,4 @@
-"""What pods refer to: ConfigMaps, Secrets and service-account tokens, read from the API server."""
+"""ConfigMaps, Secrets and service-account tokens for pods, read from the API server."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import Protocol
 from kubeapi.client import ApiError, Client, JsonObject, path_of
 
 _KEEP_S = 5.0
-"""How long an answer is used again. A DaemonSet's pods on 64 nodes start together and mount the
-same objects.
-"""
+"""How long an object is cached: a DaemonSet's pods on 64 nodes mount the same ones at once."""
 
 
 class Sources(Protocol):
@@ -24,9 +22,7 @@ class Sources(Protocol):
 
 
 class ApiSources:
-    """Thread-safe. Both methods raise ApiError or Unreachable; an object that does not exist is
-    None, and not remembered.
-    """
+    """Thread-safe. Both methods raise ApiError, Unreachable. A missing object is not cached."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -34,7 +30,7 @@ class ApiSources:
         self._found: dict[tuple[str, str, str], tuple[float, JsonObject]] = {}
 
     def find(self, kind: str, namespace: str, name: str) -> JsonObject | None:
-        """kind: `configmaps` or `secrets`."""
+        """The object, or None. kind: `configmaps` or `secrets`."""
         key = (kind, namespace, name)
         now = time.monotonic()
         with self._lock:
@@ -52,8 +48,9 @@ class ApiSources:
         return found
 
     def token(self, pod: JsonObject, audience: str | None, expiration_s: int) -> tuple[str, float]:
-        """A token bound to the pod (so it carries the node's name, and dies with the pod), and its
-        life in seconds.
+        """A token and its lifetime in seconds.
+
+        It is bound to the pod, so it names the node and is invalid once the pod is deleted.
         """
         metadata = pod["metadata"]
         account = pod["spec"].get("serviceAccountName", "default")

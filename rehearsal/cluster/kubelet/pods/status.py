@@ -1,4 +1,4 @@
-"""Pod status from what is known of its containers: pure functions."""
+"""The status of a pod, from the states of its containers. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rehearsal.cluster.kubelet.timestamps import timestamp
 
 @dataclass(frozen=True, kw_only=True)
 class PodFacts:
-    """Everything that decides a pod's status."""
+    """Everything that determines a pod's status."""
 
     pod: JsonObject
     init: Sequence[ContainerState]
@@ -26,9 +26,7 @@ class PodFacts:
 
 
 def pod_status(facts: PodFacts) -> JsonObject:
-    """The status to write. Conditions are only the kubelet's own four; others (gates, disruption)
-    belong to their writers.
-    """
+    """The status to write, with the kubelet's own four conditions only."""
     phase = _phase(facts)
     previous = {c["type"]: c for c in (facts.pod.get("status") or {}).get("conditions") or ()}
     over = phase in ("Succeeded", "Failed")
@@ -41,8 +39,7 @@ def pod_status(facts: PodFacts) -> JsonObject:
             "status": "False",
             "reason": "ReadinessGatesNotReady",
             "message": f"corresponding condition of pod readiness gate {closed[0]!r} does not "
-            "exist "
-            "or is not True",
+            "exist or is not True",
         }
     else:
         ready = containers_ready
@@ -128,7 +125,7 @@ def _containers_ready(phase: str, unready: list[str]) -> JsonObject:
 
 def _condition(kind: str, value: JsonObject, previous: JsonObject | None, now: str) -> JsonObject:
     same = previous is not None and previous.get("status") == value["status"]
-    # Null removes the key in a strategic merge patch: an old reason must not outlive its condition.
+    # Null removes the key in a strategic merge patch, such as the reason of an earlier status.
     return {
         "type": kind,
         "status": value["status"],

@@ -1,6 +1,4 @@
-"""A pod's volumes as directories and files on this machine, ready to be bound into the pod's view
-of its node.
-"""
+"""A pod's volumes as directories and files on this machine, from which they are bind-mounted."""
 
 from __future__ import annotations
 
@@ -24,20 +22,20 @@ _DEFAULT_MODE = 0o644
 
 @dataclass(frozen=True, kw_only=True)
 class TokenFile:
-    """One projected service-account token, to be refreshed while the pod lives."""
+    """A projected service-account token, renewed while the pod runs."""
 
     path: Path
     audience: str | None
     expiration_s: int
     owner: int | None
     mode: int
-    """Where it has no owner of its own."""
+    """Used without an owner."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PodVolumes:
     paths: Mapping[str, Path]
-    """Volume name -> its directory or file on this machine."""
+    """Directory or file on this machine, by volume name."""
     tokens: tuple[TokenFile, ...]
 
 
@@ -47,20 +45,19 @@ class VolumeContext:
 
     pod: JsonObject
     directory: Path
-    """Of this pod alone, on this machine."""
+    """The pod's own directory on this machine."""
     node_root: Path
     pod_ip: str
     host_ip: str
     owner: int | None
-    """The pod's runAsUser, if it has one: files of volumes are its own then."""
+    """The runAsUser that all containers share; it then owns the volumes' files."""
 
 
 def prepare(context: VolumeContext, sources: Sources) -> PodVolumes:
-    """Writes every volume of the pod. Safe to repeat. Raises MissingReference, Unsupported,
-    ApiError, Unreachable.
+    """Writes every volume of the pod. Idempotent.
 
-    ConfigMaps and Secrets are written once: a later edit of a mutable one is not seen by a running
-    pod (the product's are immutable).
+    A running pod does not see later changes of ConfigMaps and Secrets; the product's are immutable.
+    Raises MissingReference, Unsupported, ApiError, Unreachable.
     """
     paths: dict[str, Path] = {}
     tokens: list[TokenFile] = []
@@ -70,12 +67,10 @@ def prepare(context: VolumeContext, sources: Sources) -> PodVolumes:
 
 
 def refresh(context: VolumeContext, sources: Sources, token: TokenFile) -> float:
-    """Writes a new token of the API server and says how many seconds it lives. Raises ApiError or
-    Unreachable.
-    """
+    """Writes a new token; returns its lifetime in seconds. Raises ApiError, Unreachable."""
     text, lives_s = sources.token(context.pod, token.audience, token.expiration_s)
-    # With one user for all containers the file is its alone; otherwise it is root's with the
-    # volume's mode, so that every user of the pod can read it where it is mounted. Source:
+    # With one user for all containers the file is that user's; otherwise it is root's with the
+    # volume's mode, so that every user of the pod can read it. Source:
     # collectData, k8s.io/kubernetes v1.36.2, pkg/volume/projected/projected.go.
     _write(token.path, text.encode(), token.mode if token.owner is None else 0o600, token.owner)
     return lives_s
@@ -118,7 +113,7 @@ def _prepare_one(
             _write_projected(context, sources, directory, source, mode, tokens)
     else:
         kind = ", ".join(sorted(set(volume) - {"name"}))
-        raise Unsupported(f"volume {name!r}: the kubelet stand-in knows no {kind} volumes")
+        raise Unsupported(f"volume {name!r}: the kubelet stand-in does not support {kind} volumes")
     return directory
 
 
@@ -162,7 +157,9 @@ def _write_projected(
     elif "downwardAPI" in source:
         _write_fields(context, directory, {"defaultMode": mode, **source["downwardAPI"]})
     else:
-        raise Unsupported(f"the kubelet stand-in projects no {', '.join(sorted(source))}")
+        raise Unsupported(
+            f"the kubelet stand-in does not support projected {', '.join(sorted(source))}"
+        )
 
 
 def _write_object(
@@ -204,7 +201,8 @@ def _write_fields(context: VolumeContext, directory: Path, reference: JsonObject
     for item in reference.get("items") or ():
         if "fieldRef" not in item:
             raise Unsupported(
-                f"downwardAPI {item['path']!r}: the kubelet stand-in knows no resourceFieldRef"
+                f"downwardAPI {item['path']!r}: the kubelet stand-in does not support "
+                "resourceFieldRef"
             )
         value = field_value(
             context.pod,
@@ -216,9 +214,7 @@ def _write_fields(context: VolumeContext, directory: Path, reference: JsonObject
 
 
 def _write(path: Path, data: bytes, mode: int, owner: int | None) -> None:
-    """Whole or not at all: a token is replaced while the pod reads it. Never readable to others for
-    a moment.
-    """
+    """Replaces the file atomically, as pods read it; it is never readable by other users."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
@@ -234,16 +230,14 @@ def _write(path: Path, data: bytes, mode: int, owner: int | None) -> None:
 
 
 def _host_path(node_root: Path, reference: JsonObject, name: str) -> Path:
-    """A path of the simulated node, never of this machine. Source of the type checks:
-    pkg/volume/hostpath.
-    """
+    """The path below the simulated node's root. Type checks: Kubernetes, pkg/volume/hostpath."""
     wanted = str(reference["path"])
     kind = reference.get("type") or ""
     path = (node_root / wanted.lstrip("/")).resolve()
     if not path.is_relative_to(node_root.resolve()):
         raise Unsupported(f"volume {name!r}: hostPath {wanted!r} leads out of the simulated node")
     if kind == "DirectoryOrCreate" or (kind == "" and not path.exists()):
-        # With an empty type the container runtime makes a missing directory.
+        # With an empty type the container runtime creates a missing directory.
         path.mkdir(parents=True, exist_ok=True)
     elif kind == "FileOrCreate" and not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -260,7 +254,7 @@ def _host_path(node_root: Path, reference: JsonObject, name: str) -> Path:
     }
     if kind not in matches:
         raise Unsupported(
-            f"volume {name!r}: hostPath type {kind!r} is none of "
+            f"volume {name!r}: hostPath type {kind!r} must be one of "
             f"{', '.join(sorted(filter(None, matches)))}"
         )
     if not path.exists() or not matches[kind](path.stat().st_mode):

@@ -108,8 +108,8 @@ _CALLER = """
 #include <time.h>
 #include "nvml_abi.h"
 
-#define MUST(expression) if ((expression) != NVML_SUCCESS) return printf("%s failed\\n",
-    #expression), 1
+#define MUST(expression) \\
+    if ((expression) != NVML_SUCCESS) return printf("%s failed\\n", #expression), 1
 
 int main(void)
 {

@@ -1,6 +1,4 @@
-"""Small tools to get: a fake `go` that copies instead of compiling, and a place of their own for
-every test.
-"""
+"""Small tools to obtain, with a fake `go` that does not compile, in a directory per test."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from rehearsal.host.toolchain.settings import Settings
 from rehearsal.host.toolchain.tools import Binary, GoModule, Release, Tool
 
 FAKE_GO = """#!/bin/sh
-# Stands in for Go: "builds" by writing a script that says the version in the module's file VERSION.
+# A fake Go: "builds" a script that prints the version in the module's file VERSION.
 here="$(dirname "$0")"
 if [ "$1" = version ]; then echo "go version go1.26.8 linux/amd64"; exit 0; fi
 if [ "$1" = env ]; then echo "$GOCACHE"; echo "$GOMODCACHE"; exit 0; fi
@@ -71,7 +69,7 @@ class Bench:
         return len(calls.read_text().splitlines()) if calls.exists() else 0
 
     def entries(self) -> list[str]:
-        """What a later run could take for a complete tool."""
+        """The entries that a later run would use."""
         return sorted(p.name for p in self.settings.cache.iterdir() if (p / "stamp.json").exists())
 
     def staged(self) -> list[Path]:

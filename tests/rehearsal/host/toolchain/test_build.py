@@ -24,8 +24,8 @@ from rehearsal.host.toolchain import disk, go_sdk, reporting
 from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
 from rehearsal.host.toolchain.tools import Binary, CLibrary, GoModule
 
-# Another process of the same user that wants the same tool. Prints what it reports; exits like the
-# command does.
+# Another process of the same user that obtains the same tool. Prints its report; exits like the
+# command.
 OTHER = """
     import sys
     from pathlib import Path
@@ -98,7 +98,7 @@ def test_a_build_is_reported_with_reason_estimate_duration_and_directory(bench: 
     assert (found.origin, found.fresh) == ("built", True)
     assert subprocess.check_output([found.paths["tool"]], text=True) == "tool v1.2.3\n"
     assert bench.lines[0] == (
-        "tool v1.2.3: tool is not on PATH; no official build that could be checked; building it, "
+        "tool v1.2.3: tool is not on PATH; it has no official release with a digest; building it, "
         "about 1 s on 2 cores"
     )
     assert len(bench.lines) == 2
@@ -183,7 +183,7 @@ def test_a_damaged_entry_is_replaced(bench: Any) -> None:
     assert bench.staged() == []
 
 
-def test_entries_that_nobody_has_used_for_a_month_are_let_go(bench: Any) -> None:
+def test_entries_unused_for_a_month_are_deleted(bench: Any) -> None:
     (old,) = bench.get()
     directory = old.paths["tool"].parent.parent
     long_ago = time.time() - 31 * 24 * 3600
@@ -193,7 +193,7 @@ def test_entries_that_nobody_has_used_for_a_month_are_let_go(bench: Any) -> None
     assert (directory.exists(), new.paths["tool"].exists()) == (False, True)
 
 
-def test_a_killed_build_leaves_no_tool_no_builder_and_the_next_run_clears_up(
+def test_a_killed_build_leaves_no_tool_and_no_process_and_the_next_run_cleans_up(
     bench: Any, other: Any
 ) -> None:
     (bench.bin / "slow").touch()
@@ -209,7 +209,7 @@ def test_a_killed_build_leaves_no_tool_no_builder_and_the_next_run_clears_up(
     assert (found.fresh, bench.staged()) == (True, [])
 
 
-def test_any_later_run_clears_up_after_a_killed_one(bench: Any, other: Any) -> None:
+def test_any_later_run_cleans_up_after_a_killed_one(bench: Any, other: Any) -> None:
     (bench.bin / "slow").touch()
     victim = other()
     started(bench)
@@ -220,7 +220,7 @@ def test_any_later_run_clears_up_after_a_killed_one(bench: Any, other: Any) -> N
     assert bench.staged() == []
 
 
-def test_an_interrupted_build_leaves_nothing_at_once(bench: Any, other: Any) -> None:
+def test_an_interrupted_build_leaves_nothing(bench: Any, other: Any) -> None:
     (bench.bin / "slow").touch()
     run = other()
     builder = started(bench)
@@ -245,14 +245,14 @@ def test_two_runs_at_once_build_once(bench: Any, write_script: Any, other: Any) 
         (line for line in iter(second.stdout.readline, "") if "waiting" in line), "it did not wait"
     )
     overdue.cancel()
-    assert f"tool: another run (process {first.pid}) is getting it" in waiting
+    assert f"tool: waiting for another run, process {first.pid}, which is obtaining it" in waiting
     (bench.bin / "go-on").touch()
     assert "fresh" in first.communicate(timeout=60)[0]
     assert "cached" in second.communicate(timeout=60)[0]
     assert bench.builds() == 1
 
 
-def test_what_another_run_is_making_is_not_cleared(bench: Any, other: Any) -> None:
+def test_what_another_run_is_building_is_not_deleted(bench: Any, other: Any) -> None:
     (bench.bin / "slow").touch()
     run = other()
     started(bench)
@@ -279,10 +279,10 @@ def test_a_failing_build_shows_the_end_of_its_output_once(bench: Any) -> None:
         ("write /x: no space left on device", "cannot be built: the disk is full: /", 3),
         (
             "Get https://proxy.golang.org/: dial tcp: lookup proxy.golang.org: no such host",
-            "module registry cannot be reached",
+            "module proxy cannot be reached",
             1,
         ),
-        ("verifying x@v1: checksum mismatch\nSECURITY ERROR", "not what go.sum says", 1),
+        ("verifying x@v1: checksum mismatch\nSECURITY ERROR", "does not match go.sum", 1),
         ("compile: signal: killed", "the kernel killed a compiler", 1),
     ],
 )
@@ -297,7 +297,7 @@ def test_the_usual_reasons_for_a_failing_build_are_named(
 
 def test_a_build_that_makes_another_version_is_refused(bench: Any) -> None:
     (bench.source / "VERSION").write_text("1.2.2")
-    with pytest.raises(ToolchainError, match=r"tool says that it is 'tool v1\.2\.2'"):
+    with pytest.raises(ToolchainError, match=r"tool reports version 'tool v1\.2\.2'"):
         bench.get()
     assert bench.entries() == []
 
@@ -381,13 +381,9 @@ def test_what_go_has_cached_already_needs_no_more_space(
     assert bench.builds() == 1
 
 
-def test_a_cache_that_cannot_be_written_is_said_with_its_way_out(
-    bench: Any, tmp_path: Path
-) -> None:
+def test_a_cache_that_is_not_writable_is_an_error_with_a_remedy(bench: Any, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(
-        ToolchainError, match="set XDG_CACHE_HOME to a directory that you can write to"
-    ):
+    with pytest.raises(ToolchainError, match="set XDG_CACHE_HOME to a writable directory"):
         bench.get(settings=replace(bench.settings, cache=tmp_path / "file" / "cache"))
 
 
@@ -405,11 +401,11 @@ def test_without_a_c_compiler_nothing_is_started(bench: Any, tmp_path: Path) -> 
 
 
 def test_a_missing_source_is_an_incomplete_checkout(bench: Any, tmp_path: Path) -> None:
-    with pytest.raises(ToolchainError, match="no-such is not there; this checkout is incomplete"):
+    with pytest.raises(ToolchainError, match="no-such does not exist; this checkout is incomplete"):
         bench.get(bench.tool(source=GoModule(directory=tmp_path / "no-such")))
 
 
-def test_what_a_developer_has_set_for_other_work_does_not_reach_the_build(bench: Any) -> None:
+def test_a_developers_go_settings_do_not_reach_the_build(bench: Any) -> None:
     environment = {
         **bench.settings.environment,
         "GOFLAGS": "-mod=vendor -race",

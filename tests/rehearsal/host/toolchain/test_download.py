@@ -22,9 +22,7 @@ DIGEST = hashlib.sha256(PROGRAM).hexdigest()
 
 
 class Publisher(ThreadingHTTPServer):
-    """Serves what a test puts into `files`; those in `cut` break off half way, those in `silent`
-    stop saying anything.
-    """
+    """Serves `files`; those in `cut` end half way, those in `silent` stall half way."""
 
     daemon_threads = True
 
@@ -95,7 +93,7 @@ def release(digest: str | None = DIGEST, **changes: Any) -> Release:
     return Release(**{**given, **changes})
 
 
-def test_a_release_with_the_pinned_digest_is_taken_and_nothing_is_built(bench: Any) -> None:
+def test_a_release_with_the_pinned_digest_is_used_and_nothing_is_built(bench: Any) -> None:
     (found,) = bench.get(bench.tool(release=release()))
     assert (found.origin, found.fresh, bench.builds()) == ("downloaded", True, 0)
     assert found.paths["tool"].read_bytes() == PROGRAM
@@ -108,42 +106,44 @@ def test_a_downloaded_release_is_not_fetched_again(bench: Any, publisher: Publis
     assert (publisher.asked, again.origin, again.fresh) == ([FILE], "downloaded", False)
 
 
-def test_a_wrong_digest_throws_the_file_away_and_builds(bench: Any) -> None:
+def test_a_download_with_a_wrong_digest_is_discarded_and_the_tool_is_built(bench: Any) -> None:
     (found,) = bench.get(bench.tool(release=release("0" * 64)))
     assert (found.origin, bench.builds()) == ("built", 1)
     assert (
-        f"has SHA-256 {DIGEST}, but the digest pinned in this checkout says {'0' * 64}"
+        f"has SHA-256 {DIGEST}, but the digest pinned in this checkout has {'0' * 64}"
         in bench.said()
     )
     assert len(bench.entries()) == 1
     assert bench.staged() == []
 
 
-def test_a_release_that_breaks_off_is_not_taken(bench: Any, publisher: Publisher) -> None:
+def test_an_incomplete_download_is_not_used(bench: Any, publisher: Publisher) -> None:
     publisher.cut.add(FILE)
     (found,) = bench.get(bench.tool(release=release()))
     assert found.origin == "built"
-    assert f"broke off after {len(PROGRAM) // 2} of {len(PROGRAM)} bytes" in bench.said()
+    assert f"ended after {len(PROGRAM) // 2} of {len(PROGRAM)} bytes" in bench.said()
     assert bench.staged() == []
 
 
-def test_a_server_that_falls_silent_is_given_up(bench: Any, publisher: Publisher) -> None:
+def test_a_stalled_download_is_given_up(bench: Any, publisher: Publisher) -> None:
     publisher.silent.add(FILE)
     (found,) = bench.get(
         bench.tool(release=release()), settings=replace(bench.settings, stall_s=0.3)
     )
     assert found.origin == "built"
-    assert "broke off after" in bench.said()
+    assert "ended after" in bench.said()
 
 
-def test_a_release_that_is_not_there_is_built(bench: Any, publisher: Publisher) -> None:
+def test_a_tool_without_its_release_on_the_server_is_built(
+    bench: Any, publisher: Publisher
+) -> None:
     publisher.files.clear()
     (found,) = bench.get(bench.tool(release=release()))
     assert found.origin == "built"
-    assert f"{publisher.url}{FILE} answers 404 Not Found" in bench.said()
+    assert f"{publisher.url}{FILE} returned 404 Not Found" in bench.said()
 
 
-def test_without_a_pin_the_publishers_list_of_digests_decides(
+def test_without_a_pinned_digest_the_publishers_list_is_used(
     bench: Any, publisher: Publisher
 ) -> None:
     publisher.files[LIST] = f"{'1' * 64}  other-file\n{DIGEST}  tool-linux\n".encode()
@@ -154,13 +154,13 @@ def test_without_a_pin_the_publishers_list_of_digests_decides(
 @pytest.mark.parametrize(
     ("listed", "reason"),
     [
-        (f"{'1' * 64}  tool-linux\n".encode(), "checksums.txt says 1111"),
-        (f"{DIGEST}  tool-linux-other\n".encode(), "checksums.txt does not name tool-linux"),
-        (b"\xff\x00 not a list", "does not name tool-linux"),
-        (None, "checksums.txt answers 404"),
+        (f"{'1' * 64}  tool-linux\n".encode(), "checksums.txt has 1111"),
+        (f"{DIGEST}  tool-linux-other\n".encode(), "checksums.txt does not list tool-linux"),
+        (b"\xff\x00 not a list", "does not list tool-linux"),
+        (None, "checksums.txt returned 404"),
     ],
 )
-def test_without_a_digest_that_fits_nothing_is_taken(
+def test_without_a_matching_digest_the_release_is_not_used(
     bench: Any, publisher: Publisher, listed: bytes | None, reason: str
 ) -> None:
     if listed is not None:
@@ -170,7 +170,7 @@ def test_without_a_digest_that_fits_nothing_is_taken(
     assert reason in bench.said()
 
 
-def test_no_digest_at_all_means_no_download(bench: Any, publisher: Publisher) -> None:
+def test_without_any_digest_nothing_is_downloaded(bench: Any, publisher: Publisher) -> None:
     (found,) = bench.get(bench.tool(release=release(None, checksums=None)))
     assert (found.origin, publisher.asked) == ("built", [])
 
@@ -185,7 +185,7 @@ def archive(**members: bytes) -> bytes:
     return raw.getvalue()
 
 
-def test_of_an_archive_only_the_named_program_is_kept(bench: Any, publisher: Publisher) -> None:
+def test_only_the_named_program_of_an_archive_is_kept(bench: Any, publisher: Publisher) -> None:
     body = publisher.files[FILE] = archive(tool__tool=PROGRAM, tool__helper=b"other")
     (found,) = bench.get(
         bench.tool(release=release(hashlib.sha256(body).hexdigest(), member="tool/tool"))
@@ -196,10 +196,13 @@ def test_of_an_archive_only_the_named_program_is_kept(bench: Any, publisher: Pub
 
 @pytest.mark.parametrize(
     ("body", "reason"),
-    [(archive(else_=b""), "does not hold tool/tool"), (b"no archive", "is no archive")],
+    [
+        (archive(else_=b""), "does not contain tool/tool"),
+        (b"no archive", "is not a readable archive"),
+    ],
     ids=["other", "none"],
 )
-def test_an_archive_without_the_program_is_not_taken(
+def test_an_archive_without_the_program_is_not_used(
     bench: Any, publisher: Publisher, body: bytes, reason: str
 ) -> None:
     publisher.files[FILE] = body
@@ -210,14 +213,16 @@ def test_an_archive_without_the_program_is_not_taken(
     assert reason in bench.said()
 
 
-def test_a_release_that_says_another_version_is_not_taken(bench: Any, publisher: Publisher) -> None:
+def test_a_release_that_reports_another_version_is_not_used(
+    bench: Any, publisher: Publisher
+) -> None:
     body = publisher.files[FILE] = b"#!/bin/sh\necho tool v9.9.9\n"
     (found,) = bench.get(bench.tool(release=release(hashlib.sha256(body).hexdigest())))
     assert found.origin == "built"
-    assert "says that it is 'tool v9.9.9'" in bench.said()
+    assert "reports version 'tool v9.9.9'" in bench.said()
 
 
-def test_a_machine_without_an_official_build_builds(bench: Any, publisher: Publisher) -> None:
+def test_a_machine_without_an_official_release_builds(bench: Any, publisher: Publisher) -> None:
     (found,) = bench.get(bench.tool(release=release(files={"plan9-mips": "https://github.com/x"})))
     assert (found.origin, publisher.asked) == ("built", [])
 
@@ -239,10 +244,10 @@ def test_being_offline_costs_one_short_attempt_for_all_tools(
     found = bench.get(*tools, settings=replace(bench.settings, mirror=None))
     assert [f.origin for f in found] == ["built"] * 3
     assert attempts == [("github.com", 443)]
-    assert "github.com: the name cannot be resolved" in bench.said()
+    assert "github.com: its name cannot be resolved" in bench.said()
 
 
-def test_a_name_server_that_never_answers_costs_no_more_than_the_limit(
+def test_a_name_server_that_does_not_answer_delays_by_the_limit_at_most(
     bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = threading.Event()
@@ -262,9 +267,9 @@ def test_a_name_server_that_never_answers_costs_no_more_than_the_limit(
     assert "no answer within 0.2 s" in bench.said()
 
 
-def test_downloads_can_be_switched_off(bench: Any, publisher: Publisher) -> None:
+def test_downloads_can_be_disabled(bench: Any, publisher: Publisher) -> None:
     (found,) = bench.get(
         bench.tool(release=release()), settings=replace(bench.settings, download=False)
     )
     assert (found.origin, publisher.asked) == ("built", [])
-    assert "downloads are switched off" in bench.said()
+    assert "downloads are disabled" in bench.said()

@@ -45,7 +45,7 @@ def test_a_tool_that_does_not_say_its_version_is_not_taken(bench: Any, write_scr
     program = put(bench, write_script, "unknown")
     (found,) = bench.get()
     assert found.origin == "built"
-    assert f"{program} does not say its version" in bench.said()
+    assert f"{program} does not report its version" in bench.said()
 
 
 def test_a_right_version_later_on_path_is_found(
@@ -87,7 +87,7 @@ def test_a_tool_of_two_programs_is_taken_only_whole(bench: Any, write_script: An
         for name in ("tool", "second")
     )
     refusal = "second is not on PATH"
-    with pytest.raises(Exception, match="made no second"):  # the fake go makes one file only
+    with pytest.raises(Exception, match="without making second"):  # the fake go makes one file only
         bench.get(bench.tool(binaries=binaries))
     assert refusal in bench.said()
 

@@ -1,4 +1,4 @@
-"""That the table of tools, the Go modules and the rest of the project agree."""
+"""The table of tools, the Go modules and the rest of the project agree."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def test_the_engine_and_its_sdk_are_of_one_version() -> None:
     assert f"github.com/pulumi/pulumi/sdk/v3 v{pulumi.version}" in go_mod
 
 
-def test_every_release_can_be_checked() -> None:
+def test_every_release_has_a_digest() -> None:
     for release in (tool.release for tool in TOOLS if tool.release is not None):
         assert all(url.startswith("https://github.com/") for url in release.files.values())
         assert all(machine in release.sha256 or release.checksums for machine in release.files)
         assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in release.sha256.values())
 
 
-def test_the_fake_library_lies_alone_in_its_directory() -> None:
+def test_the_fake_library_is_alone_in_its_directory() -> None:
     (library,) = (tool for tool in TOOLS if isinstance(tool.source, CLibrary))
     assert [b.name for b in library.binaries] == ["libnvidia-ml.so.1"]
 
@@ -67,7 +67,7 @@ def some_toolchain(root: Path) -> Toolchain:
     )
 
 
-def test_a_toolchain_survives_being_written_and_read(tmp_path: Path) -> None:
+def test_a_toolchain_is_written_and_read_back(tmp_path: Path) -> None:
     toolchain = some_toolchain(tmp_path)
     toolchain.dump(tmp_path / "toolchain.json")
     assert Toolchain.load(tmp_path / "toolchain.json") == toolchain
@@ -75,9 +75,7 @@ def test_a_toolchain_survives_being_written_and_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"pulumi": "/x"}', '{"pulumi": 3}', "null"])
-def test_a_file_that_is_no_toolchain_is_refused_in_one_sentence(
-    tmp_path: Path, content: str
-) -> None:
+def test_an_invalid_toolchain_file_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "toolchain.json").write_text(content)
     with pytest.raises(ToolchainError, match=r"toolchain\.json: not the paths of a toolchain"):
         Toolchain.load(tmp_path / "toolchain.json")
@@ -85,7 +83,7 @@ def test_a_file_that_is_no_toolchain_is_refused_in_one_sentence(
         Toolchain.load(tmp_path / "none.json")
 
 
-def test_the_cache_is_where_the_user_keeps_caches() -> None:
+def test_the_cache_follows_the_xdg_specification() -> None:
     assert from_environment({"HOME": "/h"}).cache == Path("/h/.cache/slicewright/toolchain")
     assert from_environment({"HOME": "/h", "XDG_CACHE_HOME": "/c"}).cache == Path(
         "/c/slicewright/toolchain"
@@ -95,7 +93,7 @@ def test_the_cache_is_where_the_user_keeps_caches() -> None:
     )
 
 
-def test_settings_are_read_from_the_environment_and_typing_errors_refused() -> None:
+def test_settings_are_read_from_the_environment_and_invalid_values_refused() -> None:
     settings = from_environment(
         {"HOME": "/h", DOWNLOAD: "never", MIRROR: "http://127.0.0.1:1/", CLEAR: "1"}
     )
@@ -104,11 +102,9 @@ def test_settings_are_read_from_the_environment_and_typing_errors_refused() -> N
         "http://127.0.0.1:1",
         True,
     )
-    with pytest.raises(
-        ToolchainError, match=f"{DOWNLOAD}='nevr' means nothing here; write one of auto, never"
-    ):
+    with pytest.raises(ToolchainError, match=f"{DOWNLOAD}='nevr' is not one of auto, never"):
         from_environment({"HOME": "/h", DOWNLOAD: "nevr"})
-    with pytest.raises(ToolchainError, match=f"{MIRROR}='mirror.example' is no base URL"):
+    with pytest.raises(ToolchainError, match=f"{MIRROR}='mirror.example' is not a base URL"):
         from_environment({"HOME": "/h", MIRROR: "mirror.example"})
 
 
@@ -129,7 +125,7 @@ def test_the_command_prints_a_table_or_json(
     assert captured.err == ""
 
 
-def test_the_command_ends_with_a_sentence_and_a_code(
+def test_the_command_ends_with_a_message_and_an_exit_code(
     bench: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("rehearsal.host.toolchain.__main__.TOOLS", (bench.tool(),))
@@ -144,4 +140,4 @@ def test_the_command_ends_with_a_sentence_and_a_code(
     monkeypatch.undo()
     monkeypatch.setenv(DOWNLOAD, "perhaps")
     assert main([]) == 1
-    assert capsys.readouterr().err.endswith("means nothing here; write one of auto, never\n")
+    assert capsys.readouterr().err.endswith("is not one of auto, never\n")
