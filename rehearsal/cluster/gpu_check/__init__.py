@@ -1,6 +1,5 @@
-"""`make gpu-check`: what a real driver says, beside what the fake of the same model says. Reads
-only.
+"""`make gpu-check`: compares a real driver with the fake of the same GPU model. Changes nothing.
 
-`reading` asks (in a process of its own, over whichever library it finds), `comparing` finds what
-differs, `page` writes it down.
+`reading` reads a GPU, in a process of its own, with whichever library it finds; `comparing` finds
+the differences; `page` formats them.
 """

@@ -1,8 +1,7 @@
-"""`python -m rehearsal.cluster.gpu_check`: reads this machine's GPUs, compares them with the
-fake's, writes a page per model.
+"""`python -m rehearsal.cluster.gpu_check`: compares this machine's GPUs with the fake's.
 
-Exit codes: 0 read, and nothing differs; 1 read, and something differs or could not be compared; 3
-there is no driver to ask, or the fake cannot be built here.
+Writes a page per model. Exit codes: 0 nothing differs; 1 something differs, or could not be
+compared; 3 no driver answers, or the fake cannot be built here.
 """
 
 from __future__ import annotations
@@ -36,12 +35,13 @@ _TIMEOUT_S = 300.0
 
 
 class _CannotRun(Exception):
-    """One line for the person who called."""
+    """Why GPUs cannot be compared here; printed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="gpu-check", description="Compares this machine's GPUs with the fake's. Reads only."
+        prog="gpu-check",
+        description="Compares this machine's GPUs with the fake's. Changes nothing.",
     )
     parser.add_argument(
         "--to",
@@ -76,7 +76,7 @@ def _check(real: Mapping[str, Any], to: Path) -> int:
         )
     result = DIFFERENT if silent or not first_of else SAME
     if not real["gpus"]:
-        print("the driver answers, and has no GPU")
+        print("the driver reports no GPU")
     to.mkdir(parents=True, exist_ok=True)
     for gpu in first_of.values():
         found = _compared(gpu, real["driver"])
@@ -86,8 +86,8 @@ def _check(real: Mapping[str, Any], to: Path) -> int:
             real, gpu, found, day=datetime.now(UTC).strftime("%Y-%m-%d"), xid_log=xid_log
         )
         (to / f"{name}.md").write_text(text, encoding="utf-8")
-        told = found if isinstance(found, str) else [vars(difference) for difference in found]
-        whole = {**real, "compared": gpu["index"], "differences": told}
+        listed = found if isinstance(found, str) else [vars(difference) for difference in found]
+        whole = {**real, "compared": gpu["index"], "differences": listed}
         (to / f"{name}.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
         differ = (
             f"not compared: {found}"
@@ -97,14 +97,14 @@ def _check(real: Mapping[str, Any], to: Path) -> int:
         print(f"{gpu['model']}: {differ}; {to / name}.md")
         if not isinstance(found, str):
             print(
-                "\n".join(f"  {d.what}: {d.real}, the fake says {d.fake}" for d in found),
+                "\n".join(f"  {d.what}: {d.real}, on the fake {d.fake}" for d in found),
                 end="\n" if found else "",
             )
     return result
 
 
 def _compared(gpu: Mapping[str, Any], driver: str) -> tuple[Difference, ...] | str:
-    """The differences, or why there is nothing to compare with."""
+    """The differences, or why nothing could be compared."""
     models_ = models.models()
     key = next(
         (k for k, m in models_.items() if gpu["pci_device"] == f"{m.pci_id << 16 | 0x10DE:#010x}"),
@@ -127,9 +127,9 @@ def _compared(gpu: Mapping[str, Any], driver: str) -> tuple[Difference, ...] | s
             except (KeyError, placement.NoRoom) as e:
                 return (
                     Difference(
-                        what="how it is cut",
+                        what="partitions",
                         real=", ".join(_profiles_of(gpu)),
-                        fake=f"cannot be: {e}",
+                        fake=f"impossible: {e}",
                     ),
                 )
         fake = _read(
@@ -152,7 +152,7 @@ def _as_observed(gpu: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _library() -> Found:
-    """The fake, built if need be; nothing else of the tool chain."""
+    """The fake, built if needed; no other tool of the toolchain."""
     tools = [tool for tool in TOOLS if tool.name == "fake-nvml"]
     (found,) = obtain(
         tools, from_environment(os.environ), lambda line: print(line, file=sys.stderr)
@@ -173,16 +173,14 @@ def _read(environment: Mapping[str, str]) -> dict[str, Any]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise _CannotRun(
-            f"the driver did not answer all questions within {_TIMEOUT_S:g} s"
-        ) from None
+        raise _CannotRun(f"the driver did not answer all calls within {_TIMEOUT_S:g} s") from None
     if done.returncode:
         raise _CannotRun(
             "the driver cannot be read: "
-            f"{done.stderr.strip().splitlines()[-1] if done.stderr.strip() else 'no word'}"
+            f"{done.stderr.strip().splitlines()[-1] if done.stderr.strip() else 'no output'}"
         )
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    reading: dict[str, Any] = json.loads(done.stdout)
+    return reading
 
 
 if __name__ == "__main__":

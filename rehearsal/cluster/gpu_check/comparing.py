@@ -1,4 +1,4 @@
-"""What differs between two readings of one GPU: the real one's and the fake's. Pure."""
+"""The differences between two readings of a GPU, the real one's and the fake's. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_ABSENT = "(not there)"
-# What a GPU model has or does, whoever uses it. Names, numbers and readings of the single board
-# (UUID, temperature) are its own.
+_ABSENT = "(absent)"
+# Properties of the GPU model; not those of the single board, such as its UUID or temperature.
 _COMPARED = (
     "model",
     "pci_device",
@@ -32,16 +31,14 @@ class Difference:
 
 
 def differences(real: Mapping[str, Any], fake: Mapping[str, Any]) -> tuple[Difference, ...]:
-    """Of two GPUs as `reading` tells them. A profile, a place or an error code that only one of
-    them has is a difference.
-    """
-    ours, theirs = dict(_facts(fake)), dict(_facts(real))
+    """Of two GPUs as read by `reading`; what only one of them has is a difference, too."""
+    of_fake, of_real = dict(_facts(fake)), dict(_facts(real))
     return tuple(
         Difference(
-            what=what, real=str(theirs.get(what, _ABSENT)), fake=str(ours.get(what, _ABSENT))
+            what=what, real=str(of_real.get(what, _ABSENT)), fake=str(of_fake.get(what, _ABSENT))
         )
-        for what in [*theirs, *(what for what in ours if what not in theirs)]
-        if theirs.get(what, _ABSENT) != ours.get(what, _ABSENT)
+        for what in [*of_real, *(what for what in of_fake if what not in of_real)]
+        if of_real.get(what, _ABSENT) != of_fake.get(what, _ABSENT)
     )
 
 
@@ -53,11 +50,11 @@ def _facts(gpu: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for key, value in profile.items():
             if key != "name":
                 yield from _flat(f"profile {name}, {key}", value)
-    # By what they are: two boards number their instances as they were made.
+    # By content: the ids of instances depend on the order of their creation.
     devices = sorted(({key: d[key] for key in _OF_A_DEVICE} for d in gpu["devices"]), key=str)
     for position, device in enumerate(devices):
         yield from _flat(f"MIG device {position}", device)
-    # Whether utilization is measured and, where not, the code; not how busy it was.
+    # Whether utilization can be read, or the error code; not its value.
     failure = gpu["utilization_failure"]
     yield "utilization", f"{failure['call']}: code {failure['code']}" if failure else "measured"
 

@@ -1,4 +1,4 @@
-"""One checked GPU model as a page for people. Pure."""
+"""The comparison of one GPU model as a Markdown page. Pure functions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ def page(
     day: str,
     xid_log: str,
 ) -> str:
-    """found: the differences, or why nothing was compared. xid_log: whether Xids can be read
-    here.
-    """
+    """found: the differences, or why nothing was compared. xid_log: whether Xids are readable."""
     return "\n".join(_lines(reading, gpu, found, day, xid_log)) + "\n"
 
 
@@ -64,7 +62,7 @@ def _lines(
         yield "Nothing."
     yield from ("", "## Profiles", "")
     yield from _table(
-        ("profile", "ID", "most", "slices", "SMs", "MiB", "places"),
+        ("profile", "ID", "maximum", "slices", "SMs", "MiB", "placements"),
         [
             (
                 p["name"],
@@ -82,25 +80,25 @@ def _lines(
     utilization = f"no: {failure['call']}: {failure['text']}" if failure else "yes"
     yield from (
         "",
-        "## What else the agent can have here",
+        "## What else the agent can read here",
         "",
         f"- Utilization (GPM): {utilization}",
         f"- Xids from the kernel's log: {xid_log}",
         "",
-        "## Milliseconds per look",
+        "## Milliseconds per probe",
         "",
     )
     yield from _table(
-        ("look", "median", "longest", "looks"),
+        ("probe", "median", "longest", "probes"),
         [(k, *v.values()) for k, v in reading["milliseconds"].items()],
     )
     yield from ("", "## Error codes", "")
-    yield from _table(("question", "code"), list(gpu["answers"].items()))
+    yield from _table(("call", "code"), list(gpu["answers"].items()))
 
 
 def _places(gpu: Mapping[str, Any], profile: str | None) -> str:
-    told = gpu["places"].get(profile)
-    return f"{','.join(map(str, told['starts']))} : {told['size']}" if told else "not told"
+    place = gpu["places"].get(profile)
+    return f"{','.join(map(str, place['starts']))} : {place['size']}" if place else "not reported"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:

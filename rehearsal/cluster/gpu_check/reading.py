@@ -1,8 +1,7 @@
-"""Everything that the agent reads of this machine's GPUs, and the driver's answers to questions
-that it should refuse, as JSON.
+"""What the agent reads from this machine's GPUs, and error codes of invalid calls, as JSON.
 
-A process of its own (`python -m rehearsal.cluster.gpu_check.reading`): the same program is run over
-the real library and over the fake. Only calls that change nothing.
+Run as `python -m rehearsal.cluster.gpu_check.reading`, once with the real library and once with the
+fake. Makes only calls that change nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _FAR = 99
 
 
 def read() -> dict[str, Any]:
-    """`failure` alone where there is no driver to ask."""
+    """Only `failure` if no driver answers."""
     prober = Prober.start(deadline_s=_DEADLINE_S, utilization=True)
     try:
         observation = prober.probe(thorough=True)
@@ -73,7 +72,7 @@ def _milliseconds(look: Callable[[], object], times: int) -> dict[str, float]:
 
 
 def _more() -> Sequence[Mapping[str, Any]]:
-    """Per GPU what the agent's look has not: places of profiles, and how the driver refuses."""
+    """Per GPU what the agent does not read: placements of profiles, and error codes."""
     with partition.opened() as silicon:
         return [_more_of(gpu) for gpu in silicon.read()]
 

@@ -215,56 +215,40 @@ def _parts(policy: Policy, namespace: str) -> Sequence[_Part]:
 
 
 def _rbac(part: _Part, namespace: str) -> list[JsonObject]:
-    metadata = {"name": part.app, "labels": dict(MANAGED)}
-    subject = {"kind": "ServiceAccount", "name": part.app, "namespace": namespace}
-    made: list[JsonObject] = [
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {**metadata, "namespace": namespace},
-        },
-    ]
+    account: JsonObject = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": part.app, "labels": dict(MANAGED), "namespace": namespace},
+    }
+    made = [account]
     if part.cluster_rules:
-        made += [
-            {
-                "apiVersion": _RBAC,
-                "kind": "ClusterRole",
-                "metadata": dict(metadata),
-                "rules": list(part.cluster_rules),
-            },
-            {
-                "apiVersion": _RBAC,
-                "kind": "ClusterRoleBinding",
-                "metadata": dict(metadata),
-                "roleRef": {
-                    "apiGroup": "rbac.authorization.k8s.io",
-                    "kind": "ClusterRole",
-                    "name": part.app,
-                },
-                "subjects": [subject],
-            },
-        ]
+        made += _role("ClusterRole", part, part.cluster_rules, namespace)
     if part.namespace_rules:
-        made += [
-            {
-                "apiVersion": _RBAC,
-                "kind": "Role",
-                "metadata": {**metadata, "namespace": namespace},
-                "rules": list(part.namespace_rules),
-            },
-            {
-                "apiVersion": _RBAC,
-                "kind": "RoleBinding",
-                "metadata": {**metadata, "namespace": namespace},
-                "roleRef": {
-                    "apiGroup": "rbac.authorization.k8s.io",
-                    "kind": "Role",
-                    "name": part.app,
-                },
-                "subjects": [subject],
-            },
-        ]
+        made += _role("Role", part, part.namespace_rules, namespace)
     return made
+
+
+def _role(
+    kind: str, part: _Part, rules: Sequence[JsonObject], namespace: str
+) -> tuple[JsonObject, JsonObject]:
+    """A Role or ClusterRole, and its binding to the operand's service account."""
+    metadata: JsonObject = {"name": part.app, "labels": dict(MANAGED)}
+    if kind == "Role":
+        metadata["namespace"] = namespace
+    role: JsonObject = {
+        "apiVersion": _RBAC,
+        "kind": kind,
+        "metadata": dict(metadata),
+        "rules": list(rules),
+    }
+    binding: JsonObject = {
+        "apiVersion": _RBAC,
+        "kind": f"{kind}Binding",
+        "metadata": dict(metadata),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": part.app},
+        "subjects": [{"kind": "ServiceAccount", "name": part.app, "namespace": namespace}],
+    }
+    return role, binding
 
 
 def _daemonset(part: _Part, policy: Policy, namespace: str) -> JsonObject:

@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 
+from rehearsal.cluster.kubelet import grpc_socket
 from rehearsal.cluster.kubelet.deviceplugin import messages
 from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger, Unavailable
 
@@ -83,20 +84,16 @@ class DevicePlugins:
 
     async def start(self) -> None:
         """Creates the socket, which makes plugins register again, as after a kubelet's restart."""
-        # A unix socket's path is limited to 107 bytes; through the descriptor it is short.
         self._fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        (self._directory / KUBELET_SOCKET).unlink(missing_ok=True)
-        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-        register = grpc.unary_unary_rpc_method_handler(
-            self._register,
-            request_deserializer=messages.RegisterRequest.FromString,
-            response_serializer=lambda m: m.SerializeToString(),
+        self._server = await grpc_socket.serve(
+            self._directory,
+            self._fd,
+            KUBELET_SOCKET,
+            service=messages.REGISTRATION,
+            method="Register",
+            request=messages.RegisterRequest,
+            handler=self._register,
         )
-        self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(messages.REGISTRATION, {"Register": register}),)
-        )
-        self._server.add_insecure_port(f"unix:/proc/self/fd/{self._fd}/{KUBELET_SOCKET}")
-        await self._server.start()
 
     async def stop(self) -> None:
         for timer in self._forgetting.values():

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import grpc
-
 from kubeapi import JsonObject
+from rehearsal.cluster.kubelet import grpc_socket
 from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger
 from rehearsal.cluster.kubelet.podresources import messages
 
@@ -50,21 +49,17 @@ class PodResources:
         self._server: Any = None
 
     async def start(self) -> None:
-        # A unix socket's path is limited to 107 bytes; through the descriptor it is short.
         fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            (self._directory / SOCKET).unlink(missing_ok=True)
-            self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-            answer = grpc.unary_unary_rpc_method_handler(
-                self._list,
-                request_deserializer=messages.ListPodResourcesRequest.FromString,
-                response_serializer=lambda m: m.SerializeToString(),
+            self._server = await grpc_socket.serve(
+                self._directory,
+                fd,
+                SOCKET,
+                service=messages.LISTER,
+                method="List",
+                request=messages.ListPodResourcesRequest,
+                handler=self._list,
             )
-            self._server.add_generic_rpc_handlers(
-                (grpc.method_handlers_generic_handler(messages.LISTER, {"List": answer}),)
-            )
-            self._server.add_insecure_port(f"unix:/proc/self/fd/{fd}/{SOCKET}")
-            await self._server.start()
         finally:
             os.close(fd)
 

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -63,6 +64,18 @@ class Pod(Protocol):
     def node(self) -> Node: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """One start of a container."""
+
+    run: Pod
+    container: JsonObject
+    attempt: int
+    pod_ip: str
+    volumes: PodVolumes
+    devices: Allocation | None
+
+
 class Launching:
     """Starts processes in two threads; each start takes tens of milliseconds."""
 
@@ -87,33 +100,18 @@ class Launching:
         }
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="launch")
 
-    async def start(
-        self,
-        run: Pod,
-        container: JsonObject,
-        attempt: int,
-        pod_ip: str,
-        volumes: PodVolumes,
-        devices: Allocation | None,
-    ) -> subprocess.Popen[bytes]:
+    async def start(self, wanted: Start) -> subprocess.Popen[bytes]:
         """Raises MissingReference, Unsupported, ApiError, Unreachable, OSError."""
 
         def launch() -> subprocess.Popen[bytes]:
-            spec = self.specify(run, container, attempt, pod_ip, volumes, devices)
+            spec = self._specify(wanted)
             logfiles.prepare(spec.log)
             return launcher.start(spec)
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, launch)
 
-    def specify(
-        self,
-        run: Pod,
-        container: JsonObject,
-        attempt: int,
-        pod_ip: str,
-        volumes: PodVolumes,
-        devices: Allocation | None,
-    ) -> launcher.LaunchSpec:
+    def _specify(self, wanted: Start) -> launcher.LaunchSpec:
+        run, container = wanted.run, wanted.container
         pod = run.pod
         uid, gid = _user(pod, container)
         known = variables(
@@ -121,18 +119,18 @@ class Launching:
             container,
             self._lookup(pod["metadata"]["namespace"]),
             base=self._base(pod),
-            pod_ip=pod_ip,
+            pod_ip=wanted.pod_ip,
             host_ip="127.0.0.1",
         )
-        if devices:
-            known = {**known, **devices.env}
+        if wanted.devices:
+            known = {**known, **wanted.devices.env}
         command, args = command_line(container, known)
         program = images.program(container["image"], command, args, self._toolchain, self._shims)
         known.update(program.env)
         if program.path:
             known["PATH"] = ":".join([*map(str, program.path), known["PATH"]])
         mounts = [m for m in container.get("volumeMounts") or () if not _is_kernels(pod, m)]
-        binds = [_bind(volumes, mount) for mount in mounts]
+        binds = [_bind(wanted.volumes, mount) for mount in mounts]
         known.update(partitioner_environment(run.node.machine.cloud, run.node.fault))
         if run.node.machine.gpu_model and _sees_gpus(pod, container, known):
             binds.append(
@@ -158,7 +156,7 @@ class Launching:
             binds=tuple(binds),
             host_paths=program.host_paths,
             node_root=run.node.files.root,
-            log=logfiles.path(run.directory, container["name"], attempt),
+            log=logfiles.path(run.directory, container["name"], wanted.attempt),
         )
 
     def _base(self, pod: JsonObject) -> dict[str, str]:

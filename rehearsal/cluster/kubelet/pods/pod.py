@@ -17,7 +17,7 @@ from rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation, Allocatio
 from rehearsal.cluster.kubelet.nodes.node import SimulatedNode, devices_asked
 from rehearsal.cluster.kubelet.pods import volumes
 from rehearsal.cluster.kubelet.pods.addresses import AddressBlock
-from rehearsal.cluster.kubelet.pods.launching import Launching
+from rehearsal.cluster.kubelet.pods.launching import Launching, Start
 from rehearsal.cluster.kubelet.pods.sources import ApiSources
 from rehearsal.cluster.kubelet.pods.status import PodFacts, pod_status
 from rehearsal.cluster.kubelet.timestamps import timestamp
@@ -106,9 +106,15 @@ class PodRun:
         await self.node.ready.wait()  # the node may be rebooting
         assert self._pod_ip is not None
         assert self._volumes is not None
-        devices = self._devices.get(container["name"])
         return await self._launching.start(
-            self, container, attempt, self._pod_ip, self._volumes, devices
+            Start(
+                run=self,
+                container=container,
+                attempt=attempt,
+                pod_ip=self._pod_ip,
+                volumes=self._volumes,
+                devices=self._devices.get(container["name"]),
+            )
         )
 
     def is_running(self, container: str) -> bool:

@@ -178,7 +178,7 @@ def test_instances_of_the_wrong_size_but_the_right_number_are_left_alone(
     assert node.profiles == [{"4g.71gb": 1}]
 
 
-def test_the_mode_of_gpu_0_speaks_for_all(make_node: MakeNode) -> None:
+def test_the_mig_mode_of_gpu_0_counts_for_all(make_node: MakeNode) -> None:
     node = make_node("3g.40gb", count=2)
     state.set_mig_mode(node.files.silicon, 0, enabled=True)
     assert "GPU 1" in node.fails()
@@ -203,7 +203,7 @@ def test_the_right_layout_survives_a_restart_and_a_changed_one_does_not(
     assert node.profiles == [{"3g.40gb": 2}] * 2
 
 
-def test_the_rehearsed_fault_cuts_one_gpu_otherwise_and_is_repaired_without_it(
+def test_the_layout_fault_partitions_one_gpu_wrongly_and_is_repaired_without_it(
     make_node: MakeNode,
 ) -> None:
     node = make_node("3g.40gb")
@@ -218,11 +218,11 @@ def test_the_rehearsed_fault_cuts_one_gpu_otherwise_and_is_repaired_without_it(
     assert node.profiles == [{"3g.40gb": 2}] * 8
 
 
-def test_a_fault_that_is_not_understood_is_said(make_node: MakeNode) -> None:
+def test_an_invalid_fault_is_an_error(make_node: MakeNode) -> None:
     assert "write GPU=SIZE" in make_node("3g.40gb").fails(GKE_FAULT_WRONG_LAYOUT="three=1g")
 
 
-def test_a_broken_config_file_leaves_the_node_unpartitioned(make_node: MakeNode) -> None:
+def test_an_invalid_config_file_leaves_the_node_unpartitioned(make_node: MakeNode) -> None:
     node = make_node("3g.40gb", count=2)
     (node.files.root / "etc/nvidia/gpu_config.json").write_text("{")
     with StubKubelet(node.files.device_plugins) as kubelet:

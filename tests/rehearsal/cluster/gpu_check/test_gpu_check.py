@@ -1,6 +1,4 @@
-"""`make gpu-check` with a fake in the place of the driver: nothing differs from itself, and one
-altered table is named.
-"""
+"""`make gpu-check` with a fake as the driver: it equals itself, and an altered table is named."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def check(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
-    """`check(model, ["3g.40gb"])`: as on a machine with such a GPU, cut like that; its pages lie in
-    tmp_path/pages.
-    """
+    """`check(model, ["3g.40gb"])`: as with such GPUs and partitions; writes tmp_path/pages."""
 
     def run(
         model: str, cut: list[str] | None = None, *, driver: Path = library, **injected: int
@@ -103,9 +99,9 @@ def test_an_altered_table_is_named(
     assert check("H100-80", driver=_built(altered, tmp_path / "driver")) == DIFFERENT
     said = capsys.readouterr().out
     for line in (
-        "profile 3g.40gb, multiprocessors: 58, the fake says 60",
-        "profile 3g.40gb, most: 1, the fake says 2",
-        "places, 3g.40gb, starts: [0], the fake says [0, 4]",
+        "profile 3g.40gb, multiprocessors: 58, on the fake 60",
+        "profile 3g.40gb, most: 1, on the fake 2",
+        "places, 3g.40gb, starts: [0], on the fake [0, 4]",
     ):
         assert line in said
     assert "3 difference(s) from the fake" in said
@@ -117,7 +113,7 @@ def test_an_altered_table_is_named(
 
 def test_another_error_code_is_named(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
     assert check("H100-80", ["7g.80gb"], nvmlDeviceGetUtilizationRates=999) == DIFFERENT
-    assert "answers, nvmlDeviceGetUtilizationRates: 999, the fake says 3" in capsys.readouterr().out
+    assert "answers, nvmlDeviceGetUtilizationRates: 999, on the fake 3" in capsys.readouterr().out
 
 
 def test_a_gpu_that_is_lost_is_named_and_the_others_are_compared(
@@ -139,7 +135,7 @@ def test_a_gpu_that_is_lost_is_named_and_the_others_are_compared(
     assert "NVIDIA H100 80GB HBM3: 0 difference(s) from the fake" in said
 
 
-def test_a_model_that_the_fake_has_not_is_written_down_all_the_same(
+def test_a_model_that_the_fake_does_not_have_gets_a_page(
     check: Check, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     altered = Path(shutil.copytree(LIBRARY, tmp_path / "altered"))
@@ -152,7 +148,7 @@ def test_a_model_that_the_fake_has_not_is_written_down_all_the_same(
     assert "Not compared" in (tmp_path / "pages/nvidia-t5-580.65.06.md").read_text()
 
 
-def test_without_a_driver_it_says_so_in_one_line(
+def test_without_a_driver_there_is_one_line_and_no_page(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -195,8 +191,8 @@ def test_every_changed_fact_is_named(key: str, value: str) -> None:
 
 def test_what_only_one_of_them_has_is_a_difference() -> None:
     more = {**_GPU, "answers": {"a": 0, "b": 3, "c": 2}}
-    assert differences(more, _GPU) == (Difference(what="answers, c", real="2", fake="(not there)"),)
-    assert differences(_GPU, more) == (Difference(what="answers, c", real="(not there)", fake="2"),)
+    assert differences(more, _GPU) == (Difference(what="answers, c", real="2", fake="(absent)"),)
+    assert differences(_GPU, more) == (Difference(what="answers, c", real="(absent)", fake="2"),)
 
 
 @pytest.mark.parametrize(

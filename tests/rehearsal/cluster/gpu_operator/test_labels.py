@@ -43,7 +43,7 @@ def test_a_gpu_node_gets_present_and_every_deploy_label() -> None:
 
 
 @pytest.mark.parametrize("value", ["false", "paused-for-mig-change"])
-def test_a_deploy_label_that_is_there_is_honoured(value: str) -> None:
+def test_an_existing_deploy_label_is_kept(value: str) -> None:
     made = changes({PCI: "true", "nvidia.com/gpu.deploy.device-plugin": value})
     assert "nvidia.com/gpu.deploy.device-plugin" not in made
 
@@ -81,7 +81,7 @@ def test_operands_false_removes_them_all() -> None:
         ({"nvidia.com/mig.capable": "true", "nvidia.com/vgpu.host-driver-version": "1"}, False),
     ],
 )
-def test_mig_capable_is_gfds_word_else_the_products_name(
+def test_mig_capable_follows_gfds_label_else_the_product_name(
     labels: dict[str, str], capable: bool
 ) -> None:
     assert mig_capable(labels) is capable
@@ -111,7 +111,7 @@ def test_a_node_that_lost_its_gpus_loses_the_labels() -> None:
     assert made == {"nvidia.com/gpu.present": "false", "nvidia.com/gpu.deploy.driver": None}
 
 
-def test_features_that_are_gone_are_taken_away_and_other_peoples_labels_are_not() -> None:
+def test_labels_of_deleted_features_are_removed_and_others_kept() -> None:
     node = {
         "metadata": {
             "labels": {"a": "1", "b": "2", "mine": "x"},
@@ -129,9 +129,7 @@ def test_features_that_are_gone_are_taken_away_and_other_peoples_labels_are_not(
         ("Ubuntu 24.04.3 LTS", ("ubuntu", "24.04")),
     ],
 )
-def test_nfd_reads_the_system_of_gpu_machines_only(
-    image: str, found: tuple[str, str | None]
-) -> None:
+def test_only_gpu_nodes_get_nfds_system_labels(image: str, found: tuple[str, str | None]) -> None:
     info = {"osImage": image, "kernelVersion": "6.1"}
     node = {
         "metadata": {"annotations": {"rehearsal.slicewright.io/machine": "{}"}},

@@ -1,4 +1,4 @@
-"""What a ClusterPolicy becomes."""
+"""The objects that a ClusterPolicy becomes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_strategy_and_the_layouts_reach_nvidias_programs() -> None:
     assert ("ConfigMap", "default-mig-parted-config") not in found
 
 
-def test_without_a_layout_name_a_default_is_made() -> None:
+def test_without_a_layout_config_a_default_is_created() -> None:
     assert (
         "all-disabled" in made()[("ConfigMap", "default-mig-parted-config")]["data"]["config.yaml"]
     )
@@ -104,14 +104,14 @@ def test_every_operand_is_selected_by_its_label_and_owned_by_the_policy() -> Non
         ({"image": "r/i:v1"}, "r/i:v1"),
     ],
 )
-def test_images_are_put_together(section: dict[str, str], image: str) -> None:
+def test_image_references_are_composed(section: dict[str, str], image: str) -> None:
     assert image_of(section) == image
 
 
 @pytest.mark.parametrize(
     "section", [{}, {"repository": "r", "image": "i"}, {"repository": "r", "version": "v"}]
 )
-def test_an_image_that_is_not_whole_is_refused_in_nvidias_words(section: dict[str, str]) -> None:
+def test_an_incomplete_image_is_refused_with_nvidias_message(section: dict[str, str]) -> None:
     with pytest.raises(PolicyError, match=NO_IMAGE):
         image_of(section)
 
@@ -123,10 +123,10 @@ def test_an_image_that_is_not_whole_is_refused_in_nvidias_words(section: dict[st
         ({"toolkit": {"enabled": True}}, "toolkit.enabled=false"),
         (
             {"devicePlugin": {**IMAGE, "config": {"name": "sharing"}}},
-            "does not select sharing configs",
+            "does not support sharing configs",
         ),
     ],
 )
-def test_what_is_not_simulated_is_refused_by_name(spec: dict[str, Any], message: str) -> None:
+def test_unsupported_settings_are_refused_by_name(spec: dict[str, Any], message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         made(**spec)

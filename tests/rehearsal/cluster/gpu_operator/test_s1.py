@@ -35,7 +35,7 @@ def allocatable(node: dict[str, Any] | None, resource: str) -> str | None:
     return value
 
 
-def test_whole_gpus_are_announced_and_labelled_before_any_layout(
+def test_whole_gpus_are_registered_and_labelled_before_any_layout(
     cluster: Any, nodes: dict[str, str]
 ) -> None:
     for path in nodes.values():
@@ -50,7 +50,7 @@ def test_whole_gpus_are_announced_and_labelled_before_any_layout(
     cluster.until(POLICY, lambda p: ((p or {}).get("status") or {}).get("state") == "ready")
 
 
-def test_the_label_cuts_every_gpu_with_a_reboot_and_the_plugin_announces_the_slices(
+def test_the_label_partitions_every_gpu_after_a_reboot_and_the_plugin_registers_them(
     cluster: Any, nodes: dict[str, str]
 ) -> None:
     before = cluster.client.get(nodes["good"])["status"]["nodeInfo"]["bootID"]
@@ -77,7 +77,7 @@ def test_the_label_cuts_every_gpu_with_a_reboot_and_the_plugin_announces_the_sli
     assert label(labelled, "gpu.deploy.device-plugin") == "true"
 
 
-def test_pods_get_slices_until_there_are_none(cluster: Any, nodes: dict[str, str]) -> None:
+def test_pods_get_partitions_until_none_is_left(cluster: Any, nodes: dict[str, str]) -> None:
     container = {"name": "c", "image": "busybox", "resources": {"limits": {SMALL: "1"}}}
     spec = {"containers": [container], "nodeSelector": {"kubernetes.io/hostname": "gpu-0"}}
     template = {"metadata": {"labels": {"app": "w"}}, "spec": spec}
@@ -104,7 +104,7 @@ def test_pods_get_slices_until_there_are_none(cluster: Any, nodes: dict[str, str
     cluster.client.delete(path)
 
 
-def test_a_wrong_layout_is_played_behind_mig_managers_back_and_repaired(
+def test_a_wrong_layout_after_mig_managers_success_is_simulated_and_repaired(
     cluster: Any, nodes: dict[str, str]
 ) -> None:
     node = cluster.until(

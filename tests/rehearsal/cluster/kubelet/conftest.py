@@ -1,4 +1,4 @@
-"""One control plane with a kubelet stand-in for this room's tests."""
+"""One control plane with a kubelet stand-in, for the tests of this package."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ class SimulatedCluster:
         return f"/api/v1/nodes/{name}"
 
     def run_python(self, name: str, script: str, **spec: Any) -> str:
-        """A pod on node n1 that runs a script from a ConfigMap of its own; its API path. The rest
+        """Creates a pod on node n1 that runs a script from a ConfigMap; its API path. The rest
         extends its spec.
         """
         spec.setdefault("nodeSelector", {"kubernetes.io/hostname": "n1"})
@@ -255,7 +255,7 @@ class SimulatedCluster:
 
 @contextmanager
 def running_cluster(environment: Path, toolchain: Toolchain) -> Iterator[SimulatedCluster]:
-    """Started, and stopped in the end whatever happens."""
+    """A started cluster, which is stopped in any case."""
     if why := launcher.why_not():
         pytest.skip(why)
     cluster = SimulatedCluster(environment, toolchain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rehearsal.cluster.kubelet.pods.addresses import AddressBlock
 
 
-def test_two_stand_ins_never_share_a_block_and_a_block_comes_free_with_its_owner() -> None:
+def test_two_stand_ins_never_share_a_block_and_close_releases_it() -> None:
     first = AddressBlock("same")
     second = AddressBlock("same")
     assert not first.network.overlaps(second.network)

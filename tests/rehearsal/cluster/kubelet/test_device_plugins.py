@@ -140,13 +140,13 @@ def run(scenario: Callable[[Node], Awaitable[None]], directory: Path) -> None:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    # Deep on purpose: the name of a unix socket has at most 107 bytes.
+    # Long on purpose: a unix socket's path is limited to 107 bytes.
     deep = tmp_path / ("x" * 60) / ("y" * 60)
     deep.mkdir(parents=True)
     return deep
 
 
-def test_what_a_plugin_lists_is_capacity_and_the_healthy_part_allocatable(directory: Path) -> None:
+def test_listed_devices_are_capacity_and_healthy_ones_allocatable(directory: Path) -> None:
     async def scenario(node: Node) -> None:
         plugin = StubPlugin(directory, "p.sock", {"a": "Healthy", "b": "Healthy", "c": "Unhealthy"})
         await plugin.serve()
@@ -160,7 +160,7 @@ def test_what_a_plugin_lists_is_capacity_and_the_healthy_part_allocatable(direct
     run(scenario, directory)
 
 
-def test_a_plugin_that_goes_leaves_nothing_allocatable_and_later_no_capacity(
+def test_without_its_plugin_a_resource_is_not_allocatable_and_later_has_no_capacity(
     directory: Path,
 ) -> None:
     async def scenario(node: Node) -> None:
@@ -176,7 +176,7 @@ def test_a_plugin_that_goes_leaves_nothing_allocatable_and_later_no_capacity(
     run(scenario, directory)
 
 
-def test_a_plugin_that_comes_back_on_the_same_socket_is_heard(directory: Path) -> None:
+def test_a_plugin_that_restarts_on_the_same_socket_is_followed(directory: Path) -> None:
     async def scenario(node: Node) -> None:
         for ids in ({"a": "Healthy"}, {"b": "Healthy", "c": "Healthy"}):
             plugin = StubPlugin(directory, "p.sock", ids)
@@ -188,7 +188,7 @@ def test_a_plugin_that_comes_back_on_the_same_socket_is_heard(directory: Path) -
     run(scenario, directory)
 
 
-def test_devices_are_not_handed_out_twice_and_come_back_with_the_pod(directory: Path) -> None:
+def test_devices_are_allocated_once_and_released_with_the_pod(directory: Path) -> None:
     async def scenario(node: Node) -> None:
         plugin = StubPlugin(directory, "p.sock", {"a": "Healthy", "b": "Healthy"})
         await plugin.serve()
@@ -227,7 +227,7 @@ def test_the_plugins_preference_is_followed(directory: Path) -> None:
     run(scenario, directory)
 
 
-def test_a_plugins_refusal_reaches_the_pod(directory: Path) -> None:
+def test_a_plugins_error_is_in_the_pods_status(directory: Path) -> None:
     async def scenario(node: Node) -> None:
         plugin = StubPlugin(directory, "p.sock", {"a": "Healthy", "b": "Healthy"})
         plugin.refusal = "maximum request size for shared resources is 1; found 2"

@@ -1,4 +1,4 @@
-"""What a container's environment and command become."""
+"""A container's environment and command."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_an_unknown_field_is_refused_by_name() -> None:
         field_value(POD, "spec.hostname", pod_ip="", host_ip="")
 
 
-def test_later_variables_see_and_beat_earlier_ones() -> None:
+def test_later_variables_see_and_override_earlier_ones() -> None:
     made = of(
         {
             "envFrom": [
@@ -120,7 +120,7 @@ def test_later_variables_see_and_beat_earlier_ones() -> None:
         ({"secretKeyRef": {"name": "keys", "key": "k"}}, "couldn't find key k in secret keys"),
     ],
 )
-def test_a_missing_reference_says_what_is_missing(entry: dict[str, object], message: str) -> None:
+def test_a_missing_reference_is_named(entry: dict[str, object], message: str) -> None:
     with pytest.raises(MissingReference, match=message):
         of({"env": [{"name": "X", "valueFrom": entry}]})
 

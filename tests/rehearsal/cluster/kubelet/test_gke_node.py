@@ -113,7 +113,7 @@ def told_by(address: str, pods: set[str]) -> dict[str, str]:
         time.sleep(0.2)
 
 
-def test_the_pod_on_a_partition_is_told_and_no_longer_when_it_is_gone(
+def test_metrics_name_the_pod_on_a_partition_until_it_is_deleted(
     cluster: Any, nodes: dict[str, str], attribution: str
 ) -> None:
     cluster.until(nodes["good"], lambda node: gpus(node) == "16")
@@ -133,7 +133,7 @@ def test_the_pod_on_a_partition_is_told_and_no_longer_when_it_is_gone(
         cluster.gone(path)
 
 
-def test_sixteen_partitions_take_sixteen_pods_and_no_more(
+def test_sixteen_partitions_hold_sixteen_pods_and_no_more(
     cluster: Any, nodes: dict[str, str]
 ) -> None:
     cluster.until(nodes["good"], lambda node: gpus(node) == "16")
@@ -150,7 +150,7 @@ def test_sixteen_partitions_take_sixteen_pods_and_no_more(
     cluster.ready(pods[16])
 
 
-def test_a_wrong_layout_is_played_and_repaired(cluster: Any, nodes: dict[str, str]) -> None:
+def test_a_wrong_layout_is_simulated_and_repaired(cluster: Any, nodes: dict[str, str]) -> None:
     cluster.until(nodes["faulty"], lambda node: gpus(node) not in ("None", "0"))
     assert gpus(cluster.client.get(nodes["faulty"])) != "16"
     machine = {"rehearsal.slicewright.io/machine": json.dumps(MACHINE)}
@@ -179,7 +179,7 @@ else:
         ("the nvidia runtime, not asked", "none\n"),
     ],
 )
-def test_the_driver_is_seen_only_by_those_who_would_see_the_real_one(
+def test_only_containers_that_would_get_the_real_driver_get_the_fake(
     cluster: Any, nodes: dict[str, str], way: str, seen: str
 ) -> None:
     spec: dict[str, Any] = {

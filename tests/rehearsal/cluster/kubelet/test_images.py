@@ -1,4 +1,4 @@
-"""Which program stands for which image."""
+"""The programs that run for images."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_repository_is_the_image_without_tag_and_digest(image: str, name: str)
     assert repository(image) == name
 
 
-def test_one_image_holds_two_programs_told_apart_by_the_command() -> None:
+def test_the_command_selects_one_of_an_images_two_programs() -> None:
     assert argv(PLUGIN, "nvidia-device-plugin", args=("--mig-strategy=mixed",)) == (
         "/t/plugin",
         "--mig-strategy=mixed",
@@ -72,7 +72,7 @@ def test_python_runs_without_this_machines_packages() -> None:
     assert rest == ["/x.pyz", "watch"]
 
 
-def test_gkes_plugin_and_the_operator_are_ours() -> None:
+def test_gkes_plugin_and_the_operator_are_stand_ins() -> None:
     assert argv("gke.gcr.io/nvidia-gpu-device-plugin:1.36", "/usr/bin/x", "-v") == ("/t/gke",)
     assert argv("nvcr.io/nvidia/gpu-operator:v26.7.0", "gpu-operator")[1:] == (
         "-m",

@@ -21,7 +21,7 @@ RESOURCE = "nvidia.com/mig-1g.5gb"
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    # Deep on purpose: the name of a unix socket has at most 107 bytes.
+    # Long on purpose: a unix socket's path is limited to 107 bytes.
     deep = tmp_path / ("x" * 60) / ("y" * 60)
     deep.mkdir(parents=True)
     return deep
@@ -98,7 +98,7 @@ def test_what_a_pod_holds_that_the_node_no_longer_has_is_not_told(directory: Pat
     assert served(directory, {}, ledger, by_the_product) == ()
 
 
-def test_a_socket_that_an_earlier_kubelet_left_does_not_stand_in_the_way(directory: Path) -> None:
+def test_a_leftover_socket_is_replaced(directory: Path) -> None:
     for _ in range(2):
         (directory / "kubelet.sock").touch()
         assert served(directory, {}, Ledger(), by_the_product) == ()

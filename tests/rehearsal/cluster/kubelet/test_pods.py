@@ -67,7 +67,7 @@ def test_logs_come_through_the_api_server(cluster: Any) -> None:
     assert cluster.log(path, tailLines="0") == ""
 
 
-def test_a_pod_of_kwoks_says_that_it_has_no_log(cluster: Any) -> None:
+def test_the_log_of_a_simulated_pod_says_that_there_is_none(cluster: Any) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plain", "namespace": "default"}}
     cluster.create({**pod, "spec": {"containers": [{"name": "c", "image": "busybox"}]}})
     path = "/api/v1/namespaces/default/pods/plain"
@@ -85,7 +85,7 @@ def test_a_pod_of_kwoks_says_that_it_has_no_log(cluster: Any) -> None:
         ("port-forward", ("port-forward", "pod/asked-port-forward", ":8000")),
     ],
 )
-def test_what_kubectl_asks_for_beyond_logs_is_refused_in_clear_words(
+def test_other_kubelet_requests_of_kubectl_are_refused_with_a_message(
     cluster: Any, word: str, arguments: tuple[str, ...]
 ) -> None:
     cluster.ready(cluster.run_python(f"asked-{word}", SERVER, container=READY))
@@ -107,7 +107,7 @@ def test_what_kubectl_asks_for_beyond_logs_is_refused_in_clear_words(
     assert "<html" not in asked.stderr.lower()
 
 
-def test_a_stranger_gets_no_log(cluster: Any) -> None:
+def test_only_the_api_server_can_read_logs(cluster: Any) -> None:
     import http.client
     import ssl
 
@@ -150,7 +150,7 @@ print(json.dumps({
 """
 
 
-def test_the_token_is_the_pods_own_and_rights_are_real(cluster: Any) -> None:
+def test_the_token_is_the_pods_own_and_rbac_applies(cluster: Any) -> None:
     rbac = "rbac.authorization.k8s.io"
     metadata = {"name": "reader", "namespace": "default"}
     cluster.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
@@ -197,7 +197,7 @@ print(sorted(os.listdir("/")), os.access("/code", os.W_OK))
 """
 
 
-def test_the_environment_and_the_files_are_what_the_spec_says(cluster: Any) -> None:
+def test_environment_and_files_follow_the_spec(cluster: Any) -> None:
     def field(name: str, path: str) -> dict[str, Any]:
         return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
@@ -248,7 +248,7 @@ def test_the_environment_and_the_files_are_what_the_spec_says(cluster: Any) -> N
     assert rest.endswith("False")
 
 
-def test_a_container_that_ends_is_started_again_with_growing_pauses(cluster: Any) -> None:
+def test_a_container_that_exits_is_restarted_with_growing_back_off(cluster: Any) -> None:
     path = cluster.run_python("crash", "import sys; print('no', flush=True); sys.exit(7)")
     waiting = cluster.until(
         path, lambda p: container_of(p) if _waits_for(p) == "CrashLoopBackOff" else None
@@ -261,7 +261,7 @@ def test_a_container_that_ends_is_started_again_with_growing_pauses(cluster: Any
     cluster.gone(path)
 
 
-def test_on_failure_restarts_and_a_good_end_is_the_pods_end(cluster: Any) -> None:
+def test_on_failure_restarts_until_success_which_completes_the_pod(cluster: Any) -> None:
     script = (
         "import os,sys; first = not os.path.exists('/state/x'); open('/state/x','w'); "
         "sys.exit(1 if first else 0)"
@@ -281,7 +281,7 @@ def test_on_failure_restarts_and_a_good_end_is_the_pods_end(cluster: Any) -> Non
     assert container_of(pod)["state"]["terminated"]["reason"] == "Completed"
 
 
-def test_deletion_asks_first_and_then_takes_the_pod_away(cluster: Any) -> None:
+def test_deletion_sends_sigterm_and_then_removes_the_pod(cluster: Any) -> None:
     stubborn = (
         "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', "
         "flush=True); time.sleep(600)"
@@ -336,7 +336,7 @@ def test_a_missing_variable_is_waited_for(cluster: Any) -> None:
     cluster.gone(path)
 
 
-def test_what_the_stand_in_cannot_do_is_refused_by_name(cluster: Any) -> None:
+def test_unsupported_fields_are_refused_by_name(cluster: Any) -> None:
     path = cluster.run_python(
         "exec-probe", "print(1)", container={"readinessProbe": {"exec": {"command": ["true"]}}}
     )
@@ -348,7 +348,7 @@ def test_what_the_stand_in_cannot_do_is_refused_by_name(cluster: Any) -> None:
     cluster.gone(path)
 
 
-def test_a_deleted_node_takes_its_processes_and_files_along(cluster: Any) -> None:
+def test_deleting_a_node_ends_its_processes_and_deletes_its_files(cluster: Any) -> None:
     node = cluster.add_node("short-lived")
     path = cluster.run_python(
         "on-it", SERVER, container=READY, nodeSelector={"kubernetes.io/hostname": "short-lived"}
@@ -363,7 +363,7 @@ def test_a_deleted_node_takes_its_processes_and_files_along(cluster: Any) -> Non
     cluster.client.delete(path, {"gracePeriodSeconds": 0})
 
 
-def test_a_node_that_comes_back_under_its_name_is_a_new_machine(cluster: Any) -> None:
+def test_a_recreated_node_is_a_new_machine(cluster: Any) -> None:
     node = cluster.add_node("again")
     mark = cluster.directory / "nodes" / "again" / "root" / "run" / "mark"
     _eventually(lambda: mark.parent.is_dir())
@@ -383,7 +383,7 @@ def test_a_node_that_comes_back_under_its_name_is_a_new_machine(cluster: Any) ->
     assert not mark.exists()
 
 
-def test_after_kill_9_nothing_runs_and_the_next_kubelet_starts_the_pods_anew(cluster: Any) -> None:
+def test_after_kill_9_no_pod_runs_and_the_next_kubelet_restarts_them(cluster: Any) -> None:
     user = {"runAsUser": 65532, "runAsNonRoot": True}
     path = cluster.run_python("survivor", SERVER, container=READY, securityContext=user)
     before = cluster.ready(path)

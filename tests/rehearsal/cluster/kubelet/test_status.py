@@ -52,13 +52,13 @@ def condition(made: dict[str, Any], kind: str) -> dict[str, Any]:
         ("OnFailure", 3, "Running"),
     ],
 )
-def test_the_restart_policy_decides_whether_an_end_is_the_pods_end(
+def test_the_restart_policy_decides_the_phase_when_containers_exit(
     policy: str, code: int, phase: str
 ) -> None:
     assert status(state(terminated=ended(code)), policy=policy)["phase"] == phase
 
 
-def test_a_pod_that_waits_for_its_first_start_is_pending_and_between_two_runs_running() -> None:
+def test_a_pod_is_pending_before_its_first_start_and_running_between_restarts() -> None:
     assert status(state())["phase"] == "Pending"
     again = status(state(last=ended(1), waiting_reason="CrashLoopBackOff"))
     assert again["phase"] == "Running"
@@ -74,7 +74,7 @@ def test_ready_needs_every_container() -> None:
     assert condition(status(state("a", ready=True, **running)), "Ready")["status"] == "True"
 
 
-def test_a_readiness_gate_holds_ready_back_but_not_containers_ready() -> None:
+def test_a_readiness_gate_affects_ready_but_not_containers_ready() -> None:
     running = state(running_since="t0", started=True, ready=True)
     gate: dict[str, Any] = {"readinessGates": [{"conditionType": "x/y"}]}
     made = status(running, spec=gate)
@@ -84,7 +84,7 @@ def test_a_readiness_gate_holds_ready_back_but_not_containers_ready() -> None:
     assert condition(status(running, spec=gate, conditions=opened), "Ready")["status"] == "True"
 
 
-def test_the_moment_of_a_condition_changes_only_with_its_status() -> None:
+def test_a_conditions_transition_time_changes_only_with_its_status() -> None:
     before = [{"type": "Ready", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}]
     assert (
         condition(status(state(), conditions=before), "Ready")["lastTransitionTime"]
@@ -94,7 +94,7 @@ def test_the_moment_of_a_condition_changes_only_with_its_status() -> None:
     assert condition(now, "Ready")["lastTransitionTime"] != "2020-01-01T00:00:00Z"
 
 
-def test_a_refused_pod_has_failed_with_the_reason() -> None:
+def test_a_rejected_pod_is_failed_with_the_reason() -> None:
     made = status(state(), refusal=("UnexpectedAdmissionError", "Pod was rejected: no"))
     assert (made["phase"], made["reason"], made["message"]) == (
         "Failed",
@@ -103,7 +103,7 @@ def test_a_refused_pod_has_failed_with_the_reason() -> None:
     )
 
 
-def test_a_container_that_ran_when_the_kubelet_died_has_ended() -> None:
+def test_a_container_that_ran_when_the_kubelet_ended_is_terminated() -> None:
     earlier = {
         "restartCount": 2,
         "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
@@ -115,7 +115,7 @@ def test_a_container_that_ran_when_the_kubelet_died_has_ended() -> None:
     assert taken.terminated.exit_code == 137
 
 
-def test_the_first_restart_comes_at_once_and_the_next_ones_later_and_later() -> None:
+def test_the_first_restart_is_immediate_and_later_ones_back_off() -> None:
     backoff = RestartBackoff()
     assert [backoff.next(1.0) for _ in range(8)] == [0, 10, 20, 40, 80, 160, 300, 300]
     assert backoff.next(601.0) == 0

@@ -89,7 +89,9 @@ def test_items_choose_and_rename_keys(tmp_path: Path) -> None:
         ({"hostPath": {"path": "/no/such", "type": "Directory"}}, "/no/such is not a Directory"),
     ],
 )
-def test_what_is_missing_is_named(tmp_path: Path, volume: dict[str, Any], message: str) -> None:
+def test_a_missing_object_or_key_is_named(
+    tmp_path: Path, volume: dict[str, Any], message: str
+) -> None:
     with pytest.raises(MissingReference, match=message):
         made(tmp_path, volume)
 
@@ -138,7 +140,7 @@ def test_a_token_of_a_pod_whose_containers_run_as_different_users_has_the_mode_o
     assert mode(made(tmp_path, token).paths["v"] / "token") == 0o440
 
 
-def test_host_paths_are_the_nodes_and_never_this_machines(tmp_path: Path) -> None:
+def test_host_paths_are_below_the_nodes_root(tmp_path: Path) -> None:
     described = context(
         tmp_path, {"name": "v", "hostPath": {"path": "/var/lib/x", "type": "DirectoryOrCreate"}}
     )

@@ -41,7 +41,7 @@ def test_whole_gpus_are_offered_by_uuid(make_node: Any) -> None:
         assert kubelet.allocate("nvidia.com/gpu", *ids).envs["NVIDIA_VISIBLE_DEVICES"] == ",".join(
             ids
         )
-        # Asks for topology and NVLinks, which a library without those functions would not survive.
+        # Reads topology and NVLinks; it crashes with a library that lacks those functions.
         assert len(kubelet.preferred("nvidia.com/gpu", sorted(offered), 4)) == 4
 
 
@@ -102,7 +102,7 @@ def test_mig_devices_are_offered_by_their_own_uuid(make_node: Any) -> None:
         ("single", [], "has no MIG devices configured"),
     ],
 )
-def test_what_the_single_strategy_refuses(
+def test_layouts_that_the_single_strategy_refuses(
     make_node: Any, strategy: str, profiles: list[str], says: str
 ) -> None:
     node = make_node(count=2)
@@ -181,7 +181,7 @@ def test_time_slicing_multiplies_what_each_strategy_offers(
         assert len({identity.split("::")[0] for identity in ids}) * share == len(ids)
 
 
-def test_a_pod_gets_one_share_of_a_partition_and_not_two(make_node: Any) -> None:
+def test_a_pod_gets_one_replica_of_a_partition_and_not_two(make_node: Any) -> None:
     node = make_node(count=1)
     _cut_all(node, ["1g.10gb"] * 7)
     flag, bind = node.sharing({_GPU: 4})
@@ -208,13 +208,12 @@ def test_a_critical_xid_makes_its_gpu_unhealthy_and_others_are_skipped(make_node
             state.record_xid(node.files.silicon, 0, 31)
             state.record_xid(node.files.silicon, 1, 79)
 
-        # The plugin listens for events some time after it has listed its devices, and nothing tells
-        # when.
+        # The plugin listens for events some time after it has listed its devices.
         listed = kubelet.devices("nvidia.com/gpu", 2, healthy=1, meanwhile=report)
         assert listed[uuid] == "Unhealthy"
 
 
-def test_a_new_kubelet_socket_makes_it_look_again(make_node: Any) -> None:
+def test_a_new_kubelet_socket_makes_it_register_again(make_node: Any) -> None:
     node = make_node(count=2)
     _cut_all(node, ["3g.40gb"] * 2)
     with StubKubelet(node.files.device_plugins) as kubelet:

@@ -91,9 +91,7 @@ class Client:
         return data
 
 
-def test_a_unit_is_stopped_and_the_listening_connection_is_told(
-    bus: SystemBus, tmp_path: Path
-) -> None:
+def test_stopping_a_unit_signals_the_listening_connection(bus: SystemBus, tmp_path: Path) -> None:
     path = tmp_path / "bus"
     bus.listen(path, {"kubelet.service": True})
     listening, asking = Client(path), Client(path)
@@ -111,7 +109,7 @@ def test_a_unit_is_stopped_and_the_listening_connection_is_told(
     assert bus.units(path) == {"kubelet.service": False}
 
 
-def test_an_unknown_method_is_an_error_not_silence(bus: SystemBus, tmp_path: Path) -> None:
+def test_an_unknown_method_returns_an_error(bus: SystemBus, tmp_path: Path) -> None:
     bus.listen(tmp_path / "bus")
     client = Client(tmp_path / "bus")
     client.call("Reboot")
@@ -120,7 +118,7 @@ def test_an_unknown_method_is_an_error_not_silence(bus: SystemBus, tmp_path: Pat
     assert b"UnknownMethod" in answer
 
 
-def test_a_message_in_pieces_is_understood(bus: SystemBus, tmp_path: Path) -> None:
+def test_a_message_may_arrive_in_pieces(bus: SystemBus, tmp_path: Path) -> None:
     bus.listen(tmp_path / "bus")
     client = Client(tmp_path / "bus")
     whole: list[bytes] = []
@@ -133,7 +131,7 @@ def test_a_message_in_pieces_is_understood(bus: SystemBus, tmp_path: Path) -> No
     assert b":1.1\0" in client.receive()[1]
 
 
-def test_garbage_ends_that_connection_only(bus: SystemBus, tmp_path: Path) -> None:
+def test_invalid_data_closes_that_connection_only(bus: SystemBus, tmp_path: Path) -> None:
     bus.listen(tmp_path / "bus")
     bad, good = Client(tmp_path / "bus"), Client(tmp_path / "bus")
     bad.socket.sendall(b"x" * 64)

@@ -201,7 +201,7 @@ def test_mig_mode_without_partitions_is_invalid_as_single_and_nothing_as_mixed(
         ("RTX-PRO-6000", "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", "blackwell"),
     ],
 )
-def test_other_models_are_known_by_their_own_names(
+def test_other_models_are_labelled_with_their_names(
     make_node: Any, model: str, product: str, family: str
 ) -> None:
     labels = _labels(make_node(model, 1, "580.65.06"), "none")

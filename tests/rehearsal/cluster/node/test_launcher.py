@@ -1,4 +1,4 @@
-"""What a program started on a simulated node sees, may do, and how it ends."""
+"""What a program on a simulated node sees and may do, and how it ends."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_kernel_and_the_driver_are_the_nodes(make_node: Any) -> None:
     assert _shell(node, "ls /sys") == _shell(node, "echo bus; echo class")
 
 
-def test_it_has_an_identity_a_clock_and_devices_of_the_real_kernel(make_node: Any) -> None:
+def test_it_has_proc_self_and_devices_of_the_real_kernel(make_node: Any) -> None:
     node = make_node(count=1)
     assert (
         _shell(
@@ -82,14 +82,14 @@ def test_nothing_of_the_host_is_writable_and_tmp_is_private(make_node: Any) -> N
     assert _shell(node, "ls /tmp") == ""
 
 
-def test_what_the_node_shares_is_writable_and_seen_from_outside(make_node: Any) -> None:
+def test_the_nodes_writable_directories_are_shared_with_the_outside(make_node: Any) -> None:
     node = make_node(count=1)
     _shell(node, "touch /var/lib/kubelet/device-plugins/a /run/nvidia/validations/b")
     assert (node.files.device_plugins / "a").exists()
     assert (node.files.root / "run/nvidia/validations/b").exists()
 
 
-def test_other_places_of_the_host_are_not_there(make_node: Any) -> None:
+def test_other_paths_of_the_host_do_not_exist(make_node: Any) -> None:
     node = make_node(count=1)
     assert _shell(node, f"test -e {_PROJECT}/pyproject.toml || echo hidden") == "hidden\n"
     assert _shell(node, "ls -A /root 2>/dev/null | wc -l").strip() == "0"
@@ -107,7 +107,7 @@ def test_other_places_of_the_host_are_not_there(make_node: Any) -> None:
         "/tmp/below",
     ],
 )
-def test_binds_appear_wherever_they_are_wanted(make_node: Any, tmp_path: Path, target: str) -> None:
+def test_a_bind_can_be_at_any_path(make_node: Any, tmp_path: Path, target: str) -> None:
     source = tmp_path / "volume"
     source.mkdir()
     (source / "key").write_text("value")
@@ -155,7 +155,7 @@ def test_a_missing_program_is_named_and_ends_with_127(make_node: Any) -> None:
     assert "cannot run /usr/bin/not-there in /: No such file or directory" in output
 
 
-def test_another_user_is_really_that_user_without_capabilities(make_node: Any) -> None:
+def test_another_user_has_that_uid_and_no_capabilities(make_node: Any) -> None:
     output = _shell(
         make_node(count=1),
         "id -u; id -g; id -G; grep -E 'Cap(Eff|Bnd|Prm)|NoNewPrivs' /proc/self/status",
@@ -188,7 +188,7 @@ def test_the_environment_is_exactly_what_was_given(make_node: Any) -> None:
     }
 
 
-def test_stop_ends_the_whole_group_and_kills_what_does_not_listen(make_node: Any) -> None:
+def test_stop_ends_the_process_group_and_kills_what_ignores_sigterm(make_node: Any) -> None:
     node = make_node(count=1)
     process, log = node.start("/bin/sh", "-c", "trap '' TERM; sleep 100 & echo $!; wait; wait")
     while not log.read_text().strip():
@@ -212,7 +212,7 @@ def test_a_program_that_ends_in_time_is_not_killed(make_node: Any) -> None:
     assert launcher.stop(process, grace_s=60) == -signal.SIGTERM
 
 
-def test_programs_outlive_the_thread_that_asked_but_not_the_process(
+def test_programs_outlive_the_thread_that_started_them_but_not_the_process(
     tmp_path: Path, make_node: Any
 ) -> None:
     node = make_node(count=1)
@@ -248,9 +248,7 @@ def test_programs_outlive_the_thread_that_asked_but_not_the_process(
     os.close(descriptor)
 
 
-def test_a_long_path_to_the_node_is_no_obstacle(
-    tmp_path: Path, toolchain: Any, namespaces: None
-) -> None:
+def test_the_path_to_the_node_may_be_long(tmp_path: Path, toolchain: Any, namespaces: None) -> None:
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     files = root.build_without_gpus(deep)
     spec = launcher.LaunchSpec(
@@ -334,7 +332,7 @@ def test_it_works_without_root(toolchain: Any, namespaces: None) -> None:
         shutil.rmtree(base, ignore_errors=True)
 
 
-def test_where_namespaces_are_missing_a_person_is_told_what_to_do(
+def test_without_namespaces_the_error_has_a_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refused = subprocess.CompletedProcess(

@@ -71,7 +71,7 @@ def test_a_node_without_mig_exports_mig_off(make_node: Any) -> None:
         ("RTX-PRO-6000", {"1g.24gb-me": 3, "1g.24gb+me.all": 1}),
     ],
 )
-def test_what_is_applied_is_cut_asserted_and_exported(
+def test_an_applied_layout_exists_passes_assert_and_is_exported(
     make_node: Any, model: str, devices: dict[str, int]
 ) -> None:
     node = make_node(model, 2, "580.65.06")
@@ -110,7 +110,7 @@ def test_eight_gpus_of_seven_slices_are_56_devices_and_a_new_layout_has_new_uuid
     assert not uuids() & first
 
 
-def test_an_impossible_layout_leaves_the_first_gpu_empty_and_the_others_as_they_were(
+def test_an_impossible_layout_empties_the_first_gpu_and_leaves_the_others(
     make_node: Any,
 ) -> None:
     node = make_node(count=2)
@@ -122,7 +122,7 @@ def test_an_impossible_layout_leaves_the_first_gpu_empty_and_the_others_as_they_
     assert _profiles(node) == [{}, {"1g.10gb": 7}]
 
 
-def test_a_profile_of_another_model_is_a_false_success_that_assert_finds(make_node: Any) -> None:
+def test_applying_another_models_profile_succeeds_wrongly_and_assert_fails(make_node: Any) -> None:
     node = make_node(count=2)
     bind = _layouts(node, wrong=_all(**{"1g.5gb": 7}))
     assert _mig_parted(node, bind, "apply", "wrong")[0] == 0
@@ -130,7 +130,7 @@ def test_a_profile_of_another_model_is_a_false_success_that_assert_finds(make_no
     assert _mig_parted(node, bind, "assert", "wrong")[0] == 1
 
 
-def test_ampere_changes_its_mode_only_with_a_reboot(make_node: Any) -> None:
+def test_ampere_changes_mig_mode_only_with_a_reboot(make_node: Any) -> None:
     node = make_node("A100-40", 2)
     bind = _layouts(node, seven=_all(**{"1g.5gb": 7}))
     code, output = _mig_parted(node, bind, "apply", "seven")
@@ -157,7 +157,7 @@ def test_a_user_without_privilege_cannot_apply(make_node: Any) -> None:
     assert not state.load(node.files.silicon).gpus[0].mig
 
 
-def test_a_gpu_in_use_is_not_cut_anew(make_node: Any) -> None:
+def test_a_gpu_in_use_is_not_repartitioned(make_node: Any) -> None:
     node = make_node(count=1)
     bind = _layouts(node, seven=_all(**{"1g.10gb": 7}), halves=_all(**{"3g.40gb": 2}))
     _mig_parted(node, bind, "apply", "seven")
@@ -168,7 +168,7 @@ def test_a_gpu_in_use_is_not_cut_anew(make_node: Any) -> None:
     assert "ERROR_IN_USE" in output
 
 
-def test_without_the_library_it_says_so(make_node: Any) -> None:
+def test_without_the_library_it_fails_with_a_message(make_node: Any) -> None:
     node = make_node(count=1)
     code, output = node.run(node.toolchain.mig_parted, "export", sees_gpus=False)
     assert code == 1

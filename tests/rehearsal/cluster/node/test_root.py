@@ -30,7 +30,7 @@ def tools(tmp_path: Path) -> SimpleNamespace:
     return SimpleNamespace(fake_nvml=library)
 
 
-def test_the_silicon_is_what_the_annotation_says(tmp_path: Path, tools: Any) -> None:
+def test_the_gpus_are_those_of_the_annotation(tmp_path: Path, tools: Any) -> None:
     node = root.build(tmp_path / "n", _ANNOTATION, tools)
     silicon = state.load(node.silicon)
     assert [gpu.model.key for gpu in silicon.gpus] == ["A100-40", "A100-40"]
@@ -44,7 +44,7 @@ def test_the_silicon_is_what_the_annotation_says(tmp_path: Path, tools: Any) -> 
     }
 
 
-def test_building_again_keeps_the_silicon(tmp_path: Path, tools: Any) -> None:
+def test_building_again_keeps_the_gpus(tmp_path: Path, tools: Any) -> None:
     node = root.build(tmp_path / "n", _ANNOTATION, tools)
     state.recut(node.silicon, 0, ["3g.20gb"])
     before = state.load(node.silicon)
@@ -68,20 +68,20 @@ def test_the_capability_minors_are_all_different(tmp_path: Path, tools: Any) -> 
     assert lines[:3] == ["config 1", "monitor 2", "gpu0/gi0/access 3"]
 
 
-def test_the_library_is_at_both_clouds_places(tmp_path: Path, tools: Any) -> None:
+def test_the_library_is_at_both_clouds_paths(tmp_path: Path, tools: Any) -> None:
     node = root.build(tmp_path / "n", _ANNOTATION, tools)
     for place in ("home/kubernetes/bin/nvidia/lib64", "usr/lib64"):
         assert (node.root / place / "libnvidia-ml.so.1").read_bytes() == b"library"
 
 
-def test_a_node_without_gpus_has_no_silicon(tmp_path: Path) -> None:
+def test_a_node_without_gpus_has_no_state_file(tmp_path: Path) -> None:
     node = root.build_without_gpus(tmp_path / "n")
     assert not node.silicon.exists()
     assert "nvidia" not in (node.root / "proc/modules").read_text()
     assert (node.root / "proc/modules").read_text()
 
 
-def test_an_unknown_model_is_named_with_those_there_are(tmp_path: Path, tools: Any) -> None:
+def test_an_unknown_model_is_named_with_the_known_ones(tmp_path: Path, tools: Any) -> None:
     with pytest.raises(UnknownModel, match=r"no GPU model 'H100'; it has .*H100-80"):
         root.build(tmp_path / "n", {**_ANNOTATION, "gpu_model": "H100"}, tools)
 
@@ -89,6 +89,6 @@ def test_an_unknown_model_is_named_with_those_there_are(tmp_path: Path, tools: A
 @pytest.mark.parametrize(
     "annotation", ["{", "[]", '{"gpu_count": 8}', '{"cloud": "gke", "gpu_count": "many"}']
 )
-def test_a_broken_annotation_is_shown(annotation: str) -> None:
+def test_an_invalid_annotation_is_quoted(annotation: str) -> None:
     with pytest.raises(machine.BadMachine, match=r"rehearsal\.slicewright\.io/machine is invalid"):
         machine.read(annotation)

@@ -20,7 +20,7 @@ import pynvml
 import pytest
 
 import node_agent
-from node_agent.nvml import probe as eyes
+from node_agent.nvml import probe
 from rehearsal.cluster.silicon import state
 from rehearsal.cluster.silicon.models import LIBRARY
 
@@ -129,7 +129,7 @@ def test_every_declared_function_is_exported(library: Path) -> None:
     assert declared == _exported(library)
 
 
-def test_what_nvidias_programs_call_is_exported(library: Path) -> None:
+def test_functions_that_nvidias_programs_call_are_exported(library: Path) -> None:
     called = """Init_v2 InitWithFlags Shutdown ErrorString SystemGetNVMLVersion
         SystemGetDriverVersion SystemGetCudaDriverVersion
         DeviceGetCount_v2 DeviceGetHandleByIndex_v2 DeviceGetHandleByUUID
@@ -186,11 +186,11 @@ def _called_by_the_agent() -> set[str]:
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 named.add(node.value)
         named.update(text for value in vars(imported).values() for text in _strings(value))
-    reached = eyes._reached(pynvml, {name for name in named if name.startswith("nvml")})
+    reached = probe._reached(pynvml, {name for name in named if name.startswith("nvml")})
     asked = (
         text
         for name in reached
-        for code in eyes._code_of(vars(pynvml)[name])
+        for code in probe._code_of(vars(pynvml)[name])
         for text in _strings(code.co_consts)
     )
     return {text for text in asked if re.fullmatch(r"nvml[A-Z]\w+", text)}
@@ -209,7 +209,7 @@ def test_the_c_program_calls_every_function_that_the_agent_calls(library: Path) 
     assert not _OLDER & _exported(library)
 
 
-def test_a_c_program_is_told_what_the_state_says_and_cuts_a_gpu_and_puts_it_back(
+def test_a_c_program_reads_the_state_and_partitions_a_gpu_and_restores_it(
     library: Path, make_state: Any, tmp_path: Path
 ) -> None:
     if os.geteuid() != 0:
@@ -333,7 +333,7 @@ def test_an_unknown_struct_version_is_refused(nvml: Any, make_state: Any) -> Non
     )
 
 
-def test_texts_that_do_not_fit_are_refused_whole(nvml: Any, make_state: Any) -> None:
+def test_strings_that_do_not_fit_are_an_error(nvml: Any, make_state: Any) -> None:
     n = nvml.on(make_state(count=1))
     gpu = n.nvmlDeviceGetHandleByIndex(0)
     buffer = ctypes.create_string_buffer(b"untouched", 10)

@@ -39,7 +39,7 @@ def _refused(n: Any, call: Any, *arguments: Any) -> int:
     return code
 
 
-def test_two_samples_a_moment_apart_tell_what_ran(nvml: Any, make_state: Any) -> None:
+def test_two_samples_give_the_utilization_between_them(nvml: Any, make_state: Any) -> None:
     path = make_state(count=1)
     state.recut(path, 0, ["3g.40gb", "1g.10gb"])
     ids = [gi.id for gi in state.load(path).gpus[0].instances]
@@ -68,7 +68,7 @@ def test_samples_too_close_together_have_no_data(nvml: Any, make_state: Any) -> 
     assert _metrics(n, first, second, _SM)[0].nvmlReturn == _NO_DATA
 
 
-def test_what_is_asked_wrongly_is_refused(nvml: Any, make_state: Any) -> None:
+def test_invalid_calls_are_refused(nvml: Any, make_state: Any) -> None:
     path = make_state(count=2)
     state.recut(path, 1, ["7g.80gb"])
     n = nvml.on(path)
@@ -94,7 +94,7 @@ def test_what_is_asked_wrongly_is_refused(nvml: Any, make_state: Any) -> None:
 
 
 @pytest.mark.parametrize("model", ["A100-80", "L4", "T4"])
-def test_gpus_before_hopper_do_not_have_it(model: str, nvml: Any, make_state: Any) -> None:
+def test_gpus_before_hopper_do_not_support_it(model: str, nvml: Any, make_state: Any) -> None:
     n = nvml.on(make_state(model, 1))
     gpu = n.nvmlDeviceGetHandleByIndex(0)
     assert n.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice == 0

@@ -44,7 +44,7 @@ def _clear(n: Any, path: Path) -> None:
         n.nvmlGpuInstanceDestroy(n.nvmlDeviceGetGpuInstanceById(gpu, gi.id))
 
 
-def test_two_halves_land_at_4_and_0_with_ids_1_and_2(nvml: Any, make_state: Any) -> None:
+def test_two_halves_are_placed_at_4_and_0_with_ids_1_and_2(nvml: Any, make_state: Any) -> None:
     path = make_state()
     n, gpu = _ready(nvml, path)
     infos = [n.nvmlGpuInstanceGetInfo(gi) for gi in _create(n, gpu, 9, 9)]
@@ -64,7 +64,7 @@ def test_seven_slices_have_ids_7_to_13(nvml: Any, make_state: Any) -> None:
         n.nvmlDeviceCreateGpuInstance(gpu, 19)
 
 
-def test_the_order_matters_where_the_driver_places(nvml: Any, make_state: Any) -> None:
+def test_placement_by_the_driver_depends_on_the_order(nvml: Any, make_state: Any) -> None:
     n, gpu = _ready(nvml, make_state())
     with pytest.raises(n.NVMLError_InsufficientResources):
         _create(n, gpu, 19, 19, 14, 9)
@@ -157,7 +157,7 @@ def _placeable(kind: Model, names: tuple[str, ...]) -> bool:
         ("A30", ["2g.12gb+me", "2g.12gb"], True),
     ],
 )
-def test_media_engines_are_a_budget_of_their_own(
+def test_media_engines_are_limited_separately(
     nvml: Any, make_state: Any, key: str, names: list[str], fits: bool
 ) -> None:
     n, gpu = _ready(nvml, make_state(key, 1))
@@ -181,7 +181,7 @@ def test_capacity_counts_what_is_left(nvml: Any, make_state: Any) -> None:
     ] == [4, 2, 2, 1, 1, 0]
 
 
-def test_placements_are_the_table_with_mig_off_too(nvml: Any, make_state: Any) -> None:
+def test_placements_are_reported_with_mig_disabled_too(nvml: Any, make_state: Any) -> None:
     n = nvml.on(make_state())
     gpu = n.nvmlDeviceGetHandleByIndex(0)
     count = ctypes.c_uint(0)
@@ -191,7 +191,9 @@ def test_placements_are_the_table_with_mig_off_too(nvml: Any, make_state: Any) -
     assert [(p.start, p.size) for p in found] == [(0, 2), (2, 2), (4, 2)]
 
 
-def test_instances_go_in_order_compute_before_gpu(nvml: Any, make_state: Any) -> None:
+def test_compute_instances_are_destroyed_before_their_gpu_instance(
+    nvml: Any, make_state: Any
+) -> None:
     n, gpu = _ready(nvml, make_state())
     (gi,) = _create(n, gpu, 9)
     ci = n.nvmlGpuInstanceCreateComputeInstance(gi, 2)
@@ -204,7 +206,7 @@ def test_instances_go_in_order_compute_before_gpu(nvml: Any, make_state: Any) ->
             call()
 
 
-def test_a_handle_of_a_dead_instance_does_not_name_its_successor(
+def test_a_handle_of_a_destroyed_instance_does_not_refer_to_its_successor(
     nvml: Any, make_state: Any
 ) -> None:
     path = make_state()
@@ -247,7 +249,7 @@ def test_a_compute_instance_outside_its_gpu_instance_is_refused(
         n.nvmlGpuInstanceCreateComputeInstanceWithPlacement(gi, 0, ctypes.byref(where))
 
 
-def test_indexes_of_mig_devices_stay_and_leave_holes(nvml: Any, make_state: Any) -> None:
+def test_indexes_of_mig_devices_do_not_change_and_leave_gaps(nvml: Any, make_state: Any) -> None:
     path = make_state()
     n, gpu = _ready(nvml, path)
     state.recut(path, 0, ["3g.40gb", "2g.20gb", "1g.10gb"])
@@ -281,7 +283,7 @@ def test_uuids_are_new_when_a_layout_is_made_again_by_the_library(
     assert len(seen) == 20
 
 
-def test_a_process_keeps_its_instance(nvml: Any, make_state: Any) -> None:
+def test_an_instance_with_a_process_cannot_be_destroyed(nvml: Any, make_state: Any) -> None:
     path = make_state()
     n, gpu = _ready(nvml, path)
     (gi,) = _create(n, gpu, 9)
@@ -299,7 +301,7 @@ def test_a_process_keeps_its_instance(nvml: Any, make_state: Any) -> None:
     n.nvmlComputeInstanceDestroy(ci)
 
 
-def test_every_size_of_every_model_can_be_made_as_often_as_it_says(
+def test_every_profile_of_every_model_can_be_created_its_maximum_of_times(
     nvml: Any, make_state: Any
 ) -> None:
     for kind in models().values():

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="cutting GPUs is for root, in reality and on the fake"
 )
 
-_CUTTER = """
+_PARTITIONER = """
 import ctypes, sys
 import pynvml as n
 n.nvmlLib = ctypes.CDLL(sys.argv[1])
@@ -35,22 +35,25 @@ n.nvmlShutdown()
 """
 
 
-def test_processes_that_cut_at_the_same_time_do_not_lose_each_others_changes(
+def test_processes_that_partition_at_once_do_not_lose_each_others_changes(
     library: Path, make_state: Any
 ) -> None:
     path = make_state(count=4)
     for index in range(4):
         state.set_mig_mode(path, index, enabled=True)
-    cutters = [
+    partitioners = [
         subprocess.Popen(
-            [sys.executable, "-c", _CUTTER, str(library), str(index)],
+            [sys.executable, "-c", _PARTITIONER, str(library), str(index)],
             env={**os.environ, state.VARIABLE: str(path)},
             stderr=subprocess.PIPE,
             text=True,
         )
         for index in range(4)
     ]
-    results = [(cutter.communicate(timeout=300)[1], cutter.returncode) for cutter in cutters]
+    results = [
+        (partitioner.communicate(timeout=300)[1], partitioner.returncode)
+        for partitioner in partitioners
+    ]
     assert results == [("", 0)] * 4
     node = state.load(path)
     # Every one of 4 x 60 x 2 instances got a serial of its own.
@@ -58,7 +61,7 @@ def test_processes_that_cut_at_the_same_time_do_not_lose_each_others_changes(
     assert all(gpu.instances == () for gpu in node.gpus)
 
 
-def test_threads_read_while_others_cut(nvml: Any, make_state: Any) -> None:
+def test_threads_read_while_others_repartition(nvml: Any, make_state: Any) -> None:
     path = make_state(count=2)
     state.set_mig_mode(path, 0, enabled=True)
     n = nvml.on(path)

@@ -18,7 +18,7 @@ def put(bench: Any, write_script: Any, version: str) -> Path:
 
 
 @pytest.mark.parametrize("version", ["v1.2.3", "1.2.3", "v1.2.7 go1.26.8 (linux/amd64)"])
-def test_an_installed_tool_of_the_pinned_version_or_a_later_patch_is_taken(
+def test_an_installed_tool_of_the_pinned_version_or_a_later_patch_is_used(
     bench: Any, write_script: Any, version: str
 ) -> None:
     program = put(bench, write_script, version)
@@ -32,7 +32,7 @@ def test_an_installed_tool_of_the_pinned_version_or_a_later_patch_is_taken(
 
 
 @pytest.mark.parametrize("version", ["v1.2.2", "v1.3.0", "v2.2.3", "v1.1.9"])
-def test_an_installed_tool_of_another_version_is_left_alone_and_named(
+def test_an_installed_tool_of_another_version_is_not_used_and_named(
     bench: Any, write_script: Any, version: str
 ) -> None:
     program = put(bench, write_script, version)
@@ -41,14 +41,14 @@ def test_an_installed_tool_of_another_version_is_left_alone_and_named(
     assert f"{program} is {version}, not v1.2.3; " in bench.said()
 
 
-def test_a_tool_that_does_not_say_its_version_is_not_taken(bench: Any, write_script: Any) -> None:
+def test_a_tool_that_does_not_report_its_version_is_not_used(bench: Any, write_script: Any) -> None:
     program = put(bench, write_script, "unknown")
     (found,) = bench.get()
     assert found.origin == "built"
     assert f"{program} does not report its version" in bench.said()
 
 
-def test_a_right_version_later_on_path_is_found(
+def test_a_suitable_version_later_on_path_is_found(
     bench: Any, tmp_path: Path, write_script: Any
 ) -> None:
     put(bench, write_script, "v1.0.0")
@@ -61,7 +61,7 @@ def test_a_right_version_later_on_path_is_found(
     assert (found.origin, found.paths["tool"]) == ("PATH", later)
 
 
-def test_what_a_rehearsal_put_on_path_itself_is_not_taken_for_an_installed_tool(
+def test_a_rehearsals_own_programs_on_path_do_not_count_as_installed(
     bench: Any, tmp_path: Path, write_script: Any
 ) -> None:
     (built,) = bench.get()
@@ -80,7 +80,9 @@ def test_what_a_rehearsal_put_on_path_itself_is_not_taken_for_an_installed_tool(
     assert found.origin == "built"
 
 
-def test_a_tool_of_two_programs_is_taken_only_whole(bench: Any, write_script: Any) -> None:
+def test_a_tool_of_two_programs_is_used_only_if_both_are_installed(
+    bench: Any, write_script: Any
+) -> None:
     put(bench, write_script, "v1.2.3")
     binaries = tuple(
         Binary(field=name, name=name, package="x", ask=("--version",))
@@ -133,7 +135,7 @@ def test_scripts_and_links_to_version_managers_are_asked_every_time(
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"x": 3}', "\x00"])
-def test_a_damaged_memory_is_forgotten(tmp_path: Path, content: str) -> None:
+def test_a_damaged_cache_of_versions_is_ignored(tmp_path: Path, content: str) -> None:
     (tmp_path / "answers.json").write_text(content)
     shutil.copy("/bin/echo", tmp_path / "program")
     assert (
@@ -152,5 +154,5 @@ def test_a_damaged_memory_is_forgotten(tmp_path: Path, content: str) -> None:
         ("NVIDIA Device Plugin version unknown", None),
     ],
 )
-def test_the_version_is_read_out_of_what_programs_say(text: str, version: Any) -> None:
+def test_the_version_is_parsed_from_a_programs_output(text: str, version: Any) -> None:
     assert versions.parse(text) == version
