@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from rehearsal.host.toolchain.acquisition import obtain
 from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
 from rehearsal.host.toolchain.found import Found
 from rehearsal.host.toolchain.paths import Toolchain
-from rehearsal.host.toolchain.reporting import Report, Reporter, reporter
+from rehearsal.host.toolchain.reporting import Report, Reporter
 from rehearsal.host.toolchain.settings import from_environment
 from rehearsal.host.toolchain.tools import TOOLS
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = [
     "Found",
@@ -36,6 +40,14 @@ def ensure(report: Report) -> Toolchain:
 def survey(report: Report) -> tuple[Found, ...]:
     """As `ensure`, with where each tool came from and how long it took to obtain."""
     return obtain(TOOLS, from_environment(os.environ), report)
+
+
+def reporter(console: Console) -> Reporter:
+    """Shows progress on `console`: lines that update in place on a terminal, else log lines."""
+    # Imported late: the processes of a rehearsal import this package for its paths only.
+    from rehearsal.host.toolchain import terminal
+
+    return terminal.reporter(console)
 
 
 def assemble(found: tuple[Found, ...]) -> Toolchain:

@@ -19,8 +19,8 @@ from rich.console import Console
 from rehearsal.host.toolchain.acquisition import obtain
 from rehearsal.host.toolchain.errors import ToolchainError
 from rehearsal.host.toolchain.found import Found
-from rehearsal.host.toolchain.reporting import reporter
 from rehearsal.host.toolchain.settings import CLEAR, DOWNLOAD, MIRROR, from_environment
+from rehearsal.host.toolchain.terminal import reporter
 from rehearsal.host.toolchain.tools import TOOLS
 
 

@@ -9,10 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from typing import Protocol, runtime_checkable
 
 Report = Callable[[str], None]
 """Prints one line."""
@@ -53,16 +50,6 @@ class Reporter(Protocol):
 def reporter_of(report: Report) -> Reporter:
     """`report` itself if it can show steps, else log lines through it."""
     return report if isinstance(report, Reporter) else LogReporter(report)
-
-
-def reporter(console: Console) -> Reporter:
-    """Lines that update in place where `console` is a terminal, else log lines."""
-    # Imported late: the processes of a rehearsal import this package too, and show nothing.
-    from rehearsal.host.toolchain.terminal import TerminalReporter, print_line
-
-    if console.is_interactive:
-        return TerminalReporter(console)
-    return LogReporter(lambda line: print_line(console, line))
 
 
 class LogReporter:

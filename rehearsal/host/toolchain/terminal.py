@@ -1,4 +1,4 @@
-"""Progress on a terminal: one line per tool that is updated in place."""
+"""Progress on a console: one line per tool that is updated in place, if it is a terminal."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rehearsal.host.toolchain.reporting import Step, elapsed
+from rehearsal.host.toolchain.reporting import LogReporter, Reporter, Step, elapsed
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAMES_PER_S = 8
+
+
+def reporter(console: Console) -> Reporter:
+    """Lines that update in place if `console` is a terminal, else log lines."""
+    if console.is_interactive:
+        return TerminalReporter(console)
+    return LogReporter(lambda line: print_line(console, line))
 
 
 class TerminalReporter:
