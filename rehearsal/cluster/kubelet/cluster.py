@@ -1,6 +1,4 @@
-"""All simulated nodes of one cluster: what the API server tells, handed to the node or pod that it
-is about.
-"""
+"""All simulated nodes of one cluster: passes the API server's events to nodes and pods."""
 
 from __future__ import annotations
 

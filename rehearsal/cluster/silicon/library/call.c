@@ -1,4 +1,4 @@
-/* The frame of every call: one mutex per process, the newest state, injected faults, and handles turned into what they name. */
+/* What every call begins and ends with: the process's mutex, the newest state, injected faults, and resolving handles. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct node node;
 static unsigned references;
 
-/* Handles are addresses into these tables; nobody looks behind them. */
+/* Handles are addresses into these tables; callers do not dereference them. */
 enum { HANDLES = 4096, PROBES = 256 };
 struct handle { unsigned long serial; unsigned gpu; };
 static char gpu_handles[MAX_GPUS];
@@ -49,7 +49,7 @@ static bool alive(const struct handle *table, const struct handle *handle)
     return table == gi_handles ? find_gpu_instance(handle->gpu, handle->serial) != NULL : find_compute_instance(handle->gpu, handle->serial, &owner) != NULL;
 }
 
-/* The one handle for this serial. Places of dead instances are used again, the longest dead handles being refused until then. */
+/* The one handle for this serial. Entries of destroyed instances are reused; until then their handles are refused. */
 static struct handle *intern(struct handle *table, unsigned gpu, unsigned long serial)
 {
     struct handle *place = NULL;
@@ -115,7 +115,7 @@ static void use_up(const char *name, long gpu)
 {
     int lock = state_lock();
     if (lock < 0)
-        return; /* not root: the fault stays for those who may count it down */
+        return; /* not root: only root counts faults down */
     struct injection *injection = state_refresh(&node) == NVML_SUCCESS ? find_injection(name, gpu) : NULL;
     if (injection != NULL && injection->times > 0) {
         injection->times--;
@@ -124,7 +124,7 @@ static void use_up(const char *name, long gpu)
     close(lock);
 }
 
-/* True: the call ends with *result. May wait (a driver that hangs) without the mutex. */
+/* True: the call ends with *result. Waits, as a hanging driver does, without the mutex. */
 static bool fault(const char *name, long gpu, nvmlReturn_t *result)
 {
     struct injection *found = find_injection(name, gpu);
@@ -149,7 +149,7 @@ static bool fault(const char *name, long gpu, nvmlReturn_t *result)
     return injection.code != 0;
 }
 
-/* --- the frame --- */
+/* --- begin and end of a call --- */
 
 static bool refuse(struct call *call, nvmlReturn_t result)
 {
@@ -171,7 +171,7 @@ static bool open_call(struct call *call)
     return result == NVML_SUCCESS || refuse(call, result == NVML_ERROR_DRIVER_NOT_LOADED ? NVML_ERROR_UNKNOWN : result);
 }
 
-/* What holds for every call on a GPU, once the handle is known to be good: injected faults, a lost GPU, privilege, the lock of a change. */
+/* For every call on a GPU with a valid handle: injected faults, a lost GPU, privileges, the lock for changes. */
 static bool admit(struct call *call, const char *name, long gpu, unsigned wants)
 {
     nvmlReturn_t result;
@@ -214,7 +214,7 @@ static bool locate_device(struct call *call, nvmlDevice_t device, unsigned wants
     if (call->ci == NULL)
         return refuse(call, NVML_ERROR_INVALID_ARGUMENT);
     call->gpu = &node.gpus[handle->gpu];
-    /* What a GPU has and a MIG device has not: NVML says "not supported" there. */
+    /* For a MIG device, NVML returns NOT_SUPPORTED where only a GPU has the property. */
     return (wants & MIG) || refuse(call, NVML_ERROR_NOT_SUPPORTED);
 }
 
@@ -264,7 +264,7 @@ nvmlReturn_t end_created(struct call *call, const void *handle)
 {
     nvmlReturn_t result = handle == NULL ? NVML_ERROR_MEMORY : state_write(&node);
     if (result != NVML_SUCCESS)
-        state_forget(&node); /* what memory holds never came to be */
+        state_forget(&node); /* the change in memory was not written */
     return end(call, result);
 }
 

@@ -14,7 +14,7 @@ static bool offered(const struct call *call, unsigned slices)
 {
     if (slices > call->gi->slice->slices)
         return false;
-    /* A GPU without a GPU-instance profile of this size has no compute-instance profile of it either: no 3 slices on an A30. */
+    /* Without a GPU instance profile of this size there is no compute instance profile either: no 3 slices on an A30. */
     return slices == call->gi->slice->slices || slice_by_profile(call->gpu->model, slices == 1 ? 0 : slices == 2 ? 1 : slices == 3 ? 2 : 3) != NULL;
 }
 
@@ -113,7 +113,7 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfoV(nvmlGpuInstance_t ins
     return end(&call, NVML_SUCCESS);
 }
 
-/* --- where there is room --- */
+/* --- placements --- */
 
 static bool size_of_id(const struct call *call, unsigned id, unsigned *slices)
 {

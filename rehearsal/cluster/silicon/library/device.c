@@ -1,4 +1,4 @@
-/* What a GPU or a MIG device is: names, bus, memory, processes, links. */
+/* Properties of GPUs and MIG devices: names, bus, memory, processes, links. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 static const unsigned long long MIB = 1024ull * 1024;
 
-/* Functions of one out-parameter whose answer follows from `call`. */
+/* Functions with one out-parameter whose value depends on `call` only. */
 #define ANSWER(function, wants, type, expression)                     \
     nvmlReturn_t function(nvmlDevice_t device, type *answer)          \
     {                                                                 \
@@ -287,7 +287,7 @@ static nvmlReturn_t on_link(struct call *call, unsigned link)
 
 static bool link_active(const struct call *call, unsigned link)
 {
-    /* A single GPU's links lead nowhere, and MIG turns them off. */
+    /* A single GPU has no active links, nor has a GPU in MIG mode. */
     return call->node->gpu_count > 1 && !call->gpu->mig && !(call->gpu->health[HEALTH_nvlinks_down] >> link & 1);
 }
 

@@ -1,4 +1,4 @@
-/* Events: what the state file records after a set was made is handed out once, in order. */
+/* Events: those that the state file records after a set was created are delivered once, in order. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -87,7 +87,7 @@ static bool wanted(const event_set *set, const struct event *event)
     return false;
 }
 
-/* The first event that the set has not handed out; what nobody registered for is passed over for good. */
+/* The first event that the set has not delivered; events without a registration are skipped. */
 static const struct event *next(event_set *set, const struct node *node)
 {
     for (;;) {
@@ -135,7 +135,7 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsi
         long long left = until - now_ms();
         if (left <= 0)
             return NVML_ERROR_TIMEOUT;
-        /* Outside the frame: other threads go on. The file is asked, not watched: inotify instances are few per user, and nodes many. */
+        /* Without the mutex, so that other threads continue. The file is polled: inotify instances per user are limited. */
         struct timespec pause = {.tv_nsec = (left < POLL_MS ? left : POLL_MS) * 1000000};
         nanosleep(&pause, NULL);
     }

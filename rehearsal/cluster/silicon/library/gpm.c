@@ -1,7 +1,7 @@
-/* GPM: how busy a GPU, or one GPU instance of it, was between two samples. The values are the state file's `load` lines.
+/* GPM: the utilization of a GPU or a GPU instance between two samples. The values are the state file's `load` lines.
  *
  * From NVIDIA's documentation: Hopper and later; structs of version 1; samples more than 100 ms apart. Inferred, and to be compared with a real driver: the codes for
- * a GPU instance that is not there, for a whole GPU in MIG mode, for samples of two different places, and for samples too close together. */
+ * a GPU instance that does not exist, for a whole GPU in MIG mode, for samples of two different GPUs or instances, and for samples too close together. */
 #include <stdlib.h>
 #include <time.h>
 

@@ -14,7 +14,7 @@ static bool mig_capable(const struct call *call)
 
 /* --- profiles --- */
 
-/* Drivers up to R535 answer questions about profiles only while MIG mode is on. */
+/* Drivers up to R535 list profiles only while MIG mode is enabled. */
 static nvmlReturn_t profiles_known(const struct call *call)
 {
     return mig_capable(call) && (call->gpu->mig || atoi(call->node->driver) > 535) ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
@@ -119,7 +119,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoByIdV(nvmlDevice_t device, unsig
     return named_profile(&call, slice, info);
 }
 
-/* --- where there is room --- */
+/* --- placements --- */
 
 static unsigned slots(const struct slice *slice, unsigned start)
 {
@@ -208,7 +208,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device, unsi
     const struct slice *slice = slice_by_id(call.gpu->model, id);
     if (count == NULL || slice == NULL)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
-    /* Counted on a copy, as the driver would place them. */
+    /* Counted by placing instances in a copy. */
     struct gpu copy = *call.gpu;
     struct node scratch = {.serial = call.node->serial};
     for (*count = 0; choose(&copy, slice, &start); (*count)++)
@@ -278,7 +278,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned int id, nvm
         return end(&call, NVML_ERROR_NOT_SUPPORTED);
     if (instances == NULL || count == NULL || slice_by_id(call.gpu->model, id) == NULL)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
-    /* The interface has no room argument: the caller brings room for as many as the profile allows. */
+    /* There is no size argument: the caller's array holds as many as the profile allows. */
     *count = 0;
     for (unsigned i = 0; i < call.gpu->count; i++)
         if (call.gpu->instances[i].slice->id == id)

@@ -1,4 +1,4 @@
-/* Health: what the state file says of it. Counters and sensors of a GPU are not to be had through a MIG device. */
+/* Health, from the state file. A MIG device has no counters and sensors of its own. */
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
@@ -7,7 +7,7 @@
 
 #define HEALTH_OF(key) (call.gpu->health[HEALTH_##key])
 
-/* Functions of one out-parameter whose answer follows from `call`; `condition` false means that this GPU does not have it. */
+/* Functions with one out-parameter whose value depends on `call` only; without `condition`, NOT_SUPPORTED. */
 #define ANSWER_IF(function, type, condition, expression)              \
     nvmlReturn_t function(nvmlDevice_t device, type *answer)          \
     {                                                                 \
@@ -38,7 +38,7 @@ ANSWER(nvmlDeviceGetMaxPcieLinkGeneration, unsigned int, call.gpu->model->archit
 ANSWER(nvmlDeviceGetCurrPcieLinkWidth, unsigned int, 16)
 ANSWER(nvmlDeviceGetMaxPcieLinkWidth, unsigned int, 16)
 ANSWER(nvmlDeviceGetRetiredPagesPendingStatus, nvmlEnableState_t, HEALTH_OF(retired_pending))
-/* Utilisation is not measured on GPUs in MIG mode. */
+/* Not reported for GPUs in MIG mode. */
 ANSWER_IF(nvmlDeviceGetUtilizationRates, nvmlUtilization_t, !call.gpu->mig,
           ((nvmlUtilization_t){.gpu = (unsigned)HEALTH_OF(utilization_gpu), .memory = (unsigned)HEALTH_OF(utilization_memory)}))
 
@@ -162,7 +162,7 @@ nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorTyp
 nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, nvmlMemoryErrorType_t type, nvmlEccCounterType_t counter, nvmlMemoryLocation_t location,
                                              unsigned long long *count)
 {
-    return ecc_errors(__func__, device, (unsigned)type, (unsigned)counter, location == 2, count); /* all errors are the device memory's */
+    return ecc_errors(__func__, device, (unsigned)type, (unsigned)counter, location == 2, count); /* all errors are in device memory */
 }
 
 static bool remaps_rows(const struct call *call)
@@ -234,7 +234,7 @@ nvmlReturn_t nvmlDeviceGetRetiredPages_v2(nvmlDevice_t device, nvmlPageRetiremen
     return retired_pages("nvmlDeviceGetRetiredPages", device, (unsigned)cause, count, addresses, timestamps);
 }
 
-/* --- field values: many numbers in one call, each with its own success --- */
+/* --- field values: many values in one call, each with its own return code --- */
 
 enum { UNSIGNED_INT = 1, UNSIGNED_LONG_LONG = 3 };
 

@@ -1,4 +1,4 @@
-/* MIG mode, and MIG devices as programs see them. */
+/* MIG mode and MIG devices. */
 #include "silicon.h"
 
 static bool gpu_busy(const struct call *call)
@@ -23,8 +23,8 @@ nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, un
     return end(&call, NVML_SUCCESS);
 }
 
-/* Ampere needs a reset, which a machine with passed-through GPUs has only by rebooting: the mode stays pending, and the answer says why.
- * From Hopper on the mode changes at once, unless somebody uses the GPU. Turning it off takes every instance along. */
+/* Ampere needs a GPU reset, which with pass-through means a reboot: the mode stays pending, and RESET_REQUIRED is returned.
+ * From Hopper on the mode changes at once, unless the GPU is in use. Disabling it destroys all instances. */
 nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned int mode, nvmlReturn_t *activation)
 {
     struct call call;
@@ -60,7 +60,7 @@ nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *c
     return end(&call, NVML_SUCCESS);
 }
 
-/* An index is a MIG device's for its life: destroying one leaves a hole. */
+/* The index of a MIG device does not change: destroying one leaves a gap. */
 nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index, nvmlDevice_t *mig)
 {
     struct call call;
@@ -90,7 +90,7 @@ nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *is_m
     return end(&call, NVML_SUCCESS);
 }
 
-/* Questions that only a MIG device can answer; a GPU's handle is an invalid argument. */
+/* For MIG devices only; a GPU's handle is an invalid argument. */
 static bool begin_mig(struct call *call, const char *name, nvmlDevice_t mig, const void *answer)
 {
     if (!begin_gpu(call, name, mig, MIG))

@@ -45,7 +45,7 @@ const struct slice *slice_by_id(const struct model *model, unsigned id)
     return NULL;
 }
 
-/* The slice that is the whole GPU: id 0 in every family. Its engines are all that there are to share out. */
+/* The profile of the whole GPU: id 0 in every family. Its engines are all that the GPU has. */
 const struct slice *slice_whole(const struct model *model)
 {
     return slice_by_id(model, 0);

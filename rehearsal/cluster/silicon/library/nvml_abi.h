@@ -1,4 +1,4 @@
-/* The part of NVML's binary interface that the fake serves: numbers, structs and calls, written from NVIDIA's documentation of the interface.
+/* The part of NVML's ABI that the fake implements: numbers, structs and functions, from NVIDIA's NVML API reference.
  *
  * Building the fake needs only a C compiler. With -DSLICEWRIGHT_NVIDIA_HEADER it is compiled against NVIDIA's own nvml.h instead (the go-nvml module has it), and
  * the compiler compares every signature and struct; tests/rehearsal/cluster/silicon does so. */
@@ -32,7 +32,7 @@ typedef enum {
     NVML_ERROR_UNKNOWN = 999,
 } nvmlReturn_t;
 
-/* Opaque pointers, each in a struct of its own, so that the compiler tells them apart; passed like the bare pointer. */
+/* Opaque pointers, each in a struct of its own for type checking; passed like the bare pointer. */
 typedef struct { struct nvmlDevice_st *handle; } nvmlDevice_t;
 typedef struct { struct nvmlGpuInstance_st *handle; } nvmlGpuInstance_t;
 typedef struct { struct nvmlComputeInstance_st *handle; } nvmlComputeInstance_t;
@@ -132,7 +132,7 @@ typedef struct {
     double value;
     struct { char *shortName, *longName, *unit; } metricInfo;
 } nvmlGpmMetric_t;
-/* Callers compiled with a later header have room for more metrics at the end; nobody looks further than numMetrics. */
+/* Callers compiled with a later header have space for more metrics; only numMetrics are used. */
 typedef struct {
     unsigned int version, numMetrics;
     nvmlGpmSample_t sample1, sample2;
@@ -291,7 +291,7 @@ nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *get);
 
 #endif
 
-/* Old name that nvidia-ml-py still calls; absent from NVIDIA's current header, present in its library. */
+/* Old name that nvidia-ml-py still calls: not in NVIDIA's current header, but in its library. */
 nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long *reasons);
 
 #endif

@@ -1,4 +1,4 @@
-/* One node's silicon in memory, and how a call gets at it. */
+/* One node's GPUs in memory, and how a call accesses them. */
 #ifndef SLICEWRIGHT_SILICON_H
 #define SLICEWRIGHT_SILICON_H
 
@@ -7,7 +7,7 @@
 
 #include "nvml_abi.h"
 
-/* Only NVML's own functions are seen from outside; a name like `end` would else be taken from the program. */
+/* Only NVML's functions are exported; a name like `end` would otherwise resolve to the program's. */
 #pragma GCC visibility push(hidden)
 
 enum { MAX_GPUS = 16, MAX_GPU_INSTANCES = 8, MAX_COMPUTE_INSTANCES = 8, UUID_SIZE = 48, NAME_SIZE = 64 };
@@ -87,7 +87,7 @@ enum wants {
     WHOLE = 1,       /* the handle of a GPU */
     MIG = 2,         /* the handle of a MIG device */
     EITHER = 3,
-    PRIVILEGED = 4,  /* NVML lets only root do this */
+    PRIVILEGED = 4,  /* NVML allows this only to root */
     CHANGES = 8,     /* takes the state's lock; ended with end_changed */
 };
 struct call {
@@ -110,7 +110,7 @@ nvmlReturn_t library_init(const char *name);
 nvmlReturn_t library_shutdown(void);
 bool may_change_hardware(void);
 
-/* Handles. A handle names an instance by its serial, which no later instance gets again: a stale handle is noticed. */
+/* A handle refers to an instance by its serial, which is never reused: stale handles are detected. */
 nvmlDevice_t gpu_handle(const struct gpu *gpu);
 nvmlDevice_t mig_handle(struct node *node, const struct gpu *gpu, const struct compute_instance *ci);
 nvmlGpuInstance_t gpu_instance_handle(struct node *node, const struct gpu *gpu, const struct gpu_instance *gi);

@@ -1,4 +1,4 @@
-/* The state file: one node's silicon as lines of `word key=value …`, written whole and renamed into place.
+/* The state file: one node's GPUs as lines of `word key=value …`, replaced atomically.
  *
  *   slicewright-silicon 1
  *   node driver=550.90.07 cuda=12040 seed=n1 serial=9
@@ -11,7 +11,7 @@
  *   load gpu=0 gi=7 graphics=40 sm=35 occupancy=20 dram=55
  *   inject call=nvmlDeviceGetMigMode gpu=3 code=15 times=-1 delay_ms=0
  *
- * rehearsal/cluster/silicon/state.py reads and writes the same. */
+ * rehearsal/cluster/silicon/node_silicon.py reads and writes the same. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +37,7 @@ static const long long health_well[HEALTH_COUNT] = {
 #undef HEALTH
 };
 
-/* The file read last stays open: as long as it is, no other file can have its inode number, so "same inode, same time" means unchanged. */
+/* The file read last stays open, so that no other file gets its inode number: "same inode, same time" then means unchanged. */
 static int seen_fd = -1;
 static struct stat seen;
 
@@ -204,7 +204,7 @@ static bool read_compute_instance(struct node *node, char *line)
     return false;
 }
 
-/* Room for one more element at the end of a growing array, zeroed; NULL without memory. */
+/* Space for one more element at the end of an array, zeroed; NULL without memory. */
 static void *grown(void **array, unsigned *count, size_t size)
 {
     void *larger = realloc(*array, (*count + 1) * size);
@@ -275,7 +275,7 @@ static nvmlReturn_t read_all(struct node *node, int fd)
     for (int at = 2; good && getline(&line, &size, file) > 0; at++) {
         good = read_line(node, line);
         if (!good)
-            fprintf(stderr, "fake libnvidia-ml: %s line %d is not understood: %s", state_path(), at, line);
+            fprintf(stderr, "fake libnvidia-ml: %s line %d is invalid: %s", state_path(), at, line);
     }
     free(line);
     fclose(file);
@@ -317,7 +317,7 @@ int state_lock(void)
     char name[4096];
     if (path == NULL || snprintf(name, sizeof name, "%s.lock", path) >= (int)sizeof name)
         return -1;
-    /* A descriptor of its own for every change: two threads of one process exclude each other, and nothing outlives the change. */
+    /* A descriptor per change, so that threads of one process exclude each other. */
     int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0)
         return -1;
@@ -391,7 +391,7 @@ nvmlReturn_t state_write(const struct node *node)
     return good ? NVML_SUCCESS : NVML_ERROR_OPERATING_SYSTEM;
 }
 
-/* A UUID that no other instance of this node ever gets: from the node's seed and the instance's serial (splitmix64, twice). */
+/* A UUID unique on this node: from the node's seed and the instance's serial (splitmix64, twice). */
 void make_uuid(const struct node *node, unsigned long serial, const char *prefix, char uuid[UUID_SIZE])
 {
     uint64_t state = 0xCBF29CE484222325u, part[2];

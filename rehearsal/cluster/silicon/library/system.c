@@ -1,4 +1,4 @@
-/* The library itself, the node's versions, and how handles are got. */
+/* The library itself, the node's versions, and getting handles. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ nvmlReturn_t nvmlShutdown(void) { return library_shutdown(); }
 
 const char *nvmlErrorString(nvmlReturn_t result)
 {
-    /* The wording of the real library, which programs print and people search for. */
+    /* The real library's messages, which programs print and people search for. */
     static const char *const texts[] = {
         "Success", "Uninitialized", "Invalid Argument", "Not Supported", "Insufficient Permissions", "Already Initialized", "Not Found", "Insufficient Size",
         "Insufficient External Power", "Driver Not Loaded", "Timeout", "Interrupt Request Issue", "NVML Shared Library Not Found", "Function Not Found",
@@ -89,7 +89,7 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
 
 nvmlReturn_t nvmlDeviceGetCount(unsigned int *count) { return nvmlDeviceGetCount_v2(count); }
 
-/* The handle of a GPU by whatever names it. Getting a handle attaches to the GPU: a fault of that GPU shows here first. */
+/* The handle of a GPU. Getting it attaches to the GPU, so a fault of the GPU first shows here. */
 static nvmlReturn_t whole_gpu(const char *name, struct call *call, struct gpu *gpu, nvmlDevice_t *device)
 {
     nvmlDevice_t handle = gpu_handle(gpu);
@@ -154,7 +154,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *
     unsigned domain = 0, bus, slot;
     if (!begin_system(&call, "", 0))
         return call.result;
-    /* With or without a domain, in any case of letters, of four or eight digits. */
+    /* With or without a domain of four or eight digits; case-insensitive. */
     if (device == NULL || bus_id == NULL || (sscanf(bus_id, "%x:%x:%x", &domain, &bus, &slot) != 3 && (domain = 0, sscanf(bus_id, "%x:%x", &bus, &slot)) != 2))
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
     for (unsigned i = 0; i < call.node->gpu_count; i++) {

@@ -161,7 +161,7 @@ def test_an_invalid_state_file_is_an_unknown_error_and_is_named(
     path.write_text(path.read_text().replace("minor=1", "minor=one"))
     with pytest.raises(nvml.module.NVMLError_Unknown):
         nvml.on(path)
-    assert f"{path} line 4 is not understood" in capfd.readouterr().err
+    assert f"{path} line 4 is invalid" in capfd.readouterr().err
 
 
 def test_a_fault_applies_to_its_call_on_its_gpu_the_given_number_of_times(
