@@ -6,6 +6,7 @@ show steps; `reporter_of` makes one of any other.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -117,4 +118,5 @@ def elapsed(seconds: float, expected_s: float | None) -> str:
 
 
 def _rounded(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    # Up, so that an estimate is never shown as less than the time that has passed.
+    return f"{math.ceil(seconds)} s" if seconds < 120 else f"{math.ceil(seconds / 60)} min"

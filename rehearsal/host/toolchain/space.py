@@ -49,4 +49,4 @@ def is_used_up(cache: Path, go_caches: Mapping[str, str]) -> bool:
 
 
 def _purpose(tools: Sequence[Tool]) -> str:
-    return f"building {', '.join(tool.name for tool in tools)}"
+    return f"building {tools[0].name if len(tools) == 1 else f'{len(tools)} tools'}"

@@ -16,6 +16,7 @@ from rehearsal.host.toolchain.terminal import TerminalReporter, reporter
 def test_more_time_than_estimated_is_never_shown_as_x_of_y() -> None:
     assert elapsed(125, 459) == "2 min 5 s of about 8 min"
     assert elapsed(459, 459) == "7 min 39 s of about 8 min"
+    assert elapsed(129, 130) == "2 min 9 s of about 3 min"
     assert elapsed(641, 459) == "10 min 41 s (longer than the usual 8 min)"
     assert elapsed(3, None) == "3 s"
 
@@ -32,10 +33,10 @@ def test_a_log_has_a_line_a_minute_and_one_when_linking(monkeypatch: pytest.Monk
             step.update("compiling" if second < 150 else LINKING)
         step.done("built in 2 min 50 s")
     assert lines == [
-        "kwok v0.8.0: kwok is not on PATH; building it, about 2 min on 2 cores",
-        "kwok v0.8.0: 60 s of about 2 min, compiling",
-        "kwok v0.8.0: 2 min 0 s of about 2 min, compiling",
-        "kwok v0.8.0: 2 min 30 s (longer than the usual 2 min), linking",
+        "kwok v0.8.0: kwok is not on PATH; building it, about 3 min on 2 cores",
+        "kwok v0.8.0: 60 s of about 3 min, compiling",
+        "kwok v0.8.0: 2 min 0 s of about 3 min, compiling",
+        "kwok v0.8.0: 2 min 30 s (longer than the usual 3 min), linking",
         "kwok v0.8.0: built in 2 min 50 s",
     ]
 
@@ -58,7 +59,7 @@ def test_a_terminal_shows_one_line_that_is_replaced_by_the_result() -> None:
         step.done("built in 6 min 5 s")
     output = file.getvalue()
     assert "\x1b[2K" in output, "the line is erased before it is drawn again"
-    assert "pulumi v3: 0 s of about 6 min, compiling, 1200" in output
+    assert "pulumi v3: 0 s of about 7 min, compiling, 1200" in output
     assert all(len(line) < 120 for line in output.split("\x1b[2K"))
     assert (
         output.rstrip().splitlines()[-1].endswith("✓ pulumi v3: built in 6 min 5 s (not on PATH)")
