@@ -1,6 +1,4 @@
-"""What stands for GKE's partitioner and device plugin: the node's file becomes partitions, and
-these become `nvidia.com/gpu`.
-"""
+"""The stand-in for GKE's partitioner and device plugin: partitions become `nvidia.com/gpu`."""
 
 from __future__ import annotations
 

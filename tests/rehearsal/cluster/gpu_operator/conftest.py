@@ -1,6 +1,4 @@
-"""One control plane with the kubelet stand-in and the GPU operator's chart installed, for this
-room's tests.
-"""
+"""One control plane with the kubelet stand-in and the GPU operator's chart, for this package."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The walkthrough S1 on two EKS nodes: NVIDIA's mig-manager, device plugin and GFD over simulated
-silicon. About 25 s.
-"""
+"""S1 on two EKS nodes: NVIDIA's mig-manager, device plugin and GFD with the fake NVML. 25 s."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The registration socket and the talk with plugins, against a stub plugin over real unix
-sockets.
-"""
+"""The registration socket and calls to device plugins, with a stub plugin on real sockets."""
 
 from __future__ import annotations
 

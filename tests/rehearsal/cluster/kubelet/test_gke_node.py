@@ -1,6 +1,4 @@
-"""A GKE node: GKE's plugin runs as a process, partitions the GPUs, and what it announces can be
-asked for.
-"""
+"""A GKE node: GKE's plugin partitions its GPUs, and pods can request what it registers."""
 
 from __future__ import annotations
 

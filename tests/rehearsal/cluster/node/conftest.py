@@ -38,9 +38,7 @@ class Node:
         host_paths: tuple[Path, ...] = (),
         sees_gpus: bool = True,
     ) -> tuple[subprocess.Popen[bytes], Path]:
-        """The program and its log. sees_gpus: NVML's library is where a container on a GPU node has
-        it.
-        """
+        """Starts a program; returns it and its log. sees_gpus: mounts NVML's library."""
         self.runs += 1
         log = self.directory / f"log-{self.runs}"
         known = {"PATH": f"{self.toolchain.mig_parted.parent}:/usr/bin:/bin", "HOME": "/tmp"}
@@ -74,9 +72,7 @@ class Node:
         return code, log.read_text()
 
     def sharing(self, replicas: Mapping[str, int], *, rename: bool = False) -> tuple[str, Bind]:
-        """The flag and the file that tell NVIDIA's programs to time-slice: resource -> pods per
-        device.
-        """
+        """Flag and file for time-slicing by NVIDIA's programs: replicas per device, by resource."""
         resources = [{"name": name, "replicas": count} for name, count in replicas.items()]
         shared = {
             "timeSlicing": {
@@ -98,7 +94,7 @@ MakeNode = Callable[..., Node]
 
 @pytest.fixture(scope="session")
 def namespaces() -> None:
-    """Skips, and says so, where programs cannot be put into mount namespaces."""
+    """Skips where mount namespaces cannot be created."""
     if reason := launcher.why_not():
         pytest.skip(reason)
 

@@ -1,6 +1,4 @@
-"""An API server that knows one Node and no pods: enough for NVIDIA's mig-manager, which reads and
-labels its own node.
-"""
+"""An API server with one Node and no pods, for NVIDIA's mig-manager."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from typing import Any
 
 
 class StubApi:
-    """Serves on loopback; a context manager. `states` is every value that mig.config.state has had,
-    in order.
-    """
+    """Serves on loopback; a context manager. states: the values of mig.config.state, in order."""
 
     def __init__(self, node: str) -> None:
         self.node: dict[str, Any] = {

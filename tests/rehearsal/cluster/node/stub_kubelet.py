@@ -1,6 +1,4 @@
-"""A kubelet that only knows device plugins: what a plugin registers and lists is kept for the test
-to see.
-"""
+"""A kubelet for device plugins: it keeps what plugins register and list."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ from rehearsal.cluster.kubelet.deviceplugin import messages
 
 
 class StubKubelet:
-    """Serves `<directory>/kubelet.sock`; a context manager. Lists are kept per resource, newest
-    last.
-    """
+    """Serves `<directory>/kubelet.sock`; a context manager. Keeps the lists of each resource."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

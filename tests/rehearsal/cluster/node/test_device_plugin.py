@@ -1,6 +1,4 @@
-"""NVIDIA's own device plugin, unchanged, on simulated silicon: what it registers with the kubelet
-under every MIG strategy.
-"""
+"""NVIDIA's device plugin, unchanged, with the fake NVML: the resources that it registers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The system bus of simulated nodes, spoken to in D-Bus' own bytes, and by D-Bus' own tools where
-they are installed.
-"""
+"""The system bus of simulated nodes, tested with raw messages and with systemd's own client."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""NVIDIA's own GPU feature discovery, unchanged, on simulated silicon: the labels that it
-derives.
-"""
+"""NVIDIA's GPU feature discovery, unchanged, with the fake NVML: the labels that it derives."""
 
 from __future__ import annotations
 

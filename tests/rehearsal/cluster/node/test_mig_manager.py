@@ -1,6 +1,4 @@
-"""NVIDIA's own mig-manager, unchanged: a label on its node becomes a layout, over the node's system
-bus and nvidia-mig-parted.
-"""
+"""NVIDIA's mig-manager, unchanged: it applies the layout that its node's label names."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""NVIDIA's own nvidia-mig-parted, unchanged, on simulated silicon: what it applies is there, and it
-says what is there.
-"""
+"""NVIDIA's nvidia-mig-parted, unchanged, with the fake NVML: apply, assert and export."""
 
 from __future__ import annotations
 

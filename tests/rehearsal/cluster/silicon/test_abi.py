@@ -1,6 +1,4 @@
-"""The fake's binary interface is NVML's: the compiler says so against NVIDIA's header, and so do a
-C program and nvidia-ml-py.
-"""
+"""The fake has NVML's ABI: compared with NVIDIA's header, used from C and from nvidia-ml-py."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""GPM as NVIDIA's header describes it: what is asked wrongly is refused, and what the fake measures
-is what its state says.
-"""
+"""GPM as NVIDIA's header describes it: invalid calls are refused, values are the state file's."""
 
 from __future__ import annotations
 

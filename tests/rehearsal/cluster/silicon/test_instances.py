@@ -1,6 +1,4 @@
-"""GPU and compute instances follow the silicon's rules: which fit together, in which order, for
-whom, and what is in use.
-"""
+"""GPU and compute instances: which fit together, their placement, and instances in use."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Many users of one node's silicon at once: threads and processes, no torn state, no leak, nothing
-that waits for ever.
-"""
+"""Concurrent use of one state file by threads and processes: no lost change, no leak, no hang."""
 
 from __future__ import annotations
 
