@@ -40,15 +40,7 @@ def _entries(pool: PoolPlan) -> list[JsonObject]:
     filtered = list(pool.gpu.pci_ids)
     if pool.layout is not None:
         return [_entry(filtered, "all", pool.layout)]
-    groups: list[tuple[Mapping[str, int], list[int]]] = []
-    for index, layout in enumerate(pool.layouts):
-        for known, members in groups:
-            if known == layout:
-                members.append(index)
-                break
-        else:
-            groups.append((layout, [index]))
-    return [_entry(filtered, members, layout) for layout, members in groups]
+    return [_entry(filtered, indexes, layout) for indexes, layout in pool.gpus_by_layout]
 
 
 def _entry(
@@ -69,14 +61,14 @@ def plugin_configs(pools: Sequence[PoolPlan]) -> Mapping[str, JsonObject]:
     ConfigMap, because the chart names one for the whole cluster, and a node whose key is not in it
     has no plugin. Source: k8s-device-plugin, config-manager.
     """
-    return {pool.name: _plugin_config(pool) for pool in pools if pool.shares}
+    return {pool.name: _plugin_config(pool) for pool in pools if pool.sharing}
 
 
 def _plugin_config(pool: PoolPlan) -> JsonObject:
-    (strategy,) = {share.strategy for share in pool.shares}
+    (strategy,) = {one.strategy for one in pool.sharing}
     renamed, strict = (
-        pool.shares[0].advertised != pool.shares[0].resource,
-        pool.shares[0].fail_requests_greater_than_one,
+        pool.sharing[0].advertised != pool.sharing[0].resource,
+        pool.sharing[0].fail_requests_greater_than_one,
     )
     return {
         "version": "v1",
@@ -86,7 +78,7 @@ def _plugin_config(pool: PoolPlan) -> JsonObject:
                 "renameByDefault": renamed,
                 "failRequestsGreaterThanOne": strict,
                 "resources": [
-                    {"name": share.resource, "replicas": share.replicas} for share in pool.shares
+                    {"name": one.resource, "replicas": one.replicas} for one in pool.sharing
                 ],
             }
         },

@@ -29,7 +29,7 @@ def as_json(fleet: plan.FleetPlan) -> JsonObject:
         "hosts": [_host(host) for host in fleet.hosts]
         if isinstance(fleet, plan.ByoFleetPlan)
         else [],
-        "workloads": [_plain(share) for share in fleet.workloads],
+        "workloads": [_plain(request) for request in fleet.workloads],
         "files": _files(fleet),
         "totals": totals(fleet),
         "notes": list(plan.notes(fleet)),
@@ -120,7 +120,7 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> JsonObject:
             for i, layout in enumerate(pool.layouts)
         ],
         "devices": dict(pool.devices),
-        "sharing": [_plain(share) for share in pool.shares],
+        "sharing": [_plain(one) for one in pool.sharing],
         "allocatable": dict(pool.resources),
         "labels": dict(pool.labels),
         "taints": [_plain(taint) for taint in pool.taints],

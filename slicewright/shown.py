@@ -14,16 +14,16 @@ from rich.text import Text
 from infra import plan
 from infra.catalog import Gpu, Price
 from infra.geometry import Placement
-from infra.plan import Effect, drivers, prices
-from infra.plan.places import SYSTEM_POOL
+from infra.plan import ChangeEffect, drivers, prices
+from infra.plan.clusters import SYSTEM_POOL
 from slicewright.picture import draw, placements_of
 from slicewright.plan_json import totals
 
 _STYLES = {
-    Effect.NONE: "dim",
-    Effect.IN_PLACE: "green",
-    Effect.ROLL: "yellow",
-    Effect.REPLACE: "red",
+    ChangeEffect.NONE: "dim",
+    ChangeEffect.IN_PLACE: "green",
+    ChangeEffect.ROLL: "yellow",
+    ChangeEffect.REPLACE: "red",
 }
 
 
@@ -77,13 +77,13 @@ def show_changes(change: plan.FleetChange, console: Console) -> None:
 
 
 def _part(part: plan.PartChange, what: str, console: Console) -> None:
-    style, moved = _STYLES[part.effect], part.effect is Effect.REPLACE
+    style, moved = _STYLES[part.effect], part.effect is ChangeEffect.REPLACE
     match part.kind:
         case "new":
             _line(
                 console,
                 f"{what} {part.name}: "
-                f"new{', its GPUs are cut' if part.effect is Effect.ROLL else ''}",
+                f"new{', its GPUs are cut' if part.effect is ChangeEffect.ROLL else ''}",
                 style,
             )
         case "gone" if what == "host":
@@ -97,7 +97,7 @@ def _part(part: plan.PartChange, what: str, console: Console) -> None:
             _line(console, f"{what} {part.name}: gone, {goes}", style)
         case "same" | "changed":
             why = ""
-            if part.effect > max((one.effect for one in part.changes), default=Effect.NONE):
+            if part.effect > max((one.effect for one in part.changes), default=ChangeEffect.NONE):
                 why = (
                     ", with its cluster" if moved else ", its nodes are those of the other cluster"
                 )
@@ -136,10 +136,10 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, console: Console) -> None:
     else:
         what = f"{nodes}, not made by this stack"
     _line(console, f"pool {pool.name}: {what}", "bold")
-    for indexes, layout in _groups(pool):
-        which = f"GPU {indexes}" if "-" not in indexes and "," not in indexes else f"GPUs {indexes}"
+    for indexes, layout in pool.gpus_by_layout:
+        which = f"GPU{'s' if len(indexes) > 1 else ''} {_ranges(indexes)}"
         _gpu(pool.gpu, f"{which} of each node", placements_of(pool.gpu, layout), console)
-    for share in pool.shares:
+    for share in pool.sharing:
         name = share.resource.removeprefix("nvidia.com/")
         _line(console, f"  each {name} is shared by {share.replicas} ({share.strategy})")
     each = dict(sorted(pool.resources.items()))
@@ -202,19 +202,6 @@ def _totals(fleet: plan.FleetPlan, console: Console) -> None:
     _line(console, f"cost: {of}; never in it: {', '.join(prices.NOT_IN_IT)}")
     for name, why in cost.missing:
         _line(console, f"  not in it: {_pools([name])}, {why}")
-
-
-def _groups(pool: plan.PoolPlan) -> list[tuple[str, Mapping[str, int]]]:
-    """Indexes of equal GPUs, as people write them, and their layout."""
-    groups: list[tuple[list[int], Mapping[str, int]]] = []
-    for index, layout in enumerate(pool.layouts):
-        for members, known in groups:
-            if known == layout:
-                members.append(index)
-                break
-        else:
-            groups.append(([index], layout))
-    return [(_ranges(members), layout) for members, layout in groups]
 
 
 def _ranges(indexes: list[int]) -> str:
@@ -283,12 +270,12 @@ def _step(before: Any, after: Any) -> str:
         return "; ".join(f"{key} {_step(before.get(key), after.get(key))}" for key in keys)
     if isinstance(before, BaseModel) and type(before) is type(after):
         return _step(dict(before), dict(after))
-    if isinstance(before, plan.SharePlan) and isinstance(after, plan.SharePlan):
+    if isinstance(before, plan.FractionalRequest) and isinstance(after, plan.FractionalRequest):
         return _step(vars(before), vars(after))
     if (
         isinstance(before, tuple)
         and isinstance(after, tuple)
-        and {type(one) for one in (*before, *after)} == {plan.SharePlan}
+        and {type(one) for one in (*before, *after)} == {plan.FractionalRequest}
     ):
         old, new = ({share.name: share for share in shares} for shares in (before, after))
         if old.keys() == new.keys():
@@ -302,7 +289,7 @@ def _value(value: Any) -> str:
             return "none"
         case plan.NodeCount():
             return _nodes(value)
-        case plan.Share():
+        case plan.ReplicatedResource():
             called = f" as {value.advertised}" if value.advertised != value.resource else ""
             alone = ", one of them a pod" if value.fail_requests_greater_than_one else ""
             return f"{value.resource} x{value.replicas}{called} ({value.strategy}{alone})"
@@ -313,7 +300,7 @@ def _value(value: Any) -> str:
                 f"GPU {value.index}: "
                 f"{cut or uncut}{'' if value.persistence else ', no persistence mode'}"
             )
-        case plan.SharePlan():
+        case plan.FractionalRequest():
             return (
                 f"{value.name} "
                 f"({', '.join(f'{name} {count}' for name, count in value.requests.items())})"

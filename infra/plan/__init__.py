@@ -4,7 +4,7 @@ cloud, no clock.
 
 from infra.plan.build import build, read, read_file
 from infra.plan.buildable import deployable, unbuildable
-from infra.plan.change_rules import Effect, Rule
+from infra.plan.change_rules import ChangeEffect, Rule
 from infra.plan.changes import Change, FleetChange, PartChange, cloud_of, compare
 from infra.plan.fleet import (
     SYSTEM_LABELS,
@@ -22,13 +22,13 @@ from infra.plan.fleet import (
     Layout,
     NodeCount,
     PoolPlan,
-    Share,
+    ReplicatedResource,
     SystemPoolPlan,
     Taint,
 )
+from infra.plan.fractional import FractionalRequest
 from infra.plan.hosts import HostGpuPlan, HostPlan
 from infra.plan.notes import notes
-from infra.plan.shares import SharePlan
 
 __all__ = [
     "SYSTEM_LABELS",
@@ -36,13 +36,14 @@ __all__ = [
     "ByoFleetPlan",
     "ByoPoolPlan",
     "Change",
+    "ChangeEffect",
     "CloudPoolPlan",
-    "Effect",
     "EksClusterPlan",
     "EksFleetPlan",
     "EksPoolPlan",
     "FleetChange",
     "FleetPlan",
+    "FractionalRequest",
     "GkeClusterPlan",
     "GkeFleetPlan",
     "GkePoolPlan",
@@ -52,9 +53,8 @@ __all__ = [
     "NodeCount",
     "PartChange",
     "PoolPlan",
+    "ReplicatedResource",
     "Rule",
-    "Share",
-    "SharePlan",
     "SystemPoolPlan",
     "Taint",
     "build",

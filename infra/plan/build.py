@@ -13,13 +13,13 @@ from pathlib import Path as FilePath
 
 from infra import spec
 from infra.plan.byo import plan_byo
+from infra.plan.clusters import SYSTEM_POOL
 from infra.plan.eks import plan_eks
-from infra.plan.findings import Findings
+from infra.plan.findings import Checked, Stated, collect, refuse
 from infra.plan.fleet import FleetPlan
+from infra.plan.fractional import check_fractional
 from infra.plan.gke import plan_gke
 from infra.plan.nodes import AnyPool
-from infra.plan.places import SYSTEM_POOL
-from infra.plan.shares import check_fractional
 from infra.spec import Problem, SpecError
 
 
@@ -59,20 +59,24 @@ def build(
 ) -> tuple[FleetPlan | None, tuple[Problem, ...]]:
     """The plan, or None and why not.
 
-    unknown: places of the fleet that the file does not say rightly; nothing is concluded from them,
-    and there is no plan.
+    unknown: paths whose value in the file is invalid; nothing is concluded from them, and there is
+    no plan.
     """
-    findings = Findings(unknown)
-    _check_names(fleet.node_pools, findings)
-    check_fractional(fleet, findings)
+    stated = Stated(unknown)
+    plan, findings = collect(_plan(fleet, stated))
+    return (None if findings or unknown else plan), stated.reportable(findings)
+
+
+def _plan(fleet: spec.Fleet, stated: Stated) -> Checked[FleetPlan | None]:
+    yield from _check_names(fleet.node_pools, stated)
+    yield from check_fractional(fleet, stated)
     match fleet:
         case spec.GkeFleet():
-            plan: FleetPlan | None = plan_gke(fleet, findings)
+            return (yield from plan_gke(fleet, stated))
         case spec.EksFleet():
-            plan = plan_eks(fleet, findings)
+            return (yield from plan_eks(fleet, stated))
         case spec.ByoFleet():
-            plan = plan_byo(fleet, findings)
-    return (None if findings.problems or unknown else plan), findings.told
+            return (yield from plan_byo(fleet, stated))
 
 
 @contextmanager
@@ -89,19 +93,19 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _check_names(pools: Sequence[AnyPool], findings: Findings) -> None:
+def _check_names(pools: Sequence[AnyPool], stated: Stated) -> Checked[None]:
     first: dict[str, int] = {}
     for i, pool in enumerate(pools):
         if pool.name == SYSTEM_POOL:
-            findings.refuse(
+            yield refuse(
                 ("node_pools", i, "name"),
                 f"{SYSTEM_POOL!r} is the name of the system pool",
                 "choose another",
             )
-        elif not findings.knows(("node_pools", i, "name")):
+        elif not stated.has(("node_pools", i, "name")):
             continue
         elif pool.name in first:
-            findings.refuse(
+            yield refuse(
                 ("node_pools", i, "name"),
                 f"{pool.name!r} is the name of node_pools[{first[pool.name]}] too",
                 "choose another",

@@ -4,9 +4,19 @@
 
 from __future__ import annotations
 
-from infra.plan.findings import Findings
+from collections.abc import Iterator
+
 from infra.plan.fleet import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
-from infra.spec import CapacityBlock, FlexStart, Problem, Queued, Reservation, Source, SpecError
+from infra.spec import (
+    CapacityBlock,
+    FlexStart,
+    Path,
+    Problem,
+    Queued,
+    Reservation,
+    Source,
+    SpecError,
+)
 
 _CANNOT = "is planned and checked, but this version cannot build it yet"
 
@@ -22,46 +32,47 @@ def deployable(fleet: FleetPlan, source: Source) -> GkeFleetPlan | EksFleetPlan:
 
 
 def unbuildable(fleet: FleetPlan) -> tuple[Problem, ...]:
-    """Everything that the components have no resources for; empty where the fleet can be brought
-    up.
-    """
-    findings = Findings()
+    """Everything that the components have no resources for; empty where the fleet can be built."""
+    return tuple(
+        Problem(path=path, reason=f"{what} {_CANNOT}", instead=instead)
+        for path, what, instead in _unbuildable(fleet)
+    )
 
-    def refuse(path: tuple[str | int, ...], what: str, instead: str) -> None:
-        findings.refuse(path, f"{what} {_CANNOT}", instead)
 
+def _unbuildable(fleet: FleetPlan) -> Iterator[tuple[Path, str, str]]:
     if isinstance(fleet, ByoFleetPlan):
-        refuse(("cloud",), "a fleet of what exists already", "write gke or eks")
-        return tuple(findings.problems)
+        yield ("cloud",), "a fleet of existing nodes and hosts", "write gke or eks"
+        return
     if fleet.cluster.existing:
-        refuse(
+        yield (
             ("cluster", "existing"),
             "taking an existing cluster",
             "write false: the program makes the cluster",
         )
     if fleet.fractional is not None:
-        refuse(
+        yield (
             ("fractional",),
             "a scheduler for fractions of GPUs",
             "write sharing: time-slicing or mps",
         )
     for i, pool in enumerate(fleet.pools):
         if isinstance(fleet, GkeFleetPlan) and pool.mig_config is not None:
-            refuse(
-                ("node_pools", i, "partition", "mode"), "NVIDIA's operator on GKE", "write native"
+            yield (
+                ("node_pools", i, "partition", "mode"),
+                "the NVIDIA GPU Operator on GKE",
+                "write native",
             )
         if pool.machine.architecture == "arm64":
             # GKE taints them kubernetes.io/arch=arm64:NoSchedule; nothing of ours has run on such a
             # node.
-            refuse(
+            yield (
                 ("node_pools", i, "machine_type"),
                 f"{pool.machine.name}, whose processors are arm64,",
                 "choose another",
             )
         if isinstance(pool.capacity, FlexStart | Queued | Reservation | CapacityBlock):
-            refuse(
+            yield (
                 ("node_pools", i, "capacity"),
                 f"capacity {pool.capacity.mode}",
                 "write on-demand or spot",
             )
-    return tuple(findings.problems)

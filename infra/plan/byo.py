@@ -7,33 +7,35 @@ from collections.abc import Mapping, Sequence
 
 from fleet_controller.api import POOL_LABEL
 from infra import spec
+from infra.plan.device_plugin import check_plugin
 from infra.plan.drivers import operator_driver
-from infra.plan.findings import Findings
+from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import ByoClusterPlan, ByoFleetPlan, ByoPoolPlan
+from infra.plan.fractional import fractional_labels
 from infra.plan.hosts import gpu_of, plan_hosts
 from infra.plan.machines import Gpus
-from infra.plan.pools import pool_plan, shared_plan
-from infra.plan.shares import fractional_labels
+from infra.plan.pools import fleet_workloads, pool_plan
 
 
-def plan_byo(fleet: spec.ByoFleet, findings: Findings) -> ByoFleetPlan | None:
+def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | None]:
     if fleet.node_pools and fleet.cluster is None:
-        findings.refuse(
+        yield refuse(
             ("cluster",),
             "is missing: the pools' nodes are in one",
             "write cluster: {name: …, context: …}",
         )
     if fleet.cluster is not None and not fleet.node_pools:
-        findings.refuse(
+        yield refuse(
             ("node_pools",),
             "is missing: nothing would be done in the cluster",
             "name a pool, or leave cluster out",
         )
-    _check_selects(fleet.node_pools, findings)
-    hosts = plan_hosts(fleet.hosts, findings)
-    pools = [_pool(fleet, i, findings) for i in range(len(fleet.node_pools))]
+    yield from _check_selects(fleet.node_pools, stated)
+    hosts = yield from plan_hosts(fleet.hosts, stated)
+    pools = yield from each(_pool(fleet, i, stated) for i in range(len(fleet.node_pools)))
     built = tuple(pool for pool in pools if pool is not None)
-    shared = shared_plan(fleet, built, findings)
+    yield from check_plugin(fleet.gpu_operator, built, stated)
+    workloads = yield from fleet_workloads(fleet, built, stated)
     if len(built) != len(pools) or len(hosts) != len(fleet.hosts):
         return None
     cluster = fleet.cluster
@@ -46,14 +48,18 @@ def plan_byo(fleet: spec.ByoFleet, findings: Findings) -> ByoFleetPlan | None:
         pools=built,
         hosts=hosts,
         operator=fleet.gpu_operator,
-        **vars(shared),
+        image=fleet.image,
+        node_agent=fleet.node_agent,
+        verify_timeout_minutes=fleet.verify_timeout_minutes,
+        fractional=fleet.fractional,
+        workloads=workloads,
     )
 
 
-def _pool(fleet: spec.ByoFleet, i: int, findings: Findings) -> ByoPoolPlan | None:
+def _pool(fleet: spec.ByoFleet, i: int, stated: Stated) -> Checked[ByoPoolPlan | None]:
     pool, path = fleet.node_pools[i], ("node_pools", i)
-    gpu = gpu_of(pool.gpu, (*path, "gpu"), findings)
-    common = pool_plan(
+    gpu = yield from gpu_of(pool.gpu, (*path, "gpu"), stated)
+    common = yield from pool_plan(
         pool,
         path,
         Gpus(gpu=gpu, count=pool.gpu.count) if gpu else None,
@@ -61,28 +67,28 @@ def _pool(fleet: spec.ByoFleet, i: int, findings: Findings) -> ByoPoolPlan | Non
         strategy=fleet.gpu_operator.mig_strategy,
         driver=operator_driver(fleet.gpu_operator),
         fractional=fleet.fractional,
-        findings=findings,
+        stated=stated,
     )
     if common is None:
         return None
     if fleet.fractional is not None and isinstance(pool.sharing, spec.FractionalSharing):
         labels = {**common.labels, **fractional_labels(fleet.fractional, fleet.workloads)}
         common = dataclasses.replace(common, labels=labels)
-    return ByoPoolPlan(**vars(common), select=_select(pool))
+    return ByoPoolPlan(**common.parts(), select=_select(pool))
 
 
 def _select(pool: spec.ByoPool) -> Mapping[str, str]:
     return pool.select or {POOL_LABEL: pool.name}
 
 
-def _check_selects(pools: Sequence[spec.ByoPool], findings: Findings) -> None:
+def _check_selects(pools: Sequence[spec.ByoPool], stated: Stated) -> Checked[None]:
     """A node is of one pool. Pools that share nodes only by chance are left to the nodes'
     labels.
     """
     known = [
         i
         for i in range(len(pools))
-        if findings.knows(("node_pools", i, "select"), ("node_pools", i, "name"))
+        if stated.has(("node_pools", i, "select"), ("node_pools", i, "name"))
     ]
     selects = {i: _select(pools[i]).items() for i in known}
     # What another pool's labels contain, they contain the least of: only those are compared, of a
@@ -98,7 +104,7 @@ def _check_selects(pools: Sequence[spec.ByoPool], findings: Findings) -> None:
             if own > selects[j] or (own == selects[j] and i > j)
         ]
         if others:
-            findings.refuse(
+            yield refuse(
                 ("node_pools", i, "select"),
                 f"every node that it chooses is also one of pool {pools[others[0]].name}, "
                 "and a node has one layout",

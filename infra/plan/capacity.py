@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from infra import spec
 from infra.catalog import Machine
-from infra.plan.findings import Findings
+from infra.plan.findings import Checked, refuse
 
 _GKE = "GoogleCloudPlatform/cluster-toolkit modules/compute/gke-node-pool"
 _EKS = "EKS docs, managed node groups with capacity blocks"
@@ -26,13 +26,12 @@ def check_capacity(
     path: spec.Path,
     nodes: spec.Nodes,
     zones: Sequence[str],
-    findings: Findings,
-) -> None:
+) -> Checked[None]:
     """path: of the pool."""
     at = (*path, "capacity")
     owner, instead = _OTHER_CLOUD.get(capacity.mode, (cloud, ""))
     if owner != cloud:
-        findings.refuse(
+        yield refuse(
             at,
             f"{capacity.mode} is for {owner.upper()} only",
             instead,
@@ -44,7 +43,7 @@ def check_capacity(
             pass
         case spec.FlexStart():
             if isinstance(nodes, spec.Fixed):
-                findings.refuse(
+                yield refuse(
                     (*path, "nodes"),
                     "flex-start has no fixed number of nodes",
                     "write {min: 0, max: …}",
@@ -52,7 +51,7 @@ def check_capacity(
                 )
         case spec.Queued():
             if isinstance(nodes, spec.Fixed) or nodes.min:
-                findings.refuse(
+                yield refuse(
                     (*path, "nodes"),
                     "queued nodes come only when asked for, from none",
                     "write {min: 0, max: …}",
@@ -60,7 +59,7 @@ def check_capacity(
                 )
         case spec.Reservation(reservation=name):
             if cloud == "eks" and name is not None and not _EKS_RESERVATION.fullmatch(name):
-                findings.refuse(
+                yield refuse(
                     (*at, "reservation"),
                     f"{name} is no capacity reservation of AWS",
                     "write its ID (cr-…) or the ARN of its resource group",
@@ -68,19 +67,19 @@ def check_capacity(
                 )
         case spec.CapacityBlock():
             if len(zones) != 1:
-                findings.refuse(
+                yield refuse(
                     (*path, "zones"), "a capacity block is in one zone", "name that one", _EKS
                 )
 
 
 def repaired(
-    asked: spec.Management, capacity: spec.Capacity, path: spec.Path, findings: Findings
-) -> spec.Management:
+    asked: spec.Management, capacity: spec.Capacity, path: spec.Path
+) -> Checked[spec.Management]:
     """GKE repairs no flex-start nodes: off where nothing is said."""
     if not isinstance(capacity, spec.FlexStart):
         return asked
     if asked.auto_repair and "auto_repair" in asked.model_fields_set:
-        findings.refuse(
+        yield refuse(
             (*path, "management", "auto_repair"),
             "flex-start nodes cannot be repaired",
             "write false",
@@ -89,9 +88,7 @@ def repaired(
     return spec.Management(auto_repair=False, auto_upgrade=asked.auto_upgrade)
 
 
-def check_offered(
-    capacity: spec.Capacity, machine: Machine, path: spec.Path, findings: Findings
-) -> None:
+def check_offered(capacity: spec.Capacity, machine: Machine, path: spec.Path) -> Checked[None]:
     """Some machines are to be had in some ways only: p5e in capacity blocks."""
     owner, _ = _OTHER_CLOUD.get(capacity.mode, (machine.cloud, ""))
     if (
@@ -99,7 +96,7 @@ def check_offered(
         and capacity.mode not in machine.capacity
         and owner == machine.cloud
     ):
-        findings.refuse(
+        yield refuse(
             (*path, "capacity"),
             f"{machine.name} is not offered {capacity.mode}",
             f"write {' or '.join(machine.capacity)}",

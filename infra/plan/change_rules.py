@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Final
 
 
-class Effect(IntEnum):
+class ChangeEffect(IntEnum):
     """Ordered: the worst of a pool's changes is the pool's."""
 
     NONE = 0
@@ -33,19 +33,19 @@ class Rule:
     """Of the plan, dotted."""
     cloud_field: str
     """Of the cloud's resource, or of the cluster."""
-    effect: Effect
+    effect: ChangeEffect
     why: str
     source: str
-    nothing_stays: Effect | None = None
-    """Effect where nothing of the old value, a list, is in the new one; None: no other."""
+    nothing_stays: ChangeEffect | None = None
+    """ChangeEffect where nothing of the old value, a list, is in the new one; None: no other."""
 
 
 def _rules(
-    effect: Effect,
+    effect: ChangeEffect,
     why: str,
     source: str,
     fields: Mapping[str, str],
-    nothing_stays: Effect | None = None,
+    nothing_stays: ChangeEffect | None = None,
 ) -> tuple[Rule, ...]:
     return tuple(
         Rule(
@@ -70,27 +70,27 @@ _LIVE = "nodes and pods stay"
 
 IN_CLUSTER: Final[tuple[Rule, ...]] = (
     *_rules(
-        Effect.ROLL,
+        ChangeEffect.ROLL,
         "mig-manager cuts the GPUs anew, node by node: pods on them must go first, and an "
         "A100 node may reboot",
         "NVIDIA/mig-parted, NVIDIA/gpu-operator docs",
         {"mig_config": "GPUPool.spec.migConfig"},
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         "the device plugin starts again with its new config; running pods keep what they have",
         "NVIDIA/k8s-device-plugin README, gpu-operator docs gpu-sharing",
-        {"shares": "ConfigMap of the device plugin"},
+        {"sharing": "ConfigMap of the device plugin"},
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         "new pods must ask for what the nodes offer then; the agents start again and "
         "compare with it",
         "Kubernetes device plugins",
         {"resources": "Node.status.allocatable"},
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         "it counts from the next change of a layout on",
         "slicewright",
         {"rollout": "rollout policy"},
@@ -98,7 +98,7 @@ IN_CLUSTER: Final[tuple[Rule, ...]] = (
 )
 GKE: Final[tuple[Rule, ...]] = (
     *_rules(
-        Effect.REPLACE,
+        ChangeEffect.REPLACE,
         _ALL_GO,
         "google-beta: ForceNew",
         {
@@ -116,7 +116,7 @@ GKE: Final[tuple[Rule, ...]] = (
         },
     ),
     *_rules(
-        Effect.ROLL,
+        ChangeEffect.ROLL,
         _ONE_BY_ONE,
         "google-beta: updated in place, GKE recreates the nodes",
         {
@@ -127,7 +127,7 @@ GKE: Final[tuple[Rule, ...]] = (
         },
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         _LIVE,
         "google-beta: updated in place",
         {
@@ -138,22 +138,22 @@ GKE: Final[tuple[Rule, ...]] = (
         },
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         "nodes are added or taken away; the others stay",
         "google-beta: updated in place",
         {"nodes": "node_count, autoscaling"},
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         "nodes of zones that go are ended, without regard to disruption budgets; the others stay",
         "google-beta: updated in place",
         {"zones": "node_locations"},
-        nothing_stays=Effect.REPLACE,
+        nothing_stays=ChangeEffect.REPLACE,
     ),
 )
 EKS: Final[tuple[Rule, ...]] = (
     *_rules(
-        Effect.REPLACE,
+        ChangeEffect.REPLACE,
         _ALL_GO,
         "aws: ForceNew",
         {
@@ -165,19 +165,19 @@ EKS: Final[tuple[Rule, ...]] = (
         },
     ),
     *_rules(
-        Effect.ROLL,
+        ChangeEffect.ROLL,
         _ONE_BY_ONE,
         "aws: UpdateNodegroupVersion",
         {"release_version": "release_version"},
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         _LIVE,
         "aws: UpdateNodegroupConfig, TagResource",
         {"labels": "labels", "taints": "taints", "tags": "tags"},
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         "nodes are added or taken away; the others stay",
         "aws: UpdateNodegroupConfig",
         {"nodes": "scaling_config"},
@@ -185,7 +185,7 @@ EKS: Final[tuple[Rule, ...]] = (
 )
 BYO: Final[tuple[Rule, ...]] = (
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         "the nodes exist already; only what is expected of them changes",
         "slicewright",
         {
@@ -200,13 +200,13 @@ BYO: Final[tuple[Rule, ...]] = (
 )
 HOST: Final[tuple[Rule, ...]] = (
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         "what is expected of the host, and how a GPU in use is met",
         "slicewright",
         {"gpu.name": "expected GPU", "gpu_count": "expected GPUs", "wait_minutes": "a GPU in use"},
     ),
     *_rules(
-        Effect.ROLL,
+        ChangeEffect.ROLL,
         "the GPUs that differ are cut anew, each only when nobody uses it; the others are "
         "left alone",
         "NVIDIA MIG user guide",
@@ -220,7 +220,7 @@ _CONTROL_PLANE = (
 _SYSTEM = "system pool"
 GKE_FLEET: Final[tuple[Rule, ...]] = (
     *_rules(
-        Effect.REPLACE,
+        ChangeEffect.REPLACE,
         _CLUSTER_GOES,
         "google-beta resource_container_cluster.go: ForceNew",
         {
@@ -230,34 +230,34 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
         },
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         _CONTROL_PLANE,
         "google-beta: updated in place",
         {"cluster.version": "min_master_version", "cluster.release_channel": "release_channel"},
     ),
     *_rules(
-        Effect.ROLL,
+        ChangeEffect.ROLL,
         _ONE_BY_ONE,
         "google-beta: updated in place, GKE recreates the nodes",
         {"system.machine.name": _SYSTEM},
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         "nodes are added or taken away; the others stay",
         "google-beta: updated in place",
         {"system.nodes": _SYSTEM},
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         "nodes are added or taken away; the others stay",
         "google-beta: updated in place",
         {"system.zones": _SYSTEM},
-        nothing_stays=Effect.REPLACE,
+        nothing_stays=ChangeEffect.REPLACE,
     ),
 )
 EKS_FLEET: Final[tuple[Rule, ...]] = (
     *_rules(
-        Effect.REPLACE,
+        ChangeEffect.REPLACE,
         _CLUSTER_GOES,
         "aws cluster.go: ForceNew; region: of the provider",
         {
@@ -267,26 +267,26 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
         },
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         _CONTROL_PLANE,
         "aws cluster.go: UpdateClusterVersion",
         {"cluster.version": "version"},
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         "subnets come or go, a zone keeps its own; EKS may refuse zones that the cluster "
         "was not made with (unverified)",
         "aws cluster.go: UpdateClusterConfig",
         {"cluster.zones": "vpc_config.subnet_ids"},
     ),
     *_rules(
-        Effect.REPLACE,
+        ChangeEffect.REPLACE,
         "its nodes go, then new ones come; controller and add-ons wait for them",
         "aws: ForceNew",
         {"system.machine.name": _SYSTEM, "system.zones": _SYSTEM},
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         "nodes are added or taken away; the others stay",
         "aws: UpdateNodegroupConfig",
         {"system.nodes": _SYSTEM},
@@ -294,14 +294,14 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
 )
 BYO_FLEET: Final[tuple[Rule, ...]] = (
     *_rules(
-        Effect.REPLACE,
+        ChangeEffect.REPLACE,
         "what slicewright made in the cluster goes, then comes in the other one; the nodes "
         "of both stay",
         "pulumi-kubernetes: another provider replaces what it has",
         {"cluster.context": "kubeconfig context"},
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         _LIVE,
         "slicewright",
         {"cluster.name": "what the cluster is called", "cluster.kubeconfig": "how it is reached"},
@@ -309,20 +309,20 @@ BYO_FLEET: Final[tuple[Rule, ...]] = (
 )
 FLEET: Final[tuple[Rule, ...]] = (
     *_rules(
-        Effect.REPLACE,
+        ChangeEffect.REPLACE,
         "the release is uninstalled, then installed anew: no mig-manager and no device "
         "plugin meanwhile, running pods stay",
         "pulumi-kubernetes helm.v3.Release",
         {"operator.namespace": "namespace", "operator.release": "name"},
     ),
     *_rules(
-        Effect.ROLL,
+        ChangeEffect.ROLL,
         "the operator changes the driver node by node, and ends the pods that use its GPUs",
         "NVIDIA/gpu-operator chart, driver.upgradePolicy",
         {"operator.driver": "driver"},
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         "Helm upgrade: what it names starts again; where the operator brings the driver, a "
         "new chart brings a new one",
         "NVIDIA/gpu-operator chart",
@@ -338,31 +338,31 @@ FLEET: Final[tuple[Rule, ...]] = (
         },
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         "controller and agents start again",
         "slicewright",
         {"image": "image of controller and agents"},
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         "the agents start again",
         "slicewright",
         {"node_agent": "what the agents tell"},
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         "nothing runs anew",
         "slicewright",
         {"verify_timeout_minutes": "how long up waits"},
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         "the scheduler's settings change",
         "Project-HAMi/HAMi docs",
         {"fractional": "fractional scheduler"},
     ),
     *_rules(
-        Effect.IN_PLACE,
+        ChangeEffect.IN_PLACE,
         "it counts for pods made from then on",
         "slicewright",
         {"workloads": "what pods ask for"},

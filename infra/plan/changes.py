@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from infra.plan import change_rules
-from infra.plan.change_rules import Effect, Rule
+from infra.plan.change_rules import ChangeEffect, Rule
 from infra.plan.fleet import (
     ByoFleetPlan,
     CloudPoolPlan,
@@ -36,7 +36,7 @@ class Change:
     after: Any
 
     @property
-    def effect(self) -> Effect:
+    def effect(self) -> ChangeEffect:
         rule = self.rule
         if rule.nothing_stays is not None and not set(self.before or ()) & set(self.after or ()):
             return rule.nothing_stays
@@ -49,7 +49,7 @@ class PartChange:
 
     name: str
     kind: Literal["same", "changed", "new", "gone"]
-    effect: Effect
+    effect: ChangeEffect
     """The worst that happens to what is there: to nodes and the pods on them, to a host's GPUs."""
     changes: tuple[Change, ...] = ()
 
@@ -70,7 +70,7 @@ class FleetChange:
 _OTHER_CLOUD = Rule(
     field="cloud",
     cloud_field="cloud",
-    effect=Effect.REPLACE,
+    effect=ChangeEffect.REPLACE,
     why="everything goes, then everything comes in the other cloud",
     source="slicewright",
 )
@@ -108,7 +108,7 @@ def _hosts(plan: FleetPlan) -> tuple[HostPlan, ...]:
 
 def _other_cluster(fleet: Iterable[Change]) -> bool:
     return any(
-        c.effect is Effect.REPLACE and c.rule.field.split(".")[0] in ("cloud", "cluster")
+        c.effect is ChangeEffect.REPLACE and c.rule.field.split(".")[0] in ("cloud", "cluster")
         for c in fleet
     )
 
@@ -135,14 +135,14 @@ def _parts(
     return tuple(found)
 
 
-def _going(part: PoolPlan | HostPlan) -> Effect:
+def _going(part: PoolPlan | HostPlan) -> ChangeEffect:
     """Nodes of a cloud go with their pool; nodes and hosts that slicewright did not make stay as
     they are.
     """
-    return Effect.REPLACE if isinstance(part, CloudPoolPlan) else Effect.IN_PLACE
+    return ChangeEffect.REPLACE if isinstance(part, CloudPoolPlan) else ChangeEffect.IN_PLACE
 
 
-def _coming(part: PoolPlan | HostPlan) -> Effect:
+def _coming(part: PoolPlan | HostPlan) -> ChangeEffect:
     """Nothing is on a new machine; on one that is there already, GPUs are cut."""
     match part:
         case CloudPoolPlan():
@@ -151,7 +151,7 @@ def _coming(part: PoolPlan | HostPlan) -> Effect:
             cut = part.mig_config is not None
         case HostPlan():
             cut = bool(part.gpus)
-    return Effect.ROLL if cut else Effect.IN_PLACE
+    return ChangeEffect.ROLL if cut else ChangeEffect.IN_PLACE
 
 
 def _part(
@@ -164,13 +164,13 @@ def _part(
     changes = _changes(before, after, rules)
     # GKE's own sharing is in its pool's fields already.
     if getattr(after, "sharing_strategy", None) or getattr(before, "sharing_strategy", None):
-        changes = [c for c in changes if c.rule.field != "shares"]
+        changes = [c for c in changes if c.rule.field != "sharing"]
     ordered = sorted(changes, key=lambda c: -c.effect)
     effects = [c.effect for c in ordered] + ([_going(before), _coming(after)] if elsewhere else [])
     return PartChange(
         name=after.name,
         kind="changed" if ordered else "same",
-        effect=max(effects, default=Effect.NONE),
+        effect=max(effects, default=ChangeEffect.NONE),
         changes=tuple(ordered),
     )
 

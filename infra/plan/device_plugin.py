@@ -9,19 +9,21 @@ from collections.abc import Iterable
 
 from infra import catalog, spec
 from infra.catalog import PluginFault, driver_order
-from infra.plan.findings import Findings
+from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.fleet import PoolPlan
 
 _VERSION = re.compile(r"v?([0-9]+\.[0-9]+\.[0-9]+)")
 
 
-def check_plugin(operator: spec.GpuOperator, pools: Iterable[PoolPlan], findings: Findings) -> None:
+def check_plugin(
+    operator: spec.GpuOperator, pools: Iterable[PoolPlan], stated: Stated
+) -> Checked[None]:
     """Refuses a version that is known not to advertise a partition of `pools` as a resource of its
     own.
     """
     if operator.mig_strategy != "mixed":
         return  # no partition has a resource of its own
-    if not findings.knows(
+    if not stated.has(
         *(("gpu_operator", key) for key in ("mig_strategy", "device_plugin", "chart_version"))
     ):
         return
@@ -34,7 +36,7 @@ def check_plugin(operator: spec.GpuOperator, pools: Iterable[PoolPlan], findings
                 name for layout in pool.layouts for name in layout if name.endswith(fault.endings)
             }
             if cut and pool.mig_config is not None:
-                findings.refuse(
+                yield refuse(
                     key,
                     f"{brings}, and {fault.version} is the first that advertises "
                     f"{', '.join(sorted(cut))} of pool {pool.name} "

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from infra import catalog, geometry, spec
 from infra.catalog import Gpu, Image, driver_order
-from infra.plan.findings import Findings
+from infra.plan.findings import Checked, refuse
 from infra.plan.fleet import EksPoolPlan, FleetPlan, GkePoolPlan, Layout, Offer, PoolPlan
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,2}")
@@ -99,13 +99,13 @@ def driver_of(pool: PoolPlan, fleet: FleetPlan) -> Driver:
     return operator_driver(fleet.operator)
 
 
-def check_driver(driver: Driver, pool: str, gpu: Gpu, offer: Offer, findings: Findings) -> None:
+def check_driver(driver: Driver, pool: str, gpu: Gpu, offer: Offer) -> Checked[None]:
     """Refuses one that is known to be too old for the partitions, or not to do them."""
     needed = minimum_driver(gpu, offer.layouts)
     if needed is None or driver.version is None or not driver.exact:
         return
     if driver_order(driver.version) < driver_order(needed):
-        findings.refuse(
+        yield refuse(
             driver.key,
             f"{driver.of} brings driver {driver.version}; to cut {gpu.name} as pool {pool} "
             f"wants it {needed} is the oldest",
@@ -117,7 +117,7 @@ def check_driver(driver: Driver, pool: str, gpu: Gpu, offer: Offer, findings: Fi
             fault.nodes == "partitioned" or not all(offer.layouts)
         )
         if driver.version in fault.drivers and concerned:
-            findings.refuse(
+            yield refuse(
                 driver.key,
                 f"driver {driver.version} {fault.what} ({gpu.name} of pool {pool})",
                 "choose a newer one",

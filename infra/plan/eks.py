@@ -4,35 +4,39 @@ from __future__ import annotations
 
 from infra import spec
 from infra.plan.capacity import check_capacity, check_offered
+from infra.plan.clusters import check_existing, check_zones, system_pool
+from infra.plan.device_plugin import check_plugin
 from infra.plan.drivers import image_driver
-from infra.plan.findings import Findings
+from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import EksClusterPlan, EksFleetPlan, EksPoolPlan
 from infra.plan.machines import machine_of
-from infra.plan.places import check_existing, check_zones, system_pool
-from infra.plan.pools import SYSTEM_PODS, pool_plan, shared_plan
+from infra.plan.pools import SYSTEM_PODS, fleet_workloads, pool_plan
 
 _MOST_TAGS = 50
 
 
-def plan_eks(fleet: spec.EksFleet, findings: Findings) -> EksFleetPlan | None:
+def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | None]:
     region = fleet.cluster.region
     own = fleet.cluster.zones or (f"{region}a", f"{region}b")
-    check_existing(fleet.cluster, findings)
+    yield from check_existing(fleet.cluster)
     if len(set(own)) < 2:
-        findings.refuse(
+        yield refuse(
             ("cluster", "zones"),
             "EKS wants subnets in at least two zones",
             f"for example [{region}a, {region}b]",
             "EKS docs, VPC",
         )
-    check_zones(fleet.cluster.zones or (), region, ("cluster", "zones"), findings)
-    _check_operator(fleet.gpu_operator, findings)
-    pools = [_pool(fleet, i, own, region, findings) for i in range(len(fleet.node_pools))]
+    yield from check_zones(fleet.cluster.zones or (), region, ("cluster", "zones"), stated)
+    yield from _check_operator(fleet.gpu_operator)
+    pools = yield from each(
+        _pool(fleet, i, own, region, stated) for i in range(len(fleet.node_pools))
+    )
     zones = fleet.system_pool.zones or own
-    check_zones(fleet.system_pool.zones or (), region, ("system_pool", "zones"), findings)
-    system = system_pool(fleet.system_pool, "eks", zones, findings)
+    yield from check_zones(fleet.system_pool.zones or (), region, ("system_pool", "zones"), stated)
+    system = yield from system_pool(fleet.system_pool, "eks", zones)
     built = tuple(pool for pool in pools if pool is not None)
-    shared = shared_plan(fleet, built, findings)
+    yield from check_plugin(fleet.gpu_operator, built, stated)
+    workloads = yield from fleet_workloads(fleet, built, stated)
     if len(built) != len(pools) or system is None:
         return None
     return EksFleetPlan(
@@ -46,20 +50,24 @@ def plan_eks(fleet: spec.EksFleet, findings: Findings) -> EksFleetPlan | None:
         system=system,
         pools=built,
         operator=fleet.gpu_operator,
-        **vars(shared),
+        image=fleet.image,
+        node_agent=fleet.node_agent,
+        verify_timeout_minutes=fleet.verify_timeout_minutes,
+        fractional=fleet.fractional,
+        workloads=workloads,
     )
 
 
 def _pool(
-    fleet: spec.EksFleet, i: int, own: tuple[str, ...], region: str, findings: Findings
-) -> EksPoolPlan | None:
+    fleet: spec.EksFleet, i: int, own: tuple[str, ...], region: str, stated: Stated
+) -> Checked[EksPoolPlan | None]:
     pool, path = fleet.node_pools[i], ("node_pools", i)
     zones = pool.zones or own[:1]
-    check_zones(pool.zones or (), region, (*path, "zones"), findings)
-    check_capacity(pool.capacity, "eks", path, pool.nodes, zones, findings)
-    found = machine_of(pool.machine_type, None, "eks", path, findings)
+    yield from check_zones(pool.zones or (), region, (*path, "zones"), stated)
+    yield from check_capacity(pool.capacity, "eks", path, pool.nodes, zones)
+    found = yield from machine_of(pool.machine_type, None, "eks", path, stated)
     image = found.machine.image if found else None
-    common = pool_plan(
+    common = yield from pool_plan(
         pool,
         path,
         found,
@@ -67,14 +75,14 @@ def _pool(
         strategy=fleet.gpu_operator.mig_strategy,
         driver=image_driver(image, pool.release_version, path) if image else None,
         fractional=fleet.fractional,
-        findings=findings,
+        stated=stated,
     )
     if found is None:
         return None
     assert image is not None, "the catalog has one for every GPU machine of EKS"
-    check_offered(pool.capacity, found.machine, path, findings)
+    yield from check_offered(pool.capacity, found.machine, path)
     if pool.ami_type not in (None, image.name):
-        findings.refuse(
+        yield refuse(
             (*path, "ami_type"),
             f"{found.machine.name} has {image.architecture} processors, for which EKS has "
             f"{image.name}",
@@ -85,8 +93,8 @@ def _pool(
         return None
     most = found.machine.pods
     if most is not None and common.partitions + SYSTEM_PODS > most:
-        findings.refuse(
-            (*path, "sharing" if common.shares else "partition"),
+        yield refuse(
+            (*path, "sharing" if common.sharing else "partition"),
             f"{common.partitions} on a node and about {SYSTEM_PODS} other pods: "
             f"{found.machine.name} has addresses for {most} pods",
             "share less, or cut larger",
@@ -101,14 +109,14 @@ def _pool(
             for name, n in common.resources.items()
         }
     if len(tags) > _MOST_TAGS:
-        findings.refuse(
+        yield refuse(
             (*path, "tags"),
             f"{len(tags)} tags; AWS allows {_MOST_TAGS} on a node group",
             "leave some out",
             "EKS API",
         )
     return EksPoolPlan(
-        **vars(common),
+        **common.parts(),
         machine=found.machine,
         zones=zones,
         capacity=pool.capacity,
@@ -119,10 +127,10 @@ def _pool(
     )
 
 
-def _check_operator(operator: spec.GpuOperator, findings: Findings) -> None:
+def _check_operator(operator: spec.GpuOperator) -> Checked[None]:
     for name, switch in (("driver", operator.driver), ("toolkit", operator.toolkit)):
         if switch.enabled:
-            findings.refuse(
+            yield refuse(
                 ("gpu_operator", name, "enabled"),
                 f"EKS's machine images bring their own {name}, and NVIDIA has none in a "
                 "container for Amazon Linux",

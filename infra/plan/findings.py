@@ -1,83 +1,113 @@
-"""What is wrong, as it is found; all of it is shown at once."""
+"""How the plan's checks report: each yields what it finds wrong and returns what it derives.
+
+A check is a generator without side effects. `result = yield from check(...)` runs one inside
+another, so that findings come in the order in which the checks are written; `collect` runs the
+outermost.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 from infra.spec import REFERENCE, Path, Problem
 
 CATALOG = "slicewright's catalog, infra/catalog/*.toml"
+T = TypeVar("T")
 
 
-@dataclass
-class Findings:
-    """The problems found so far."""
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem, and whether it holds whatever stands in those parts of the file that are invalid.
 
-    unknown: frozenset[Path] = frozenset()
-    """Places of the fleet that the file does not say rightly; an example or a default stands
-    there.
+    Example: a layout that is too large already, whatever its invalid entries should be.
     """
-    problems: list[Problem] = field(default_factory=list)
-    """All, with those that only follow from what is unknown."""
-    _anyway: set[int] = field(default_factory=set)
 
-    def refuse(
-        self,
-        path: Path,
-        reason: str,
-        instead: str,
-        source: str = REFERENCE,
-        *,
-        in_key: bool = False,
-        anyway: bool = False,
-    ) -> None:
-        """instead: what would be right; where that cannot be known, what is allowed. source: of a
-        fact; else the rule is our own.
+    problem: Problem
+    certain: bool = False
 
-        anyway: true whatever an unknown part of it may be, such as a layout that is too large
-        already.
-        """
-        if anyway:
-            self._anyway.add(len(self.problems))
-        self.problems.append(
-            Problem(path=path, reason=reason, instead=instead, source=source, in_key=in_key)
-        )
 
-    def knows(self, *paths: Path) -> bool:
-        """Whether the file says all of this rightly, so that something may follow from it."""
-        return not any(_touch(path, known) for path in paths for known in self.unknown)
+Checked = Generator[Finding, None, T]
+"""A check that returns a T. Calling it does nothing: it runs under `yield from` or `collect`."""
 
-    def knows_all(self, pools: Sequence[object], key: str) -> bool:
-        """Whether every pool of the fleet says this rightly."""
+
+@dataclass(frozen=True)
+class Stated:
+    """What the file states validly."""
+
+    invalid: frozenset[Path] = frozenset()
+    """Places of the fleet whose value in the file is invalid; an example or a default stands in."""
+
+    def has(self, *paths: Path) -> bool:
+        """Whether the file states all of this validly, so that something may follow from it."""
+        return not any(_overlap(path, place) for path in paths for place in self.invalid)
+
+    def has_for_all(self, pools: Sequence[object], key: str) -> bool:
+        """Whether the file states the key validly in every pool."""
         return (
-            self.knows(*(("node_pools", i, key) for i in range(len(pools))))
-            and ("node_pools",) not in self.unknown
+            self.has(*(("node_pools", i, key) for i in range(len(pools))))
+            and ("node_pools",) not in self.invalid
         )
 
-    @property
-    def told(self) -> tuple[Problem, ...]:
-        """What people are told: not what is about a place that the file has wrong anyway."""
+    def reportable(self, findings: Iterable[Finding]) -> tuple[Problem, ...]:
+        """The findings without those about a place that is invalid in the file anyway."""
         return tuple(
-            problem
-            for i, problem in enumerate(self.problems)
+            found.problem
+            for found in findings
             if not any(
-                problem.path[: len(place)] == place
-                if i in self._anyway
-                else _touch(problem.path, place)
-                for place in self.unknown
+                found.problem.path[: len(place)] == place
+                if found.certain
+                else _overlap(found.problem.path, place)
+                for place in self.invalid
             )
         )
 
 
-def _touch(one: Path, other: Path) -> bool:
+def refuse(
+    path: Path,
+    reason: str,
+    instead: str,
+    source: str = REFERENCE,
+    *,
+    in_key: bool = False,
+    certain: bool = False,
+) -> Finding:
+    """A finding to yield.
+
+    instead: what would be right; where that cannot be known, what is allowed. source: of a fact;
+    the default is for slicewright's own rules.
+    """
+    problem = Problem(path=path, reason=reason, instead=instead, source=source, in_key=in_key)
+    return Finding(problem, certain)
+
+
+def each(checks: Iterable[Checked[T]]) -> Checked[list[T]]:
+    """Runs one check after the other: their results."""
+    results = []
+    for check in checks:
+        results.append((yield from check))
+    return results
+
+
+def collect(check: Checked[T]) -> tuple[T, tuple[Finding, ...]]:
+    """Runs a check: its result and everything it found."""
+    found = []
+    while True:
+        try:
+            found.append(next(check))
+        except StopIteration as end:
+            return end.value, tuple(found)
+
+
+def _overlap(one: Path, other: Path) -> bool:
     shorter = min(len(one), len(other))
     return one[:shorter] == other[:shorter]
 
 
 def nearest(found: str, known: Sequence[str]) -> str:
-    """What was meant, or all that is known."""
+    """What was probably meant, or all that is known."""
     close = difflib.get_close_matches(found, known, n=1, cutoff=0.5)
     return f"did you mean {close[0]}?" if close else f"known: {listed(known)}"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypedDict
 
 from infra.catalog import Gpu, Machine
+from infra.plan.fractional import FractionalRequest
 from infra.plan.hosts import HostPlan
-from infra.plan.shares import SharePlan
 from infra.spec import (
     Capacity,
     Fractional,
@@ -22,11 +22,15 @@ from infra.spec import (
     Spot,
 )
 
-Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
-CloudEffect = Literal["NO_SCHEDULE", "PREFER_NO_SCHEDULE", "NO_EXECUTE"]
+TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+CloudTaintEffect = Literal["NO_SCHEDULE", "PREFER_NO_SCHEDULE", "NO_EXECUTE"]
 SharingStrategy = Literal["time-slicing", "mps"]
+MigStrategy = Literal["none", "single", "mixed"]
+AnyCloud = Literal["gke", "eks", "byo"]
 Layout = Mapping[str, int]
-CLOUD_EFFECT: Final[Mapping[Effect, CloudEffect]] = {
+WHOLE_GPU: Final = "nvidia.com/gpu"
+"""The extended resource of a GPU that is not partitioned."""
+CLOUD_TAINT_EFFECT: Final[Mapping[TaintEffect, CloudTaintEffect]] = {
     "NoSchedule": "NO_SCHEDULE",
     "PreferNoSchedule": "PREFER_NO_SCHEDULE",
     "NoExecute": "NO_EXECUTE",
@@ -39,12 +43,12 @@ SYSTEM_LABELS: Final[Mapping[str, str]] = {"slicewright.io/role": "system"}
 class Taint:
     key: str
     value: str
-    effect: Effect
+    effect: TaintEffect
 
     @property
-    def cloud_effect(self) -> CloudEffect:
+    def cloud_effect(self) -> CloudTaintEffect:
         """The effect as both clouds' APIs spell it."""
-        return CLOUD_EFFECT[self.effect]
+        return CLOUD_TAINT_EFFECT[self.effect]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +61,8 @@ class NodeCount:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Share:
-    """Every device behind a resource is advertised `replicas` times."""
+class ReplicatedResource:
+    """A resource whose every device is advertised `replicas` times, by time-slicing or MPS."""
 
     resource: str
     """What the devices are called without sharing: nvidia.com/gpu, nvidia.com/mig-1g.5gb."""
@@ -77,7 +81,8 @@ class Offer:
     """By GPU index: MIG profile -> instances; empty: a whole GPU."""
     devices: Mapping[str, int]
     """Extended resource -> devices per node, before sharing."""
-    shares: tuple[Share, ...]
+    sharing: tuple[ReplicatedResource, ...]
+    """Empty where no device is shared."""
     resources: Mapping[str, int]
     """Extended resource -> allocatable per node, once partitioned and shared."""
     desired: str
@@ -93,6 +98,18 @@ class Offer:
     def layout(self) -> Layout | None:
         """The layout of every GPU; None where they differ."""
         return self.layouts[0] if all(other == self.layouts[0] for other in self.layouts) else None
+
+    @property
+    def gpus_by_layout(self) -> list[tuple[list[int], Layout]]:
+        """The indexes of the GPUs that have the same layout, with it; in order of the indexes."""
+        groups: list[tuple[list[int], Layout]] = []
+        for index, layout in enumerate(self.layouts):
+            same = next((indexes for indexes, known in groups if known == layout), None)
+            if same is None:
+                groups.append(([index], layout))
+            else:
+                same.append(index)
+        return groups
 
     @property
     def partitioned(self) -> bool:
@@ -118,6 +135,47 @@ class PoolPlan(Offer):
     gpu: Gpu
     gpu_count: int
     """GPUs per node."""
+    rollout: Rollout
+
+    def parts(self) -> PoolParts:
+        """What the plan of a cloud's pool starts from: `GkePoolPlan(**pool.parts(), …)`.
+
+        Typed, unlike `vars(pool)`: mypy sees an argument that is missing beside it.
+        """
+        return {
+            "layouts": self.layouts,
+            "devices": self.devices,
+            "sharing": self.sharing,
+            "resources": self.resources,
+            "desired": self.desired,
+            "layout_hash": self.layout_hash,
+            "mig_config": self.mig_config,
+            "name": self.name,
+            "nodes": self.nodes,
+            "labels": self.labels,
+            "taints": self.taints,
+            "gpu": self.gpu,
+            "gpu_count": self.gpu_count,
+            "rollout": self.rollout,
+        }
+
+
+class PoolParts(TypedDict):
+    """The fields of a `PoolPlan`."""
+
+    layouts: tuple[Layout, ...]
+    devices: Mapping[str, int]
+    sharing: tuple[ReplicatedResource, ...]
+    resources: Mapping[str, int]
+    desired: str
+    layout_hash: str
+    mig_config: str | None
+    name: str
+    nodes: NodeCount
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    gpu: Gpu
+    gpu_count: int
     rollout: Rollout
 
 
@@ -208,7 +266,7 @@ class ByoClusterPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedPlan:
+class CommonPlan:
     """What all fleets have."""
 
     image: str
@@ -216,11 +274,11 @@ class SharedPlan:
     node_agent: NodeAgent
     verify_timeout_minutes: int
     fractional: Fractional | None
-    workloads: tuple[SharePlan, ...]
+    workloads: tuple[FractionalRequest, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GkeFleetPlan(SharedPlan):
+class GkeFleetPlan(CommonPlan):
     cluster: GkeClusterPlan
     system: SystemPoolPlan
     pools: tuple[GkePoolPlan, ...]
@@ -229,7 +287,7 @@ class GkeFleetPlan(SharedPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EksFleetPlan(SharedPlan):
+class EksFleetPlan(CommonPlan):
     cluster: EksClusterPlan
     system: SystemPoolPlan
     pools: tuple[EksPoolPlan, ...]
@@ -237,7 +295,7 @@ class EksFleetPlan(SharedPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByoFleetPlan(SharedPlan):
+class ByoFleetPlan(CommonPlan):
     cluster: ByoClusterPlan | None
     pools: tuple[ByoPoolPlan, ...]
     hosts: tuple[HostPlan, ...]

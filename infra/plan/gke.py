@@ -10,12 +10,13 @@ from typing import Final, Literal
 from infra import spec
 from infra.catalog import Machine
 from infra.plan.capacity import check_capacity, check_offered, repaired
+from infra.plan.clusters import check_existing, check_zones, system_pool
+from infra.plan.device_plugin import check_plugin
 from infra.plan.drivers import gke_driver, operator_driver
-from infra.plan.findings import Findings
+from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import GkeClusterPlan, GkeFleetPlan, GkePoolPlan, Offer, SharingStrategy
 from infra.plan.machines import machine_of
-from infra.plan.places import check_existing, check_zones, system_pool
-from infra.plan.pools import SYSTEM_PODS, pool_plan, shared_plan
+from infra.plan.pools import SYSTEM_PODS, fleet_workloads, pool_plan
 
 _MOST_PER_ZONE = 1000
 _STRATEGY: Final[Mapping[SharingStrategy, Literal["TIME_SHARING", "MPS"]]] = {
@@ -24,18 +25,18 @@ _STRATEGY: Final[Mapping[SharingStrategy, Literal["TIME_SHARING", "MPS"]]] = {
 }
 
 
-def plan_gke(fleet: spec.GkeFleet, findings: Findings) -> GkeFleetPlan | None:
+def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | None]:
     location = fleet.cluster.location
     region = re.sub(r"-[a-z]$", "", location)
     own_zone = location if location != region else None
-    check_existing(fleet.cluster, findings)
+    yield from check_existing(fleet.cluster)
     by_operator = any(isinstance(p.partition, spec.Operator) for p in fleet.node_pools)
     if (
         fleet.gpu_operator is not None
         and not by_operator
-        and findings.knows_all(fleet.node_pools, "partition")
+        and stated.has_for_all(fleet.node_pools, "partition")
     ):
-        findings.refuse(
+        yield refuse(
             ("gpu_operator",),
             "no pool of the fleet is cut by it: GKE's own driver and device plugin do the work",
             "leave it out, or write partition: {mode: operator, …} in a pool",
@@ -43,16 +44,17 @@ def plan_gke(fleet: spec.GkeFleet, findings: Findings) -> GkeFleetPlan | None:
             in_key=True,
         )
     operator = (fleet.gpu_operator or spec.GpuOperator()) if by_operator else None
-    pools = [
-        _pool(fleet, operator, i, region, own_zone, findings) for i in range(len(fleet.node_pools))
-    ]
+    pools = yield from each(
+        _pool(fleet, operator, i, region, own_zone, stated) for i in range(len(fleet.node_pools))
+    )
     built = tuple(pool for pool in pools if pool is not None)
     zones = fleet.system_pool.zones or (
         (own_zone,) if own_zone else built[0].zones[:1] if built else ()
     )
-    check_zones(fleet.system_pool.zones or (), region, ("system_pool", "zones"), findings)
-    system = system_pool(fleet.system_pool, "gke", zones, findings)
-    shared = shared_plan(fleet, built, findings)
+    yield from check_zones(fleet.system_pool.zones or (), region, ("system_pool", "zones"), stated)
+    system = yield from system_pool(fleet.system_pool, "gke", zones)
+    yield from check_plugin(fleet.gpu_operator or spec.GpuOperator(), built, stated)
+    workloads = yield from fleet_workloads(fleet, built, stated)
     if len(built) != len(pools) or system is None:
         return None
     return GkeFleetPlan(
@@ -68,7 +70,11 @@ def plan_gke(fleet: spec.GkeFleet, findings: Findings) -> GkeFleetPlan | None:
         system=system,
         pools=built,
         operator=operator,
-        **vars(shared),
+        image=fleet.image,
+        node_agent=fleet.node_agent,
+        verify_timeout_minutes=fleet.verify_timeout_minutes,
+        fractional=fleet.fractional,
+        workloads=workloads,
     )
 
 
@@ -78,12 +84,12 @@ def _pool(
     i: int,
     region: str,
     own_zone: str | None,
-    findings: Findings,
-) -> GkePoolPlan | None:
+    stated: Stated,
+) -> Checked[GkePoolPlan | None]:
     pool, path = fleet.node_pools[i], ("node_pools", i)
     location = ("cluster", "location")
-    if pool.zones is None and own_zone is None and findings.knows(location):
-        findings.refuse(
+    if pool.zones is None and own_zone is None and stated.has(location):
+        yield refuse(
             (*path, "zones"),
             f"is missing: the cluster is in all zones of {region}, and GKE would make the "
             "pool's nodes in three of them",
@@ -91,15 +97,15 @@ def _pool(
             "GKE API, NodePool.locations",
         )
     zones = pool.zones or ((own_zone,) if own_zone else ())
-    check_zones(pool.zones or (), region, (*path, "zones"), findings)
-    if zones and findings.knows((*path, "zones"), location):
-        _check_nodes(pool.nodes, len(zones), (*path, "nodes"), findings)
-    check_capacity(pool.capacity, "gke", path, pool.nodes, zones, findings)
-    management = repaired(pool.management, pool.capacity, path, findings)
+    yield from check_zones(pool.zones or (), region, (*path, "zones"), stated)
+    if zones and stated.has((*path, "zones"), location):
+        yield from _check_nodes(pool.nodes, len(zones), (*path, "nodes"))
+    yield from check_capacity(pool.capacity, "gke", path, pool.nodes, zones)
+    management = yield from repaired(pool.management, pool.capacity, path)
     by_operator = isinstance(pool.partition, spec.Operator)
-    _check_driver(pool, path, findings)
-    found = machine_of(pool.machine_type, pool.gpu, "gke", path, findings)
-    common = pool_plan(
+    yield from _check_driver(pool, path)
+    found = yield from machine_of(pool.machine_type, pool.gpu, "gke", path, stated)
+    common = yield from pool_plan(
         pool,
         path,
         found,
@@ -107,25 +113,25 @@ def _pool(
         strategy=operator.mig_strategy if operator else "mixed",
         driver=operator_driver(operator) if operator and by_operator else gke_driver(pool.driver),
         fractional=fleet.fractional,
-        findings=findings,
+        stated=stated,
     )
     if found is not None:
-        _check_machine(pool, found.machine, path, findings)
-    local_ssd = _local_ssd(pool, path, found.machine.local_ssds if found else None, findings)
+        yield from _check_machine(pool, found.machine, path)
+    local_ssd = yield from _local_ssd(pool, path, found.machine.local_ssds if found else None)
     if common is not None:
-        _check_pods(pool, path, common, findings)
+        yield from _check_pods(pool, path, common)
     if found is None or common is None or local_ssd is None or not zones:
         return None
-    gke_shares = common.shares if not by_operator else ()
+    replicated = common.sharing if not by_operator else ()
     return GkePoolPlan(
-        **vars(common),
+        **common.parts(),
         machine=found.machine,
         zones=zones,
         capacity=pool.capacity,
         accelerator=found.accelerator,
         partition_size=pool.partition.profile if isinstance(pool.partition, spec.Native) else None,
-        sharing_strategy=_STRATEGY[gke_shares[0].strategy] if gke_shares else None,
-        shared_clients=gke_shares[0].replicas if gke_shares else None,
+        sharing_strategy=_STRATEGY[replicated[0].strategy] if replicated else None,
+        shared_clients=replicated[0].replicas if replicated else None,
         driver="INSTALLATION_DISABLED" if by_operator else pool.driver,
         image_type=pool.image_type,
         disk=pool.disk,
@@ -137,19 +143,17 @@ def _pool(
     )
 
 
-def _check_machine(
-    pool: spec.GkePool, machine: Machine, path: spec.Path, findings: Findings
-) -> None:
-    check_offered(pool.capacity, machine, path, findings)
+def _check_machine(pool: spec.GkePool, machine: Machine, path: spec.Path) -> Checked[None]:
+    yield from check_offered(pool.capacity, machine, path)
     if machine.boot_disk not in (None, pool.disk.type):
-        findings.refuse(
+        yield refuse(
             (*path, "disk", "type"),
             f"{machine.name} does not boot from {pool.disk.type}",
             f"write {machine.boot_disk}",
             machine.source,
         )
     if machine.needs_gvnic and not pool.features.gvnic:
-        findings.refuse(
+        yield refuse(
             (*path, "features", "gvnic"),
             f"{machine.name} needs gVNIC",
             "write true, or leave it out",
@@ -157,10 +161,10 @@ def _check_machine(
         )
 
 
-def _check_nodes(nodes: spec.Nodes, zones: int, path: spec.Path, findings: Findings) -> None:
+def _check_nodes(nodes: spec.Nodes, zones: int, path: spec.Path) -> Checked[None]:
     most = zones * _MOST_PER_ZONE
     if isinstance(nodes, spec.Fixed) and nodes.count % zones:
-        findings.refuse(
+        yield refuse(
             (*path, "count"),
             f"{nodes.count} node{'s' if nodes.count > 1 else ''} cannot be shared evenly "
             f"among {zones} zones, "
@@ -170,7 +174,7 @@ def _check_nodes(nodes: spec.Nodes, zones: int, path: spec.Path, findings: Findi
         )
     key, asked = ("count", nodes.count) if isinstance(nodes, spec.Fixed) else ("max", nodes.max)
     if asked > most:
-        findings.refuse(
+        yield refuse(
             (*path, key),
             f"{asked} nodes in {zones} zone{'s' if zones > 1 else ''}: a pool has at most "
             f"{_MOST_PER_ZONE} in each",
@@ -179,9 +183,9 @@ def _check_nodes(nodes: spec.Nodes, zones: int, path: spec.Path, findings: Findi
         )
 
 
-def _check_driver(pool: spec.GkePool, path: spec.Path, findings: Findings) -> None:
+def _check_driver(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
     if isinstance(pool.partition, spec.Operator) and "driver" in pool.model_fields_set:
-        findings.refuse(
+        yield refuse(
             (*path, "driver"),
             "GKE installs no driver where NVIDIA's operator has the node",
             "leave it out",
@@ -189,14 +193,14 @@ def _check_driver(pool: spec.GkePool, path: spec.Path, findings: Findings) -> No
             in_key=True,
         )
     elif pool.driver == "LATEST" and pool.image_type != "COS_CONTAINERD":
-        findings.refuse(
+        yield refuse(
             (*path, "driver"),
             f"GKE has driver LATEST for COS only, not for {pool.image_type}",
             "write DEFAULT",
             "GKE docs, drivers",
         )
     if isinstance(pool.sharing, spec.FractionalSharing) and pool.image_type != "UBUNTU_CONTAINERD":
-        findings.refuse(
+        yield refuse(
             (*path, "image_type"),
             f"HAMi does not run on {pool.image_type}",
             "write UBUNTU_CONTAINERD",
@@ -204,10 +208,10 @@ def _check_driver(pool: spec.GkePool, path: spec.Path, findings: Findings) -> No
         )
 
 
-def _check_pods(pool: spec.GkePool, path: spec.Path, offer: Offer, findings: Findings) -> None:
+def _check_pods(pool: spec.GkePool, path: spec.Path, offer: Offer) -> Checked[None]:
     if offer.partitions + SYSTEM_PODS > pool.max_pods_per_node:
-        needed, kind = offer.partitions + SYSTEM_PODS, "shares" if offer.shares else "partitions"
-        findings.refuse(
+        needed, kind = offer.partitions + SYSTEM_PODS, "shares" if offer.sharing else "partitions"
+        yield refuse(
             (*path, "max_pods_per_node"),
             f"{pool.max_pods_per_node} pods are too few for {offer.partitions} {kind} and "
             f"about {SYSTEM_PODS} others",
@@ -219,8 +223,8 @@ def _check_pods(pool: spec.GkePool, path: spec.Path, offer: Offer, findings: Fin
 
 
 def _local_ssd(
-    pool: spec.GkePool, path: spec.Path, fixed: int | None, findings: Findings
-) -> spec.LocalSsd | None:
+    pool: spec.GkePool, path: spec.Path, fixed: int | None
+) -> Checked[spec.LocalSsd | None]:
     """What is asked for; where the machine type brings SSDs along and nothing is said, all of them
     for ephemeral storage.
     """
@@ -228,7 +232,7 @@ def _local_ssd(
         return spec.LocalSsd(ephemeral=fixed or 0)
     asked = pool.local_ssd
     if asked.ephemeral and asked.raw:
-        findings.refuse(
+        yield refuse(
             (*path, "local_ssd"),
             "GKE uses a node's local SSDs either as ephemeral storage or raw",
             "leave one out",
@@ -236,7 +240,7 @@ def _local_ssd(
         )
         return None
     if fixed is not None and asked.ephemeral + asked.raw != fixed:
-        findings.refuse(
+        yield refuse(
             (*path, "local_ssd"),
             f"{pool.machine_type} comes with {fixed} local SSDs, not {asked.ephemeral + asked.raw}",
             f"write {{ephemeral: {fixed}}} or {{raw: {fixed}}}" if fixed else "leave it out",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from infra import catalog, geometry, spec
 from infra.catalog import Gpu
 from infra.geometry import Fit, Placement
-from infra.plan.findings import CATALOG, Findings, listed, nearest
+from infra.plan.findings import CATALOG, Checked, Stated, listed, nearest, refuse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,15 +32,15 @@ class HostPlan:
     """GPUs that are not here are left alone."""
 
 
-def gpu_of(asked: spec.GpuChoice, path: spec.Path, findings: Findings) -> Gpu | None:
+def gpu_of(asked: spec.GpuChoice, path: spec.Path, stated: Stated) -> Checked[Gpu | None]:
     """The GPU model of a host or of existing nodes."""
     known = catalog.load().gpus
-    if not findings.knows((*path, "model")):
+    if not stated.has((*path, "model")):
         return None
     if asked.model in known:
         return known[asked.model]
     if left_out := catalog.load().why_left_out(asked.model):
-        findings.refuse(
+        yield refuse(
             (*path, "model"),
             f"{asked.model} {left_out.reason}",
             f"the catalog has {listed(left_out.instead)}",
@@ -53,36 +53,36 @@ def gpu_of(asked: spec.GpuChoice, path: spec.Path, findings: Findings) -> Gpu | 
         if asked.model.casefold() in folded
         else nearest(asked.model, [*known])
     )
-    findings.refuse((*path, "model"), f"{asked.model} is not in the catalog", hint, CATALOG)
+    yield refuse((*path, "model"), f"{asked.model} is not in the catalog", hint, CATALOG)
     return None
 
 
-def plan_hosts(hosts: tuple[spec.Host, ...], findings: Findings) -> tuple[HostPlan, ...]:
+def plan_hosts(hosts: tuple[spec.Host, ...], stated: Stated) -> Checked[tuple[HostPlan, ...]]:
     planned, names = (
         [],
-        Counter(h.name for i, h in enumerate(hosts) if findings.knows(("hosts", i, "name"))),
+        Counter(h.name for i, h in enumerate(hosts) if stated.has(("hosts", i, "name"))),
     )
     for i, host in enumerate(hosts):
         if names[host.name] > 1:
-            findings.refuse(
+            yield refuse(
                 ("hosts", i, "name"),
                 f"{host.name} is there {names[host.name]} times",
                 "name each host once",
             )
-        made = _host(host, ("hosts", i), findings)
+        made = yield from _host(host, ("hosts", i), stated)
         if made is not None:
             planned.append(made)
     return tuple(planned)
 
 
-def _host(host: spec.Host, path: spec.Path, findings: Findings) -> HostPlan | None:
-    gpu = gpu_of(host.gpu, (*path, "gpu"), findings)
+def _host(host: spec.Host, path: spec.Path, stated: Stated) -> Checked[HostPlan | None]:
+    gpu = yield from gpu_of(host.gpu, (*path, "gpu"), stated)
     gpus, seen = [], set()
     for i, asked in enumerate(host.gpus):
         at = (*path, "gpus", i)
-        if findings.knows((*at, "index")):
-            if asked.index >= host.gpu.count and findings.knows((*path, "gpu", "count")):
-                findings.refuse(
+        if stated.has((*at, "index")):
+            if asked.index >= host.gpu.count and stated.has((*path, "gpu", "count")):
+                yield refuse(
                     (*at, "index"),
                     f"there is no GPU {asked.index}: {host.name} has {host.gpu.count}, "
                     "counted from 0",
@@ -92,11 +92,11 @@ def _host(host: spec.Host, path: spec.Path, findings: Findings) -> HostPlan | No
                     "NVML counts GPUs from 0",
                 )
             elif asked.index in seen:
-                findings.refuse(
+                yield refuse(
                     (*at, "index"), f"GPU {asked.index} is there twice", "name each GPU once"
                 )
             seen.add(asked.index)
-        placed = _instances(asked, gpu, at, findings)
+        placed = yield from _instances(asked, gpu, at, stated)
         if placed is not None:
             gpus.append(
                 HostGpuPlan(
@@ -118,12 +118,12 @@ def _host(host: spec.Host, path: spec.Path, findings: Findings) -> HostPlan | No
 
 
 def _instances(
-    asked: spec.HostGpu, gpu: Gpu | None, path: spec.Path, findings: Findings
-) -> tuple[Placement, ...] | None:
+    asked: spec.HostGpu, gpu: Gpu | None, path: spec.Path, stated: Stated
+) -> Checked[tuple[Placement, ...] | None]:
     """gpu: None where it is not known which; what is wrong on every GPU is told all the same."""
     if gpu is not None and gpu.family is None:
         if asked.mig or asked.instances:
-            findings.refuse(
+            yield refuse(
                 (*path, "mig") if asked.mig else (*path, "instances"),
                 f"{gpu.name} has no MIG: it cannot be partitioned",
                 " and ".join(
@@ -134,7 +134,7 @@ def _instances(
             )
         return ()
     if asked.instances and not asked.mig:
-        findings.refuse(
+        yield refuse(
             (*path, "mig"),
             "is false, and there are instances",
             "write mig: true, or leave the instances out",
@@ -142,12 +142,12 @@ def _instances(
     here = {
         i: instance
         for i, instance in enumerate(asked.instances)
-        if findings.knows((*path, "instances", i))
+        if stated.has((*path, "instances", i))
     }
     said = [i for i, instance in here.items() if instance.start is not None]
     if said and len(said) < len(here):
         first = next(i for i in here if i not in said)
-        findings.refuse(
+        yield refuse(
             (*path, "instances", first),
             "says no start, others on this GPU do",
             "say all starts, or none",
@@ -157,24 +157,24 @@ def _instances(
     fit = geometry.check(gpu, Counter(instance.profile for instance in here.values()))
     if not isinstance(fit, Fit):
         near = ", ".join(f"{name}: {count}" for name, count in sorted(fit.nearest.items()))
-        findings.refuse(
+        yield refuse(
             (*path, "instances"),
             f"does not fit on one {gpu.name}: {fit.reason}",
             f"nearest that fits: {{{near}}}"
             if near
             else f"profiles of {gpu.name}: {listed(tuple(gpu.profiles))}",
             gpu.family.source if gpu.family else gpu.source,
-            anyway=True,
+            certain=True,
         )
-    legal = _legal({i: here[i] for i in said}, gpu, path, findings)
+    legal = yield from _legal({i: here[i] for i in said}, gpu, path)
     if not isinstance(fit, Fit):
         return None  # whether two overlap is open: one of them may have to go
-    return _as_said(legal, gpu, path, findings) if said else fit.placements
+    return (yield from _as_said(legal, gpu, path)) if said else fit.placements
 
 
 def _legal(
-    instances: Mapping[int, spec.Instance], gpu: Gpu, path: spec.Path, findings: Findings
-) -> Mapping[int, Placement]:
+    instances: Mapping[int, spec.Instance], gpu: Gpu, path: spec.Path
+) -> Checked[Mapping[int, Placement]]:
     """Those whose profile may start where they say."""
     legal = {}
     for i, instance in instances.items():
@@ -185,7 +185,7 @@ def _legal(
             legal[i] = Placement(profile=instance.profile, start=start, size=kind.size)
             continue
         starts = ", ".join(map(str, kind.starts))
-        findings.refuse(
+        yield refuse(
             (*path, "instances", i, "start"),
             f"{instance.profile} cannot start at slot {start}",
             f"it starts at {starts}",
@@ -195,15 +195,15 @@ def _legal(
 
 
 def _as_said(
-    placed: Mapping[int, Placement], gpu: Gpu, path: spec.Path, findings: Findings
-) -> tuple[Placement, ...]:
+    placed: Mapping[int, Placement], gpu: Gpu, path: spec.Path
+) -> Checked[tuple[Placement, ...]]:
     """By their starts: the same instances written in another order are the same."""
     taken: dict[int, int] = {}
     for i, placement in placed.items():
         slots = range(placement.start, placement.start + placement.size)
         clash = next((taken[slot] for slot in slots if slot in taken), None)
         if clash is not None:
-            findings.refuse(
+            yield refuse(
                 (*path, "instances", i, "start"),
                 f"slots {placement.start} to {slots[-1]} overlap those of instances[{clash}]",
                 "choose another start",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from infra import catalog, spec
 from infra.catalog import Cloud, Gpu, Machine
-from infra.plan.findings import CATALOG, Findings, listed, nearest
+from infra.plan.findings import CATALOG, Checked, Stated, listed, nearest, refuse
 from infra.spec import Path
 
 _SHOWN = 3
@@ -35,17 +35,17 @@ class GpuMachine(Gpus):
 
 
 def machine_of(
-    name: str, asked: spec.GpuChoice | None, cloud: Cloud, path: Path, findings: Findings
-) -> GpuMachine | None:
+    name: str, asked: spec.GpuChoice | None, cloud: Cloud, path: Path, stated: Stated
+) -> Checked[GpuMachine | None]:
     """The GPU machine that a pool names, with GPUs of its own or as asked for."""
-    if not findings.knows((*path, "machine_type")):
+    if not stated.has((*path, "machine_type")):
         return None
-    machine = _machine(name, cloud, (*path, "machine_type"), findings, gpus=True)
+    machine = yield from _machine(name, cloud, (*path, "machine_type"), gpus=True)
     if machine is None:
         return None
     if machine.gpu is not None:
         if asked is not None:
-            findings.refuse(
+            yield refuse(
                 (*path, "gpu"),
                 f"{name} has its GPUs fixed: {machine.gpu_count} x {machine.gpu.name}",
                 "leave it out",
@@ -60,7 +60,7 @@ def machine_of(
         )
     if not machine.attachable:
         alike = _shown(_by_size(machine, (m for m in _of(cloud) if m.gpu)))
-        findings.refuse(
+        yield refuse(
             (*path, "machine_type"),
             f"{name} has no GPU",
             f"nearest in size with GPUs: {alike}; {_ALL}",
@@ -70,7 +70,7 @@ def machine_of(
     choices = {a.gpu.name: a for a in machine.attachable}
     if asked is None:
         models = ", ".join(choices)
-        findings.refuse(
+        yield refuse(
             (*path, "gpu"),
             f"is missing: {name} has no GPU of its own",
             f"write gpu: {{model: …, count: …}} with one of {models}",
@@ -78,7 +78,7 @@ def machine_of(
         )
         return None
     if asked.model not in choices:
-        findings.refuse(
+        yield refuse(
             (*path, "gpu", "model"),
             f"{asked.model} cannot be attached to {name}",
             nearest(asked.model, tuple(choices)),
@@ -87,7 +87,7 @@ def machine_of(
         return None
     choice = choices[asked.model]
     if asked.count not in choice.counts:
-        findings.refuse(
+        yield refuse(
             (*path, "gpu", "count"),
             f"{asked.count} x {asked.model}: not on {name}",
             f"write one of {listed(choice.counts)}",
@@ -99,13 +99,13 @@ def machine_of(
     )
 
 
-def system_machine(name: str, cloud: Cloud, findings: Findings) -> Machine | None:
+def system_machine(name: str, cloud: Cloud) -> Checked[Machine | None]:
     """The system pool's machine type, which has no GPU."""
     at = ("system_pool", "machine_type")
-    machine = _machine(name, cloud, at, findings, gpus=False)
+    machine = yield from _machine(name, cloud, at, gpus=False)
     if machine is not None and machine.gpu is not None:
         alike = _shown(_by_size(machine, (m for m in _of(cloud) if not m.gpu)))
-        findings.refuse(
+        yield refuse(
             at,
             f"{name} has GPUs, which the system pool would leave idle",
             f"nearest in size without: {alike}; {_ALL}",
@@ -115,15 +115,13 @@ def system_machine(name: str, cloud: Cloud, findings: Findings) -> Machine | Non
     return machine
 
 
-def _machine(
-    name: str, cloud: Cloud, path: Path, findings: Findings, *, gpus: bool
-) -> Machine | None:
+def _machine(name: str, cloud: Cloud, path: Path, *, gpus: bool) -> Checked[Machine | None]:
     known = catalog.load().machines
     if machine := known.get((cloud, name)):
         return machine
     if left_out := catalog.load().why_left_out(name, cloud):
         instead = f"{listed(left_out.instead)}, or another" if gpus else "one without GPUs"
-        findings.refuse(
+        yield refuse(
             path, f"{name} {left_out.reason}", f"choose {instead}; {_ALL}", left_out.source
         )
         return None
@@ -131,14 +129,14 @@ def _machine(
     if elsewhere is not None:
         reason = f"{name} is a machine type of {elsewhere.cloud}, the fleet is on {cloud}"
         alike = _shown(_by_size(elsewhere, (m for m in _of(cloud) if bool(m.gpu) is gpus)))
-        findings.refuse(path, reason, f"nearest on {cloud}: {alike}; {_ALL}", elsewhere.source)
+        yield refuse(path, reason, f"nearest on {cloud}: {alike}; {_ALL}", elsewhere.source)
         return None
     own = [m.name for m in _of(cloud) if bool(m.gpu or m.attachable) is gpus]
     close = difflib.get_close_matches(name, own, n=_SHOWN, cutoff=0)
     meant = difflib.SequenceMatcher(a=name, b=close[0]).ratio() >= 0.5
     others = close[1:] if meant else close
     hint = f"did you mean {close[0]}? else nearest by name" if meant else "nearest by name"
-    findings.refuse(
+    yield refuse(
         path, f"{name} is not in the catalog", f"{hint}: {listed(others)}; {_ALL}", CATALOG
     )
     return None

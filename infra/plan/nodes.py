@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 from fleet_controller.api import (
     MIG_CONFIG_LABEL,
@@ -13,12 +12,11 @@ from fleet_controller.api import (
     STARTUP_TAINT_KEY,
 )
 from infra import spec
-from infra.plan.findings import Findings
-from infra.plan.fleet import CLOUD_EFFECT, Effect, NodeCount, Taint
+from infra.plan.findings import Checked, Stated, refuse
+from infra.plan.fleet import CLOUD_TAINT_EFFECT, AnyCloud, NodeCount, Taint, TaintEffect
 from infra.spec import Path
 
 AnyPool = spec.GkePool | spec.EksPool | spec.ByoPool
-AnyCloud = Literal["gke", "eks", "byo"]
 PLUGIN_CONFIG_LABEL = "nvidia.com/device-plugin.config"
 """Which of the device plugin's configs a node gets. Source: NVIDIA/k8s-device-plugin,
 config-manager.
@@ -54,13 +52,13 @@ on both clouds here.
 """
 
 
-def count_of(nodes: spec.Fixed | spec.Autoscaled, path: Path, findings: Findings) -> NodeCount:
+def count_of(nodes: spec.Fixed | spec.Autoscaled, path: Path) -> Checked[NodeCount]:
     match nodes:
         case spec.Fixed(count=count):
             return NodeCount(min=count, max=count, autoscaled=False)
         case spec.Autoscaled(min=fewest, max=largest):
             if fewest > largest:
-                findings.refuse(
+                yield refuse(
                     path,
                     f"min {fewest} is above max {largest}",
                     f"write {{min: {largest}, max: {fewest}}}",
@@ -68,16 +66,14 @@ def count_of(nodes: spec.Fixed | spec.Autoscaled, path: Path, findings: Findings
             return NodeCount(min=fewest, max=largest, autoscaled=True)
 
 
-def pool_labels(
-    pool: AnyPool, path: Path, cloud: AnyCloud, findings: Findings
-) -> Mapping[str, str]:
+def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud) -> Checked[Mapping[str, str]]:
     """The pool's own label and those of the stack file. Never the MIG config: on a pool it races
     the device plugin.
     """
     for key, value in pool.labels.items():
         at = (*path, "labels", key)
         if key == MIG_CONFIG_LABEL:
-            findings.refuse(
+            yield refuse(
                 at,
                 "on a pool it races the device plugin and changes all nodes at once; the "
                 "fleet controller sets it",
@@ -86,7 +82,7 @@ def pool_labels(
                 in_key=True,
             )
         elif key == MIG_STATE_LABEL:
-            findings.refuse(
+            yield refuse(
                 at,
                 "mig-manager says there how the cutting went, and the fleet controller believes it",
                 "leave it out",
@@ -94,7 +90,7 @@ def pool_labels(
                 in_key=True,
             )
         elif key in GKE_LABELS:
-            findings.refuse(
+            yield refuse(
                 at,
                 "GKE writes it on the nodes that are so; on others, pods would find "
                 "something else than it says",
@@ -103,11 +99,11 @@ def pool_labels(
                 in_key=True,
             )
         elif key == PLUGIN_CONFIG_LABEL:
-            findings.refuse(
+            yield refuse(
                 at, "slicewright sets it where a pool shares its GPUs", "use sharing", in_key=True
             )
         elif key == NO_GKE_PLUGIN_LABEL and cloud == "gke":
-            findings.refuse(
+            yield refuse(
                 at,
                 "it takes away GKE's device plugin, and with it the end of the driver's "
                 "installation",
@@ -116,18 +112,18 @@ def pool_labels(
                 in_key=True,
             )
         elif key.startswith(_OWN):
-            findings.refuse(
+            yield refuse(
                 at, f"labels {_OWN}… are slicewright's own", "choose another key", in_key=True
             )
         elif cloud == "eks":
-            _check_eks_label(key, value, at, findings)
+            yield from _check_eks_label(key, value, at)
     return {**dict(sorted(pool.labels.items())), POOL_LABEL: pool.name}
 
 
-def _check_eks_label(key: str, value: str, at: Path, findings: Findings) -> None:
+def _check_eks_label(key: str, value: str, at: Path) -> Checked[None]:
     prefix = key.rpartition("/")[0]
     if prefix in ("kubernetes.io", "k8s.io") or prefix.endswith((".kubernetes.io", ".k8s.io")):
-        findings.refuse(
+        yield refuse(
             at,
             "EKS refuses labels with a kubernetes.io or k8s.io prefix",
             "choose another key",
@@ -135,7 +131,7 @@ def _check_eks_label(key: str, value: str, at: Path, findings: Findings) -> None
             in_key=True,
         )
     if len(key) > 63:
-        findings.refuse(
+        yield refuse(
             at,
             f"EKS allows 63 characters for a label's key with its prefix, this has {len(key)}",
             "shorten it",
@@ -143,12 +139,12 @@ def _check_eks_label(key: str, value: str, at: Path, findings: Findings) -> None
             in_key=True,
         )
     if not value:
-        findings.refuse(at, "EKS refuses labels without a value", 'for example "true"', "EKS API")
+        yield refuse(at, "EKS refuses labels without a value", 'for example "true"', "EKS API")
 
 
 def pool_taints(
-    pool: AnyPool, path: Path, cloud: AnyCloud, findings: Findings
-) -> tuple[Taint, ...]:
+    pool: AnyPool, path: Path, cloud: AnyCloud, stated: Stated
+) -> Checked[tuple[Taint, ...]]:
     """The stack file's taints and the startup taint, which keeps every pod away until the node has
     proven its layout.
     """
@@ -157,10 +153,10 @@ def pool_taints(
     for i, written in enumerate(pool.taints):
         at = (*path, "taints", i)
         effect = _effect(written.effect)
-        if not findings.knows(at):
+        if not stated.has(at):
             continue
         if (written.key, effect) in seen:
-            findings.refuse(
+            yield refuse(
                 at,
                 f"{written.key} with {effect} is there twice, which the cloud refuses",
                 f"leave one out; the other is taints[{seen[written.key, effect]}]",
@@ -168,7 +164,7 @@ def pool_taints(
             )
         seen.setdefault((written.key, effect), i)
         if written.key == STARTUP_TAINT_KEY or written.key.startswith(_OWN):
-            findings.refuse(
+            yield refuse(
                 (*at, "key"),
                 "is slicewright's own taint, on every GPU node until it is verified",
                 "leave it out",
@@ -179,7 +175,7 @@ def pool_taints(
                 "eks": "slicewright puts it there, as GKE does",
                 "byo": "existing nodes keep their taints",
             }[cloud]
-            findings.refuse(
+            yield refuse(
                 (*at, "key"),
                 f"{_GPU_TAINT['key']}={_GPU_TAINT['value']}:{_GPU_TAINT['effect']} is on "
                 f"every GPU node already: {why}",
@@ -189,7 +185,7 @@ def pool_taints(
                 else "ARCHITECTURE.md, startup taint",
             )
         elif cloud == "eks" and len(written.key) > 63:
-            findings.refuse(
+            yield refuse(
                 (*at, "key"),
                 f"EKS allows 63 characters for a taint's key, this has {len(written.key)}",
                 "shorten it",
@@ -204,5 +200,7 @@ def _own_taint(taint: Mapping[str, str]) -> Taint:
     return Taint(key=taint["key"], value=taint["value"], effect=_effect(taint["effect"]))
 
 
-def _effect(written: str) -> Effect:
-    return next(effect for effect, cloud in CLOUD_EFFECT.items() if written in (effect, cloud))
+def _effect(written: str) -> TaintEffect:
+    return next(
+        effect for effect, cloud in CLOUD_TAINT_EFFECT.items() if written in (effect, cloud)
+    )

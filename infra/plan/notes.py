@@ -64,7 +64,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
                 f"{at} GPUs are cut by index, and a driver may count them in another order "
                 "after a reboot"
             )
-        for share in pool.shares:
+        for share in pool.sharing:
             if share.strategy == "time-slicing":
                 found.append(
                     f"{at} pods that share {share.resource} share its memory too: one can "

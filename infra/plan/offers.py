@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infra import spec
-from infra.plan.findings import Findings
-from infra.plan.fleet import Offer, Share
+from infra.plan.findings import Checked, Stated, refuse
+from infra.plan.fleet import AnyCloud, MigStrategy, Offer, ReplicatedResource
+from infra.plan.fractional import fractional_resources
 from infra.plan.machines import GpuMachine, Gpus
-from infra.plan.nodes import NO_GKE_PLUGIN_LABEL, PLUGIN_CONFIG_LABEL, AnyCloud, AnyPool
+from infra.plan.nodes import NO_GKE_PLUGIN_LABEL, PLUGIN_CONFIG_LABEL, AnyPool
 from infra.plan.partitions import (
-    Cut,
-    Strategy,
+    Partitioning,
     check_ways,
-    native_cut,
-    operator_cut,
+    gke_partitioning,
+    operator_partitioning,
     outcome,
-    whole,
+    unpartitioned,
 )
-from infra.plan.shares import fractional_resources
-from infra.plan.sharing import gke_shares, plugin_shares
+from infra.plan.sharing import gke_sharing, plugin_sharing
 
 
 def offer_of(
@@ -28,22 +27,22 @@ def offer_of(
     found: Gpus | None,
     *,
     cloud: AnyCloud,
-    strategy: Strategy,
+    strategy: MigStrategy,
     fractional: spec.Fractional | None,
-    findings: Findings,
-) -> tuple[Offer, Mapping[str, str]] | None:
+    stated: Stated,
+) -> Checked[tuple[Offer, Mapping[str, str]] | None]:
     """What the nodes offer, and the labels that they need for it; None where it is refused, or
     `found` was before.
 
     How the GPUs are shared is judged in any case, as far as that can be without their partitions.
     """
-    at_cut, at = (*path, "partition"), (*path, "sharing")
-    cut = _cut(pool, at_cut, found, strategy, findings)
-    if not findings.knows(at_cut):
-        cut = None
-    devices = cut.devices if cut else None
+    at_partition, at = (*path, "partition"), (*path, "sharing")
+    partitioning = yield from _partitioning(pool, at_partition, found, strategy, stated)
+    if not stated.has(at_partition):
+        partitioning = None
+    devices = partitioning.devices if partitioning else None
     partitioned = not isinstance(pool.partition, spec.Unpartitioned)
-    shares: tuple[Share, ...] | None = ()
+    sharing: tuple[ReplicatedResource, ...] | None = ()
     resources: Mapping[str, int] | None = None
     labels = (
         {NO_GKE_PLUGIN_LABEL: "true"}
@@ -55,7 +54,7 @@ def offer_of(
             pass
         case spec.FractionalSharing():
             if partitioned:
-                findings.refuse(
+                yield refuse(
                     at,
                     "fractions and MIG do not go together on a pool",
                     "leave one out",
@@ -65,50 +64,54 @@ def offer_of(
             if fractional is not None and found is not None:
                 resources = fractional_resources(fractional, found.gpu, found.count)
         case spec.TimeSlicing() | spec.Mps() as asked:
-            if cloud == "gke" and not findings.knows((*at_cut, "mode")):
-                shares = None  # GKE's plugin or NVIDIA's: the partition decides
+            if cloud == "gke" and not stated.has((*at_partition, "mode")):
+                sharing = None  # GKE's plugin or NVIDIA's: the partition decides
             elif cloud == "gke" and not isinstance(pool.partition, spec.Operator):
-                shares = gke_shares(asked, at, devices, findings)
+                sharing = yield from gke_sharing(asked, at, devices)
             else:
-                shares = plugin_shares(
+                sharing = yield from plugin_sharing(
                     asked,
                     at,
                     devices,
                     partitioned=partitioned,
                     strategy=strategy,
                     cloud=cloud,
-                    findings=findings,
+                    stated=stated,
                 )
                 labels[PLUGIN_CONFIG_LABEL] = pool.name
-    if found is None or cut is None or shares is None:
+    if found is None or partitioning is None or sharing is None:
         return None
-    result = outcome(pool.name, found, cut, shares, resources=resources)
+    result = outcome(pool.name, found, partitioning, sharing, resources=resources)
     offer = Offer(
-        layouts=cut.layouts,
-        devices=cut.devices,
-        shares=shares,
+        layouts=partitioning.layouts,
+        devices=partitioning.devices,
+        sharing=sharing,
         resources=result.resources,
         desired=result.desired,
         layout_hash=result.layout_hash,
-        mig_config=cut.mig_config,
+        mig_config=partitioning.mig_config,
     )
     return offer, labels
 
 
-def _cut(
-    pool: AnyPool, path: spec.Path, found: Gpus | None, strategy: Strategy, findings: Findings
-) -> Cut | None:
+def _partitioning(
+    pool: AnyPool, path: spec.Path, found: Gpus | None, strategy: MigStrategy, stated: Stated
+) -> Checked[Partitioning | None]:
     if isinstance(pool.partition, spec.Operator):
-        check_ways(pool.partition, path, findings)
+        yield from check_ways(pool.partition, path)
     if found is None:
         return None
     match pool.partition:
         case spec.Unpartitioned():
-            return whole(found)
+            return unpartitioned(found)
         case spec.Native() as asked:
             assert isinstance(found, GpuMachine), (
                 "only GKE's pools may be native, and they have machines"
             )
-            return native_cut(asked, path, found, findings)
+            return (yield from gke_partitioning(asked, path, found))
         case spec.Operator() as cut_by_operator:
-            return operator_cut(cut_by_operator, pool.name, path, found, strategy, findings)
+            return (
+                yield from operator_partitioning(
+                    cut_by_operator, pool.name, path, found, strategy, stated
+                )
+            )

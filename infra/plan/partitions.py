@@ -8,27 +8,24 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from infra import catalog, geometry, spec
 from infra.catalog import Gpu
 from infra.catalog.named import config_name
 from infra.geometry import Fit, Misfit, naming
 from infra.plan.drivers import minimum_driver
-from infra.plan.findings import Findings, listed, nearest
-from infra.plan.fleet import Layout, Share
+from infra.plan.findings import Checked, Stated, each, listed, nearest, refuse
+from infra.plan.fleet import WHOLE_GPU, Layout, MigStrategy, ReplicatedResource
 from infra.plan.machines import GpuMachine, Gpus
-from infra.plan.sharing import shared
+from infra.plan.sharing import allocatable
 from infra.spec import Path
 from node_agent.desired import Desired, DesiredGpu, DesiredSharing, Partitioner, digest, dump
 
-WHOLE = "nvidia.com/gpu"
-Strategy = Literal["none", "single", "mixed"]
 _MIG_LABEL_LONGEST = 63
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
+class Partitioning:
     """One pool's partitions, per node, before anybody shares them."""
 
     layouts: tuple[Layout, ...]
@@ -50,29 +47,31 @@ class Outcome:
     layout_hash: str
 
 
-def whole(found: Gpus) -> Cut:
+def unpartitioned(found: Gpus) -> Partitioning:
     """Nobody cuts anything."""
-    return Cut(
+    return Partitioning(
         layouts=({},) * found.count,
-        devices={WHOLE: found.count},
+        devices={WHOLE_GPU: found.count},
         partitioner="none",
         mig_config=None,
     )
 
 
-def native_cut(asked: spec.Native, path: Path, found: GpuMachine, findings: Findings) -> Cut | None:
+def gke_partitioning(
+    asked: spec.Native, path: Path, found: GpuMachine
+) -> Checked[Partitioning | None]:
     """GKE cuts every GPU of a node into as many of one profile as fit, and advertises all as
     nvidia.com/gpu.
     """
     profile, at = asked.profile, (*path, "profile")
-    if not _can_be_cut(found.gpu, path, findings) or not _fits(
-        found.gpu, {profile: 1}, at, findings
+    if not (yield from _supports_mig(found.gpu, path)) or not (
+        yield from _fits(found.gpu, {profile: 1}, at)
     ):
         return None
     accelerator = catalog.load().accelerators[found.accelerator]
     sizes = accelerator.sizes
     if profile not in sizes:
-        findings.refuse(
+        yield refuse(
             at,
             f"GKE does not cut {found.accelerator} into {profile}: {accelerator.refused[profile]}",
             f"nearest {naming.nearest_of(sizes, profile)}; GKE's sizes: {listed(sizes)}",
@@ -80,15 +79,15 @@ def native_cut(asked: spec.Native, path: Path, found: GpuMachine, findings: Find
         )
         return None
     per_gpu = geometry.max_instances(found.gpu, profile)
-    return Cut(
+    return Partitioning(
         layouts=({profile: per_gpu},) * found.count,
-        devices={WHOLE: per_gpu * found.count},
+        devices={WHOLE_GPU: per_gpu * found.count},
         partitioner="gke",
         mig_config=None,
     )
 
 
-def check_ways(asked: spec.Operator, path: Path, findings: Findings) -> None:
+def check_ways(asked: spec.Operator, path: Path) -> Checked[None]:
     """It says a layout, and in one way."""
     said = _ways(asked)
     if len(said) != 1:
@@ -97,22 +96,20 @@ def check_ways(asked: spec.Operator, path: Path, findings: Findings) -> None:
             if said
             else "has none of layout, config and gpus"
         )
-        findings.refuse(
-            path, has, "write one of them, for example config: all-balanced", "mig-parted"
-        )
+        yield refuse(path, has, "write one of them, for example config: all-balanced", "mig-parted")
 
 
-def operator_cut(
-    asked: spec.Operator, pool: str, path: Path, found: Gpus, strategy: Strategy, findings: Findings
-) -> Cut | None:
+def operator_partitioning(
+    asked: spec.Operator, pool: str, path: Path, found: Gpus, strategy: MigStrategy, stated: Stated
+) -> Checked[Partitioning | None]:
     """mig-manager cuts; the device plugin advertises by the cluster's strategy. Of a layout said in
     two ways, both are judged.
     """
-    if not _can_be_cut(found.gpu, path, findings):
+    if not (yield from _supports_mig(found.gpu, path)):
         return None
-    said = [_asked_layouts(way, asked, found, path, findings) for way in _ways(asked)]
+    said = yield from each(_asked_layouts(way, asked, found, path, stated) for way in _ways(asked))
     if strategy == "none":
-        findings.refuse(
+        yield refuse(
             path,
             "with gpu_operator.mig_strategy: none partitions are never advertised",
             "write mig_strategy: mixed or single",
@@ -120,15 +117,15 @@ def operator_cut(
         )
         return None
     layouts = said[0] if len(said) == 1 else None
-    if layouts is None or not _strategy_allows(layouts, strategy, path, findings):
+    if layouts is None or not (yield from _strategy_allows(layouts, strategy, path)):
         return None
     devices: Counter[str] = Counter()
     for layout in layouts:
         if not layout:
-            devices[WHOLE] += 1
+            devices[WHOLE_GPU] += 1
         for profile, count in layout.items():
-            devices[WHOLE if strategy == "single" else resource_of(profile)] += count
-    return Cut(
+            devices[WHOLE_GPU if strategy == "single" else resource_of(profile)] += count
+    return Partitioning(
         layouts=layouts,
         devices=dict(devices),
         partitioner="mig-manager",
@@ -139,34 +136,38 @@ def operator_cut(
 def outcome(
     pool: str,
     found: Gpus,
-    cut: Cut,
-    shares: tuple[Share, ...],
+    partitioning: Partitioning,
+    sharing: tuple[ReplicatedResource, ...],
     *,
     resources: Mapping[str, int] | None = None,
 ) -> Outcome:
     """resources: where something else than a device plugin advertises them."""
-    offered = shared(cut.devices, shares) if resources is None else resources
-    uniform = all(layout == cut.layouts[0] for layout in cut.layouts)
+    offered = allocatable(partitioning.devices, sharing) if resources is None else resources
+    uniform = all(layout == partitioning.layouts[0] for layout in partitioning.layouts)
     gpus = (
-        (DesiredGpu(index="all", mig=bool(cut.layouts[0]), instances=cut.layouts[0]),)
+        (
+            DesiredGpu(
+                index="all", mig=bool(partitioning.layouts[0]), instances=partitioning.layouts[0]
+            ),
+        )
         if uniform
         else tuple(
             DesiredGpu(index=i, mig=bool(layout), instances=layout)
-            for i, layout in enumerate(cut.layouts)
+            for i, layout in enumerate(partitioning.layouts)
         )
     )
     desired = Desired(
         pool=pool,
-        partitioner=cut.partitioner,
+        partitioner=partitioning.partitioner,
         gpu_count=found.count,
         gpu_models=found.gpu.products,
         gpus=gpus,
         resources=offered,
         gpu_memory_mib=found.gpu.memory_mib,
-        minimum_driver=minimum_driver(found.gpu, cut.layouts),
+        minimum_driver=minimum_driver(found.gpu, partitioning.layouts),
         sharing=tuple(
             DesiredSharing(resource=s.advertised, strategy=s.strategy, replicas=s.replicas)
-            for s in shares
+            for s in sharing
         ),
     )
     text = dump(desired)
@@ -190,9 +191,9 @@ def mig_config_name(pool: str, gpu: Gpu, layouts: tuple[Layout, ...]) -> str:
     return name
 
 
-def _can_be_cut(gpu: Gpu, path: Path, findings: Findings) -> bool:
+def _supports_mig(gpu: Gpu, path: Path) -> Checked[bool]:
     if gpu.family is None:
-        findings.refuse(
+        yield refuse(
             path,
             f"{gpu.name} has no MIG: it cannot be partitioned",
             "write partition: none",
@@ -206,29 +207,29 @@ def _ways(asked: spec.Operator) -> list[str]:
 
 
 def _asked_layouts(
-    way: str, asked: spec.Operator, found: Gpus, path: Path, findings: Findings
-) -> tuple[Layout, ...] | None:
+    way: str, asked: spec.Operator, found: Gpus, path: Path, stated: Stated
+) -> Checked[tuple[Layout, ...] | None]:
     at = (*path, way)
     match getattr(asked, way):
         case tuple() as groups:
-            return _by_index(groups, found, at, findings)
+            return (yield from _by_index(groups, found, at, stated))
         case str() as config:
-            layout = _named_layout(config, found.gpu, at, findings)
+            layout = yield from _named_layout(config, found.gpu, at)
         case said:
             layout = dict(sorted(said.items()))
-    if layout is None or not _fits(found.gpu, layout, at, findings):
+    if layout is None or not (yield from _fits(found.gpu, layout, at)):
         return None
     return (layout,) * found.count
 
 
-def _named_layout(config: str, gpu: Gpu, path: Path, findings: Findings) -> Layout | None:
+def _named_layout(config: str, gpu: Gpu, path: Path) -> Checked[Layout | None]:
     named = catalog.load().named_configs[gpu.name]
     if config in named and named[config].layout:
         # Only its layout: the config that we write names every board of the model, which the
         # operator's own may not (`without`).
         return dict(sorted(named[config].layout.items()))
     if config in named:
-        findings.refuse(
+        yield refuse(
             path,
             f"{config} cuts nothing",
             "write partition: none",
@@ -236,7 +237,7 @@ def _named_layout(config: str, gpu: Gpu, path: Path, findings: Findings) -> Layo
         )
         return None
     near = _config_alike(config, gpu)
-    findings.refuse(
+    yield refuse(
         path,
         f"{config} is no layout of {gpu.name}",
         f"did you mean {near}?" if near in named else nearest(config, tuple(named)),
@@ -257,48 +258,51 @@ def _config_alike(config: str, gpu: Gpu) -> str:
 
 
 def _by_index(
-    groups: tuple[spec.GpuGroup, ...], found: Gpus, path: Path, findings: Findings
-) -> tuple[Layout, ...] | None:
+    groups: tuple[spec.GpuGroup, ...], found: Gpus, path: Path, stated: Stated
+) -> Checked[tuple[Layout, ...] | None]:
     layouts: dict[int, Layout] = {}
-    before, known = len(findings.problems), True
+    valid, complete = True, True
     for i, group in enumerate(groups):
         for j, index in enumerate(group.index):
             at = (*path, i, "index", j)
-            if not findings.knows(at):
-                known = False
+            if not stated.has(at):
+                complete = False
                 continue
-            if index >= found.count and findings.knows((*path[:2], "gpu", "count")):
-                findings.refuse(
+            if index >= found.count and stated.has((*path[:2], "gpu", "count")):
+                valid = False
+                yield refuse(
                     at,
                     f"there is no GPU {index}: the node has {found.count}, counted from 0",
                     f"write 0 to {found.count - 1}",
                     "NVML",
                 )
             elif index in layouts:
-                findings.refuse(at, f"GPU {index} is there twice", "name each GPU once")
+                valid = False
+                yield refuse(at, f"GPU {index} is there twice", "name each GPU once")
             layouts[index] = dict(sorted(group.layout.items()))
-        _fits(found.gpu, group.layout, (*path, i, "layout"), findings)
+        fits = yield from _fits(found.gpu, group.layout, (*path, i, "layout"))
+        valid = valid and fits
     missing = [index for index in range(found.count) if index not in layouts]
-    if missing and known:
-        findings.refuse(
+    if missing and complete:
+        yield refuse(
             path,
             f"does not say what becomes of GPU {listed(missing)}; mig-manager never finds "
             "such a layout applied",
             f"add {{index: [{listed(missing)}], layout: {{}}}} to leave them whole",
             "NVIDIA/mig-parted #157",
         )
-    if missing or len(findings.problems) > before:
+    if missing or not valid:
         return None
     ordered = tuple(layouts[index] for index in range(found.count))
     if not any(ordered):
-        findings.refuse(path, "leaves every GPU whole", "write partition: none")
+        yield refuse(path, "leaves every GPU whole", "write partition: none")
         return None
     return ordered
 
 
 def _strategy_allows(
-    layouts: tuple[Layout, ...], strategy: Strategy, path: Path, findings: Findings
-) -> bool:
+    layouts: tuple[Layout, ...], strategy: MigStrategy, path: Path
+) -> Checked[bool]:
     if strategy == "mixed":
         return True
     if any(len(layout) > 1 for layout in layouts):
@@ -309,7 +313,7 @@ def _strategy_allows(
         why = "gives GPUs different profiles"
     else:
         return True
-    findings.refuse(
+    yield refuse(
         path,
         f"{why}, and with gpu_operator.mig_strategy: single the device plugin refuses such a node",
         "write one profile for all GPUs, or mig_strategy: mixed",
@@ -318,14 +322,14 @@ def _strategy_allows(
     return False
 
 
-def _fits(gpu: Gpu, layout: Layout, path: Path, findings: Findings) -> bool:
+def _fits(gpu: Gpu, layout: Layout, path: Path) -> Checked[bool]:
     match geometry.check(gpu, layout):
         case Fit():
             return True
         case Misfit(reason=reason, nearest=near):
             written = ", ".join(f"{name}: {count}" for name, count in sorted(near.items()))
             one = next(iter(near)) if len(near) == 1 and path[-1] == "profile" else ""
-            findings.refuse(
+            yield refuse(
                 path,
                 f"does not fit on one {gpu.name}: {reason}",
                 f"nearest: {one}"
@@ -335,6 +339,6 @@ def _fits(gpu: Gpu, layout: Layout, path: Path, findings: Findings) -> bool:
                 else f"profiles of {gpu.name}: {listed(tuple(gpu.profiles))}",
                 gpu.family.source if gpu.family else gpu.source,
                 # Fewer instances never fit worse.
-                anyway=True,
+                certain=True,
             )
             return False

@@ -7,15 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infra import spec
-from infra.plan.device_plugin import check_plugin
 from infra.plan.drivers import Driver, check_driver
-from infra.plan.findings import Findings
-from infra.plan.fleet import PoolPlan, SharedPlan
+from infra.plan.findings import Checked, Stated
+from infra.plan.fleet import AnyCloud, MigStrategy, PoolPlan
+from infra.plan.fractional import FractionalRequest, plan_workloads
 from infra.plan.machines import Gpus
-from infra.plan.nodes import AnyCloud, AnyPool, count_of, pool_labels, pool_taints
+from infra.plan.nodes import AnyPool, count_of, pool_labels, pool_taints
 from infra.plan.offers import offer_of
-from infra.plan.partitions import Strategy
-from infra.plan.shares import plan_shares
 
 SYSTEM_PODS = 10
 """About what runs on a GPU node beside the pods that hold partitions: network, logging, metrics,
@@ -29,27 +27,33 @@ def pool_plan(
     found: Gpus | None,
     *,
     cloud: AnyCloud,
-    strategy: Strategy,
+    strategy: MigStrategy,
     driver: Driver | None,
     fractional: spec.Fractional | None,
-    findings: Findings,
-) -> PoolPlan | None:
+    stated: Stated,
+) -> Checked[PoolPlan | None]:
     """None where something is refused, or `found` was before; what can be said without the GPUs is
     said all the same.
     """
-    nodes = count_of(pool.nodes, (*path, "nodes"), findings)
-    labels = pool_labels(pool, path, cloud, findings)
-    taints = pool_taints(pool, path, cloud, findings)
-    offered = offer_of(
-        pool, path, found, cloud=cloud, strategy=strategy, fractional=fractional, findings=findings
+    nodes = yield from count_of(pool.nodes, (*path, "nodes"))
+    labels = yield from pool_labels(pool, path, cloud)
+    taints = yield from pool_taints(pool, path, cloud, stated)
+    offered = yield from offer_of(
+        pool, path, found, cloud=cloud, strategy=strategy, fractional=fractional, stated=stated
     )
     if found is None or offered is None:
         return None
     offer, needed = offered
     if driver is not None:
-        check_driver(driver, pool.name, found.gpu, offer, findings)
+        yield from check_driver(driver, pool.name, found.gpu, offer)
     return PoolPlan(
-        **vars(offer),
+        layouts=offer.layouts,
+        devices=offer.devices,
+        sharing=offer.sharing,
+        resources=offer.resources,
+        desired=offer.desired,
+        layout_hash=offer.layout_hash,
+        mig_config=offer.mig_config,
         name=pool.name,
         nodes=nodes,
         labels={**labels, **needed},
@@ -60,15 +64,9 @@ def pool_plan(
     )
 
 
-def shared_plan(fleet: spec.Fleet, built: Sequence[PoolPlan], findings: Findings) -> SharedPlan:
-    check_plugin(fleet.gpu_operator or spec.GpuOperator(), built, findings)
+def fleet_workloads(
+    fleet: spec.Fleet, built: Sequence[PoolPlan], stated: Stated
+) -> Checked[tuple[FractionalRequest, ...]]:
     fractional = {p.name for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalSharing)}
-    return SharedPlan(
-        image=fleet.image,
-        node_agent=fleet.node_agent,
-        verify_timeout_minutes=fleet.verify_timeout_minutes,
-        fractional=fleet.fractional,
-        workloads=plan_shares(
-            fleet, [(p.gpu, p.gpu_count) for p in built if p.name in fractional], findings
-        ),
-    )
+    nodes = [(p.gpu, p.gpu_count) for p in built if p.name in fractional]
+    return (yield from plan_workloads(fleet, nodes, stated))

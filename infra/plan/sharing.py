@@ -4,61 +4,36 @@ NVIDIA's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterable, Mapping
 
 from infra import spec
-from infra.plan.findings import Findings, listed
-from infra.plan.fleet import Share
+from infra.plan.findings import Checked, Finding, Stated, listed, refuse
+from infra.plan.fleet import WHOLE_GPU, AnyCloud, MigStrategy, ReplicatedResource
 from infra.spec import Path
 
 _GKE_CLIENTS = (2, 48)
 _MPS_CLIENTS = 48
+_LONGEST_NAME = 63
 _GKE = "GoogleCloudPlatform/container-engine-accelerators, pkg/gpu/nvidia/gpusharing"
 _PLUGIN = "NVIDIA/k8s-device-plugin, internal/plugin and README"
 Replicated = spec.TimeSlicing | spec.Mps
 
 
-def gke_shares(
-    sharing: Replicated, path: Path, devices: Mapping[str, int] | None, findings: Findings
-) -> tuple[Share, ...] | None:
-    """GKE's plugin: one number for all devices of a node, with or without partitions. devices: None
-    where they are not known.
+def gke_sharing(
+    sharing: Replicated, path: Path, devices: Mapping[str, int] | None
+) -> Checked[tuple[ReplicatedResource, ...] | None]:
+    """Sharing by GKE's own device plugin: one number of replicas for all devices of a node.
+
+    devices: before sharing; None where they are not known.
     """
-    before = len(findings.problems)
-    fewest, most = _GKE_CLIENTS
-    replicas = sharing.replicas if isinstance(sharing.replicas, int) else dict(sharing.replicas)
-    if isinstance(replicas, Mapping):
-        if set(replicas) - {"gpu", "nvidia.com/gpu"} or len(replicas) != 1:
-            findings.refuse(
-                (*path, "replicas"),
-                "GKE advertises everything as nvidia.com/gpu and shares it alike",
-                "write one number",
-                _GKE,
-            )
-            return None
-        replicas = next(iter(replicas.values()))
-    if not fewest <= replicas <= most:
-        findings.refuse(
-            (*path, "replicas"),
-            f"{replicas}: GKE allows {fewest} to {most} clients",
-            f"write {most} or less",
-            _GKE,
-        )
-    for name in ("rename_by_default", "fail_requests_greater_than_one"):
-        if name in sharing.model_fields_set:
-            findings.refuse(
-                (*path, name),
-                "is no choice with GKE's own device plugin",
-                "leave it out",
-                _GKE,
-                in_key=True,
-            )
-    if len(findings.problems) > before or devices is None:
+    wrong = tuple(_check_gke(sharing, path))
+    yield from wrong
+    if wrong or devices is None:
         return None
     (name,) = devices
+    (replicas,) = _by_full_name(sharing.replicas, devices).values()
     return (
-        Share(
+        ReplicatedResource(
             resource=name,
             advertised=name,
             strategy=sharing.mode,
@@ -68,61 +43,64 @@ def gke_shares(
     )
 
 
-def plugin_shares(
+def _check_gke(sharing: Replicated, path: Path) -> Checked[None]:
+    fewest, most = _GKE_CLIENTS
+    each = _by_full_name(sharing.replicas, (WHOLE_GPU,))
+    several = not isinstance(sharing.replicas, int) and len(sharing.replicas) > 1
+    if several or [*each] != [WHOLE_GPU]:
+        yield refuse(
+            (*path, "replicas"),
+            "GKE advertises every device as nvidia.com/gpu, with one number of replicas",
+            "write one number",
+            _GKE,
+        )
+        return
+    if not fewest <= each[WHOLE_GPU] <= most:
+        yield refuse(
+            (*path, "replicas"),
+            f"{each[WHOLE_GPU]}: GKE allows {fewest} to {most} clients",
+            f"write {most} or less",
+            _GKE,
+        )
+    for name in ("rename_by_default", "fail_requests_greater_than_one"):
+        if name in sharing.model_fields_set:
+            yield refuse(
+                (*path, name),
+                "cannot be chosen with GKE's own device plugin",
+                "leave it out",
+                _GKE,
+                in_key=True,
+            )
+
+
+def plugin_sharing(
     sharing: Replicated,
     path: Path,
     devices: Mapping[str, int] | None,
     *,
     partitioned: bool,
-    strategy: Literal["none", "single", "mixed"],
-    cloud: Literal["gke", "eks", "byo"],
-    findings: Findings,
-) -> tuple[Share, ...] | None:
-    """NVIDIA's device plugin, by its config file. devices: None where they are not known."""
-    before = len(findings.problems)
-    strategy_known = findings.knows(("gpu_operator", "mig_strategy"))
+    strategy: MigStrategy,
+    cloud: AnyCloud,
+    stated: Stated,
+) -> Checked[tuple[ReplicatedResource, ...] | None]:
+    """Sharing by NVIDIA's device plugin, as its config file sets it.
+
+    devices: before sharing; None where they are not known.
+    """
+    known = stated.has(("gpu_operator", "mig_strategy"))
+    wrong: list[Finding] = []
     if isinstance(sharing, spec.Mps):
-        _check_mps(
-            path,
-            partitioned=partitioned,
-            strategy=strategy if strategy_known else "none",
-            cloud=cloud,
-            findings=findings,
-        )
-    each = (
-        dict.fromkeys(devices or ("nvidia.com/gpu",), sharing.replicas)
-        if isinstance(sharing.replicas, int)
-        else _by_full_name(sharing.replicas)
-    )
-    for written in () if isinstance(sharing.replicas, int) else sharing.replicas:
-        if devices is not None and strategy_known and _full(written) not in devices:
-            findings.refuse(
-                (*path, "replicas", written),
-                f"the pool's nodes have no {_full(written)}; the device plugin would "
-                "ignore it without a word",
-                f"they have: {listed(sorted(devices))}",
-                _PLUGIN,
-                in_key=True,
-            )
-    for name, replicas in each.items():
-        if isinstance(sharing, spec.Mps) and replicas > _MPS_CLIENTS:
-            findings.refuse(
-                (*path, "replicas"),
-                f"{replicas}: MPS has at most {_MPS_CLIENTS} clients per GPU",
-                f"write {_MPS_CLIENTS}",
-                _PLUGIN,
-            )
-        if len(name) + len(".shared") * sharing.rename_by_default > 63:
-            findings.refuse(
-                (*path, "replicas"),
-                f"{name}.shared is longer than the 63 characters of a resource's name",
-                "write rename_by_default: false",
-                "Kubernetes docs, extended resources",
-            )
-    if len(findings.problems) > before or devices is None or not strategy_known:
+        strategy_of_mps = strategy if known else "none"
+        wrong += _check_mps(path, partitioned=partitioned, strategy=strategy_of_mps, cloud=cloud)
+    if devices is not None and known:
+        wrong += _check_names(sharing, path, devices)
+    each = _by_full_name(sharing.replicas, devices or (WHOLE_GPU,))
+    wrong += _check_replicas(sharing, path, each)
+    yield from wrong
+    if wrong or devices is None or not known:
         return None
     return tuple(
-        Share(
+        ReplicatedResource(
             resource=name,
             advertised=f"{name}.shared" if sharing.rename_by_default else name,
             strategy=sharing.mode,
@@ -133,9 +111,43 @@ def plugin_shares(
     )
 
 
-def shared(devices: Mapping[str, int], shares: tuple[Share, ...]) -> Mapping[str, int]:
+def _check_names(sharing: Replicated, path: Path, devices: Mapping[str, int]) -> Checked[None]:
+    for written in () if isinstance(sharing.replicas, int) else sharing.replicas:
+        if _full_name(written) not in devices:
+            yield refuse(
+                (*path, "replicas", written),
+                f"the pool's nodes have no {_full_name(written)}; the device plugin would "
+                "ignore it silently",
+                f"they have: {listed(sorted(devices))}",
+                _PLUGIN,
+                in_key=True,
+            )
+
+
+def _check_replicas(sharing: Replicated, path: Path, each: Mapping[str, int]) -> Checked[None]:
+    for name, replicas in each.items():
+        if isinstance(sharing, spec.Mps) and replicas > _MPS_CLIENTS:
+            yield refuse(
+                (*path, "replicas"),
+                f"{replicas}: MPS has at most {_MPS_CLIENTS} clients per GPU",
+                f"write {_MPS_CLIENTS}",
+                _PLUGIN,
+            )
+        if len(name) + len(".shared") * sharing.rename_by_default > _LONGEST_NAME:
+            yield refuse(
+                (*path, "replicas"),
+                f"{name}.shared is longer than {_LONGEST_NAME} characters, the limit of a "
+                "resource's name",
+                "write rename_by_default: false",
+                "Kubernetes docs, extended resources",
+            )
+
+
+def allocatable(
+    devices: Mapping[str, int], sharing: tuple[ReplicatedResource, ...]
+) -> Mapping[str, int]:
     """Allocatable per node: devices times replicas, under the names that pods ask for."""
-    by_name = {share.resource: share for share in shares}
+    by_name = {one.resource: one for one in sharing}
     return {
         (by_name[name].advertised if name in by_name else name): count
         * (by_name[name].replicas if name in by_name else 1)
@@ -143,25 +155,23 @@ def shared(devices: Mapping[str, int], shares: tuple[Share, ...]) -> Mapping[str
     }
 
 
-def _check_mps(
-    path: Path, *, partitioned: bool, strategy: str, cloud: str, findings: Findings
-) -> None:
+def _check_mps(path: Path, *, partitioned: bool, strategy: str, cloud: str) -> Checked[None]:
     if cloud == "gke":
-        findings.refuse(
+        yield refuse(
             (*path, "mode"),
             "MPS with NVIDIA's operator does not run on GKE",
             "write partition: {mode: native, …} or none, which GKE shares itself, or time-slicing",
             "GKE docs, NVIDIA GPU operator",
         )
     elif partitioned:
-        findings.refuse(
+        yield refuse(
             (*path, "mode"),
             "NVIDIA's device plugin has no MPS on MIG devices; only GKE's own has",
             "write time-slicing",
             _PLUGIN,
         )
     elif strategy == "mixed":
-        findings.refuse(
+        yield refuse(
             (*path, "mode"),
             "with gpu_operator.mig_strategy: mixed the device plugin refuses MPS and does "
             "not start",
@@ -170,9 +180,12 @@ def _check_mps(
         )
 
 
-def _full(name: str) -> str:
+def _by_full_name(replicas: int | Mapping[str, int], resources: Iterable[str]) -> Mapping[str, int]:
+    """Replicas by resource; one number counts for all of `resources`."""
+    if isinstance(replicas, int):
+        return dict.fromkeys(resources, replicas)
+    return {_full_name(name): count for name, count in replicas.items()}
+
+
+def _full_name(name: str) -> str:
     return name if "/" in name else f"nvidia.com/{name}"
-
-
-def _by_full_name(replicas: Mapping[str, int]) -> dict[str, int]:
-    return {_full(name): count for name, count in replicas.items()}

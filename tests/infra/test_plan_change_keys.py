@@ -14,9 +14,9 @@ import pytest
 from pydantic import BaseModel
 
 from infra import plan, spec
-from infra.plan import Effect
+from infra.plan import ChangeEffect
 
-IN_PLACE, ROLL, REPLACE = Effect.IN_PLACE, Effect.ROLL, Effect.REPLACE
+IN_PLACE, ROLL, REPLACE = ChangeEffect.IN_PLACE, ChangeEffect.ROLL, ChangeEffect.REPLACE
 Changes = dict[str, Any]
 """Dotted path -> value; None takes the key away."""
 
@@ -88,7 +88,7 @@ BASE: dict[str, dict[str, Any]] = {
 class Row:
     key: str
     after: Changes
-    effect: Effect | None
+    effect: ChangeEffect | None
     """None: this cloud refuses the key, in each of its values."""
     before: Changes = field(default_factory=dict)
     where: str = "pools"

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from infra import plan, spec
-from infra.plan import Effect, change_rules
+from infra.plan import ChangeEffect, change_rules
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,61 +39,66 @@ def changed(stack: str, **pool: Any) -> plan.PartChange:
 @pytest.mark.parametrize(
     ("stack", "pool", "effect", "fields"),
     [
-        ("s0", {}, Effect.NONE, set()),
-        ("s0", {"labels": {"role": "x"}}, Effect.IN_PLACE, {"labels"}),
-        ("s0", {"taints": []}, Effect.IN_PLACE, {"taints"}),
-        ("s0", {"nodes": {"count": 2}}, Effect.IN_PLACE, {"nodes"}),
-        ("s0", {"zones": ["us-central1-a"]}, Effect.REPLACE, {"zones"}),
+        ("s0", {}, ChangeEffect.NONE, set()),
+        ("s0", {"labels": {"role": "x"}}, ChangeEffect.IN_PLACE, {"labels"}),
+        ("s0", {"taints": []}, ChangeEffect.IN_PLACE, {"taints"}),
+        ("s0", {"nodes": {"count": 2}}, ChangeEffect.IN_PLACE, {"nodes"}),
+        ("s0", {"zones": ["us-central1-a"]}, ChangeEffect.REPLACE, {"zones"}),
         (
             "s0",
             {"zones": ["us-central1-a", "us-central1-c"], "nodes": {"count": 2}},
-            Effect.IN_PLACE,
+            ChangeEffect.IN_PLACE,
             {"zones", "nodes"},
         ),
-        ("s0", {"disk": {"type": "pd-ssd", "size_gb": 1000}}, Effect.ROLL, {"disk"}),
-        ("s0", {"features": {"gcfs": True}}, Effect.ROLL, {"features"}),
-        ("s0", {"driver": "DEFAULT"}, Effect.REPLACE, {"driver"}),
-        ("s0", {"capacity": "on-demand"}, Effect.REPLACE, {"capacity"}),
-        ("s0", {"local_ssd": {"raw": 16}}, Effect.REPLACE, {"local_ssd"}),
-        ("s0", {"max_pods_per_node": 110}, Effect.REPLACE, {"max_pods_per_node"}),
+        ("s0", {"disk": {"type": "pd-ssd", "size_gb": 1000}}, ChangeEffect.ROLL, {"disk"}),
+        ("s0", {"features": {"gcfs": True}}, ChangeEffect.ROLL, {"features"}),
+        ("s0", {"driver": "DEFAULT"}, ChangeEffect.REPLACE, {"driver"}),
+        ("s0", {"capacity": "on-demand"}, ChangeEffect.REPLACE, {"capacity"}),
+        ("s0", {"local_ssd": {"raw": 16}}, ChangeEffect.REPLACE, {"local_ssd"}),
+        ("s0", {"max_pods_per_node": 110}, ChangeEffect.REPLACE, {"max_pods_per_node"}),
         (
             "s0",
             {"partition": {"mode": "native", "profile": "7g.80gb"}},
-            Effect.REPLACE,
+            ChangeEffect.REPLACE,
             {"partition_size", "resources"},
         ),
         (
             "s0",
             {"sharing": {"mode": "time-slicing", "replicas": 2}},
-            Effect.REPLACE,
+            ChangeEffect.REPLACE,
             {"sharing_strategy", "shared_clients", "resources"},
         ),
-        ("s0", {"rollout": {"canary": 0}}, Effect.IN_PLACE, {"rollout"}),
+        ("s0", {"rollout": {"canary": 0}}, ChangeEffect.IN_PLACE, {"rollout"}),
         (
             "s1",
             {"partition": {"mode": "operator", "config": "all-balanced"}},
-            Effect.ROLL,
+            ChangeEffect.ROLL,
             {"mig_config", "resources"},
         ),
-        ("s1", {"partition": "none"}, Effect.ROLL, {"mig_config", "resources"}),
-        ("s1", {"partition": {"mode": "operator", "layout": {"1g.5gb": 7}}}, Effect.NONE, set()),
-        ("s1", {"disk": {"size_gb": 300}}, Effect.REPLACE, {"disk_size_gb"}),
-        ("s1", {"capacity": "spot"}, Effect.REPLACE, {"capacity"}),
-        ("s1", {"zones": ["eu-west-1b"]}, Effect.REPLACE, {"zones"}),
-        ("s1", {"release_version": "1.34.0-20260714"}, Effect.ROLL, {"release_version"}),
-        ("s1", {"tags": {"a": "b"}}, Effect.IN_PLACE, {"tags"}),
-        ("s1", {"nodes": {"count": 2}}, Effect.IN_PLACE, {"nodes"}),
+        ("s1", {"partition": "none"}, ChangeEffect.ROLL, {"mig_config", "resources"}),
+        (
+            "s1",
+            {"partition": {"mode": "operator", "layout": {"1g.5gb": 7}}},
+            ChangeEffect.NONE,
+            set(),
+        ),
+        ("s1", {"disk": {"size_gb": 300}}, ChangeEffect.REPLACE, {"disk_size_gb"}),
+        ("s1", {"capacity": "spot"}, ChangeEffect.REPLACE, {"capacity"}),
+        ("s1", {"zones": ["eu-west-1b"]}, ChangeEffect.REPLACE, {"zones"}),
+        ("s1", {"release_version": "1.34.0-20260714"}, ChangeEffect.ROLL, {"release_version"}),
+        ("s1", {"tags": {"a": "b"}}, ChangeEffect.IN_PLACE, {"tags"}),
+        ("s1", {"nodes": {"count": 2}}, ChangeEffect.IN_PLACE, {"nodes"}),
         (
             "s1",
             {"sharing": {"mode": "time-slicing", "replicas": 2}},
-            Effect.IN_PLACE,
-            {"shares", "resources", "labels"},
+            ChangeEffect.IN_PLACE,
+            {"sharing", "resources", "labels"},
         ),
-        ("s4", {"select": {"a": "b"}}, Effect.IN_PLACE, {"select"}),
+        ("s4", {"select": {"a": "b"}}, ChangeEffect.IN_PLACE, {"select"}),
     ],
 )
 def test_the_effect_of_a_change(
-    stack: str, pool: dict[str, Any], effect: Effect, fields: set[str]
+    stack: str, pool: dict[str, Any], effect: ChangeEffect, fields: set[str]
 ) -> None:
     after = written(stack)
     after["node_pools"][0] |= pool
@@ -106,7 +111,7 @@ def test_another_machine_with_other_gpus_replaces_where_the_machine_alone_would_
     one = changed(
         "s0", machine_type="a2-ultragpu-8g", local_ssd={"ephemeral": 8}, features={"gvnic": True}
     )
-    assert one.effect is Effect.REPLACE
+    assert one.effect is ChangeEffect.REPLACE
     assert {"accelerator", "machine.name"} <= {c.rule.field for c in one.changes}
 
 
@@ -123,17 +128,17 @@ def test_a_pool_named_anew_is_gone_and_new() -> None:
 @pytest.mark.parametrize(
     ("stack", "part", "going", "coming"),
     [
-        ("s0", "pools", Effect.REPLACE, Effect.IN_PLACE),
-        ("s1", "pools", Effect.REPLACE, Effect.IN_PLACE),
+        ("s0", "pools", ChangeEffect.REPLACE, ChangeEffect.IN_PLACE),
+        ("s1", "pools", ChangeEffect.REPLACE, ChangeEffect.IN_PLACE),
         # Nodes and hosts that slicewright did not make stay; on them GPUs may be in use that are
         # cut.
-        ("s2", "hosts", Effect.IN_PLACE, Effect.ROLL),
-        ("s3", "pools", Effect.IN_PLACE, Effect.IN_PLACE),
-        ("s4", "pools", Effect.IN_PLACE, Effect.ROLL),
+        ("s2", "hosts", ChangeEffect.IN_PLACE, ChangeEffect.ROLL),
+        ("s3", "pools", ChangeEffect.IN_PLACE, ChangeEffect.IN_PLACE),
+        ("s4", "pools", ChangeEffect.IN_PLACE, ChangeEffect.ROLL),
     ],
 )
 def test_what_goes_or_comes_is_never_unchanged(
-    stack: str, part: str, going: Effect, coming: Effect
+    stack: str, part: str, going: ChangeEffect, coming: ChangeEffect
 ) -> None:
     after = written(stack)
     after["hosts" if part == "hosts" else "node_pools"][0]["name"] = "other"
@@ -145,14 +150,14 @@ def test_what_goes_or_comes_is_never_unchanged(
 @pytest.mark.parametrize(
     ("stack", "key", "effects"),
     [
-        ("s0", "name", [Effect.REPLACE]),
-        ("s1", "name", [Effect.REPLACE]),
-        ("s3", "context", [Effect.IN_PLACE]),
-        ("s4", "context", [Effect.ROLL, Effect.IN_PLACE]),
+        ("s0", "name", [ChangeEffect.REPLACE]),
+        ("s1", "name", [ChangeEffect.REPLACE]),
+        ("s3", "context", [ChangeEffect.IN_PLACE]),
+        ("s4", "context", [ChangeEffect.ROLL, ChangeEffect.IN_PLACE]),
     ],
 )
 def test_in_another_cluster_a_pool_that_reads_the_same_is_another(
-    stack: str, key: str, effects: list[Effect]
+    stack: str, key: str, effects: list[ChangeEffect]
 ) -> None:
     after = written(stack)
     after["cluster"][key] = "other"
@@ -163,23 +168,25 @@ def test_in_another_cluster_a_pool_that_reads_the_same_is_another(
 @pytest.mark.parametrize(
     ("key", "value", "effect"),
     [
-        ("name", "other", Effect.REPLACE),
-        ("location", "us-central1-c", Effect.REPLACE),
-        ("version", "1.34", Effect.IN_PLACE),
+        ("name", "other", ChangeEffect.REPLACE),
+        ("location", "us-central1-c", ChangeEffect.REPLACE),
+        ("version", "1.34", ChangeEffect.IN_PLACE),
     ],
 )
-def test_changes_of_the_cluster(key: str, value: str, effect: Effect) -> None:
+def test_changes_of_the_cluster(key: str, value: str, effect: ChangeEffect) -> None:
     after = written("s0")
     after["cluster"][key] = value
     found = plan.compare(planned(written("s0")), planned(after))
     assert max(c.effect for c in found.fleet) is effect
-    assert found.everything is (effect is Effect.REPLACE)
+    assert found.everything is (effect is ChangeEffect.REPLACE)
 
 
 def test_attribution_starts_the_agents_again_and_touches_no_pool() -> None:
     after = written("s1") | {"node_agent": {"attribution": True}}
     found = plan.compare(planned(written("s1")), planned(after))
-    assert [(c.rule.field, c.rule.effect) for c in found.fleet] == [("node_agent", Effect.IN_PLACE)]
+    assert [(c.rule.field, c.rule.effect) for c in found.fleet] == [
+        ("node_agent", ChangeEffect.IN_PLACE)
+    ]
     assert [p.kind for p in found.pools] == ["same"]
 
 
@@ -270,7 +277,7 @@ def test_only_what_replaces_the_cluster_replaces_every_pool() -> None:
     after["gpu_operator"]["namespace"] = "other"
     after["system_pool"] = {"machine_type": "m7i.xlarge"}
     found = plan.compare(planned(written("s1")), planned(after))
-    assert {c.rule.field for c in found.fleet if c.effect is Effect.REPLACE} == {
+    assert {c.rule.field for c in found.fleet if c.effect is ChangeEffect.REPLACE} == {
         "operator.namespace",
         "system.machine.name",
     }

@@ -12,7 +12,7 @@ import pytest
 from infra import catalog, geometry, plan, spec
 from infra.catalog import Accelerator, Gpu, Machine, driver_order
 from infra.plan import drivers
-from infra.plan.findings import Findings
+from infra.plan.findings import collect
 
 CATALOG = catalog.load()
 MIG_GPUS = [gpu for gpu in CATALOG.gpus.values() if gpu.family]
@@ -142,15 +142,9 @@ def test_an_image_whose_driver_is_too_old_is_refused() -> None:
         eks("p6-b300.48xlarge", partition={"mode": "operator", "config": "all-1g.34gb"})
     )
     (pool,) = fleet.pools
-    findings = Findings()
-    drivers.check_driver(
-        drivers.image_driver(image, "1.32.0-20250101", ("node_pools", 0)),
-        "a",
-        pool.gpu,
-        pool,
-        findings,
-    )
-    (problem,) = findings.problems
+    driver = drivers.image_driver(image, "1.32.0-20250101", ("node_pools", 0))
+    _, (finding,) = collect(drivers.check_driver(driver, "a", pool.gpu, pool))
+    problem = finding.problem
     assert problem.path == ("node_pools", 0, "release_version")
     assert "580.82.07" in problem.instead
 

@@ -131,10 +131,10 @@ def test_what_nvidias_plugin_cannot_do(
         ({**SLICED, "replicas": 49}, "GKE allows 2 to 48 clients"),
         (
             {**SLICED, "rename_by_default": False},
-            "rename_by_default (pool a): is no choice with GKE's own device plugin",
+            "rename_by_default (pool a): cannot be chosen with GKE's own device plugin",
         ),
-        ({**SLICED, "fail_requests_greater_than_one": False}, "is no choice"),
-        ({**SLICED, "replicas": {"mig-1g.5gb": 4}}, "GKE advertises everything as nvidia.com/gpu"),
+        ({**SLICED, "fail_requests_greater_than_one": False}, "cannot be chosen"),
+        ({**SLICED, "replicas": {"mig-1g.5gb": 4}}, "GKE advertises every device"),
         ("fractional", "HAMi does not run on COS_CONTAINERD"),
     ],
 )

@@ -710,7 +710,7 @@ def test_what_is_only_planned_is_refused_before_any_resource(mocked: Any, stack:
         (
             "nodes: {count: 1}",
             "nodes: {count: 1}, partition: {mode: operator, config: all-1g.5gb}",
-            "NVIDIA's operator on GKE",
+            "the NVIDIA GPU Operator on GKE",
         ),
     ],
 )

@@ -108,7 +108,7 @@ def test_workloads_that_come_go_or_change_places_are_told() -> None:
     assert "fleet: in place: workloads the same in another order" in told(two, turned)
 
 
-SHARE = plan.Share(
+SHARE = plan.ReplicatedResource(
     resource="nvidia.com/gpu",
     advertised="nvidia.com/gpu",
     strategy="mps",
@@ -116,7 +116,7 @@ SHARE = plan.Share(
     fail_requests_greater_than_one=False,
 )
 HOST_GPU = plan.HostGpuPlan(index=0, mig=False, persistence=True, instances=())
-WORKLOAD = plan.SharePlan(
+WORKLOAD = plan.FractionalRequest(
     name="a",
     cards=1,
     memory_mib_per_card=256,
@@ -172,6 +172,6 @@ def test_no_change_of_a_value_is_shown_as_from_one_thing_to_the_same(
     for field, other in others.items():
         step = shown._step((value,), (dataclasses.replace(value, **{field: other}),))
         before, _, after = step.rpartition(" -> ")
-        if isinstance(value, plan.SharePlan):
+        if isinstance(value, plan.FractionalRequest):
             before = before.split()[-1]  # only what differs is told, after its name
         assert before != after

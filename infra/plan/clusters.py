@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from infra import spec
-from infra.plan.findings import Findings
+from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.fleet import SystemPoolPlan
 from infra.plan.machines import system_machine
 from infra.plan.nodes import count_of
@@ -17,18 +17,18 @@ _SYSTEM_MACHINE: Mapping[str, str] = {"gke": "e2-standard-4", "eks": "m7i.large"
 
 
 def system_pool(
-    asked: spec.SystemPool, cloud: Literal["gke", "eks"], zones: tuple[str, ...], findings: Findings
-) -> SystemPoolPlan | None:
-    machine = system_machine(asked.machine_type or _SYSTEM_MACHINE[cloud], cloud, findings)
-    nodes = count_of(asked.nodes, ("system_pool", "nodes"), findings)
+    asked: spec.SystemPool, cloud: Literal["gke", "eks"], zones: tuple[str, ...]
+) -> Checked[SystemPoolPlan | None]:
+    machine = yield from system_machine(asked.machine_type or _SYSTEM_MACHINE[cloud], cloud)
+    nodes = yield from count_of(asked.nodes, ("system_pool", "nodes"))
     if nodes.min < 1:
-        findings.refuse(
+        yield refuse(
             ("system_pool", "nodes", "min"),
             "the controller and the operator need a node at all times",
             "write 1 or more",
         )
     if cloud == "gke" and not nodes.autoscaled and zones and nodes.max % len(zones):
-        findings.refuse(
+        yield refuse(
             ("system_pool", "nodes"),
             f"{nodes.max} node{'s' if nodes.max > 1 else ''} cannot be shared evenly among "
             f"{len(zones)} zones",
@@ -40,11 +40,13 @@ def system_pool(
     return SystemPoolPlan(name=SYSTEM_POOL, machine=machine, zones=zones, nodes=nodes)
 
 
-def check_zones(zones: Sequence[str], region: str, path: spec.Path, findings: Findings) -> None:
+def check_zones(
+    zones: Sequence[str], region: str, path: spec.Path, stated: Stated
+) -> Checked[None]:
     """All zones are of the cluster's region, each once. zones: as the file says them, not as they
     follow from others.
     """
-    if not findings.knows(("cluster", "location"), ("cluster", "region")):
+    if not stated.has(("cluster", "location"), ("cluster", "region")):
         return
     for i, zone in enumerate(zones):
         if (
@@ -52,7 +54,7 @@ def check_zones(zones: Sequence[str], region: str, path: spec.Path, findings: Fi
             or zone[len(region) : len(region) + 1].isdigit()
             or zone == region
         ):
-            findings.refuse(
+            yield refuse(
                 (*path, i),
                 f"{zone} is no zone of {region}, where the cluster is",
                 f"for example {region}{'' if region[-2] == '-' else '-'}{zone[-1]}, or "
@@ -61,16 +63,16 @@ def check_zones(zones: Sequence[str], region: str, path: spec.Path, findings: Fi
             )
     for zone, times in Counter(zones).items():
         if times > 1:
-            findings.refuse(
+            yield refuse(
                 path, f"{zone} is there {times} times", "name each zone once", "GKE and EC2 APIs"
             )
 
 
-def check_existing(cluster: spec.GkeCluster | spec.EksCluster, findings: Findings) -> None:
+def check_existing(cluster: spec.GkeCluster | spec.EksCluster) -> Checked[None]:
     """A cluster that exists keeps what it has."""
     for name in ("version", "release_channel"):
         if cluster.existing and name in cluster.model_fields_set:
-            findings.refuse(
+            yield refuse(
                 ("cluster", name),
                 "the cluster exists, and slicewright does not change it",
                 "leave it out",

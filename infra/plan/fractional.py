@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from infra import spec
 from infra.catalog import Gpu
-from infra.plan.findings import CATALOG, Findings
+from infra.plan.findings import CATALOG, Checked, Stated, refuse
 
 _LEAST_MIB = 256
 """Per card. Source: volcano-sh/volcano, mgpu device package."""
@@ -24,7 +24,7 @@ _DEFAULT_SHARES: Mapping[str, int] = {"hami": 10, "vke": 16}
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharePlan:
+class FractionalRequest:
     """One container of a workload."""
 
     name: str
@@ -36,7 +36,7 @@ class SharePlan:
     annotations: Mapping[str, str]
 
 
-def shares_per_gpu(asked: spec.Fractional) -> int:
+def containers_per_gpu(asked: spec.Fractional) -> int:
     """Most containers on one card. Source: HAMi's deviceSplitCount; VKE's documented limit."""
     return asked.shares_per_gpu or _DEFAULT_SHARES[asked.provider]
 
@@ -46,7 +46,7 @@ def fractional_resources(asked: spec.Fractional, gpu: Gpu, count: int) -> Mappin
     stand in the Node.
     """
     if asked.provider == "hami":
-        return {"nvidia.com/gpu": count * shares_per_gpu(asked)}
+        return {"nvidia.com/gpu": count * containers_per_gpu(asked)}
     return {
         "vke.volcengine.com/mgpu-core": 100 * count,
         "vke.volcengine.com/mgpu-memory": gpu.memory_mib * count,
@@ -68,50 +68,50 @@ def _compute_policy(asked: spec.Fractional, workloads: Sequence[spec.Workload]) 
     return asked.compute_policy or (_SEVERAL_CARDS if several else "fixed-share")
 
 
-def check_fractional(fleet: spec.Fleet, findings: Findings) -> None:
+def check_fractional(fleet: spec.Fleet, stated: Stated) -> Checked[None]:
     """The scheduler and the pools that it has go together."""
     pools = [
         i for i, p in enumerate(fleet.node_pools) if isinstance(p.sharing, spec.FractionalSharing)
     ]
-    if not findings.knows(("fractional",)):
+    if not stated.has(("fractional",)):
         return
     if fleet.fractional is None:
         for i in pools:
-            findings.refuse(
+            yield refuse(
                 ("node_pools", i, "sharing"),
                 "is fractional, and the fleet names no scheduler for that",
                 "add fractional: {provider: hami}",
             )
         return
-    if not pools and findings.knows_all(fleet.node_pools, "sharing"):
-        findings.refuse(
+    if not pools and stated.has_for_all(fleet.node_pools, "sharing"):
+        yield refuse(
             ("fractional",),
             "no pool has sharing: fractional",
             "leave it out, or give it a pool",
             in_key=True,
         )
     if fleet.fractional.provider == "vke" and fleet.cloud != "byo":
-        findings.refuse(
+        yield refuse(
             ("fractional", "provider"),
             f"vke is Volcengine's own, the fleet is on {fleet.cloud}",
             "write hami",
             _VKE,
         )
-    if fleet.fractional.provider == "vke" and shares_per_gpu(fleet.fractional) > 16:
-        findings.refuse(
+    if fleet.fractional.provider == "vke" and containers_per_gpu(fleet.fractional) > 16:
+        yield refuse(
             ("fractional", "shares_per_gpu"),
             "VKE allows at most 16 containers on a card",
             "write 16 or less",
             _VKE,
         )
-    _check_compute_policy(fleet, fleet.fractional, findings)
+    yield from _check_compute_policy(fleet, fleet.fractional, stated)
     others = [
         p.name
         for i, p in enumerate(fleet.node_pools)
-        if i not in pools and findings.knows(("node_pools", i, "sharing"))
+        if i not in pools and stated.has(("node_pools", i, "sharing"))
     ]
     if fleet.cloud != "gke" and others and fleet.fractional.provider == "hami":
-        findings.refuse(
+        yield refuse(
             ("fractional",),
             "HAMi's device plugin takes the place of the operator's in the whole cluster; "
             f"the nodes of {', '.join(others)} would have none",
@@ -121,12 +121,14 @@ def check_fractional(fleet: spec.Fleet, findings: Findings) -> None:
         )
 
 
-def _check_compute_policy(fleet: spec.Fleet, asked: spec.Fractional, findings: Findings) -> None:
+def _check_compute_policy(
+    fleet: spec.Fleet, asked: spec.Fractional, stated: Stated
+) -> Checked[None]:
     at = ("fractional", "compute_policy")
     if asked.compute_policy is None:
         return
     if asked.provider != "vke":
-        findings.refuse(
+        yield refuse(
             at, f"it is VKE's, the provider is {asked.provider}", "leave it out", _VKE, in_key=True
         )
         return
@@ -134,10 +136,10 @@ def _check_compute_policy(fleet: spec.Fleet, asked: spec.Fractional, findings: F
     several = [
         w.name
         for w, place in zip(fleet.workloads, cards, strict=True)
-        if w.gpu_share.cards > 1 and findings.knows(place)
+        if w.gpu_share.cards > 1 and stated.has(place)
     ]
     if several and asked.compute_policy != _SEVERAL_CARDS:
-        findings.refuse(
+        yield refuse(
             at,
             f"{asked.compute_policy} gives a container one card, and {', '.join(several)} "
             "asks for more",
@@ -146,35 +148,33 @@ def _check_compute_policy(fleet: spec.Fleet, asked: spec.Fractional, findings: F
         )
 
 
-def plan_shares(
-    fleet: spec.Fleet, nodes: Sequence[tuple[Gpu, int]], findings: Findings
-) -> tuple[SharePlan, ...]:
+def plan_workloads(
+    fleet: spec.Fleet, nodes: Sequence[tuple[Gpu, int]], stated: Stated
+) -> Checked[tuple[FractionalRequest, ...]]:
     """nodes: GPU and count per node of each fractional pool that could be planned."""
     fractional = [p for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalSharing)]
     if len(nodes) < len(fractional) or not all(
-        findings.knows_all(fleet.node_pools, key) for key in ("sharing", "gpu")
+        stated.has_for_all(fleet.node_pools, key) for key in ("sharing", "gpu")
     ):
         nodes = ()  # a pool that is not known yet may have larger cards, and more of them
     planned, names = (
         [],
         Counter(
-            w.name
-            for i, w in enumerate(fleet.workloads)
-            if findings.knows(("workloads", i, "name"))
+            w.name for i, w in enumerate(fleet.workloads) if stated.has(("workloads", i, "name"))
         ),
     )
     for i, workload in enumerate(fleet.workloads):
         at: spec.Path = ("workloads", i, "gpu_share")
         if names[workload.name] > 1:
-            findings.refuse(
+            yield refuse(
                 ("workloads", i, "name"),
                 f"{workload.name} is there {names[workload.name]} times",
                 "name each workload once",
             )
-        if not findings.knows(("fractional",)):
+        if not stated.has(("fractional",)):
             continue
         if fleet.fractional is None:
-            findings.refuse(
+            yield refuse(
                 at,
                 "the fleet has no scheduler for shares",
                 "add fractional: {provider: hami}",
@@ -183,49 +183,34 @@ def plan_shares(
             continue
         most = max((count for _, count in nodes), default=workload.gpu_share.cards)
         if workload.gpu_share.cards > most:
-            findings.refuse(
+            yield refuse(
                 (*at, "cards"),
                 f"{workload.gpu_share.cards} cards of one node: no node has more than {most}",
                 f"write {most} or less",
                 "a pod runs on one node",
             )
         largest = max((gpu.memory_mib for gpu, _ in nodes), default=None)
-        policy = _compute_policy(fleet.fractional, fleet.workloads)
-        share = _share(
-            workload,
-            fleet.fractional,
-            at,
-            policy=policy,
-            most_cards=most,
-            card_mib=largest,
-            findings=findings,
-        )
-        if share is not None:
-            planned.append(share)
+        source = _VKE if fleet.fractional.provider == "vke" else _HAMI
+        if stated.has((*at, "cards")):
+            wrong = tuple(_check_request(workload.gpu_share, at, source, most, largest))
+            yield from wrong
+            if not wrong:
+                policy = _compute_policy(fleet.fractional, fleet.workloads)
+                planned.append(_request(workload, fleet.fractional, policy))
     return tuple(planned)
 
 
-def _share(
-    workload: spec.Workload,
-    fractional: spec.Fractional,
-    at: spec.Path,
-    *,
-    policy: str,
-    most_cards: int,
-    card_mib: int | None,
-    findings: Findings,
-) -> SharePlan | None:
-    """most_cards: of one node. card_mib: of the largest card, None where not known. What is
-    proposed passes the other rules.
+def _check_request(
+    asked: spec.GpuShare, at: spec.Path, source: str, most_cards: int, card_mib: int | None
+) -> Checked[None]:
+    """What is proposed passes the other rules.
+
+    most_cards: of one node. card_mib: memory of the largest card; None where it is not known.
     """
-    asked, source = workload.gpu_share, _VKE if fractional.provider == "vke" else _HAMI
     cards, mib, percent = asked.cards, spec.mebibytes(asked.memory), asked.compute_percent
-    before = len(findings.problems)
-    if not findings.knows((*at, "cards")):
-        return None
     if percent % cards:
         up = min(-(-percent // cards), 100) * cards
-        findings.refuse(
+        yield refuse(
             (*at, "compute_percent"),
             f"{percent} % cannot be shared evenly by {cards} cards",
             f"write {up}",
@@ -236,7 +221,7 @@ def _share(
         more = next(
             (n for n in enough if not percent % n and not mib % n and mib // n >= _LEAST_MIB), None
         )
-        findings.refuse(
+        yield refuse(
             (*at, "compute_percent"),
             f"{percent} % on {cards} card{'s' if cards > 1 else ''} is {percent // cards} "
             "% of each; a card has 100",
@@ -246,28 +231,33 @@ def _share(
     per_card = max(-(-mib // cards), _LEAST_MIB)
     per_card = per_card if card_mib is None else min(per_card, card_mib)
     if mib % cards:
-        findings.refuse(
+        yield refuse(
             (*at, "memory"),
             f"{mib} MiB cannot be shared evenly by {cards} cards",
             f"write {per_card * cards}Mi",
             source,
         )
     elif mib // cards < _LEAST_MIB:
-        findings.refuse(
+        yield refuse(
             (*at, "memory"),
             f"{mib // cards} MiB on each of {cards} cards; {_LEAST_MIB} is the least",
             f"write {_LEAST_MIB * cards}Mi or more",
             source,
         )
     elif card_mib is not None and mib // cards > card_mib:
-        findings.refuse(
+        yield refuse(
             (*at, "memory"),
             f"{mib // cards} MiB on each of {cards} cards; the largest card has {card_mib} MiB",
             f"write {card_mib * cards}Mi or less, or more cards",
             CATALOG,
         )
-    if len(findings.problems) > before:
-        return None
+
+
+def _request(
+    workload: spec.Workload, fractional: spec.Fractional, compute_policy: str
+) -> FractionalRequest:
+    asked = workload.gpu_share
+    cards, mib, percent = asked.cards, spec.mebibytes(asked.memory), asked.compute_percent
     annotations: Mapping[str, str]
     if fractional.provider == "hami":
         requests = {
@@ -281,10 +271,10 @@ def _share(
         }
     else:
         requests = {"vke.volcengine.com/mgpu-core": percent, "vke.volcengine.com/mgpu-memory": mib}
-        annotations = {_COMPUTE_POLICY: policy} | (
+        annotations = {_COMPUTE_POLICY: compute_policy} | (
             {"vke.volcengine.com/container-multiple-gpu": str(cards)} if cards > 1 else {}
         )
-    return SharePlan(
+    return FractionalRequest(
         name=workload.name,
         cards=cards,
         memory_mib_per_card=mib // cards,
