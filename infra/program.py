@@ -138,10 +138,13 @@ def _deploy_in_cluster(
     pulumi.export("cluster", cloud.cluster.name)
     pulumi.export("endpoint", cloud.endpoint)
     pulumi.export("kubeconfig", cloud.kubeconfig)
-    pulumi.export("pools", _summary(fleet))
+    pulumi.export("pools", pool_outputs(fleet))
 
 
-def _summary(fleet: GkeFleetPlan | EksFleetPlan) -> list[Mapping[str, Any]]:
+def pool_outputs(fleet: GkeFleetPlan | EksFleetPlan) -> list[Mapping[str, Any]]:
+    """The output `pools`. Partitions and whole GPUs are counted over the fewest nodes, and before
+    sharing: each of them is advertised as often as `replicas` says.
+    """
     return [
         {
             "name": pool.name,
@@ -153,6 +156,8 @@ def _summary(fleet: GkeFleetPlan | EksFleetPlan) -> list[Mapping[str, Any]]:
             else [dict(layout) for layout in pool.layouts],
             "resources_per_node": dict(pool.resources),
             "partitions": pool.partitions * pool.nodes.min,
+            "whole_gpus": pool.whole_gpus * pool.nodes.min,
+            "replicas": {one.resource: one.replicas for one in pool.sharing},
         }
         for pool in fleet.pools
     ]

@@ -5,12 +5,14 @@ no Pulumi.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
 
-from infra.plan import SYSTEM_LABELS, EksFleetPlan, PoolPlan
+from fleet_controller.api import POOL_LABEL, STARTUP_TAINT_KEY
+from infra.plan import SYSTEM_LABELS, ByoPoolPlan, EksFleetPlan, FractionalRequest, PoolPlan, Taint
+from infra.plan.sharing import allocatable
 
 JsonObject = dict[str, Any]
 MIG_CONFIG_KEY = "config.yaml"
@@ -90,28 +92,55 @@ def as_yaml(data: JsonObject) -> str:
     return yaml.safe_dump(data, sort_keys=True, default_flow_style=False, width=120)
 
 
+def as_flow_yaml(data: JsonObject) -> str:
+    """The same, in the given order and with the innermost collections on one line."""
+    return yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=1_000)
+
+
 def short_hash(text: str) -> str:
     """Eight hexadecimal digits for names that must change when their content does."""
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def tolerations(pools: Sequence[PoolPlan]) -> list[JsonObject]:
-    """What lets a pod run on all nodes of `pools`, before they are verified too. Never a blanket
-    one: that also blocks drains.
+    """What lets a pod run on all nodes of `pools`, before they are verified too.
+
+    Never a toleration of everything: such pods stay on a node that is being drained.
     """
+    return _tolerations(taint for pool in pools for taint in pool.taints)
+
+
+def pod_request(pool: PoolPlan, workloads: Sequence[FractionalRequest]) -> JsonObject:
+    """How a pod asks for one device of a pool, in the Pod's own fields.
+
+    `limits` are alternatives, one for each resource of the nodes, or for each of `workloads` where
+    the pool's GPUs are shared by fractions.
+    """
+    fractional = pool.resources != allocatable(pool.devices, pool.sharing)
+    return {
+        "nodeSelector": dict(pool.select)
+        if isinstance(pool, ByoPoolPlan)
+        else {POOL_LABEL: pool.name},
+        "tolerations": _tolerations(t for t in pool.taints if t.key != STARTUP_TAINT_KEY),
+        "limits": [dict(workload.requests) for workload in workloads]
+        if fractional
+        else [{name: 1} for name in sorted(pool.resources)],
+    }
+
+
+def _tolerations(taints: Iterable[Taint]) -> list[JsonObject]:
     listed: list[JsonObject] = [dict(_ANY_GPU_TAINT)]
-    for pool in pools:
-        for taint in pool.taints:
-            one = {
-                "key": taint.key,
-                "operator": "Equal",
-                "value": taint.value,
-                "effect": taint.effect,
-            }
-            if taint.key == _ANY_GPU_TAINT["key"] and taint.effect == _ANY_GPU_TAINT["effect"]:
-                continue
-            if one not in listed:
-                listed.append(one)
+    for taint in taints:
+        one = {
+            "key": taint.key,
+            "operator": "Equal",
+            "value": taint.value,
+            "effect": taint.effect,
+        }
+        if taint.key == _ANY_GPU_TAINT["key"] and taint.effect == _ANY_GPU_TAINT["effect"]:
+            continue
+        if one not in listed:
+            listed.append(one)
     return listed
 
 

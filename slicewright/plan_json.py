@@ -129,6 +129,7 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> JsonObject:
         "desired": pool.desired,
         "rollout": _plain(pool.rollout),
         "driver": _driver(pool, fleet),
+        "pod": values.pod_request(pool, fleet.workloads),
     }
     if isinstance(pool, plan.CloudPoolPlan):
         written |= {

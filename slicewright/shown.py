@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.text import Text
 
-from infra import plan
+from infra import plan, values
 from infra.catalog import Gpu, Price
 from infra.geometry import Placement
 from infra.plan import ChangeEffect, drivers, prices
@@ -155,6 +155,27 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, console: Console) -> None:
     if isinstance(pool, plan.CloudPoolPlan):
         _line(console, f"  a node costs    {_price(prices.pool_quote(pool, fleet))}")
     _line(console, f"  driver          {_driver(pool, fleet)}")
+    _pod(values.pod_request(pool, fleet.workloads), console)
+
+
+def _pod(request: values.JsonObject, console: Console) -> None:
+    """The lines that a pod needs, as YAML to copy: what it asks for, and what brings it here."""
+    first, *others = request["limits"] or [None]
+    if first is None:
+        _line(console, "  a pod asks for  what its entry in workloads says; there is none yet")
+        return
+    _line(console, "  a pod asks for one with, in its spec:")
+    lines = values.as_flow_yaml(
+        {
+            "nodeSelector": request["nodeSelector"],
+            "tolerations": request["tolerations"],
+            "containers": [{"resources": {"limits": first}}],
+        }
+    ).splitlines()
+    for line in lines:
+        _line(console, f"    {line}")
+    for other in others:
+        _line(console, f"    # or limits: {values.as_flow_yaml(other).strip()}")
 
 
 def _host(host: plan.HostPlan, console: Console) -> None:

@@ -144,15 +144,13 @@ def go() -> tuple[Sdk, dict[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def witness(
+def cross_check(
     go: tuple[Sdk, dict[str, str]], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., str]:
-    """Runs one of the Go programs of tests/infra/witness, built once per session, and gives what it
-    prints.
-    """
+    """Runs a Go program of tests/infra/cross_check and returns its output; built once a session."""
     sdk, environment = go
-    directory = tmp_path_factory.mktemp("witness")
-    source = Path(__file__).parent / "infra" / "witness"
+    directory = tmp_path_factory.mktemp("cross_check")
+    source = Path(__file__).parent / "infra" / "cross_check"
     subprocess.run(
         [sdk.program, "build", "-o", f"{directory}{os.sep}", "./..."],
         cwd=source,

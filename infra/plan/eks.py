@@ -92,10 +92,10 @@ def _pool(
     if common is None:
         return None
     most = found.machine.pods
-    if most is not None and common.partitions + SYSTEM_PODS > most:
+    if most is not None and common.advertised + SYSTEM_PODS > most:
         yield refuse(
             (*path, "sharing" if common.sharing else "partition"),
-            f"{common.partitions} on a node and about {SYSTEM_PODS} other pods: "
+            f"{common.advertised} on a node and about {SYSTEM_PODS} other pods: "
             f"{found.machine.name} has addresses for {most} pods",
             "share less, or cut larger",
             found.machine.source,

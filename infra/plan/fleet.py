@@ -117,9 +117,17 @@ class Offer:
 
     @property
     def partitions(self) -> int:
-        """Things on one node that a pod can have: MIG instances or whole GPUs, times their
-        shares.
-        """
+        """MIG partitions of one node, before sharing."""
+        return sum(sum(layout.values()) for layout in self.layouts)
+
+    @property
+    def whole_gpus(self) -> int:
+        """GPUs of one node that are not partitioned."""
+        return sum(not layout for layout in self.layouts)
+
+    @property
+    def advertised(self) -> int:
+        """What one node advertises: partitions and whole GPUs, times their replicas."""
         return sum(self.resources.values())
 
 

@@ -209,11 +209,11 @@ def _check_driver(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
 
 
 def _check_pods(pool: spec.GkePool, path: spec.Path, offer: Offer) -> Checked[None]:
-    if offer.partitions + SYSTEM_PODS > pool.max_pods_per_node:
-        needed, kind = offer.partitions + SYSTEM_PODS, "shares" if offer.sharing else "partitions"
+    if offer.advertised + SYSTEM_PODS > pool.max_pods_per_node:
+        needed, kind = offer.advertised + SYSTEM_PODS, "replicas" if offer.sharing else "partitions"
         yield refuse(
             (*path, "max_pods_per_node"),
-            f"{pool.max_pods_per_node} pods are too few for {offer.partitions} {kind} and "
+            f"{pool.max_pods_per_node} pods are too few for {offer.advertised} {kind} and "
             f"about {SYSTEM_PODS} others",
             f"write {needed} or more"
             if needed <= 256

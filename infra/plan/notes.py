@@ -29,7 +29,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
             if machine.note:
                 found.append(f"{at} {machine.name}: {machine.note}")
             if pool.spot and pool.nodes.max == 1:
-                found.append(f"{at} one preemption takes all {pool.partitions} of what it offers")
+                found.append(f"{at} one preemption takes all {pool.advertised} of what it offers")
         if isinstance(pool, GkePoolPlan) and pool.driver == "LATEST":
             found.append(
                 f"{at} driver LATEST changes under you; the agents report the one they find"

@@ -729,3 +729,41 @@ node_pools:
         plan.deployable(planned, source)
     assert said in str(refused.value)
     assert "1 problem, nothing was created or changed" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("partition", "sharing", "partitions", "whole_gpus", "replicas"),
+    [
+        ("none", "none", 0, 16, {}),
+        ("none", "{mode: time-slicing, replicas: 4}", 0, 16, {"nvidia.com/gpu": 4}),
+        ("{mode: operator, config: all-3g.20gb}", "none", 32, 0, {}),
+        (
+            "{mode: operator, config: all-3g.20gb}",
+            "{mode: time-slicing, replicas: 2}",
+            32,
+            0,
+            {"nvidia.com/mig-3g.20gb": 2},
+        ),
+    ],
+)
+def test_outputs_tell_partitions_whole_gpus_and_replicas_apart(
+    partition: str, sharing: str, partitions: int, whole_gpus: int, replicas: dict[str, int]
+) -> None:
+    raw = yaml.safe_load(f"""\
+cloud: eks
+cluster: {{name: main, region: eu-west-1}}
+node_pools:
+- name: a
+  machine_type: p4d.24xlarge
+  nodes: {{count: 2}}
+  partition: {partition}
+  sharing: {sharing}
+""")
+    fleet = plan.read(json.dumps(raw), spec.Source("stack x", raw))
+    assert isinstance(fleet, plan.EksFleetPlan)
+    (pool,) = program.pool_outputs(fleet)
+    assert (pool["partitions"], pool["whole_gpus"], pool["replicas"]) == (
+        partitions,
+        whole_gpus,
+        replicas,
+    )

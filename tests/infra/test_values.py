@@ -4,14 +4,16 @@ it has.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fleet_controller.api import STARTUP_TAINT_KEY
 from infra import plan, values
-from infra.plan import EksFleetPlan
+from infra.plan import EksFleetPlan, Taint
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -124,3 +126,14 @@ def test_a_kubeconfig_has_no_secret_and_asks_the_clouds_own_command() -> None:
     (user,) = config["users"]
     assert set(user["user"]) == {"exec"}
     assert user["user"]["exec"]["args"] == ["eks", "get-token"]
+
+
+def test_a_pod_tolerates_the_pools_taints_but_not_the_startup_taint(fleet: EksFleetPlan) -> None:
+    mine = Taint(key="team", value="a", effect="NoExecute")
+    pool = dataclasses.replace(fleet.pools[0], taints=(mine, *fleet.pools[0].taints))
+    request = values.pod_request(pool, ())
+    assert STARTUP_TAINT_KEY in {taint.key for taint in pool.taints}
+    assert request["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "team", "operator": "Equal", "value": "a", "effect": "NoExecute"},
+    ]

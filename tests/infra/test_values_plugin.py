@@ -47,14 +47,16 @@ def fleets() -> list[plan.FleetPlan]:
     return [plan.read(json.dumps(raw), spec.Source("test", raw)) for raw in raws]
 
 
-def test_nvidias_plugin_reads_what_was_meant(witness: Callable[..., str], tmp_path: Path) -> None:
+def test_nvidias_plugin_reads_what_was_meant(
+    cross_check: Callable[..., str], tmp_path: Path
+) -> None:
     meant: dict[str, plan.PoolPlan] = {}
     for fleet in fleets():
         for name, config in values.plugin_configs(fleet.pools).items():
             file = tmp_path / f"{name}.yaml"
             file.write_text(values.as_yaml(config))
             meant[str(file)] = next(p for p in fleet.pools if p.name == name)
-    read: dict[str, Any] = json.loads(witness("pluginconfig", *map(Path, meant)))
+    read: dict[str, Any] = json.loads(cross_check("pluginconfig", *map(Path, meant)))
     assert set(read) == set(meant)
     assert len(meant) == 5
     for file, verdict in read.items():

@@ -110,6 +110,7 @@ def test_the_keys_for_machines_are_stable(run: Any) -> None:
         "usd_per_node_hour_elsewhere",
         "no_price",
         "driver",
+        "pod",
     }
     assert pool["driver"]["minimum"] == "450.80.02"
     assert pool["allocatable"] == {"nvidia.com/mig-1g.5gb": 56}
@@ -120,6 +121,49 @@ def test_the_keys_for_machines_are_stable(run: Any) -> None:
         "all-disabled",
         pool["mig_config"],
     }
+
+
+def test_a_pod_is_told_how_to_ask_for_a_partition(run: Any) -> None:
+    _, out, _ = run("plan", "-s", "s1")
+    assert (
+        """\
+  a pod asks for one with, in its spec:
+    nodeSelector: {slicewright.io/pool: demo-gpu-workers}
+    tolerations:
+    - {key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}
+    containers:
+    - resources:
+        limits: {nvidia.com/mig-1g.5gb: 1}
+"""
+        in out
+    )
+
+
+def test_the_lines_of_a_pod_are_those_that_machines_read(run: Any) -> None:
+    (pool,) = json.loads(run("plan", "-s", "s1", "--json")[1])["pools"]
+    assert pool["pod"] == {
+        "nodeSelector": {"slicewright.io/pool": "demo-gpu-workers"},
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "limits": [{"nvidia.com/mig-1g.5gb": 1}],
+    }
+
+
+def test_a_pod_is_told_every_resource_that_it_may_ask_for(run: Any) -> None:
+    a100, t4 = json.loads(run("plan", "-s", "s4", "--json")[1])["pools"]
+    assert a100["pod"]["limits"] == [
+        {"nvidia.com/mig-1g.5gb": 1},
+        {"nvidia.com/mig-2g.10gb": 1},
+        {"nvidia.com/mig-3g.20gb": 1},
+    ]
+    assert t4["pod"]["limits"] == [{"nvidia.com/gpu": 1}]
+    out = run("plan", "-s", "s4")[1]
+    assert "    # or limits: {nvidia.com/mig-2g.10gb: 1}\n" in out
+
+
+def test_a_pod_on_gpus_shared_by_fractions_asks_for_what_its_workload_says(run: Any) -> None:
+    written = json.loads(run("plan", "-s", "s3", "--json")[1])
+    (pool,), (workload,) = written["pools"], written["workloads"]
+    assert pool["pod"]["limits"] == [workload["requests"]]
 
 
 @pytest.mark.parametrize("stack", ["s0", "s1"])

@@ -17,8 +17,8 @@ from infra import catalog
 from infra.catalog import Gpu
 
 GPUS = catalog.load().gpus
-WITNESS = Path(__file__).parent / "witness"
-MAIN: Mapping[str, Any] = tomllib.loads((WITNESS / "go_nvml_main.toml").read_text())
+CROSS_CHECK = Path(__file__).parent / "cross_check"
+MAIN: Mapping[str, Any] = tomllib.loads((CROSS_CHECK / "go_nvml_main.toml").read_text())
 Facts = dict[str, object]
 
 _MEMORY = "rounded to the name's whole GiB; lgip prints less"
@@ -173,9 +173,9 @@ def test_placements_of_a30_are_those_of_its_mock_throughout() -> None:
 
 
 @pytest.fixture(scope="module")
-def mocks(witness: Callable[..., Any]) -> Mapping[str, Any]:
+def mocks(cross_check: Callable[..., Any]) -> Mapping[str, Any]:
     """What the Go program prints."""
-    answer: Mapping[str, Any] = json.loads(witness("mockgpus"))
+    answer: Mapping[str, Any] = json.loads(cross_check("mockgpus"))
     return answer
 
 
@@ -227,12 +227,12 @@ def test_a100_is_as_go_nvmls_mock_says_it(mocks: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.toolchain
-def test_the_registry_serves_no_other_mock_yet(go: Any, witness: Callable[..., Any]) -> None:
+def test_the_registry_serves_no_other_mock_yet(go: Any, cross_check: Callable[..., Any]) -> None:
     """When it does, mockgpus/main.go must print it, and go_nvml_main.toml can go."""
     sdk, environment = go
     listed = subprocess.run(
         [sdk.program, "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-nvml"],
-        cwd=WITNESS,
+        cwd=CROSS_CHECK,
         env=environment,
         check=True,
         capture_output=True,

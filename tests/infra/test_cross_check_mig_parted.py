@@ -39,12 +39,12 @@ def default_config(go: Any) -> Mapping[str, list[dict[str, Any]]]:
     go.sum fixes.
     """
     sdk, environment = go
-    witness = Path(__file__).parent / "witness"
+    cross_check = Path(__file__).parent / "cross_check"
 
     def run(*argv: str) -> str:
         return subprocess.run(
             [sdk.program, *argv],
-            cwd=witness,
+            cwd=cross_check,
             env=environment,
             check=True,
             capture_output=True,

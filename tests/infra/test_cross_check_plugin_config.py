@@ -20,7 +20,7 @@ Judge = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 @pytest.fixture
-def judge(witness: Callable[..., Any], tmp_path: Path) -> Judge:
+def judge(cross_check: Callable[..., Any], tmp_path: Path) -> Judge:
     """Error: what its parser says against a config; Unknown: what a strict reading says; Config: as
     the plugin understands it.
     """
@@ -28,7 +28,7 @@ def judge(witness: Callable[..., Any], tmp_path: Path) -> Judge:
     def ask(config: Mapping[str, Any]) -> Mapping[str, Any]:
         file = tmp_path / "config.yaml"
         file.write_text(yaml.safe_dump(config))
-        answer: Mapping[str, Any] = json.loads(witness("pluginconfig", file))[str(file)]
+        answer: Mapping[str, Any] = json.loads(cross_check("pluginconfig", file))[str(file)]
         return answer
 
     return ask

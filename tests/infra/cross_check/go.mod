@@ -1,4 +1,4 @@
-module slicewright.io/tests/infra/witness
+module slicewright.io/tests/infra/cross_check
 
 go 1.26
 
