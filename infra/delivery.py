@@ -1,9 +1,7 @@
-"""Agent and controller as zipapps out of the installed sources, so that nothing has to be built or
-pushed before the first `up`.
+"""Zipapps of agent and controller, made from the installed sources: no image to build or push.
 
-The same sources give the same bytes: sorted, without bytecode, times fixed. The content hash is
-over names and contents, not over the archive, because another machine's zlib may compress the same
-bytes differently.
+Equal sources give equal archives: sorted, without bytecode, with fixed times. The hash covers names
+and contents rather than the archive, because zlib may compress differently on another machine.
 """
 
 from __future__ import annotations
@@ -20,15 +18,11 @@ from pathlib import Path
 from typing import Final
 
 MAX_BYTES: Final = 700 * 1024
-"""A ConfigMap holds 1 MiB; this leaves room for the sources to grow a little before somebody has to
-look.
-"""
+"""A ConfigMap holds 1 MiB; this leaves a margin."""
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
-"""The earliest that the zip format knows."""
+"""The earliest time in the zip format."""
 _LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {"urllib3": ("contrib",)}
-"""Parts of urllib3 for browsers, SOCKS and PyOpenSSL, which it imports only on request; a test runs
-without them.
-"""
+"""Parts of urllib3 that it imports only on request; a test runs without them."""
 
 
 class DeliveryError(Exception):
@@ -54,9 +48,7 @@ class Zipapp:
 
 @cache
 def node_agent() -> Zipapp:
-    """The agent with NVML's bindings, the API client, and HTTP/2 for the kubelet's own API. Raises
-    DeliveryError.
-    """
+    """The agent with NVML bindings, API client and HTTP/2 (kubelet). Raises DeliveryError."""
     packages = (
         "node_agent",
         "kubeapi",
@@ -88,7 +80,7 @@ def build(name: str, packages: tuple[str, ...], entry: str) -> Zipapp:
     for package in packages:
         files.update(_sources(package))
     if entry.replace(".", "/") + ".py" not in files:
-        raise DeliveryError(f"{name}: there is no module {entry}")
+        raise DeliveryError(f"{name}: module {entry} is missing")
     digest = hashlib.sha256()
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as written:
@@ -102,7 +94,7 @@ def build(name: str, packages: tuple[str, ...], entry: str) -> Zipapp:
     content = archive.getvalue()
     if len(content) > MAX_BYTES:
         raise DeliveryError(
-            f"{name}: {len(content)} bytes, more than {MAX_BYTES}: it must fit into a ConfigMap"
+            f"{name}: {len(content)} bytes; must be at most {MAX_BYTES} to fit into a ConfigMap"
         )
     return Zipapp(name=name, content=content, sources_hash=digest.hexdigest())
 
@@ -110,7 +102,7 @@ def build(name: str, packages: tuple[str, ...], entry: str) -> Zipapp:
 def _sources(package: str) -> Iterator[tuple[str, bytes]]:
     found = importlib.util.find_spec(package)
     if found is None or found.origin is None:
-        raise DeliveryError(f"package {package} is not installed here; it travels in the zipapp")
+        raise DeliveryError(f"package {package} is not installed here, and the zipapp needs it")
     if not found.submodule_search_locations:
         yield f"{package}.py", Path(found.origin).read_bytes()
         return

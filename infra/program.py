@@ -1,6 +1,4 @@
-"""The only wiring: plan -> providers, components, exports. Where GKE and EKS differ is decided here
-and nowhere else.
-"""
+"""The Pulumi program: from a plan to providers, components and outputs, on GKE and on EKS."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ from infra.plan import EksFleetPlan, GkeFleetPlan
 
 
 def main() -> None:
-    """Deploys the stack that Pulumi runs. Raises RunError, which Pulumi prints without a
-    traceback.
-    """
+    """Deploys the stack that Pulumi runs. Raises RunError: Pulumi prints it without traceback."""
     text = pulumi.Config("slicewright").require("fleet")
     source = locate(text, Path(pulumi.get_root_directory()), pulumi.get_stack())
     try:
@@ -38,8 +34,9 @@ def main() -> None:
 
 
 def locate(text: str, root: Path, stack: str) -> spec.Source:
-    """The stack file behind a config value, for its line numbers. The value counts: a file that
-    says something else is not it.
+    """The stack file behind a config value, for its line numbers.
+
+    The value counts: where the file on disk differs from it, there are no line numbers.
     """
     name = f"stacks/Pulumi.{stack}.yaml"
     raw = json.loads(text)
@@ -51,7 +48,7 @@ def locate(text: str, root: Path, stack: str) -> spec.Source:
 
 
 def deploy(fleet: GkeFleetPlan | EksFleetPlan) -> None:
-    """Declares everything that the plan says."""
+    """Declares every resource of the plan."""
     match fleet:
         case GkeFleetPlan():
             _deploy_gke(fleet)
@@ -63,7 +60,7 @@ def _deploy_gke(fleet: GkeFleetPlan) -> None:
     project = pulumi.Config("gcp").require("project")
     provider = gcp.Provider("gcp", project=project, region=fleet.cluster.region)
     cloud = GkeCluster("gke", fleet, project=project, provider=provider)
-    # GKE partitions by itself: nothing between the nodes and their proof.
+    # GKE partitions by itself: nothing else has to run before the nodes can be verified.
     _deploy_in_cluster(fleet, cloud, _kubernetes(cloud), [])
 
 
@@ -85,8 +82,8 @@ def _kubernetes(cloud: GkeCluster | EksCluster) -> k8s.Provider:
     return k8s.Provider(
         "kubernetes",
         kubeconfig=cloud.kubeconfig,
-        # Without it an unknown kubeconfig in a preview would replace the provider, and everything
-        # in the cluster with it.
+        # Without it, an unknown kubeconfig in a preview would replace the provider and everything
+        # in the cluster.
         cluster_identifier=cloud.cluster.id,
     )
 
@@ -112,8 +109,8 @@ def _deploy_in_cluster(
         settings=fleet.node_agent,
         namespace=controller.namespace,
         cluster=cloud.cluster,
-        # The operator makes the runtime class that the agents' pods name; without it the API server
-        # refuses them.
+        # The operator creates the runtime class of the agents' pods; the API server refuses pods
+        # without it.
         after=[*controller.kinds, *partitioners],
         opts=inside,
     )
@@ -134,7 +131,7 @@ def _deploy_in_cluster(
         },
         opts=inside,
     )
-    # Nothing here waits for the proof: who has to look into a pool that fails needs these.
+    # No output waits for verification: they are needed to look into a pool that fails.
     pulumi.export("cluster", cloud.cluster.name)
     pulumi.export("endpoint", cloud.endpoint)
     pulumi.export("kubeconfig", cloud.kubeconfig)

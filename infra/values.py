@@ -1,6 +1,4 @@
-"""The plan as what other programs read: Helm values, mig-parted's config, tolerations. Plain data,
-no Pulumi.
-"""
+"""The plan in the formats of other programs: Helm values, mig-parted's config, tolerations."""
 
 from __future__ import annotations
 
@@ -21,12 +19,11 @@ _ANY_GPU_TAINT: JsonObject = {"key": "nvidia.com/gpu", "operator": "Exists", "ef
 
 
 def mig_parted_config(pools: Sequence[PoolPlan]) -> JsonObject:
-    """mig-parted's config v1: one named layout per partitioned pool, and the operator's default
-    `all-disabled`.
+    """mig-parted's config v1: a named layout per partitioned pool, and the default `all-disabled`.
 
     Each layout is filtered by the PCI ids of the pool's GPU: on any other GPU it matches nothing
-    and mig-manager fails, where without a filter it would cut what it can and report success
-    (nvidia_operands: "false success").
+    and mig-manager fails. Without a filter, mig-parted removes all instances of a GPU that
+    lacks the profile and reports success.
     """
     layouts: JsonObject = {"all-disabled": [{"devices": "all", "mig-enabled": False}]}
     for pool in pools:
@@ -36,9 +33,7 @@ def mig_parted_config(pools: Sequence[PoolPlan]) -> JsonObject:
 
 
 def _entries(pool: PoolPlan) -> list[JsonObject]:
-    """One entry for all GPUs, or one for each layout with the GPUs that have it: an entry must
-    match every GPU of the node.
-    """
+    """One entry for all GPUs, or one for each layout with the indexes of its GPUs."""
     filtered = list(pool.gpu.pci_ids)
     if pool.layout is not None:
         return [_entry(filtered, "all", pool.layout)]
@@ -59,9 +54,10 @@ def _entry(
 
 
 def plugin_configs(pools: Sequence[PoolPlan]) -> Mapping[str, JsonObject]:
-    """The device plugin's config v1 by pool, for the pools that share their GPUs: all keys of one
-    ConfigMap, because the chart names one for the whole cluster, and a node whose key is not in it
-    has no plugin. Source: k8s-device-plugin, config-manager.
+    """The device plugin's config v1 by pool, for the pools that share their GPUs.
+
+    They are the keys of one ConfigMap, because the chart takes one for the whole cluster. A node
+    whose key is missing gets no plugin. Source: k8s-device-plugin, config-manager.
     """
     return {pool.name: _plugin_config(pool) for pool in pools if pool.sharing}
 
@@ -74,7 +70,7 @@ def _plugin_config(pool: PoolPlan) -> JsonObject:
     )
     return {
         "version": "v1",
-        # No flags: the operator sets the strategy by environment, which beats a file.
+        # No flags: the operator sets the strategy by environment, which overrides the file.
         "sharing": {
             "timeSlicing" if strategy == "time-slicing" else "mps": {
                 "renameByDefault": renamed,
@@ -88,24 +84,24 @@ def _plugin_config(pool: PoolPlan) -> JsonObject:
 
 
 def as_yaml(data: JsonObject) -> str:
-    """The same text for the same data."""
+    """YAML with sorted keys, so that equal data gives equal text."""
     return yaml.safe_dump(data, sort_keys=True, default_flow_style=False, width=120)
 
 
 def as_flow_yaml(data: JsonObject) -> str:
-    """The same, in the given order and with the innermost collections on one line."""
+    """YAML in the given order, with innermost collections on one line."""
     return yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=1_000)
 
 
 def short_hash(text: str) -> str:
-    """Eight hexadecimal digits for names that must change when their content does."""
+    """Eight hexadecimal digits, for names that must change with their content."""
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def tolerations(pools: Sequence[PoolPlan]) -> list[JsonObject]:
-    """What lets a pod run on all nodes of `pools`, before they are verified too.
+    """Tolerations for a pod that runs on all nodes of `pools`, before they are verified too.
 
-    Never a toleration of everything: such pods stay on a node that is being drained.
+    Never a toleration of everything: such a pod would stay on a node that is being drained.
     """
     return _tolerations(taint for pool in pools for taint in pool.taints)
 
@@ -147,18 +143,17 @@ def _tolerations(taints: Iterable[Taint]) -> list[JsonObject]:
 def operator_values(
     plan: EksFleetPlan, *, mig_config_map: str, plugin_config_map: str | None = None
 ) -> JsonObject:
-    """Values of the GPU operator's chart. Every key is in the chart's values.yaml: Helm ignores
-    what it does not know.
+    """Values of the GPU Operator's chart, all in its values.yaml: Helm ignores unknown keys.
 
-    plugin_config_map: where pools share their GPUs. Nodes without a label get no sharing.
+    plugin_config_map: where pools share their GPUs. Nodes without its label do not share.
     """
     operator = plan.operator
     tolerated = tolerations(plan.pools)
     values: JsonObject = {
         "mig": {"strategy": operator.mig_strategy},
-        # The operator has nothing to do on GPU nodes; its operands have.
+        # The operator itself needs no GPU node; its operands do.
         "operator": {"nodeSelector": dict(SYSTEM_LABELS)},
-        # A list replaces the chart's own, so that is stated again.
+        # A list replaces the chart's own, so its default toleration is repeated.
         "daemonsets": {"tolerations": tolerated},
         "driver": {"enabled": operator.driver.enabled},
         "toolkit": {"enabled": operator.toolkit.enabled},
@@ -166,7 +161,7 @@ def operator_values(
         "gfd": {"enabled": True},
         "dcgmExporter": {
             "enabled": operator.dcgm_exporter.enabled,
-            # On by default since 26.7, and of no use without Prometheus' CRDs.
+            # On by default since 26.7, and useless without Prometheus' CRDs.
             "serviceMonitor": {"enabled": False},
         },
         "migManager": {
@@ -180,8 +175,8 @@ def operator_values(
                 }
             ],
         },
-        # Without these NFD's worker does not label a new GPU node, and the operator ignores what
-        # has no PCI label.
+        # Without these, NFD's worker does not label a new GPU node, and the operator ignores a node
+        # without a PCI label.
         "node-feature-discovery": {"worker": {"tolerations": tolerated}},
     }
     if plugin_config_map is not None:
@@ -203,10 +198,9 @@ def operator_values(
 def kubeconfig(
     *, cluster: str, server: str, ca_data: str, command: str, arguments: Sequence[str] = ()
 ) -> JsonObject:
-    """A kubeconfig without a secret: credentials come from the cloud's own command, fresh at every
-    use.
+    """A kubeconfig without a secret: the cloud's own command supplies credentials at every use.
 
-    ca_data: base64 PEM, as both clouds give it.
+    ca_data: base64 PEM, as both clouds return it.
     """
     user: JsonObject = {
         "apiVersion": "client.authentication.k8s.io/v1beta1",

@@ -1,6 +1,4 @@
-"""The plan for people: each GPU as a picture, what a node and a pool offer, what it costs, and what
-would change.
-"""
+"""The plan for people: each GPU as a picture, what nodes offer, costs, and changes."""
 
 from __future__ import annotations
 
@@ -37,17 +35,18 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
         for host in fleet.hosts:
             console.print()
             _host(host, console)
-    for share in fleet.workloads:
+    for request in fleet.workloads:
         console.print()
-        wants = ", ".join(f"{name} {count}" for name, count in share.requests.items())
+        wants = ", ".join(f"{name} {count}" for name, count in request.requests.items())
         _line(
             console,
-            f"workload {share.name}: {share.cards} card(s), each {share.memory_mib_per_card} MiB",
+            f"workload {request.name}: {request.cards} card(s), each "
+            f"{request.memory_mib_per_card} MiB",
             "bold",
         )
         _line(
             console,
-            f"  and {share.compute_percent_per_card} % of its compute; a pod asks for {wants}",
+            f"  and {request.compute_percent_per_card} % of its compute; a pod requests {wants}",
         )
     if fleet.pools:
         console.print()
@@ -56,9 +55,7 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
 
 
 def show_notes(fleet: plan.FleetPlan, console: Console) -> None:
-    """Writes what is no reason to refuse the stack file, and what `pulumi up` would refuse all the
-    same.
-    """
+    """Writes the notes, and what `pulumi up` would refuse although the stack file is valid."""
     for note in plan.notes(fleet):
         _line(console, f"note: {note}", "dim")
     for problem in plan.unbuildable(fleet):
@@ -83,18 +80,18 @@ def _part(part: plan.PartChange, what: str, console: Console) -> None:
             _line(
                 console,
                 f"{what} {part.name}: "
-                f"new{', its GPUs are cut' if part.effect is ChangeEffect.ROLL else ''}",
+                f"new{', its GPUs are partitioned' if part.effect is ChangeEffect.ROLL else ''}",
                 style,
             )
         case "gone" if what == "host":
             _line(console, f"{what} {part.name}: gone, its GPUs stay as they are", style)
         case "gone":
-            goes = (
+            nodes = (
                 "with its nodes and the pods on them"
                 if moved
                 else "its nodes and the pods on them stay"
             )
-            _line(console, f"{what} {part.name}: gone, {goes}", style)
+            _line(console, f"{what} {part.name}: gone, {nodes}", style)
         case "same" | "changed":
             why = ""
             if part.effect > max((one.effect for one in part.changes), default=ChangeEffect.NONE):
@@ -134,7 +131,7 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, console: Console) -> None:
     if isinstance(pool, plan.CloudPoolPlan):
         what = f"{nodes} of {pool.machine.name} in {', '.join(pool.zones)}, {pool.capacity.mode}"
     else:
-        what = f"{nodes}, not made by this stack"
+        what = f"{nodes}, not created by this stack"
     _line(console, f"pool {pool.name}: {what}", "bold")
     for indexes, layout in pool.gpus_by_layout:
         which = f"GPU{'s' if len(indexes) > 1 else ''} {_ranges(indexes)}"
@@ -159,10 +156,10 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, console: Console) -> None:
 
 
 def _pod(request: values.JsonObject, console: Console) -> None:
-    """The lines that a pod needs, as YAML to copy: what it asks for, and what brings it here."""
+    """The lines that a pod needs to run here and get a device, as YAML to copy."""
     first, *others = request["limits"] or [None]
     if first is None:
-        _line(console, "  a pod asks for  what its entry in workloads says; there is none yet")
+        _line(console, "  a pod requests   what its entry in workloads states; there is none yet")
         return
     _line(console, "  a pod asks for one with, in its spec:")
     lines = values.as_flow_yaml(
@@ -185,7 +182,7 @@ def _host(host: plan.HostPlan, console: Console) -> None:
         for instance in gpu.instances:
             _line(console, f"  {instance.profile} at {instance.start}:{instance.size}")
     busy = "refused" if host.wait_minutes is None else f"waited for, {host.wait_minutes} minutes"
-    _line(console, f"  other GPUs are left alone; a GPU in use is {busy}")
+    _line(console, f"  other GPUs are not touched; a GPU in use is {busy}")
 
 
 def _gpu(gpu: Gpu, which: str, placements: tuple[Placement, ...], console: Console) -> None:
@@ -220,9 +217,9 @@ def _totals(fleet: plan.FleetPlan, console: Console) -> None:
         if cost.priced
         else "unknown"
     )
-    _line(console, f"cost: {of}; never in it: {', '.join(prices.NOT_IN_IT)}")
+    _line(console, f"cost: {of}; never included: {', '.join(prices.NOT_IN_IT)}")
     for name, why in cost.missing:
-        _line(console, f"  not in it: {_pools([name])}, {why}")
+        _line(console, f"  not included: {_pools([name])}, {why}")
 
 
 def _ranges(indexes: list[int]) -> str:
@@ -254,9 +251,9 @@ def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> str:
     comes = (
         f"{driver.version}{'' if driver.exact else ' or newer'}"
         if driver.version
-        else "not known before a node is up"
+        else "not known until a node is up"
     )
-    return f"{comes} ({driver.of})" + (f"; to cut it so {needed} is the oldest" if needed else "")
+    return f"{comes} ({driver.of})" + (f"; the layout needs {needed} or newer" if needed else "")
 
 
 def _price(known: prices.Quote) -> str:
@@ -283,7 +280,7 @@ def _listed(price: Price) -> str:
 
 
 def _step(before: Any, after: Any) -> str:
-    """From what to what; of mappings and records only what differs."""
+    """`old -> new`; of mappings and records only what differs."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         keys = [
             key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key)
@@ -312,14 +309,14 @@ def _value(value: Any) -> str:
             return _nodes(value)
         case plan.ReplicatedResource():
             called = f" as {value.advertised}" if value.advertised != value.resource else ""
-            alone = ", one of them a pod" if value.fail_requests_greater_than_one else ""
+            alone = ", one per pod" if value.fail_requests_greater_than_one else ""
             return f"{value.resource} x{value.replicas}{called} ({value.strategy}{alone})"
         case plan.HostGpuPlan():
-            cut = ", ".join(f"{p.profile} at {p.start}" for p in value.instances)
-            uncut = "MIG on, not cut" if value.mig else "whole"
+            instances = ", ".join(f"{p.profile} at {p.start}" for p in value.instances)
+            without = "MIG on, no partitions" if value.mig else "whole"
             return (
                 f"GPU {value.index}: "
-                f"{cut or uncut}{'' if value.persistence else ', no persistence mode'}"
+                f"{instances or without}{'' if value.persistence else ', no persistence mode'}"
             )
         case plan.FractionalRequest():
             return (

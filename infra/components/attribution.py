@@ -1,9 +1,8 @@
-"""The second container of an agent's pod, where the stack file wants it: which pod holds which
-partition.
+"""The optional second container of an agent's pod, which reports the pod that holds a partition.
 
 A container of its own, because the kubelet's socket belongs to root. The agent stays an ordinary
-user with its token and NVML; this one is root without capabilities, and has the socket's directory
-and the code, and neither a token nor a GPU.
+user with its token and NVML; this one is root without capabilities, with the socket's directory and
+the code, but without a token or a GPU.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ pkg/kubelet/kubeletconfig/defaults.go.
 """
 _TOKEN_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
 _TOKEN_LIFE_S = 3607
-"""As of the tokens that Kubernetes mounts by itself (one hour, and a bit to tell them apart)."""
+"""As the tokens that Kubernetes mounts by itself: one hour and 7 seconds."""
 
 
 def container(image: str, program: str) -> k8s.core.v1.ContainerArgs:
@@ -30,15 +29,14 @@ def container(image: str, program: str) -> k8s.core.v1.ContainerArgs:
         command=["python", program, "attribution", "--port", str(api.ATTRIBUTION_PORT)],
         env=[
             pods.field("POD_IP", "status.podIP"),
-            # Whatever the image says: the pod runs under NVIDIA's runtime, and this container wants
-            # no GPU of it.
+            # Overrides the image: the pod uses the NVIDIA runtime, and this container needs no GPU.
             k8s.core.v1.EnvVarArgs(name="NVIDIA_VISIBLE_DEVICES", value="void"),
         ],
         ports=[
             k8s.core.v1.ContainerPortArgs(name="attribution", container_port=api.ATTRIBUTION_PORT)
         ],
-        # No readiness probe: a kubelet that does not tell must not make the agent's pod unready,
-        # and hold up its roll-out.
+        # No readiness probe: a kubelet that does not answer must not make the agent's pod unready
+        # and hold up its rollout.
         liveness_probe=pods.liveness("attribution"),
         resources=k8s.core.v1.ResourceRequirementsArgs(
             requests={"cpu": "10m", "memory": "48Mi"}, limits={"memory": "96Mi"}
@@ -53,7 +51,7 @@ def container(image: str, program: str) -> k8s.core.v1.ContainerArgs:
         ),
         volume_mounts=[
             k8s.core.v1.VolumeMountArgs(name="code", mount_path="/opt/slicewright", read_only=True),
-            # The directory and not the socket: a kubelet that starts anew makes a new socket.
+            # The directory, not the socket: a restarted kubelet creates a new socket.
             k8s.core.v1.VolumeMountArgs(
                 name="pod-resources", mount_path=_DIRECTORY, read_only=True
             ),
@@ -62,14 +60,11 @@ def container(image: str, program: str) -> k8s.core.v1.ContainerArgs:
 
 
 def volumes() -> list[k8s.core.v1.VolumeArgs]:
-    """The socket's directory, and the agent's token: mounted by hand, because by itself Kubernetes
-    mounts it everywhere.
-    """
+    """The socket's directory and the agent's token, which Kubernetes would mount everywhere."""
     return [
         k8s.core.v1.VolumeArgs(
             name="pod-resources",
-            # Made where it is missing: the agent's proof must not wait for a container that only
-            # tells.
+            # Created where it is missing: the agent must not wait for this optional container.
             host_path=k8s.core.v1.HostPathVolumeSourceArgs(
                 path=_DIRECTORY, type="DirectoryOrCreate"
             ),
@@ -108,5 +103,5 @@ def volumes() -> list[k8s.core.v1.VolumeArgs]:
 
 
 def token_mount() -> k8s.core.v1.VolumeMountArgs:
-    """For the agent's container alone."""
+    """The token, for the agent's container only."""
     return k8s.core.v1.VolumeMountArgs(name="token", mount_path=_TOKEN_DIRECTORY, read_only=True)

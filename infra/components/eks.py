@@ -205,8 +205,8 @@ class EksCluster(pulumi.ComponentResource):
                 )
                 for taint in pool.taints
             ],
-            # Old nodes go first: EKS's default starts extra ones, for which GPU quota and stock are
-            # rarely there.
+            # Old nodes are deleted first: EKS's default starts extra ones, for which GPU quota and
+            # capacity are rarely available.
             update_config=aws.eks.NodeGroupUpdateConfigArgs(
                 max_unavailable=1, update_strategy="MINIMAL"
             ),
@@ -226,16 +226,16 @@ class EksCluster(pulumi.ComponentResource):
         return pulumi.ResourceOptions(
             parent=self,
             depends_on=[*self._before_nodes, *after],
-            # The autoscaler moves the count. Where nobody does, a moved count is drift and must
-            # show.
+            # The autoscaler changes the count. Without one, a changed count is drift and is shown.
             ignore_changes=["scalingConfig.desiredSize"] if nodes.autoscaled else None,
         )
 
 
 def _ranges(zones: Sequence[str], region: str) -> Mapping[str, str]:
-    """By the zone's letter, so that a zone that comes or goes moves no other's: a subnet whose
-    range changes is made anew, and with it the node groups in it. Zones of other names (Local
-    Zones) have what is left, from the end, in their order.
+    """Subnet ranges by the zone's letter, so that adding or removing a zone changes no other range.
+
+    A subnet whose range changes is replaced, and the node groups in it too. Zones with other names
+    (Local Zones) get the remaining ranges, from the end, in their order.
     """
     free = [str(block) for block in ipaddress.ip_network(_VPC_RANGE).subnets(new_prefix=20)]
     by_letter = {

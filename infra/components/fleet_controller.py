@@ -1,6 +1,4 @@
-"""The fleet controller, its two kinds of custom resources, and the namespace that it shares with
-the agents.
-"""
+"""The fleet controller, its two CRDs, and the namespace that it shares with the agents."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ _LABELS = {"app.kubernetes.io/name": "fleet-controller", "app.kubernetes.io/part
 
 
 class FleetController(pulumi.ComponentResource):
-    """Outputs: `namespace` (name), `kinds` (the CRDs), `deployment`. `up` waits until the
-    controller is ready.
-    """
+    """Outputs: `namespace` (name), `kinds` (the CRDs), `deployment`, which `up` waits for."""
 
     namespace: pulumi.Output[str]
     kinds: Sequence[pulumi.Resource]
@@ -36,14 +32,14 @@ class FleetController(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """after: what must run first, that is nodes for the controller's pod."""
+        """after: the nodes on which the controller's pod runs."""
         super().__init__("slicewright:index:FleetController", name, {}, opts)
         child = pulumi.ResourceOptions(parent=self, deleted_with=cluster)
         namespace = k8s.core.v1.Namespace(
             f"{name}-namespace",
             metadata=k8s.meta.v1.ObjectMetaArgs(
                 name=api.NAMESPACE,
-                # The agent mounts the driver from the host; everything else in here would pass as
+                # The agent mounts the driver from the host; everything else would pass as
                 # restricted.
                 labels={
                     "pod-security.kubernetes.io/enforce": "privileged",
@@ -66,8 +62,8 @@ class FleetController(pulumi.ComponentResource):
         rights = self._rights(name, child)
         code = delivery.fleet_controller()
         code_map = k8s.core.v1.ConfigMap(
-            # The archive's bytes depend on this machine's zlib, its name on the sources alone: the
-            # same name is the same code.
+            # The archive's bytes depend on this machine's zlib, the name only on the sources: an
+            # equal name means equal code.
             f"{name}-code-{code.short_hash}",
             metadata=k8s.meta.v1.ObjectMetaArgs(
                 name=f"fleet-controller-{code.short_hash}", namespace=self.namespace
@@ -85,7 +81,7 @@ class FleetController(pulumi.ComponentResource):
             ),
             spec=k8s.apps.v1.DeploymentSpecArgs(
                 replicas=1,
-                # Two controllers would undo each other's work; a minute without one harms nobody.
+                # Two controllers would undo each other's work; a minute without one does no harm.
                 strategy=k8s.apps.v1.DeploymentStrategyArgs(type="Recreate"),
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=_LABELS),
                 template=k8s.core.v1.PodTemplateSpecArgs(

@@ -17,7 +17,7 @@ _PODS_RANGE = "10.4.0.0/14"
 """1,024 nodes of 110 pods: GKE gives a node twice the addresses of its pods."""
 _SERVICES_RANGE = "10.8.0.0/20"
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
-"""Rights are the service account's roles; scopes would only narrow them a second time."""
+"""The service account's roles decide what is allowed; scopes would only narrow it further."""
 
 
 class GkeCluster(pulumi.ComponentResource):
@@ -90,17 +90,17 @@ class GkeCluster(pulumi.ComponentResource):
             workload_identity_config=gcp.container.ClusterWorkloadIdentityConfigArgs(
                 workload_pool=f"{project}.svc.id.goog"
             ),
-            # A cluster is not born without a pool; this one goes at once, so that every pool is a
-            # resource of its own.
+            # GKE creates no cluster without a pool; this one is removed at once, so that every pool
+            # is a resource of its own.
             remove_default_node_pool=True,
             initial_node_count=1,
-            # The stack's own protection is Pulumi's; the cloud's would only make `pulumi destroy`
+            # Pulumi can protect the stack; the cloud's protection would only make `pulumi destroy`
             # fail half way.
             deletion_protection=False,
             opts=child,
         )
         self._account = account
-        # A node whose account has no rights yet joins without logs and metrics.
+        # A node that joins before its account has its roles has no logs and metrics.
         self._rights = [right]
         self.system_pool = gcp.container.NodePool(
             f"{name}-{plan.system.name}",
@@ -122,7 +122,7 @@ class GkeCluster(pulumi.ComponentResource):
         )
         self.pools = {pool.name: self._gpu_pool(name, pool) for pool in plan.pools}
         self.endpoint = self.cluster.endpoint.apply(lambda endpoint: f"https://{endpoint}")
-        # The whole of master_auth is secret because one of its members is; the certificate is not.
+        # All of master_auth is secret because one of its members is; the certificate is not.
         ca_data = pulumi.Output.unsecret(self.cluster.master_auth.cluster_ca_certificate)
         self.kubeconfig = pulumi.Output.all(self.cluster.name, self.endpoint, ca_data).apply(
             lambda known: json.dumps(
@@ -137,9 +137,7 @@ class GkeCluster(pulumi.ComponentResource):
         self.register_outputs({"endpoint": self.endpoint, "kubeconfig": self.kubeconfig})
 
     def _gpu_pool(self, name: str, pool: GkePoolPlan) -> gcp.container.NodePool:
-        """The pool exactly as planned. GKE adds the taint nvidia.com/gpu itself, because a pool
-        without GPUs exists by then.
-        """
+        """A planned pool. GKE adds the taint nvidia.com/gpu, since a pool without GPUs exists."""
         zones = len(pool.zones)
         return gcp.container.NodePool(
             f"{name}-{pool.name}",
@@ -151,12 +149,12 @@ class GkeCluster(pulumi.ComponentResource):
             management=gcp.container.NodePoolManagementArgs(
                 auto_repair=pool.management.auto_repair, auto_upgrade=pool.management.auto_upgrade
             ),
-            # No extra GPU node for an upgrade: quota and stock for one more are rarely there.
+            # No extra GPU node for an upgrade: quota and capacity for one are rarely available.
             upgrade_settings=gcp.container.NodePoolUpgradeSettingsArgs(
                 strategy="SURGE", max_surge=0, max_unavailable=1
             ),
             node_config=_gpu_node(pool, self._account),
-            # The name is fixed, so the old pool goes before the new one comes.
+            # The name is fixed, so the old pool is deleted before the new one is created.
             opts=pulumi.ResourceOptions.merge(
                 self._pool_options([self.system_pool], pool.nodes),
                 pulumi.ResourceOptions(delete_before_replace=True),
@@ -169,14 +167,14 @@ class GkeCluster(pulumi.ComponentResource):
         return pulumi.ResourceOptions(
             parent=self,
             depends_on=[*self._rights, *after],
-            # The autoscaler moves the count; the initial one counts at birth only, and a change
-            # would replace the pool.
+            # The autoscaler changes the count; the initial one is used at creation only, and
+            # changing it would replace the pool.
             ignore_changes=["initialNodeCount", "nodeCount"] if nodes.autoscaled else None,
         )
 
 
 def _count(nodes: NodeCount, zones: int) -> dict[str, object]:
-    """GKE counts fixed nodes per zone, autoscaled ones as we do, over all zones."""
+    """GKE counts fixed nodes per zone, but autoscaled ones over all zones, as the plan does."""
     if not nodes.autoscaled:
         return {"node_count": nodes.max // zones}
     return {
@@ -202,7 +200,7 @@ def _gpu_node(
             if pool.sharing_strategy is not None
             else None
         ),
-        # Always stated: left out, newer GKE fills in DEFAULT, which then differs from the program.
+        # Always stated: newer GKE fills in DEFAULT, which would then differ from the program.
         gpu_driver_installation_config=gcp.container.NodePoolNodeConfigGuestAcceleratorGpuDriverInstallationConfigArgs(
             gpu_driver_version=pool.driver
         ),

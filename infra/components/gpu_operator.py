@@ -1,4 +1,4 @@
-"""NVIDIA's GPU operator, pinned, with the layouts of every pool that mig-manager cuts."""
+"""The NVIDIA GPU Operator, pinned, with the layouts of every pool that mig-manager partitions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ _RELEASE_TIMEOUT_S = 600
 
 
 class GpuOperator(pulumi.ComponentResource):
-    """Output: `release`. The operator waits for its Deployment only; whether a node is right is the
-    agent's to say.
-    """
+    """Output: `release`, which is ready when the operator's Deployment is; nodes come later."""
 
     release: k8s.helm.v3.Release
 
@@ -31,14 +29,14 @@ class GpuOperator(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """after: what must run first, that is nodes for the operator's own pods."""
+        """after: the nodes on which the operator's own pods run."""
         super().__init__("slicewright:index:GpuOperator", name, {}, opts)
         child = pulumi.ResourceOptions(parent=self, deleted_with=cluster)
         namespace = k8s.core.v1.Namespace(
             f"{name}-namespace",
             metadata=k8s.meta.v1.ObjectMetaArgs(
                 name=plan.operator.namespace,
-                # Drivers, device nodes and host paths are what the operands are for.
+                # The operands use drivers, device nodes and host paths.
                 labels={"pod-security.kubernetes.io/enforce": "privileged"},
             ),
             opts=child,
@@ -46,7 +44,7 @@ class GpuOperator(pulumi.ComponentResource):
         layouts = values.as_yaml(values.mig_parted_config(plan.pools))
         config_name = f"mig-layouts-{values.short_hash(layouts)}"
         config = k8s.core.v1.ConfigMap(
-            # The operator does not watch the content: a new name is what rolls mig-manager, so it
+            # The operator does not watch the content: only a new name restarts mig-manager, so this
             # is a new resource too.
             f"{name}-{config_name}",
             metadata=k8s.meta.v1.ObjectMetaArgs(
@@ -63,8 +61,8 @@ class GpuOperator(pulumi.ComponentResource):
             plugin_config_name = (
                 f"plugin-configs-{values.short_hash(json.dumps(texts, sort_keys=True))}"
             )
-            # The plugin does not see an edit: a new name rolls it. One map for all pools, because
-            # the chart names only one.
+            # The plugin does not watch the content either. One map for all pools, because the chart
+            # takes only one.
             plugin_config = k8s.core.v1.ConfigMap(
                 f"{name}-{plugin_config_name}",
                 metadata=k8s.meta.v1.ObjectMetaArgs(

@@ -1,9 +1,8 @@
-"""`GPUPool`, the custom resource that `up` waits on, and the proof: no green `up` while a pool is
-not verified.
+"""`GPUPool`, the custom resource that `up` waits for, and the check that fails an unverified `up`.
 
-Waiting alone is not enough. The provider waits for `Verified` only where it creates or updates a
-pool, and a refresh erases the memory of a wait that failed (kubernetes_provider 5). So after the
-wait every pool is read once more, live, and judged here.
+Waiting alone is not enough: the provider waits for `Verified` only where it creates or updates a
+pool, and a refresh forgets a wait that failed (pulumi/pulumi #17949). So after the wait every pool
+is read once more, live, and checked here.
 """
 
 from __future__ import annotations
@@ -19,23 +18,19 @@ from infra.plan import PoolPlan
 _ANNOTATIONS = {
     "pulumi.com/waitFor": f"condition={api.VERIFIED}",
     # Nothing depends on a pool; a foreground delete would wait until the garbage collector has
-    # learnt the kind (10 s and more).
+    # discovered the kind (10 s and more).
     "pulumi.com/deletionPropagationPolicy": "background",
 }
 _MAX_SHOWN = 5
-"""Nodes named per pool; the object itself has more."""
+"""Nodes named per pool; the object lists more."""
 
 
 class Unverified(pulumi.RunError):
-    """A pool's nodes have not proven their layout. A RunError: Pulumi prints the message alone,
-    without a traceback.
-    """
+    """A pool's nodes are not verified. Pulumi prints a RunError's message without a traceback."""
 
 
 class GPUPool(pulumi.CustomResource):
-    """An own class, because Pulumi's generic CustomResource does not let a program read
-    `status`.
-    """
+    """A class of its own, because Pulumi's generic CustomResource has no `status`."""
 
     metadata: pulumi.Output[Mapping[str, Any]] = pulumi.property("metadata")
     status: pulumi.Output[Mapping[str, Any] | None] = pulumi.property("status")
@@ -59,9 +54,7 @@ class GPUPool(pulumi.CustomResource):
 
 
 class GpuPools(pulumi.ComponentResource):
-    """Outputs: `pools` by name; `verified`: true, or the end of `up`; in a preview false, with a
-    warning.
-    """
+    """Outputs: `pools` by name; `verified`: true, or `up` fails; a preview warns and has false."""
 
     pools: Mapping[str, GPUPool]
     verified: pulumi.Output[bool]
@@ -76,9 +69,7 @@ class GpuPools(pulumi.ComponentResource):
         after: Mapping[str, Sequence[pulumi.Resource]],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """after: by pool, what its proof needs: its nodes, its agents, the controller, and who
-        partitions.
-        """
+        """after: by pool, what verification needs: nodes, agents, controller, partitioner."""
         super().__init__("slicewright:index:GpuPools", name, {}, opts)
         timeout = f"{timeout_minutes}m"
         self.pools = {
@@ -98,37 +89,39 @@ class GpuPools(pulumi.ComponentResource):
         statuses = {
             pool_name: GPUPool(
                 f"{name}-{pool_name}-proof",
-                # Reads what the cluster has now, at every run; what the state has may be older than
-                # a repair or a fault.
+                # Reads the live object at every run; the one in the state may be out of date.
                 opts=pulumi.ResourceOptions(parent=self, id=pool.id, depends_on=[pool]),
             )
             for pool_name, pool in self.pools.items()
         }
         known = {n: pulumi.Output.all(read.status, read.metadata) for n, read in statuses.items()}
         self.verified = pulumi.Output.all(**known).apply(_judge)
-        # Registered, so that Pulumi waits for the verdict.
+        # Registered, so that Pulumi waits for the result.
         self.register_outputs({"verified": self.verified})
 
 
 def unverified(pool: str, status: Mapping[str, Any] | None, generation: int) -> str | None:
-    """Why the pool is not verified, in one sentence and a line per node; None where it is.
-    generation: of its spec.
+    """Why the pool is not verified: a sentence and a line per node; None where it is verified.
+
+    generation: of the pool's spec.
     """
     condition = next(
         (c for c in (status or {}).get("conditions") or () if c.get("type") == api.VERIFIED), None
     )
     if condition is None:
-        return f"pool {pool}: the fleet controller has said nothing about it yet"
+        return f"pool {pool}: the fleet controller has not written its status yet"
     if (
         condition.get("status") == "True"
         and int(condition.get("observedGeneration", 0)) >= generation
     ):
         return None
     if condition.get("status") == "True":
-        return f"pool {pool}: verified for an older layout only; the new one is not proven yet"
+        return f"pool {pool}: verified for an earlier layout only, not yet for the new one"
     failing = (status or {}).get("failingNodes") or ()
-    said = "" if failing else str(condition.get("message") or "").rstrip(".")
-    lines = [f"pool {pool}: not verified ({condition.get('reason')}){': ' + said if said else ''}"]
+    message = "" if failing else str(condition.get("message") or "").rstrip(".")
+    lines = [
+        f"pool {pool}: not verified ({condition.get('reason')}){': ' + message if message else ''}"
+    ]
     lines += [
         f"  node {node.get('name')}: {node.get('reason')}: {node.get('message')}"
         for node in failing[:_MAX_SHOWN]
@@ -147,13 +140,15 @@ def _judge(known: Mapping[str, Sequence[Any]]) -> bool:
         return True
     text = "\n".join(findings)
     if pulumi.runtime.is_dry_run():
-        pulumi.log.warn(f"{text}\n`up` will wait for this, and fail where it stays so.")
+        pulumi.log.warn(f"{text}\n`pulumi up` will wait for verification, and fail without it.")
         return False
-    raise Unverified(f"{text}\nNothing was rolled back. `up` fails until the nodes are right.")
+    raise Unverified(
+        f"{text}\nNothing was rolled back. `pulumi up` fails until these nodes are verified."
+    )
 
 
 def _spec(pool: PoolPlan) -> dict[str, Any]:
-    """The layout's hash is part of it, so that every change of a layout is waited for."""
+    """The spec has the layout's hash, so that `up` waits after every change of a layout."""
     spec: dict[str, Any] = {
         "selector": {"matchLabels": {api.POOL_LABEL: pool.name}},
         "layoutHash": pool.layout_hash,

@@ -1,11 +1,10 @@
-"""The node agents: one account and one policy for all, one desired-state file and one DaemonSet per
-pool.
+"""The node agents: one account and policy for all, one desired-state file and DaemonSet per pool.
 
-The agent keeps running while mig-manager changes a layout: its DaemonSet does not carry the
-nodeSelector `nvidia.com/gpu.deploy.client` with which NVIDIA's operator (26.7 and newer) takes NVML
-clients away for that time. It opens NVML for a probe only and probes nothing while the state is
-pending or rebooting, so it does not stand in the way; and it is exactly then that somebody must be
-able to say what a node looks like. On charts up to 26.3.3 the selector would match no node at all.
+The agent keeps running while mig-manager changes a layout: its DaemonSet does not have the
+nodeSelector `nvidia.com/gpu.deploy.client`, with which the GPU Operator (26.7 and newer) removes
+NVML clients for that time. The agent opens NVML only for a probe, and does not probe while the
+state is pending or rebooting, so it does not interfere, and the node's state stays visible. On
+charts up to 26.3.3 the selector would match no node at all.
 """
 
 from __future__ import annotations
@@ -29,9 +28,7 @@ GoogleCloudPlatform/container-engine-accelerators, cmd/nvidia_gpu.
 
 
 class NodeAgents(pulumi.ComponentResource):
-    """Outputs: `daemon_sets` by pool, and `guards`, the policy without which an agent could write
-    another node's report.
-    """
+    """Outputs: `daemon_sets` by pool, and `guards`, which limit an agent to its own report."""
 
     daemon_sets: Mapping[str, pulumi.Resource]
     guards: Sequence[pulumi.Resource]
@@ -48,15 +45,15 @@ class NodeAgents(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """after: the kinds of custom resources that the agents write."""
+        """after: the CRDs of the custom resources that the agents write."""
         super().__init__("slicewright:index:NodeAgents", name, {}, opts)
         child = pulumi.ResourceOptions(parent=self, deleted_with=cluster)
         rights = self._rights(name, namespace, child)
         self.guards = self._guards(name, child, after)
         code = delivery.node_agent()
         code_map = k8s.core.v1.ConfigMap(
-            # The archive's bytes depend on this machine's zlib, its name on the sources alone: the
-            # same name is the same code.
+            # The archive's bytes depend on this machine's zlib, the name only on the sources: an
+            # equal name means equal code.
             f"{name}-code-{code.short_hash}",
             metadata=k8s.meta.v1.ObjectMetaArgs(
                 name=f"node-agent-{code.short_hash}", namespace=namespace
@@ -88,8 +85,8 @@ class NodeAgents(pulumi.ComponentResource):
                     name=f"node-agent-{pool.name}",
                     namespace=namespace,
                     labels=labels,
-                    # The pool is what `up` waits for; a DaemonSet waits 10 minutes for one dead
-                    # node and says less.
+                    # `up` waits for the pool; a DaemonSet would wait 10 minutes for one dead node,
+                    # and report less.
                     annotations={"pulumi.com/skipAwait": "true"},
                 ),
                 spec=k8s.apps.v1.DaemonSetSpecArgs(
@@ -181,7 +178,7 @@ class NodeAgents(pulumi.ComponentResource):
 
 
 def _annotations(pool: PoolPlan, settings: NodeAgent) -> dict[str, str]:
-    # With two containers, `kubectl logs` wants to be told which one is meant.
+    # With two containers, `kubectl logs` needs a default one.
     which = (
         {"kubectl.kubernetes.io/default-container": "node-agent"} if settings.attribution else {}
     )
@@ -238,8 +235,7 @@ def _pod(
         automount_service_account_token=False if settings.attribution else None,
         node_selector={api.POOL_LABEL: pool.name},
         tolerations=[_toleration(t) for t in values.tolerations([pool])],
-        # On EKS the NVIDIA runtime gives the container the driver and the devices, as to any GPU
-        # pod.
+        # On EKS the NVIDIA runtime gives the container the driver and the devices.
         runtime_class_name=None if gke else "nvidia",
         termination_grace_period_seconds=10,
         security_context=pods.nobody(),
@@ -276,9 +272,10 @@ def _pod(
 
 
 def _gke_security() -> k8s.core.v1.SecurityContextArgs:
-    """On GKE no runtime hands out the device nodes to a pod that asks for no GPU, and the agent
-    must not take one; a privileged container is what Google's own DCGM exporter uses for that. The
-    process stays an ordinary user without capabilities.
+    """A privileged container, as Google's own DCGM exporter has.
+
+    On GKE no runtime gives device nodes to a pod that requests no GPU, and the agent must not
+    request one. The process runs as an ordinary user without capabilities.
     """
     return k8s.core.v1.SecurityContextArgs(privileged=True, read_only_root_filesystem=True)
 

@@ -1,19 +1,17 @@
-"""What the pods of agent and controller have in common."""
+"""What the pods of the agent and of the controller have in common."""
 
 from __future__ import annotations
 
 import pulumi_kubernetes as k8s
 
 _USER = 65532
-"""Nobody in particular, and not root."""
+"""An unprivileged user, as in distroless images (`nonroot`)."""
 _START_S = 2
-"""A Python on a busy node needs a second or two until it listens; asked before that, it would be
-reported as unhealthy.
-"""
+"""On a busy node Python needs a second or two until it listens."""
 
 
 def nobody() -> k8s.core.v1.PodSecurityContextArgs:
-    """Of a pod: no root, no system call that containers do not need."""
+    """For a pod: not root, with the runtime's default seccomp profile."""
     return k8s.core.v1.PodSecurityContextArgs(
         run_as_non_root=True,
         run_as_user=_USER,
@@ -23,7 +21,7 @@ def nobody() -> k8s.core.v1.PodSecurityContextArgs:
 
 
 def locked() -> k8s.core.v1.SecurityContextArgs:
-    """Of a container: no privileges, no way to any, nothing to write to."""
+    """For a container: no privileges, no escalation, no writable root file system."""
     return k8s.core.v1.SecurityContextArgs(
         allow_privilege_escalation=False,
         read_only_root_filesystem=True,
@@ -42,7 +40,7 @@ def liveness(port: str = "http") -> k8s.core.v1.ProbeArgs:
 
 
 def field(name: str, path: str) -> k8s.core.v1.EnvVarArgs:
-    """An environment variable with a field of the pod in it."""
+    """An environment variable with the value of a field of the pod."""
     source = k8s.core.v1.EnvVarSourceArgs(
         field_ref=k8s.core.v1.ObjectFieldSelectorArgs(field_path=path)
     )

@@ -1,6 +1,4 @@
-"""Every decision of a fleet as one frozen value, a pure function of stack file and catalog: no
-cloud, no clock.
-"""
+"""A fleet's plan: one frozen value, a pure function of stack file and catalog, without a cloud."""
 
 from infra.plan.build import build, read, read_file
 from infra.plan.buildable import deployable, unbuildable

@@ -1,6 +1,4 @@
-"""Stack file -> plan, or every problem at once: unknown to the catalog, impossible on the GPU,
-refused by the cloud.
-"""
+"""From a stack file to its plan, or to all of its problems at once."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ from infra.spec import Problem, SpecError
 
 def read_file(file: FilePath, *, name: str | None = None) -> FleetPlan:
     """The plan of a stack file, read without Pulumi. Raises SpecError."""
-    with _no_collector():
+    with _without_gc():
         try:
             source = spec.read(file, name=name)
         except spec.NotReadable as e:
@@ -34,9 +32,7 @@ def read_file(file: FilePath, *, name: str | None = None) -> FleetPlan:
 
 
 def read(text: str, source: spec.Source) -> FleetPlan:
-    """The plan of a fleet in JSON text. Raises SpecError with every problem of the file, of shape
-    and of substance.
-    """
+    """The plan of a fleet in JSON text. Raises SpecError with every problem of the file."""
     try:
         fleet = spec.parse(text, source)
     except SpecError as e:
@@ -57,7 +53,7 @@ def read(text: str, source: spec.Source) -> FleetPlan:
 def build(
     fleet: spec.Fleet, unknown: frozenset[spec.Path] = frozenset()
 ) -> tuple[FleetPlan | None, tuple[Problem, ...]]:
-    """The plan, or None and why not.
+    """The plan, or None with the problems.
 
     unknown: paths whose value in the file is invalid; nothing is concluded from them, and there is
     no plan.
@@ -80,10 +76,8 @@ def _plan(fleet: spec.Fleet, stated: Stated) -> Checked[FleetPlan | None]:
 
 
 @contextmanager
-def _no_collector() -> Iterator[None]:
-    """A stack file of 200 pools is a hundred thousand objects and no garbage; looking for some took
-    a third of the time.
-    """
+def _without_gc() -> Iterator[None]:
+    """Pauses the garbage collector: on 200 pools it took a third of the time and found nothing."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -100,14 +94,14 @@ def _check_names(pools: Sequence[AnyPool], stated: Stated) -> Checked[None]:
             yield refuse(
                 ("node_pools", i, "name"),
                 f"{SYSTEM_POOL!r} is the name of the system pool",
-                "choose another",
+                "choose another name",
             )
         elif not stated.has(("node_pools", i, "name")):
             continue
         elif pool.name in first:
             yield refuse(
                 ("node_pools", i, "name"),
-                f"{pool.name!r} is the name of node_pools[{first[pool.name]}] too",
-                "choose another",
+                f"{pool.name!r} is also the name of node_pools[{first[pool.name]}]",
+                "choose another name",
             )
         first.setdefault(pool.name, i)

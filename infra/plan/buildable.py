@@ -1,6 +1,4 @@
-"""What can be planned and not yet be built. The program refuses it before it creates anything;
-`check` and `plan` work.
-"""
+"""What can be planned but not built yet: `check` and `plan` accept it, `pulumi up` refuses it."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ _CANNOT = "is planned and checked, but this version cannot build it yet"
 
 
 def deployable(fleet: FleetPlan, source: Source) -> GkeFleetPlan | EksFleetPlan:
-    """The same fleet. Raises SpecError that names everything in it that this version cannot
-    build.
-    """
+    """The same fleet. Raises SpecError with everything in it that this version cannot build."""
     problems = unbuildable(fleet)
     if problems or isinstance(fleet, ByoFleetPlan):
         raise SpecError(source, problems)
@@ -46,13 +42,13 @@ def _unbuildable(fleet: FleetPlan) -> Iterator[tuple[Path, str, str]]:
     if fleet.cluster.existing:
         yield (
             ("cluster", "existing"),
-            "taking an existing cluster",
+            "using an existing cluster",
             "write false: the program makes the cluster",
         )
     if fleet.fractional is not None:
         yield (
             ("fractional",),
-            "a scheduler for fractions of GPUs",
+            "a scheduler for fractional GPUs",
             "write sharing: time-slicing or mps",
         )
     for i, pool in enumerate(fleet.pools):
@@ -63,7 +59,7 @@ def _unbuildable(fleet: FleetPlan) -> Iterator[tuple[Path, str, str]]:
                 "write native",
             )
         if pool.machine.architecture == "arm64":
-            # GKE taints them kubernetes.io/arch=arm64:NoSchedule; nothing of ours has run on such a
+            # GKE taints them kubernetes.io/arch=arm64:NoSchedule; slicewright has not run on such a
             # node.
             yield (
                 ("node_pools", i, "machine_type"),

@@ -1,4 +1,4 @@
-"""What exists already: a cluster with its nodes, or hosts without Kubernetes."""
+"""A fleet that exists already: a cluster with its nodes, or hosts without Kubernetes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | Non
     if fleet.node_pools and fleet.cluster is None:
         yield refuse(
             ("cluster",),
-            "is missing: the pools' nodes are in one",
+            "is missing, and node_pools need it",
             "write cluster: {name: …, context: …}",
         )
     if fleet.cluster is not None and not fleet.node_pools:
         yield refuse(
             ("node_pools",),
-            "is missing: nothing would be done in the cluster",
-            "name a pool, or leave cluster out",
+            "is missing, so nothing would be done in the cluster",
+            "add a pool, or leave cluster out",
         )
     yield from _check_selects(fleet.node_pools, stated)
     hosts = yield from plan_hosts(fleet.hosts, stated)
@@ -82,17 +82,15 @@ def _select(pool: spec.ByoPool) -> Mapping[str, str]:
 
 
 def _check_selects(pools: Sequence[spec.ByoPool], stated: Stated) -> Checked[None]:
-    """A node is of one pool. Pools that share nodes only by chance are left to the nodes'
-    labels.
-    """
+    """A node belongs to one pool. Selectors that overlap only on some nodes are not refused."""
     known = [
         i
         for i in range(len(pools))
         if stated.has(("node_pools", i, "select"), ("node_pools", i, "name"))
     ]
     selects = {i: _select(pools[i]).items() for i in known}
-    # What another pool's labels contain, they contain the least of: only those are compared, of a
-    # thousand pools too.
+    # A selector that is contained in another shares its smallest label: comparing only those keeps
+    # this fast for a thousand pools.
     by_least: dict[tuple[str, str], list[int]] = {}
     for i, select in selects.items():
         by_least.setdefault(min(select), []).append(i)
@@ -106,7 +104,7 @@ def _check_selects(pools: Sequence[spec.ByoPool], stated: Stated) -> Checked[Non
         if others:
             yield refuse(
                 ("node_pools", i, "select"),
-                f"every node that it chooses is also one of pool {pools[others[0]].name}, "
+                f"every node that it selects is also selected by pool {pools[others[0]].name}, "
                 "and a node has one layout",
-                "choose by labels that no other pool's nodes have",
+                "select by labels that no other pool's nodes have",
             )

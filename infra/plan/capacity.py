@@ -1,4 +1,4 @@
-"""Which capacity a cloud has, and what each kind asks of the pool."""
+"""Which kinds of capacity a cloud has, and what each requires of the pool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.plan.findings import Checked, refuse
 _GKE = "GoogleCloudPlatform/cluster-toolkit modules/compute/gke-node-pool"
 _EKS = "EKS docs, managed node groups with capacity blocks"
 _OTHER_CLOUD: Mapping[str, tuple[str, str]] = {
-    # mode -> (whose it is, what comes nearest on the other)
+    # mode -> (the cloud that has it, the nearest on the other cloud)
     "flex-start": ("gke", "write spot, or a capacity-block"),
     "queued": ("gke", "write spot, or a capacity-block"),
     "capacity-block": ("eks", "write flex-start, queued, or a reservation"),
@@ -33,7 +33,7 @@ def check_capacity(
     if owner != cloud:
         yield refuse(
             at,
-            f"{capacity.mode} is for {owner.upper()} only",
+            f"{capacity.mode} is available on {owner.upper()} only",
             instead,
             _GKE if owner == "gke" else _EKS,
         )
@@ -45,7 +45,7 @@ def check_capacity(
             if isinstance(nodes, spec.Fixed):
                 yield refuse(
                     (*path, "nodes"),
-                    "flex-start has no fixed number of nodes",
+                    "a flex-start pool cannot have a fixed number of nodes",
                     "write {min: 0, max: …}",
                     _GKE,
                 )
@@ -53,7 +53,7 @@ def check_capacity(
             if isinstance(nodes, spec.Fixed) or nodes.min:
                 yield refuse(
                     (*path, "nodes"),
-                    "queued nodes come only when asked for, from none",
+                    "a queued pool starts at 0 nodes and adds them on request",
                     "write {min: 0, max: …}",
                     _GKE,
                 )
@@ -61,21 +61,21 @@ def check_capacity(
             if cloud == "eks" and name is not None and not _EKS_RESERVATION.fullmatch(name):
                 yield refuse(
                     (*at, "reservation"),
-                    f"{name} is no capacity reservation of AWS",
+                    f"{name} is not an AWS capacity reservation",
                     "write its ID (cr-…) or the ARN of its resource group",
                     "EC2 API, CapacityReservationTarget",
                 )
         case spec.CapacityBlock():
             if len(zones) != 1:
                 yield refuse(
-                    (*path, "zones"), "a capacity block is in one zone", "name that one", _EKS
+                    (*path, "zones"), "a capacity block is in one zone", "write that zone", _EKS
                 )
 
 
 def repaired(
     asked: spec.Management, capacity: spec.Capacity, path: spec.Path
 ) -> Checked[spec.Management]:
-    """GKE repairs no flex-start nodes: off where nothing is said."""
+    """GKE cannot repair flex-start nodes, so auto_repair is off by default there."""
     if not isinstance(capacity, spec.FlexStart):
         return asked
     if asked.auto_repair and "auto_repair" in asked.model_fields_set:
@@ -89,7 +89,7 @@ def repaired(
 
 
 def check_offered(capacity: spec.Capacity, machine: Machine, path: spec.Path) -> Checked[None]:
-    """Some machines are to be had in some ways only: p5e in capacity blocks."""
+    """Some machine types are offered with some kinds of capacity only: p5e in capacity blocks."""
     owner, _ = _OTHER_CLOUD.get(capacity.mode, (machine.cloud, ""))
     if (
         machine.capacity is not None
@@ -98,7 +98,7 @@ def check_offered(capacity: spec.Capacity, machine: Machine, path: spec.Path) ->
     ):
         yield refuse(
             (*path, "capacity"),
-            f"{machine.name} is not offered {capacity.mode}",
+            f"{machine.name} is not offered as {capacity.mode}",
             f"write {' or '.join(machine.capacity)}",
             machine.source,
         )

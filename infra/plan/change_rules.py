@@ -1,9 +1,9 @@
-"""What a change of a pool does to its nodes, field by field, as data with the source of each row.
+"""What a change of a field does to a pool's nodes, as data with the source of each row.
 
-Sources, short: "google-beta" = hashicorp/terraform-provider-google-beta
-services/container/node_config.go and resource_container_node_pool.go (2026-08-21), the code under
-pulumi-gcp; "aws" = hashicorp/terraform-provider-aws internal/service/eks/node_group.go and
-cluster.go, the code under pulumi-aws.
+Abbreviated sources: "google-beta" = hashicorp/terraform-provider-google-beta
+services/container/node_config.go and resource_container_node_pool.go (2026-08-21), on which
+pulumi-gcp is built; "aws" = hashicorp/terraform-provider-aws internal/service/eks/node_group.go and
+cluster.go, on which pulumi-aws is built.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 
 class ChangeEffect(IntEnum):
-    """Ordered: the worst of a pool's changes is the pool's."""
+    """What a change does to nodes, from best to worst; the worst of its changes is a pool's."""
 
     NONE = 0
     IN_PLACE = 1
@@ -30,14 +30,14 @@ class ChangeEffect(IntEnum):
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     field: str
-    """Of the plan, dotted."""
+    """Path in the plan, dotted."""
     cloud_field: str
-    """Of the cloud's resource, or of the cluster."""
+    """The field of the cloud's resource, or what it is in the cluster."""
     effect: ChangeEffect
     why: str
     source: str
     nothing_stays: ChangeEffect | None = None
-    """ChangeEffect where nothing of the old value, a list, is in the new one; None: no other."""
+    """For lists, the effect where old and new have nothing in common; None: the same."""
 
 
 def _rules(
@@ -61,37 +61,37 @@ def _rules(
 
 
 _ALL_GO = (
-    "all nodes of the pool go, then new ones come; pods on them are ended without regard to "
-    "disruption budgets"
+    "all nodes of the pool are deleted, then new ones are created; their pods end without regard "
+    "to disruption budgets"
 )
 _GPU_SHARING = "node_config.guest_accelerators.gpu_sharing_config"
-_ONE_BY_ONE = "the cloud makes every node anew, one after the other"
+_ONE_BY_ONE = "the cloud recreates the nodes one by one"
 _LIVE = "nodes and pods stay"
 
 IN_CLUSTER: Final[tuple[Rule, ...]] = (
     *_rules(
         ChangeEffect.ROLL,
-        "mig-manager cuts the GPUs anew, node by node: pods on them must go first, and an "
+        "mig-manager repartitions the GPUs node by node: their pods must end first, and an "
         "A100 node may reboot",
         "NVIDIA/mig-parted, NVIDIA/gpu-operator docs",
         {"mig_config": "GPUPool.spec.migConfig"},
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "the device plugin starts again with its new config; running pods keep what they have",
+        "the device plugin restarts with its new config; running pods keep what they have",
         "NVIDIA/k8s-device-plugin README, gpu-operator docs gpu-sharing",
         {"sharing": "ConfigMap of the device plugin"},
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "new pods must ask for what the nodes offer then; the agents start again and "
-        "compare with it",
+        "new pods must request what the nodes advertise then; the agents restart and compare "
+        "with it",
         "Kubernetes device plugins",
         {"resources": "Node.status.allocatable"},
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "it counts from the next change of a layout on",
+        "it applies from the next change of a layout",
         "slicewright",
         {"rollout": "rollout policy"},
     ),
@@ -139,13 +139,13 @@ GKE: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "nodes are added or taken away; the others stay",
+        "nodes are added or removed; the others stay",
         "google-beta: updated in place",
         {"nodes": "node_count, autoscaling"},
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "nodes of zones that go are ended, without regard to disruption budgets; the others stay",
+        "nodes in removed zones are deleted, without regard to disruption budgets; the others stay",
         "google-beta: updated in place",
         {"zones": "node_locations"},
         nothing_stays=ChangeEffect.REPLACE,
@@ -178,7 +178,7 @@ EKS: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "nodes are added or taken away; the others stay",
+        "nodes are added or removed; the others stay",
         "aws: UpdateNodegroupConfig",
         {"nodes": "scaling_config"},
     ),
@@ -201,19 +201,19 @@ BYO: Final[tuple[Rule, ...]] = (
 HOST: Final[tuple[Rule, ...]] = (
     *_rules(
         ChangeEffect.IN_PLACE,
-        "what is expected of the host, and how a GPU in use is met",
+        "only what is expected of the host changes, and what is done about a GPU in use",
         "slicewright",
         {"gpu.name": "expected GPU", "gpu_count": "expected GPUs", "wait_minutes": "a GPU in use"},
     ),
     *_rules(
         ChangeEffect.ROLL,
-        "the GPUs that differ are cut anew, each only when nobody uses it; the others are "
-        "left alone",
+        "the GPUs that differ are repartitioned, each only when it is not in use; the others "
+        "are not touched",
         "NVIDIA MIG user guide",
         {"gpus": "GPU instances"},
     ),
 )
-_CLUSTER_GOES = "the cluster goes with all that is in it, then a new one comes"
+_CLUSTER_GOES = "the cluster is deleted with everything in it, then a new one is created"
 _CONTROL_PLANE = (
     "the control plane is upgraded; nodes stay on their version until their own upgrade"
 )
@@ -226,7 +226,7 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
         {
             "cluster.name": "name",
             "cluster.location": "location",
-            "cluster.existing": "whose the cluster is",
+            "cluster.existing": "existing or created",
         },
     ),
     *_rules(
@@ -243,13 +243,13 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "nodes are added or taken away; the others stay",
+        "nodes are added or removed; the others stay",
         "google-beta: updated in place",
         {"system.nodes": _SYSTEM},
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "nodes are added or taken away; the others stay",
+        "nodes are added or removed; the others stay",
         "google-beta: updated in place",
         {"system.zones": _SYSTEM},
         nothing_stays=ChangeEffect.REPLACE,
@@ -263,7 +263,7 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
         {
             "cluster.name": "name",
             "cluster.region": "region",
-            "cluster.existing": "whose the cluster is",
+            "cluster.existing": "existing or created",
         },
     ),
     *_rules(
@@ -274,20 +274,20 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "subnets come or go, a zone keeps its own; EKS may refuse zones that the cluster "
-        "was not made with (unverified)",
+        "subnets are added or removed, a zone keeps its own; EKS may refuse zones that the "
+        "cluster was not created with (unverified)",
         "aws cluster.go: UpdateClusterConfig",
         {"cluster.zones": "vpc_config.subnet_ids"},
     ),
     *_rules(
         ChangeEffect.REPLACE,
-        "its nodes go, then new ones come; controller and add-ons wait for them",
+        "its nodes are deleted, then new ones are created; controller and add-ons wait for them",
         "aws: ForceNew",
         {"system.machine.name": _SYSTEM, "system.zones": _SYSTEM},
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "nodes are added or taken away; the others stay",
+        "nodes are added or removed; the others stay",
         "aws: UpdateNodegroupConfig",
         {"system.nodes": _SYSTEM},
     ),
@@ -295,8 +295,8 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
 BYO_FLEET: Final[tuple[Rule, ...]] = (
     *_rules(
         ChangeEffect.REPLACE,
-        "what slicewright made in the cluster goes, then comes in the other one; the nodes "
-        "of both stay",
+        "what slicewright created in the cluster is deleted, then created in the other one; the "
+        "nodes of both stay",
         "pulumi-kubernetes: another provider replaces what it has",
         {"cluster.context": "kubeconfig context"},
     ),
@@ -310,8 +310,8 @@ BYO_FLEET: Final[tuple[Rule, ...]] = (
 FLEET: Final[tuple[Rule, ...]] = (
     *_rules(
         ChangeEffect.REPLACE,
-        "the release is uninstalled, then installed anew: no mig-manager and no device "
-        "plugin meanwhile, running pods stay",
+        "the release is uninstalled, then installed again: no mig-manager and no device "
+        "plugin in between, running pods stay",
         "pulumi-kubernetes helm.v3.Release",
         {"operator.namespace": "namespace", "operator.release": "name"},
     ),
@@ -323,8 +323,8 @@ FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "Helm upgrade: what it names starts again; where the operator brings the driver, a "
-        "new chart brings a new one",
+        "Helm upgrade: the components concerned restart; where the operator installs the driver, "
+        "a new chart installs a new one",
         "NVIDIA/gpu-operator chart",
         {
             "operator.repository": "repositoryOpts.repo",
@@ -339,21 +339,21 @@ FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "controller and agents start again",
+        "controller and agents restart",
         "slicewright",
         {"image": "image of controller and agents"},
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "the agents start again",
+        "the agents restart",
         "slicewright",
-        {"node_agent": "what the agents tell"},
+        {"node_agent": "what the agents report"},
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "nothing runs anew",
+        "nothing restarts",
         "slicewright",
-        {"verify_timeout_minutes": "how long up waits"},
+        {"verify_timeout_minutes": "how long `pulumi up` waits"},
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
@@ -363,8 +363,8 @@ FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "it counts for pods made from then on",
+        "it applies to pods created from then on",
         "slicewright",
-        {"workloads": "what pods ask for"},
+        {"workloads": "what pods request"},
     ),
 )

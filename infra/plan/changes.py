@@ -1,6 +1,4 @@
-"""What would change between two plans, pool by pool: in place, roll, or replace, and why. Nothing
-is asked of a cloud.
-"""
+"""What changes between two plans, pool by pool: in place, roll, or replace, and why."""
 
 from __future__ import annotations
 
@@ -50,20 +48,20 @@ class PartChange:
     name: str
     kind: Literal["same", "changed", "new", "gone"]
     effect: ChangeEffect
-    """The worst that happens to what is there: to nodes and the pods on them, to a host's GPUs."""
+    """The worst that happens to existing nodes and the pods on them, or to a host's GPUs."""
     changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class FleetChange:
     fleet: tuple[Change, ...]
-    """Of the cluster and what all pools share."""
+    """Of the cluster and of settings that all pools share."""
     pools: tuple[PartChange, ...]
     hosts: tuple[PartChange, ...]
 
     @property
     def everything(self) -> bool:
-        """The cluster itself is replaced, or another, and every pool with it."""
+        """The cluster is replaced or is another one, and every pool with it."""
         return _other_cluster(self.fleet)
 
 
@@ -71,13 +69,13 @@ _OTHER_CLOUD = Rule(
     field="cloud",
     cloud_field="cloud",
     effect=ChangeEffect.REPLACE,
-    why="everything goes, then everything comes in the other cloud",
+    why="everything is deleted, then created in the other cloud",
     source="slicewright",
 )
 
 
 def compare(before: FleetPlan, after: FleetPlan) -> FleetChange:
-    """Pools and hosts are known by their names: one that is named anew is one gone and one new."""
+    """Pools and hosts are matched by name: a renamed one is one gone and one new."""
     cloud = cloud_of(after)
     if cloud != cloud_of(before):
         pool_rules: Sequence[Rule] = ()
@@ -120,9 +118,7 @@ def _parts(
     *,
     elsewhere: bool,
 ) -> tuple[PartChange, ...]:
-    """elsewhere: what has the same name in both is not the same thing, for its cluster is
-    another.
-    """
+    """elsewhere: the cluster is another one, so that parts of the same name are not the same."""
     old, new = ({part.name: part for part in parts} for parts in (before, after))
     found = []
     for name in dict.fromkeys([*old, *new]):
@@ -136,22 +132,20 @@ def _parts(
 
 
 def _going(part: PoolPlan | HostPlan) -> ChangeEffect:
-    """Nodes of a cloud go with their pool; nodes and hosts that slicewright did not make stay as
-    they are.
-    """
+    """A cloud deletes the nodes of a deleted pool; existing nodes and hosts stay as they are."""
     return ChangeEffect.REPLACE if isinstance(part, CloudPoolPlan) else ChangeEffect.IN_PLACE
 
 
 def _coming(part: PoolPlan | HostPlan) -> ChangeEffect:
-    """Nothing is on a new machine; on one that is there already, GPUs are cut."""
+    """A new machine has no pods yet; on an existing one, the GPUs are partitioned."""
     match part:
         case CloudPoolPlan():
-            cut = False
+            partitioned = False
         case PoolPlan():
-            cut = part.mig_config is not None
+            partitioned = part.mig_config is not None
         case HostPlan():
-            cut = bool(part.gpus)
-    return ChangeEffect.ROLL if cut else ChangeEffect.IN_PLACE
+            partitioned = bool(part.gpus)
+    return ChangeEffect.ROLL if partitioned else ChangeEffect.IN_PLACE
 
 
 def _part(
@@ -162,7 +156,7 @@ def _part(
     elsewhere: bool,
 ) -> PartChange:
     changes = _changes(before, after, rules)
-    # GKE's own sharing is in its pool's fields already.
+    # GKE's own sharing is among the pool's other fields.
     if getattr(after, "sharing_strategy", None) or getattr(before, "sharing_strategy", None):
         changes = [c for c in changes if c.rule.field != "sharing"]
     ordered = sorted(changes, key=lambda c: -c.effect)

@@ -1,4 +1,4 @@
-"""Zones, and the system pool that every fleet in a cloud has."""
+"""What both clouds' clusters have: zones, a system pool, and a cluster that may exist already."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def system_pool(
     if nodes.min < 1:
         yield refuse(
             ("system_pool", "nodes", "min"),
-            "the controller and the operator need a node at all times",
+            "must be at least 1: the fleet controller and the GPU Operator always need a node",
             "write 1 or more",
         )
     if cloud == "gke" and not nodes.autoscaled and zones and nodes.max % len(zones):
         yield refuse(
             ("system_pool", "nodes"),
-            f"{nodes.max} node{'s' if nodes.max > 1 else ''} cannot be shared evenly among "
+            f"{nodes.max} node{'s' if nodes.max > 1 else ''} cannot be divided evenly among "
             f"{len(zones)} zones",
             f"write a multiple of {len(zones)}, or name fewer zones",
             "GKE API, NodePool.initialNodeCount",
@@ -43,8 +43,9 @@ def system_pool(
 def check_zones(
     zones: Sequence[str], region: str, path: spec.Path, stated: Stated
 ) -> Checked[None]:
-    """All zones are of the cluster's region, each once. zones: as the file says them, not as they
-    follow from others.
+    """All zones are in the cluster's region, each listed once.
+
+    zones: as the file states them, without defaults.
     """
     if not stated.has(("cluster", "location"), ("cluster", "region")):
         return
@@ -56,25 +57,25 @@ def check_zones(
         ):
             yield refuse(
                 (*path, i),
-                f"{zone} is no zone of {region}, where the cluster is",
+                f"{zone} is not a zone of {region}, where the cluster is",
                 f"for example {region}{'' if region[-2] == '-' else '-'}{zone[-1]}, or "
-                "another place for the cluster",
-                "the clouds name zones after their region",
+                "move the cluster",
+                "GKE and EC2 docs, regions and zones",
             )
     for zone, times in Counter(zones).items():
         if times > 1:
             yield refuse(
-                path, f"{zone} is there {times} times", "name each zone once", "GKE and EC2 APIs"
+                path, f"{zone} is listed {times} times", "name each zone once", "GKE and EC2 APIs"
             )
 
 
 def check_existing(cluster: spec.GkeCluster | spec.EksCluster) -> Checked[None]:
-    """A cluster that exists keeps what it has."""
+    """The settings of an existing cluster are not changed."""
     for name in ("version", "release_channel"):
         if cluster.existing and name in cluster.model_fields_set:
             yield refuse(
                 ("cluster", name),
-                "the cluster exists, and slicewright does not change it",
+                "the cluster exists already, and slicewright does not change it",
                 "leave it out",
                 in_key=True,
             )

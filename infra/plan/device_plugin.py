@@ -1,6 +1,4 @@
-"""Whether NVIDIA's device plugin, as the GPU operator brings it, advertises the planned partitions
-as they are called.
-"""
+"""Whether the GPU Operator's device plugin advertises the planned partitions under their names."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ _VERSION = re.compile(r"v?([0-9]+\.[0-9]+\.[0-9]+)")
 def check_plugin(
     operator: spec.GpuOperator, pools: Iterable[PoolPlan], stated: Stated
 ) -> Checked[None]:
-    """Refuses a version that is known not to advertise a partition of `pools` as a resource of its
-    own.
-    """
+    """Refuses a version known not to advertise a partition of `pools` as its own resource."""
     if operator.mig_strategy != "mixed":
         return  # no partition has a resource of its own
     if not stated.has(
@@ -32,14 +28,14 @@ def check_plugin(
             continue
         key, brings, instead = has
         for pool in pools:
-            cut = {
+            affected = {
                 name for layout in pool.layouts for name in layout if name.endswith(fault.endings)
             }
-            if cut and pool.mig_config is not None:
+            if affected and pool.mig_config is not None:
                 yield refuse(
                     key,
                     f"{brings}, and {fault.version} is the first that advertises "
-                    f"{', '.join(sorted(cut))} of pool {pool.name} "
+                    f"{', '.join(sorted(affected))} of pool {pool.name} "
                     "as a resource of its own",
                     f"choose {instead} or newer",
                     fault.source,
@@ -47,20 +43,19 @@ def check_plugin(
 
 
 def _has(fault: PluginFault, operator: spec.GpuOperator) -> tuple[spec.Path, str, str] | None:
-    """Which key of the stack file brings the fault, what it brings, and what does not; None without
-    it, or where nobody knows.
+    """The key that selects a faulty version, what it selects, and the first version without the
+    fault. None where there is no fault, or where the version is unknown.
     """
-    said = operator.device_plugin.version
-    key: spec.Path = (
-        ("gpu_operator", "device_plugin", "version") if said else ("gpu_operator", "chart_version")
-    )
-    if said:
-        version, first, brings = said, f"v{fault.version}", f"{said} is an older device plugin"
+    stated = operator.device_plugin.version
+    if stated:
+        key: spec.Path = ("gpu_operator", "device_plugin", "version")
+        version, first, brings = stated, f"v{fault.version}", f"{stated} is an older device plugin"
     else:
+        key = ("gpu_operator", "chart_version")
         version, first, brings = (
             operator.chart_version,
             fault.chart,
-            "this chart brings an older device plugin",
+            "this chart installs an older device plugin",
         )
     match = _VERSION.fullmatch(version)
     old = match is not None and driver_order(match[1]) < driver_order(first.removeprefix("v"))

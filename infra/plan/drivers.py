@@ -1,6 +1,4 @@
-"""Which driver a pool's nodes will have, as far as anybody knows beforehand, and whether it can do
-what is planned.
-"""
+"""Which driver a pool's nodes will have, as far as that is known, and whether it suffices."""
 
 from __future__ import annotations
 
@@ -21,19 +19,19 @@ class Driver:
     """The driver of a pool's nodes."""
 
     version: str | None
-    """None: nobody knows before a node is up; the agents find out, and compare."""
+    """None: not known before a node is up; then its agent compares."""
     exact: bool
-    """Just that one; else that or a newer one."""
+    """Exactly this version; else this or a newer one."""
     of: str
-    """Who brings it."""
+    """What installs it."""
     source: str
     key: spec.Path
-    """What in the stack file decides it."""
+    """The key of the stack file that decides it."""
 
 
 def minimum_driver(gpu: Gpu, layouts: Iterable[Layout]) -> str | None:
-    """The oldest driver that can cut all of `layouts`; None where nothing is cut."""
-    # Mostly all GPUs of a node are cut alike.
+    """The oldest driver that supports all of `layouts`; None where nothing is partitioned."""
+    # Mostly all GPUs of a node have one layout.
     kinds = {frozenset(layout) for layout in layouts if layout}
     return max(
         (geometry.minimum_driver(gpu, profiles) for profiles in kinds),
@@ -43,12 +41,13 @@ def minimum_driver(gpu: Gpu, layouts: Iterable[Layout]) -> str | None:
 
 
 def image_driver(image: Image, release: str | None, path: spec.Path) -> Driver:
-    """Of EKS's machine image. release: as in the stack file, `1.34.0-20260714`. path: of the
-    pool.
+    """The driver of EKS's machine image.
+
+    release: as in the stack file, `1.34.0-20260714`. path: of the pool.
     """
     day = release.rsplit("-", 1)[-1] if release else None
-    of = f"{image.name} {f'of {day}' if day else 'as EKS has it newest'}"
-    # Days of one length: text compares as dates do.
+    of = f"{image.name} {f'of {day}' if day else 'in its newest release'}"
+    # Dates as YYYYMMDD: their order is that of the text.
     known = day is None or day >= image.release
     return Driver(
         version=image.driver if known else None,
@@ -60,7 +59,7 @@ def image_driver(image: Image, release: str | None, path: spec.Path) -> Driver:
 
 
 def operator_driver(operator: spec.GpuOperator) -> Driver:
-    """Of the GPU operator where it installs one, else of nodes that come with theirs."""
+    """The driver that the GPU Operator installs, or else that of the nodes themselves."""
     written, chart = operator.driver.version, catalog.load().charts.get(operator.chart_version)
     if not operator.driver.enabled:
         return Driver(version=None, exact=False, of="the nodes themselves", source="", key=())
@@ -69,14 +68,14 @@ def operator_driver(operator: spec.GpuOperator) -> Driver:
         return Driver(
             version=known,
             exact=True,
-            of="the GPU operator",
+            of="the GPU Operator",
             source="the stack file",
             key=("gpu_operator", "driver", "version"),
         )
     return Driver(
         version=chart.driver if chart else None,
         exact=True,
-        of=f"chart {operator.chart_version} of the GPU operator",
+        of=f"chart {operator.chart_version} of the GPU Operator",
         source=chart.source if chart else "",
         key=("gpu_operator", "chart_version"),
     )
@@ -91,24 +90,24 @@ def gke_driver(channel: str) -> Driver:
 def driver_of(pool: PoolPlan, fleet: FleetPlan) -> Driver:
     """The driver of a planned pool's nodes."""
     if isinstance(pool, EksPoolPlan):
-        assert pool.machine.image is not None, "the catalog has one for every GPU machine of EKS"
+        assert pool.machine.image is not None, "the catalog has one for every EKS GPU machine"
         return image_driver(pool.machine.image, pool.release_version, ())
     if isinstance(pool, GkePoolPlan) and pool.mig_config is None:
         return gke_driver(pool.driver)
-    assert fleet.operator is not None, "mig-manager is the operator's"
+    assert fleet.operator is not None, "mig-manager belongs to the operator"
     return operator_driver(fleet.operator)
 
 
 def check_driver(driver: Driver, pool: str, gpu: Gpu, offer: Offer) -> Checked[None]:
-    """Refuses one that is known to be too old for the partitions, or not to do them."""
+    """Refuses a driver that is too old for the partitions, or known to fail with them."""
     needed = minimum_driver(gpu, offer.layouts)
     if needed is None or driver.version is None or not driver.exact:
         return
     if driver_order(driver.version) < driver_order(needed):
         yield refuse(
             driver.key,
-            f"{driver.of} brings driver {driver.version}; to cut {gpu.name} as pool {pool} "
-            f"wants it {needed} is the oldest",
+            f"{driver.of} installs driver {driver.version}; the layout of pool {pool} on "
+            f"{gpu.name} needs {needed} or newer",
             f"choose {needed} or newer",
             gpu.source,
         )

@@ -1,4 +1,4 @@
-"""An EKS fleet: what Amazon's API wants, and what it refuses."""
+"""Plans an EKS fleet, by the rules of the EKS API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
     if len(set(own)) < 2:
         yield refuse(
             ("cluster", "zones"),
-            "EKS wants subnets in at least two zones",
+            "EKS requires subnets in at least two zones",
             f"for example [{region}a, {region}b]",
             "EKS docs, VPC",
         )
@@ -79,12 +79,12 @@ def _pool(
     )
     if found is None:
         return None
-    assert image is not None, "the catalog has one for every GPU machine of EKS"
+    assert image is not None, "the catalog has one for every EKS GPU machine"
     yield from check_offered(pool.capacity, found.machine, path)
     if pool.ami_type not in (None, image.name):
         yield refuse(
             (*path, "ami_type"),
-            f"{found.machine.name} has {image.architecture} processors, for which EKS has "
+            f"{found.machine.name} has {image.architecture} processors, for which EKS provides "
             f"{image.name}",
             f"write {image.name}, or leave it out",
             image.source,
@@ -95,14 +95,14 @@ def _pool(
     if most is not None and common.advertised + SYSTEM_PODS > most:
         yield refuse(
             (*path, "sharing" if common.sharing else "partition"),
-            f"{common.advertised} on a node and about {SYSTEM_PODS} other pods: "
-            f"{found.machine.name} has addresses for {most} pods",
-            "share less, or cut larger",
+            f"a node advertises {common.advertised} devices and runs about {SYSTEM_PODS} other "
+            f"pods; {found.machine.name} has addresses for {most} pods",
+            "use fewer replicas, or larger partitions",
             found.machine.source,
         )
     tags = dict(pool.tags)
     if common.nodes.autoscaled:
-        # What a node of this pool will offer, for an autoscaler that has none to look at. Source:
+        # What a node will advertise, for an autoscaler that scales from zero nodes. Source:
         # cluster-autoscaler, AWS.
         tags |= {
             f"k8s.io/cluster-autoscaler/node-template/resources/{name}": str(n)
@@ -111,8 +111,8 @@ def _pool(
     if len(tags) > _MOST_TAGS:
         yield refuse(
             (*path, "tags"),
-            f"{len(tags)} tags; AWS allows {_MOST_TAGS} on a node group",
-            "leave some out",
+            f"{len(tags)} tags are too many: AWS allows {_MOST_TAGS} on a node group",
+            "remove some",
             "EKS API",
         )
     return EksPoolPlan(
@@ -132,8 +132,8 @@ def _check_operator(operator: spec.GpuOperator) -> Checked[None]:
         if switch.enabled:
             yield refuse(
                 ("gpu_operator", name, "enabled"),
-                f"EKS's machine images bring their own {name}, and NVIDIA has none in a "
-                "container for Amazon Linux",
+                f"EKS's machine images contain their own {name}, and NVIDIA publishes no container "
+                "with one for Amazon Linux",
                 "write false",
                 "EKS AMI docs; NVIDIA/gpu-operator #686",
             )

@@ -1,4 +1,4 @@
-"""The plan as data: what the components carry out, word for word."""
+"""The plan as data: what the components create, decided to the last value."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class ReplicatedResource:
     """A resource whose every device is advertised `replicas` times, by time-slicing or MPS."""
 
     resource: str
-    """What the devices are called without sharing: nvidia.com/gpu, nvidia.com/mig-1g.5gb."""
+    """The resource without sharing: nvidia.com/gpu, nvidia.com/mig-1g.5gb."""
     advertised: str
-    """What pods ask for: the same, or with `.shared`."""
+    """The resource that pods request: the same, or with the suffix `.shared`."""
     strategy: SharingStrategy
     replicas: int
     fail_requests_greater_than_one: bool
@@ -75,7 +75,7 @@ class ReplicatedResource:
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """What each node of a pool will offer."""
+    """What each node of a pool will advertise."""
 
     layouts: tuple[Layout, ...]
     """By GPU index: MIG profile -> instances; empty: a whole GPU."""
@@ -88,10 +88,10 @@ class Offer:
     desired: str
     """The agent's desired-state file (`node_agent.desired`), canonical JSON."""
     layout_hash: str
-    """SHA-256 of `desired`; what every node's report must name."""
+    """SHA-256 of `desired`; every node's report must have it."""
     mig_config: str | None
-    """Value of the label nvidia.com/mig.config for the nodes, which the controller alone writes;
-    None without mig-manager.
+    """Value of the node label nvidia.com/mig.config, which only the fleet controller sets; None
+    without mig-manager.
     """
 
     @property
@@ -133,7 +133,7 @@ class Offer:
 
 @dataclass(frozen=True, kw_only=True)
 class PoolPlan(Offer):
-    """One GPU pool, the part that all fleets share."""
+    """One GPU pool: what the pools of all clouds have."""
 
     name: str
     nodes: NodeCount
@@ -189,7 +189,7 @@ class PoolParts(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class CloudPoolPlan(PoolPlan):
-    """A pool whose machines are made with it."""
+    """A pool that creates its machines."""
 
     machine: Machine
     zones: tuple[str, ...]
@@ -205,10 +205,10 @@ class GkePoolPlan(CloudPoolPlan):
     accelerator: str
     partition_size: str | None
     sharing_strategy: Literal["TIME_SHARING", "MPS"] | None
-    """As GKE's own plugin shares; None also where NVIDIA's plugin does."""
+    """Sharing by GKE's own device plugin; None also where NVIDIA's plugin shares."""
     shared_clients: int | None
     driver: str
-    """INSTALLATION_DISABLED where NVIDIA's operator has the node."""
+    """INSTALLATION_DISABLED where the NVIDIA GPU Operator manages the node."""
     image_type: str
     disk: GkeDisk
     local_ssd: LocalSsd
@@ -229,7 +229,7 @@ class EksPoolPlan(CloudPoolPlan):
 @dataclass(frozen=True, kw_only=True)
 class ByoPoolPlan(PoolPlan):
     select: Mapping[str, str]
-    """Labels by which the pool's nodes are known."""
+    """Labels that select the pool's nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +253,7 @@ class GkeClusterPlan:
     release_channel: str
     existing: bool
     node_account_id: str
-    """Of the nodes' own service account: 6 to 30 characters."""
+    """ID of the nodes' service account: 6 to 30 characters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,7 +261,7 @@ class EksClusterPlan:
     name: str
     region: str
     zones: tuple[str, ...]
-    """Zones that get a subnet: the cluster's, then what the pools need beyond."""
+    """Zones with a subnet: the cluster's, then those that only pools use."""
     version: str | None
     existing: bool
 
@@ -275,7 +275,7 @@ class ByoClusterPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class CommonPlan:
-    """What all fleets have."""
+    """What the fleets of all clouds have."""
 
     image: str
     """Python image of the agent and the controller."""
@@ -291,7 +291,7 @@ class GkeFleetPlan(CommonPlan):
     system: SystemPoolPlan
     pools: tuple[GkePoolPlan, ...]
     operator: GpuOperator | None
-    """For the pools that mig-manager cuts; None where there are none."""
+    """For the pools that mig-manager partitions; None where there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,4 @@
-"""Fractions of GPUs: totals over cards, as people ask for them, to what each scheduler wants to
-read.
-"""
+"""Fractional GPUs: from totals over cards, as in the stack file, to each scheduler's requests."""
 
 from __future__ import annotations
 
@@ -18,14 +16,14 @@ _VKE = "VKE docs 6460/182418"
 _VKE_SCHEDULER = "volcano-sh/volcano docs/design/mgpu_based_on_deviceAPI.md and mgpu device package"
 _SEVERAL_CARDS = "native-burst-share"
 _COMPUTE_POLICY = "vke.volcengine.com/mgpu-compute-policy"
-"""A label of nodes and an annotation of pods."""
+"""A node label and a pod annotation."""
 _HAMI = "Project-HAMi/HAMi docs"
 _DEFAULT_SHARES: Mapping[str, int] = {"hami": 10, "vke": 16}
 
 
 @dataclass(frozen=True, kw_only=True)
 class FractionalRequest:
-    """One container of a workload."""
+    """What one container of a workload requests."""
 
     name: str
     cards: int
@@ -37,14 +35,12 @@ class FractionalRequest:
 
 
 def containers_per_gpu(asked: spec.Fractional) -> int:
-    """Most containers on one card. Source: HAMi's deviceSplitCount; VKE's documented limit."""
+    """Limit of containers per card. Source: HAMi's deviceSplitCount; VKE's documented limit."""
     return asked.shares_per_gpu or _DEFAULT_SHARES[asked.provider]
 
 
 def fractional_resources(asked: spec.Fractional, gpu: Gpu, count: int) -> Mapping[str, int]:
-    """Allocatable per node. HAMi's memory and compute are bookkeeping of its scheduler and do not
-    stand in the Node.
-    """
+    """Allocatable per node. HAMi's scheduler tracks memory and compute outside the Node."""
     if asked.provider == "hami":
         return {"nvidia.com/gpu": count * containers_per_gpu(asked)}
     return {
@@ -56,20 +52,20 @@ def fractional_resources(asked: spec.Fractional, gpu: Gpu, count: int) -> Mappin
 def fractional_labels(
     asked: spec.Fractional, workloads: Sequence[spec.Workload]
 ) -> Mapping[str, str]:
-    """What tells the scheduler that a node shares its GPUs, and how."""
+    """Node labels that make the scheduler share a node's GPUs."""
     if asked.provider == "hami":
         return {}
     return {"vke.node.gpu.schedule": "mgpu", _COMPUTE_POLICY: _compute_policy(asked, workloads)}
 
 
 def _compute_policy(asked: spec.Fractional, workloads: Sequence[spec.Workload]) -> str:
-    """VKE's, one for the fleet: a pod runs only where the node has the pod's."""
+    """VKE's policy, one for the fleet: a pod is scheduled only where the node has the same."""
     several = any(workload.gpu_share.cards > 1 for workload in workloads)
     return asked.compute_policy or (_SEVERAL_CARDS if several else "fixed-share")
 
 
 def check_fractional(fleet: spec.Fleet, stated: Stated) -> Checked[None]:
-    """The scheduler and the pools that it has go together."""
+    """A fractional scheduler needs fractional pools, and they need it."""
     pools = [
         i for i, p in enumerate(fleet.node_pools) if isinstance(p.sharing, spec.FractionalSharing)
     ]
@@ -79,7 +75,7 @@ def check_fractional(fleet: spec.Fleet, stated: Stated) -> Checked[None]:
         for i in pools:
             yield refuse(
                 ("node_pools", i, "sharing"),
-                "is fractional, and the fleet names no scheduler for that",
+                "is fractional, but the fleet has no scheduler for that",
                 "add fractional: {provider: hami}",
             )
         return
@@ -87,13 +83,13 @@ def check_fractional(fleet: spec.Fleet, stated: Stated) -> Checked[None]:
         yield refuse(
             ("fractional",),
             "no pool has sharing: fractional",
-            "leave it out, or give it a pool",
+            "leave it out, or write sharing: fractional in a pool",
             in_key=True,
         )
     if fleet.fractional.provider == "vke" and fleet.cloud != "byo":
         yield refuse(
             ("fractional", "provider"),
-            f"vke is Volcengine's own, the fleet is on {fleet.cloud}",
+            f"vke runs on Volcengine only, the fleet is on {fleet.cloud}",
             "write hami",
             _VKE,
         )
@@ -113,8 +109,8 @@ def check_fractional(fleet: spec.Fleet, stated: Stated) -> Checked[None]:
     if fleet.cloud != "gke" and others and fleet.fractional.provider == "hami":
         yield refuse(
             ("fractional",),
-            "HAMi's device plugin takes the place of the operator's in the whole cluster; "
-            f"the nodes of {', '.join(others)} would have none",
+            "HAMi's device plugin replaces the operator's in the whole cluster, so the nodes of "
+            f"{', '.join(others)} would have none",
             "make every pool fractional, or use two clusters",
             _HAMI,
             in_key=True,
@@ -129,7 +125,11 @@ def _check_compute_policy(
         return
     if asked.provider != "vke":
         yield refuse(
-            at, f"it is VKE's, the provider is {asked.provider}", "leave it out", _VKE, in_key=True
+            at,
+            f"it is a setting of VKE, and the provider is {asked.provider}",
+            "leave it out",
+            _VKE,
+            in_key=True,
         )
         return
     cards = [("workloads", i, "gpu_share", "cards") for i in range(len(fleet.workloads))]
@@ -141,8 +141,8 @@ def _check_compute_policy(
     if several and asked.compute_policy != _SEVERAL_CARDS:
         yield refuse(
             at,
-            f"{asked.compute_policy} gives a container one card, and {', '.join(several)} "
-            "asks for more",
+            f"{asked.compute_policy} gives a container one card, but {', '.join(several)} "
+            "requests more",
             f"write {_SEVERAL_CARDS}, or leave it out",
             _VKE_SCHEDULER,
         )
@@ -151,12 +151,15 @@ def _check_compute_policy(
 def plan_workloads(
     fleet: spec.Fleet, nodes: Sequence[tuple[Gpu, int]], stated: Stated
 ) -> Checked[tuple[FractionalRequest, ...]]:
-    """nodes: GPU and count per node of each fractional pool that could be planned."""
+    """The requests of all workloads.
+
+    nodes: GPU and count per node of each fractional pool that could be planned.
+    """
     fractional = [p for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalSharing)]
     if len(nodes) < len(fractional) or not all(
         stated.has_for_all(fleet.node_pools, key) for key in ("sharing", "gpu")
     ):
-        nodes = ()  # a pool that is not known yet may have larger cards, and more of them
+        nodes = ()  # a pool that could not be planned may have larger cards, or more of them
     planned, names = (
         [],
         Counter(
@@ -168,7 +171,7 @@ def plan_workloads(
         if names[workload.name] > 1:
             yield refuse(
                 ("workloads", i, "name"),
-                f"{workload.name} is there {names[workload.name]} times",
+                f"{workload.name} is listed {names[workload.name]} times",
                 "name each workload once",
             )
         if not stated.has(("fractional",)):
@@ -176,7 +179,7 @@ def plan_workloads(
         if fleet.fractional is None:
             yield refuse(
                 at,
-                "the fleet has no scheduler for shares",
+                "the fleet has no scheduler for fractional GPUs",
                 "add fractional: {provider: hami}",
                 in_key=True,
             )
@@ -185,7 +188,7 @@ def plan_workloads(
         if workload.gpu_share.cards > most:
             yield refuse(
                 (*at, "cards"),
-                f"{workload.gpu_share.cards} cards of one node: no node has more than {most}",
+                f"{workload.gpu_share.cards} cards are too many: no node has more than {most}",
                 f"write {most} or less",
                 "a pod runs on one node",
             )
@@ -203,7 +206,7 @@ def plan_workloads(
 def _check_request(
     asked: spec.GpuShare, at: spec.Path, source: str, most_cards: int, card_mib: int | None
 ) -> Checked[None]:
-    """What is proposed passes the other rules.
+    """Proposed values satisfy the other rules too.
 
     most_cards: of one node. card_mib: memory of the largest card; None where it is not known.
     """
@@ -212,7 +215,7 @@ def _check_request(
         up = min(-(-percent // cards), 100) * cards
         yield refuse(
             (*at, "compute_percent"),
-            f"{percent} % cannot be shared evenly by {cards} cards",
+            f"{percent} % cannot be divided evenly among {cards} cards",
             f"write {up}",
             source,
         )
@@ -233,14 +236,14 @@ def _check_request(
     if mib % cards:
         yield refuse(
             (*at, "memory"),
-            f"{mib} MiB cannot be shared evenly by {cards} cards",
+            f"{mib} MiB cannot be divided evenly among {cards} cards",
             f"write {per_card * cards}Mi",
             source,
         )
     elif mib // cards < _LEAST_MIB:
         yield refuse(
             (*at, "memory"),
-            f"{mib // cards} MiB on each of {cards} cards; {_LEAST_MIB} is the least",
+            f"{mib // cards} MiB on each of {cards} cards is below the minimum of {_LEAST_MIB}",
             f"write {_LEAST_MIB * cards}Mi or more",
             source,
         )

@@ -1,4 +1,4 @@
-"""A GKE fleet: what Google's API wants, and what it refuses."""
+"""Plans a GKE fleet, by the rules of the GKE API."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
     ):
         yield refuse(
             ("gpu_operator",),
-            "no pool of the fleet is cut by it: GKE's own driver and device plugin do the work",
+            "no pool uses it: GKE's own driver and device plugin are in all of them",
             "leave it out, or write partition: {mode: operator, …} in a pool",
-            "GKE docs, NVIDIA GPU operator",
+            "GKE docs, NVIDIA GPU Operator",
             in_key=True,
         )
     operator = (fleet.gpu_operator or spec.GpuOperator()) if by_operator else None
@@ -91,9 +91,9 @@ def _pool(
     if pool.zones is None and own_zone is None and stated.has(location):
         yield refuse(
             (*path, "zones"),
-            f"is missing: the cluster is in all zones of {region}, and GKE would make the "
-            "pool's nodes in three of them",
-            f"name the zones that have the machine, for example [{region}-a]",
+            f"is missing: the cluster is regional, and GKE would create the pool's nodes in "
+            f"three zones of {region}",
+            f"name zones that have the machine type, for example [{region}-a]",
             "GKE API, NodePool.locations",
         )
     zones = pool.zones or ((own_zone,) if own_zone else ())
@@ -148,7 +148,7 @@ def _check_machine(pool: spec.GkePool, machine: Machine, path: spec.Path) -> Che
     if machine.boot_disk not in (None, pool.disk.type):
         yield refuse(
             (*path, "disk", "type"),
-            f"{machine.name} does not boot from {pool.disk.type}",
+            f"{machine.name} cannot boot from {pool.disk.type}",
             f"write {machine.boot_disk}",
             machine.source,
         )
@@ -166,9 +166,8 @@ def _check_nodes(nodes: spec.Nodes, zones: int, path: spec.Path) -> Checked[None
     if isinstance(nodes, spec.Fixed) and nodes.count % zones:
         yield refuse(
             (*path, "count"),
-            f"{nodes.count} node{'s' if nodes.count > 1 else ''} cannot be shared evenly "
-            f"among {zones} zones, "
-            "and GKE counts nodes per zone",
+            f"{nodes.count} node{'s' if nodes.count > 1 else ''} cannot be divided evenly "
+            f"among {zones} zones, and GKE counts nodes per zone",
             f"write a multiple of {zones}, for example {-(-nodes.count // zones) * zones}",
             "GKE API, NodePool.initialNodeCount",
         )
@@ -187,15 +186,15 @@ def _check_driver(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
     if isinstance(pool.partition, spec.Operator) and "driver" in pool.model_fields_set:
         yield refuse(
             (*path, "driver"),
-            "GKE installs no driver where NVIDIA's operator has the node",
+            "GKE installs no driver on nodes that the NVIDIA GPU Operator manages",
             "leave it out",
-            "GKE docs, NVIDIA GPU operator",
+            "GKE docs, NVIDIA GPU Operator",
             in_key=True,
         )
     elif pool.driver == "LATEST" and pool.image_type != "COS_CONTAINERD":
         yield refuse(
             (*path, "driver"),
-            f"GKE has driver LATEST for COS only, not for {pool.image_type}",
+            f"GKE offers driver LATEST on COS only, not on {pool.image_type}",
             "write DEFAULT",
             "GKE docs, drivers",
         )
@@ -217,7 +216,7 @@ def _check_pods(pool: spec.GkePool, path: spec.Path, offer: Offer) -> Checked[No
             f"about {SYSTEM_PODS} others",
             f"write {needed} or more"
             if needed <= 256
-            else "share less: GKE allows 256 pods per node",
+            else "use fewer replicas: GKE allows 256 pods per node",
             "GKE API, maxPodsConstraint",
         )
 
@@ -225,16 +224,14 @@ def _check_pods(pool: spec.GkePool, path: spec.Path, offer: Offer) -> Checked[No
 def _local_ssd(
     pool: spec.GkePool, path: spec.Path, fixed: int | None
 ) -> Checked[spec.LocalSsd | None]:
-    """What is asked for; where the machine type brings SSDs along and nothing is said, all of them
-    for ephemeral storage.
-    """
+    """As stated; by default, all SSDs that the machine type has are for ephemeral storage."""
     if pool.local_ssd is None:
         return spec.LocalSsd(ephemeral=fixed or 0)
     asked = pool.local_ssd
     if asked.ephemeral and asked.raw:
         yield refuse(
             (*path, "local_ssd"),
-            "GKE uses a node's local SSDs either as ephemeral storage or raw",
+            "GKE uses a node's local SSDs either for ephemeral storage or as raw disks",
             "leave one out",
             "GKE API",
         )
@@ -242,7 +239,7 @@ def _local_ssd(
     if fixed is not None and asked.ephemeral + asked.raw != fixed:
         yield refuse(
             (*path, "local_ssd"),
-            f"{pool.machine_type} comes with {fixed} local SSDs, not {asked.ephemeral + asked.raw}",
+            f"{pool.machine_type} has {fixed} local SSDs, not {asked.ephemeral + asked.raw}",
             f"write {{ephemeral: {fixed}}} or {{raw: {fixed}}}" if fixed else "leave it out",
             "cluster-toolkit",
         )

@@ -1,4 +1,4 @@
-"""Hosts without Kubernetes: which instances on which GPU, and where on it."""
+"""Plans hosts without Kubernetes: which GPU instances on which GPU, and where on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class HostGpuPlan:
     mig: bool
     persistence: bool
     instances: tuple[Placement, ...]
-    """In the order to create them, each with one compute instance over the whole of it."""
+    """In the order of creation; each gets one compute instance over all of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +27,9 @@ class HostPlan:
     gpu: Gpu
     gpu_count: int
     wait_minutes: int | None
-    """How long to wait for a GPU in use; None: refuse."""
+    """How long to wait for a GPU in use; None: fail at once."""
     gpus: tuple[HostGpuPlan, ...]
-    """GPUs that are not here are left alone."""
+    """GPUs that are not listed are not touched."""
 
 
 def gpu_of(asked: spec.GpuChoice, path: spec.Path, stated: Stated) -> Checked[Gpu | None]:
@@ -66,7 +66,7 @@ def plan_hosts(hosts: tuple[spec.Host, ...], stated: Stated) -> Checked[tuple[Ho
         if names[host.name] > 1:
             yield refuse(
                 ("hosts", i, "name"),
-                f"{host.name} is there {names[host.name]} times",
+                f"{host.name} is listed {names[host.name]} times",
                 "name each host once",
             )
         made = yield from _host(host, ("hosts", i), stated)
@@ -84,16 +84,16 @@ def _host(host: spec.Host, path: spec.Path, stated: Stated) -> Checked[HostPlan 
             if asked.index >= host.gpu.count and stated.has((*path, "gpu", "count")):
                 yield refuse(
                     (*at, "index"),
-                    f"there is no GPU {asked.index}: {host.name} has {host.gpu.count}, "
-                    "counted from 0",
+                    f"there is no GPU {asked.index}: {host.name} has {host.gpu.count}, counted "
+                    "from 0",
                     f"write {' or '.join(sorted({'0', str(host.gpu.count - 1)}))}"
                     if host.gpu.count < 3
                     else f"write 0 to {host.gpu.count - 1}",
-                    "NVML counts GPUs from 0",
+                    "NVML API, device index",
                 )
             elif asked.index in seen:
                 yield refuse(
-                    (*at, "index"), f"GPU {asked.index} is there twice", "name each GPU once"
+                    (*at, "index"), f"GPU {asked.index} is listed twice", "name each GPU once"
                 )
             seen.add(asked.index)
         placed = yield from _instances(asked, gpu, at, stated)
@@ -120,7 +120,7 @@ def _host(host: spec.Host, path: spec.Path, stated: Stated) -> Checked[HostPlan 
 def _instances(
     asked: spec.HostGpu, gpu: Gpu | None, path: spec.Path, stated: Stated
 ) -> Checked[tuple[Placement, ...] | None]:
-    """gpu: None where it is not known which; what is wrong on every GPU is told all the same."""
+    """gpu: None where it is not known; what is wrong on every model is reported all the same."""
     if gpu is not None and gpu.family is None:
         if asked.mig or asked.instances:
             yield refuse(
@@ -136,7 +136,7 @@ def _instances(
     if asked.instances and not asked.mig:
         yield refuse(
             (*path, "mig"),
-            "is false, and there are instances",
+            "is false, but there are instances",
             "write mig: true, or leave the instances out",
         )
     here = {
@@ -144,13 +144,13 @@ def _instances(
         for i, instance in enumerate(asked.instances)
         if stated.has((*path, "instances", i))
     }
-    said = [i for i, instance in here.items() if instance.start is not None]
-    if said and len(said) < len(here):
-        first = next(i for i in here if i not in said)
+    placed = [i for i, instance in here.items() if instance.start is not None]
+    if placed and len(placed) < len(here):
+        first = next(i for i in here if i not in placed)
         yield refuse(
             (*path, "instances", first),
-            "says no start, others on this GPU do",
-            "say all starts, or none",
+            "has no start, but others on this GPU have",
+            "write all starts, or none",
         )
     if gpu is None:
         return None
@@ -166,16 +166,16 @@ def _instances(
             gpu.family.source if gpu.family else gpu.source,
             certain=True,
         )
-    legal = yield from _legal({i: here[i] for i in said}, gpu, path)
+    legal = yield from _legal({i: here[i] for i in placed}, gpu, path)
     if not isinstance(fit, Fit):
-        return None  # whether two overlap is open: one of them may have to go
-    return (yield from _as_said(legal, gpu, path)) if said else fit.placements
+        return None  # overlaps cannot be judged: an instance may have to be removed
+    return (yield from _as_placed(legal, gpu, path)) if placed else fit.placements
 
 
 def _legal(
     instances: Mapping[int, spec.Instance], gpu: Gpu, path: spec.Path
 ) -> Checked[Mapping[int, Placement]]:
-    """Those whose profile may start where they say."""
+    """The instances whose start their profile allows."""
     legal = {}
     for i, instance in instances.items():
         if instance.profile not in gpu.profiles:
@@ -188,16 +188,16 @@ def _legal(
         yield refuse(
             (*path, "instances", i, "start"),
             f"{instance.profile} cannot start at slot {start}",
-            f"it starts at {starts}",
+            f"write one of {starts}",
             kind.source,
         )
     return legal
 
 
-def _as_said(
+def _as_placed(
     placed: Mapping[int, Placement], gpu: Gpu, path: spec.Path
 ) -> Checked[tuple[Placement, ...]]:
-    """By their starts: the same instances written in another order are the same."""
+    """The placements ordered by start, so that the order in the file does not matter."""
     taken: dict[int, int] = {}
     for i, placement in placed.items():
         slots = range(placement.start, placement.start + placement.size)

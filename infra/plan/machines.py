@@ -1,6 +1,4 @@
-"""Which machine a pool's nodes are, and which GPUs they have, by the catalog; and what comes
-nearest to one that is not right.
-"""
+"""A pool's machine type and its GPUs, by the catalog; for a wrong one, the nearest right ones."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ class GpuMachine(Gpus):
 def machine_of(
     name: str, asked: spec.GpuChoice | None, cloud: Cloud, path: Path, stated: Stated
 ) -> Checked[GpuMachine | None]:
-    """The GPU machine that a pool names, with GPUs of its own or as asked for."""
+    """The GPU machine of a pool, with its own GPUs or with attached ones."""
     if not stated.has((*path, "machine_type")):
         return None
     machine = yield from _machine(name, cloud, (*path, "machine_type"), gpus=True)
@@ -47,7 +45,7 @@ def machine_of(
         if asked is not None:
             yield refuse(
                 (*path, "gpu"),
-                f"{name} has its GPUs fixed: {machine.gpu_count} x {machine.gpu.name}",
+                f"{name} has fixed GPUs: {machine.gpu_count} x {machine.gpu.name}",
                 "leave it out",
                 machine.source,
             )
@@ -72,7 +70,7 @@ def machine_of(
         models = ", ".join(choices)
         yield refuse(
             (*path, "gpu"),
-            f"is missing: {name} has no GPU of its own",
+            f"is missing, and {name} has no GPU of its own",
             f"write gpu: {{model: …, count: …}} with one of {models}",
             machine.source,
         )
@@ -89,7 +87,7 @@ def machine_of(
     if asked.count not in choice.counts:
         yield refuse(
             (*path, "gpu", "count"),
-            f"{asked.count} x {asked.model}: not on {name}",
+            f"{asked.count} x {asked.model} cannot be attached to {name}",
             f"write one of {listed(choice.counts)}",
             machine.source,
         )
@@ -107,7 +105,7 @@ def system_machine(name: str, cloud: Cloud) -> Checked[Machine | None]:
         alike = _shown(_by_size(machine, (m for m in _of(cloud) if not m.gpu)))
         yield refuse(
             at,
-            f"{name} has GPUs, which the system pool would leave idle",
+            f"{name} has GPUs, which would be idle in the system pool",
             f"nearest in size without: {alike}; {_ALL}",
             machine.source,
         )
@@ -127,7 +125,7 @@ def _machine(name: str, cloud: Cloud, path: Path, *, gpus: bool) -> Checked[Mach
         return None
     elsewhere = next((m for m in known.values() if m.name == name), None)
     if elsewhere is not None:
-        reason = f"{name} is a machine type of {elsewhere.cloud}, the fleet is on {cloud}"
+        reason = f"{name} is a machine type of {elsewhere.cloud}, but the fleet is on {cloud}"
         alike = _shown(_by_size(elsewhere, (m for m in _of(cloud) if bool(m.gpu) is gpus)))
         yield refuse(path, reason, f"nearest on {cloud}: {alike}; {_ALL}", elsewhere.source)
         return None
@@ -147,7 +145,7 @@ def _of(cloud: Cloud) -> Iterable[Machine]:
 
 
 def _by_size(machine: Machine, others: Iterable[Machine]) -> list[Machine]:
-    """Those with as many of the same GPU first, then by vCPUs and memory."""
+    """The nearest: first by GPU model and count, then by vCPUs and memory."""
 
     def distance(other: Machine) -> tuple[bool, int, int, int]:
         return (

@@ -1,4 +1,4 @@
-"""What all nodes of a pool have: their number, labels and taints, by each cloud's rules."""
+"""The number, labels and taints of a pool's nodes, by the rules of each cloud."""
 
 from __future__ import annotations
 
@@ -18,13 +18,9 @@ from infra.spec import Path
 
 AnyPool = spec.GkePool | spec.EksPool | spec.ByoPool
 PLUGIN_CONFIG_LABEL = "nvidia.com/device-plugin.config"
-"""Which of the device plugin's configs a node gets. Source: NVIDIA/k8s-device-plugin,
-config-manager.
-"""
+"""Selects a node's device plugin config. Source: NVIDIA/k8s-device-plugin, config-manager."""
 NO_GKE_PLUGIN_LABEL = "gke-no-default-nvidia-gpu-device-plugin"
-"""Keeps GKE's own device plugin off a node. Source: Google's installer, docs of the GPU operator on
-GKE.
-"""
+"""Keeps GKE's own device plugin off a node. Source: GKE docs, NVIDIA GPU Operator."""
 GKE_LABELS = frozenset(
     f"cloud.google.com/{name}"
     for name in (
@@ -38,18 +34,14 @@ GKE_LABELS = frozenset(
         "gke-nodepool",
     )
 )
-"""What GKE writes on the nodes of a pool, from the pool's own settings. Source: GKE docs, GPU node
-labels.
-"""
+"""Labels that GKE sets from a pool's settings. Source: GKE docs, GPU node labels."""
 _OWN = "slicewright.io/"
 _GPU_TAINT: Mapping[str, str] = {
     "key": "nvidia.com/gpu",
     "value": "present",
     "effect": "NoSchedule",
 }
-"""What GKE puts on every GPU node and EKS does not: it keeps pods that need no GPU away. The same
-on both clouds here.
-"""
+"""GKE adds it to every GPU node, to keep away pods that need no GPU; slicewright does so on EKS."""
 
 
 def count_of(nodes: spec.Fixed | spec.Autoscaled, path: Path) -> Checked[NodeCount]:
@@ -67,16 +59,14 @@ def count_of(nodes: spec.Fixed | spec.Autoscaled, path: Path) -> Checked[NodeCou
 
 
 def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud) -> Checked[Mapping[str, str]]:
-    """The pool's own label and those of the stack file. Never the MIG config: on a pool it races
-    the device plugin.
-    """
+    """The pool's own label and those of the stack file."""
     for key, value in pool.labels.items():
         at = (*path, "labels", key)
         if key == MIG_CONFIG_LABEL:
             yield refuse(
                 at,
-                "on a pool it races the device plugin and changes all nodes at once; the "
-                "fleet controller sets it",
+                "set on a pool, it races with the device plugin and changes all nodes at once; "
+                "the fleet controller sets it",
                 "use partition",
                 "NVIDIA/gpu-operator #2670",
                 in_key=True,
@@ -84,7 +74,7 @@ def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud) -> Checked[Mapping[s
         elif key == MIG_STATE_LABEL:
             yield refuse(
                 at,
-                "mig-manager says there how the cutting went, and the fleet controller believes it",
+                "mig-manager reports its result in it, and the fleet controller relies on that",
                 "leave it out",
                 "NVIDIA/mig-parted, nvidia-mig-manager",
                 in_key=True,
@@ -92,8 +82,7 @@ def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud) -> Checked[Mapping[s
         elif key in GKE_LABELS:
             yield refuse(
                 at,
-                "GKE writes it on the nodes that are so; on others, pods would find "
-                "something else than it says",
+                "GKE sets it on nodes with that property; on other nodes it would mislead pods",
                 "use machine_type, gpu, partition, sharing or driver",
                 "GKE docs, GPU node labels",
                 in_key=True,
@@ -105,15 +94,17 @@ def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud) -> Checked[Mapping[s
         elif key == NO_GKE_PLUGIN_LABEL and cloud == "gke":
             yield refuse(
                 at,
-                "it takes away GKE's device plugin, and with it the end of the driver's "
-                "installation",
-                "use partition: {mode: operator}, which sets it and the rest",
+                "it removes GKE's device plugin, which also completes the driver's installation",
+                "use partition: {mode: operator}, which sets it",
                 "NVIDIA/aicr docs/integrator/gke-gpu-setup.md",
                 in_key=True,
             )
         elif key.startswith(_OWN):
             yield refuse(
-                at, f"labels {_OWN}… are slicewright's own", "choose another key", in_key=True
+                at,
+                f"labels with the prefix {_OWN} are reserved for slicewright",
+                "choose another key",
+                in_key=True,
             )
         elif cloud == "eks":
             yield from _check_eks_label(key, value, at)
@@ -133,7 +124,7 @@ def _check_eks_label(key: str, value: str, at: Path) -> Checked[None]:
     if len(key) > 63:
         yield refuse(
             at,
-            f"EKS allows 63 characters for a label's key with its prefix, this has {len(key)}",
+            f"EKS allows 63 characters in a label's key with its prefix, this has {len(key)}",
             "shorten it",
             "EKS API",
             in_key=True,
@@ -145,9 +136,7 @@ def _check_eks_label(key: str, value: str, at: Path) -> Checked[None]:
 def pool_taints(
     pool: AnyPool, path: Path, cloud: AnyCloud, stated: Stated
 ) -> Checked[tuple[Taint, ...]]:
-    """The stack file's taints and the startup taint, which keeps every pod away until the node has
-    proven its layout.
-    """
+    """The stack file's taints, and the startup taint that an unverified node has."""
     seen: dict[tuple[str, str], int] = {}
     taints = []
     for i, written in enumerate(pool.taints):
@@ -158,7 +147,7 @@ def pool_taints(
         if (written.key, effect) in seen:
             yield refuse(
                 at,
-                f"{written.key} with {effect} is there twice, which the cloud refuses",
+                f"{written.key} with {effect} is listed twice, which the cloud refuses",
                 f"leave one out; the other is taints[{seen[written.key, effect]}]",
                 "Kubernetes API, Node.spec.taints",
             )
@@ -166,13 +155,13 @@ def pool_taints(
         if written.key == STARTUP_TAINT_KEY or written.key.startswith(_OWN):
             yield refuse(
                 (*at, "key"),
-                "is slicewright's own taint, on every GPU node until it is verified",
+                "is reserved for slicewright, which taints every GPU node until it is verified",
                 "leave it out",
             )
         elif written.key == _GPU_TAINT["key"]:
             why = {
-                "gke": "GKE itself puts it there, and refuses a second one",
-                "eks": "slicewright puts it there, as GKE does",
+                "gke": "GKE adds it, and refuses a second one",
+                "eks": "slicewright adds it, as GKE does",
                 "byo": "existing nodes keep their taints",
             }[cloud]
             yield refuse(
@@ -187,7 +176,7 @@ def pool_taints(
         elif cloud == "eks" and len(written.key) > 63:
             yield refuse(
                 (*at, "key"),
-                f"EKS allows 63 characters for a taint's key, this has {len(written.key)}",
+                f"EKS allows 63 characters in a taint's key, this has {len(written.key)}",
                 "shorten it",
                 "EKS API",
             )

@@ -1,6 +1,4 @@
-"""What is worth knowing before an `up` and is no reason to refuse: facts that are old, unsure, or
-matters of taste.
-"""
+"""What is worth knowing before `pulumi up`, but no reason to refuse the stack file."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from infra.plan.fleet import CloudPoolPlan, FleetPlan, GkePoolPlan
 
 
 def notes(fleet: FleetPlan) -> tuple[str, ...]:
-    """One sentence each, with the pool's name."""
+    """One sentence each, starting with the pool's name."""
     found = []
     for pool in fleet.pools:
         at = f"pool {pool.name}:"
@@ -23,21 +21,23 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
             ]
             if missing:
                 found.append(
-                    f"{at} the catalog does not know {machine.name} in "
-                    f"{', '.join(missing)}; its list may be old"
+                    f"{at} the catalog does not list {machine.name} in "
+                    f"{', '.join(missing)}; the list may be out of date"
                 )
             if machine.note:
                 found.append(f"{at} {machine.name}: {machine.note}")
             if pool.spot and pool.nodes.max == 1:
-                found.append(f"{at} one preemption takes all {pool.advertised} of what it offers")
+                found.append(
+                    f"{at} one preemption removes all {pool.advertised} devices that it offers"
+                )
         if isinstance(pool, GkePoolPlan) and pool.driver == "LATEST":
             found.append(
-                f"{at} driver LATEST changes under you; the agents report the one they find"
+                f"{at} driver LATEST changes without notice; the agents report what they find"
             )
         if pool.gpu.mode_change_resets and pool.partitioned:
             found.append(
                 f"{at} switching MIG on or off resets {pool.gpu.name}: in a cloud the node "
-                "reboots, 10 to 15 minutes"
+                "reboots, which takes 10 to 15 minutes"
             )
             if (
                 fleet.operator is not None
@@ -45,7 +45,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
                 and not fleet.operator.mig_manager.with_reboot
             ):
                 found.append(
-                    f"{at} clouds mostly refuse that reset, and "
+                    f"{at} most clouds refuse that reset, and "
                     "gpu_operator.mig_manager.with_reboot is false"
                 )
         driver = driver_of(pool, fleet)
@@ -56,19 +56,19 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
         ):
             least = pool.gpu.minimum_driver
             found.append(
-                f"{at} driver {driver.version}: the oldest that a list at hand has for "
+                f"{at} driver {driver.version} may be too old: the oldest known to support "
                 f"{pool.gpu.name} is {least}"
             )
         if pool.layout is None:
             found.append(
-                f"{at} GPUs are cut by index, and a driver may count them in another order "
+                f"{at} GPUs are partitioned by index, and a driver may number them differently "
                 "after a reboot"
             )
         for share in pool.sharing:
             if share.strategy == "time-slicing":
                 found.append(
-                    f"{at} pods that share {share.resource} share its memory too: one can "
-                    "take it all"
+                    f"{at} pods that share {share.resource} share its memory too: one of them "
+                    "can use it all"
                 )
                 break
     return tuple(found)

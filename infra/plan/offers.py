@@ -1,4 +1,4 @@
-"""What a pool's nodes will offer: its partitions, then who shares them."""
+"""What a pool's nodes will advertise: their partitions, then how those are shared."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ def offer_of(
     fractional: spec.Fractional | None,
     stated: Stated,
 ) -> Checked[tuple[Offer, Mapping[str, str]] | None]:
-    """What the nodes offer, and the labels that they need for it; None where it is refused, or
-    `found` was before.
+    """What the nodes advertise, and the labels that they need for it; None where it is refused.
 
-    How the GPUs are shared is judged in any case, as far as that can be without their partitions.
+    found: the nodes' GPUs; None where they were refused before. Sharing is checked even then.
     """
     at_partition, at = (*path, "partition"), (*path, "sharing")
     partitioning = yield from _partitioning(pool, at_partition, found, strategy, stated)
@@ -56,7 +55,7 @@ def offer_of(
             if partitioned:
                 yield refuse(
                     at,
-                    "fractions and MIG do not go together on a pool",
+                    "fractional sharing and MIG cannot be combined in a pool",
                     "leave one out",
                     "Project-HAMi/HAMi docs",
                 )
@@ -106,7 +105,7 @@ def _partitioning(
             return unpartitioned(found)
         case spec.Native() as asked:
             assert isinstance(found, GpuMachine), (
-                "only GKE's pools may be native, and they have machines"
+                "only GKE pools may be native, and they have machines"
             )
             return (yield from gke_partitioning(asked, path, found))
         case spec.Operator() as cut_by_operator:

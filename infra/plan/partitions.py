@@ -1,4 +1,4 @@
-"""How a pool's GPUs are cut, what its nodes then advertise, and what the agent must find there."""
+"""How a pool's GPUs are partitioned, what its nodes advertise, and what the agent must find."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MIG_LABEL_LONGEST = 63
 
 @dataclass(frozen=True, kw_only=True)
 class Partitioning:
-    """One pool's partitions, per node, before anybody shares them."""
+    """The partitions of one node of a pool, before sharing."""
 
     layouts: tuple[Layout, ...]
     devices: Mapping[str, int]
@@ -48,7 +48,7 @@ class Outcome:
 
 
 def unpartitioned(found: Gpus) -> Partitioning:
-    """Nobody cuts anything."""
+    """Whole GPUs."""
     return Partitioning(
         layouts=({},) * found.count,
         devices={WHOLE_GPU: found.count},
@@ -60,9 +60,7 @@ def unpartitioned(found: Gpus) -> Partitioning:
 def gke_partitioning(
     asked: spec.Native, path: Path, found: GpuMachine
 ) -> Checked[Partitioning | None]:
-    """GKE cuts every GPU of a node into as many of one profile as fit, and advertises all as
-    nvidia.com/gpu.
-    """
+    """GKE makes as many partitions of one profile as fit, and advertises all as nvidia.com/gpu."""
     profile, at = asked.profile, (*path, "profile")
     if not (yield from _supports_mig(found.gpu, path)) or not (
         yield from _fits(found.gpu, {profile: 1}, at)
@@ -73,7 +71,8 @@ def gke_partitioning(
     if profile not in sizes:
         yield refuse(
             at,
-            f"GKE does not cut {found.accelerator} into {profile}: {accelerator.refused[profile]}",
+            f"GKE does not partition {found.accelerator} into {profile}: "
+            f"{accelerator.refused[profile]}",
             f"nearest {naming.nearest_of(sizes, profile)}; GKE's sizes: {listed(sizes)}",
             accelerator.source,
         )
@@ -88,12 +87,12 @@ def gke_partitioning(
 
 
 def check_ways(asked: spec.Operator, path: Path) -> Checked[None]:
-    """It says a layout, and in one way."""
-    said = _ways(asked)
-    if len(said) != 1:
+    """Exactly one of layout, config and gpus states the layout."""
+    ways = _ways(asked)
+    if len(ways) != 1:
         has = (
-            f"has {' and '.join(said)}, and only one can be cut"
-            if said
+            f"has {' and '.join(ways)}, but only one of them can apply"
+            if ways
             else "has none of layout, config and gpus"
         )
         yield refuse(path, has, "write one of them, for example config: all-balanced", "mig-parted")
@@ -102,12 +101,15 @@ def check_ways(asked: spec.Operator, path: Path) -> Checked[None]:
 def operator_partitioning(
     asked: spec.Operator, pool: str, path: Path, found: Gpus, strategy: MigStrategy, stated: Stated
 ) -> Checked[Partitioning | None]:
-    """mig-manager cuts; the device plugin advertises by the cluster's strategy. Of a layout said in
-    two ways, both are judged.
+    """mig-manager partitions; the device plugin advertises by the cluster's MIG strategy.
+
+    A layout that is stated in two ways is checked in both.
     """
     if not (yield from _supports_mig(found.gpu, path)):
         return None
-    said = yield from each(_asked_layouts(way, asked, found, path, stated) for way in _ways(asked))
+    stated_layouts = yield from each(
+        _asked_layouts(way, asked, found, path, stated) for way in _ways(asked)
+    )
     if strategy == "none":
         yield refuse(
             path,
@@ -116,7 +118,7 @@ def operator_partitioning(
             "NVIDIA/k8s-device-plugin internal/rm",
         )
         return None
-    layouts = said[0] if len(said) == 1 else None
+    layouts = stated_layouts[0] if len(stated_layouts) == 1 else None
     if layouts is None or not (yield from _strategy_allows(layouts, strategy, path)):
         return None
     devices: Counter[str] = Counter()
@@ -141,7 +143,7 @@ def outcome(
     *,
     resources: Mapping[str, int] | None = None,
 ) -> Outcome:
-    """resources: where something else than a device plugin advertises them."""
+    """What a node advertises. resources: given where it is not a device plugin that advertises."""
     offered = allocatable(partitioning.devices, sharing) if resources is None else resources
     uniform = all(layout == partitioning.layouts[0] for layout in partitioning.layouts)
     gpus = (
@@ -175,17 +177,15 @@ def outcome(
 
 
 def resource_of(profile: str) -> str:
-    """What the device plugin calls a profile under strategy mixed. Source:
-    NVIDIA/k8s-device-plugin, internal/rm.
-    """
+    """A profile's resource with strategy mixed. Source: NVIDIA/k8s-device-plugin, internal/rm."""
     return f"nvidia.com/mig-{profile.replace('+', '.')}"
 
 
 def mig_config_name(pool: str, gpu: Gpu, layouts: tuple[Layout, ...]) -> str:
     """A name that changes with the layout: mig-manager acts only when the label's value changes."""
     uniform = all(layout == layouts[0] for layout in layouts)
-    told = dict(layouts[0]) if uniform else [dict(layout) for layout in layouts]
-    content = json.dumps({"gpu": list(gpu.pci_ids), "layout": told}, sort_keys=True)
+    written = dict(layouts[0]) if uniform else [dict(layout) for layout in layouts]
+    content = json.dumps({"gpu": list(gpu.pci_ids), "layout": written}, sort_keys=True)
     name = f"{pool}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
     assert len(name) <= _MIG_LABEL_LONGEST, f"pool names leave room for the hash: {name}"
     return name
@@ -215,8 +215,8 @@ def _asked_layouts(
             return (yield from _by_index(groups, found, at, stated))
         case str() as config:
             layout = yield from _named_layout(config, found.gpu, at)
-        case said:
-            layout = dict(sorted(said.items()))
+        case written:
+            layout = dict(sorted(written.items()))
     if layout is None or not (yield from _fits(found.gpu, layout, at)):
         return None
     return (layout,) * found.count
@@ -225,13 +225,13 @@ def _asked_layouts(
 def _named_layout(config: str, gpu: Gpu, path: Path) -> Checked[Layout | None]:
     named = catalog.load().named_configs[gpu.name]
     if config in named and named[config].layout:
-        # Only its layout: the config that we write names every board of the model, which the
+        # Only its layout: our config lists the PCI IDs of every board of the model, which the
         # operator's own may not (`without`).
         return dict(sorted(named[config].layout.items()))
     if config in named:
         yield refuse(
             path,
-            f"{config} cuts nothing",
+            f"{config} makes no partitions",
             "write partition: none",
             "default-mig-parted-config of the GPU operator",
         )
@@ -239,7 +239,7 @@ def _named_layout(config: str, gpu: Gpu, path: Path) -> Checked[Layout | None]:
     near = _config_alike(config, gpu)
     yield refuse(
         path,
-        f"{config} is no layout of {gpu.name}",
+        f"{config} is not a layout of {gpu.name}",
         f"did you mean {near}?" if near in named else nearest(config, tuple(named)),
         "default-mig-parted-config of the GPU operator",
     )
@@ -247,9 +247,7 @@ def _named_layout(config: str, gpu: Gpu, path: Path) -> Checked[Layout | None]:
 
 
 def _config_alike(config: str, gpu: Gpu) -> str:
-    """The same slices on this GPU: `all-1g.5gb` is an A100's, an H100 has all-1g.10gb. Empty where
-    it names no profile.
-    """
+    """The same slices on this GPU, e.g. all-1g.10gb on an H100 for `all-1g.5gb`; empty if none."""
     match = re.fullmatch(r"all-(\d+g\.\d+gb)(?:\.(.+)|(-.+))?", config)
     if match is None:
         return ""
@@ -278,7 +276,7 @@ def _by_index(
                 )
             elif index in layouts:
                 valid = False
-                yield refuse(at, f"GPU {index} is there twice", "name each GPU once")
+                yield refuse(at, f"GPU {index} is listed twice", "name each GPU once")
             layouts[index] = dict(sorted(group.layout.items()))
         fits = yield from _fits(found.gpu, group.layout, (*path, i, "layout"))
         valid = valid and fits
@@ -286,8 +284,8 @@ def _by_index(
     if missing and complete:
         yield refuse(
             path,
-            f"does not say what becomes of GPU {listed(missing)}; mig-manager never finds "
-            "such a layout applied",
+            f"has no layout for GPU {listed(missing)}; mig-manager never considers such a "
+            "layout applied",
             f"add {{index: [{listed(missing)}], layout: {{}}}} to leave them whole",
             "NVIDIA/mig-parted #157",
         )
@@ -295,7 +293,7 @@ def _by_index(
         return None
     ordered = tuple(layouts[index] for index in range(found.count))
     if not any(ordered):
-        yield refuse(path, "leaves every GPU whole", "write partition: none")
+        yield refuse(path, "leaves every GPU unpartitioned", "write partition: none")
         return None
     return ordered
 
@@ -308,7 +306,7 @@ def _strategy_allows(
     if any(len(layout) > 1 for layout in layouts):
         why = "has more than one profile"
     elif not all(layouts):
-        why = "leaves some GPUs whole"
+        why = "leaves some GPUs unpartitioned"
     elif any(set(layout) != set(layouts[0]) for layout in layouts):
         why = "gives GPUs different profiles"
     else:
@@ -338,7 +336,7 @@ def _fits(gpu: Gpu, layout: Layout, path: Path) -> Checked[bool]:
                 if written
                 else f"profiles of {gpu.name}: {listed(tuple(gpu.profiles))}",
                 gpu.family.source if gpu.family else gpu.source,
-                # Fewer instances never fit worse.
+                # It stays too large whatever else the layout has.
                 certain=True,
             )
             return False

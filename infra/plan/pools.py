@@ -1,6 +1,4 @@
-"""What every kind of fleet has in common, and each of its pools once it is known which GPUs its
-nodes have.
-"""
+"""What the pools of all clouds have in common, once the GPUs of their nodes are known."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from infra.plan.nodes import AnyPool, count_of, pool_labels, pool_taints
 from infra.plan.offers import offer_of
 
 SYSTEM_PODS = 10
-"""About what runs on a GPU node beside the pods that hold partitions: network, logging, metrics,
-agents, operands.
-"""
+"""Roughly the pods on a GPU node that use no GPU: network, logging, metrics, agents, operands."""
 
 
 def pool_plan(
@@ -32,8 +28,10 @@ def pool_plan(
     fractional: spec.Fractional | None,
     stated: Stated,
 ) -> Checked[PoolPlan | None]:
-    """None where something is refused, or `found` was before; what can be said without the GPUs is
-    said all the same.
+    """The part of a pool's plan that is the same in all clouds; None where something is refused.
+
+    found: the nodes' GPUs; None where they were refused before. What does not depend on them is
+    checked even then.
     """
     nodes = yield from count_of(pool.nodes, (*path, "nodes"))
     labels = yield from pool_labels(pool, path, cloud)

@@ -1,6 +1,4 @@
-"""What a fleet costs per hour at public prices. Unknown is said, never zero, and what is in no sum
-is named.
-"""
+"""What a fleet costs per hour at public prices; unknown prices are reported, not counted as 0."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ NOT_IN_IT: Final = (
     "traffic",
     "discounts",
 )
-"""What no price of the catalog has in it."""
+"""What no price of the catalog includes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,27 +35,23 @@ class Quote:
     price: Price | None
     """In the fleet's own region."""
     elsewhere: Price | None = None
-    """In another region, for orientation only; it is in no sum."""
+    """In another region, for orientation only; not in any sum."""
     missing: str = ""
     """Why there is no price."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Of all nodes, at their fewest and at their most; where nothing is priced the sums are of
-    nothing, and not told.
-    """
+    """Of all nodes, at their minimum and maximum number; only valid if some pool is priced."""
 
     fewest: float
     most: float
     priced: tuple[str, ...]
     """Pools that are in the sums."""
     sampled: tuple[str, ...]
-    """Those of them that are there at a sample of spot prices, which move; the others are at list
-    prices.
-    """
+    """Those of them at a sample of spot prices, which vary; the others are at list prices."""
     missing: tuple[tuple[str, str], ...]
-    """Pools and hosts whose price is not known, and why; they are not in the sums."""
+    """Pools and hosts whose price is unknown, and why; they are not in the sums."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -71,18 +65,16 @@ class Cost:
 
 
 def quote(machine: Machine, capacity: spec.Capacity, region: str) -> Quote:
-    """A reservation is billed like on-demand machines; flex-start, queued and capacity blocks have
-    prices of their own.
-    """
+    """The price of a machine. A reservation is billed as on-demand; other kinds have own prices."""
     if not isinstance(capacity, spec.OnDemand | spec.Spot | spec.Reservation):
-        return Quote(price=None, missing=f"no list has a price for {capacity.mode}")
+        return Quote(price=None, missing=f"there is no list price for {capacity.mode}")
     kind: Literal["on-demand", "spot"] = "spot" if isinstance(capacity, spec.Spot) else "on-demand"
     if price := machine.price(kind, region):
         return Quote(price=price)
     return Quote(
         price=None,
         elsewhere=next((price for price in machine.prices if price.capacity == kind), None),
-        missing=f"no list price known for {machine.name} {kind} in {region}",
+        missing=f"no known list price for {machine.name} {kind} in {region}",
     )
 
 
@@ -95,9 +87,7 @@ def system_quote(fleet: GkeFleetPlan | EksFleetPlan) -> Quote:
 
 
 def fleet_cost(fleet: FleetPlan) -> Cost:
-    """The GPU pools and the system pool. A sample over zones counts at its dearest where all nodes
-    are there.
-    """
+    """The GPU pools and the system pool. The maximum counts spot samples at their dearest zone."""
     fewest, most = 0.0, 0.0
     priced, sampled, missing = [], [], []
     for name, nodes, known in _quotes(fleet):
@@ -129,7 +119,7 @@ def _quotes(fleet: FleetPlan) -> Iterator[tuple[str, NodeCount, Quote]]:
             *((p.name, p.nodes) for p in fleet.pools),
             *((host.name, one) for host in fleet.hosts),
         ):
-            yield name, nodes, Quote(price=None, missing="not made by this stack")
+            yield name, nodes, Quote(price=None, missing="not created by this stack")
         return
     for pool in fleet.pools:
         yield pool.name, pool.nodes, pool_quote(pool, fleet)

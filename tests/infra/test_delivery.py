@@ -98,5 +98,5 @@ def test_what_is_missing_is_named() -> None:
 
 def test_what_is_too_large_is_refused(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "MAX_BYTES", 100)
-    with pytest.raises(DeliveryError, match="must fit into a ConfigMap"):
+    with pytest.raises(DeliveryError, match="to fit into a ConfigMap"):
         built()

@@ -55,10 +55,10 @@ def test_gpus_cut_differently_add_up() -> None:
 @pytest.mark.parametrize(
     ("groups", "said"),
     [
-        ((([0, 1], {"1g.5gb": 7}),), "what becomes of GPU 2, 3, 4, 5, 6, 7"),
-        ((([0, 0], {"1g.5gb": 7}),), "GPU 0 is there twice"),
+        ((([0, 1], {"1g.5gb": 7}),), "no layout for GPU 2, 3, 4, 5, 6, 7"),
+        ((([0, 0], {"1g.5gb": 7}),), "GPU 0 is listed twice"),
         ((([0, 8], {"1g.5gb": 7}),), "there is no GPU 8: the node has 8"),
-        ((([*range(8)], {}),), "leaves every GPU whole"),
+        ((([*range(8)], {}),), "leaves every GPU unpartitioned"),
         ((([*range(8)], {"4g.20gb": 2}),), "8 of 7 compute slices"),
         ((([], {"1g.5gb": 7}), ([*range(8)], {"1g.5gb": 7})), "must not be empty"),
     ],
@@ -109,12 +109,12 @@ def test_what_nvidias_parser_wrongly_accepts_is_refused(
 @pytest.mark.parametrize(
     ("text", "pool", "said"),
     [
-        (GKE, {"capacity": "flex-start"}, "flex-start has no fixed number of nodes"),
-        (GKE, {"capacity": "queued"}, "queued nodes come only when asked for"),
+        (GKE, {"capacity": "flex-start"}, "a flex-start pool cannot have a fixed number of nodes"),
+        (GKE, {"capacity": "queued"}, "a queued pool starts at 0 nodes"),
         (
             GKE,
             {"capacity": "queued", "nodes": {"min": 1, "max": 2}},
-            "queued nodes come only when asked for",
+            "a queued pool starts at 0 nodes",
         ),
         (
             GKE,
@@ -129,16 +129,16 @@ def test_what_nvidias_parser_wrongly_accepts_is_refused(
         (
             GKE,
             {"capacity": {"mode": "capacity-block", "reservation": "cr-0123456789abcdef0"}},
-            "capacity-block is for EKS only",
+            "capacity-block is available on EKS only",
         ),
-        (EKS, {"capacity": "flex-start"}, "flex-start is for GKE only"),
-        (EKS, {"capacity": "queued"}, "queued is for GKE only"),
+        (EKS, {"capacity": "flex-start"}, "flex-start is available on GKE only"),
+        (EKS, {"capacity": "queued"}, "queued is available on GKE only"),
         (EKS, {"capacity": "capacity-block"}, "capacity.reservation (pool a): is missing"),
         (EKS, {"capacity": {"mode": "capacity-block", "reservation": "x"}}, "capacity.reservation"),
         (
             EKS,
             {"capacity": {"mode": "reservation", "reservation": "mine"}},
-            "is no capacity reservation of AWS",
+            "is not an AWS capacity reservation",
         ),
         (
             EKS,
@@ -189,7 +189,7 @@ def test_a_rollout_policy_is_carried() -> None:
         (
             "cloud: byo\ncluster: {name: c, context: c}\nhosts: [{name: h, gpu: {model: "
             "T4, count: 1}, gpus: []}]\n",
-            "is missing: nothing",
+            "is missing, so nothing",
         ),
         (
             "cloud: byo\nhosts: [{name: h, gpu: {model: a100-40, count: 1}, gpus: [{index: 0}]}]\n",
@@ -215,11 +215,11 @@ def test_a_rollout_policy_is_carried() -> None:
         ),
         (
             "cloud: byo\nnode_pools: [{name: a, gpu: {model: T4, count: 1}, nodes: {count: 1}}]\n",
-            "cluster: is missing: the pools' nodes are in one",
+            "cluster: is missing, and node_pools need it",
         ),
         (
             GKE.replace("location", "existing: true, version: '1.34', location"),
-            "cluster.version: the cluster exists, and slicewright does not change it",
+            "cluster.version: the cluster exists already, and slicewright does not change it",
         ),
     ],
 )
@@ -236,7 +236,7 @@ def test_existing_things_that_are_refused(text: str, said: str) -> None:
         (
             EKS,
             {"machine_type": "p5e.48xlarge"},
-            "p5e.48xlarge is not offered on-demand; write capacity-block",
+            "p5e.48xlarge is not offered as on-demand; write capacity-block",
         ),
         (
             EKS,
@@ -245,12 +245,13 @@ def test_existing_things_that_are_refused(text: str, said: str) -> None:
                 "machine_type": "p5.48xlarge",
                 "sharing": {"mode": "time-slicing", "replicas": 2},
             },
-            "112 on a node and about 10 other pods: p5.48xlarge has addresses for 100 pods",
+            "a node advertises 112 devices and runs about 10 other pods; p5.48xlarge has "
+            "addresses for 100 pods",
         ),
         (
             GKE,
             {"machine_type": "g4-standard-48"},
-            "g4-standard-48 does not boot from pd-balanced; write hyperdisk-balanced",
+            "g4-standard-48 cannot boot from pd-balanced; write hyperdisk-balanced",
         ),
     ],
 )
@@ -277,8 +278,8 @@ def test_notes_say_what_is_no_reason_to_refuse() -> None:
     )
     said = "\n".join(plan.notes(fleet))
     for part in (
-        "does not know a2-highgpu-1g in us-central1-z",
-        "one preemption takes all 2",
+        "does not list a2-highgpu-1g in us-central1-z",
+        "one preemption removes all 2",
         "driver LATEST",
         "share its memory too",
     ):
@@ -301,12 +302,12 @@ def test_prices_are_of_the_fleets_own_region_or_unknown() -> None:
     assert quote.price is None
     assert quote.elsewhere is not None
     assert quote.elsewhere.region == "us-east-1"
-    assert quote.missing == "no list price known for p4d.24xlarge on-demand in eu-west-1"
+    assert quote.missing == "no known list price for p4d.24xlarge on-demand in eu-west-1"
     cost = prices.fleet_cost(planned(EKS))
     assert (cost.priced, cost.most) == ((), 0.0)
     assert cost.missing == (
-        ("a", "no list price known for p4d.24xlarge on-demand in eu-west-1"),
-        ("system", "no list price known for m7i.large on-demand in eu-west-1"),
+        ("a", "no known list price for p4d.24xlarge on-demand in eu-west-1"),
+        ("system", "no known list price for m7i.large on-demand in eu-west-1"),
     )
 
 
@@ -337,5 +338,5 @@ def test_capacity_without_a_list_price_has_none() -> None:
     (pool,) = fleet.pools
     assert isinstance(pool, plan.CloudPoolPlan)
     assert prices.pool_quote(pool, fleet) == prices.Quote(
-        price=None, missing="no list has a price for flex-start"
+        price=None, missing="there is no list price for flex-start"
     )

@@ -155,7 +155,7 @@ def test_a_gpu_that_is_left_out_on_purpose_is_not_taken_for_another(
 @pytest.mark.parametrize(
     ("cloud", "machine", "said"),
     [
-        ("gke", "a2-highgpu-1g", "which the system pool would leave idle"),
+        ("gke", "a2-highgpu-1g", "which would be idle in the system pool"),
         ("gke", "e2-medum", "did you mean e2-medium?"),
         ("eks", "e2-standard-4", "nearest on eks: m6i.xlarge"),
     ],

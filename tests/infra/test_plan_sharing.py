@@ -115,7 +115,7 @@ def test_what_gke_offers_with_mps_on_partitions_too(
         ("none", {**SLICED, "replica": 2}, "mixed", "did you mean replicas?"),
         ("none", "time-slicing", "mixed", "sharing.replicas (pool a): is missing"),
         ("none", {"replicas": 2}, "mixed", "time-slicing, mps, fractional, or none"),
-        ("none", "fractional", "mixed", "names no scheduler"),
+        ("none", "fractional", "mixed", "has no scheduler"),
         (ALL_1G, "none", "none", "partitions are never advertised"),
     ],
 )

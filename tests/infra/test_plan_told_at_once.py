@@ -108,7 +108,7 @@ hosts:
 def test_of_a_layout_said_twice_both_are_judged(said: dict[str, Any], keys: set[str]) -> None:
     found = problems(BYO, partition=operator(**said))
     at = (*POOL, "partition")
-    assert "only one can be cut" in found.pop(at)
+    assert "only one of them can apply" in found.pop(at)
     assert {path[len(at)] for path in found} == keys
 
 
@@ -127,7 +127,7 @@ def test_starts_are_judged_where_the_instances_are_too_many() -> None:
     )
     at = ("gpus", 0, "instances")
     assert set(found) == {at, (*at, 0, "start"), (*at, 1)}
-    assert "cannot start at slot 1; it starts at 0" in found[*at, 0, "start"]
+    assert "cannot start at slot 1; write one of 0" in found[*at, 0, "start"]
     # Whether two of too many overlap depends on which of them goes.
     assert set(host(f"[{{index: 0, instances: [{four % 0}, {four % 0}]}}]")) == {at}
 
@@ -232,7 +232,7 @@ def test_the_share_that_is_proposed_is_not_refused(mib: int, percent: int, cards
             "mig-manager",
         ),
         *(
-            (text, {"labels": {key: "x"}}, ("labels", key), "GKE writes it")
+            (text, {"labels": {key: "x"}}, ("labels", key), "GKE sets it")
             for text in (EKS, GKE, BYO)
             for key in sorted(GKE_LABELS)
         ),

@@ -529,12 +529,15 @@ def test_a_preview_only_warns_of_it(record: Record, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        (None, "has said nothing"),
-        ({}, "has said nothing"),
-        ({"conditions": [{"type": "Progressing", "status": "True"}]}, "has said nothing"),
+        (None, "has not written its status yet"),
+        ({}, "has not written its status yet"),
+        (
+            {"conditions": [{"type": "Progressing", "status": "True"}]},
+            "has not written its status yet",
+        ),
         (
             {"conditions": [{"type": "Verified", "status": "True", "observedGeneration": 2}]},
-            "older layout",
+            "earlier layout",
         ),
         (
             {
@@ -705,7 +708,7 @@ def test_what_is_only_planned_is_refused_before_any_resource(mocked: Any, stack:
         (
             "location: us",
             "existing: true, location: us",
-            "cluster.existing: taking an existing cluster",
+            "cluster.existing: using an existing cluster",
         ),
         (
             "nodes: {count: 1}",

@@ -124,9 +124,9 @@ MISTAKES: Mapping[str, Mistake] = {
     "another region for the zones": eks(
         "region: eu-west-1",
         "region: us-east-1, zones: [eu-west-1a, eu-west-1b]",
-        ":4: cluster.zones[0]: eu-west-1a is no zone of us-east-1, where the cluster is; "
+        ":4: cluster.zones[0]: eu-west-1a is not a zone of us-east-1, where the cluster is; "
         "for example us-east-1a",
-        ":4: cluster.zones[1]: eu-west-1b is no zone of us-east-1",
+        ":4: cluster.zones[1]: eu-west-1b is not a zone of us-east-1",
     ),
     "a quoted number": eks(
         "count: 1",
@@ -258,12 +258,12 @@ MISTAKES: Mapping[str, Mistake] = {
     "a region mistyped": gke(
         "location: us-central1",
         "location: us-centrall1",
-        ":8: node_pools[0].zones[0] (pool a): us-central1-c is no zone of us-centrall1",
+        ":8: node_pools[0].zones[0] (pool a): us-central1-c is not a zone of us-centrall1",
     ),
     "another zone for the cluster": gke(
         "location: us-central1",
         "location: us-east1-b",
-        ":8: node_pools[0].zones[0] (pool a): us-central1-c is no zone of us-east1",
+        ":8: node_pools[0].zones[0] (pool a): us-central1-c is not a zone of us-east1",
     ),
     "a region by its city": eks(
         "eu-west-1",
@@ -273,7 +273,7 @@ MISTAKES: Mapping[str, Mistake] = {
     "an A100's layout on an H100": eks(
         "p4d.24xlarge",
         "p5.48xlarge",
-        ":9: node_pools[0].partition.config (pool a): all-1g.5gb is no layout of H100-80; "
+        ":9: node_pools[0].partition.config (pool a): all-1g.5gb is not a layout of H100-80; "
         "did you mean all-1g.10gb?",
     ),
     "the same with media": Mistake(

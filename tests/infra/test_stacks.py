@@ -66,7 +66,7 @@ def test_s0_every_size_of_the_walkthrough(size: str, partitions: int) -> None:  
 def test_s0_4g_is_refused_at_plan() -> None:
     raw = written("s0")
     raw["node_pools"][0]["partition"]["profile"] = "4g.40gb"
-    assert "GKE does not cut nvidia-h100-80gb into 4g.40gb" in refusal(raw)
+    assert "GKE does not partition nvidia-h100-80gb into 4g.40gb" in refusal(raw)
 
 
 @pytest.mark.parametrize(
@@ -112,14 +112,14 @@ def test_s2_cuts_one_gpu_of_six_at_the_published_places() -> None:
     [
         ([{"profile": "4g.20gb"}] * 2, "8 of 7 compute slices"),
         ([{"profile": "3g.20gb"}] * 3, "at most 2 fit"),
-        ([{"profile": "3g.20gb", "start": 2}], "cannot start at slot 2; it starts at 0, 4"),
+        ([{"profile": "3g.20gb", "start": 2}], "cannot start at slot 2; write one of 0, 4"),
         (
             [{"profile": "3g.20gb", "start": 4}, {"profile": "2g.10gb", "start": 4}],
             "overlap those of instances[0]",
         ),
         (
             [{"profile": "3g.20gb", "start": 4}, {"profile": "2g.10gb"}],
-            "says no start, others on this GPU do",
+            "has no start, but others on this GPU have",
         ),
     ],
 )
@@ -183,13 +183,13 @@ def test_s3_volcengine_reads_totals() -> None:
         ),
         (
             {"memory": "18Gi", "compute_percent": 100, "cards": 3},
-            "100 % cannot be shared evenly by 3 cards; write 102",
+            "100 % cannot be divided evenly among 3 cards; write 102",
         ),
-        ({"memory": "128Mi", "compute_percent": 10}, "256 is the least"),
+        ({"memory": "128Mi", "compute_percent": 10}, "below the minimum of 256"),
         ({"memory": "20Gi", "compute_percent": 10, "cards": 1}, "the largest card has 15360 MiB"),
         (
             {"memory": "1000Mi", "compute_percent": 30, "cards": 3},
-            "1000 MiB cannot be shared evenly by 3 cards; write 1002Mi",
+            "1000 MiB cannot be divided evenly among 3 cards; write 1002Mi",
         ),
         ({"memory": "8Gi", "compute_percent": 80, "cards": 8}, "no node has more than 4"),
         ({"memory": "0Gi", "compute_percent": 80}, "is not an amount of memory"),
@@ -206,7 +206,7 @@ def test_s3_mig_and_fractions_never_meet_on_a_pool() -> None:
         "gpu": {"model": "A100-40", "count": 1},
         "partition": {"mode": "operator", "config": "all-1g.5gb"},
     }
-    assert "fractions and MIG do not go together" in refusal(raw)
+    assert "fractional sharing and MIG cannot be combined" in refusal(raw)
 
 
 def test_s4_partitions_times_slices() -> None:

@@ -64,7 +64,7 @@ def test_another_existing_cluster_is_told_without_contradiction() -> None:
     ]
     assert [line for line in lines if line.startswith("pool")] == [
         "pool shared: gone, its nodes and the pods on them stay",
-        "pool a100-40gb: new, its GPUs are cut",
+        "pool a100-40gb: new, its GPUs are partitioned",
         "pool tesla-t4: new",
     ]
     assert not [line for line in lines if "no node is touched" in line or "every pool" in line]

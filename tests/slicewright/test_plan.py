@@ -181,7 +181,7 @@ def test_an_unknown_price_is_said_and_never_zero(run: Any, stack: str) -> None:
         if price is None:
             assert cost["why_unknown"][name] == pool["no_price"]
             assert (
-                f"not in it: {'the system pool' if name == 'system' else f'pool {name}'}, "
+                f"not included: {'the system pool' if name == 'system' else f'pool {name}'}, "
                 f"{pool['no_price']}" in told
             )
     assert "control plane" in told.splitlines()[0]
@@ -194,7 +194,7 @@ def test_an_unknown_price_is_said_and_never_zero(run: Any, stack: str) -> None:
 def test_what_exists_already_is_not_told_as_free(run: Any, stack: str, unknown: list[str]) -> None:
     cost = json.loads(run("plan", "-s", stack, "--json")[1])["totals"]["usd_per_hour"]
     assert (cost["min"], cost["max"], cost["unknown"]) == (None, None, unknown)
-    assert set(cost["why_unknown"].values()) == {"not made by this stack"}
+    assert set(cost["why_unknown"].values()) == {"not created by this stack"}
 
 
 def test_where_no_price_is_known_the_sum_is_unknown_and_not_zero(run: Any, tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_exit_codes(run: Any, arguments: tuple[str, ...], code: int, said: str) 
 
 
 def test_check_has_the_notes_that_plan_has(run: Any, tmp_path: Path) -> None:
-    """A zone that the catalog does not know for the machine is no reason to refuse: its list may be
+    """A zone that the catalog does not list for the machine is no reason to refuse: its list may be
     old.
     """
     moved = tmp_path / "moved.yaml"
@@ -276,7 +276,7 @@ def test_check_has_the_notes_that_plan_has(run: Any, tmp_path: Path) -> None:
     assert code == 0
     assert f"{moved}: ok, 1 pool(s)\nnote: " in out
     assert (
-        "note: pool h100-partition-3g: the catalog does not know a3-highgpu-8g in us-central1-z"
+        "note: pool h100-partition-3g: the catalog does not list a3-highgpu-8g in us-central1-z"
         in out
     )
     for file in (str(moved), "s4"):
