@@ -1,4 +1,4 @@
-"""One GPU in the terminal: its memory slots and compute slices, and which instance has which."""
+"""A GPU as text: its memory slots and compute slices, and the instances on them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,13 @@ _LABEL = 8
 
 
 def placements_of(gpu: Gpu, layout: Mapping[str, int]) -> tuple[Placement, ...]:
-    """Where the instances of a layout can lie, from the first slot on. The driver may choose other
-    places.
-    """
+    """One way to place the instances of a layout, by start; the driver may choose another."""
     fit = geometry.check(gpu, layout)
     return tuple(sorted(fit.placements, key=lambda p: p.start)) if isinstance(fit, Fit) else ()
 
 
 def draw(gpu: Gpu, placements: Sequence[Placement], *, width: int) -> list[Text]:
-    """Three lines: slot numbers, memory, compute. Where names do not fit: letters, and a line that
-    explains.
-    """
+    """Three lines: slot numbers, memory, compute. If names do not fit: letters and a legend."""
     assert gpu.family is not None, "a GPU without MIG has no slots"
     slots, slices = gpu.family.slots, gpu.family.compute
     # Memory slots under one compute slice: 1, or 3 on GPUs with 12 and 4. The eighth slot of 8 and

@@ -1,6 +1,4 @@
-"""The plan for machines: docs/reference/plan-json.md. Keys are only added; `version` changes when
-one goes or changes meaning.
-"""
+"""The plan as JSON (docs/reference/plan-json.md). `version` changes when a key goes or changes."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ VERSION = 1
 
 
 def as_json(fleet: plan.FleetPlan) -> JsonObject:
-    """The whole plan, with the files that are rendered from it."""
+    """The whole plan, with the files rendered from it."""
     written: JsonObject = {
         "version": VERSION,
         "cloud": plan.cloud_of(fleet),
@@ -49,7 +47,7 @@ def as_json(fleet: plan.FleetPlan) -> JsonObject:
 
 
 def totals(fleet: plan.FleetPlan) -> JsonObject:
-    """Sums over the GPU pools, at their fewest and at their most nodes."""
+    """Sums over the GPU pools, at their minimum and maximum number of nodes."""
     resources: dict[str, dict[str, int]] = {}
     for pool in fleet.pools:
         for name, count in pool.resources.items():

@@ -1,6 +1,4 @@
-"""A recorder in the engine's place: what the program asks of the clouds and of Kubernetes, without
-either.
-"""
+"""Records the resources that the program registers, in place of Pulumi's engine."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ class Made:
 
 @dataclass
 class Recorder(pulumi.runtime.Mocks):
-    """Answers as a cloud would that gives back what it is asked for, and what it makes up
-    itself.
-    """
+    """Answers with the inputs, and with the outputs that a cloud would add."""
 
     status: Mapping[str, Any] | None = None
     preview: bool = False

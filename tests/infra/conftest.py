@@ -1,4 +1,4 @@
-"""What the tests of the program share: stack files, and a recorder in the engine's place."""
+"""Fixtures for tests of the program: stack files, and a recorder in place of Pulumi's engine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The catalog's configs against NVIDIA's: the default config that mig-parted carries, and its
-validator.
-"""
+"""The catalog's named configs against mig-parted's default config and its validator."""
 
 from __future__ import annotations
 

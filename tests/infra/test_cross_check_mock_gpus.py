@@ -1,6 +1,4 @@
-"""The catalog's MIG tables against go-nvml's mock GPUs. Every difference is listed here with its
-reason; a new one fails.
-"""
+"""The catalog's MIG tables against go-nvml's mock GPUs, with the reason for each difference."""
 
 from __future__ import annotations
 
@@ -167,7 +165,7 @@ def test_what_differs_from_the_mocks_of_the_main_branch_is_known(name: str) -> N
     assert found == {fact: said for fact, (said, _) in KNOWN[name].items()}
 
 
-def test_placements_of_a30_are_those_of_its_mock_throughout() -> None:
+def test_a30_differs_from_its_mock_in_memory_only() -> None:
     """The one mock of that branch with all placements right."""
     assert not [fact for fact in KNOWN["A30"] if not fact.endswith("memory")]
 
@@ -180,7 +178,7 @@ def mocks(cross_check: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 @pytest.mark.toolchain
-def test_a100_is_as_go_nvmls_mock_says_it(mocks: Mapping[str, Any]) -> None:
+def test_a100_equals_go_nvmls_mock(mocks: Mapping[str, Any]) -> None:
     """The one mock that the module registry serves; NVIDIA derived it from a real GPU, and it
     agrees in everything but ids.
     """

@@ -1,8 +1,6 @@
-"""What NVIDIA's device plugin makes of a config file: its own parser, through a small Go program,
-ready for what we render.
+"""How NVIDIA's device plugin reads a config file: its own parser, in a small Go program.
 
-The parser takes files with keys that it does not know, and ignores these; ours must have none. A
-strict reading of the same types tells them.
+The parser ignores unknown keys; ours must have none. A strict decoder of the same types finds them.
 """
 
 from __future__ import annotations
@@ -21,9 +19,7 @@ Judge = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 @pytest.fixture
 def judge(cross_check: Callable[..., Any], tmp_path: Path) -> Judge:
-    """Error: what its parser says against a config; Unknown: what a strict reading says; Config: as
-    the plugin understands it.
-    """
+    """Error: of its parser; Unknown: of the strict decoder; Config: as the plugin reads it."""
 
     def ask(config: Mapping[str, Any]) -> Mapping[str, Any]:
         file = tmp_path / "config.yaml"
@@ -96,7 +92,7 @@ def test_wrong_configs_are_refused_by_its_parser(
     ],
     ids=str,
 )
-def test_misspelt_keys_are_ignored_by_its_parser_and_told_by_the_strict_reading(
+def test_its_parser_ignores_misspelt_keys_and_the_strict_decoder_reports_them(
     judge: Judge, config: Mapping[str, Any]
 ) -> None:
     answer = judge(config)
@@ -105,9 +101,7 @@ def test_misspelt_keys_are_ignored_by_its_parser_and_told_by_the_strict_reading(
 
 
 def test_capitals_do_not_matter_to_its_parser(judge: Judge) -> None:
-    """JSON in Go: a key in small letters is the same key. We write them as documented all the
-    same.
-    """
+    """Go's JSON decoder ignores the case of keys."""
     config = {
         "version": "v1",
         "sharing": {"timeslicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 2}]}},
@@ -115,9 +109,9 @@ def test_capitals_do_not_matter_to_its_parser(judge: Judge) -> None:
     assert judge(config)["Config"]["sharing"]["timeSlicing"]["resources"][0]["replicas"] == 2
 
 
-def test_inside_a_shared_resource_even_the_strict_reading_sees_no_misspelt_key(
+def test_inside_a_shared_resource_even_the_strict_decoder_ignores_misspelt_keys(
     judge: Judge,
 ) -> None:
-    """These types unpack themselves: what we render there must be right by construction."""
+    """These types have their own decoder: what we render there must be right by construction."""
     answer = judge(time_slicing(name="nvidia.com/gpu", replicas=2, weight=3))
     assert (answer["Error"], answer["Unknown"]) == ("", "")

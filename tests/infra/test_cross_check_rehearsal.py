@@ -1,8 +1,6 @@
-"""The catalog against what the rehearsal knows by itself: the fake silicon's table, and the
-simulated clouds' machine types.
+"""The catalog against the rehearsal's own tables of GPUs and machine types.
 
-These were written apart from the catalog, from the same public sources; a slip in one of them shows
-here.
+These were written independently, from the same public sources; an error in one of them shows here.
 """
 
 from __future__ import annotations
@@ -75,7 +73,7 @@ def differences(gpu: Gpu, model: Model) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("gpu", BOTH, ids=lambda gpu: gpu.name)
-def test_the_fake_silicon_is_cut_as_the_catalog_says(gpu: Gpu) -> None:
+def test_the_fake_gpus_have_the_catalogs_profiles(gpu: Gpu) -> None:
     assert [d for d in differences(gpu, model_of(gpu)) if d not in KNOWN] == []
 
 
@@ -91,7 +89,7 @@ def simulated_machines() -> Iterator[tuple[Cloud, str]]:
 
 
 @pytest.mark.parametrize(("cloud", "name"), list(simulated_machines()))
-def test_a_simulated_machine_is_as_in_the_catalog(cloud: Cloud, name: str) -> None:
+def test_a_simulated_machine_equals_the_catalogs(cloud: Cloud, name: str) -> None:
     theirs = SIMULATED[cloud][name]
     ours: Machine = CATALOG.machines[cloud, name]
     assert (ours.vcpus, ours.memory_gib, ours.gpu_count) == (

@@ -1,6 +1,4 @@
-"""The zipapps: the same bytes from the same sources, small enough for a ConfigMap, and they run
-without anything installed.
-"""
+"""The zipapps are reproducible, fit into a ConfigMap, and run without anything installed."""
 
 from __future__ import annotations
 

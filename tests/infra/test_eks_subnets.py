@@ -23,7 +23,7 @@ def ranges(record: Callable[..., Any], *zones: str) -> dict[str, str]:
     return found
 
 
-def test_a_zone_that_comes_or_goes_moves_no_other_zones_range(record: Callable[..., Any]) -> None:
+def test_adding_or_removing_a_zone_changes_no_other_range(record: Callable[..., Any]) -> None:
     two = ranges(record, "us-west-2a", "us-west-2b")
     for zones in (
         ("us-west-2c", "us-west-2a"),

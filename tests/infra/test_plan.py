@@ -114,7 +114,7 @@ def test_what_infra_writes_the_agent_reads(stack: Path) -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS, ids=lambda s: s.name)
-def test_every_pool_is_born_tainted_and_never_with_a_layout_label(stack: Path) -> None:
+def test_every_pool_has_the_startup_taint_and_no_layout_label(stack: Path) -> None:
     for pool in plan.read_file(stack).pools:
         assert pool.taints[-1].key == STARTUP_TAINT_KEY
         assert pool.labels["slicewright.io/pool"] == pool.name
@@ -138,13 +138,13 @@ def test_taint_keys_on_eks_are_no_longer_than_its_api_allows() -> None:
     assert {t.key: len(t.key) for t in planned("s1").pools[0].taints if len(t.key) > 63} == {}
 
 
-def test_the_system_pool_has_no_gpu_and_a_node_at_all_times() -> None:
+def test_the_system_pool_has_no_gpu_and_at_least_one_node() -> None:
     for name in ("s0", "s1"):
         assert planned(name).system.nodes.min >= 1
         assert planned(name).system.zones
 
 
-def test_the_node_account_of_any_cluster_name_is_legal() -> None:
+def test_the_node_account_is_valid_for_any_cluster_name() -> None:
     for name in ("m", "main", "a" * 40, "a" * 14 + "-" + "b" * 20):
         raw = {
             "cloud": "gke",

@@ -1,6 +1,4 @@
-"""Every key of a stack file is known to `plan --diff`: what a change of it does is one of these
-rows, or it is refused.
-"""
+"""What a change of each key of a stack file does in `plan --diff`, or that it is refused."""
 
 from __future__ import annotations
 

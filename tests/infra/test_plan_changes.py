@@ -1,6 +1,4 @@
-"""What changes on each pool between two stack files: in place, roll, or replace; every field of a
-plan has a rule.
-"""
+"""Changes between two stack files: in place, roll, or replace; every field of a plan has a rule."""
 
 from __future__ import annotations
 
@@ -115,7 +113,7 @@ def test_another_machine_with_other_gpus_replaces_where_the_machine_alone_would_
     assert {"accelerator", "machine.name"} <= {c.rule.field for c in one.changes}
 
 
-def test_a_pool_named_anew_is_gone_and_new() -> None:
+def test_a_renamed_pool_is_one_gone_and_one_new() -> None:
     after = written("s0")
     after["node_pools"][0]["name"] = "other"
     found = plan.compare(planned(written("s0")), planned(after))
@@ -137,7 +135,7 @@ def test_a_pool_named_anew_is_gone_and_new() -> None:
         ("s4", "pools", ChangeEffect.IN_PLACE, ChangeEffect.ROLL),
     ],
 )
-def test_what_goes_or_comes_is_never_unchanged(
+def test_new_and_gone_parts_are_never_unchanged(
     stack: str, part: str, going: ChangeEffect, coming: ChangeEffect
 ) -> None:
     after = written(stack)
@@ -156,7 +154,7 @@ def test_what_goes_or_comes_is_never_unchanged(
         ("s4", "context", [ChangeEffect.ROLL, ChangeEffect.IN_PLACE]),
     ],
 )
-def test_in_another_cluster_a_pool_that_reads_the_same_is_another(
+def test_an_equal_pool_in_another_cluster_is_another_pool(
     stack: str, key: str, effects: list[ChangeEffect]
 ) -> None:
     after = written(stack)
@@ -181,7 +179,7 @@ def test_changes_of_the_cluster(key: str, value: str, effect: ChangeEffect) -> N
     assert found.everything is (effect is ChangeEffect.REPLACE)
 
 
-def test_attribution_starts_the_agents_again_and_touches_no_pool() -> None:
+def test_attribution_restarts_the_agents_and_changes_no_pool() -> None:
     after = written("s1") | {"node_agent": {"attribution": True}}
     found = plan.compare(planned(written("s1")), planned(after))
     assert [(c.rule.field, c.rule.effect) for c in found.fleet] == [
@@ -265,7 +263,7 @@ def test_every_field_beside_the_pools_has_a_rule(
     )
 
 
-def test_a_host_named_anew_is_gone_and_new_and_its_gpus_stay() -> None:
+def test_a_renamed_host_is_one_gone_and_one_new_and_its_gpus_stay() -> None:
     after = written("s2")
     after["hosts"][0]["name"] = "other"
     found = plan.compare(planned(written("s2")), planned(after))

@@ -1,6 +1,4 @@
-"""A driver that is too old for a pool's partitions is refused where it is known, and named where it
-is not; and EKS's images.
-"""
+"""Drivers that are too old for a pool's partitions, and the images of EKS."""
 
 from __future__ import annotations
 
@@ -56,7 +54,7 @@ def older(version: str) -> str:
 
 
 @pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)
-def test_each_gpu_refuses_the_driver_before_its_oldest_and_takes_that(gpu: Gpu) -> None:
+def test_each_gpu_accepts_its_minimum_driver_and_refuses_the_one_before(gpu: Gpu) -> None:
     layout = dict(gpu.balanced())
     oldest = geometry.minimum_driver(gpu, layout)
     (problem,) = refusals(byo(gpu, layout, driver={"enabled": True, "version": older(oldest)}))
@@ -78,7 +76,7 @@ def test_every_profile_has_a_driver_that_is_old_enough_to_be_refused(gpu: Gpu) -
         assert oldest in problem.instead
 
 
-def test_the_driver_of_an_old_chart_is_judged_too() -> None:
+def test_the_driver_of_an_old_chart_is_checked() -> None:
     """GB300 and B300 want 580.82.07, which the oldest chart of the catalog just has; none is
     older.
     """
@@ -95,7 +93,7 @@ def test_the_driver_of_an_old_chart_is_judged_too() -> None:
         )
 
 
-def test_an_unknown_chart_or_the_nodes_own_driver_is_left_to_the_agents() -> None:
+def test_the_driver_of_an_unknown_chart_or_of_the_nodes_is_not_checked() -> None:
     gpu = CATALOG.gpus["B300"]
     for operator in ({"driver": {"enabled": True}, "chart_version": "v27.1.0"}, {}):
         fleet = planned(byo(gpu, dict(gpu.balanced()), **operator))
@@ -103,7 +101,7 @@ def test_an_unknown_chart_or_the_nodes_own_driver_is_left_to_the_agents() -> Non
 
 
 @pytest.mark.parametrize("machine", EKS_MACHINES, ids=lambda m: m.name)
-def test_eks_newest_image_can_cut_every_gpu_of_eks(machine: Machine) -> None:
+def test_the_newest_eks_image_supports_mig_on_every_gpu_of_eks(machine: Machine) -> None:
     assert machine.gpu is not None
     assert machine.image is not None
     for name in machine.gpu.profiles:
@@ -121,7 +119,7 @@ def test_eks_newest_image_can_cut_every_gpu_of_eks(machine: Machine) -> None:
         ("1.33.0-20250101", None, False),
     ],
 )
-def test_an_image_brings_the_known_driver_from_its_day_on(
+def test_images_from_the_known_release_on_have_its_driver_or_newer(
     release: str | None, version: str | None, exact: bool
 ) -> None:
     fleet = planned(eks("p4d.24xlarge", **({"release_version": release} if release else {})))
@@ -156,7 +154,7 @@ def test_an_image_whose_driver_is_too_old_is_refused() -> None:
         ({"1g.24gb": 4}, "575.51.03", None),
     ],
 )
-def test_a_driver_known_not_to_do_it_is_refused_though_it_is_new_enough(
+def test_a_driver_with_a_known_fault_is_refused_though_it_is_new_enough(
     layout: dict[str, int], version: str, said: str | None
 ) -> None:
     raw = byo(CATALOG.gpus["RTX-PRO-6000"], layout, driver={"enabled": True, "version": version})
@@ -217,7 +215,7 @@ def test_a_device_plugin_too_old_for_a_profiles_ending_is_refused(
         assert "#1807" in problem.source
 
 
-def test_gkes_own_plugin_is_not_judged_by_nvidias() -> None:
+def test_faults_of_nvidias_plugin_do_not_concern_gkes_own() -> None:
     pool = {
         "name": "a",
         "machine_type": "g4-standard-48",
@@ -243,7 +241,7 @@ def test_gkes_own_plugin_is_not_judged_by_nvidias() -> None:
 @pytest.mark.parametrize(
     "accelerator", [a for a in CATALOG.accelerators.values() if a.sizes], ids=lambda a: a.name
 )
-def test_what_gke_installs_is_not_known_and_the_agents_know_what_is_needed(
+def test_gkes_driver_is_unknown_and_the_agents_get_the_minimum(
     accelerator: Accelerator,
 ) -> None:
     machine = next(m for m in CATALOG.machines.values() if m.accelerator == accelerator.name)

@@ -1,4 +1,4 @@
-"""Different layouts on one node, capacity, and the rest that a wide stack file may say."""
+"""Different layouts on one node, kinds of capacity, existing clusters, notes and prices."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def by_index(*groups: tuple[list[int], dict[str, int]]) -> dict[str, Any]:
     }
 
 
-def test_gpus_cut_differently_add_up() -> None:
+def test_different_layouts_on_one_node_add_up() -> None:
     (pool,) = planned(
         EKS, partition=by_index(([0, 1, 2, 3, 4, 5, 6], {"1g.5gb": 7}), ([7], {}))
     ).pools
@@ -77,7 +77,7 @@ def test_layouts_by_index_that_are_refused(
         (([*range(8)], {"1g.5gb": 2, "2g.10gb": 1}),),
     ],
 )
-def test_single_strategy_wants_one_profile_everywhere(
+def test_strategy_single_needs_one_profile_on_all_gpus(
     groups: tuple[tuple[list[int], dict[str, int]], ...],
 ) -> None:
     text = EKS + "gpu_operator: {mig_strategy: single}\n"

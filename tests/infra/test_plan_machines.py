@@ -1,6 +1,4 @@
-"""A machine that is not right is refused with the nearest ones and where all are, never with a
-hundred names.
-"""
+"""A wrong machine type is refused with the nearest ones, not with a list of all."""
 
 from __future__ import annotations
 
@@ -113,7 +111,7 @@ def test_no_refusal_lists_the_whole_catalog(cloud: str, machine: str) -> None:
         ),
     ],
 )
-def test_what_is_left_out_on_purpose_is_not_taken_for_a_slip(
+def test_a_machine_left_out_of_the_catalog_is_refused_with_the_reason(
     cloud: str, machine: str, reason: str, instead: str
 ) -> None:
     (problem,) = refusals(cloud, machine)
@@ -123,7 +121,7 @@ def test_what_is_left_out_on_purpose_is_not_taken_for_a_slip(
     assert "did you mean" not in problem.instead
 
 
-def test_a_system_pool_of_a_machine_that_is_left_out_is_sent_to_machines_without_gpus() -> None:
+def test_a_system_pool_on_a_left_out_machine_is_offered_machines_without_gpus() -> None:
     (problem,) = refusals("gke", "a2-highgpu-1g", system_pool={"machine_type": "g4-standard-12"})
     assert problem.instead.startswith("choose one without GPUs")
 
@@ -139,9 +137,7 @@ def test_a_system_pool_of_a_machine_that_is_left_out_is_sent_to_machines_without
         ("rtx pro 5000", "RTX-PRO-6000"),
     ],
 )
-def test_a_gpu_that_is_left_out_on_purpose_is_not_taken_for_another(
-    model: str, instead: str
-) -> None:
+def test_a_gpu_left_out_of_the_catalog_is_refused_with_the_reason(model: str, instead: str) -> None:
     pool = {"name": "a", "gpu": {"model": model, "count": 1}, "nodes": {"count": 1}}
     raw = {"cloud": "byo", "cluster": {"name": "c", "context": "c"}, "node_pools": [pool]}
     with pytest.raises(spec.SpecError) as refused:
@@ -170,7 +166,7 @@ def test_a_system_pool_is_offered_machines_without_gpus(
     assert not [name for name in with_gpus if f" {name}" in problem.instead]
 
 
-def test_a_machine_with_arm64_processors_is_planned_and_not_built() -> None:
+def test_a_machine_with_arm64_processors_is_planned_but_not_built() -> None:
     raw = {
         "cloud": "gke",
         "cluster": CLUSTER["gke"],

@@ -1,4 +1,4 @@
-"""Who may share what: GKE's plugin, NVIDIA's plugin, and what each refuses."""
+"""Sharing by GKE's device plugin and by NVIDIA's, and what each of them refuses."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_mps_with_the_operator_on_gke_is_refused(refused: Callable[..., str]) ->
     assert "does not run on GKE" in refused(ALL_1G, MPS, cloud="gke", machine="a2-highgpu-1g")
 
 
-def test_the_operator_on_gke_takes_the_node_over_whole() -> None:
+def test_the_operator_on_gke_replaces_gkes_driver_and_plugin() -> None:
     made = pool(ALL_1G, SLICED, cloud="gke", machine="a2-highgpu-1g")
     assert isinstance(made, plan.GkePoolPlan)
     assert (made.driver, made.partition_size, made.sharing_strategy) == (
@@ -158,7 +158,7 @@ def test_the_operator_on_gke_takes_the_node_over_whole() -> None:
     assert made.resources == {"nvidia.com/mig-1g.5gb": 28}
 
 
-def test_one_file_says_who_shares_and_never_the_strategy() -> None:
+def test_one_file_has_the_sharing_of_all_pools_but_not_the_strategy() -> None:
     configs = values.plugin_configs(
         [pool(ALL_1G, {**SLICED, "fail_requests_greater_than_one": False})]
     )

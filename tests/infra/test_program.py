@@ -1,4 +1,4 @@
-"""The program under Pulumi's mocks: what each stack file asks of the clouds and of Kubernetes."""
+"""The program under Pulumi's mocks: the resources that it requests for each stack file."""
 
 from __future__ import annotations
 
@@ -185,9 +185,7 @@ def test_the_kubeconfig_has_no_secret(record: Record, stack: str) -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_the_agent_is_unprivileged_but_where_gke_gives_no_other_way_to_the_devices(
-    record: Record, stack: str
-) -> None:
+def test_the_agent_is_privileged_only_on_gke(record: Record, stack: str) -> None:
     pod = pod_of(record(stack), ":DaemonSet", "node-agent")
     (container,) = pod["containers"]
     assert pod["securityContext"] == {
@@ -210,7 +208,7 @@ def test_the_agent_is_unprivileged_but_where_gke_gives_no_other_way_to_the_devic
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
 
 
-def test_nvml_reaches_the_agent_by_gkes_driver_directory(record: Record) -> None:
+def test_on_gke_the_agent_mounts_the_driver_directory(record: Record) -> None:
     pod = pod_of(record("s0"), ":DaemonSet", "node-agent")
     (container,) = pod["containers"]
     assert {"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"} in container["env"]
@@ -223,7 +221,7 @@ def test_nvml_reaches_the_agent_by_gkes_driver_directory(record: Record) -> None
     assert "runtimeClassName" not in pod
 
 
-def test_nvml_reaches_the_agent_by_nvidias_runtime_on_eks(record: Record) -> None:
+def test_on_eks_the_agent_uses_nvidias_runtime(record: Record) -> None:
     pod = pod_of(record("s1"), ":DaemonSet", "node-agent")
     (container,) = pod["containers"]
     assert pod["runtimeClassName"] == "nvidia"
@@ -330,7 +328,7 @@ def attributed(
 
 
 @pytest.mark.parametrize("cloud", ATTRIBUTED)
-def test_what_reads_the_kubelets_socket_is_root_and_can_do_nothing_else(
+def test_only_the_attribution_container_is_root_and_without_other_rights(
     record: Record, cloud: str
 ) -> None:
     pod, _, beside = attributed(record, cloud)
@@ -368,7 +366,7 @@ def test_the_token_is_mounted_by_the_agent_alone(record: Record, cloud: str) -> 
 
 
 @pytest.mark.parametrize(("cloud", "stack"), [("gke", "s0"), ("eks", "s1")])
-def test_attribution_changes_nothing_of_the_agents_own_container_but_how_its_token_comes(
+def test_attribution_changes_only_the_token_mount_of_the_agents_container(
     record: Record, cloud: str, stack: str
 ) -> None:
     _, agent, _ = attributed(record, cloud)
@@ -380,7 +378,7 @@ def test_attribution_changes_nothing_of_the_agents_own_container_but_how_its_tok
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_attribution_is_off_where_nobody_asks_for_it(record: Record, stack: str) -> None:
+def test_attribution_is_off_by_default(record: Record, stack: str) -> None:
     pod = pod_of(record(stack), ":DaemonSet", "node-agent")
     assert [c["name"] for c in pod["containers"]] == ["node-agent"]
     assert "automountServiceAccountToken" not in pod
@@ -388,7 +386,7 @@ def test_attribution_is_off_where_nobody_asks_for_it(record: Record, stack: str)
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_utilization_is_one_word_more_of_the_agents_command(record: Record, asked: bool) -> None:
+def test_utilization_is_one_more_argument_of_the_agent(record: Record, asked: bool) -> None:
     fleet = ATTRIBUTED["eks"].replace("attribution: true", f"utilization: {str(asked).lower()}")
     (agent,) = pod_of(record(f"utilization-{asked}", fleet=fleet), ":DaemonSet", "node-agent")[
         "containers"
@@ -518,7 +516,9 @@ def test_a_green_up_needs_every_pool_verified(record: Record) -> None:
         assert part in str(failed.value)
 
 
-def test_a_preview_only_warns_of_it(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_preview_only_warns_of_unverified_pools(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
     warned: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_: warned.append(text))
     record("s0", status=FAILING, preview=True)
@@ -577,7 +577,7 @@ def test_many_failing_nodes_are_counted_not_listed() -> None:
     assert "and 15 more" in text
 
 
-def test_lines_come_from_the_stack_file_only_where_it_says_what_the_config_says(
+def test_line_numbers_come_from_the_stack_file_only_where_it_equals_the_config(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "stacks").mkdir()
@@ -654,7 +654,7 @@ def test_eks_shares_by_one_config_map_with_a_key_per_pool(record: Record) -> Non
     assert "nvidia.com/device-plugin.config" not in one(made, ":NodeGroup", "whole")["labels"]
 
 
-def test_gpus_of_one_node_may_be_cut_differently(record: Record) -> None:
+def test_gpus_of_one_node_may_have_different_layouts(record: Record) -> None:
     made = record("shared-eks", fleet=SHARED_EKS)
     layouts = yaml.safe_load(one(made, ":ConfigMap", "mig-layouts")["data"]["config.yaml"])[
         "mig-configs"

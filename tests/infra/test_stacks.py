@@ -1,6 +1,4 @@
-"""Each published system has a stack file, and its plan has the system's own numbers (ids of the
-walkthroughs).
-"""
+"""The plans of the committed stack files have the numbers of the published walkthroughs."""
 
 from __future__ import annotations
 
@@ -94,7 +92,7 @@ def test_s1_before_mig_a_node_has_8_gpus() -> None:  # S1-22
     assert planned(raw).pools[0].resources == {"nvidia.com/gpu": 8}
 
 
-def test_s2_cuts_one_gpu_of_six_at_the_published_places() -> None:
+def test_s2_partitions_one_gpu_of_six_at_the_published_starts() -> None:
     fleet = planned(written("s2"))
     assert isinstance(fleet, ByoFleetPlan)
     (host,) = fleet.hosts
@@ -129,7 +127,7 @@ def test_s2_refusals(instances: list[dict[str, Any]], said: str) -> None:
     assert said in refusal(raw)
 
 
-def test_s2_without_starts_the_places_are_found() -> None:
+def test_s2_without_starts_placements_are_found() -> None:
     raw = written("s2")
     raw["hosts"][0]["gpus"][0]["instances"] = [
         {"profile": "3g.20gb"},
@@ -143,7 +141,7 @@ def test_s2_without_starts_the_places_are_found() -> None:
     assert len(set().union(*taken)) == sum(map(len, taken))
 
 
-def test_s3_shares_are_totals_over_cards() -> None:
+def test_s3_requests_are_totals_over_cards() -> None:
     fleet = planned(written("s3"))
     (share,) = fleet.workloads
     assert (share.cards, share.memory_mib_per_card, share.compute_percent_per_card) == (
@@ -200,7 +198,7 @@ def test_s3_refusals(share: dict[str, Any], said: str) -> None:
     assert said in refusal({**written("s3"), "workloads": [{"name": "app-a", "gpu_share": share}]})
 
 
-def test_s3_mig_and_fractions_never_meet_on_a_pool() -> None:
+def test_s3_mig_and_fractional_sharing_are_refused_together() -> None:
     raw = written("s3")
     raw["node_pools"][0] |= {
         "gpu": {"model": "A100-40", "count": 1},
@@ -244,9 +242,7 @@ def test_s4_both_pools_are_keys_of_one_config() -> None:  # S4-51, -58, -60
         assert pool.labels["nvidia.com/device-plugin.config"] == pool.name  # S4-53
 
 
-def test_s4_a_resource_that_the_nodes_have_not_is_refused() -> (
-    None
-):  # of S4-59 two lines had no effect
+def test_s4_a_resource_that_the_nodes_lack_is_refused() -> None:  # of S4-59 two lines had no effect
     raw = written("s4")
     raw["node_pools"][0]["sharing"]["replicas"] = {"gpu": 3, "mig-1g.5gb": 4, "mig-7g.40gb": 7}
     said = refusal(raw)

@@ -1,6 +1,4 @@
-"""What other programs read: NVIDIA's own parser accepts the layouts, and the chart gets only keys
-it has.
-"""
+"""Rendered files: NVIDIA's own parser accepts the layouts, and the chart has every key."""
 
 from __future__ import annotations
 
@@ -94,7 +92,7 @@ def test_s1_settings_are_the_ones_that_the_chart_obeys(fleet: EksFleetPlan) -> N
     assert given["toolkit"]["enabled"] is False
 
 
-def test_operands_tolerate_what_the_pools_nodes_are_born_with(fleet: EksFleetPlan) -> None:
+def test_operands_tolerate_the_taints_of_the_pools_nodes(fleet: EksFleetPlan) -> None:
     given = values.operator_values(fleet, mig_config_map="x")
     for tolerations in (
         given["daemonsets"]["tolerations"],

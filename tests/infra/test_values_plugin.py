@@ -1,6 +1,4 @@
-"""NVIDIA's own device plugin reads the sharing that is planned as it was meant, and knows every key
-of it.
-"""
+"""NVIDIA's device plugin reads the rendered sharing as it is meant, and knows all of its keys."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`slicewright plan --diff` for people: what is said of what goes, comes, or lies in another
-cluster.
-"""
+"""The text of `slicewright plan --diff`."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ def told(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
 
 
-def test_existing_nodes_stay_when_their_pool_goes() -> None:
+def test_existing_nodes_stay_when_their_pool_is_removed() -> None:
     after = written("s4")
     del after["node_pools"][1]
     assert told(written("s4"), after) == [
@@ -48,7 +46,7 @@ def test_existing_nodes_stay_when_their_pool_goes() -> None:
     ]
 
 
-def test_nodes_of_a_cloud_go_with_their_pool() -> None:
+def test_nodes_of_a_cloud_are_deleted_with_their_pool() -> None:
     after = written("s0")
     after["node_pools"][0]["name"] = "other"
     assert told(written("s0"), after) == [
@@ -57,7 +55,7 @@ def test_nodes_of_a_cloud_go_with_their_pool() -> None:
     ]
 
 
-def test_another_existing_cluster_is_told_without_contradiction() -> None:
+def test_another_existing_cluster_is_shown_without_contradiction() -> None:
     lines = told(written("s3"), written("s4"))
     assert [line for line in lines if "replace:" in line] == [
         "fleet: replace: cluster.context shared -> gpu-sharing"
@@ -77,7 +75,7 @@ def test_another_existing_cluster_is_told_without_contradiction() -> None:
         ("s3", "context", "pool shared: in place, its nodes are those of the other cluster"),
     ],
 )
-def test_a_pool_that_reads_the_same_in_another_cluster_is_not_called_unchanged(
+def test_an_equal_pool_in_another_cluster_is_not_called_unchanged(
     stack: str, key: str, last: str
 ) -> None:
     after = written(stack)
@@ -85,7 +83,7 @@ def test_a_pool_that_reads_the_same_in_another_cluster_is_not_called_unchanged(
     assert told(written(stack), after)[-1] == last
 
 
-def test_of_a_workload_what_differs_is_told() -> None:
+def test_only_the_difference_of_a_workload_is_shown() -> None:
     after = written("s3")
     after["fractional"] |= {"node_policy": "spread", "gpu_policy": "binpack"}
     (line,) = (line for line in told(written("s3"), after) if "workloads" in line)
@@ -96,7 +94,7 @@ def test_of_a_workload_what_differs_is_told() -> None:
     )
 
 
-def test_workloads_that_come_go_or_change_places_are_told() -> None:
+def test_added_removed_and_reordered_workloads_are_shown() -> None:
     two = written("s3")
     two["workloads"].append(two["workloads"][0] | {"name": "app-b"})
     turned = copy.deepcopy(two)
@@ -166,7 +164,7 @@ WORKLOAD = plan.FractionalRequest(
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_no_change_of_a_value_is_shown_as_from_one_thing_to_the_same(
+def test_no_change_is_shown_from_a_value_to_the_same_text(
     value: Any, others: dict[str, Any]
 ) -> None:
     for field, other in others.items():

@@ -1,4 +1,4 @@
-"""`slicewright plan` and `check`: what people see, what machines read, and the exit codes."""
+"""`slicewright plan` and `check`: text, JSON and exit codes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_s4_shows_two_pools_that_share_each_in_its_way(run: Any) -> None:
 
 
 @pytest.mark.parametrize("stack", ["s0", "s1", "s2", "s3", "s4"])
-def test_every_stack_is_shown_and_written_for_machines(run: Any, stack: str) -> None:
+def test_every_stack_is_shown_as_text_and_as_json(run: Any, stack: str) -> None:
     code, out, _ = run("plan", "-s", stack)
     assert code == 0
     assert out
@@ -86,7 +86,7 @@ def test_every_stack_is_shown_and_written_for_machines(run: Any, stack: str) -> 
     } <= set(written)
 
 
-def test_the_keys_for_machines_are_stable(run: Any) -> None:
+def test_the_json_keys_are_stable(run: Any) -> None:
     written = json.loads(run("plan", "-s", "s1", "--json")[1])
     (pool,) = written["pools"]
     assert set(pool) == {
@@ -123,7 +123,7 @@ def test_the_keys_for_machines_are_stable(run: Any) -> None:
     }
 
 
-def test_a_pod_is_told_how_to_ask_for_a_partition(run: Any) -> None:
+def test_the_lines_by_which_a_pod_asks_for_a_partition_are_printed(run: Any) -> None:
     _, out, _ = run("plan", "-s", "s1")
     assert (
         """\
@@ -139,7 +139,7 @@ def test_a_pod_is_told_how_to_ask_for_a_partition(run: Any) -> None:
     )
 
 
-def test_the_lines_of_a_pod_are_those_that_machines_read(run: Any) -> None:
+def test_the_json_has_the_lines_of_a_pod(run: Any) -> None:
     (pool,) = json.loads(run("plan", "-s", "s1", "--json")[1])["pools"]
     assert pool["pod"] == {
         "nodeSelector": {"slicewright.io/pool": "demo-gpu-workers"},
@@ -148,7 +148,7 @@ def test_the_lines_of_a_pod_are_those_that_machines_read(run: Any) -> None:
     }
 
 
-def test_a_pod_is_told_every_resource_that_it_may_ask_for(run: Any) -> None:
+def test_every_resource_that_a_pod_may_request_is_listed(run: Any) -> None:
     a100, t4 = json.loads(run("plan", "-s", "s4", "--json")[1])["pools"]
     assert a100["pod"]["limits"] == [
         {"nvidia.com/mig-1g.5gb": 1},
@@ -160,14 +160,14 @@ def test_a_pod_is_told_every_resource_that_it_may_ask_for(run: Any) -> None:
     assert "    # or limits: {nvidia.com/mig-2g.10gb: 1}\n" in out
 
 
-def test_a_pod_on_gpus_shared_by_fractions_asks_for_what_its_workload_says(run: Any) -> None:
+def test_a_pod_on_fractional_gpus_requests_what_its_workload_states(run: Any) -> None:
     written = json.loads(run("plan", "-s", "s3", "--json")[1])
     (pool,), (workload,) = written["pools"], written["workloads"]
     assert pool["pod"]["limits"] == [workload["requests"]]
 
 
 @pytest.mark.parametrize("stack", ["s0", "s1"])
-def test_an_unknown_price_is_said_and_never_zero(run: Any, stack: str) -> None:
+def test_an_unknown_price_is_reported_and_never_zero(run: Any, stack: str) -> None:
     written = json.loads(run("plan", "-s", stack, "--json")[1])
     cost = written["totals"]["usd_per_hour"]
     pools = {pool["name"]: pool for pool in written["pools"]} | {"system": written["system_pool"]}
@@ -191,7 +191,7 @@ def test_an_unknown_price_is_said_and_never_zero(run: Any, stack: str) -> None:
 @pytest.mark.parametrize(
     ("stack", "unknown"), [("s2", ["rnd3"]), ("s3", ["shared"]), ("s4", ["a100-40gb", "tesla-t4"])]
 )
-def test_what_exists_already_is_not_told_as_free(run: Any, stack: str, unknown: list[str]) -> None:
+def test_existing_nodes_and_hosts_are_not_free(run: Any, stack: str, unknown: list[str]) -> None:
     cost = json.loads(run("plan", "-s", stack, "--json")[1])["totals"]["usd_per_hour"]
     assert (cost["min"], cost["max"], cost["unknown"]) == (None, None, unknown)
     assert set(cost["why_unknown"].values()) == {"not created by this stack"}
@@ -226,7 +226,7 @@ def test_a_spot_sample_is_not_called_a_list_price(run: Any, tmp_path: Path) -> N
         assert f" USD/h {of}" in run("plan", stack)[1]
 
 
-def test_what_changes_is_said_per_pool_with_the_reason(run: Any, tmp_path: Path) -> None:
+def test_changes_are_shown_per_pool_with_the_reason(run: Any, tmp_path: Path) -> None:
     text = (ROOT / "stacks" / "Pulumi.s0.yaml").read_text()
     other = tmp_path / "Pulumi.other.yaml"
     other.write_text(text.replace("profile: 3g.40gb", "profile: 7g.80gb"))
@@ -329,19 +329,19 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize("arguments", ANSWERS, ids=" ".join)
-def test_a_reader_that_had_enough_gets_no_traceback(arguments: list[str], no_reader: int) -> None:
+def test_a_closed_pipe_gives_no_traceback(arguments: list[str], no_reader: int) -> None:
     assert called(arguments, no_reader) == (cli.CLOSED_PIPE, "")
 
 
 @pytest.mark.parametrize("arguments", ANSWERS, ids=" ".join)
-def test_a_full_disk_is_said_in_one_line_and_is_not_taken_for_something_unproven(
+def test_a_full_disk_is_one_line_and_not_the_exit_code_of_a_mismatch(
     arguments: list[str],
 ) -> None:
     full = "slicewright: the output cannot be written: No space left on device\n"
     assert called(arguments, None, how=">/dev/full") == (cli.CANNOT_RUN, full)
 
 
-def test_a_closed_stdout_is_said_in_one_line() -> None:
+def test_a_closed_stdout_is_one_line() -> None:
     code, err = called(["plan", "-s", "s1"], None, how=">&-")
     assert code == cli.CANNOT_RUN
     assert err.startswith("slicewright: stdout is closed")

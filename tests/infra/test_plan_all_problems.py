@@ -1,6 +1,4 @@
-"""All that is wrong is told in the first run, nothing that is not, and what is proposed instead is
-not refused in the next.
-"""
+"""One run reports everything that is wrong and nothing else; what it proposes is not refused."""
 
 from __future__ import annotations
 
@@ -58,18 +56,18 @@ def operator(**said: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("index", [[-1, 0, 1], ["x", 0, 1], [0, 1, -1], [-1, 0], [-1, -2, 1]])
-def test_what_stands_for_a_wrong_index_is_no_index(index: list[Any]) -> None:
+def test_nothing_is_concluded_from_an_invalid_gpu_index_of_a_pool(index: list[Any]) -> None:
     wrong = {(*INDEX, i) for i, said in enumerate(index) if said not in (0, 1)}
     found = problems(BYO, partition=operator(gpus=[{"index": index, "layout": {"1g.5gb": 7}}]))
     assert set(found) == wrong
 
 
-def test_what_stands_for_a_wrong_index_of_a_host_is_no_index() -> None:
+def test_nothing_is_concluded_from_an_invalid_gpu_index_of_a_host() -> None:
     assert set(host("[{index: -1}, {index: 0}]")) == {("gpus", 0, "index")}
     assert set(host("[{index: 0}, {index: 0}]")) == {("gpus", 1, "index")}
 
 
-def test_what_stands_for_a_wrong_name_is_no_name() -> None:
+def test_nothing_is_concluded_from_an_invalid_name() -> None:
     pool, work, machine = (
         example(spec.ByoPool)["name"],
         example(spec.Workload)["name"],
@@ -105,21 +103,23 @@ hosts:
         ({"layout": {"1g.5gb": 7}, "config": "all-balanced"}, set()),
     ],
 )
-def test_of_a_layout_said_twice_both_are_judged(said: dict[str, Any], keys: set[str]) -> None:
+def test_a_layout_stated_in_two_ways_is_checked_in_both(
+    said: dict[str, Any], keys: set[str]
+) -> None:
     found = problems(BYO, partition=operator(**said))
     at = (*POOL, "partition")
     assert "only one of them can apply" in found.pop(at)
     assert {path[len(at)] for path in found} == keys
 
 
-def test_partitions_that_are_never_advertised_are_judged_all_the_same() -> None:
+def test_partitions_that_are_never_advertised_are_checked_all_the_same() -> None:
     found = problems(
         BYO + "gpu_operator: {mig_strategy: none}\n", partition=operator(layout={"4g.20gb": 2})
     )
     assert set(found) == {(*POOL, "partition"), (*POOL, "partition", "layout")}
 
 
-def test_starts_are_judged_where_the_instances_are_too_many() -> None:
+def test_starts_are_checked_even_where_there_are_too_many_instances() -> None:
     four = "{profile: 4g.20gb, start: %s}"
     found = host(
         f"[{{index: 0, instances: [{four % 1}, {{profile: 4g.20gb}}, {four % 0}, "
@@ -132,7 +132,7 @@ def test_starts_are_judged_where_the_instances_are_too_many() -> None:
     assert set(host(f"[{{index: 0, instances: [{four % 0}, {four % 0}]}}]")) == {at}
 
 
-def test_what_is_wrong_on_every_gpu_is_told_beside_an_unknown_model() -> None:
+def test_what_is_wrong_on_every_gpu_is_reported_beside_an_unknown_model() -> None:
     assert set(host("[]", "A100-41")) == {("gpu", "model"), ("gpus",)}
     instances = "instances: [{profile: 3g.20gb, start: 0}, {profile: 3g.20gb}]"
     found = host(f"[{{index: 9}}, {{index: 0, mig: false, {instances}}}, {{index: 0}}]", "A100-41")
@@ -147,7 +147,7 @@ def test_what_is_wrong_on_every_gpu_is_told_beside_an_unknown_model() -> None:
 
 
 @pytest.mark.parametrize("mig", ["true", "false"])
-def test_instances_of_a_gpu_without_mig_are_told_what_to_write(mig: str) -> None:
+def test_instances_on_a_gpu_without_mig_are_refused_with_a_remedy(mig: str) -> None:
     (said,) = host(f"[{{index: 0, mig: {mig}, instances: [{{profile: 1g.5gb}}]}}]", "T4").values()
     wanted = (
         "write mig: false and leave the instances out"
@@ -157,7 +157,7 @@ def test_instances_of_a_gpu_without_mig_are_told_what_to_write(mig: str) -> None
     assert said == f"T4 has no MIG: it cannot be partitioned; {wanted}"
 
 
-def test_a_key_and_its_value_are_both_told() -> None:
+def test_a_wrong_key_and_its_wrong_value_are_both_reported() -> None:
     raw = yaml.safe_load(GKE)
     raw["node_pools"][0]["resource_labels"] = {"Team": "A B"}
     with pytest.raises(spec.SpecError) as refused:
@@ -189,7 +189,7 @@ node_pools: [{name: a, gpu: {model: T4, count: 8}, nodes: {count: 1}, sharing: f
 
 @given(st.integers(1, 40_000), st.integers(1, 1000), st.integers(1, 8))
 @settings(max_examples=200, deadline=None)
-def test_the_share_that_is_proposed_is_not_refused(mib: int, percent: int, cards: int) -> None:
+def test_the_proposed_fraction_is_not_refused(mib: int, percent: int, cards: int) -> None:
     share = {"memory": f"{mib}Mi", "compute_percent": percent, "cards": cards}
 
     def refused(share: dict[str, Any]) -> dict[str, str]:
@@ -276,7 +276,7 @@ def test_two_workloads_of_one_name_are_refused() -> None:
         (({}, {}), set()),
     ],
 )
-def test_a_node_is_of_one_pool(selects: tuple[dict[str, str], ...], refused: set[int]) -> None:
+def test_a_node_belongs_to_one_pool(selects: tuple[dict[str, str], ...], refused: set[int]) -> None:
     raw = yaml.safe_load(BYO)
     (pool,) = raw["node_pools"]
     raw["node_pools"] = [
@@ -286,7 +286,7 @@ def test_a_node_is_of_one_pool(selects: tuple[dict[str, str], ...], refused: set
 
 
 @pytest.mark.parametrize("text", [EKS, GKE])
-def test_digits_of_other_scripts_are_no_digits(text: str) -> None:
+def test_digits_of_other_scripts_are_refused(text: str) -> None:
     found = problems(text.replace("name: c,", 'name: c, version: "١.٣٤",'))
     assert set(found) == {("cluster", "version")}
     # \d and \w are of any script here, and of ASCII in an editor.
@@ -299,7 +299,7 @@ CARDS = "workloads: [{name: w, gpu_share: {memory: 2Gi, compute_percent: 20, car
 
 
 @pytest.mark.parametrize(("cards", "policy"), [(1, "fixed-share"), (2, "native-burst-share")])
-def test_vke_nodes_and_pods_have_the_same_policy_and_several_cards_the_one_that_allows_them(
+def test_vke_nodes_and_pods_have_the_same_policy_which_allows_several_cards_where_needed(
     cards: int, policy: str
 ) -> None:
     raw = yaml.safe_load(VKE + CARDS % cards)
@@ -320,7 +320,7 @@ def test_vke_nodes_and_pods_have_the_same_policy_and_several_cards_the_one_that_
         ("hami", "native-burst-share", 1, True),
     ],
 )
-def test_a_policy_that_cannot_give_the_cards_is_refused(
+def test_a_policy_that_does_not_allow_several_cards_is_refused(
     provider: str, policy: str, cards: int, refused: bool
 ) -> None:
     text = (
