@@ -217,7 +217,7 @@ def _totals(fleet: plan.FleetPlan, console: Console) -> None:
         if cost.priced
         else "unknown"
     )
-    _line(console, f"cost: {of}; never included: {', '.join(prices.NOT_IN_IT)}")
+    _line(console, f"cost: {of}; never included: {', '.join(prices.NOT_INCLUDED)}")
     for name, why in cost.missing:
         _line(console, f"  not included: {_pools([name])}, {why}")
 
@@ -328,11 +328,11 @@ def _value(value: Any) -> str:
         case tuple():
             return ", ".join(map(_value, value))
         case BaseModel():
-            said = {name: _value(inner) for name, inner in value if inner is not None}
-            mode = said.pop("mode", "")
+            stated = {name: _value(inner) for name, inner in value if inner is not None}
+            mode = stated.pop("mode", "")
             return (
-                f"{mode} ({', '.join(f'{k} {v}' for k, v in said.items())})".lstrip()
-                if said
+                f"{mode} ({', '.join(f'{k} {v}' for k, v in stated.items())})".lstrip()
+                if stated
                 else mode
             )
         case _:

@@ -152,7 +152,7 @@ def _pod(image: str, code: delivery.Zipapp, code_map: pulumi.Input[str]) -> k8s.
     return k8s.core.v1.PodSpecArgs(
         service_account_name=api.CONTROLLER_SERVICE_ACCOUNT,
         node_selector=dict(SYSTEM_LABELS),
-        security_context=pods.nobody(),
+        security_context=pods.unprivileged(),
         containers=[
             k8s.core.v1.ContainerArgs(
                 name="fleet-controller",
@@ -170,7 +170,7 @@ def _pod(image: str, code: delivery.Zipapp, code_map: pulumi.Input[str]) -> k8s.
                 resources=k8s.core.v1.ResourceRequirementsArgs(
                     requests={"cpu": "50m", "memory": "96Mi"}, limits={"memory": "256Mi"}
                 ),
-                security_context=pods.locked(),
+                security_context=pods.restricted(),
                 volume_mounts=[
                     k8s.core.v1.VolumeMountArgs(
                         name="code", mount_path="/opt/slicewright", read_only=True

@@ -238,7 +238,7 @@ def _pod(
         # On EKS the NVIDIA runtime gives the container the driver and the devices.
         runtime_class_name=None if gke else "nvidia",
         termination_grace_period_seconds=10,
-        security_context=pods.nobody(),
+        security_context=pods.unprivileged(),
         containers=[
             k8s.core.v1.ContainerArgs(
                 name="node-agent",
@@ -262,7 +262,7 @@ def _pod(
                 resources=k8s.core.v1.ResourceRequirementsArgs(
                     requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "192Mi"}
                 ),
-                security_context=_gke_security() if gke else pods.locked(),
+                security_context=_gke_security() if gke else pods.restricted(),
                 volume_mounts=mounts,
             ),
             *others,

@@ -10,7 +10,7 @@ _START_S = 2
 """On a busy node Python needs a second or two until it listens."""
 
 
-def nobody() -> k8s.core.v1.PodSecurityContextArgs:
+def unprivileged() -> k8s.core.v1.PodSecurityContextArgs:
     """For a pod: not root, with the runtime's default seccomp profile."""
     return k8s.core.v1.PodSecurityContextArgs(
         run_as_non_root=True,
@@ -20,7 +20,7 @@ def nobody() -> k8s.core.v1.PodSecurityContextArgs:
     )
 
 
-def locked() -> k8s.core.v1.SecurityContextArgs:
+def restricted() -> k8s.core.v1.SecurityContextArgs:
     """For a container: no privileges, no escalation, no writable root file system."""
     return k8s.core.v1.SecurityContextArgs(
         allow_privilege_escalation=False,

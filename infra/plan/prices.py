@@ -17,7 +17,7 @@ from infra.plan.fleet import (
     NodeCount,
 )
 
-NOT_IN_IT: Final = (
+NOT_INCLUDED: Final = (
     "control plane",
     "disks",
     "address translation",
@@ -60,7 +60,7 @@ class Cost:
             "spot_samples": list(self.sampled),
             "unknown": [name for name, _ in self.missing],
             "why_unknown": dict(self.missing),
-            "not_in_it": list(NOT_IN_IT),
+            "not_in_it": list(NOT_INCLUDED),
         }
 
 
