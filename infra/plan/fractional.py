@@ -190,7 +190,7 @@ def plan_workloads(
                 (*at, "cards"),
                 f"{workload.gpu_share.cards} cards are too many: no node has more than {most}",
                 f"write {most} or less",
-                "a pod runs on one node",
+                "Kubernetes docs, Pods: a pod runs on one node",
             )
         largest = max((gpu.memory_mib for gpu, _ in nodes), default=None)
         source = _VKE if fleet.fractional.provider == "vke" else _HAMI

@@ -33,10 +33,6 @@ class Partitioning:
     partitioner: Partitioner
     mig_config: str | None
 
-    @property
-    def partitioned(self) -> bool:
-        return any(self.layouts)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
