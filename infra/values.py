@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from fleet_controller.api import POOL_LABEL, STARTUP_TAINT_KEY
-from infra.plan import SYSTEM_LABELS, ByoPoolPlan, EksFleetPlan, FractionalRequest, PoolPlan, Taint
+from infra.plan import SYSTEM_LABELS, ByoPoolPlan, EksFleetPlan, PoolPlan, Taint, WorkloadPlan
 from infra.plan.sharing import allocatable
 
 JsonObject = dict[str, Any]
@@ -106,7 +106,7 @@ def tolerations(pools: Sequence[PoolPlan]) -> list[JsonObject]:
     return _tolerations(taint for pool in pools for taint in pool.taints)
 
 
-def pod_request(pool: PoolPlan, workloads: Sequence[FractionalRequest]) -> JsonObject:
+def pod_request(pool: PoolPlan, workloads: Sequence[WorkloadPlan]) -> JsonObject:
     """How a pod asks for one device of a pool, in the Pod's own fields.
 
     `limits` are alternatives, one for each resource of the nodes, or for each of `workloads` where

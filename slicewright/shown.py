@@ -288,12 +288,12 @@ def _step(before: Any, after: Any) -> str:
         return "; ".join(f"{key} {_step(before.get(key), after.get(key))}" for key in keys)
     if isinstance(before, BaseModel) and type(before) is type(after):
         return _step(dict(before), dict(after))
-    if isinstance(before, plan.FractionalRequest) and isinstance(after, plan.FractionalRequest):
+    if isinstance(before, plan.WorkloadPlan) and isinstance(after, plan.WorkloadPlan):
         return _step(vars(before), vars(after))
     if (
         isinstance(before, tuple)
         and isinstance(after, tuple)
-        and {type(one) for one in (*before, *after)} == {plan.FractionalRequest}
+        and {type(one) for one in (*before, *after)} == {plan.WorkloadPlan}
     ):
         old, new = ({share.name: share for share in shares} for shares in (before, after))
         if old.keys() == new.keys():
@@ -318,7 +318,7 @@ def _value(value: Any) -> str:
                 f"GPU {value.index}: "
                 f"{instances or without}{'' if value.persistence else ', no persistence mode'}"
             )
-        case plan.FractionalRequest():
+        case plan.WorkloadPlan():
             return (
                 f"{value.name} "
                 f"({', '.join(f'{name} {count}' for name, count in value.requests.items())})"

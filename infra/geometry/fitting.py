@@ -34,9 +34,7 @@ Cause = Literal["no MIG", "profile", "count", "memory", "compute", "media", "pla
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """The layout fits. `placements` is one way, in an order of creation that also works where the
-    driver picks the places.
-    """
+    """The layout fits, for example at `placements`, which are in order of creation."""
 
     placements: tuple[Placement, ...]
 

@@ -24,7 +24,7 @@ from infra.plan.fleet import (
     SystemPoolPlan,
     Taint,
 )
-from infra.plan.fractional import FractionalRequest
+from infra.plan.fractional import WorkloadPlan
 from infra.plan.hosts import HostGpuPlan, HostPlan
 from infra.plan.notes import notes
 
@@ -41,7 +41,6 @@ __all__ = [
     "EksPoolPlan",
     "FleetChange",
     "FleetPlan",
-    "FractionalRequest",
     "GkeClusterPlan",
     "GkeFleetPlan",
     "GkePoolPlan",
@@ -55,6 +54,7 @@ __all__ = [
     "Rule",
     "SystemPoolPlan",
     "Taint",
+    "WorkloadPlan",
     "build",
     "cloud_of",
     "compare",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypedDict
 
 from infra.catalog import Gpu, Machine
-from infra.plan.fractional import FractionalRequest
+from infra.plan.fractional import WorkloadPlan
 from infra.plan.hosts import HostPlan
 from infra.spec import (
     Capacity,
@@ -282,7 +282,7 @@ class CommonPlan:
     node_agent: NodeAgent
     verify_timeout_minutes: int
     fractional: Fractional | None
-    workloads: tuple[FractionalRequest, ...]
+    workloads: tuple[WorkloadPlan, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

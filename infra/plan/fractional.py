@@ -22,7 +22,7 @@ _DEFAULT_SHARES: Mapping[str, int] = {"hami": 10, "vke": 16}
 
 
 @dataclass(frozen=True, kw_only=True)
-class FractionalRequest:
+class WorkloadPlan:
     """What one container of a workload requests."""
 
     name: str
@@ -150,7 +150,7 @@ def _check_compute_policy(
 
 def plan_workloads(
     fleet: spec.Fleet, nodes: Sequence[tuple[Gpu, int]], stated: Stated
-) -> Checked[tuple[FractionalRequest, ...]]:
+) -> Checked[tuple[WorkloadPlan, ...]]:
     """The requests of all workloads.
 
     nodes: GPU and count per node of each fractional pool that could be planned.
@@ -204,7 +204,7 @@ def plan_workloads(
 
 
 def _check_request(
-    asked: spec.GpuShare, at: spec.Path, source: str, most_cards: int, card_mib: int | None
+    asked: spec.FractionalRequest, at: spec.Path, source: str, most_cards: int, card_mib: int | None
 ) -> Checked[None]:
     """Proposed values satisfy the other rules too.
 
@@ -258,7 +258,7 @@ def _check_request(
 
 def _request(
     workload: spec.Workload, fractional: spec.Fractional, compute_policy: str
-) -> FractionalRequest:
+) -> WorkloadPlan:
     asked = workload.gpu_share
     cards, mib, percent = asked.cards, spec.mebibytes(asked.memory), asked.compute_percent
     annotations: Mapping[str, str]
@@ -277,7 +277,7 @@ def _request(
         annotations = {_COMPUTE_POLICY: compute_policy} | (
             {"vke.volcengine.com/container-multiple-gpu": str(cards)} if cards > 1 else {}
         )
-    return FractionalRequest(
+    return WorkloadPlan(
         name=workload.name,
         cards=cards,
         memory_mib_per_card=mib // cards,

@@ -8,7 +8,7 @@ from infra import spec
 from infra.plan.drivers import Driver, check_driver
 from infra.plan.findings import Checked, Stated
 from infra.plan.fleet import AnyCloud, MigStrategy, PoolPlan
-from infra.plan.fractional import FractionalRequest, plan_workloads
+from infra.plan.fractional import WorkloadPlan, plan_workloads
 from infra.plan.machines import Gpus
 from infra.plan.nodes import AnyPool, count_of, pool_labels, pool_taints
 from infra.plan.offers import offer_of
@@ -64,7 +64,7 @@ def pool_plan(
 
 def fleet_workloads(
     fleet: spec.Fleet, built: Sequence[PoolPlan], stated: Stated
-) -> Checked[tuple[FractionalRequest, ...]]:
+) -> Checked[tuple[WorkloadPlan, ...]]:
     fractional = {p.name for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalSharing)}
     nodes = [(p.gpu, p.gpu_count) for p in built if p.name in fractional]
     return (yield from plan_workloads(fleet, nodes, stated))

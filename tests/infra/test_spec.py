@@ -134,7 +134,7 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         ("node_pools[0].zones", "is missing", "[us-central1-a]"),
     ),
     (GKE, "[us-central1-c]", "[us-east1-c]", ("us-east1-c is not a zone of us-central1",)),
-    (GKE, "[us-central1-c]", "us-central1-c", ("zones", "no list")),
+    (GKE, "[us-central1-c]", "us-central1-c", ("zones", "not a list")),
     (
         GKE,
         "[us-central1-c]",
@@ -178,8 +178,18 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         "  labels: {slicewright.io/pool: x}\n  nodes:",
         ("reserved for slicewright",),
     ),
-    (GKE, "  nodes:", "  labels: {x: true}\n  nodes:", ("no text", 'write it in quotes: "true"')),
-    (GKE, "  nodes:", "  labels: {a b: c}\n  nodes:", ('labels."a b"', "no Kubernetes key")),
+    (
+        GKE,
+        "  nodes:",
+        "  labels: {x: true}\n  nodes:",
+        ("not a string", 'write it in quotes: "true"'),
+    ),
+    (
+        GKE,
+        "  nodes:",
+        "  labels: {a b: c}\n  nodes:",
+        ('labels."a b"', "not a valid Kubernetes key"),
+    ),
     (
         GKE,
         "  nodes:",
@@ -207,7 +217,7 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         "cloud: gke\nverfy_timeout_minutes: 9",
         ("did you mean verify_timeout_minutes?",),
     ),
-    (GKE, GKE[GKE.index("- name") :], "  []\n", ("node_pools", "is empty")),
+    (GKE, GKE[GKE.index("- name") :], "  []\n", ("node_pools", "must not be empty")),
     (EKS, "all-1g.5gb", "all-1g.6gb", ("is not a layout of A100-40", "did you mean all-1g.5gb?")),
     (EKS, "all-1g.5gb", "all-disabled", ("write partition: none",)),
     (

@@ -114,7 +114,7 @@ SHARE = plan.ReplicatedResource(
     fail_requests_greater_than_one=False,
 )
 HOST_GPU = plan.HostGpuPlan(index=0, mig=False, persistence=True, instances=())
-WORKLOAD = plan.FractionalRequest(
+WORKLOAD = plan.WorkloadPlan(
     name="a",
     cards=1,
     memory_mib_per_card=256,
@@ -170,6 +170,6 @@ def test_no_change_is_shown_from_a_value_to_the_same_text(
     for field, other in others.items():
         step = shown._step((value,), (dataclasses.replace(value, **{field: other}),))
         before, _, after = step.rpartition(" -> ")
-        if isinstance(value, plan.FractionalRequest):
+        if isinstance(value, plan.WorkloadPlan):
             before = before.split()[-1]  # only what differs is told, after its name
         assert before != after
