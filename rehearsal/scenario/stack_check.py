@@ -51,7 +51,7 @@ def unrehearsable(fleet: GkeFleetPlan | EksFleetPlan) -> list[spec.Problem]:
                     source=_MACHINES,
                 )
             )
-        if isinstance(fleet, EksFleetPlan) and pool.shares:
+        if isinstance(fleet, EksFleetPlan) and pool.sharing:
             problems.append(
                 spec.Problem(
                     path=("node_pools", i, "sharing"),
