@@ -54,6 +54,8 @@ DEPLOY_LABEL_PREFIX: Final = "nvidia.com/gpu.deploy."
 VERIFIED: Final = "Verified"
 PROGRESSING: Final = "Progressing"
 DEGRADED: Final = "Degraded"
+SETTLED: Final = "Settled"
+"""Verified, or wrong in a way that does not pass by itself: what `pulumi up` waits for."""
 
 EVENTS_NAMESPACE: Final = "default"
 """The API server accepts events about cluster-scoped objects in this namespace only."""
@@ -420,7 +422,7 @@ _POOL_SCHEMA: Manifest = _object(
                 },
                 "conditions": {
                     "type": "array",
-                    "description": "Verified, Progressing and Degraded.",
+                    "description": "Verified, Progressing, Degraded and Settled.",
                     "x-kubernetes-list-type": "map",
                     "x-kubernetes-list-map-keys": ["type"],
                     "items": _object(

@@ -21,6 +21,7 @@ from fleet_controller.api import (
     DEGRADED,
     MAX_FAILING_NODES,
     PROGRESSING,
+    SETTLED,
     STARTUP_TAINT_KEY,
     VERIFIED,
 )
@@ -33,6 +34,9 @@ DAMPING_S = 10.0
 """How long a finding must last before there is an event: a report may come from mid-change."""
 REPEAT_WARNING_S = 1800.0
 """The API server deletes events after an hour (its flag --event-ttl)."""
+
+_PASSES_WITH_PODS = frozenset({"ChangeHeldByPods"})
+"""Reasons that end when pods leave the node."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +131,8 @@ class Member:
     """When its condition's status last changed."""
     warns: bool
     """Whether there is to be an event about it."""
+    stuck: bool
+    """Wrong for DAMPING_S, for a reason that does not pass by itself."""
 
 
 def decide(
@@ -215,7 +221,20 @@ def _member(node: Node, assessment: Assessment, now: float, deadlines: list[floa
             until = since + DAMPING_S
         deadlines.append(until)
         warns = now >= until
-    return Member(node=node, assessment=assessment, settling=settling, changed=changed, warns=warns)
+    stuck = (
+        warns
+        and assessment.status == "False"
+        and not assessment.settles
+        and assessment.reason not in _PASSES_WITH_PODS
+    )
+    return Member(
+        node=node,
+        assessment=assessment,
+        settling=settling,
+        changed=changed,
+        warns=warns,
+        stuck=stuck,
+    )
 
 
 def _says(condition: Condition, assessment: Assessment) -> bool:
@@ -305,6 +324,7 @@ def _status(pool: Pool, members: Sequence[Member], now: float) -> Mapping[str, A
             _condition(pool, VERIFIED, *_verified(pool, members, bad), now),
             _condition(pool, PROGRESSING, *_progressing(pool, members), now),
             _condition(pool, DEGRADED, *_degraded(bad), now),
+            _condition(pool, SETTLED, *_settled(pool, members, bad), now),
         ],
     }
 
@@ -336,6 +356,15 @@ def _degraded(bad: Sequence[Member]) -> tuple[bool, str, str]:
     if lasting:
         return True, "NodesFailing", f"{_nodes(lasting)} not as wanted: {_examples(lasting)}"
     return False, "AsWanted", "no node has failed"
+
+
+def _settled(pool: Pool, members: Sequence[Member], bad: Sequence[Member]) -> tuple[bool, str, str]:
+    """Whether waiting changes nothing: every node is verified, or one stays wrong by itself."""
+    verified, reason, message = _verified(pool, members, bad)
+    stuck = [m for m in bad if m.stuck]
+    if stuck:
+        return True, "NodesFailing", f"{_nodes(stuck)} wrong: {_examples(stuck)}"
+    return verified, reason, message
 
 
 def _examples(members: Sequence[Member]) -> str:

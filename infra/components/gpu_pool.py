@@ -1,6 +1,6 @@
 """`GPUPool`, the custom resource that `up` waits for, and the check that fails an unverified `up`.
 
-Waiting alone is not enough: the provider waits for `Verified` only where it creates or updates a
+Waiting alone is not enough: the provider waits for `Settled` only where it creates or updates a
 pool, and a refresh forgets a wait that failed (pulumi/pulumi #17949). So after the wait every pool
 is read once more, live, and checked here.
 """
@@ -16,7 +16,8 @@ from fleet_controller import api
 from infra.plan import PoolPlan
 
 _ANNOTATIONS = {
-    "pulumi.com/waitFor": f"condition={api.VERIFIED}",
+    # Until all nodes are verified, or one is wrong in a way that does not pass by itself.
+    "pulumi.com/waitFor": f"condition={api.SETTLED}",
     # Nothing depends on a pool; a foreground delete would wait until the garbage collector has
     # discovered the kind (10 s and more).
     "pulumi.com/deletionPropagationPolicy": "background",

@@ -137,6 +137,28 @@ def test_a_new_node_that_is_not_partitioned_yet_is_progress_without_warnings(
     assert decision.look_again == node.created + GRACE_S
 
 
+def test_a_wrong_layout_that_lasts_is_settled_so_that_up_fails_at_once(
+    node: Node, pool: Pool, wrong: Report
+) -> None:
+    assert _condition(_decided(pool, [node], [wrong]), "Settled")[0] == "False"
+    said = _said(node, "False", "WrongLayout", wrong.message, at=NOW)
+    damped = _decided(pool, [said], [wrong], now=NOW + DAMPING_S)
+    assert _condition(damped, "Settled")[:2] == ("True", "NodesFailing")
+    assert _condition(damped, "Verified")[0] == "False"
+
+
+def test_what_may_pass_is_not_settled_even_after_its_grace(
+    node: Node, pool: Pool, report: Report
+) -> None:
+    now = node.created + GRACE_S
+    waiting = replace(report, verdict="Mismatch", reason="NotPartitioned", message="x", time=now)
+    assert _condition(_decided(pool, [node], [waiting], now=now), "Settled")[0] == "False"
+
+
+def test_a_verified_pool_is_settled(node: Node, pool: Pool, report: Report) -> None:
+    assert _condition(_decided(pool, [node], [report]), "Settled")[0] == "True"
+
+
 def test_after_the_grace_it_is_a_failure(node: Node, pool: Pool, report: Report) -> None:
     waiting = replace(
         report,
@@ -449,6 +471,7 @@ class TestPoolStatus:
             "Verified": stamp(NOW + 7),
             "Progressing": stamp(NOW + 7),
             "Degraded": stamp(NOW),
+            "Settled": stamp(NOW + 7),
         }
 
 

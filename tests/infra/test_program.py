@@ -267,7 +267,7 @@ def test_code_and_desired_state_are_mounted_from_immutable_config_maps(
 def test_what_up_waits_for_is_the_pool_and_not_the_agents(record: Record, stack: str) -> None:
     made = record(stack)
     pool = one(made, ":GPUPool")
-    assert pool["metadata"]["annotations"]["pulumi.com/waitFor"] == "condition=Verified"
+    assert pool["metadata"]["annotations"]["pulumi.com/waitFor"] == "condition=Settled"
     assert len(pool["spec"]["layoutHash"]) == 64
     assert pool["spec"]["expectedNodes"] == {"min": 1, "max": 1}
     assert one(made, ":DaemonSet")["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
