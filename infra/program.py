@@ -134,7 +134,8 @@ def _deploy_in_cluster(
     # No output waits for verification: they are needed to look into a pool that fails.
     pulumi.export("cluster", cloud.cluster.name)
     pulumi.export("endpoint", cloud.endpoint)
-    pulumi.export("kubeconfig", cloud.kubeconfig)
+    # It holds no credential, but as plain text it would fill the screen after every `up`.
+    pulumi.export("kubeconfig", pulumi.Output.secret(cloud.kubeconfig))
     pulumi.export("pools", pool_outputs(fleet))
 
 

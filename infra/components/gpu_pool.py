@@ -144,7 +144,8 @@ def _judge(known: Mapping[str, Sequence[Any]]) -> bool:
         pulumi.log.warn(f"{text}\n`pulumi up` will wait for verification, and fail without it.")
         return False
     raise Unverified(
-        f"{text}\nNothing was rolled back. `pulumi up` fails until these nodes are verified."
+        f"{text}\nNothing was rolled back. Once `kubectl wait gpupools --all "
+        "--for=condition=Verified` succeeds, run `pulumi up` again."
     )
 
 
