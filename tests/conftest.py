@@ -34,9 +34,7 @@ settings.load_profile("any machine")
 
 # Fixtures through which a test gets a tool that is found, downloaded or built: such a test is no
 # unit test. Every fixture that starts a cluster or an engine asks for one of them.
-TOOL_FIXTURES = frozenset(
-    {"toolchain", "one_tool", "go", "cross_check", "fake_library", "library"}
-)
+TOOL_FIXTURES = frozenset({"toolchain", "one_tool", "go", "cross_check", "fake_library", "library"})
 # Slowest first, so that no worker starts a whole run when the others are done.
 SLOWEST = ("tests/rehearsal/scenario/whole_run", "tests/rehearsal/plugins", "tests/rehearsal")
 # Directories whose tests share one cluster: all on one worker, which starts it once.
