@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -37,8 +37,10 @@ settings.load_profile("any machine")
 TOOL_FIXTURES = frozenset({"toolchain", "one_tool", "go", "cross_check", "fake_library", "library"})
 # Slowest first, so that no worker starts a whole run when the others are done.
 SLOWEST = ("tests/rehearsal/scenario/whole_run", "tests/rehearsal/plugins", "tests/rehearsal")
-# Directories whose tests share one cluster: all on one worker, which starts it once.
-SHARED_CLUSTERS = (
+# Directories whose tests share one cluster, or the machine's lock of `slicewright-agent apply`: all
+# on one worker.
+ONE_WORKER = (
+    "tests/node_agent/host",
     "tests/fleet_controller",
     "tests/rehearsal/cluster/control_plane",
     "tests/rehearsal/cluster/gpu_operator",
@@ -47,16 +49,19 @@ SHARED_CLUSTERS = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+# A wrapper, so that it runs before xdist reads the groups.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Marks tests by the fixtures they use, and groups them for parallel workers."""
     for item in items:
         if not TOOL_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.toolchain)
         file = item.nodeid.partition("::")[0]
         needs_tool = item.get_closest_marker("toolchain") is not None
-        shared = next((d for d in SHARED_CLUSTERS if needs_tool and file.startswith(f"{d}/")), file)
+        shared = next((d for d in ONE_WORKER if needs_tool and file.startswith(f"{d}/")), file)
         item.add_marker(pytest.mark.xdist_group(shared))
     items.sort(key=lambda item: _rank(item.nodeid))
+    return (yield)
 
 
 def _rank(nodeid: str) -> int:
