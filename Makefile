@@ -19,10 +19,10 @@ destroy: $(SETUP)  ## ends what KEEP=1 left running: pulumi destroy, then shows 
 	@$(BIN)/slicewright rehearse destroy $(if $(filter command line,$(origin STACK)),$(foreach stack,$(STACK),--stack $(stack)))
 
 test: lint toolchain  ## everything that CI checks
-	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup
+	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 unit: $(SETUP)  ## the quick tests only: no cluster, no engine, nothing to build
-	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup -m "not rehearsal and not toolchain and not soak"
+	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m "not rehearsal and not toolchain and not soak"
 
 lint: $(SETUP)  ## style, types, and the arrows between the rooms
 	@$(BIN)/ruff check .

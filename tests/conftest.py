@@ -7,12 +7,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from rehearsal.host.toolchain import Toolchain, ensure, go_sdk
 from rehearsal.host.toolchain.acquisition import obtain
@@ -49,19 +51,24 @@ ONE_WORKER = (
 )
 
 
-# A wrapper, so that it runs before xdist reads the groups.
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Marks tests by the fixtures they use, and groups them for parallel workers."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks tests by the fixtures they use; the slowest first."""
     for item in items:
         if not TOOL_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.toolchain)
-        file = item.nodeid.partition("::")[0]
-        needs_tool = item.get_closest_marker("toolchain") is not None
-        shared = next((d for d in ONE_WORKER if needs_tool and file.startswith(f"{d}/")), file)
-        item.add_marker(pytest.mark.xdist_group(shared))
     items.sort(key=lambda item: _rank(item.nodeid))
-    return (yield)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Each file on one worker, and so each directory of ONE_WORKER."""
+    # By xdist's own `--dist loadgroup` marks are ignored under pytest 9.2 (pytest-xdist 3.8.0).
+    return _ByFileOrDirectory(config, log)
+
+
+class _ByFileOrDirectory(LoadScopeScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return next((d for d in ONE_WORKER if file.startswith(f"{d}/")), file)
 
 
 def _rank(nodeid: str) -> int:
