@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rehearsal.cluster.node.machine import Machine, read
-from rehearsal.cluster.silicon import state
+from rehearsal.cluster.silicon import device_nodes, state
 from rehearsal.cluster.silicon.models import Model
 from rehearsal.cluster.silicon.node_silicon import NodeSilicon
-
-_GI_IDS, _CI_IDS = range(15), range(8)
-"""Instance ids that the driver can use; the kernel lists a device node for each of them."""
 
 
 class _Tools(Protocol):
@@ -126,15 +123,7 @@ def _write_driver(root: Path, silicon: NodeSilicon) -> None:
         root / "proc/driver/nvidia/version",
         f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {silicon.driver_version}  (simulated)\n",
     )
-    minors = ["config 1", "monitor 2"]
-    for gpu in silicon.gpus:
-        if gpu.model.mig == "none":
-            continue
-        for gi in _GI_IDS:
-            minors.append(f"gpu{gpu.minor}/gi{gi}/access {len(minors) + 1}")
-            minors += [
-                f"gpu{gpu.minor}/gi{gi}/ci{ci}/access {len(minors) + 1 + ci}" for ci in _CI_IDS
-            ]
+    minors = (f"{name} {minor}" for name, minor in device_nodes.mig_minors(silicon).items())
     _write(root / "proc/driver/nvidia-caps/mig-minors", "\n".join(minors) + "\n")
 
 

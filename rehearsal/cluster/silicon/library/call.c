@@ -179,7 +179,7 @@ static bool admit(struct call *call, const char *name, long gpu, unsigned wants)
         return refuse(call, result);
     if (gpu >= 0 && node.gpus[gpu].lost)
         return refuse(call, NVML_ERROR_GPU_IS_LOST);
-    if ((wants & PRIVILEGED) && !may_change_hardware())
+    if (((wants & PRIVILEGED) && !may_change_hardware()) || ((wants & MONITORS) && !may_monitor()))
         return refuse(call, NVML_ERROR_NO_PERMISSION);
     if (wants & CHANGES) {
         call->lock = state_lock();
@@ -190,11 +190,6 @@ static bool admit(struct call *call, const char *name, long gpu, unsigned wants)
             return refuse(call, result);
     }
     return true;
-}
-
-bool may_change_hardware(void)
-{
-    return geteuid() == 0;
 }
 
 bool begin_system(struct call *call, const char *name, unsigned wants)
@@ -288,7 +283,7 @@ nvmlReturn_t end_text(struct call *call, const char *text, char *buffer, unsigne
 nvmlReturn_t library_init(const char *name)
 {
     pthread_mutex_lock(&mutex);
-    nvmlReturn_t result = state_refresh(&node);
+    nvmlReturn_t result = may_use_driver() ? state_refresh(&node) : NVML_ERROR_DRIVER_NOT_LOADED;
     if (result == NVML_SUCCESS && !fault(name, -1, &result))
         references++;
     pthread_mutex_unlock(&mutex);

@@ -145,7 +145,7 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceRemainingCapacity(nvmlGpuInstance_
 {
     struct call call;
     unsigned slices, start;
-    if (!begin_gpu_instance(&call, __func__, instance, PRIVILEGED))
+    if (!begin_gpu_instance(&call, __func__, instance, MONITORS))
         return call.result;
     if (count == NULL || !size_of_id(&call, id, &slices))
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
@@ -160,7 +160,7 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstancePossiblePlacements(nvmlGpuInstance
 {
     struct call call;
     unsigned slices;
-    if (!begin_gpu_instance(&call, __func__, instance, PRIVILEGED))
+    if (!begin_gpu_instance(&call, __func__, instance, MONITORS))
         return call.result;
     if (count == NULL || !size_of_id(&call, id, &slices))
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
@@ -219,6 +219,7 @@ static nvmlReturn_t create(const char *name, nvmlGpuInstance_t instance, unsigne
     struct compute_instance *ci = &call.gi->computes[call.gi->count++];
     *ci = (struct compute_instance){.id = free_for_it, .profile = id, .start = start, .size = slices, .index = index, .serial = ++call.node->serial};
     make_uuid(call.node, ci->serial, "MIG", ci->uuid);
+    make_capability_node(call.node, call.gpu, call.gi, ci);
     *compute = compute_instance_handle(call.node, call.gpu, ci);
     return end_created(&call, compute->handle);
 }
@@ -257,7 +258,7 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t instance, unsi
 {
     struct call call;
     unsigned slices;
-    if (!begin_gpu_instance(&call, __func__, instance, PRIVILEGED))
+    if (!begin_gpu_instance(&call, __func__, instance, MONITORS))
         return call.result;
     if (computes == NULL || count == NULL || !size_of_id(&call, id, &slices))
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
@@ -271,7 +272,7 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t instance, unsi
 nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t instance, unsigned int id, nvmlComputeInstance_t *compute)
 {
     struct call call;
-    if (!begin_gpu_instance(&call, __func__, instance, PRIVILEGED))
+    if (!begin_gpu_instance(&call, __func__, instance, MONITORS))
         return call.result;
     if (compute == NULL)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);

@@ -42,7 +42,17 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int len
 }
 
 ANSWER(nvmlDeviceGetBrand, WHOLE, nvmlBrandType_t, call.gpu->model->brand)
-ANSWER(nvmlDeviceGetIndex, EITHER, unsigned int, call.ci == NULL ? call.gpu->index : call.ci->index)
+
+/* Among the GPUs that this process may open. */
+static unsigned visible_index(const struct call *call)
+{
+    unsigned index = 0;
+    for (unsigned i = 0; i < call->gpu->index; i++)
+        index += may_use_gpu(&call->node->gpus[i]);
+    return index;
+}
+
+ANSWER(nvmlDeviceGetIndex, EITHER, unsigned int, call.ci == NULL ? visible_index(&call) : call.ci->index)
 ANSWER(nvmlDeviceGetMinorNumber, WHOLE, unsigned int, call.gpu->minor)
 ANSWER(nvmlDeviceGetArchitecture, WHOLE, nvmlDeviceArchitecture_t, call.gpu->model->architecture)
 ANSWER(nvmlDeviceGetNumGpuCores, WHOLE, unsigned int, call.gpu->model->sms *call.gpu->model->cores_per_sm)
@@ -132,10 +142,10 @@ static void memory_of(const struct call *call, nvmlMemory_v2_t *memory)
     memory->free = memory->total - memory->reserved - memory->used;
 }
 
-/* With MIG on, the memory of the GPU as a whole is for root only. */
+/* With MIG on, the memory of the GPU as a whole is refused to those who may not monitor it. */
 static bool memory_hidden(const struct call *call)
 {
-    return call->ci == NULL && call->gpu->mig && !may_change_hardware();
+    return call->ci == NULL && call->gpu->mig && !may_monitor();
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)

@@ -168,7 +168,7 @@ static unsigned place_in_tree(const struct model *model, const struct slice *sli
 nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, unsigned int id, nvmlGpuInstancePlacement_t *placements, unsigned int *count)
 {
     struct call call;
-    if (!begin_gpu(&call, "nvmlDeviceGetGpuInstancePossiblePlacements", device, WHOLE | PRIVILEGED))
+    if (!begin_gpu(&call, "nvmlDeviceGetGpuInstancePossiblePlacements", device, WHOLE | MONITORS))
         return call.result;
     if (!mig_capable(&call))
         return end(&call, NVML_ERROR_NOT_SUPPORTED);
@@ -201,7 +201,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device, unsi
 {
     struct call call;
     unsigned start;
-    if (!begin_gpu(&call, __func__, device, WHOLE | PRIVILEGED))
+    if (!begin_gpu(&call, __func__, device, WHOLE | MONITORS))
         return call.result;
     if (!mig_capable(&call) || !call.gpu->mig)
         return end(&call, NVML_ERROR_NOT_SUPPORTED);
@@ -238,6 +238,7 @@ static nvmlReturn_t create(const char *name, nvmlDevice_t device, unsigned id, c
     } else if (!choose(call.gpu, slice, &start))
         return end(&call, NVML_ERROR_INSUFFICIENT_RESOURCES);
     place(call.node, call.gpu, slice, start);
+    make_capability_node(call.node, call.gpu, &call.gpu->instances[call.gpu->count - 1], NULL);
     *instance = gpu_instance_handle(call.node, call.gpu, &call.gpu->instances[call.gpu->count - 1]);
     return end_created(&call, instance->handle);
 }
@@ -272,7 +273,7 @@ nvmlReturn_t nvmlGpuInstanceDestroy(nvmlGpuInstance_t instance)
 nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned int id, nvmlGpuInstance_t *instances, unsigned int *count)
 {
     struct call call;
-    if (!begin_gpu(&call, __func__, device, WHOLE | PRIVILEGED))
+    if (!begin_gpu(&call, __func__, device, WHOLE | MONITORS))
         return call.result;
     if (!mig_capable(&call) || !call.gpu->mig)
         return end(&call, NVML_ERROR_NOT_SUPPORTED);
@@ -289,7 +290,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned int id, nvm
 nvmlReturn_t nvmlDeviceGetGpuInstanceById(nvmlDevice_t device, unsigned int id, nvmlGpuInstance_t *instance)
 {
     struct call call;
-    if (!begin_gpu(&call, __func__, device, WHOLE | PRIVILEGED))
+    if (!begin_gpu(&call, __func__, device, WHOLE | MONITORS))
         return call.result;
     if (!mig_capable(&call) || !call.gpu->mig)
         return end(&call, NVML_ERROR_NOT_SUPPORTED);

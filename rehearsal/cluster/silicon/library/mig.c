@@ -72,7 +72,8 @@ nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned i
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
     for (unsigned g = 0; g < call.gpu->count; g++)
         for (unsigned c = 0; c < call.gpu->instances[g].count; c++)
-            if (call.gpu->instances[g].computes[c].index == index) {
+            if (call.gpu->instances[g].computes[c].index == index &&
+                may_use_mig_device(call.node, call.gpu, &call.gpu->instances[g], &call.gpu->instances[g].computes[c])) {
                 *mig = mig_handle(call.node, call.gpu, &call.gpu->instances[g].computes[c]);
                 return end(&call, mig->handle == NULL ? NVML_ERROR_MEMORY : NVML_SUCCESS);
             }

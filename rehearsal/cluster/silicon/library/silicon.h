@@ -87,7 +87,8 @@ enum wants {
     WHOLE = 1,       /* the handle of a GPU */
     MIG = 2,         /* the handle of a MIG device */
     EITHER = 3,
-    PRIVILEGED = 4,  /* NVML allows this only to root */
+    PRIVILEGED = 4,  /* changes partitions: the `config` capability */
+    MONITORS = 16,   /* sees what others hold: the `monitor` or `config` capability */
     CHANGES = 8,     /* takes the state's lock; ended with end_changed */
 };
 struct call {
@@ -108,7 +109,14 @@ nvmlReturn_t end_created(struct call *call, const void *handle); /* no handle le
 nvmlReturn_t end_text(struct call *call, const char *text, char *buffer, unsigned length);
 nvmlReturn_t library_init(const char *name);
 nvmlReturn_t library_shutdown(void);
+
+/* access.c: what this process may open */
+bool may_use_driver(void);
+bool may_use_gpu(const struct gpu *gpu);
+bool may_use_mig_device(const struct node *node, const struct gpu *gpu, const struct gpu_instance *gi, const struct compute_instance *ci);
+bool may_monitor(void);
 bool may_change_hardware(void);
+void make_capability_node(const struct node *node, const struct gpu *gpu, const struct gpu_instance *gi, const struct compute_instance *ci);
 
 /* A handle refers to an instance by its serial, which is never reused: stale handles are detected. */
 nvmlDevice_t gpu_handle(const struct gpu *gpu);

@@ -83,7 +83,9 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
         return call.result;
     if (count == NULL)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
-    *count = call.node->gpu_count;
+    *count = 0;
+    for (unsigned i = 0; i < call.node->gpu_count; i++)
+        *count += may_use_gpu(&call.node->gpus[i]);
     return end(&call, NVML_SUCCESS);
 }
 
@@ -105,9 +107,13 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *dev
     struct call call;
     if (!begin_system(&call, "", 0))
         return call.result;
-    if (device == NULL || index >= call.node->gpu_count)
+    if (device == NULL)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
-    return whole_gpu("nvmlDeviceGetHandleByIndex", &call, &call.node->gpus[index], device);
+    /* Counted among the GPUs that this process may open. */
+    for (unsigned i = 0; i < call.node->gpu_count; i++)
+        if (may_use_gpu(&call.node->gpus[i]) && index-- == 0)
+            return whole_gpu("nvmlDeviceGetHandleByIndex", &call, &call.node->gpus[i], device);
+    return end(&call, NVML_ERROR_INVALID_ARGUMENT);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device) { return nvmlDeviceGetHandleByIndex_v2(index, device); }
@@ -120,7 +126,7 @@ nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *devic
     if (device == NULL || serial == NULL)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
     for (unsigned i = 0; i < call.node->gpu_count; i++)
-        if (strcmp(call.node->gpus[i].board, serial) == 0)
+        if (strcmp(call.node->gpus[i].board, serial) == 0 && may_use_gpu(&call.node->gpus[i]))
             return whole_gpu(__func__, &call, &call.node->gpus[i], device);
     return end(&call, NVML_ERROR_NOT_FOUND);
 }
@@ -134,12 +140,14 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
     for (unsigned i = 0; i < call.node->gpu_count; i++) {
         struct gpu *gpu = &call.node->gpus[i];
+        if (!may_use_gpu(gpu))
+            continue;
         if (strcmp(gpu->uuid, uuid) == 0)
             return whole_gpu(__func__, &call, gpu, device);
         for (unsigned g = 0; gpu->mig && g < gpu->count; g++)
             for (unsigned c = 0; c < gpu->instances[g].count; c++) {
                 const struct compute_instance *ci = &gpu->instances[g].computes[c];
-                if (strcmp(ci->uuid, uuid) == 0) {
+                if (strcmp(ci->uuid, uuid) == 0 && may_use_mig_device(call.node, gpu, &gpu->instances[g], ci)) {
                     *device = mig_handle(call.node, gpu, ci);
                     return end(&call, device->handle == NULL ? NVML_ERROR_MEMORY : NVML_SUCCESS);
                 }
@@ -159,7 +167,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
     for (unsigned i = 0; i < call.node->gpu_count; i++) {
         struct gpu *gpu = &call.node->gpus[i];
-        if (gpu->domain == domain && gpu->bus == bus && gpu->slot == slot)
+        if (gpu->domain == domain && gpu->bus == bus && gpu->slot == slot && may_use_gpu(gpu))
             return whole_gpu("nvmlDeviceGetHandleByPciBusId", &call, gpu, device);
     }
     return end(&call, NVML_ERROR_NOT_FOUND);
