@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rehearsal.cluster.kubelet.cluster import ClusterKubelet
 from rehearsal.cluster.kubelet.pods.addresses import NoAddress
-from rehearsal.cluster.node import launcher
+from rehearsal.cluster.node import container_runtime, launcher
 from rehearsal.host.toolchain import Toolchain
 from rehearsal.host.toolchain.errors import ToolchainError
 
@@ -27,7 +27,8 @@ async def _run(environment: Path, cluster: str, toolchain: Toolchain) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    kubelet = ClusterKubelet(environment, cluster, toolchain)
+    runtime = container_runtime.mode_of(os.environ)
+    kubelet = ClusterKubelet(environment, cluster, toolchain, runtime)
     await kubelet.run(
         stopping, lambda: print(f"kubelet stand-in of {cluster}: watching", flush=True)
     )

@@ -26,6 +26,7 @@ from rehearsal.cluster.kubelet.pods.launching import Launching
 from rehearsal.cluster.kubelet.pods.pod import PodRun
 from rehearsal.cluster.kubelet.pods.sources import ApiSources
 from rehearsal.cluster.kubelet.timestamps import timestamp
+from rehearsal.cluster.node import container_runtime
 from rehearsal.cluster.node.fake_dbus import SystemBus
 from rehearsal.host.processes import marks
 from rehearsal.host.toolchain import Toolchain
@@ -36,7 +37,13 @@ _log = logging.getLogger(__name__)
 class ClusterKubelet:
     """Runs in one event loop; two threads wait for the API server's watches."""
 
-    def __init__(self, environment: Path, cluster: str, toolchain: Toolchain) -> None:
+    def __init__(
+        self,
+        environment: Path,
+        cluster: str,
+        toolchain: Toolchain,
+        runtime: container_runtime.Mode,
+    ) -> None:
         self._directory = environment / "clusters" / cluster
         client = Client.from_kubeconfig(
             kubeconfig(self._directory, "kubelet"), user_agent="slicewright-kubelet"
@@ -53,6 +60,7 @@ class ClusterKubelet:
             self._sources,
             host=address.hostname or "127.0.0.1",
             port=str(address.port or 443),
+            runtime=runtime,
         )
         self._bus = SystemBus()
         self._nodes: dict[str, SimulatedNode] = {}

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from rehearsal.cluster.silicon import device_nodes
 from rehearsal.cluster.silicon.state import VARIABLE
 
 _SANDBOX = Path(__file__).with_name("sandbox.py")
@@ -59,6 +60,10 @@ class LaunchSpec:
     binds: tuple[Bind, ...] = ()
     host_paths: tuple[Path, ...] = ()
     """Visible paths of the host besides the directory of argv[0]."""
+    privileged: bool = True
+    """Else without CAP_SYS_ADMIN."""
+    gpu_devices: frozenset[str] | None = None
+    """Device nodes of GPUs to have in /dev; None: whatever the node has at each moment."""
 
 
 def start(spec: LaunchSpec) -> subprocess.Popen[bytes]:
@@ -193,6 +198,8 @@ def _described(spec: LaunchSpec) -> dict[str, object]:
     env = dict(spec.env)
     if silicon.is_dir():
         env[VARIABLE] = f"{_SILICON_INSIDE}/state"
+        if spec.gpu_devices is not None:
+            env[device_nodes.VARIABLE] = "/dev"
     return {
         "argv": list(spec.argv),
         "env": env,
@@ -207,6 +214,8 @@ def _described(spec: LaunchSpec) -> dict[str, object]:
         "node_root": str(spec.node_root.absolute()),
         "mount_point": str(spec.node_root.absolute().parent / "mnt"),
         "silicon": str(silicon.absolute()) if silicon.is_dir() else None,
+        "privileged": spec.privileged,
+        "gpu_devices": sorted(spec.gpu_devices or ()),
         "parent": os.getpid(),
     }
 

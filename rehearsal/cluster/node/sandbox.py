@@ -32,6 +32,7 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND, _MS_MOVE, _MS_REC, _MS
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
 _MNT_DETACH = 2
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
+_CAP_SYS_ADMIN = 21
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _AT_RECURSIVE, _MOUNT_ATTR_RDONLY, _SYS_MOUNT_SETATTR = 0x8000, 1, 442
 _AT_FDCWD = -100
@@ -43,6 +44,8 @@ _ETC = (
     "mime.types", "nsswitch.conf", "os-release", "passwd", "pki", "protocols",
     "resolv.conf", "services", "ssl",
 )  # fmt: skip
+# The driver's own: /proc/driver/nvidia/capabilities/mig/{config,monitor}, DeviceFileMode.
+_DEVICE_MODES = {"nvidia-caps/nvidia-cap1": 0o400, "nvidia-caps/nvidia-cap2": 0o444}
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _PROC = (
     "cpuinfo",
@@ -133,6 +136,12 @@ class Root:
         _mount(source, self._at + target, None, _MS_BIND | _MS_REC)
         if read_only:
             _make_read_only(self._at + target, recursive=True)
+
+    def file(self, path: str, mode: int) -> None:
+        """`path` is an empty file; it stands for a device node, which only an owner of the devices
+        could make.
+        """
+        os.close(os.open(self._at + self._opened(path), os.O_CREAT | os.O_WRONLY, mode))
 
     def link(self, target: str, path: str) -> None:
         """Makes `path` a symbolic link to `target`."""
@@ -290,6 +299,11 @@ def _kernel(root: Root, node: str, spec: dict[str, Any]) -> None:
     root.tmpfs("/dev/shm", "mode=1777,size=64m")  # noqa: S108
     if spec["silicon"] is not None:
         root.bind(spec["silicon"], "/dev/simulated-silicon", read_only=False)
+    if spec["privileged"] and spec["gpu_devices"]:
+        # Writable: NVML has nodes made here for the instances that a privileged process creates.
+        root.tmpfs("/dev/nvidia-caps", "mode=0755,size=1m")
+    for name in spec["gpu_devices"]:
+        root.file(f"/dev/{name}", _DEVICE_MODES.get(name, 0o444))
 
 
 def _enter(at: str) -> None:
@@ -306,7 +320,9 @@ def _enter(at: str) -> None:
     os.chdir("/")
 
 
-def _become(uid: int, gid: int, *, rootless: bool) -> None:
+def _become(uid: int, gid: int, *, rootless: bool, privileged: bool) -> None:
+    if not privileged:
+        _libc.prctl(_PR_CAPBSET_DROP, _CAP_SYS_ADMIN, 0, 0, 0)
     if uid != 0 and rootless:
         # Only one user is mapped: a second user namespace maps it to the wanted uid, and exec then
         # drops its capabilities.
@@ -351,7 +367,7 @@ def main() -> None:
         _isolate()
         _build(spec)
         _enter(spec["mount_point"])
-        _become(spec["uid"], spec["gid"], rootless=rootless)
+        _become(spec["uid"], spec["gid"], rootless=rootless, privileged=spec["privileged"])
         _die_with_parent(spec["parent"])
     except (Failed, OSError) as e:
         print(

@@ -24,9 +24,11 @@ from rehearsal.cluster.kubelet.logs import files as logfiles
 from rehearsal.cluster.kubelet.nodes.wrong_layout import WrongLayout, partitioner_environment
 from rehearsal.cluster.kubelet.pods.sources import ApiSources
 from rehearsal.cluster.kubelet.pods.volumes import PodVolumes
-from rehearsal.cluster.node import launcher
+from rehearsal.cluster.node import container_runtime, launcher
+from rehearsal.cluster.node.container_runtime import Container
 from rehearsal.cluster.node.machine import Machine
 from rehearsal.cluster.node.root import NodeFiles
+from rehearsal.cluster.silicon import state
 from rehearsal.host.toolchain import Toolchain
 
 _SCRATCH = Path("/tmp")  # noqa: S108 - inside the sandbox
@@ -87,6 +89,7 @@ class Launching:
         sources: ApiSources,
         host: str,
         port: str,
+        runtime: container_runtime.Mode,
     ) -> None:
         """marks: environment variables by which leftover processes are found."""
         self._marks = marks
@@ -98,6 +101,7 @@ class Launching:
             "KUBERNETES_SERVICE_PORT": port,
             "KUBERNETES_SERVICE_PORT_HTTPS": port,
         }
+        self._runtime = runtime
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="launch")
 
     async def start(self, wanted: Start) -> subprocess.Popen[bytes]:
@@ -132,7 +136,8 @@ class Launching:
         mounts = [m for m in container.get("volumeMounts") or () if not _is_kernels(pod, m)]
         binds = [_bind(wanted.volumes, mount) for mount in mounts]
         known.update(partitioner_environment(run.node.machine.cloud, run.node.fault))
-        if run.node.machine.gpu_model and _sees_gpus(pod, container, known):
+        asks = _runtime_container(pod, container, known)
+        if run.node.machine.gpu_model and asks.gets_driver:
             binds.append(
                 launcher.Bind(source=self._toolchain.fake_nvml.parent, target=_DRIVER_LIBRARIES)
             )
@@ -157,7 +162,21 @@ class Launching:
             host_paths=program.host_paths,
             node_root=run.node.files.root,
             log=logfiles.path(run.directory, container["name"], wanted.attempt),
+            privileged=asks.privileged,
+            gpu_devices=self._gpu_devices(run.node, asks),
         )
+
+    def _gpu_devices(self, node: Node, asks: Container) -> frozenset[str] | None:
+        """Those of this moment: a restarted container is a new one.
+
+        Raises MissingReference, which is tried again, where the runtime refuses the container.
+        """
+        if not node.machine.gpu_model:
+            return frozenset()
+        try:
+            return container_runtime.devices(asks, state.load(node.files.silicon), self._runtime)
+        except container_runtime.Refused as e:
+            raise MissingReference(f"failed to create containerd task: {e}") from e
 
     def _base(self, pod: JsonObject) -> dict[str, str]:
         return {
@@ -221,20 +240,24 @@ def _context(pod: JsonObject, container: JsonObject) -> JsonObject:
     }
 
 
-def _sees_gpus(pod: JsonObject, container: JsonObject, known: Mapping[str, str]) -> bool:
-    """Whether the NVIDIA container runtime would mount the driver into this container.
+def _runtime_container(
+    pod: JsonObject, container: JsonObject, known: Mapping[str, str]
+) -> Container:
+    """What the container runtime sees of it.
 
-    It does so for NVIDIA_VISIBLE_DEVICES under its runtime class, or, as the default runtime of GPU
-    images, in privileged containers. Other pods may mount the driver's directory from their node,
-    as on GKE.
+    NVIDIA's runtime runs it under its runtime class, and as the default runtime of GPU images where
+    it is privileged and asks through NVIDIA_VISIBLE_DEVICES. A pod without either may still mount
+    the driver's directory from its node, as GKE's do.
     """
-    by_runtime = pod["spec"].get("runtimeClassName") == "nvidia" or _context(pod, container).get(
-        "privileged"
-    )
-    return bool(by_runtime) and known.get("NVIDIA_VISIBLE_DEVICES", "void") not in (
-        "",
-        "void",
-        "none",
+    privileged = bool(_context(pod, container).get("privileged"))
+    return Container(
+        privileged=privileged,
+        nvidia_runtime=privileged or pod["spec"].get("runtimeClassName") == "nvidia",
+        env=known,
+        host_dev=any(
+            mount["mountPath"] == "/dev" and _is_kernels(pod, mount)
+            for mount in container.get("volumeMounts") or ()
+        ),
     )
 
 

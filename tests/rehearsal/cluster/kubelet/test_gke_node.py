@@ -172,7 +172,9 @@ else:
     ("way", "seen"),
     [
         ("nothing", "none\n"),
-        ("the driver's directory", "0 0 8\n"),
+        # The library without a device node: NVML_ERROR_DRIVER_NOT_LOADED.
+        ("the driver's directory", "9 1 0\n"),
+        ("the driver's directory, privileged", "0 0 8\n"),
         ("the nvidia runtime", "0 0 8\n"),
         ("the nvidia runtime, not asked", "none\n"),
     ],
@@ -186,7 +188,8 @@ def test_only_containers_that_would_get_the_real_driver_get_the_fake(
     }
     mounts = [{"name": "code", "mountPath": "/code"}]
     container: dict[str, Any] = {"volumeMounts": mounts, "env": []}
-    if way == "the driver's directory":
+    if way.startswith("the driver's directory"):
+        container["securityContext"] = {"privileged": way.endswith("privileged")}
         mounts.append({"name": "driver", "mountPath": "/usr/local/nvidia"})
         spec["volumes"] = [
             {

@@ -1,0 +1,122 @@
+"""Which of the node's GPU device nodes a container has. Pure.
+
+A container has the device nodes of the moment it was created: those of instances made later do not
+appear in it, privileged or not (NVIDIA/nvidia-docker #1473, NVIDIA/gpu-operator #117). Only the
+host's own /dev, mounted over the container's, follows the host.
+
+Sources: libnvidia-container's nvc_mount and CLI for the legacy mode; nvidia-container-toolkit 1.19,
+nvcdi, for CDI, where a GPU in MIG mode without instances is left out of `all`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from rehearsal.cluster.silicon import device_nodes
+from rehearsal.cluster.silicon.node_silicon import Gpu, NodeSilicon
+
+Mode = Literal["legacy", "cdi"]
+"""How the NVIDIA container runtime finds what to put into a container."""
+
+VARIABLE = "SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME"
+"""Chooses the mode of all simulated nodes."""
+_MODES: Mapping[str, Mode] = {"legacy": "legacy", "cdi": "cdi"}
+_NO_GPUS = ("", "void", "none")
+
+
+def mode_of(environment: Mapping[str, str]) -> Mode:
+    """The mode that the environment asks for, or legacy. Raises ValueError."""
+    asked = environment.get(VARIABLE) or "legacy"
+    if asked not in _MODES:
+        raise ValueError(f"{VARIABLE}={asked}: must be legacy or cdi")
+    return _MODES[asked]
+
+
+class Refused(Exception):
+    """The runtime does not create this container; the message is the runtime's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """What a runtime looks at."""
+
+    privileged: bool
+    nvidia_runtime: bool
+    """Run by NVIDIA's runtime: by its runtime class, or because it is the node's default."""
+    env: Mapping[str, str]
+    host_dev: bool = False
+    """The host's /dev is mounted over the container's."""
+
+    @property
+    def visible_devices(self) -> str:
+        return self.env.get("NVIDIA_VISIBLE_DEVICES", "void")
+
+    @property
+    def gets_driver(self) -> bool:
+        """Whether NVIDIA's runtime puts the driver's libraries into it."""
+        return self.nvidia_runtime and self.visible_devices not in _NO_GPUS
+
+
+def devices(container: Container, silicon: NodeSilicon, mode: Mode) -> frozenset[str] | None:
+    """Names below /dev that the container can open; None where it sees the host's own /dev.
+
+    Raises Refused.
+    """
+    if container.host_dev:
+        # Without privileges the device cgroup refuses to open any of them.
+        return None if container.privileged else frozenset()
+    found = device_nodes.existing(silicon) if container.privileged else frozenset[str]()
+    if container.gets_driver:
+        match mode:
+            case "legacy":
+                found |= _legacy(container, silicon)
+            case "cdi":
+                found |= _cdi(container, silicon)
+    return found
+
+
+def _legacy(container: Container, silicon: NodeSilicon) -> frozenset[str]:
+    found = set(device_nodes.CONTROL)
+    asked = container.visible_devices.split(",")
+    for gpu in silicon.gpus:
+        whole = "all" in asked or str(gpu.index) in asked or gpu.uuid in asked
+        for number, (uuid, nodes) in enumerate(_mig_devices(silicon, gpu)):
+            if "all" in asked or uuid in asked or f"{gpu.index}:{number}" in asked:
+                found |= nodes
+        if whole:
+            found.add(device_nodes.gpu_node(gpu))
+    for what, node in (
+        ("CONFIG", device_nodes.config_node(silicon)),
+        ("MONITOR", device_nodes.monitor_node(silicon)),
+    ):
+        if f"NVIDIA_MIG_{what}_DEVICES" in container.env:
+            if not container.privileged:
+                raise Refused(f"cannot set MIG_{what}_DEVICES in non privileged container")
+            found.add(node)
+    return frozenset(found)
+
+
+def _cdi(container: Container, silicon: NodeSilicon) -> frozenset[str]:
+    found = set(device_nodes.CONTROL)
+    asked = container.visible_devices.split(",")
+    for gpu in silicon.gpus:
+        if not gpu.mig:
+            if {"all", str(gpu.index), gpu.uuid} & set(asked):
+                found.add(device_nodes.gpu_node(gpu))
+            continue
+        for number, (uuid, nodes) in enumerate(_mig_devices(silicon, gpu)):
+            if {"all", uuid, f"{gpu.index}:{number}"} & set(asked):
+                found |= nodes
+    return frozenset(found)
+
+
+def _mig_devices(silicon: NodeSilicon, gpu: Gpu) -> list[tuple[str, frozenset[str]]]:
+    """UUID and device nodes, the GPU's among them, of every MIG device in order."""
+    own = device_nodes.gpu_node(gpu)
+    return [
+        (ci.uuid, device_nodes.mig_device_nodes(silicon, gpu, gi, ci) | {own})
+        for gi in gpu.instances
+        for ci in gi.compute_instances
+    ]

@@ -1,0 +1,115 @@
+"""Which device nodes a container has, by its runtime and by what it asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rehearsal.cluster.node.container_runtime import Container, Mode, Refused, devices, mode_of
+from rehearsal.cluster.silicon import device_nodes, state
+from rehearsal.cluster.silicon.node_silicon import NodeSilicon
+
+MODES: tuple[Mode, ...] = ("legacy", "cdi")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Three GPUs: one with two MIG devices, one in MIG mode without any, one whole."""
+    found = tmp_path / "state"
+    state.create(found, "H100-80", 3, "580.65.06", "n1")
+    state.recut(found, 0, ["3g.40gb", "3g.40gb"])
+    state.set_mig_mode(found, 1, enabled=True)
+    return found
+
+
+@pytest.fixture
+def silicon(path: Path) -> NodeSilicon:
+    return state.load(path)
+
+
+def _asks(visible: str | None, *, privileged: bool = False, **more: str) -> Container:
+    env = {"NVIDIA_VISIBLE_DEVICES": visible} if visible is not None else {}
+    return Container(privileged=privileged, nvidia_runtime=True, env={**env, **more})
+
+
+def _gpus(nodes: frozenset[str] | None) -> list[str]:
+    assert nodes is not None
+    return sorted(n for n in nodes if n.removeprefix("nvidia").isdigit())
+
+
+def _capabilities(nodes: frozenset[str] | None) -> int:
+    assert nodes is not None
+    return sum(n.startswith("nvidia-caps/") for n in nodes)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("visible", [None, "", "void", "none"])
+def test_who_asks_for_nothing_gets_nothing(
+    silicon: NodeSilicon, mode: Mode, visible: str | None
+) -> None:
+    assert devices(_asks(visible), silicon, mode) == frozenset()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_container_of_another_runtime_gets_nothing(silicon: NodeSilicon, mode: Mode) -> None:
+    env = {"NVIDIA_VISIBLE_DEVICES": "all"}
+    other = Container(privileged=False, nvidia_runtime=False, env=env)
+    assert devices(other, silicon, mode) == frozenset()
+
+
+def test_legacy_all_is_every_gpu_and_every_mig_device(silicon: NodeSilicon) -> None:
+    found = devices(_asks("all"), silicon, "legacy")
+    assert _gpus(found) == ["nvidia0", "nvidia1", "nvidia2"]
+    assert _capabilities(found) == 4
+
+
+def test_cdi_all_leaves_out_a_gpu_in_mig_mode_without_instances(silicon: NodeSilicon) -> None:
+    found = devices(_asks("all"), silicon, "cdi")
+    assert _gpus(found) == ["nvidia0", "nvidia2"]
+    assert _capabilities(found) == 4
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_one_mig_device_is_its_gpu_and_two_capabilities(silicon: NodeSilicon, mode: Mode) -> None:
+    uuid = silicon.gpus[0].instances[1].compute_instances[0].uuid
+    for asked in (uuid, "0:1"):
+        found = devices(_asks(asked), silicon, mode)
+        assert (_gpus(found), _capabilities(found)) == (["nvidia0"], 2)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_privileged_container_has_what_the_node_had(
+    path: Path, silicon: NodeSilicon, mode: Mode
+) -> None:
+    found = devices(_asks("void", privileged=True), silicon, mode)
+    assert found == device_nodes.existing(silicon)
+    later = state.recut(path, 2, ["7g.80gb"])
+    assert found < device_nodes.existing(later)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_only_the_hosts_own_dev_follows_the_host_and_only_with_privileges(
+    silicon: NodeSilicon, mode: Mode
+) -> None:
+    mounted = {"nvidia_runtime": False, "env": {}, "host_dev": True}
+    assert devices(Container(privileged=True, **mounted), silicon, mode) is None  # type: ignore[arg-type]
+    assert devices(Container(privileged=False, **mounted), silicon, mode) == frozenset()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("what", ["MONITOR", "CONFIG"])
+def test_the_legacy_hook_refuses_mig_capabilities_without_privileges(
+    silicon: NodeSilicon, what: str
+) -> None:
+    asked = {f"NVIDIA_MIG_{what}_DEVICES": "all"}
+    with pytest.raises(Refused, match=f"cannot set MIG_{what}_DEVICES in non privileged"):
+        devices(_asks("all", **asked), silicon, "legacy")
+    devices(_asks("all", privileged=True, **asked), silicon, "legacy")
+    devices(_asks("all", **asked), silicon, "cdi")  # CDI does not read it
+
+
+def test_the_mode_is_legacy_unless_asked_otherwise() -> None:
+    assert mode_of({}) == "legacy"
+    assert mode_of({"SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME": "cdi"}) == "cdi"
+    with pytest.raises(ValueError, match="must be legacy or cdi"):
+        mode_of({"SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME": "docker"})
