@@ -27,6 +27,7 @@ AGENT_SETTLING = frozenset(
         "DriverLibraryMissing",
         "DriverNotLoaded",
         "PartitioningUnderWay",
+        "DeviceNodesOutdated",
         "NodeUnreadable",
     }
 )

@@ -3,7 +3,8 @@
 Exit codes, with wrong use 2 everywhere. `verify`: 0 match, 1 mismatch, 2 unknown. `show`: 0, or 2
 where the driver does not answer. `apply` and `clear`: 0 done, 1 refused or rolled back, 2 the
 driver does not answer, 4 a GPU reset or reboot is needed, 5 the rollback failed. `watch`: 0 stopped
-by SIGTERM or SIGINT, 2 cannot start, 3 its fork server ended and it must be restarted.
+by SIGTERM or SIGINT, or (--desired) its container is outdated and the kubelet must create a new
+one, 2 cannot start, 3 its fork server ended and it must be restarted.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ OK, MISMATCH, UNKNOWN, RESTART_NEEDED = 0, 1, 2, 3
 WRONG_USE = 2
 PORT, ATTRIBUTION_PORT = 9470, 9472
 _API_TIMEOUT_S = 10.0
+_DRIVER_VERSION = Path("/proc/driver/nvidia/version")
+"""There where the kernel module is loaded, in every container of the machine."""
 
 
 class _WrongUse(Exception):
@@ -388,8 +391,10 @@ def _watch_node(options: argparse.Namespace) -> int:
     # the API client fills the memory that every fork copies.
     prober = Prober.start(deadline_s=options.deadline, utilization=options.utilization)
     from kubeapi import Client, Unreachable
+    from node_agent.cluster.restart_memory import RestartMemory
     from node_agent.reporting.health import Health
     from node_agent.reporting.metrics import Metrics
+    from node_agent.verdict.renewal import Renewal
     from node_agent.watch import NodeWatch, Pace, run
     from telemetry import log
 
@@ -413,14 +418,21 @@ def _watch_node(options: argparse.Namespace) -> int:
         layout=desired_file.hash_of(desired)[:8],
         http=_address_of(server),
     )
-    pace = Pace(interval_s=options.interval)
+    renewal = Renewal(
+        desired, end=stop.set, memory=RestartMemory(), driver_loaded=_DRIVER_VERSION.exists
+    )
+    loop = NodeWatch(
+        desired,
+        prober,
+        client,
+        node_name,
+        metrics=metrics,
+        health=health,
+        pace=Pace(interval_s=options.interval),
+        renewal=renewal,
+    )
     try:
-        run(
-            NodeWatch(
-                desired, prober, client, node_name, metrics=metrics, health=health, pace=pace
-            ),
-            stop,
-        )
+        run(loop, stop)
     finally:
         server.shutdown()
         prober.close()

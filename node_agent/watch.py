@@ -24,6 +24,7 @@ from node_agent.reporting import report
 from node_agent.reporting.health import Health
 from node_agent.reporting.metrics import Metrics
 from node_agent.verdict.damping import Damper
+from node_agent.verdict.renewal import Renewal
 from node_agent.verdict.verify import (
     Verdict,
     desired_of,
@@ -97,10 +98,13 @@ class NodeWatch:
         metrics: Metrics,
         health: Health,
         pace: Pace,
+        renewal: Renewal | None = None,
         clock: Clock | None = None,
         kernel_log: Path = KMSG,
     ) -> None:
+        """renewal: None keeps a container for ever, whatever it does not see."""
         self._desired = desired
+        self._renewal = renewal
         self._layout_hash = hash_of(desired)
         self._metrics = metrics
         self._health = health
@@ -133,6 +137,8 @@ class NodeWatch:
         probed, probed_at = self._clock.monotonic(), self._clock.wall()
         self._health.probed = probed
         judged = waiting or verify(self._desired, found.observation, self._node)
+        if self._renewal and self._node and self._node_read == started:
+            judged = self._renewal.consider(judged, found.observation, self._node, probed)
         verdict = self._with_hung_since(self._damper.damp(judged, probed), probed_at)
         if self._verdicts.record(verdict):
             self._verdict_changed = probed

@@ -202,6 +202,7 @@ def _pod(
     mounts = [
         k8s.core.v1.VolumeMountArgs(name="code", mount_path="/opt/slicewright", read_only=True),
         k8s.core.v1.VolumeMountArgs(name="desired", mount_path="/etc/slicewright", read_only=True),
+        k8s.core.v1.VolumeMountArgs(name="restarts", mount_path="/run/slicewright"),
     ]
     volumes = [
         k8s.core.v1.VolumeArgs(
@@ -209,6 +210,10 @@ def _pod(
         ),
         k8s.core.v1.VolumeArgs(
             name="desired", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=desired)
+        ),
+        # What a container of the agent leaves to the next one, when it ended for new device nodes.
+        k8s.core.v1.VolumeArgs(
+            name="restarts", empty_dir=k8s.core.v1.EmptyDirVolumeSourceArgs(size_limit="1Mi")
         ),
     ]
     if gke:

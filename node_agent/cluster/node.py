@@ -31,18 +31,22 @@ class NodeState:
     allocatable: Mapping[str, int]
     mig_state: str = ""
     """Label nvidia.com/mig.config.state, set by mig-manager; empty without it."""
+    mig_config: str = ""
+    """Label nvidia.com/mig.config, which mig-manager applies; empty without it."""
 
 
 def read(node: Mapping[str, Any]) -> NodeState:
     """Reads a Node object. A new one without status has no resources and an empty boot id."""
     status = node.get("status") or {}
+    labels = node["metadata"].get("labels") or {}
     return NodeState(
         name=node["metadata"]["name"],
         uid=node["metadata"]["uid"],
         boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
         capacity=_extended(status.get("capacity")),
         allocatable=_extended(status.get("allocatable")),
-        mig_state=(node["metadata"].get("labels") or {}).get("nvidia.com/mig.config.state", ""),
+        mig_state=labels.get("nvidia.com/mig.config.state", ""),
+        mig_config=labels.get("nvidia.com/mig.config", ""),
     )
 
 

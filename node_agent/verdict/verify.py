@@ -202,6 +202,11 @@ def partitioning_in_progress(desired: Desired, node: NodeState | None) -> Verdic
     )
 
 
+def is_gpu_resource(name: str) -> bool:
+    """Whether an extended resource stands for GPUs or their partitions."""
+    return _GPU_RESOURCE.fullmatch(name) is not None
+
+
 def found_instances(gpu: ObservedGpu, desired: Desired) -> Mapping[str, int]:
     """Profile -> number of MIG devices on a GPU; `unknown` where the profile is not clear."""
     names = (
@@ -390,7 +395,7 @@ def _check_resources(desired: Desired, node: NodeState | None) -> Iterator[Check
         # By allocatable alone: the kubelet keeps the capacity of a resource for five minutes after
         # its device plugin has gone, and no pod can get any of it. Resources of an earlier layout
         # stay in the node's status with 0, which is the same as absent.
-        if name not in desired.resources and _GPU_RESOURCE.fullmatch(name) and allocatable:
+        if name not in desired.resources and is_gpu_resource(name) and allocatable:
             yield Check(
                 reason="UnexpectedResources", where=name, wanted="0", found=str(allocatable)
             )

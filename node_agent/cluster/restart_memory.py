@@ -1,0 +1,85 @@
+"""What the agent's containers on this node remember of each other: when and why they ended.
+
+Kept in a small file on a volume of the pod (an emptyDir), which outlives a container.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from telemetry import log
+
+DIRECTORY: Final = Path("/run/slicewright")
+"""Where the pod mounts the volume."""
+_FILE: Final = "restarts.json"
+_MOST_ENDS, _MOST_SIGNS = 16, 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """The agent's own ends in one boot of the node, by all containers of its pod."""
+
+    boot_id: str = ""
+    ends: tuple[float, ...] = ()
+    """When, in seconds on the machine's monotonic clock, oldest first."""
+    in_vain: tuple[tuple[str, int], ...] = ()
+    """Digest of the signs that led to an end -> how often, since a container last saw enough."""
+
+    def times_in_vain(self, digest: str) -> int:
+        return dict(self.in_vain).get(digest, 0)
+
+    def with_end(self, digest: str, at: float) -> Past:
+        times = {**dict(self.in_vain), digest: self.times_in_vain(digest) + 1}
+        return replace(
+            self,
+            ends=(*self.ends, at)[-_MOST_ENDS:],
+            in_vain=tuple(times.items())[-_MOST_SIGNS:],
+        )
+
+
+class RestartMemory:
+    """Keeps a `Past`; without a directory, as on an old pod, only as long as the process runs."""
+
+    def __init__(self, directory: Path = DIRECTORY) -> None:
+        self._path = directory / _FILE
+        self._past: Past | None = None
+
+    def of_boot(self, boot_id: str, now: float) -> Past:
+        """The past of this boot; empty in a new one. now: on the machine's monotonic clock."""
+        past = self._past or self._load()
+        if past.boot_id != boot_id or any(end > now for end in past.ends):
+            # The clock starts anew with each boot, before the Node shows its new boot id.
+            past = Past(boot_id=boot_id)
+        self._past = past
+        return past
+
+    def save(self, past: Past) -> None:
+        """Never raises: without the file, the next container knows nothing of this one."""
+        if past == self._past:
+            return
+        self._past = past
+        if not self._path.parent.is_dir():
+            return
+        new = self._path.with_suffix(".new")
+        try:
+            new.write_text(json.dumps(vars(past)), encoding="utf-8")
+            new.replace(self._path)
+        except OSError as e:
+            log.warning("restarts not recorded", file=str(self._path), error=str(e))
+
+    def _load(self) -> Past:
+        try:
+            raw = json.loads(self._path.read_text(encoding="utf-8"))
+            return Past(
+                boot_id=str(raw["boot_id"]),
+                ends=tuple(float(end) for end in raw["ends"]),
+                in_vain=tuple((str(digest), int(times)) for digest, times in raw["in_vain"]),
+            )
+        except FileNotFoundError:
+            return Past()
+        except (OSError, ValueError, KeyError, TypeError) as e:
+            log.warning("restarts not read", file=str(self._path), error=f"{type(e).__name__}: {e}")
+            return Past()

@@ -1,0 +1,160 @@
+"""Whether the agent's container sees less of the GPUs than the node has. Pure functions.
+
+A container has the device nodes of the moment it was created: those of a driver that is loaded
+later, or of partitions that are made later, do not appear in it, privileged or not. NVML then lists
+no such GPU or MIG device, and only a new container sees it. Sources: NVIDIA/nvidia-docker #1473,
+NVIDIA/gpu-operator #117; NVIDIA MIG User Guide, "Device Nodes and Capabilities".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from node_agent.cluster.node import NodeState
+from node_agent.desired import Desired
+from node_agent.nvml.errors import REASON_OF
+from node_agent.nvml.observed import Observation, ObservedGpu
+from node_agent.verdict.reasons import REASONS
+from node_agent.verdict.verify import Check, Verdict, found_instances, is_gpu_resource
+
+REASON = "DeviceNodesOutdated"
+_NO_DRIVER = frozenset({"DriverLibraryMissing", "DriverNotLoaded", "NoPermission"})
+_LOOKS_STALE = _NO_DRIVER | {"WrongGpuCount", "NotPartitioned", "LayoutIncomplete"}
+"""Reasons that outdated device nodes can give a node on which nothing is wrong."""
+_MIG_MANAGER_DONE = frozenset({"success", "failed"})
+
+Evidence = Literal["advertised", "finished"]
+"""Why a new container should see more. `advertised`: the kubelet advertises more devices than this
+container sees, so the device plugin, in its own newer container, sees them. `finished`: the driver
+is loaded, or mig-manager is done, but no device plugin confirms it (yet).
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signs:
+    """What changes on a node when its device nodes change, as far as any container can see it."""
+
+    boot_id: str
+    mig_config: str
+    mig_state: str
+    driver_loaded: bool
+    mig_modes: tuple[tuple[str, str], ...]
+    """Of each GPU that is seen: current and pending MIG mode."""
+    allocatable: tuple[tuple[str, int], ...]
+    """GPU resources with more than 0, by name."""
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal signs, also in another process."""
+        return hashlib.sha256(json.dumps(vars(self)).encode()).hexdigest()[:16]
+
+
+def signs_of(node: NodeState, observation: Observation, *, driver_loaded: bool) -> Signs:
+    return Signs(
+        boot_id=node.boot_id,
+        mig_config=node.mig_config,
+        mig_state=node.mig_state,
+        driver_loaded=driver_loaded,
+        mig_modes=tuple((gpu.mig, gpu.mig_pending) for gpu in observation.gpus),
+        allocatable=tuple(sorted(_gpu_resources(node).items())),
+    )
+
+
+def changes(before: Signs, now: Signs) -> str:
+    """What differs, for the log; empty where nothing does."""
+    old, new = vars(before), vars(now)
+    return ", ".join(
+        f"{name} {old[name]!r} -> {new[name]!r}" for name in old if old[name] != new[name]
+    )
+
+
+def sees_too_little(desired: Desired, observation: Observation) -> bool:
+    """No driver, fewer GPUs than desired, or fewer MIG devices on a GPU whose MIG mode is on.
+
+    A GPU in another state than that (MIG mode off, other partitions, lost) is seen as it is.
+    """
+    if observation.failure:
+        return REASON_OF.get(observation.failure.code) in _NO_DRIVER
+    return len(observation.gpus) < desired.gpu_count or any(
+        _lacks_devices(desired, gpu) for gpu in observation.gpus if gpu.index < desired.gpu_count
+    )
+
+
+def evidence(
+    desired: Desired,
+    verdict: Verdict,
+    observation: Observation,
+    node: NodeState,
+    *,
+    driver_loaded: bool,
+) -> Evidence | None:
+    """Why a new container should see more than this one; None where nothing says so.
+
+    verdict: of `verify`; one whose reason is visible in any container is left alone.
+    """
+    if verdict.reason not in _LOOKS_STALE or not sees_too_little(desired, observation):
+        return None
+    if _advertised(desired, node) > _seen(observation):
+        return "advertised"
+    if observation.failure:
+        return "finished" if driver_loaded else None
+    done = desired.partitioner == "mig-manager" and node.mig_state in _MIG_MANAGER_DONE
+    return "finished" if done else None
+
+
+def outdated(
+    desired: Desired, verdict: Verdict, observation: Observation, node: NodeState
+) -> Verdict:
+    """The verdict while the container is about to be replaced."""
+    reason = REASONS[REASON]
+    seen, advertised = _seen(observation), _advertised(desired, node)
+    check = Check(
+        reason=REASON,
+        where="node",
+        wanted=f"{_wanted(desired)} devices",
+        found=f"{seen} in this container and {advertised} advertised by the kubelet",
+    )
+    cause = reason.cause_for(desired.partitioner, on_host=False)
+    advice = reason.advice_for(desired.partitioner, on_host=False)
+    return replace(
+        verdict,
+        verdict=reason.verdict,
+        reason=reason.code,
+        message=f"{check.where} wanted {check.wanted}, found {check.found}: {cause}; {advice}.",
+        checks=(check,),
+    )
+
+
+def _lacks_devices(desired: Desired, gpu: ObservedGpu) -> bool:
+    if gpu.failure or gpu.mig != "enabled":
+        return False
+    wanted = Counter(dict(desired.gpu(gpu.index).instances))
+    found = Counter(dict(found_instances(gpu, desired)))
+    unclear = found.pop("unknown", 0)
+    # A device that is not wanted was made by somebody: the layout is wrong, not the view of it.
+    return not found - wanted and (wanted - found).total() > unclear
+
+
+def _wanted(desired: Desired) -> int:
+    gpus = [desired.gpu(index) for index in range(desired.gpu_count)]
+    return sum(sum(gpu.instances.values()) if gpu.mig else 1 for gpu in gpus)
+
+
+def _seen(observation: Observation) -> int:
+    """Devices that a device plugin in this container could advertise."""
+    return sum(len(gpu.devices) if gpu.mig == "enabled" else 1 for gpu in observation.gpus)
+
+
+def _advertised(desired: Desired, node: NodeState) -> int:
+    """Devices behind the allocatable resources; replicas of a shared one count once."""
+    replicas = {sharing.resource: sharing.replicas for sharing in desired.sharing}
+    return sum(count // replicas.get(name, 1) for name, count in _gpu_resources(node).items())
+
+
+def _gpu_resources(node: NodeState) -> Mapping[str, int]:
+    return {name: n for name, n in node.allocatable.items() if n and is_gpu_resource(name)}
