@@ -1,7 +1,7 @@
 """Decides when the agent ends its process so that the kubelet creates a new container.
 
-The kubelet restarts a container at once the first time, then 10 s after its end, then 20, 40 … 300 s
-after it; it forgets this when the container has run for 10 minutes, and when the node reboots
+The kubelet restarts a container at once the first time, then 10 s after its end, then 20, 40 …
+300 s after it; it forgets this when the container has run for 10 minutes, and when the node reboots
 (pkg/kubelet, doBackOff; client-go, flowcontrol.Backoff). So the process ends only where a new
 container will see more, normally once per boot or change of layout.
 """

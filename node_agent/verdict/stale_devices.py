@@ -50,8 +50,9 @@ class Signs:
 
     @property
     def digest(self) -> str:
-        """Equal for equal signs, also in another process."""
-        return hashlib.sha256(json.dumps(vars(self)).encode()).hexdigest()[:16]
+        """Equal for equal signs in another container too, which may see more GPUs than this one."""
+        signs = {**vars(self), "mig_modes": None}
+        return hashlib.sha256(json.dumps(signs).encode()).hexdigest()[:16]
 
 
 def signs_of(node: NodeState, observation: Observation, *, driver_loaded: bool) -> Signs:

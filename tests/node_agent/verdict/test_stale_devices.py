@@ -1,0 +1,233 @@
+"""When a container's view is too small, and what says that a new container would see more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from node_agent.cluster.node import NodeState
+from node_agent.desired import Desired, DesiredGpu, DesiredSharing
+from node_agent.nvml.observed import Failure, MigDevice, Observation
+from node_agent.verdict import stale_devices
+from node_agent.verdict.verify import verify
+
+NO_DRIVER = Observation(failure=Failure(call="nvmlInit", code=9, text="Driver Not Loaded"))
+NO_LIBRARY = Observation(failure=Failure(call="nvmlInit", code=12, text="NVML Not Found"))
+
+
+def _evidence(
+    desired: Desired, observation: Observation, node: NodeState, *, driver_loaded: bool = False
+) -> str | None:
+    verdict = verify(desired, observation, node)
+    return stale_devices.evidence(desired, verdict, observation, node, driver_loaded=driver_loaded)
+
+
+def _gpus(observation: Observation, **facts: object) -> Observation:
+    gpus = tuple(replace(gpu, **facts) for gpu in observation.gpus)  # type: ignore[arg-type]
+    return replace(observation, gpus=gpus)
+
+
+@pytest.fixture
+def empty(right: Observation) -> Observation:
+    """MIG mode on and no MIG device: the view of a container made before the partitioning."""
+    return _gpus(right, devices=())
+
+
+@pytest.fixture
+def operator(desired: Desired) -> Desired:
+    return replace(desired, partitioner="mig-manager")
+
+
+def _advertising(node: NodeState, **counts: int) -> NodeState:
+    resources = {f"nvidia.com/{name.replace('_', '-')}": n for name, n in counts.items()}
+    return replace(node, capacity=resources, allocatable=resources)
+
+
+def test_a_view_that_is_as_wanted_is_not_too_small(desired: Desired, right: Observation) -> None:
+    assert not stale_devices.sees_too_little(desired, right)
+
+
+def test_missing_devices_gpus_and_drivers_make_it_too_small(
+    desired: Desired, right: Observation, empty: Observation
+) -> None:
+    for observation in (
+        empty,
+        replace(right, gpus=right.gpus[:1]),
+        replace(right, gpus=()),
+        replace(right, gpus=(right.gpus[0], empty.gpus[1])),
+        NO_DRIVER,
+        NO_LIBRARY,
+    ):
+        assert stale_devices.sees_too_little(desired, observation)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"mig": "disabled", "mig_pending": "disabled", "devices": ()},
+        {"mig": "disabled", "mig_pending": "enabled", "devices": ()},
+        {"devices": (), "failure": Failure(call="x", code=15, text="GPU is lost")},
+    ],
+    ids=["MIG off", "MIG mode pending", "GPU lost"],
+)
+def test_what_every_container_sees_is_no_sign_of_a_stale_one(
+    facts: dict[str, object], desired: Desired, right: Observation, node: NodeState
+) -> None:
+    seen = _gpus(right, **facts)
+    assert not stale_devices.sees_too_little(desired, seen)
+    assert _evidence(desired, seen, node, driver_loaded=True) is None
+
+
+def test_a_wrong_layout_is_wrong_in_every_container(
+    desired: Desired, right: Observation, node: NodeState, half: Callable[[int], MigDevice]
+) -> None:
+    small = replace(half(7), gpu_slices=1, compute_slices=1, name="NVIDIA H100 80GB MIG 1g.10gb")
+    assert _evidence(desired, _gpus(right, devices=(small,)), node) is None
+
+
+@pytest.mark.parametrize("observation", [NO_DRIVER, NO_LIBRARY])
+def test_a_driver_that_no_container_has_is_waited_for(
+    observation: Observation, desired: Desired, node: NodeState
+) -> None:
+    bare = _advertising(node)
+    assert _evidence(desired, observation, bare) is None
+    assert _evidence(desired, observation, bare, driver_loaded=True) == "finished"
+    assert _evidence(desired, observation, node) == "advertised"
+
+
+def test_partitions_are_waited_for_until_the_device_plugin_shows_them(
+    desired: Desired, empty: Observation, node: NodeState
+) -> None:
+    assert _evidence(desired, empty, _advertising(node)) is None
+    assert _evidence(desired, empty, node) == "advertised"
+
+
+@pytest.mark.parametrize(
+    ("mig_state", "found"),
+    [("", None), ("pending", None), ("rebooting", None), ("success", "finished")],
+)
+def test_mig_manager_says_when_it_is_done(
+    mig_state: str, found: str | None, operator: Desired, empty: Observation, node: NodeState
+) -> None:
+    bare = replace(_advertising(node), mig_state=mig_state)
+    assert _evidence(operator, empty, bare) == found
+
+
+def test_whole_gpus_that_are_advertised_before_the_partitioning_prove_nothing(
+    operator: Desired, right: Observation, node: NodeState
+) -> None:
+    whole = _gpus(right, mig="disabled", mig_pending="disabled", devices=())
+    assert _evidence(operator, whole, _advertising(node, gpu=2)) is None
+
+
+def test_a_device_plugin_that_sees_no_more_proves_nothing(
+    desired: Desired, right: Observation, empty: Observation, node: NodeState
+) -> None:
+    one_of_two = replace(right, gpus=(right.gpus[0], empty.gpus[1]))
+    assert _evidence(desired, one_of_two, _advertising(node, gpu=2)) is None
+    assert _evidence(desired, one_of_two, _advertising(node, gpu=3)) == "advertised"
+
+
+def test_replicas_of_a_shared_device_count_once(
+    desired: Desired, right: Observation, empty: Observation, node: NodeState
+) -> None:
+    shared = replace(
+        desired,
+        resources={"nvidia.com/gpu": 16},
+        sharing=(DesiredSharing(resource="nvidia.com/gpu", strategy="time-slicing", replicas=4),),
+    )
+    one_of_two = replace(right, gpus=(right.gpus[0], empty.gpus[1]))
+    assert _evidence(shared, one_of_two, _advertising(node, gpu=8)) is None
+    assert _evidence(shared, one_of_two, _advertising(node, gpu=16)) == "advertised"
+
+
+def test_partitions_of_another_layout_are_evidence_too(
+    operator: Desired, empty: Observation, node: NodeState
+) -> None:
+    """The new container will then see what is wrong."""
+    mixed = replace(operator, resources={"nvidia.com/mig-3g.40gb": 4})
+    sevenths = replace(node, allocatable={"nvidia.com/mig-1g.10gb": 14})
+    assert _evidence(mixed, empty, sevenths) == "advertised"
+
+
+def test_cdi_leaves_out_a_gpu_in_mig_mode_without_instances(
+    operator: Desired, right: Observation, node: NodeState
+) -> None:
+    fewer = replace(right, gpus=())
+    assert _evidence(operator, fewer, _advertising(node)) is None
+    assert _evidence(operator, fewer, replace(node, mig_state="success")) == "advertised"
+
+
+def test_a_gpu_that_nobody_sees_is_no_evidence(
+    desired: Desired, right: Observation, node: NodeState
+) -> None:
+    assert (
+        _evidence(desired, replace(right, gpus=right.gpus[:1]), _advertising(node, gpu=2)) is None
+    )
+
+
+def test_whole_gpus_wanted_and_left_out_of_the_container(
+    desired: Desired, right: Observation, node: NodeState
+) -> None:
+    """CDI again: MIG was on when the container was made, and is off now."""
+    whole = replace(
+        desired, gpus=(DesiredGpu(index="all", mig=False),), resources={"nvidia.com/gpu": 2}
+    )
+    nothing = replace(right, gpus=())
+    assert _evidence(whole, nothing, _advertising(node, gpu=2)) == "advertised"
+    off = _gpus(right, mig="disabled", mig_pending="disabled", devices=())
+    assert _evidence(whole, off, _advertising(node, gpu=2)) is None
+
+
+def test_a_definite_finding_is_not_hidden(
+    desired: Desired, right: Observation, empty: Observation, node: NodeState
+) -> None:
+    lost = replace(right.gpus[0], failure=Failure(call="x", code=15, text="GPU is lost"))
+    assert _evidence(desired, replace(right, gpus=(lost, empty.gpus[1])), node) is None
+
+
+def test_the_verdict_of_an_outdated_container(
+    desired: Desired, empty: Observation, node: NodeState
+) -> None:
+    verdict = verify(desired, empty, node)
+    assert verdict.reason == "NotPartitioned"
+    stale = stale_devices.outdated(desired, verdict, empty, node)
+    assert (stale.verdict, stale.reason) == ("Unknown", "DeviceNodesOutdated")
+    assert stale.message.startswith(
+        "node wanted 4 devices, found 0 in this container and 4 advertised by the kubelet: "
+    )
+    assert stale.instances == verdict.instances
+
+
+def test_signs_have_the_same_digest_in_every_process(right: Observation, node: NodeState) -> None:
+    signs = stale_devices.signs_of(node, right, driver_loaded=True)
+    assert signs.digest == "bafbec826e4d00d6"
+    for other in (
+        stale_devices.signs_of(replace(node, boot_id="b2"), right, driver_loaded=True),
+        stale_devices.signs_of(replace(node, mig_state="success"), right, driver_loaded=True),
+        stale_devices.signs_of(replace(node, mig_config="halves"), right, driver_loaded=True),
+        stale_devices.signs_of(_advertising(node, gpu=3), right, driver_loaded=True),
+        stale_devices.signs_of(node, right, driver_loaded=False),
+    ):
+        assert other.digest != signs.digest
+        assert stale_devices.changes(signs, other)
+    assert not stale_devices.changes(signs, signs)
+
+
+def test_what_a_container_sees_of_the_gpus_is_a_sign_to_itself_alone(
+    right: Observation, node: NodeState
+) -> None:
+    signs = stale_devices.signs_of(node, right, driver_loaded=True)
+    off = stale_devices.signs_of(node, _gpus(right, mig="disabled"), driver_loaded=True)
+    assert stale_devices.changes(signs, off).startswith("mig_modes ")
+    assert off.digest == signs.digest
+
+
+def test_capacity_and_resources_that_are_gone_are_no_sign(
+    right: Observation, node: NodeState
+) -> None:
+    signs = stale_devices.signs_of(node, right, driver_loaded=True)
+    gone = replace(node, capacity={}, allocatable={**node.allocatable, "nvidia.com/mig-1g.10gb": 0})
+    assert stale_devices.signs_of(gone, right, driver_loaded=True) == signs
