@@ -24,14 +24,20 @@ from node_agent.verdict.verify import Check, Verdict, found_instances, is_gpu_re
 
 REASON = "DeviceNodesOutdated"
 _NO_DRIVER = frozenset({"DriverLibraryMissing", "DriverNotLoaded", "NoPermission"})
-_LOOKS_STALE = _NO_DRIVER | {"WrongGpuCount", "NotPartitioned", "LayoutIncomplete"}
+_LOOKS_STALE = _NO_DRIVER | {
+    "WrongGpuCount",
+    "ComputeInstanceMissing",
+    "NotPartitioned",
+    "LayoutIncomplete",
+}
 """Reasons that outdated device nodes can give a node on which nothing is wrong."""
 _MIG_MANAGER_DONE = frozenset({"success", "failed"})
 
 Evidence = Literal["advertised", "finished"]
 """Why a new container should see more. `advertised`: the kubelet advertises more devices than this
 container sees, so the device plugin, in its own newer container, sees them. `finished`: the driver
-is loaded, or mig-manager is done, but no device plugin confirms it (yet).
+is loaded, or mig-manager is done, or GPU instances are listed that have no device here; but no
+device plugin confirms it (yet).
 """
 
 
@@ -104,6 +110,9 @@ def evidence(
         return "advertised"
     if observation.failure:
         return "finished" if driver_loaded else None
+    if verdict.reason == "ComputeInstanceMissing":
+        # Privileged calls list GPU instances whose device nodes this container does not have.
+        return "finished"
     done = desired.partitioner == "mig-manager" and node.mig_state in _MIG_MANAGER_DONE
     return "finished" if done else None
 

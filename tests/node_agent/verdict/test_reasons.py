@@ -222,7 +222,8 @@ CASES: dict[str, tuple[Change, str, str]] = {
 
 
 def test_every_reason_has_a_case() -> None:
-    assert set(CASES) == set(REASONS)
+    # DeviceNodesOutdated is no finding of `verify`: test_stale_devices.py.
+    assert set(CASES) == set(REASONS) - {"DeviceNodesOutdated"}
 
 
 @pytest.mark.parametrize("reason", CASES)

@@ -76,11 +76,11 @@ class Machine:
             self.create()
         return verdict
 
-    def run(self, seconds: float) -> None:
+    def run(self, seconds: float, *, every_s: float = 1.0) -> None:
         end = self.now + seconds
         while self.now < end:
             self.turn()
-            self.now += 1.0
+            self.now += every_s
 
     def reboots(self, boot_id: str) -> None:
         """Before the kubelet posts it: what it advertised stands, the device plugin is gone."""
@@ -136,7 +136,7 @@ def test_first_boot_of_a_gke_node_before_driver_and_partitioning(
     gke.run(20)
     gke.view = lambda: right
     gke.advertises({"nvidia.com/gpu": 4})
-    gke.run(FORGOTTEN_S)
+    gke.run(FORGOTTEN_S, every_s=2)
     assert gke.ends == [1_000 + 110 + CONFIRM_S]
     assert gke.told == [
         "DriverLibraryMissing", "DriverNotLoaded", "DeviceNodesOutdated", "PartitionsMatch",
@@ -156,7 +156,7 @@ def test_first_boot_of_an_eks_node_before_the_partitioning(
     eks.advertises({}, mig_state="success")
     eks.run(10)
     eks.advertises({"nvidia.com/gpu": 4})
-    eks.run(FORGOTTEN_S)
+    eks.run(FORGOTTEN_S, every_s=2)
     assert eks.ends == [1_000 + 70 + CONFIRM_S]
     assert eks.told == [
         "NotPartitioned", "PartitioningUnderWay", "DeviceNodesOutdated", "PartitionsMatch",
@@ -172,7 +172,7 @@ def test_started_while_mig_manager_works(
     assert not eks.ends
     eks.view = lambda: right
     eks.advertises({"nvidia.com/gpu": 4}, mig_state="success")
-    eks.run(FORGOTTEN_S)
+    eks.run(FORGOTTEN_S, every_s=2)
     assert len(eks.ends) == 1
     assert eks.told[-1] == "PartitionsMatch"
 
@@ -180,7 +180,7 @@ def test_started_while_mig_manager_works(
 def test_started_after_the_partitioning_it_never_ends(machine: Callable[..., Machine]) -> None:
     eks = machine()
     eks.advertises({"nvidia.com/gpu": 4}, mig_state="success")
-    eks.run(FORGOTTEN_S)
+    eks.run(FORGOTTEN_S, every_s=2)
     assert (eks.ends, eks.told) == ([], ["PartitionsMatch"])
 
 
@@ -189,13 +189,13 @@ def test_partitioned_anew_on_a_living_node(
 ) -> None:
     eks = machine()
     eks.advertises({"nvidia.com/gpu": 4}, mig_state="success")
-    eks.run(FORGOTTEN_S)
+    eks.run(FORGOTTEN_S, every_s=2)
     for _ in range(3):
         eks.advertises({}, mig_state="pending")
         eks.run(30)
         eks.seen = empty
         eks.advertises({"nvidia.com/gpu": 4}, mig_state="success")
-        eks.run(FORGOTTEN_S)
+        eks.run(FORGOTTEN_S, every_s=2)
         assert eks.told[-1] == "PartitionsMatch"
     assert len(eks.ends) == 3
     assert "NotPartitioned" not in eks.told
@@ -222,7 +222,7 @@ def test_reboots(
         eks.advertises({}, mig_state="success")
         eks.run(8)
         eks.advertises({"nvidia.com/gpu": 4})
-        eks.run(FORGOTTEN_S)
+        eks.run(FORGOTTEN_S, every_s=2)
         assert eks.told[-1] == "PartitionsMatch"
         assert len(eks.ends) == boot + 1
     assert "WrongLayout" not in eks.told
@@ -238,7 +238,7 @@ def test_partitions_taken_away_for_whole_gpus(
     eks.run(30)
     eks.seen = whole
     eks.advertises({"nvidia.com/gpu": 2}, mig_state="success")
-    eks.run(FORGOTTEN_S)
+    eks.run(FORGOTTEN_S, every_s=2)
     assert (eks.ends, eks.told) == ([], ["UnwantedMig", "PartitionsMatch"])
 
 
@@ -252,7 +252,7 @@ def test_a_container_from_which_cdi_left_out_the_gpus(
     eks.advertises({}, mig_state="success")
     eks.run(10)
     eks.advertises({"nvidia.com/gpu": 4})
-    eks.run(FORGOTTEN_S)
+    eks.run(FORGOTTEN_S, every_s=2)
     assert len(eks.ends) == 1
     assert eks.told == ["PartitioningUnderWay", "DeviceNodesOutdated", "PartitionsMatch"]
 
@@ -267,7 +267,7 @@ def test_a_change_between_creation_and_first_turn_is_found_after_a_minute(
     gke.advertises({"nvidia.com/gpu": 4})
     gke.turn()
     gke.view = lambda: right
-    gke.run(FORGOTTEN_S)
+    gke.run(FORGOTTEN_S, every_s=2)
     assert gke.ends == [1_000 + PATIENCE_S]
     assert gke.told == ["DeviceNodesOutdated", "PartitionsMatch"]
 
@@ -279,7 +279,7 @@ def test_without_a_device_plugin_the_new_container_says_what_is_there(
     eks.turn()
     eks.view = lambda: right
     eks.advertises({}, mig_state="success")
-    eks.run(FORGOTTEN_S)
+    eks.run(FORGOTTEN_S, every_s=2)
     assert eks.ends == [1_000 + PATIENCE_S]
     assert eks.told[-1] == "ResourcesNotAdvertised"
 
@@ -289,7 +289,7 @@ def test_an_end_in_vain_shows_that_the_finding_is_true(
 ) -> None:
     eks = machine(empty)
     eks.advertises({}, mig_state="success")
-    eks.run(24 * 3600)
+    eks.run(24 * 3600, every_s=60)
     assert len(eks.ends) == 1, "nobody says that there is more"
     assert eks.told == ["DeviceNodesOutdated", "NotPartitioned"]
 
@@ -299,10 +299,10 @@ def test_a_view_that_stays_too_small_is_tried_again_ever_more_seldom(
 ) -> None:
     gke = machine(empty, partitioner="gke")
     gke.advertises({"nvidia.com/gpu": 4})
-    gke.run(24 * 3600)
+    gke.run(24 * 3600, every_s=60)
     pauses = [later - earlier for earlier, later in zip(gke.ends, gke.ends[1:], strict=False)]
     assert pauses[0] == FORGOTTEN_S
-    assert all(2 * a <= b <= 2 * a + 1 for a, b in itertools.pairwise(pauses))
+    assert all(2 * a <= b <= 2 * a + 60 for a, b in itertools.pairwise(pauses))
     assert len(gke.ends) == 8
     assert gke.told == ["DeviceNodesOutdated", "NotPartitioned"]
 
@@ -321,7 +321,7 @@ def test_a_lost_gpu_never_ends_a_container(
             eks.run(10)
             eks.seen = seen
             eks.advertises({"nvidia.com/gpu": advertised})
-            eks.run(24 * 3600)
+            eks.run(24 * 3600, every_s=60)
             assert (eks.ends, eks.told) == ([], ["PartitionsMatch", reason])
 
 
@@ -330,7 +330,7 @@ def test_a_gpu_that_was_never_there_does_not_end_a_container(
 ) -> None:
     eks = machine(replace(right, gpus=right.gpus[:1]))
     eks.advertises({"nvidia.com/gpu": 2}, mig_state="success")
-    eks.run(24 * 3600)
+    eks.run(24 * 3600, every_s=60)
     assert (eks.ends, eks.told) == ([], ["WrongGpuCount"])
 
 
@@ -390,16 +390,14 @@ def test_whatever_happens_ends_are_far_apart(
     views = [right, empty, NO_DRIVER, replace(right, gpus=right.gpus[:1])]
     eks = machine(data.draw(st.sampled_from(views)))
     (eks.directory / "restarts.json").unlink(missing_ok=True)
-    waited = 0.0
     for _ in range(data.draw(st.integers(1, 10))):
-        before, ends = eks.node, len(eks.ends)
+        ends = len(eks.ends)
         eks.advertises(
             data.draw(st.sampled_from([{}, {"nvidia.com/gpu": 4}, {"nvidia.com/gpu": 2}])),
             mig_state=data.draw(st.sampled_from(["pending", "success"])),
         )
         seconds = data.draw(st.sampled_from([1, 30, 120, 700]))
         eks.run(seconds)
-        waited = 0 if eks.node != before else waited
         assert len(eks.ends) - ends <= 1 + seconds // FORGOTTEN_S
     assert all(b - a >= CONFIRM_S for a, b in zip(eks.ends, eks.ends[1:], strict=False))
 

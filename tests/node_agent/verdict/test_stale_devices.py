@@ -9,7 +9,7 @@ import pytest
 
 from node_agent.cluster.node import NodeState
 from node_agent.desired import Desired, DesiredGpu, DesiredSharing
-from node_agent.nvml.observed import Failure, MigDevice, Observation
+from node_agent.nvml.observed import Failure, GpuInstance, MigDevice, Observation
 from node_agent.verdict import stale_devices
 from node_agent.verdict.verify import verify
 
@@ -113,6 +113,14 @@ def test_mig_manager_says_when_it_is_done(
 ) -> None:
     bare = replace(_advertising(node), mig_state=mig_state)
     assert _evidence(operator, empty, bare) == found
+
+
+def test_gpu_instances_that_have_no_device_here_are_evidence(
+    desired: Desired, empty: Observation, node: NodeState
+) -> None:
+    listed = _gpus(empty, gpu_instances=(GpuInstance(id=1, profile=9, start=0, size=4),))
+    assert _evidence(desired, listed, _advertising(node)) == "finished"
+    assert _evidence(desired, listed, node) == "advertised"
 
 
 def test_whole_gpus_that_are_advertised_before_the_partitioning_prove_nothing(
