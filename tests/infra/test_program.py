@@ -15,6 +15,7 @@ import yaml
 from fleet_controller import api
 from infra import plan, program, spec
 from infra.components.gpu_pool import Unverified, unverified
+from node_agent.cluster import restart_memory
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL_STACKS = sorted(p.name.split(".")[1] for p in (ROOT / "stacks").glob("Pulumi.*.yaml"))
@@ -227,6 +228,16 @@ def test_on_eks_the_agent_uses_nvidias_runtime(record: Record) -> None:
     assert pod["runtimeClassName"] == "nvidia"
     assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"} in container["env"]
     assert not [v for v in pod["volumes"] if "hostPath" in v]
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_agents_containers_share_a_small_volume(record: Record, stack: str) -> None:
+    pod = pod_of(record(stack), ":DaemonSet", "node-agent")
+    (container,) = pod["containers"]
+    assert {"name": "restarts", "mountPath": str(restart_memory.DIRECTORY)} in container[
+        "volumeMounts"
+    ]
+    assert {"name": "restarts", "emptyDir": {"sizeLimit": "1Mi"}} in pod["volumes"]
 
 
 @pytest.mark.parametrize("stack", STACKS)

@@ -220,6 +220,6 @@ def test_without_renewal_a_partitioned_node_is_not_partitioned_for_ever(
         agent.turns(2)
         _partitioned_by_mig_manager(node, agent)
         agent.turns(100)
-    # A process that may open the capability `monitor` sees GPU instances, but none of their devices.
+    # Who may open the capability `monitor` sees GPU instances, but none of their devices.
     assert node.api.reports[-1] == ("NotPartitioned" if kind is EKS else "ComputeInstanceMissing")
     assert "PartitionsMatch" not in node.api.reports

@@ -150,6 +150,15 @@ def test_the_container_that_reads_the_kubelets_socket_has_no_token(client: Clien
     assert token not in mounts["attribution"]
 
 
+def test_the_agents_container_was_created_anew_once_at_most(client: Client) -> None:
+    """It starts before mig-manager partitions, and a container keeps its device nodes."""
+    (status,) = (
+        s for s in agents_pod(client)["status"]["containerStatuses"] if s["name"] == "node-agent"
+    )
+    assert status["restartCount"] <= 1
+    assert status.get("lastState", {}).get("terminated", {"exitCode": 0})["exitCode"] == 0
+
+
 def test_a_second_up_reports_no_changes(client: Client, engine: Engine) -> None:
     outcome = engine.up("--expect-no-changes")
     assert outcome.code == 0, outcome.output
