@@ -262,7 +262,7 @@ def test_every_message_names_a_cause_and_a_next_step(
     "reason",
     [
         code
-        for code in REASONS
+        for code in CASES
         if code not in ("PartitionsMatch", "PartitioningUnderWay", "NodeUnreadable")
         and "Resources" not in code
     ],
