@@ -24,7 +24,7 @@ test: lint toolchain  ## everything that CI checks
 unit: $(SETUP)  ## the quick tests only: no cluster, no engine, nothing to build
 	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m "not rehearsal and not toolchain and not soak"
 
-lint: $(SETUP)  ## style, types, and the arrows between the rooms
+lint: $(SETUP)  ## style, types, and import contracts between packages
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
