@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -22,9 +21,8 @@ from rehearsal.cluster.silicon import state
 PROJECT = Path(node_agent.__file__).parents[1]
 PACKAGES = ("node_agent", "kubeapi", "telemetry")
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("pip") is None, reason="this Python has no pip"
-)
+# It builds a wheel: no unit test.
+pytestmark = pytest.mark.toolchain
 
 
 @pytest.fixture(scope="module")

@@ -106,6 +106,7 @@ def test_the_fork_server_ends_with_its_agent() -> None:
     assert status == 0
 
 
+@pytest.mark.soak
 def test_many_probes_leave_no_descriptor_and_at_most_one_child() -> None:
     with probing(lambda: Observation(driver="d")) as prober:
         _waiting(prober)
