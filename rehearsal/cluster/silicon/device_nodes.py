@@ -8,6 +8,8 @@ numbering of minors is the driver's own and differs between machines, so program
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
+from types import MappingProxyType
 
 from rehearsal.cluster.silicon.node_silicon import ComputeInstance, Gpu, GpuInstance, NodeSilicon
 
@@ -21,16 +23,23 @@ _GPU_INSTANCE_IDS, _COMPUTE_INSTANCE_IDS = range(15), range(8)
 
 def mig_minors(silicon: NodeSilicon) -> Mapping[str, int]:
     """Path in /proc/driver/nvidia/capabilities -> minor of its nvidia-cap node, in order."""
-    return {name: minor for minor, name in enumerate(_capabilities(silicon), start=1)}
+    return _minors(tuple(gpu.minor for gpu in silicon.gpus if gpu.model.mig != "none"))
 
 
-def _capabilities(silicon: NodeSilicon) -> Iterator[str]:
+@cache
+def _minors(mig_capable: tuple[int, ...]) -> Mapping[str, int]:
+    """Some thousand entries, asked for with every MIG device of every container that starts."""
+    return MappingProxyType(
+        {name: minor for minor, name in enumerate(_capabilities(mig_capable), start=1)}
+    )
+
+
+def _capabilities(mig_capable: tuple[int, ...]) -> Iterator[str]:
     yield from (_CONFIG, _MONITOR)
-    for gpu in silicon.gpus:
-        if gpu.model.mig != "none":
-            for gi in _GPU_INSTANCE_IDS:
-                yield f"gpu{gpu.minor}/gi{gi}/access"
-                yield from (f"gpu{gpu.minor}/gi{gi}/ci{ci}/access" for ci in _COMPUTE_INSTANCE_IDS)
+    for gpu in mig_capable:
+        for gi in _GPU_INSTANCE_IDS:
+            yield f"gpu{gpu}/gi{gi}/access"
+            yield from (f"gpu{gpu}/gi{gi}/ci{ci}/access" for ci in _COMPUTE_INSTANCE_IDS)
 
 
 def gpu_node(gpu: Gpu) -> str:
