@@ -1,6 +1,13 @@
 """Data about GPUs, MIG profiles, drivers, machine types, prices and GKE, each with its source."""
 
-from infra.catalog.catalog import Catalog, CatalogError, Chart, Fault, LeftOut, PluginFault
+from infra.catalog.catalog import (
+    Catalog,
+    CatalogError,
+    Chart,
+    DevicePluginIssue,
+    DriverIssue,
+    Exclusion,
+)
 from infra.catalog.gpus import (
     Engines,
     Family,
@@ -31,16 +38,16 @@ __all__ = [
     "CatalogError",
     "Chart",
     "Cloud",
+    "DevicePluginIssue",
+    "DriverIssue",
     "Engines",
+    "Exclusion",
     "Family",
-    "Fault",
     "Gpu",
     "Image",
     "Kind",
-    "LeftOut",
     "Machine",
     "NamedConfig",
-    "PluginFault",
     "Price",
     "Profile",
     "Together",

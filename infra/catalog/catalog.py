@@ -1,4 +1,4 @@
-"""The catalog as a whole, with charts, known issues, and what is left out on purpose."""
+"""The catalog as a whole, with charts, known issues, and what is deliberately excluded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Chart:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Fault:
+class DriverIssue:
     """A known issue of drivers that are otherwise new enough."""
 
     drivers: tuple[str, ...]
@@ -40,7 +40,7 @@ class Fault:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PluginFault:
+class DevicePluginIssue:
     """Profiles that older versions of NVIDIA's device plugin do not advertise separately."""
 
     version: str
@@ -52,7 +52,7 @@ class PluginFault:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LeftOut:
+class Exclusion:
     """Machine types or GPUs that exist and are deliberately not in the catalog."""
 
     names: tuple[str, ...]
@@ -82,13 +82,13 @@ class Catalog:
     """GPU -> the GPU operator's default configs for it, by name."""
     charts: Mapping[str, Chart]
     """By version."""
-    faults: tuple[Fault, ...]
-    plugin_faults: tuple[PluginFault, ...]
-    left_out: tuple[LeftOut, ...]
+    driver_issues: tuple[DriverIssue, ...]
+    device_plugin_issues: tuple[DevicePluginIssue, ...]
+    exclusions: tuple[Exclusion, ...]
 
-    def why_left_out(self, name: str, cloud: Cloud | None = None) -> LeftOut | None:
+    def why_excluded(self, name: str, cloud: Cloud | None = None) -> Exclusion | None:
         """The row of a machine type of `cloud`, or of a GPU if None; None if there is none."""
-        return next((row for row in self.left_out if row.cloud == cloud and row.has(name)), None)
+        return next((row for row in self.exclusions if row.cloud == cloud and row.has(name)), None)
 
     def machine_names(self, cloud: Cloud) -> tuple[str, ...]:
         return tuple(name for c, name in self.machines if c == cloud)

@@ -8,7 +8,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from infra.catalog.catalog import Catalog, CatalogError, Chart, Fault, LeftOut, PluginFault
+from infra.catalog.catalog import (
+    Catalog,
+    CatalogError,
+    Chart,
+    DevicePluginIssue,
+    DriverIssue,
+    Exclusion,
+)
 from infra.catalog.gpus import Gpu
 from infra.catalog.loading_gpus import build_family, build_gpu, check_products
 from infra.catalog.machines import (
@@ -77,15 +84,17 @@ def load() -> Catalog:
                 [build(lambda r: Chart(**r), r) for r in drivers_file["chart"]], lambda c: c.version
             )
         ),
-        faults=tuple(build(lambda r: _fault(r, gpus), r) for r in drivers_file["fault"]),
-        plugin_faults=tuple(
-            build(lambda r: PluginFault(endings=tuple(r.pop("endings")), **r), r)
-            for r in drivers_file["plugin_fault"]
+        driver_issues=tuple(
+            build(lambda r: _driver_issue(r, gpus), r) for r in drivers_file["driver_issue"]
         ),
-        left_out=tuple(
-            build(lambda r: _left_out(r, gpus, machines), r)
+        device_plugin_issues=tuple(
+            build(lambda r: DevicePluginIssue(endings=tuple(r.pop("endings")), **r), r)
+            for r in drivers_file["device_plugin_issue"]
+        ),
+        exclusions=tuple(
+            build(lambda r: _exclusion(r, gpus, machines), r)
             for f in (gpus_file, machines_file)
-            for r in f["left_out"]
+            for r in f["excluded"]
         ),
     )
 
@@ -161,21 +170,21 @@ def _accelerator(raw: Row, gpus: Mapping[str, Gpu]) -> Accelerator:
     return Accelerator(gpu=gpu, sizes=sizes, refused=MappingProxyType(refused), **raw)
 
 
-def _fault(raw: Row, gpus: Mapping[str, Gpu]) -> Fault:
-    return Fault(
+def _driver_issue(raw: Row, gpus: Mapping[str, Gpu]) -> DriverIssue:
+    return DriverIssue(
         drivers=tuple(raw.pop("drivers")),
         gpus=tuple(gpus[name] for name in raw.pop("gpus", ())),
         **raw,
     )
 
 
-def _left_out(
+def _exclusion(
     raw: Row, gpus: Mapping[str, Gpu], machines: Mapping[tuple[Cloud, str], Machine]
-) -> LeftOut:
-    row = LeftOut(**{**raw, "names": tuple(raw["names"]), "instead": tuple(raw["instead"])})
+) -> Exclusion:
+    row = Exclusion(**{**raw, "names": tuple(raw["names"]), "instead": tuple(raw["instead"])})
     there = [name for cloud, name in machines if cloud == row.cloud] if row.cloud else [*gpus]
     if both := [name for name in there if row.has(name)]:
-        raise ValueError(f"{both} are left out, but in the catalog")
+        raise ValueError(f"{both} are excluded, but in the catalog")
     if unknown := set(row.instead) - set(there):
         raise ValueError(f"unknown names in instead: {sorted(unknown)}")
     return row

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from infra import catalog, spec
-from infra.catalog import PluginFault, driver_order
+from infra.catalog import DevicePluginIssue, driver_order
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.fleet import PoolPlan
 
@@ -23,38 +23,38 @@ def check_plugin(
         *(("gpu_operator", key) for key in ("mig_strategy", "device_plugin", "chart_version"))
     ):
         return
-    for fault in catalog.load().plugin_faults:
-        if (has := _has(fault, operator)) is None:
+    for issue in catalog.load().device_plugin_issues:
+        if (has := _has(issue, operator)) is None:
             continue
         key, brings, instead = has
         for pool in pools:
             affected = {
-                name for layout in pool.layouts for name in layout if name.endswith(fault.endings)
+                name for layout in pool.layouts for name in layout if name.endswith(issue.endings)
             }
             if affected and pool.mig_config is not None:
                 yield refuse(
                     key,
-                    f"{brings}, and {fault.version} is the first that advertises "
+                    f"{brings}, and {issue.version} is the first that advertises "
                     f"{', '.join(sorted(affected))} of pool {pool.name} "
                     "as a resource of its own",
                     f"choose {instead} or newer",
-                    fault.source,
+                    issue.source,
                 )
 
 
-def _has(fault: PluginFault, operator: spec.GpuOperator) -> tuple[spec.Path, str, str] | None:
+def _has(issue: DevicePluginIssue, operator: spec.GpuOperator) -> tuple[spec.Path, str, str] | None:
     """The key that selects a faulty version, what it selects, and the first version without the
-    fault. None where there is no fault, or where the version is unknown.
+    issue. None where there is no issue, or where the version is unknown.
     """
     stated = operator.device_plugin.version
     if stated:
         key: spec.Path = ("gpu_operator", "device_plugin", "version")
-        version, first, brings = stated, f"v{fault.version}", f"{stated} is an older device plugin"
+        version, first, brings = stated, f"v{issue.version}", f"{stated} is an older device plugin"
     else:
         key = ("gpu_operator", "chart_version")
         version, first, brings = (
             operator.chart_version,
-            fault.chart,
+            issue.chart,
             "this chart installs an older device plugin",
         )
     match = _VERSION.fullmatch(version)

@@ -111,14 +111,14 @@ def check_driver(driver: Driver, pool: str, gpu: Gpu, offer: Offer) -> Checked[N
             f"choose {needed} or newer",
             gpu.source,
         )
-    for fault in catalog.load().faults:
-        concerned = (not fault.gpus or gpu in fault.gpus) and (
-            fault.nodes == "partitioned" or not all(offer.layouts)
+    for issue in catalog.load().driver_issues:
+        concerned = (not issue.gpus or gpu in issue.gpus) and (
+            issue.nodes == "partitioned" or not all(offer.layouts)
         )
-        if driver.version in fault.drivers and concerned:
+        if driver.version in issue.drivers and concerned:
             yield refuse(
                 driver.key,
-                f"driver {driver.version} {fault.what} ({gpu.name} of pool {pool})",
+                f"driver {driver.version} {issue.what} ({gpu.name} of pool {pool})",
                 "choose a newer one",
-                fault.source,
+                issue.source,
             )

@@ -39,12 +39,12 @@ def gpu_of(asked: spec.GpuChoice, path: spec.Path, stated: Stated) -> Checked[Gp
         return None
     if asked.model in known:
         return known[asked.model]
-    if left_out := catalog.load().why_left_out(asked.model):
+    if exclusion := catalog.load().why_excluded(asked.model):
         yield refuse(
             (*path, "model"),
-            f"{asked.model} {left_out.reason}",
-            f"the catalog has {listed(left_out.instead)}",
-            left_out.source,
+            f"{asked.model} {exclusion.reason}",
+            f"the catalog has {listed(exclusion.instead)}",
+            exclusion.source,
         )
         return None
     folded = {name.casefold(): name for name in known}

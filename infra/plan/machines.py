@@ -117,10 +117,10 @@ def _machine(name: str, cloud: Cloud, path: Path, *, gpus: bool) -> Checked[Mach
     known = catalog.load().machines
     if machine := known.get((cloud, name)):
         return machine
-    if left_out := catalog.load().why_left_out(name, cloud):
-        instead = f"{listed(left_out.instead)}, or another" if gpus else "one without GPUs"
+    if exclusion := catalog.load().why_excluded(name, cloud):
+        instead = f"{listed(exclusion.instead)}, or another" if gpus else "one without GPUs"
         yield refuse(
-            path, f"{name} {left_out.reason}", f"choose {instead}; {_ALL}", left_out.source
+            path, f"{name} {exclusion.reason}", f"choose {instead}; {_ALL}", exclusion.source
         )
         return None
     elsewhere = next((m for m in known.values() if m.name == name), None)

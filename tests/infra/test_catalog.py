@@ -16,15 +16,15 @@ from infra.catalog import (
     Catalog,
     CatalogError,
     Chart,
+    DevicePluginIssue,
+    DriverIssue,
+    Exclusion,
     Family,
-    Fault,
     Gpu,
     Image,
     Kind,
-    LeftOut,
     Machine,
     NamedConfig,
-    PluginFault,
     Price,
     Profile,
     driver_order,
@@ -38,14 +38,14 @@ ROWS = (
     Accelerator,
     Chart,
     Family,
-    Fault,
+    DriverIssue,
     Gpu,
     Image,
     Kind,
-    LeftOut,
+    Exclusion,
     Machine,
     NamedConfig,
-    PluginFault,
+    DevicePluginIssue,
     Price,
     Profile,
 )
@@ -245,7 +245,7 @@ def test_pci_ids_are_written_as_nvml_gives_them_and_belong_to_one_gpu() -> None:
 def test_drivers_are_versions_and_profiles_need_no_older_one_than_their_gpu() -> None:
     written = [image.driver for image in {m.image for m in MACHINES if m.image}]
     written += [chart.driver for chart in CATALOG.charts.values()]
-    written += [driver for fault in CATALOG.faults for driver in fault.drivers]
+    written += [driver for issue in CATALOG.driver_issues for driver in issue.drivers]
     for gpu in CATALOG.gpus.values():
         for newer in [
             *(p.minimum_driver for p in gpu.profiles.values()),
