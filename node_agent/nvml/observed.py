@@ -39,7 +39,10 @@ class Engines:
 
 @dataclass(frozen=True, kw_only=True)
 class Vitals:
-    """Health of one GPU; it decides no verdict. None: not provided by driver, GPU or privileges."""
+    """Health of one GPU. None: not provided by driver, GPU or privileges.
+
+    Of these only what `ObservedGpu.repairs` repeats decides a verdict.
+    """
 
     minor: int | None = None
     """Of /dev/nvidia<minor>."""
@@ -73,6 +76,15 @@ class Vitals:
     """None also in MIG mode, which turns them off."""
     nvlinks_down: int | None = None
     pcie_replays: int | None = None
+
+
+Repair = str
+"""What the driver asks for: `reset the GPU`, `reboot the node`, `drain and reset`, `action <n>`, as
+in `Vitals.recovery_action`; or REMAP_PENDING, REMAP_FAILED, RETIREMENT_PENDING.
+"""
+REMAP_PENDING: Repair = "remap pending"
+REMAP_FAILED: Repair = "remap failed"
+RETIREMENT_PENDING: Repair = "retirement pending"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +190,8 @@ class ObservedGpu:
     """Of the whole GPU, mostly eight. None without privileges."""
     processes: tuple[int, ...] | None = None
     """On the whole GPU; from thorough probes."""
+    repairs: tuple[Repair, ...] = ()
+    """From every probe."""
     vitals: Vitals | None = None
     """From thorough probes."""
     utilization: tuple[Utilization, ...] = ()
@@ -240,6 +254,7 @@ def _gpu(raw: Mapping[str, Any]) -> ObservedGpu:
         ),
         "gpu_instances": None if instances is None else tuple(GpuInstance(**i) for i in instances),
         "processes": _tuple(raw["processes"]),
+        "repairs": tuple(raw["repairs"]),
         "vitals": None
         if vitals is None
         else Vitals(**{**vitals, "slowdowns": _tuple(vitals["slowdowns"])}),

@@ -50,8 +50,9 @@ _HOLE = (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 def probe(*, thorough: bool = False, with_utilization: bool = False) -> Observation:
     """Reads every GPU once.
 
-    thorough: with health, memory in use and processes, which a verdict does not need. Never raises
-    for what the driver answers, but hangs as long as the driver does: call it in a child process.
+    thorough: with all of health, memory in use and processes, which a verdict does not need. Never
+    raises for what the driver answers, but hangs as long as the driver does: call it in a child
+    process.
     """
     try:
         pynvml.nvmlInit()
@@ -136,7 +137,10 @@ def _read_gpu(index: int, offers: _Offers, thorough: bool) -> ObservedGpu:
                 found["memory_slices"] = _optional(lambda: _memory_slices(device, found["offered"]))
         if thorough:
             found["processes"] = vitals.processes(device)
-            found["vitals"] = vitals.read(device, mig=found["mig"] == "enabled")
+            health = found["vitals"] = vitals.read(device, mig=found["mig"] == "enabled")
+        else:
+            health = vitals.read_repairs(device)
+        found["repairs"] = vitals.repairs(health)
     except _CallFailed as e:
         found["failure"] = e.failure
     return ObservedGpu(**found)

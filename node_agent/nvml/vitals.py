@@ -1,4 +1,4 @@
-"""Health of a GPU from NVML, for people and metrics; it never makes a probe fail.
+"""Health of a GPU from NVML; it never makes a probe fail.
 
 What a driver, a GPU or the privileges do not provide is None. Xid errors are not here: NVML
 delivers them only to a client that keeps waiting, and such a client makes changes of MIG mode fail.
@@ -7,12 +7,18 @@ What they leave behind is: counted memory errors, rows to remap, the driver's re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pynvml
 
-from node_agent.nvml.observed import Vitals
+from node_agent.nvml.observed import (
+    REMAP_FAILED,
+    REMAP_PENDING,
+    RETIREMENT_PENDING,
+    Repair,
+    Vitals,
+)
 
 # NVML_FI_DEV_*; one call answers all, each with a return code of its own.
 _FIELDS = {
@@ -30,8 +36,11 @@ _FIELDS = {
     "recovery_action": 230,
 }
 _FLAGS = ("retired_pending", "remap_pending", "remap_failed")
-# nvmlDeviceGpuRecoveryAction_t
+_REPAIR_FIELDS = (*_FLAGS, "recovery_action")
+# nvmlDeviceGpuRecoveryAction_t, from driver R565 on.
 _ACTIONS = ("none", "reset the GPU", "reboot the node", "drain peer-to-peer", "drain and reset")
+# The driver asks for neither a reset nor a reboot.
+_NO_REPAIR = (None, "none", "drain peer-to-peer")
 # nvmlClocksEventReasons; idle, application clocks, sync boost and display are left out: they are
 # settings, not problems.
 _SLOWDOWNS = {
@@ -44,9 +53,29 @@ _SLOWDOWNS = {
 _ENABLED = 1
 
 
+def read_repairs(device: Any) -> Vitals:
+    """Only what `repairs` needs, in one call of the driver. Raises no NVMLError."""
+    fields = _fields(device, _REPAIR_FIELDS)
+    action = _action(fields.pop("recovery_action", None))
+    flags: dict[str, Any] = {name: bool(value) for name, value in fields.items()}
+    return Vitals(**flags, recovery_action=action)
+
+
+def repairs(health: Vitals) -> tuple[Repair, ...]:
+    """What the driver asks for before the GPU is as good as it should be; empty: nothing known."""
+    asked = health.recovery_action
+    found = {
+        asked or "": asked not in _NO_REPAIR,
+        REMAP_FAILED: health.remap_failed,
+        REMAP_PENDING: health.remap_pending,
+        RETIREMENT_PENDING: health.retired_pending,
+    }
+    return tuple(repair for repair, there in found.items() if there)
+
+
 def read(device: Any, *, mig: bool) -> Vitals:
     """Of a whole GPU. mig: whether MIG is on, which turns NVLinks off. Raises no NVMLError."""
-    fields = _fields(device)
+    fields = _fields(device, tuple(_FIELDS))
     # Not as fields: the units of these fields changed between drivers.
     sensors: dict[str, Any] = {
         "minor": _optional(pynvml.nvmlDeviceGetMinorNumber, device),
@@ -71,7 +100,7 @@ def read(device: Any, *, mig: bool) -> Vitals:
         else [_optional(pynvml.nvmlDeviceGetNvLinkState, device, n) for n in range(links)]
     )
     known = [state for state in states if state is not None]
-    action = fields.pop("recovery_action", None)
+    action = _action(fields.pop("recovery_action", None))
     return Vitals(
         **sensors,
         **{name: bool(value) if name in _FLAGS else value for name, value in fields.items()},
@@ -82,11 +111,7 @@ def read(device: Any, *, mig: bool) -> Vitals:
         else tuple(word for bit, word in _SLOWDOWNS.items() if reasons & bit),
         nvlinks_up=known.count(_ENABLED) if known else None,
         nvlinks_down=len(known) - known.count(_ENABLED) if known else None,
-        recovery_action=None
-        if action is None
-        else _ACTIONS[action]
-        if action < len(_ACTIONS)
-        else f"action {action}",
+        recovery_action=action,
     )
 
 
@@ -105,10 +130,17 @@ def processes(device: Any) -> tuple[int, ...] | None:
     return None if found is None else tuple(sorted({int(process.pid) for process in found}))
 
 
-def _fields(device: Any) -> dict[str, Any]:
-    values = _optional(pynvml.nvmlDeviceGetFieldValues, device, list(_FIELDS.values())) or ()
+def _action(code: int | None) -> str | None:
+    if code is None:
+        return None
+    return _ACTIONS[code] if code < len(_ACTIONS) else f"action {code}"
+
+
+def _fields(device: Any, names: Sequence[str]) -> dict[str, Any]:
+    ids = [_FIELDS[name] for name in names]
+    values = _optional(pynvml.nvmlDeviceGetFieldValues, device, ids) or ()
     found = {}
-    for name, value in zip(_FIELDS, values, strict=False):
+    for name, value in zip(names, values, strict=False):
         if value.nvmlReturn == pynvml.NVML_SUCCESS:
             # 0 double, 1 unsigned int, 2 unsigned long, 3 unsigned long long, 4 signed long long, 5
             # signed int

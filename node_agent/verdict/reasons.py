@@ -83,6 +83,23 @@ _ALL = (
         advices={"host": _RESET},
     ),
     Reason(
+        code="GpuResetRequested",
+        verdict="Mismatch",
+        meaning="the driver asks for a reset or a reboot (its recovery action), or a row remapping "
+        "or a page retirement waits for one",
+        cause="the GPU met an error, and works with what is left of it until it is reset",
+        advice="cordon and drain the node, then reboot it",
+        advices={"host": _RESET},
+    ),
+    Reason(
+        code="RowRemapFailed",
+        verdict="Mismatch",
+        meaning="a bad row of a GPU's memory stays in use: there was no spare row to remap it to",
+        cause="the GPU's memory has more bad rows than spare ones",
+        advice=f"cordon and drain, then {_REPLACE}",
+        advices={"host": "stop using the GPU and have it replaced"},
+    ),
+    Reason(
         code="WrongGpuCount",
         verdict="Mismatch",
         meaning="the driver sees more or fewer GPUs than the machine type has",

@@ -16,7 +16,15 @@ from node_agent.desired import Desired, DesiredGpu
 from node_agent.layout import GpuLayout, Layout, ranges
 from node_agent.nvml import profiles
 from node_agent.nvml.errors import REASON_OF
-from node_agent.nvml.observed import Failure, Observation, ObservedGpu
+from node_agent.nvml.observed import (
+    REMAP_FAILED,
+    REMAP_PENDING,
+    RETIREMENT_PENDING,
+    Failure,
+    Observation,
+    ObservedGpu,
+    Repair,
+)
 from node_agent.verdict.reasons import MATCH, RANK, REASONS, Outcome, Reason
 from node_agent.xids.history import consequence
 from node_agent.xids.meanings import shown as xid_shown
@@ -277,6 +285,7 @@ def _check_gpu(
             wanted="no error that needs a reset",
             found=xid_shown(gpu.stands.number),
         )
+    yield from _check_repairs(where, gpu)
     models = {_model(name) for name in desired.gpu_models}
     yield Check(
         reason=MATCH if _model(gpu.model or "") in models else "WrongGpuModel",
@@ -299,6 +308,32 @@ def _check_gpu(
             wanted="a compute instance in every GPU instance",
             found=f"none in GPU instance {', '.join(str(i.id) for i in empty)}" if empty else "all",
         )
+
+
+def _check_repairs(where: str, gpu: ObservedGpu) -> Iterator[Check]:
+    """A GPU that works, but for which the driver asks for a reset, a reboot or another GPU."""
+    wanted = "no repair asked for"
+    if REMAP_FAILED in gpu.repairs:
+        yield Check(
+            reason="RowRemapFailed",
+            where=where,
+            wanted=wanted,
+            found="a bad memory row without a spare row",
+        )
+    if by_reset := [_asked(repair) for repair in gpu.repairs if repair != REMAP_FAILED]:
+        yield Check(
+            reason="GpuResetRequested", where=where, wanted=wanted, found=", ".join(by_reset)
+        )
+
+
+def _asked(repair: Repair) -> str:
+    waiting = {
+        REMAP_PENDING: "a row remapping that waits for a reset",
+        RETIREMENT_PENDING: "a page retirement that waits for a reset",
+    }
+    if repair.startswith("action "):
+        return f"the driver asks for recovery {repair}"
+    return waiting.get(repair) or f"the driver asks to {repair}"
 
 
 def _devices(wanted: GpuLayout, gpu: ObservedGpu) -> Mapping[str, int]:

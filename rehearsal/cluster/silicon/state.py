@@ -155,7 +155,7 @@ def reboot(path: Path) -> NodeSilicon:
         kept = {
             key: value
             for key, value in gpu.health.items()
-            if not key.endswith("_volatile") and key not in ("remap_pending", "recovery_action")
+            if not key.endswith("_volatile") and key not in _CURED_BY_RESET
         }
         return replace(
             gpu, mig=mode, mig_pending=mode, lost=False, instances=(), health=MappingProxyType(kept)

@@ -108,15 +108,71 @@ def test_what_is_wrong_is_seen_and_said(
         assert words in show.gpus(observation)
 
 
-def test_health_decides_no_verdict(silicon: MakeSilicon) -> None:
+WHOLE = Desired(
+    pool="p", partitioner="none", gpu_count=1, gpu_models=("NVIDIA H100 80GB HBM3",),
+    gpus=(DesiredGpu(index="all", mig=False),), resources={},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "health",
+    [
+        {"ecc_uncorrected_volatile": 7, "remapped_uncorrectable": 2, "retired_double": 1},
+        {"throttle_reasons": 0x48, "temperature_c": 95, "pcie_replays": 4, "nvlinks_down": 3},
+        {"recovery_action": 3},  # drain peer-to-peer: neither a reset nor a reboot
+    ],
+)
+def test_health_that_needs_no_reset_decides_no_verdict(
+    health: dict[str, int], silicon: MakeSilicon
+) -> None:
     node = silicon("H100-80", 1)
-    state.set_health(node.path, 0, remap_failed=1, recovery_action=2, ecc_uncorrected_volatile=7)
-    desired = Desired(
-        pool="p", partitioner="none", gpu_count=1, gpu_models=("NVIDIA H100 80GB HBM3",),
-            resources={},
-        gpus=(DesiredGpu(index="all", mig=False),),
-    )  # fmt: skip
-    assert verify(desired, _look(node), None, silicon_only=True).verdict == "Match"
+    state.set_health(node.path, 0, **health)
+    assert verify(WHOLE, node.observe(), None, silicon_only=True).verdict == "Match"
+    assert verify(WHOLE, _look(node), None, silicon_only=True).verdict == "Match"
+
+
+ASKS_FOR_REPAIR = [
+    ({"recovery_action": 1}, "GpuResetRequested", "found the driver asks to reset the GPU"),
+    ({"recovery_action": 2}, "GpuResetRequested", "found the driver asks to reboot the node"),
+    ({"recovery_action": 4}, "GpuResetRequested", "found the driver asks to drain and reset"),
+    ({"recovery_action": 9}, "GpuResetRequested", "found the driver asks for recovery action 9"),
+    ({"remap_pending": 1}, "GpuResetRequested", "found a row remapping that waits for a reset"),
+    ({"retired_pending": 1}, "GpuResetRequested", "found a page retirement that waits for a"),
+    ({"remap_failed": 1}, "RowRemapFailed", "found a bad memory row without a spare row"),
+]
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+@pytest.mark.parametrize(("health", "reason", "finding"), ASKS_FOR_REPAIR)
+def test_a_driver_that_asks_for_a_repair_is_no_match(
+    health: dict[str, int], reason: str, finding: str, thorough: bool, silicon: MakeSilicon
+) -> None:
+    node = silicon("H100-80", 1)
+    state.set_health(node.path, 0, **health)
+    observation = _look(node) if thorough else node.observe()
+    verdict = verify(WHOLE, observation, None, silicon_only=True)
+    assert (verdict.verdict, verdict.reason) == ("Mismatch", reason)
+    assert finding in verdict.message
+    state.heal(node.path)
+    assert verify(WHOLE, node.observe(), None, silicon_only=True).verdict == "Match"
+
+
+@pytest.mark.parametrize("health", ["recovery_action", "remap_pending", "retired_pending"])
+def test_a_reboot_ends_what_the_driver_asked_for(health: str, silicon: MakeSilicon) -> None:
+    node = silicon("H100-80", 1)
+    state.set_health(node.path, 0, **{health: 1})
+    state.reboot(node.path)
+    assert verify(WHOLE, node.observe(), None, silicon_only=True).verdict == "Match"
+
+
+@pytest.mark.parametrize("code", [3, 4, 13])
+def test_a_driver_that_does_not_say_what_it_asks_for_is_judged_without_it(
+    code: int, silicon: MakeSilicon
+) -> None:
+    node = silicon("H100-80", 1)
+    state.set_health(node.path, 0, recovery_action=1, remap_failed=1)
+    state.inject(node.path, state.Injection(call="nvmlDeviceGetFieldValues", code=code))
+    assert verify(WHOLE, node.observe(), None, silicon_only=True).verdict == "Match"
 
 
 _OPTIONAL = [
