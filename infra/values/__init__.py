@@ -1,0 +1,22 @@
+"""The plan in the formats of other programs: Helm values, NVIDIA's config files, tolerations."""
+
+from infra.values.kubeconfig import kubeconfig
+from infra.values.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
+from infra.values.operator_chart import operator_values
+from infra.values.plugin_configs import plugin_configs
+from infra.values.pods import pod_request, tolerations
+from infra.values.text import JsonObject, as_flow_yaml, as_yaml, short_hash
+
+__all__ = [
+    "MIG_CONFIG_KEY",
+    "JsonObject",
+    "as_flow_yaml",
+    "as_yaml",
+    "kubeconfig",
+    "mig_parted_config",
+    "operator_values",
+    "plugin_configs",
+    "pod_request",
+    "short_hash",
+    "tolerations",
+]

@@ -1,0 +1,34 @@
+"""A kubeconfig for a cluster of a cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infra.values.text import JsonObject
+
+
+def kubeconfig(
+    *, cluster: str, server: str, ca_data: str, command: str, arguments: Sequence[str] = ()
+) -> JsonObject:
+    """A kubeconfig without a secret: the cloud's own command supplies credentials at every use.
+
+    ca_data: base64 PEM, as both clouds return it.
+    """
+    user: JsonObject = {
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
+        "command": command,
+        "args": list(arguments),
+        "interactiveMode": "Never",
+        "provideClusterInfo": True,
+        "installHint": f"install {command}, which comes with the cloud's command line tools",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": cluster, "cluster": {"server": server, "certificate-authority-data": ca_data}}
+        ],
+        "users": [{"name": cluster, "user": {"exec": user}}],
+        "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
+        "current-context": cluster,
+    }

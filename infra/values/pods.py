@@ -1,0 +1,54 @@
+"""What pods need in order to run on a pool's nodes: tolerations, selectors, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fleet_controller.api import POOL_LABEL, STARTUP_TAINT_KEY
+from infra.plan import ByoPoolPlan, PoolPlan, Taint, WorkloadPlan
+from infra.plan.sharing import allocatable
+from infra.values.text import JsonObject
+
+_ANY_GPU_TAINT: JsonObject = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+
+
+def tolerations(pools: Sequence[PoolPlan]) -> list[JsonObject]:
+    """Tolerations for a pod that runs on all nodes of `pools`, before they are verified too.
+
+    Never a toleration of everything: such a pod would stay on a node that is being drained.
+    """
+    return _tolerations(taint for pool in pools for taint in pool.taints)
+
+
+def pod_request(pool: PoolPlan, workloads: Sequence[WorkloadPlan]) -> JsonObject:
+    """How a pod asks for one device of a pool, in the Pod's own fields.
+
+    `limits` are alternatives, one for each resource of the nodes, or for each of `workloads` where
+    the pool's GPUs are shared by fractions.
+    """
+    fractional = pool.resources != allocatable(pool.devices, pool.sharing)
+    return {
+        "nodeSelector": dict(pool.select)
+        if isinstance(pool, ByoPoolPlan)
+        else {POOL_LABEL: pool.name},
+        "tolerations": _tolerations(t for t in pool.taints if t.key != STARTUP_TAINT_KEY),
+        "limits": [dict(workload.requests) for workload in workloads]
+        if fractional
+        else [{name: 1} for name in sorted(pool.resources)],
+    }
+
+
+def _tolerations(taints: Iterable[Taint]) -> list[JsonObject]:
+    listed: list[JsonObject] = [dict(_ANY_GPU_TAINT)]
+    for taint in taints:
+        one = {
+            "key": taint.key,
+            "operator": "Equal",
+            "value": taint.value,
+            "effect": taint.effect,
+        }
+        if taint.key == _ANY_GPU_TAINT["key"] and taint.effect == _ANY_GPU_TAINT["effect"]:
+            continue
+        if one not in listed:
+            listed.append(one)
+    return listed
