@@ -47,6 +47,11 @@ STARTUP_TAINT: Final[Mapping[str, str]] = {
     "effect": "NoSchedule",
 }
 
+VERIFIED_BOOT_ANNOTATION: Final = "slicewright.io/verified-boot"
+"""Boot ID of the boot in which the controller last found the node verified. In another boot it is
+not verified: MIG partitions do not survive a reboot, but the Node and its missing taint do.
+"""
+
 MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
 MIG_STATE_LABEL: Final = "nvidia.com/mig.config.state"
 DEPLOY_LABEL_PREFIX: Final = "nvidia.com/gpu.deploy."

@@ -2,7 +2,7 @@
 
 True requires all of this: the report's verdict is Match; the report is recent, and is about this
 Node object, its current boot and the layout that the pool wants; and where mig-manager creates the
-partitions, the node's labels agree and none of its GPU operands is paused.
+partitions, the node's labels agree and none of its GPU operands is paused; and the node is Ready.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class Assessment:
     reason: str
     message: str
     """Depends on the facts alone, not on the time: an unchanged node is not written again."""
+    mismatch: bool = False
+    """Whether the agent found, in this boot and for this layout, that the node is not as wanted."""
     settles: bool = False
     """Whether the node may still get there without help, because it is being set up."""
     expires: float | None = None
@@ -76,16 +78,22 @@ def assess(
     assert report is not None
     expires = report.time + REPORT_AGE_LIMIT_S
     if report.verdict == "Match":
-        return _label_problem(node, pool, expires) or Assessment(
-            status="True",
-            reason=report.reason or "PartitionsMatch",
-            message=report.message,
-            expires=expires,
+        return (
+            _label_problem(node, pool, expires)
+            or _not_ready(node, expires)
+            or Assessment(
+                status="True",
+                reason=report.reason or "PartitionsMatch",
+                message=report.message,
+                expires=expires,
+            )
         )
+    mismatch = report.verdict == "Mismatch"
     return Assessment(
-        status="False" if report.verdict == "Mismatch" else "Unknown",
+        status="False" if mismatch else "Unknown",
         reason=report.reason or "NoReason",
         message=report.message,
+        mismatch=mismatch,
         settles=report.reason in AGENT_SETTLING or _being_partitioned(node, pool),
         expires=expires,
     )
@@ -175,6 +183,18 @@ def _label_problem(node: Node, pool: Pool, expires: float) -> Assessment | None:
             expires=expires,
         )
     return None
+
+
+def _not_ready(node: Node, expires: float) -> Assessment | None:
+    """Unknown while the kubelet is silent or not ready; the node may be rebooting."""
+    if node.ready:
+        return None
+    return _unknown(
+        "NodeNotReady",
+        "the partitions matched, but the node is not Ready; see its condition Ready",
+        settles=True,
+        expires=expires,
+    )
 
 
 def _being_partitioned(node: Node, pool: Pool) -> bool:

@@ -5,6 +5,12 @@ any time. Decided here are each node's condition, the startup taint of verified 
 `nvidia.com/mig.config`, the status of the pools, and Warning Events on the pools (which `pulumi up`
 prints as they come).
 
+A node without the startup taint gets it back (`HoldNode`) as soon as it may have lost what was
+verified: it is not Ready, it has booted again, mig-manager changes its partitions, its agent found
+a mismatch, or its layout is about to change. It is released when its agent has reported a match of
+this boot. A report that is merely late holds no node. The taint keeps new pods away and leaves
+running ones alone.
+
 A layout is never changed under running pods. A node whose `mig.config` must change first gets the
 startup taint back, and its label is set once no pod uses its GPUs; until then its condition is
 ChangeHeldByPods and names the pods. Cordoning, draining and the order of nodes belong to a rollout.
@@ -52,11 +58,21 @@ class SetNodeCondition:
 
 @dataclass(frozen=True, kw_only=True)
 class HoldNode:
-    """Puts the startup taint back on a node before its layout changes."""
+    """Puts the startup taint back on a node."""
 
     node: str
     version: str
     has_taints: bool
+    why: str
+    """For the log."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordBoot:
+    """Notes on a node in which boot it was verified."""
+
+    node: str
+    boot_id: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +80,8 @@ class LiftTaint:
     node: str
     position: int
     """Index of the taint in spec.taints."""
+    boot_id: str
+    """The boot that was verified: the node may have booted again since the decision."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +121,7 @@ class RetractEvent:
 Action = (
     SetNodeCondition
     | HoldNode
+    | RecordBoot
     | LiftTaint
     | SetMigConfig
     | SetPoolStatus
@@ -114,7 +133,9 @@ Action = (
 @dataclass(frozen=True, kw_only=True)
 class Decision:
     actions: tuple[Action, ...]
-    """In the order in which they must be carried out: those of one node depend on each other."""
+    """In the order in which they must be carried out: those of one node depend on each other, and
+    holding nodes comes first, because their device plugins may register whole GPUs any moment.
+    """
     look_again: float | None
     """When the decision may change by time alone; seconds since the epoch."""
 
@@ -149,6 +170,7 @@ def decide(
     returns; without an entry the node's layout is not changed. warnings: the controller's own
     Events in the cluster, by name.
     """
+    holds: list[Action] = []
     actions: list[Action] = []
     deadlines: list[float] = []
     wanted_events: dict[str, EmitEvent] = {}
@@ -156,9 +178,20 @@ def decide(
         members = []
         for node in pool_nodes:
             pods = gpu_pods.get(node.name)
-            assessment = assess(node, pool, reports.get(node.name), now, gpu_pods=pods)
+            report = reports.get(node.name)
+            assessment = assess(node, pool, report, now, gpu_pods=pods)
             member = _member(node, assessment, now, deadlines)
             members.append(member)
+            why = _must_hold(member, pool, report, pods)
+            if why and not node.held:
+                holds.append(
+                    HoldNode(
+                        node=node.name,
+                        version=node.version,
+                        has_taints=bool(node.taint_keys),
+                        why=why,
+                    )
+                )
             actions += _node_actions(member, pool, pods, now)
         # Where a whole pool fails, its first nodes are enough: thousands of events help nobody.
         for member in [m for m in members if m.warns][:MAX_FAILING_NODES]:
@@ -176,7 +209,8 @@ def decide(
         deadlines.append(due)
     actions += [RetractEvent(name=name) for name in warnings if name not in wanted_events]
     return Decision(
-        actions=tuple(actions), look_again=min((at for at in deadlines if at > now), default=None)
+        actions=(*holds, *actions),
+        look_again=min((at for at in deadlines if at > now), default=None),
     )
 
 
@@ -263,20 +297,51 @@ def _node_actions(
             )
         )
     if assessment.status == "True":
+        if node.verified_boot != node.boot_id:
+            actions.append(RecordBoot(node=node.name, boot_id=node.boot_id))
         positions = [i for i, key in enumerate(node.taint_keys) if key == STARTUP_TAINT_KEY]
         # From the back, so that a removal does not move the next one.
-        actions += [LiftTaint(node=node.name, position=i) for i in reversed(positions)]
-    if _must_change(node, pool) and gpu_pods == ():
+        actions += [
+            LiftTaint(node=node.name, position=i, boot_id=node.boot_id) for i in reversed(positions)
+        ]
+    if node.held and _must_change(node, pool) and gpu_pods == ():
         assert pool.mig_config is not None
-        if node.held:
-            actions.append(
-                SetMigConfig(node=node.name, version=node.version, value=pool.mig_config)
-            )
-        else:
-            actions.append(
-                HoldNode(node=node.name, version=node.version, has_taints=bool(node.taint_keys))
-            )
+        actions.append(SetMigConfig(node=node.name, version=node.version, value=pool.mig_config))
     return actions
+
+
+def _must_hold(
+    member: Member, pool: Pool, report: Report | None, gpu_pods: tuple[str, ...] | None
+) -> str | None:
+    """Why no new pods may come to the node; None where they may.
+
+    With a reason, the node's assessment is never True: what is held here is not released by it.
+    """
+    node = member.node
+    if not node.ready:
+        return "not Ready"
+    if member.assessment.status != "True" and node.boot_id != _last_verified_boot(node, report):
+        return "booted since it was verified"
+    if member.assessment.mismatch:
+        return member.assessment.reason
+    if pool.mig_config and node.mig_state in BUSY_STATES:
+        return "mig-manager changes its partitions"
+    if _must_change(node, pool) and gpu_pods == ():
+        return "its layout changes"
+    return None
+
+
+def _last_verified_boot(node: Node, report: Report | None) -> str:
+    """The boot in which the node was last verified, as far as the objects tell; else this one.
+
+    Without the annotation (a node that an older controller released, or that never had the taint)
+    the boot of its report is the best there is.
+    """
+    if node.verified_boot:
+        return node.verified_boot
+    if report is not None and report.owner_uid == node.uid:
+        return report.boot_id
+    return node.boot_id
 
 
 def _must_change(node: Node, pool: Pool) -> bool:

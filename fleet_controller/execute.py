@@ -14,12 +14,14 @@ from fleet_controller.api import (
     POOL_PLURAL,
     STARTUP_TAINT,
     STARTUP_TAINT_KEY,
+    VERIFIED_BOOT_ANNOTATION,
 )
 from fleet_controller.decide import (
     Action,
     EmitEvent,
     HoldNode,
     LiftTaint,
+    RecordBoot,
     RetractEvent,
     SetMigConfig,
     SetNodeCondition,
@@ -45,6 +47,8 @@ def execute(cluster: Cluster, action: Action) -> None:
             cluster.nodes.put(_lift_taint(cluster, action))
         case HoldNode():
             cluster.nodes.put(_hold(cluster, action))
+        case RecordBoot():
+            cluster.nodes.put(_record_boot(cluster, action))
         case SetMigConfig():
             cluster.nodes.put(_set_mig_config(cluster, action))
         case SetPoolStatus():
@@ -65,6 +69,7 @@ def subject(action: Action) -> str:
             SetNodeCondition(node=node)
             | LiftTaint(node=node)
             | HoldNode(node=node)
+            | RecordBoot(node=node)
             | SetMigConfig(node=node)
         ):
             return f"node {node}"
@@ -91,6 +96,7 @@ def _set_condition(cluster: Cluster, action: SetNodeCondition) -> dict[str, Any]
 def _lift_taint(cluster: Cluster, action: LiftTaint) -> dict[str, Any]:
     at = f"/spec/taints/{action.position}"
     patch = [
+        {"op": "test", "path": "/status/nodeInfo/bootID", "value": action.boot_id},
         {"op": "test", "path": f"{at}/key", "value": STARTUP_TAINT_KEY},
         {"op": "remove", "path": at},
     ]
@@ -105,6 +111,12 @@ def _hold(cluster: Cluster, action: HoldNode) -> dict[str, Any]:
     )
     patch = [{"op": "test", "path": "/metadata/resourceVersion", "value": action.version}, add]
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="json")
+
+
+def _record_boot(cluster: Cluster, action: RecordBoot) -> dict[str, Any]:
+    # Not conditional: where the node has booted again meanwhile, this is about the earlier boot.
+    patch = {"metadata": {"annotations": {VERIFIED_BOOT_ANNOTATION: action.boot_id}}}
+    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
 
 
 def _set_mig_config(cluster: Cluster, action: SetMigConfig) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from fleet_controller.decide import (
     EmitEvent,
     HoldNode,
     LiftTaint,
+    RecordBoot,
     RetractEvent,
     SetMigConfig,
     SetNodeCondition,
@@ -163,8 +164,10 @@ def _log(action: Action) -> None:
             log.info("node condition", node=node, status=status, reason=reason, message=message)
         case LiftTaint(node=node):
             log.info("node released", node=node)
-        case HoldNode(node=node):
-            log.info("node held", node=node)
+        case HoldNode(node=node, why=why):
+            log.info("node held", node=node, why=why)
+        case RecordBoot(node=node, boot_id=boot_id):
+            log.info("node verified in this boot", node=node, boot_id=boot_id)
         case SetMigConfig(node=node, value=value):
             log.info("layout requested", node=node, mig_config=value)
         case SetPoolStatus(pool=pool, status=status):

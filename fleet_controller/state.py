@@ -16,6 +16,7 @@ from fleet_controller.api import (
     MIG_STATE_LABEL,
     NODE_CONDITION,
     STARTUP_TAINT_KEY,
+    VERIFIED_BOOT_ANNOTATION,
 )
 
 _EPOCH = 0.0
@@ -44,6 +45,10 @@ class Node:
     """resourceVersion."""
     created: float
     boot_id: str
+    verified_boot: str
+    """Boot ID of the boot in which the controller last found the node verified; empty: none."""
+    ready: bool
+    """Whether its condition Ready is True: the kubelet reports, and says that it is ready."""
     labels: Mapping[str, str]
     taint_keys: tuple[str, ...]
     """In the object's order: a removal needs the index."""
@@ -133,6 +138,11 @@ def read_node(raw: Mapping[str, Any]) -> Node:
         version=meta.get("resourceVersion", ""),
         created=seconds(meta.get("creationTimestamp")),
         boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
+        verified_boot=(meta.get("annotations") or {}).get(VERIFIED_BOOT_ANNOTATION, ""),
+        ready=any(
+            condition.get("type") == "Ready" and condition.get("status") == "True"
+            for condition in status.get("conditions") or ()
+        ),
         labels=dict(labels),
         taint_keys=tuple(taint["key"] for taint in spec.get("taints") or ()),
         condition=_condition(status, NODE_CONDITION),

@@ -56,6 +56,8 @@ def node() -> Node:
         version="100",
         created=NOW - 60,
         boot_id="b1",
+        verified_boot="",
+        ready=True,
         labels={"slicewright.io/pool": "halves"},
         taint_keys=("nvidia.com/gpu", "startup-taint.cluster-autoscaler.kubernetes.io/slicewright"),
         condition=None,
@@ -126,6 +128,7 @@ class ApiServer:
             "nodeInfo": dict.fromkeys(_NODE_INFO, "") | {"bootID": f"boot-of-{name}"},
             "capacity": {"cpu": "8", "memory": "32Gi", "pods": "110"},
             "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
         }
         return self.admin.patch(f"/api/v1/nodes/{name}/status", {"status": status}, kind="merge")
 

@@ -21,6 +21,38 @@ def test_a_fresh_match_of_this_node_and_layout_is_true(
     assert assessed.expires == report.time + REPORT_AGE_LIMIT_S
 
 
+def test_a_match_of_a_node_that_is_not_ready_is_not_known(
+    node: Node, pool: Pool, report: Report, now: float
+) -> None:
+    assessed = assess(replace(node, ready=False), pool, report, now)
+    assert (assessed.status, assessed.reason, assessed.settles) == ("Unknown", "NodeNotReady", True)
+    assert assessed.expires == report.time + REPORT_AGE_LIMIT_S
+
+
+def test_what_the_agent_finds_is_said_also_of_a_node_that_is_not_ready(
+    node: Node, pool: Pool, report: Report, now: float
+) -> None:
+    wrong = replace(report, verdict="Mismatch", reason="WrongLayout")
+    assert assess(replace(node, ready=False), pool, wrong, now).reason == "WrongLayout"
+
+
+@pytest.mark.parametrize(
+    ("change", "mismatch"),
+    [
+        ({"verdict": "Mismatch"}, True),
+        ({"verdict": "Unknown"}, False),
+        ({"verdict": "Match"}, False),
+        ({"verdict": "Mismatch", "boot_id": "b0"}, False),
+        ({"verdict": "Mismatch", "layout_hash": "b" * 64}, False),
+        ({"verdict": "Mismatch", "time": 0.0}, False),
+    ],
+)
+def test_only_the_agents_own_finding_of_now_is_a_mismatch(
+    change: dict[str, str], mismatch: bool, node: Node, pool: Pool, report: Report, now: float
+) -> None:
+    assert assess(node, pool, replace(report, **change), now).mismatch is mismatch  # type: ignore[arg-type]
+
+
 def test_without_a_report_nothing_is_known(node: Node, pool: Pool, now: float) -> None:
     assert (assess(node, pool, None, now).status, assess(node, pool, None, now).reason) == (
         "Unknown",

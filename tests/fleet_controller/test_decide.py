@@ -15,6 +15,7 @@ from fleet_controller.decide import (
     EmitEvent,
     HoldNode,
     LiftTaint,
+    RecordBoot,
     RetractEvent,
     SetMigConfig,
     SetNodeCondition,
@@ -68,7 +69,7 @@ def test_a_proven_node_is_released_after_its_condition_is_written(
     node: Node, pool: Pool, report: Report
 ) -> None:
     actions = _decided(pool, [node], [report]).actions
-    assert [type(a) for a in actions] == [SetNodeCondition, LiftTaint, SetPoolStatus]
+    assert [type(a) for a in actions] == [SetNodeCondition, RecordBoot, LiftTaint, SetPoolStatus]
     assert actions[0] == SetNodeCondition(
         node="n1",
         status="True",
@@ -77,7 +78,8 @@ def test_a_proven_node_is_released_after_its_condition_is_written(
         changed=NOW,
         now=NOW,
     )
-    assert actions[1] == LiftTaint(node="n1", position=1)
+    assert actions[1] == RecordBoot(node="n1", boot_id="b1")
+    assert actions[2] == LiftTaint(node="n1", position=1, boot_id="b1")
 
 
 def test_the_pool_is_verified_when_all_its_nodes_are(
@@ -261,7 +263,7 @@ def test_the_time_of_a_transition_is_kept(node: Node, pool: Pool, wrong: Report)
 
 def test_nothing_is_written_when_nothing_changed(node: Node, pool: Pool, report: Report) -> None:
     proven = _said(
-        replace(node, taint_keys=("nvidia.com/gpu",)),
+        replace(node, taint_keys=("nvidia.com/gpu",), verified_boot="b1"),
         "True",
         report.reason,
         report.message,
@@ -361,6 +363,129 @@ class TestGracePeriod:
         """A deadline that has passed must not wake the loop again."""
         assert _decided(pool, [node], now=NOW + 300).look_again == NOW + 2100
         assert _decided(pool, [node], now=NOW + 500).look_again == NOW + 2300
+
+
+class TestHolding:
+    """A released node that may have lost what was verified gets its startup taint back."""
+
+    @pytest.fixture
+    def released(self, node: Node) -> Node:
+        return replace(node, taint_keys=("nvidia.com/gpu",), verified_boot="b1")
+
+    @staticmethod
+    def _why(decision: Decision) -> list[str]:
+        return [a.why for a in decision.actions if isinstance(a, HoldNode)]
+
+    def test_a_verified_one_is_left_alone(self, released: Node, pool: Pool, report: Report) -> None:
+        assert self._why(_decided(pool, [released], [report])) == []
+
+    def test_a_node_that_is_not_ready_is_held_and_no_longer_verified(
+        self, released: Node, pool: Pool, report: Report
+    ) -> None:
+        decision = _decided(pool, [replace(released, ready=False)], [report])
+        assert decision.actions[0] == HoldNode(
+            node="n1", version="100", has_taints=True, why="not Ready"
+        )
+        assert _status(decision)["nodes"] == {
+            "total": 1,
+            "verified": 0,
+            "failing": 0,
+            "unknown": 1,
+        }
+
+    def test_it_is_released_when_it_is_ready_again_in_the_same_boot(
+        self, node: Node, pool: Pool, report: Report
+    ) -> None:
+        """As after a network partition, in which its pods and partitions live on."""
+        held = replace(node, verified_boot="b1")
+        actions = _decided(pool, [held], [report]).actions
+        assert [a for a in actions if isinstance(a, LiftTaint)]
+
+    def test_a_new_boot_holds_it_whatever_the_last_report_says(
+        self, released: Node, pool: Pool, report: Report
+    ) -> None:
+        booted = replace(released, boot_id="b2")
+        assert self._why(_decided(pool, [booted], [report])) == ["booted since it was verified"]
+        assert self._why(_decided(pool, [booted])) == ["booted since it was verified"]
+
+    def test_a_new_boot_of_which_only_unknown_is_reported_holds_it(
+        self, released: Node, pool: Pool, report: Report
+    ) -> None:
+        """The controller may have been away while the node booted: the annotation remembers."""
+        loading = replace(report, boot_id="b2", verdict="Unknown", reason="DriverNotLoaded")
+        booted = replace(released, boot_id="b2")
+        assert self._why(_decided(pool, [booted], [loading])) == ["booted since it was verified"]
+
+    def test_a_new_boot_that_is_verified_already_is_recorded_and_holds_nothing(
+        self, released: Node, pool: Pool, report: Report
+    ) -> None:
+        booted = replace(released, boot_id="b2")
+        decision = _decided(pool, [booted], [replace(report, boot_id="b2")])
+        assert self._why(decision) == []
+        assert RecordBoot(node="n1", boot_id="b2") in decision.actions
+
+    def test_what_an_older_controller_released_is_judged_by_its_report(
+        self, released: Node, pool: Pool, report: Report
+    ) -> None:
+        old = replace(released, verified_boot="")
+        assert self._why(_decided(pool, [old], [replace(report, time=NOW - 5000)])) == []
+        booted = replace(old, boot_id="b2")
+        assert self._why(_decided(pool, [booted], [report])) == ["booted since it was verified"]
+        assert self._why(_decided(pool, [booted])) == []
+
+    def test_a_mismatch_holds_it(self, released: Node, pool: Pool, wrong: Report) -> None:
+        assert self._why(_decided(pool, [released], [wrong])) == ["WrongLayout"]
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"time": NOW - 5000},
+            {"time": NOW + 5000},
+            {"verdict": "Unknown", "reason": "DriverHung"},
+            {"layout_hash": "b" * 64},
+        ],
+    )
+    def test_a_report_that_is_late_or_knows_nothing_does_not(
+        self, change: dict[str, str], released: Node, pool: Pool, report: Report
+    ) -> None:
+        assert self._why(_decided(pool, [released], [replace(report, **change)])) == []  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("state", ["pending", "rebooting"])
+    def test_mig_manager_at_work_holds_it(
+        self, state: str, released: Node, pool: Pool, report: Report
+    ) -> None:
+        labels = {
+            **released.labels,
+            "nvidia.com/mig.config": "halves-1234",
+            "nvidia.com/mig.config.state": state,
+        }
+        busy = replace(released, labels=labels)
+        assert self._why(_decided(replace(pool, mig_config="halves-1234"), [busy], [report])) == [
+            "mig-manager changes its partitions"
+        ]
+        assert self._why(_decided(pool, [busy], [report])) == []  # mig-manager's are not its labels
+
+    def test_pods_of_a_node_whose_layout_changes_do_not_keep_a_reboot_from_holding_it(
+        self, released: Node, pool: Pool, report: Report
+    ) -> None:
+        booted = replace(released, boot_id="b2")
+        decision = _decided(
+            replace(pool, mig_config="new"), [booted], [report], gpu_pods={"n1": ("ai/a",)}
+        )
+        assert self._why(decision) == ["booted since it was verified"]
+        failing = _status(decision)["failingNodes"]
+        assert isinstance(failing, list)
+        assert failing[0]["reason"] == "ChangeHeldByPods"
+
+    def test_a_held_one_is_not_held_twice(self, node: Node, pool: Pool, report: Report) -> None:
+        assert self._why(_decided(pool, [replace(node, ready=False)], [report])) == []
+
+    def test_all_nodes_are_held_before_anything_else_is_written(
+        self, released: Node, pool: Pool, report: Report
+    ) -> None:
+        nodes = [replace(released, name=f"n{i}", boot_id="b2") for i in range(3)]
+        actions = _decided(pool, nodes, [report]).actions
+        assert [type(a) for a in actions[:4]] == [HoldNode, HoldNode, HoldNode, SetNodeCondition]
 
 
 class TestWarnings:
@@ -548,7 +673,7 @@ class TestMigConfig:
         )
         decision = _decided(pool, [released], [report], gpu_pods={"n1": ()})
         assert [a for a in decision.actions if isinstance(a, SetMigConfig | HoldNode)] == [
-            HoldNode(node="n1", version="100", has_taints=True)
+            HoldNode(node="n1", version="100", has_taints=True, why="its layout changes")
         ]
         held = replace(released, taint_keys=("nvidia.com/gpu", TAINT), version="101")
         assert [

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.decide import (
@@ -14,6 +15,7 @@ from fleet_controller.decide import (
     EmitEvent,
     HoldNode,
     LiftTaint,
+    RecordBoot,
     RetractEvent,
     SetMigConfig,
     SetNodeCondition,
@@ -55,6 +57,8 @@ def nodes(draw: st.DrawFn, number: int) -> Node:
         version="1",
         created=draw(times),
         boot_id="b1",
+        verified_boot=draw(st.sampled_from(["", "b0", "b1"])),
+        ready=draw(st.sampled_from([True, True, True, False])),
         labels=labels,
         taint_keys=tuple(
             draw(st.sampled_from([(), (TAINT,), ("x", TAINT, "y"), (TAINT, TAINT), ("x",)]))
@@ -115,17 +119,20 @@ class World:
                     written=action.now,
                 )
                 self._change(action.node, condition=said)
-            case LiftTaint(node=name, position=position):
+            case RecordBoot(node=name, boot_id=boot_id):
+                self._change(name, verified_boot=boot_id)
+            case LiftTaint(node=name, position=position, boot_id=boot_id):
                 node = self.nodes[name]
+                assert boot_id == node.boot_id == node.verified_boot
                 assert node.condition is not None
                 assert node.condition.status == "True", "released without a True condition"
                 assert node.taint_keys[position] == TAINT
                 self._change(
                     name, taint_keys=node.taint_keys[:position] + node.taint_keys[position + 1 :]
                 )
-            case HoldNode(node=name):
+            case HoldNode(node=name, version=version):
                 assert TAINT not in self.nodes[name].taint_keys
-                assert not self.pods[name]
+                assert version == self.nodes[name].version, "another write of this pass hinders it"
                 self._change(name, taint_keys=(*self.nodes[name].taint_keys, TAINT))
             case SetMigConfig(node=name, value=value):
                 node = self.nodes[name]
@@ -214,6 +221,32 @@ def test_the_final_status_is_the_count_of_the_nodes(world: World) -> None:
 
 
 @given(worlds())
+@settings(max_examples=300, deadline=None)
+def test_in_the_end_no_node_is_open_to_pods_that_may_have_lost_what_was_verified(
+    world: World,
+) -> None:
+    while actions := world.decided():
+        for action in actions:
+            world.do(action)
+    for pool in world.pools.values():
+        for node in (n for n in world.nodes.values() if pool.selects(n) and not n.leaving):
+            if node.held:
+                continue
+            assert node.ready
+            assert node.verified_boot in ("", node.boot_id)
+            report = world.reports.get(node.name)
+            changing = bool(pool.mig_config) and node.labels.get(CONFIG) != pool.mig_config
+            if report and report.owner_uid == node.uid and not changing:
+                of_layout = report.layout_hash == pool.layout_hash and NOW - report.time < 900
+                assert report.boot_id == node.boot_id or node.verified_boot == node.boot_id
+                assert not (
+                    of_layout and report.boot_id == node.boot_id and report.verdict == "Mismatch"
+                )
+            if pool.mig_config:
+                assert node.labels.get(STATE) not in ("pending", "rebooting")
+
+
+@given(worlds())
 @settings(max_examples=200, deadline=None)
 def test_a_true_condition_has_a_matching_report(world: World) -> None:
     while actions := world.decided():
@@ -234,3 +267,121 @@ def test_a_true_condition_has_a_matching_report(world: World) -> None:
             if pool.mig_config:
                 assert (node.labels[CONFIG], node.labels[STATE]) == (pool.mig_config, "success")
                 assert "paused" not in " ".join(node.labels.values())
+
+
+class OneNodeThatReboots(RuleBasedStateMachine):
+    """A released H100 node of mig-manager's, its reboots, and a controller that is killed anywhere.
+
+    A pod that asks for a whole GPU is bound as soon as the plugin advertises one and the scheduler
+    may: without the taint, on a Ready node.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        pool = Pool(
+            name="p0",
+            uid="pool-0",
+            generation=1,
+            created=NOW,
+            selector={"slicewright.io/pool": "p0"},
+            layout_hash=HASHES[0],
+            fewest=1,
+            mig_config="c0",
+            status={},
+        )
+        node = Node(
+            name="n0",
+            uid="u0",
+            version="1",
+            created=NOW - 5000,
+            boot_id="boot-0",
+            verified_boot="",
+            ready=True,
+            labels={"slicewright.io/pool": "p0", CONFIG: "c0", STATE: "success"},
+            taint_keys=(TAINT,),
+            condition=None,
+            leaving=False,
+        )
+        self.world = World({"p0": pool}, {"n0": node}, {}, {"n0": ()})
+        self.partitioned = True
+        self.plugin: str | None = "mig"
+        """What the plugin advertises: whole GPUs, partitions; None: it has not registered."""
+        self.seen_by_a_pass = False
+        """Whether a pass was carried out since the last boot."""
+        self.boots = 0
+        self.agent_reports(0.0, broken=False)
+        self.controller_passes(None)
+        assert not self.node.held
+
+    @property
+    def node(self) -> Node:
+        return self.world.nodes["n0"]
+
+    @rule(ready=st.booleans())
+    def reboots(self, ready: bool) -> None:
+        self.boots += 1
+        self.partitioned, self.plugin, self.seen_by_a_pass = False, None, False
+        self.world._change("n0", boot_id=f"boot-{self.boots}", ready=ready)
+
+    @rule(ready=st.booleans())
+    def kubelet_is_heard_or_not(self, ready: bool) -> None:
+        self.world._change("n0", ready=ready)
+
+    @precondition(lambda self: self.seen_by_a_pass)
+    @rule()
+    def plugin_registers(self) -> None:
+        """Seconds after the kubelet's first status, which a pass takes a fraction of."""
+        self.plugin = "mig" if self.partitioned else "whole"
+
+    @rule()
+    def mig_manager_applies(self) -> None:
+        self.partitioned, self.plugin = True, None
+
+    @rule(age_s=st.sampled_from([0.0, 5000.0]), broken=st.booleans())
+    def agent_reports(self, age_s: float, broken: bool) -> None:
+        verdict, reason = (
+            ("Unknown", "DriverNotLoaded")
+            if broken
+            else ("Match", "PartitionsMatch")
+            if self.partitioned and self.plugin == "mig"
+            else ("Mismatch", "NotPartitioned")
+        )
+        self.world.reports["n0"] = Report(
+            name="n0",
+            owner_uid="u0",
+            verdict=verdict,
+            reason=reason,
+            message="",
+            pool="p0",
+            layout_hash=HASHES[0],
+            boot_id=self.node.boot_id,
+            time=NOW - age_s,
+        )
+
+    @rule(killed_after=st.one_of(st.none(), st.integers(1, 3)))
+    def controller_passes(self, killed_after: int | None) -> None:
+        for action in self.world.decided()[:killed_after]:
+            self.world.do(action)
+        self.seen_by_a_pass = True
+
+    @invariant()
+    def no_whole_gpu_can_be_bound(self) -> None:
+        assert not (self.plugin == "whole" and self.node.ready and not self.node.held)
+
+    @rule()
+    def controller_passes_twice(self) -> None:
+        """What the objects say then decides on the taint, whatever happened before."""
+        for _ in range(2):
+            self.controller_passes(None)
+        report, node = self.world.reports.get("n0"), self.node
+        if report and node.ready and report.boot_id == node.boot_id and report.time == NOW:
+            if report.verdict == "Match":
+                assert not node.held
+            elif report.verdict == "Mismatch":
+                assert node.held
+        if node.verified_boot != node.boot_id or not node.ready:
+            assert node.held
+
+
+TestOneNodeThatReboots = OneNodeThatReboots.TestCase
+TestOneNodeThatReboots.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)

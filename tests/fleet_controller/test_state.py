@@ -41,6 +41,7 @@ NODE: dict[str, Any] = {
         "resourceVersion": "100",
         "creationTimestamp": _time(1),
         "labels": {"slicewright.io/pool": "halves"},
+        "annotations": {"slicewright.io/verified-boot": "b0"},
     },
     "spec": {"taints": [{"key": "nvidia.com/gpu"}, {"key": STARTUP_TAINT}]},
     "status": {
@@ -116,6 +117,8 @@ class TestNode:
             version="100",
             created=_at(1),
             boot_id="b1",
+            verified_boot="b0",
+            ready=True,
             labels={"slicewright.io/pool": "halves"},
             taint_keys=("nvidia.com/gpu", STARTUP_TAINT),
             condition=Condition(
@@ -136,6 +139,8 @@ class TestNode:
             version="",
             created=0.0,
             boot_id="",
+            verified_boot="",
+            ready=False,
             labels={},
             taint_keys=(),
             condition=None,
@@ -152,13 +157,27 @@ class TestNode:
             (("spec",), "taint_keys", ()),
             (("status", "nodeInfo", "bootID"), "boot_id", ""),
             (("status", "nodeInfo"), "boot_id", ""),
-            (("status", "conditions"), "condition", None),
+            (("metadata", "annotations"), "verified_boot", ""),
         ],
     )
     def test_one_missing_key_leaves_the_rest(
         self, path: tuple[str, ...], field: str, empty: object
     ) -> None:
         assert read_node(_without(NODE, *path)) == replace(read_node(NODE), **{field: empty})  # type: ignore[arg-type]
+
+    def test_a_node_without_conditions_is_not_ready_and_has_no_verdict(self) -> None:
+        bare = read_node(_without(NODE, "status", "conditions"))
+        assert bare == replace(read_node(NODE), condition=None, ready=False)
+
+    @pytest.mark.parametrize(
+        ("status", "ready"), [("True", True), ("False", False), ("Unknown", False)]
+    )
+    def test_only_true_is_ready(self, status: str, ready: bool) -> None:
+        conditions = [
+            {"type": "DiskPressure", "status": "True"},
+            {"type": "Ready", "status": status},
+        ]
+        assert read_node({**NODE, "status": {"conditions": conditions}}).ready is ready
 
     def test_a_deletion_timestamp_means_that_the_node_is_being_deleted(self) -> None:
         meta = {**NODE["metadata"], "deletionTimestamp": _time(9)}
