@@ -21,6 +21,7 @@ from fleet_controller.observe import Cluster
 from kubeapi import Client, Unreachable
 from telemetry import log
 from telemetry.endpoints import serve
+from telemetry.plain import plain
 
 # One API call may take 30 s, and a pass makes many of them.
 _STALLED_S = 300.0
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         cluster = Cluster.of(Client.in_cluster(user_agent="slicewright-fleet-controller"))
     except Unreachable as e:
-        print(f"fleet_controller: {e}", file=sys.stderr)
+        print(f"fleet_controller: {plain(str(e))}", file=sys.stderr)
         return 2
 
     def end(*_: object) -> None:

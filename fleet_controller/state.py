@@ -18,6 +18,7 @@ from fleet_controller.api import (
     STARTUP_TAINT_KEY,
     VERIFIED_BOOT_ANNOTATION,
 )
+from telemetry.plain import plain
 
 _EPOCH = 0.0
 _GPU_RESOURCE_PREFIX = "nvidia.com/"
@@ -162,7 +163,8 @@ def read_report(raw: Mapping[str, Any]) -> Report:
         owner_uid=owners[0] if owners else "",
         verdict=report.get("verdict", ""),
         reason=report.get("reason", ""),
-        message=report.get("message", ""),
+        # Repeated in conditions, events and statuses, which people read in terminals.
+        message=plain(str(report.get("message", ""))),
         pool=report.get("pool", ""),
         layout_hash=report.get("observedHash", ""),
         boot_id=report.get("bootID", ""),

@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from node_agent import VERSION
 from node_agent import desired as desired_file
 from node_agent.layout import WHOLE, LayoutError, parse_gpus
 from node_agent.nvml.prober import ForkServerEnded, Prober
+from telemetry.plain import plain_stream
 
 # Everything else is imported by the command that needs it: the fork server must be forked before
 # the process has threads, and while it is small.
@@ -51,6 +53,14 @@ class _WrongUse(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    # A terminal without box-drawing characters gets question marks, not a traceback.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    with redirect_stdout(plain_stream(sys.stdout)), redirect_stderr(plain_stream(sys.stderr)):
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     commands = {
         "show": _show, "verify": _verify, "watch": _watch,
@@ -232,9 +242,6 @@ def _show(options: argparse.Namespace) -> int:
     from node_agent.xids.history import XidHistory
     from node_agent.xids.kernel_log import KernelLog
 
-    # A terminal without box-drawing characters gets question marks, not a traceback.
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
     if options.address and options.layout:
         raise _WrongUse("show: --layout prints the whole machine; leave out the GPU")
     address = _address(options.address) if options.address else None

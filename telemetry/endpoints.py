@@ -7,6 +7,8 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from telemetry.plain import plain_lines
+
 _REQUEST_TIMEOUT_S = 5.0
 
 
@@ -35,9 +37,8 @@ def serve(
                 self._answer(200, metrics(), "text/plain; version=0.0.4; charset=utf-8")
             elif path in ("/healthz", "/readyz"):
                 problem = alive() if path == "/healthz" else ready()
-                self._answer(
-                    503 if problem else 200, f"{problem or 'ok'}\n", "text/plain; charset=utf-8"
-                )
+                text = f"{plain_lines(problem) if problem else 'ok'}\n"
+                self._answer(503 if problem else 200, text, "text/plain; charset=utf-8")
             else:
                 self._answer(
                     404,

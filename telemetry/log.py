@@ -7,6 +7,8 @@ import logging
 import sys
 import time
 
+from telemetry.plain import plain
+
 logger = logging.getLogger("slicewright")
 
 
@@ -14,7 +16,13 @@ class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         facts = getattr(record, "facts", {})
         pairs = "".join(f" {key}={_value(value)}" for key, value in facts.items())
-        return f"{_stamp(record.created)} {record.levelname.lower()} {record.getMessage()}{pairs}"
+        event = plain(record.getMessage())
+        return f"{_stamp(record.created)} {record.levelname.lower()} {event}{pairs}"
+
+
+def formatter() -> logging.Formatter:
+    """One plain line per record, whatever its facts contain."""
+    return _Lines()
 
 
 def _stamp(at: float) -> str:
@@ -24,7 +32,7 @@ def _stamp(at: float) -> str:
 def start() -> None:
     """Starts logging to standard error. Call once."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Lines())
+    handler.setFormatter(formatter())
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
@@ -40,8 +48,5 @@ def warning(event: str, /, **facts: object) -> None:
 
 def _value(value: object) -> str:
     text = str(value)
-    return (
-        json.dumps(text, ensure_ascii=False)
-        if not text or any(c in text for c in ' "=\n')
-        else text
-    )
+    quoted = not text or not text.isprintable() or any(c in text for c in ' "=')
+    return plain(json.dumps(text, ensure_ascii=False)) if quoted else text

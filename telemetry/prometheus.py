@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from telemetry.plain import plain
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -34,12 +36,10 @@ def lines(family: Family) -> Iterator[str]:
 
 
 def labels(**pairs: str) -> str:
-    """`{gpu="0",profile="1g.5gb"}`, escaped; empty without pairs."""
+    """`{gpu="0",profile="1g.5gb"}`, plain and escaped; empty without pairs."""
     if not pairs:
         return ""
-    escaped = {
-        k: v.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n") for k, v in pairs.items()
-    }
+    escaped = {k: plain(v).replace("\\", r"\\").replace('"', r"\"") for k, v in pairs.items()}
     return "{" + ",".join(f'{k}="{v}"' for k, v in escaped.items()) + "}"
 
 

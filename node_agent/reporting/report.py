@@ -19,6 +19,7 @@ from node_agent.cluster.backoff import Backoff
 from node_agent.cluster.node import NodeState
 from node_agent.nvml.observed import Observation, ObservedGpu
 from node_agent.verdict.verify import Verdict
+from telemetry.plain import plain
 
 # As in fleet_controller/api.py, which defines the resource; a test compares the two.
 API_VERSION = "slicewright.io/v1alpha1"
@@ -41,6 +42,8 @@ _REFILL_S = 60.0
 _BACKOFF_MAX_S = 120.0
 MAX_BYTES = 2048
 """Limit of the whole object as sent: etcd and every watcher hold one for each node."""
+_MAX_MODEL, _MAX_DRIVER, _MAX_ERROR = 96, 80, 256
+"""Characters that the resource's schema allows."""
 
 
 def body(
@@ -54,20 +57,20 @@ def body(
 ) -> dict[str, Any]:
     """The whole object, at most `MAX_BYTES` long. at: time of the probe, seconds since the epoch.
 
-    Equal GPUs share an entry. UUIDs are left to the metrics and `show`.
+    Equal GPUs share an entry. UUIDs are left to the metrics and `show`. All text is plain.
     """
-    models = sorted({gpu.model for gpu in observation.gpus if gpu.model})
+    models = sorted({_cut(gpu.model, _MAX_MODEL) for gpu in observation.gpus if gpu.model})
     report: dict[str, Any] = {
         "verdict": verdict.verdict,
         "reason": verdict.reason,
-        "message": verdict.message,
+        "message": plain(verdict.message),
         "pool": pool,
         "observedHash": layout_hash,
         "bootID": node.boot_id,
         "time": stamp(at),
     }
     if observation.driver:
-        report["driver"] = observation.driver
+        report["driver"] = _cut(observation.driver, _MAX_DRIVER)
     if models:
         report["models"] = models
     whole = {
@@ -92,6 +95,11 @@ def body(
         report["gpus"] = entries[:kept] + ([{"indexes": rest}] if rest else [])
         if len(json.dumps(whole)) <= MAX_BYTES:
             break
+    # What a broken driver says can be long in every field; the message is what counts.
+    if len(json.dumps(whole)) > MAX_BYTES:
+        report.pop("models", None)
+    while len(json.dumps(whole)) > MAX_BYTES:
+        report["message"] = report["message"][: len(report["message"]) * 3 // 4]
     return whole
 
 
@@ -119,14 +127,18 @@ def _entry(
     """A GPU's entry without its index."""
     shown: dict[str, Any] = {"mig": gpu.mig}
     if gpu.model and several_models:
-        shown["model"] = gpu.model
+        shown["model"] = _cut(gpu.model, _MAX_MODEL)
     if gpu.mig_pending != gpu.mig:
         shown["pending"] = gpu.mig_pending
     if instances:
-        shown["instances"] = dict(instances)
+        shown["instances"] = {plain(profile): count for profile, count in instances.items()}
     if gpu.failure:
-        shown["error"] = f"{gpu.failure.call}: {gpu.failure.text}"[:256]
+        shown["error"] = _cut(f"{gpu.failure.call}: {gpu.failure.text}", _MAX_ERROR)
     return shown
+
+
+def _cut(text: str, most: int) -> str:
+    return plain(text)[:most]
 
 
 def _grouped(entries: Sequence[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:

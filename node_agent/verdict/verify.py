@@ -28,6 +28,7 @@ from node_agent.nvml.observed import (
 from node_agent.verdict.reasons import MATCH, RANK, REASONS, Outcome, Reason
 from node_agent.xids.history import consequence
 from node_agent.xids.meanings import shown as xid_shown
+from telemetry.plain import plain
 
 _MAX_MESSAGE = 700
 _MAX_LAYOUT = 120
@@ -170,6 +171,7 @@ def _judged(
     others = sorted({c.reason for c in worst} - {first.code}, key=lambda code: RANK[code])
     if others:
         message += f" Also: {', '.join(others)}."
+    message = plain(message)
     if len(message) > _MAX_MESSAGE:
         message = message[: _MAX_MESSAGE - 1] + "…"
     return Verdict(

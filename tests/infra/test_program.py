@@ -11,11 +11,13 @@ from typing import Any
 import pulumi
 import pytest
 import yaml
+from hypothesis import given
 
 from fleet_controller import api
 from infra import plan, program, spec
 from infra.components.gpu_pool import Unverified, unverified
 from node_agent.cluster import restart_memory
+from tests.nasty import obeyed, texts
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL_STACKS = sorted(p.name.split(".")[1] for p in (ROOT / "stacks").glob("Pulumi.*.yaml"))
@@ -569,6 +571,19 @@ def test_a_preview_only_warns_of_unverified_pools(
 def test_unknown_is_never_a_pass(status: Mapping[str, Any] | None, said: str | None) -> None:
     answer = unverified("p", status, 3)
     assert (answer is None) if said is None else (said in (answer or ""))
+
+
+@given(texts, texts, texts)
+def test_what_nodes_report_reaches_the_terminal_as_plain_lines(
+    reason: str, name: str, message: str
+) -> None:
+    condition = {"type": "Verified", "status": "False", "reason": reason, "message": message}
+    one = [{"name": name, "reason": reason, "message": message}]
+    for failing in ([], one, 7 * one):
+        said = unverified("p", {"conditions": [condition], "failingNodes": failing}, 1) or ""
+        assert obeyed(said) <= {"\n"}
+        shown = min(len(failing), 5)
+        assert said.count("\n") == shown + (len(failing) > shown), "no message forges a line"
 
 
 def test_many_failing_nodes_are_counted_not_listed() -> None:
