@@ -41,7 +41,7 @@ class GpuOperator(pulumi.ComponentResource):
             ),
             opts=child,
         )
-        layouts = values.as_yaml(values.mig_parted_config(plan.pools))
+        layouts = values.as_flow_yaml(values.mig_parted_config(plan.pools))
         config_name = f"mig-layouts-{values.short_hash(layouts)}"
         config = k8s.core.v1.ConfigMap(
             # The operator does not watch the content: only a new name restarts mig-manager, so this

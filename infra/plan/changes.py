@@ -142,7 +142,7 @@ def _coming(part: PoolPlan | HostPlan) -> ChangeEffect:
         case CloudPoolPlan():
             partitioned = False
         case PoolPlan():
-            partitioned = part.mig_config is not None
+            partitioned = part.partitioned
         case HostPlan():
             partitioned = bool(part.gpus)
     return ChangeEffect.ROLL if partitioned else ChangeEffect.IN_PLACE

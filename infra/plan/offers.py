@@ -36,11 +36,15 @@ def offer_of(
     found: the nodes' GPUs; None where they were refused before. Sharing is checked even then.
     """
     at_partition, at = (*path, "partition"), (*path, "sharing")
-    partitioning = yield from _partitioning(pool, at_partition, found, strategy, stated)
+    partitioning = yield from _partitioning(pool, at_partition, found, cloud, strategy, stated)
     if not stated.has(at_partition):
         partitioning = None
     devices = partitioning.devices if partitioning else None
-    partitioned = not isinstance(pool.partition, spec.Unpartitioned)
+    partitioned = (
+        any(partitioning.layouts)
+        if partitioning
+        else not isinstance(pool.partition, spec.Unpartitioned)
+    )
     sharing: tuple[ReplicatedResource, ...] | None = ()
     resources: Mapping[str, int] | None = None
     labels = (
@@ -94,7 +98,12 @@ def offer_of(
 
 
 def _partitioning(
-    pool: AnyPool, path: spec.Path, found: Gpus | None, strategy: MigStrategy, stated: Stated
+    pool: AnyPool,
+    path: spec.Path,
+    found: Gpus | None,
+    cloud: AnyCloud,
+    strategy: MigStrategy,
+    stated: Stated,
 ) -> Checked[Partitioning | None]:
     if isinstance(pool.partition, spec.Operator):
         yield from check_ways(pool.partition, path)
@@ -102,7 +111,9 @@ def _partitioning(
         return None
     match pool.partition:
         case spec.Unpartitioned():
-            return unpartitioned(found)
+            # HAMi's device plugin takes the place of NVIDIA's, and nobody changes MIG there.
+            fractional = isinstance(pool.sharing, spec.FractionalSharing)
+            return unpartitioned(found, by_mig_manager=cloud != "gke" and not fractional)
         case spec.Native() as asked:
             assert isinstance(found, GpuMachine), (
                 "only GKE pools may be native, and they have machines"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -16,12 +14,11 @@ from infra.geometry import Fit, Misfit, naming
 from infra.plan.drivers import minimum_driver
 from infra.plan.findings import Checked, Stated, each, listed, nearest, refuse
 from infra.plan.fleet import WHOLE_GPU, Layout, MigStrategy, ReplicatedResource
+from infra.plan.layout_names import ALL_DISABLED, layout_name
 from infra.plan.machines import GpuMachine, Gpus
 from infra.plan.sharing import allocatable
 from infra.spec import Path
 from node_agent.desired import Desired, DesiredGpu, DesiredSharing, Partitioner, digest, dump
-
-_MIG_LABEL_LONGEST = 63
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +40,16 @@ class Outcome:
     layout_hash: str
 
 
-def unpartitioned(found: Gpus) -> Partitioning:
-    """Whole GPUs."""
+def unpartitioned(found: Gpus, *, by_mig_manager: bool) -> Partitioning:
+    """Whole GPUs. by_mig_manager: it turns MIG off where the GPUs have it, for example where the
+    pool was partitioned before.
+    """
+    operated = by_mig_manager and found.gpu.family is not None
     return Partitioning(
         layouts=({},) * found.count,
         devices={WHOLE_GPU: found.count},
-        partitioner="none",
-        mig_config=None,
+        partitioner="mig-manager" if operated else "none",
+        mig_config=ALL_DISABLED if operated else None,
     )
 
 
@@ -106,6 +106,9 @@ def operator_partitioning(
     stated_layouts = yield from each(
         _asked_layouts(way, asked, found, path, stated) for way in _ways(asked)
     )
+    layouts = stated_layouts[0] if len(stated_layouts) == 1 else None
+    if layouts is not None and not any(layouts):
+        return unpartitioned(found, by_mig_manager=True)
     if strategy == "none":
         yield refuse(
             path,
@@ -114,7 +117,6 @@ def operator_partitioning(
             "NVIDIA/k8s-device-plugin internal/rm",
         )
         return None
-    layouts = stated_layouts[0] if len(stated_layouts) == 1 else None
     if layouts is None or not (yield from _strategy_allows(layouts, strategy, path)):
         return None
     devices: Counter[str] = Counter()
@@ -127,7 +129,7 @@ def operator_partitioning(
         layouts=layouts,
         devices=dict(devices),
         partitioner="mig-manager",
-        mig_config=mig_config_name(pool, found.gpu, layouts),
+        mig_config=layout_name(pool, found.gpu, layouts),
     )
 
 
@@ -177,16 +179,6 @@ def resource_of(profile: str) -> str:
     return f"nvidia.com/mig-{profile.replace('+', '.')}"
 
 
-def mig_config_name(pool: str, gpu: Gpu, layouts: tuple[Layout, ...]) -> str:
-    """A name that changes with the layout: mig-manager acts only when the label's value changes."""
-    uniform = all(layout == layouts[0] for layout in layouts)
-    written = dict(layouts[0]) if uniform else [dict(layout) for layout in layouts]
-    content = json.dumps({"gpu": list(gpu.pci_ids), "layout": written}, sort_keys=True)
-    name = f"{pool}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
-    assert len(name) <= _MIG_LABEL_LONGEST, f"pool names leave room for the hash: {name}"
-    return name
-
-
 def _supports_mig(gpu: Gpu, path: Path) -> Checked[bool]:
     if gpu.family is None:
         yield refuse(
@@ -220,15 +212,15 @@ def _asked_layouts(
 
 def _named_layout(config: str, gpu: Gpu, path: Path) -> Checked[Layout | None]:
     named = catalog.load().named_configs[gpu.name]
-    if config in named and named[config].layout:
+    if config in named and (named[config].layout or not named[config].mig):
         # Only its layout: our config lists the PCI IDs of every board of the model, which the
         # operator's own may not (`without`).
         return dict(sorted(named[config].layout.items()))
     if config in named:
         yield refuse(
             path,
-            f"{config} makes no partitions",
-            "write partition: none",
+            f"{config} turns MIG on and makes no partitions, so the nodes would have no GPUs",
+            f"write {ALL_DISABLED}, or partition: none",
             "default-mig-parted-config of the GPU operator",
         )
         return None

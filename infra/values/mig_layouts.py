@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from infra.catalog import Gpu
 from infra.plan import PoolPlan
+from infra.plan.layout_names import ALL_DISABLED, uniform_layouts
 from infra.values.text import JsonObject
 
 MIG_CONFIG_KEY = "config.yaml"
@@ -12,32 +14,32 @@ MIG_CONFIG_KEY = "config.yaml"
 
 
 def mig_parted_config(pools: Sequence[PoolPlan]) -> JsonObject:
-    """mig-parted's config v1: a named layout per partitioned pool, and the default `all-disabled`.
+    """mig-parted's config v1 with every layout that a node of `pools` may carry, by name.
 
-    Each layout is filtered by the PCI ids of the pool's GPU: on any other GPU it matches nothing
-    and mig-manager fails. Without a filter, mig-parted removes all instances of a GPU that
-    lacks the profile and reports success.
+    All that fit on the pools' GPU models, see `infra.plan.layout_names`, and those by GPU index.
+    Each entry is filtered by the PCI ids of its GPU: without a filter, mig-parted removes all
+    instances of a GPU that lacks the profile and reports success.
     """
-    layouts: JsonObject = {"all-disabled": [{"devices": "all", "mig-enabled": False}]}
-    for pool in pools:
-        if pool.mig_config is not None:
-            layouts[pool.mig_config] = _entries(pool)
-    return {"version": "v1", "mig-configs": layouts}
+    operated = [pool for pool in pools if pool.mig_config is not None]
+    layouts: JsonObject = {}
+    for gpu in sorted({pool.gpu for pool in operated}, key=lambda gpu: gpu.name):
+        for name, layout in uniform_layouts(gpu).items():
+            if layout:
+                layouts.setdefault(name, []).append(_entry(gpu, "all", layout))
+    for pool in operated:
+        if pool.layout is None:
+            assert pool.mig_config is not None
+            layouts[pool.mig_config] = [
+                _entry(pool.gpu, indexes, layout) for indexes, layout in pool.gpus_by_layout
+            ]
+    # The operator's default for nodes without the label, whatever GPUs they have.
+    layouts[ALL_DISABLED] = [{"devices": "all", "mig-enabled": False}]
+    return {"version": "v1", "mig-configs": dict(sorted(layouts.items()))}
 
 
-def _entries(pool: PoolPlan) -> list[JsonObject]:
-    """One entry for all GPUs, or one for each layout with the indexes of its GPUs."""
-    filtered = list(pool.gpu.pci_ids)
-    if pool.layout is not None:
-        return [_entry(filtered, "all", pool.layout)]
-    return [_entry(filtered, indexes, layout) for indexes, layout in pool.gpus_by_layout]
-
-
-def _entry(
-    pci_ids: Sequence[str], devices: str | list[int], layout: Mapping[str, int]
-) -> JsonObject:
+def _entry(gpu: Gpu, devices: str | list[int], layout: Mapping[str, int]) -> JsonObject:
     entry: JsonObject = {
-        "device-filter": list(pci_ids),
+        "device-filter": list(gpu.pci_ids),
         "devices": devices,
         "mig-enabled": bool(layout),
     }

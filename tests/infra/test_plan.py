@@ -39,9 +39,7 @@ def test_s1_is_56_partitions_advertised_by_profile() -> None:
     (pool,) = fleet.pools
     assert pool.layout == {"1g.5gb": 7}
     assert pool.resources == {"nvidia.com/mig-1g.5gb": 56}
-    assert pool.mig_config is not None
-    assert pool.mig_config.startswith("demo-gpu-workers-")
-    assert len(pool.mig_config) <= 63
+    assert pool.mig_config == "all-1g.5gb"
 
 
 def eks(partition: str, strategy: str = "mixed", machine: str = "p4d.24xlarge") -> EksFleetPlan:
@@ -101,6 +99,20 @@ def test_the_mig_config_name_changes_with_the_layout_and_with_nothing_else() -> 
         named == eks('{"mode": "operator", "layout": {"1g.5gb": 7}}', "single").pools[0].mig_config
     )
     assert named != eks('{"mode": "operator", "layout": {"1g.5gb": 6}}').pools[0].mig_config
+
+
+@pytest.mark.parametrize("partition", ['"none"', '{"mode": "operator", "config": "all-disabled"}'])
+@pytest.mark.parametrize("strategy", ["none", "single", "mixed"])
+def test_where_the_gpus_have_mig_whole_gpus_are_made_by_mig_manager_too(
+    partition: str, strategy: str
+) -> None:
+    """A node that was partitioned before must become whole again."""
+    (pool,) = eks(partition, strategy).pools
+    assert (pool.mig_config, pool.layout) == ("all-disabled", {})
+    assert pool.resources == {"nvidia.com/gpu": 8}
+    assert desired.parse(pool.desired).partitioner == "mig-manager"
+    (without_mig,) = eks('"none"', strategy, machine="g4dn.xlarge").pools
+    assert without_mig.mig_config is None
 
 
 @pytest.mark.parametrize("stack", STACKS, ids=lambda s: s.name)

@@ -219,7 +219,7 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
     ),
     (GKE, GKE[GKE.index("- name") :], "  []\n", ("node_pools", "must not be empty")),
     (EKS, "all-1g.5gb", "all-1g.6gb", ("is not a layout of A100-40", "did you mean all-1g.5gb?")),
-    (EKS, "all-1g.5gb", "all-disabled", ("write partition: none",)),
+    (EKS, "all-1g.5gb", "all-enabled", ("write all-disabled, or partition: none",)),
     (
         EKS,
         "config: all-1g.5gb",

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from infra import plan, spec, values
+from rehearsal.cluster.node import launcher
 from rehearsal.cluster.node.fake_dbus import SystemBus
 from rehearsal.cluster.node.launcher import Bind
 from rehearsal.cluster.silicon import state
@@ -29,10 +31,12 @@ def bus() -> Iterator[SystemBus]:
     made.close()
 
 
-def _start(node: Any, api: StubApi) -> Path:
-    etc = node.directory / "mig-manager"
+def _start(node: Any, api: StubApi, config: str = "") -> Path:
+    """Starts mig-manager with mig-parted's config; returns its log."""
+    etc = node.directory / f"mig-manager-{node.runs}"
     etc.mkdir()
-    (etc / "config.yaml").write_text(json.dumps({"version": "v1", "mig-configs": _LAYOUTS}))
+    written = config or json.dumps({"version": "v1", "mig-configs": _LAYOUTS})
+    (etc / "config.yaml").write_text(written)
     (etc / "clients.yaml").write_text(json.dumps({"version": "v1", "systemd-services": []}))
     api.kubeconfig(etc / "kubeconfig")
     _, log = node.start(
@@ -72,6 +76,38 @@ def test_a_layout_that_does_not_exist_fails_at_once(make_node: Any, bus: SystemB
         api.label({_CONFIG: "nonsense"})
         _start(node, api)
         api.wait_for_states("failed")
+
+
+def _planned(layout: dict[str, int]) -> plan.PoolPlan:
+    pool = {"name": "a", "gpu": {"model": "H100-80", "count": 8}, "nodes": {"count": 1}}
+    raw: dict[str, Any] = {
+        "cloud": "byo",
+        "cluster": {"name": "c", "context": "c"},
+        "node_pools": [{**pool, "partition": {"mode": "operator", "layout": layout}}],
+    }
+    (planned,) = plan.read(json.dumps(raw), spec.Source("test", raw)).pools
+    return planned
+
+
+def test_a_node_that_still_has_the_old_layout_outlives_a_restart_of_mig_manager(
+    make_node: Any, bus: SystemBus
+) -> None:
+    """Pods hold it on the old layout, while the program has the new one's config rolled out."""
+    node = make_node(count=8)
+    bus.listen(node.files.system_bus)
+    old, new = _planned({"3g.40gb": 2}), _planned({"1g.10gb": 3})
+    assert old.mig_config
+    assert new.mig_config not in (None, old.mig_config)
+    with StubApi("n1") as api:
+        api.label({_CONFIG: old.mig_config})
+        _start(node, api, values.as_yaml(values.mig_parted_config([old])))
+        api.wait_for_states("pending", "success")
+    launcher.stop(node.started.pop(), grace_s=5)
+    with StubApi("n1") as api:
+        api.label({_CONFIG: old.mig_config})
+        _start(node, api, values.as_yaml(values.mig_parted_config([new])))
+        api.wait_for_states("success")
+    assert state.load(node.files.silicon).gpus[0].profiles == ("3g.40gb", "3g.40gb")
 
 
 def test_without_a_system_bus_no_state_is_ever_written(make_node: Any) -> None:

@@ -76,7 +76,7 @@ def test_nvidias_own_programs_did_the_cutting(client: Client) -> None:
     ]
     labels = node["metadata"]["labels"]
     assert labels["nvidia.com/mig.config.state"] == "success"
-    assert labels["nvidia.com/mig.config"].startswith("demo-gpu-workers-")
+    assert labels["nvidia.com/mig.config"] == "all-1g.5gb"
     # Written by GPU feature discovery from NVML, not by the stand-in.
     assert labels["nvidia.com/gpu.product"] == "NVIDIA-A100-SXM4-40GB"
     assert labels["nvidia.com/mig-1g.5gb.count"] == "56"
