@@ -14,6 +14,7 @@ from infra.catalog import Gpu, Price
 from infra.geometry import Placement
 from infra.plan import ChangeEffect, drivers, prices
 from infra.plan.clusters import SYSTEM_POOL
+from infra.plan.fleet import by_index
 from slicewright.picture import draw, placements_of
 from slicewright.plan_json import totals
 
@@ -133,7 +134,7 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, console: Console) -> None:
     else:
         what = f"{nodes}, not created by this stack"
     _line(console, f"pool {pool.name}: {what}", "bold")
-    for indexes, layout in pool.gpus_by_layout:
+    for indexes, layout in by_index(pool.layouts):
         which = f"GPU{'s' if len(indexes) > 1 else ''} {_ranges(indexes)}"
         _gpu(pool.gpu, f"{which} of each node", placements_of(pool.gpu, layout), console)
     for share in pool.sharing:

@@ -78,6 +78,13 @@ IN_CLUSTER: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
+        "mig-manager restarts node by node with a config that has these layouts too; nodes and "
+        "pods stay",
+        "NVIDIA/gpu-operator docs, gpu-operator-mig",
+        {"previous": "ConfigMap of mig-manager"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
         "the device plugin restarts with its new config; running pods keep what they have",
         "NVIDIA/k8s-device-plugin README, gpu-operator docs gpu-sharing",
         {"sharing": "ConfigMap of the device plugin"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypedDict
 
@@ -73,6 +73,18 @@ class ReplicatedResource:
     fail_requests_greater_than_one: bool
 
 
+def by_index(layouts: Sequence[Layout]) -> list[tuple[list[int], Layout]]:
+    """The indexes of the GPUs that have the same layout, with it; in order of the indexes."""
+    groups: list[tuple[list[int], Layout]] = []
+    for index, layout in enumerate(layouts):
+        same = next((indexes for indexes, known in groups if known == layout), None)
+        if same is None:
+            groups.append(([index], layout))
+        else:
+            same.append(index)
+    return groups
+
+
 @dataclass(frozen=True, kw_only=True)
 class Offer:
     """What each node of a pool will advertise."""
@@ -93,23 +105,13 @@ class Offer:
     """Value of the node label nvidia.com/mig.config, which only the fleet controller sets; None
     without mig-manager.
     """
+    previous: tuple[tuple[Layout, ...], ...] = ()
+    """Earlier `layouts` by GPU index that nodes may still have."""
 
     @property
     def layout(self) -> Layout | None:
         """The layout of every GPU; None where they differ."""
         return self.layouts[0] if all(other == self.layouts[0] for other in self.layouts) else None
-
-    @property
-    def gpus_by_layout(self) -> list[tuple[list[int], Layout]]:
-        """The indexes of the GPUs that have the same layout, with it; in order of the indexes."""
-        groups: list[tuple[list[int], Layout]] = []
-        for index, layout in enumerate(self.layouts):
-            same = next((indexes for indexes, known in groups if known == layout), None)
-            if same is None:
-                groups.append(([index], layout))
-            else:
-                same.append(index)
-        return groups
 
     @property
     def partitioned(self) -> bool:
@@ -158,6 +160,7 @@ class PoolPlan(Offer):
             "desired": self.desired,
             "layout_hash": self.layout_hash,
             "mig_config": self.mig_config,
+            "previous": self.previous,
             "name": self.name,
             "nodes": self.nodes,
             "labels": self.labels,
@@ -178,6 +181,7 @@ class PoolParts(TypedDict):
     desired: str
     layout_hash: str
     mig_config: str | None
+    previous: tuple[tuple[Layout, ...], ...]
     name: str
     nodes: NodeCount
     labels: Mapping[str, str]

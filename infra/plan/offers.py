@@ -93,6 +93,7 @@ def offer_of(
         desired=result.desired,
         layout_hash=result.layout_hash,
         mig_config=partitioning.mig_config,
+        previous=partitioning.previous,
     )
     return offer, labels
 

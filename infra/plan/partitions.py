@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -29,6 +30,7 @@ class Partitioning:
     devices: Mapping[str, int]
     partitioner: Partitioner
     mig_config: str | None
+    previous: tuple[tuple[Layout, ...], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,9 +108,15 @@ def operator_partitioning(
     stated_layouts = yield from each(
         _asked_layouts(way, asked, found, path, stated) for way in _ways(asked)
     )
+    earlier = yield from each(
+        _by_index(groups, found, (*path, "previous", i), stated)
+        for i, groups in enumerate(asked.previous)
+    )
+    previous = tuple(layouts for layouts in earlier if layouts is not None)
     layouts = stated_layouts[0] if len(stated_layouts) == 1 else None
     if layouts is not None and not any(layouts):
-        return unpartitioned(found, by_mig_manager=True)
+        whole = unpartitioned(found, by_mig_manager=True)
+        return dataclasses.replace(whole, previous=previous)
     if strategy == "none":
         yield refuse(
             path,
@@ -130,6 +138,7 @@ def operator_partitioning(
         devices=dict(devices),
         partitioner="mig-manager",
         mig_config=layout_name(pool, found.gpu, layouts),
+        previous=previous,
     )
 
 

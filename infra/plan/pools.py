@@ -52,6 +52,7 @@ def pool_plan(
         desired=offer.desired,
         layout_hash=offer.layout_hash,
         mig_config=offer.mig_config,
+        previous=offer.previous,
         name=pool.name,
         nodes=nodes,
         labels={**labels, **needed},

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from infra.catalog import Gpu
 from infra.plan import PoolPlan
-from infra.plan.layout_names import ALL_DISABLED, uniform_layouts
+from infra.plan.fleet import by_index
+from infra.plan.layout_names import ALL_DISABLED, layout_name, uniform_layouts
 from infra.values.text import JsonObject
 
 MIG_CONFIG_KEY = "config.yaml"
@@ -27,11 +28,11 @@ def mig_parted_config(pools: Sequence[PoolPlan]) -> JsonObject:
             if layout:
                 layouts.setdefault(name, []).append(_entry(gpu, "all", layout))
     for pool in operated:
-        if pool.layout is None:
-            assert pool.mig_config is not None
-            layouts[pool.mig_config] = [
-                _entry(pool.gpu, indexes, layout) for indexes, layout in pool.gpus_by_layout
-            ]
+        for by_gpu in (pool.layouts, *pool.previous):
+            if any(layout != by_gpu[0] for layout in by_gpu):
+                layouts[layout_name(pool.name, pool.gpu, by_gpu)] = [
+                    _entry(pool.gpu, indexes, layout) for indexes, layout in by_index(by_gpu)
+                ]
     # The operator's default for nodes without the label, whatever GPUs they have.
     layouts[ALL_DISABLED] = [{"devices": "all", "mig-enabled": False}]
     return {"version": "v1", "mig-configs": dict(sorted(layouts.items()))}

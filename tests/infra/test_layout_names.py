@@ -117,3 +117,22 @@ def test_layouts_by_index_have_the_pools_name() -> None:
         ([0], True),
         ([1], False),
     ]
+
+
+def test_earlier_layouts_by_index_are_kept_where_the_stack_file_lists_them() -> None:
+    """They are too many to have all of them."""
+    old = [{"index": [0], "layout": {"1g.5gb": 7}}, {"index": [1], "layout": {}}]
+    new = [{"index": [1], "layout": {"1g.5gb": 7}}, {"index": [0], "layout": {}}]
+    before = fleet({"mode": "operator", "gpus": old})
+    name = before.pools[0].mig_config
+    assert name is not None
+    for now in ({"gpus": new}, {"layout": {"1g.5gb": 7}}, {"config": "all-disabled"}):
+        after = fleet({"mode": "operator", **now, "previous": [old]})
+        assert after.pools[0].mig_config != name
+        assert configs(after)[name] == configs(before)[name]
+
+
+def test_an_earlier_layout_is_checked_like_any_other() -> None:
+    one = {"mode": "operator", "layout": {"1g.5gb": 7}}
+    with pytest.raises(spec.SpecError, match=r"previous\[0\].*has no layout for GPU 1"):
+        fleet({**one, "previous": [[{"index": [0], "layout": {"1g.5gb": 7}}]]})

@@ -201,6 +201,14 @@ def common(cloud: str) -> Iterator[Row]:
         ROLL,
         indexed,
     )
+    now = indexed["node_pools.0.partition"]
+    # A copy, so that a change of it does not change `gpus` too.
+    kept = {"node_pools.0.partition": {**now, "previous": [copy.deepcopy(now["gpus"])]}}
+    for name, value in (("index", [1]), ("layout", {"7g.40gb": 1})):
+        other: Changes = {f"node_pools.0.partition.previous.0.0.{name}": value}
+        if name == "index":
+            other["node_pools.0.partition.previous.0.1.index"] = [0]
+        yield Row(f"node_pools.partition.previous.{name}", other, IN_PLACE, kept)
 
     yield from operator(operated)
 

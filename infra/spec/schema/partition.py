@@ -49,6 +49,15 @@ class GpuGroup(SpecModel):
     """MIG profile -> instances on each of these GPUs; `{}` leaves the GPUs whole."""
 
 
+_ByIndex = Annotated[
+    tuple[GpuGroup, ...],
+    NotEmpty(
+        why="no GPU would be partitioned",
+        instead="list every GPU of the node, or write partition: none",
+    ),
+]
+
+
 class Operator(SpecModel):
     """NVIDIA's mig-manager partitions the GPUs. Exactly one of `layout`, `config` and `gpus`."""
 
@@ -87,17 +96,10 @@ class Operator(SpecModel):
         | None
     ) = None
     """NVIDIA's name of a layout, for every GPU: `all-balanced`, `all-1g.5gb`."""
-    gpus: (
-        Annotated[
-            tuple[GpuGroup, ...],
-            NotEmpty(
-                why="no GPU would be partitioned",
-                instead="list every GPU of the node, or write partition: none",
-            ),
-        ]
-        | None
-    ) = None
+    gpus: _ByIndex | None = None
     """A layout per GPU; every GPU must be listed. The driver may renumber GPUs after a reboot."""
+    previous: tuple[_ByIndex, ...] = ()
+    """Earlier values of `gpus` that nodes may still have: kept for mig-manager."""
 
 
 GkePartition = Annotated[
