@@ -30,7 +30,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     print(f"GPU operator stand-in (simulated v26.7.0) in namespace {namespace}", flush=True)
-    if address := os.environ.get("POD_IP"):
+    if address := os.environ.get("SLICEWRIGHT_REHEARSAL_POD_ADDRESS"):
         serve(address)
     Operator(client, namespace, stop).run()
     return 0

@@ -11,7 +11,9 @@ from datetime import UTC, datetime
 from kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
 from kubeapi.watch import Event, list_and_watch
 from rehearsal.cluster.gpu_operator import labels as wanted_labels
-from rehearsal.cluster.gpu_operator.operands import MANAGED, PLURALS, daemonset_names, objects
+from rehearsal.cluster.gpu_operator.daemonsets import MANAGED
+from rehearsal.cluster.gpu_operator.labels import has_gpu, has_nfd_labels
+from rehearsal.cluster.gpu_operator.operands import PLURALS, daemonset_states, objects
 from rehearsal.cluster.gpu_operator.policy import Policy, PolicyError, parse
 
 _log = logging.getLogger(__name__)
@@ -122,20 +124,38 @@ class Operator:
             return
         try:
             policy = parse(first)
-            made = objects(policy, self._namespace)
+            self._label_for_operands(policy)
+            gpu_nodes = any(map(has_gpu, self.nodes.all()))
+            made = objects(policy, self._namespace, gpu_nodes=gpu_nodes)
         except PolicyError as e:
             self._report(first, "notReady", "ReconcileFailed", str(e))
             return
-        self._label_for_operands(policy)
         self._apply(made)
         self._remove_disabled(policy)
-        waiting = self._not_ready(policy)
+        waiting = self._not_ready(policy) if gpu_nodes else []
         if waiting:
             self._report(
-                first, "notReady", "OperandNotReady", f"operands not ready: {', '.join(waiting)}"
+                first,
+                "notReady",
+                "OperandNotReady",
+                f"ClusterPolicy is not ready, states not ready: [{' '.join(waiting)}]",
+            )
+        elif not any(map(has_nfd_labels, self.nodes.all())):
+            self._report(first, "ready", "NFDLabelsMissing", "No NFD labels found")
+        elif not gpu_nodes:
+            self._report(
+                first,
+                "ready",
+                "NoGPUNodes",
+                "No GPU node found, watching for new nodes to join the cluster.",
             )
         else:
-            self._report(first, "ready", "Reconciled", "")
+            self._report(
+                first,
+                "ready",
+                "Reconciled",
+                "ClusterPolicy is ready as all resources have been successfully reconciled",
+            )
 
     # -- nodes
     # ----------------------------------------------------------------------------------------------
@@ -195,6 +215,10 @@ class Operator:
                 one["metadata"]["name"],
                 self._namespace if namespaced else None,
             )
+            if one["kind"] == "RuntimeClass":
+                self._create_or_replace(path, one)
+                self._applied[key] = text
+                continue
             answer = self._client.patch(
                 path, one, kind="apply", fieldManager=_FIELD_MANAGER, force="true"
             )
@@ -203,8 +227,19 @@ class Operator:
             self._applied[key] = text
             _log.info("applied %s", key)
 
+    def _create_or_replace(self, path: str, wanted: JsonObject) -> None:
+        """For the kind that the chart's ClusterRole does not let the operator patch."""
+        try:
+            self._client.create(path.rpartition("/")[0], wanted)
+        except ApiError as e:
+            if e.status != 409:
+                raise
+            found = self._client.get(path)
+            version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+            self._client.replace(path, {**wanted, "metadata": {**wanted["metadata"], **version}})
+
     def _remove_disabled(self, policy: Policy) -> None:
-        wanted = set(daemonset_names(policy, self._namespace))
+        wanted = set(daemonset_states(policy))
         for daemonset in self.daemonsets.all():
             metadata = daemonset["metadata"]
             ours = all((metadata.get("labels") or {}).get(k) == v for k, v in MANAGED.items())
@@ -222,26 +257,30 @@ class Operator:
     def _not_ready(self, policy: Policy) -> list[str]:
         present = {d["metadata"]["name"]: d for d in self.daemonsets.all()}
         return [
-            name
-            for name in daemonset_names(policy, self._namespace)
+            state
+            for name, state in daemonset_states(policy).items()
             if not _is_ready(present.get(name))
         ]
 
     def _report(self, cluster_policy: JsonObject, state: str, reason: str, message: str) -> None:
+        """Writes the status as NVIDIA's operator: `reason` is that of the condition that is True.
+
+        Source: NVIDIA/gpu-operator, internal/conditions/clusterpolicy.go.
+        """
         old = cluster_policy.get("status") or {}
         ready = state == "ready"
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         before = {c["type"]: c for c in old.get("conditions") or ()}
         conditions = []
-        for kind, true in (("Ready", ready), ("Error", not ready)):
+        for kind, true, otherwise in (("Ready", ready, "Error"), ("Error", not ready, "Ready")):
             status = "True" if true else "False"
             same = before.get(kind, {}).get("status") == status
             conditions.append(
                 {
                     "type": kind,
                     "status": status,
-                    "reason": reason if true or kind == "Ready" else "Ready",
-                    "message": message if true or kind == "Ready" else "",
+                    "reason": reason if true else otherwise,
+                    "message": message if true else "",
                     "lastTransitionTime": before[kind]["lastTransitionTime"] if same else now,
                 }
             )

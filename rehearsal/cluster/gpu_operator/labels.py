@@ -5,7 +5,6 @@ Source of the operator's rules: gpu-operator controllers/state_manager.go.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from kubeapi import JsonObject
@@ -15,6 +14,7 @@ MACHINE = "rehearsal.slicewright.io/machine"
 PCI = "feature.node.kubernetes.io/pci-10de.present"
 PRESENT = "nvidia.com/gpu.present"
 OPERANDS = "nvidia.com/gpu.deploy.operands"
+NFD_PREFIX = "feature.node.kubernetes.io/"
 MIG_CONFIG = "nvidia.com/mig.config"
 MIG_CAPABLE = "nvidia.com/mig.capable"
 MIG_MANAGER = "nvidia.com/gpu.deploy.mig-manager"
@@ -31,6 +31,7 @@ DEPLOY: tuple[str, ...] = tuple(
         "dcgm-exporter",
         "node-status-exporter",
         "operator-validator",
+        "client",
     )
 )
 
@@ -39,15 +40,16 @@ Changes = dict[str, str | None]
 
 
 def nfd_labels(node: JsonObject) -> dict[str, str]:
-    """The labels of NFD's worker, from the machine annotation instead of the PCI bus."""
+    """The labels of NFD's worker, from the machine annotation instead of the PCI bus.
+
+    It runs on every node; the operator asks for these labels, not only for those of GPU nodes.
+    """
     annotations = node["metadata"].get("annotations") or {}
-    if MACHINE not in annotations:
-        return {}
     info = (node.get("status") or {}).get("nodeInfo") or {}
     system, version = _os_release(info.get("osImage", ""))
     kernel = info.get("kernelVersion", "")
     found = {
-        PCI: "true",
+        PCI: "true" if MACHINE in annotations else "",
         "feature.node.kubernetes.io/system-os_release.ID": system,
         "feature.node.kubernetes.io/system-os_release.VERSION_ID": version,
         "feature.node.kubernetes.io/kernel-version.full": kernel,
@@ -89,6 +91,15 @@ def operator_changes(node: JsonObject, labels: Mapping[str, str], policy: Policy
     return changes
 
 
+def has_nfd_labels(node: JsonObject) -> bool:
+    return any(name.startswith(NFD_PREFIX) for name in node["metadata"].get("labels") or {})
+
+
+def has_gpu(node: JsonObject) -> bool:
+    """Whether the operator counts it as a GPU node."""
+    return (node["metadata"].get("labels") or {}).get(PRESENT) == "true"
+
+
 def mig_capable(labels: Mapping[str, str]) -> bool:
     """By GFD's label, else by the product name, which covers no GPU newer than H100."""
     if "nvidia.com/vgpu.host-driver-version" in labels:
@@ -97,15 +108,6 @@ def mig_capable(labels: Mapping[str, str]) -> bool:
         return labels[MIG_CAPABLE] == "true"
     product = labels.get("nvidia.com/gpu.product", "").lower()
     return any(name in product for name in ("h100", "a100", "a30"))
-
-
-def machine_of(node: JsonObject) -> JsonObject:
-    """The machine annotation; empty without one, or if it is not a JSON object."""
-    try:
-        machine = json.loads((node["metadata"].get("annotations") or {}).get(MACHINE, "{}"))
-    except ValueError:
-        return {}
-    return machine if isinstance(machine, dict) else {}
 
 
 def _os_release(image: str) -> tuple[str, str]:

@@ -36,6 +36,8 @@ class Policy:
     uid: str
     generation: int
     mig_strategy: str
+    cdi: bool
+    """Whether containers get their GPUs by CDI."""
     runtime_class: str
     tolerations: tuple[JsonObject, ...]
     priority_class: str
@@ -46,6 +48,7 @@ class Policy:
     device_plugin_config: str
     """ConfigMap of named sharing configs; empty for none."""
     device_plugin_default: str
+    mps_root: str
     gfd: Operand
     mig_manager: Operand
     mig_config: str
@@ -86,6 +89,7 @@ def parse(cluster_policy: JsonObject) -> Policy:
         uid=metadata["uid"],
         generation=int(metadata.get("generation", 0)),
         mig_strategy=(spec.get("mig") or {}).get("strategy") or "single",
+        cdi=_enabled(spec.get("cdi"), default=True),
         runtime_class=(spec.get("operator") or {}).get("runtimeClass") or "nvidia",
         tolerations=tuple(daemonsets.get("tolerations") or _DEFAULT_TOLERATIONS),
         priority_class=daemonsets.get("priorityClassName") or "system-node-critical",
@@ -95,6 +99,7 @@ def parse(cluster_policy: JsonObject) -> Policy:
         device_plugin=_operand(device_plugin),
         device_plugin_config=config.get("name") or "",
         device_plugin_default=config.get("default") or "",
+        mps_root=(device_plugin.get("mps") or {}).get("root") or "/run/nvidia/mps",
         gfd=_operand(spec.get("gfd")),
         mig_manager=_operand(mig_manager),
         mig_config=mig_config.get("name") or "",

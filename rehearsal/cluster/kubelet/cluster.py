@@ -16,6 +16,7 @@ from kubeapi.watch import Event, list_and_watch
 from rehearsal.cluster.control_plane.files import kubeconfig
 from rehearsal.cluster.control_plane.process_images import runs_as_process
 from rehearsal.cluster.kubelet.api import Api
+from rehearsal.cluster.kubelet.containers import stand_ins
 from rehearsal.cluster.kubelet.deviceplugin.plugins import AllocationFailed
 from rehearsal.cluster.kubelet.logs.server import LogServer, PodLogs
 from rehearsal.cluster.kubelet.nodes.layout_fault import LayoutFault
@@ -53,9 +54,11 @@ class ClusterKubelet:
         self._sources = ApiSources(client)
         self._addresses = AddressBlock(f"{environment}/{cluster}")
         address = urlsplit(client.server)
+        shims = write_shims(self._directory / "shims")
+        stand_ins.write(shims)
         self._launching = Launching(
             marks(environment, f"kubelet-{cluster}"),
-            write_shims(self._directory / "shims"),
+            shims,
             toolchain,
             self._sources,
             host=address.hostname or "127.0.0.1",

@@ -24,6 +24,8 @@ VARIABLE = "SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME"
 """Chooses the mode of all simulated nodes."""
 _MODES: Mapping[str, Mode] = {"legacy": "legacy", "cdi": "cdi"}
 _NO_GPUS = ("", "void", "none")
+_PLUGIN_CDI = "k8s.device-plugin.nvidia.com/gpu="
+"""Vendor and class of the specification that NVIDIA's device plugin writes."""
 
 
 def mode_of(environment: Mapping[str, str]) -> Mode:
@@ -48,6 +50,8 @@ class Container:
     env: Mapping[str, str]
     host_dev: bool = False
     """The host's /dev is mounted over the container's."""
+    cdi_devices: frozenset[str] = frozenset()
+    """What its device plugins allocated by CDI; any runtime class gets these."""
 
     @property
     def visible_devices(self) -> str:
@@ -55,8 +59,19 @@ class Container:
 
     @property
     def gets_driver(self) -> bool:
-        """Whether NVIDIA's runtime puts the driver's libraries into it."""
-        return self.nvidia_runtime and self.visible_devices not in _NO_GPUS
+        """Whether its runtime puts the driver's libraries into it."""
+        return bool(self.allocated) or (
+            self.nvidia_runtime and self.visible_devices not in _NO_GPUS
+        )
+
+    @property
+    def allocated(self) -> frozenset[str]:
+        """UUIDs of the GPUs and MIG devices that NVIDIA's device plugin allocated by CDI."""
+        return frozenset(
+            name.removeprefix(_PLUGIN_CDI)
+            for name in self.cdi_devices
+            if name.startswith(_PLUGIN_CDI)
+        )
 
 
 def devices(container: Container, silicon: NodeSilicon, mode: Mode) -> frozenset[str] | None:
@@ -68,6 +83,9 @@ def devices(container: Container, silicon: NodeSilicon, mode: Mode) -> frozenset
         # Without privileges the device cgroup refuses to open any of them.
         return None if container.privileged else frozenset()
     found = device_nodes.existing(silicon) if container.privileged else frozenset[str]()
+    if container.allocated:
+        # The specification's common edits set NVIDIA_VISIBLE_DEVICES=void: no second injection.
+        return found | _allocated(container.allocated, silicon)
     if container.gets_driver:
         match mode:
             case "legacy":
@@ -108,6 +126,17 @@ def _cdi(container: Container, silicon: NodeSilicon) -> frozenset[str]:
             continue
         for number, (uuid, nodes) in enumerate(_mig_devices(silicon, gpu)):
             if {"all", uuid, f"{gpu.index}:{number}"} & set(asked):
+                found |= nodes
+    return frozenset(found)
+
+
+def _allocated(uuids: frozenset[str], silicon: NodeSilicon) -> frozenset[str]:
+    found = set(device_nodes.CONTROL)
+    for gpu in silicon.gpus:
+        if gpu.uuid in uuids:
+            found.add(device_nodes.gpu_node(gpu))
+        for uuid, nodes in _mig_devices(silicon, gpu):
+            if uuid in uuids:
                 found |= nodes
     return frozenset(found)
 

@@ -59,7 +59,7 @@ def build(node_dir: Path, machine: Mapping[str, Any] | Machine, toolchain: _Tool
     UnknownModel, and ValueError for hardware that the fake does not have.
     """
     known = machine if isinstance(machine, Machine) else read(machine)
-    node = _bare(node_dir, _product_name(known))
+    node = _bare(node_dir, _product_name(known), _OS_RELEASE[known.cloud])
     if known.gpu_model is None:
         return node
     silicon = state.load(node.silicon) if node.silicon.exists() else _new_silicon(node, known)
@@ -67,6 +67,8 @@ def build(node_dir: Path, machine: Mapping[str, Any] | Machine, toolchain: _Tool
     _write_pci(node.root, silicon)
     for directory in ("home/kubernetes/bin/nvidia/lib64", "usr/lib64"):
         _link(toolchain.fake_nvml, node.root / directory / "libnvidia-ml.so.1")
+        # Empty: NVIDIA's device plugin finds the driver by it where it lists devices by CDI.
+        _write(node.root / directory / f"libcuda.so.{silicon.driver_version}", "")
     if known.gke_gpu_config is not None:
         _write(node.root / "etc/nvidia/gpu_config.json", json.dumps(known.gke_gpu_config))
     return node
@@ -74,10 +76,17 @@ def build(node_dir: Path, machine: Mapping[str, Any] | Machine, toolchain: _Tool
 
 def build_without_gpus(node_dir: Path) -> NodeFiles:
     """The files of a node that has no GPUs."""
-    return _bare(node_dir, "Simulated machine\n")
+    return _bare(node_dir, "Simulated machine\n", "ID=linux\n")
 
 
-def _bare(node_dir: Path, product_name: str) -> NodeFiles:
+_OS_RELEASE = {
+    "eks": 'NAME="Amazon Linux"\nVERSION_ID="2023"\nID="amzn"\n',
+    "gke": 'NAME="Container-Optimized OS"\nID=cos\n',
+}
+"""By cloud: /etc/os-release of its GPU nodes, as far as node feature discovery reads it."""
+
+
+def _bare(node_dir: Path, product_name: str, os_release: str) -> NodeFiles:
     node = NodeFiles(node_dir)
     for directory in (
         "proc",
@@ -90,6 +99,9 @@ def _bare(node_dir: Path, product_name: str) -> NodeFiles:
         (node.root / directory).mkdir(parents=True, exist_ok=True)
     node.device_plugins.mkdir(parents=True, exist_ok=True)
     node.pod_resources.mkdir(parents=True, exist_ok=True)
+    if not (node.root / "var/run").is_symlink():
+        (node.root / "var/run").symlink_to("../run")
+    _write(node.root / "etc/os-release", os_release)
     _write(node.root / "sys/class/dmi/id/product_name", product_name)
     # Not empty: some programs crash when /proc/modules is empty.
     _write(node.root / "proc/modules", "overlay 151552 12 - Live 0x0000000000000000\n")

@@ -24,6 +24,9 @@ _RETRY_S = (1.0, 2.0, 5.0, 10.0)
 """Pauses between attempts to start it; the last one repeats."""
 
 
+_LEAST_GRACE_S = 2.0
+
+
 class Host(Protocol):
     """What a container needs from its pod."""
 
@@ -142,11 +145,35 @@ class Container:
                     return
             self.state.restarts += 1
 
-    async def stop(self, grace_s: float) -> None:
-        """Ends the process, if there is one, and lets `keep` return."""
+    async def stop(self, grace_s: float, *, hooks: bool = True) -> None:
+        """Ends the process, if there is one, and lets `keep` return. hooks: runs preStop first."""
         self._stopping.set()
         if self.process is not None:
+            if hooks and (hook := (self.spec.get("lifecycle") or {}).get("preStop")):
+                began = time.monotonic()
+                await self._before_stop(hook, grace_s)
+                # The hook's time counts, but the process gets 2 s at least. Source:
+                # k8s.io/kubernetes, pkg/kubelet/kuberuntime, minimumGracePeriodInSeconds.
+                grace_s = max(_LEAST_GRACE_S, grace_s - (time.monotonic() - began))
             await self.process.end(grace_s)
+
+    async def _before_stop(self, hook: JsonObject, grace_s: float) -> None:
+        """Runs the hook preStop, in a process of its own with the container's files."""
+        command = {**self.spec, "command": hook["exec"]["command"], "args": []}
+        try:
+            process = Process(await self.host.launch(command, self.state.restarts))
+            async with asyncio.timeout(grace_s):
+                code = await asyncio.shield(process.exited)
+        except TimeoutError:
+            process.send(signal.SIGKILL)
+            code = await asyncio.shield(process.exited)
+        except (MissingReference, ApiError, Unreachable, OSError) as e:
+            self.host.warn(self.spec["name"], "FailedPreStopHook", f"PreStopHook failed: {e}")
+            return
+        if code != 0:
+            self.host.warn(
+                self.spec["name"], "FailedPreStopHook", f"PreStopHook failed: exit code {code}"
+            )
 
     def kill(self) -> None:
         """SIGKILL: the node, or this kubelet, ends."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rehearsal.cluster.kubelet.containers import stand_ins
 from rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
 from rehearsal.host.toolchain import Toolchain
 
@@ -26,6 +27,8 @@ class Program:
     host_paths: tuple[Path, ...] = ()
     """Paths of this machine that it needs besides its own directory."""
     env: tuple[tuple[str, str], ...] = ()
+    files: tuple[tuple[Path, Path], ...] = ()
+    """(file of this machine, its path in the container) of the image."""
 
 
 def repository(image: str) -> str:
@@ -35,10 +38,37 @@ def repository(image: str) -> str:
     return head if head and "/" not in tail else name
 
 
+def user(image: str) -> int:
+    """The user of the image's own configuration. Sources: the Dockerfile of NFD; that the operator
+    gives the validators of its image runAsUser 0, which needed no saying if it were root.
+    """
+    name = repository(image)
+    if name.startswith("registry.k8s.io/nfd/"):
+        return 65534
+    return 65532 if name.rsplit("/", 1)[-1] == "gpu-operator" else 0
+
+
+def environment(image: str) -> dict[str, str]:
+    """The image's own variables for NVIDIA's container runtime. Sources: their Dockerfiles."""
+    last = repository(image).rsplit("/", 1)[-1]
+    return dict(_NVIDIA) if last in ("k8s-device-plugin", "k8s-mig-manager") else {}
+
+
+_DEVICE_PLUGIN_COMMANDS = (
+    "",
+    "sh",
+    "nvidia-device-plugin",
+    "gpu-feature-discovery",
+    "mps-control-daemon",
+)
+_NVIDIA = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+
+
 def program(
     image: str, command: tuple[str, ...], args: tuple[str, ...], toolchain: Toolchain, shims: Path
 ) -> Program:
-    """What to run for one container. shims: the directory of `chroot` (nodes/reboots.py).
+    """What to run for one container. shims: the directory of `chroot` (nodes/reboots.py) and of
+    the stand-ins.
 
     Raises Unsupported for an image or command that has no program here.
     """
@@ -54,23 +84,25 @@ def program(
     match last:
         case "gpu-operator" if called in ("", "gpu-operator"):
             return _module("rehearsal.cluster.gpu_operator")
-        case "gpu-operator" | "gpu-operator-validator":
-            return _sleeper(
-                called or last,
-                "the kubelet stand-in itself reports the node's resources",
-            )
-        case "dcgm-exporter" | "dcgm" | "k8s-mps-control-daemon":
+        case "gpu-operator":
+            return _with_modules(Program(argv=(*command, *args), path=(shims,)))
+        case "dcgm-exporter" | "dcgm" if not command:
             return _sleeper(last, "its engine needs real GPUs")
         case "k8s-mig-manager":
+            manager, parted = toolchain.mig_manager.parent, toolchain.mig_parted
             return Program(
-                argv=(str(toolchain.mig_manager), *command[1:], *args),
-                path=(shims, toolchain.mig_parted.parent),
-                host_paths=(shims, toolchain.mig_parted.parent),
+                argv=(called or "nvidia-mig-manager", *command[1:], *args),
+                path=(shims, manager, parted.parent),
+                host_paths=(shims, manager, parted.parent),
+                files=((parted, Path("/usr/bin/nvidia-mig-parted")),),
             )
-        case "k8s-device-plugin" if called in ("", "nvidia-device-plugin"):
-            return _own(toolchain.device_plugin, (*command[1:], *args))
-        case "k8s-device-plugin" if called == "gpu-feature-discovery":
-            return _own(toolchain.gpu_feature_discovery, (*command[1:], *args))
+        case "k8s-device-plugin" if called in _DEVICE_PLUGIN_COMMANDS:
+            plugin, discovery = toolchain.device_plugin, toolchain.gpu_feature_discovery
+            return Program(
+                argv=(called or "nvidia-device-plugin", *command[1:], *args),
+                path=(shims, plugin.parent, discovery.parent),
+                host_paths=(shims, plugin.parent, discovery.parent),
+            )
         case _:
             raise Unsupported(
                 f"image {image!r} with command {list(command)!r} has no program in the rehearsal; "
@@ -92,11 +124,20 @@ def _python(command: tuple[str, ...], args: tuple[str, ...]) -> Program:
 
 def _module(module: str) -> Program:
     """A stand-in: this interpreter with this environment's packages and source tree."""
-    source = Path(__file__).resolve().parents[4]
-    return Program(
-        argv=(sys.executable, "-m", module),
-        host_paths=(Path(sys.base_prefix), Path(sys.prefix), source),
-        env=(("PYTHONPATH", str(source)), ("PYTHONDONTWRITEBYTECODE", "1")),
+    return _with_modules(Program(argv=(sys.executable, "-m", module)))
+
+
+def _with_modules(program: Program) -> Program:
+    source = ("PYTHONPATH", str(stand_ins.SOURCE))
+    return replace(
+        program,
+        host_paths=(
+            *program.path,
+            Path(sys.base_prefix),
+            Path(sys.prefix),
+            stand_ins.SOURCE,
+        ),
+        env=(source, ("PYTHONDONTWRITEBYTECODE", "1")),
     )
 
 

@@ -38,6 +38,8 @@ class Allocation:
     env: Mapping[str, str]
     mounts: tuple[tuple[str, str, bool], ...]
     """(container path, host path, read-only)"""
+    cdi_devices: frozenset[str] = frozenset()
+    """Qualified names (vendor/class=name), which the container runtime resolves."""
 
 
 @dataclass(eq=False)
@@ -117,6 +119,7 @@ class DevicePlugins:
         """
         env: dict[str, str] = {}
         mounts: list[tuple[str, str, bool]] = []
+        cdi_devices: set[str] = set()
         for resource, count in sorted(asked.items()):
             held = self._ledger.allocations.get(pod_uid, {}).get(container, {}).get(resource)
             plugin = self._plugins.get(resource)
@@ -147,7 +150,8 @@ class DevicePlugins:
             for response in answer.container_responses:
                 env.update(response.envs)
                 mounts.extend((m.container_path, m.host_path, m.read_only) for m in response.mounts)
-        return Allocation(env=env, mounts=tuple(mounts))
+                cdi_devices.update(device.name for device in response.cdi_devices)
+        return Allocation(env=env, mounts=tuple(mounts), cdi_devices=frozenset(cdi_devices))
 
     async def _preferred(self, plugin: _Plugin, count: int) -> tuple[str, ...]:
         free = self._ledger.free(plugin.resource)

@@ -15,11 +15,21 @@ from pathlib import Path
 _PIPE = "run/initctl"
 _CHROOT = """\
 #!/bin/sh
-# chroot(1) of a simulated node: `chroot ROOT reboot` requests a simulated reboot.
+# chroot(1) of a simulated node: `chroot ROOT reboot` requests a simulated reboot. nvidia-mig-parted
+# runs from where mig-manager has copied it; that root has no libraries to change into.
 root=$1
 shift
 case "$1" in
 reboot | */reboot) echo reboot > "$root/run/initctl" ;;
+nvidia-smi | */nvidia-smi) ;;
+/usr/local/nvidia/mig-manager/nvidia-mig-parted)
+  for word; do
+    shift
+    case "$word" in /usr/local/nvidia/*) word=$root$word ;; esac
+    set -- "$@" "$word"
+  done
+  exec "$@"
+  ;;
 *) echo "simulated node: its root file system has no $1; only reboot is simulated" >&2; exit 127 ;;
 esac
 """

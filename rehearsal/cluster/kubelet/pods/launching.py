@@ -33,6 +33,8 @@ from rehearsal.host.toolchain import Toolchain
 
 _SCRATCH = Path("/tmp")  # noqa: S108 - inside the sandbox
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+POD_ADDRESS = "SLICEWRIGHT_REHEARSAL_POD_ADDRESS"
+"""For stand-ins that serve: all pods share this machine's network, so each has its own address."""
 _DRIVER_LIBRARIES = Path("/opt/nvidia/lib64")
 """Where the driver's library is mounted, with LD_LIBRARY_PATH.
 
@@ -122,7 +124,10 @@ class Launching:
             pod,
             container,
             self._lookup(pod["metadata"]["namespace"]),
-            base=self._base(pod),
+            base={
+                **self._base(pod, wanted.pod_ip),
+                **images.environment(container["image"]),
+            },
             pod_ip=wanted.pod_ip,
             host_ip="127.0.0.1",
         )
@@ -133,10 +138,12 @@ class Launching:
         known.update(program.env)
         if program.path:
             known["PATH"] = ":".join([*map(str, program.path), known["PATH"]])
+        binds = [launcher.Bind(source=a, target=b) for a, b in program.files]
         mounts = [m for m in container.get("volumeMounts") or () if not _is_kernels(pod, m)]
-        binds = [_bind(wanted.volumes, mount) for mount in mounts]
+        binds += [_bind(wanted.volumes, mount) for mount in mounts]
         known.update(partitioner_environment(run.node.machine.cloud, run.node.fault))
-        asks = _runtime_container(pod, container, known)
+        allocated = wanted.devices.cdi_devices if wanted.devices else frozenset[str]()
+        asks = _runtime_container(pod, container, known, allocated)
         if run.node.machine.gpu_model and asks.gets_driver:
             binds.append(
                 launcher.Bind(source=self._toolchain.fake_nvml.parent, target=_DRIVER_LIBRARIES)
@@ -178,8 +185,9 @@ class Launching:
         except container_runtime.Refused as e:
             raise MissingReference(f"failed to create containerd task: {e}") from e
 
-    def _base(self, pod: JsonObject) -> dict[str, str]:
+    def _base(self, pod: JsonObject, pod_ip: str) -> dict[str, str]:
         return {
+            POD_ADDRESS: pod_ip,
             "PATH": _PATH,
             "HOSTNAME": pod["spec"].get("hostname") or pod["metadata"]["name"],
             "HOME": "/",
@@ -241,7 +249,10 @@ def _context(pod: JsonObject, container: JsonObject) -> JsonObject:
 
 
 def _runtime_container(
-    pod: JsonObject, container: JsonObject, known: Mapping[str, str]
+    pod: JsonObject,
+    container: JsonObject,
+    known: Mapping[str, str],
+    cdi_devices: frozenset[str],
 ) -> Container:
     """What the container runtime sees of it.
 
@@ -254,6 +265,7 @@ def _runtime_container(
         privileged=privileged,
         nvidia_runtime=privileged or pod["spec"].get("runtimeClassName") == "nvidia",
         env=known,
+        cdi_devices=cdi_devices,
         host_dev=any(
             mount["mountPath"] == "/dev" and _is_kernels(pod, mount)
             for mount in container.get("volumeMounts") or ()
@@ -262,9 +274,9 @@ def _runtime_container(
 
 
 def _user(pod: JsonObject, container: JsonObject) -> tuple[int, int]:
-    """(uid, gid). All images here run as root unless the pod sets runAsUser."""
+    """(uid, gid). Without runAsUser it is the image's own user."""
     context = _context(pod, container)
-    uid = int(context.get("runAsUser", 0))
+    uid = int(context.get("runAsUser", images.user(container["image"])))
     if context.get("runAsNonRoot") and uid == 0:
         # The real kubelet's message; it retries for ever, too.
         raise MissingReference("container has runAsNonRoot and image will run as root")

@@ -160,7 +160,9 @@ class PodRun:
             )
             if self.containers:
                 # `living` then returns. Cancelling it could lose a process that is being started.
-                await asyncio.gather(*(c.stop(grace_s) for c in self.containers))
+                await asyncio.gather(
+                    *(c.stop(grace_s, hooks=not self._gone) for c in self.containers)
+                )
             else:
                 living.cancel()
         try:
@@ -359,9 +361,11 @@ def _states(
 def _refuse_unsupported(spec: JsonObject) -> None:
     for container in [*(spec.get("initContainers") or ()), *spec["containers"]]:
         name = container["name"]
-        if container.get("lifecycle"):
+        hooks = container.get("lifecycle") or {}
+        if set(hooks) - {"preStop"} or set(hooks.get("preStop") or ()) - {"exec"}:
             raise Unsupported(
-                f"container {name!r}: the kubelet stand-in does not support lifecycle hooks"
+                f"container {name!r}: of lifecycle hooks the kubelet stand-in supports preStop "
+                "with exec"
             )
         if container.get("restartPolicy"):
             raise Unsupported(

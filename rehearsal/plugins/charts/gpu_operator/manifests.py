@@ -190,9 +190,6 @@ def _deployment(full: Mapping[str, Any], release: str) -> JsonObject:
                 "name": "OPERATOR_NAMESPACE",
                 "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
             },
-            # Not in NVIDIA's chart: the rehearsal's pods share the host's network, so each must
-            # bind to its own address.
-            {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
             *operator["env"],
         ],
         "ports": [{"name": "metrics", "containerPort": 8080}],
@@ -254,7 +251,8 @@ def _cluster_rules() -> list[JsonObject]:
     """Cluster-wide permissions, including those that it grants: RBAC lets it grant no others."""
     return [
         _rule("", ["nodes"], *_READ, "update", "patch"),
-        _rule("", ["pods"], *_READ, "delete"),
+        _rule("", ["pods"], *_READ),
+        _rule("", ["pods/eviction"], "create"),
         _rule("", ["namespaces"], *_READ),
         _rule("apps", ["daemonsets"], *_READ),
         _rule(
@@ -265,14 +263,15 @@ def _cluster_rules() -> list[JsonObject]:
             "patch",
         ),
         _rule("nfd.k8s-sigs.io", ["nodefeatures"], *_WRITE),
-        _rule("node.k8s.io", ["runtimeclasses"], *_WRITE),
+        # No patch: the operator creates and updates them.
+        _rule("node.k8s.io", ["runtimeclasses"], *_READ, "create", "update", "delete"),
         _rule("rbac.authorization.k8s.io", ["clusterroles", "clusterrolebindings"], *_WRITE),
     ]
 
 
 def _namespace_rules() -> list[JsonObject]:
     return [
-        _rule("", ["configmaps", "serviceaccounts", "services", "secrets"], *_WRITE),
+        _rule("", ["configmaps", "serviceaccounts", "services", "secrets", "pods"], *_WRITE),
         _rule("", ["events"], "create", "patch"),
         _rule("apps", ["daemonsets", "deployments", "controllerrevisions"], *_WRITE),
         _rule("rbac.authorization.k8s.io", ["roles", "rolebindings"], *_WRITE),

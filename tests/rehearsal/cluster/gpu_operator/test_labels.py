@@ -36,7 +36,9 @@ def changes(labels: dict[str, str], **mig_manager: Any) -> dict[str, str | None]
 
 
 def test_a_gpu_node_gets_present_and_every_deploy_label() -> None:
-    assert changes({PCI: "true"}) == {
+    made = changes({PCI: "true"})
+    assert made["nvidia.com/gpu.deploy.client"] == "true"
+    assert made == {
         "nvidia.com/gpu.present": "true",
         **dict.fromkeys(DEPLOY, "true"),
     }
@@ -129,7 +131,9 @@ def test_labels_of_deleted_features_are_removed_and_others_kept() -> None:
         ("Ubuntu 24.04.3 LTS", ("ubuntu", "24.04")),
     ],
 )
-def test_only_gpu_nodes_get_nfds_system_labels(image: str, found: tuple[str, str | None]) -> None:
+def test_every_node_gets_nfds_system_labels_and_only_gpu_nodes_that_of_the_pci_device(
+    image: str, found: tuple[str, str | None]
+) -> None:
     info = {"osImage": image, "kernelVersion": "6.1"}
     node = {
         "metadata": {"annotations": {"rehearsal.slicewright.io/machine": "{}"}},
@@ -138,4 +142,6 @@ def test_only_gpu_nodes_get_nfds_system_labels(image: str, found: tuple[str, str
     prefix = "feature.node.kubernetes.io/system-os_release"
     labels = nfd_labels(node)
     assert (labels[f"{prefix}.ID"], labels.get(f"{prefix}.VERSION_ID")) == found
-    assert nfd_labels({"metadata": {}, "status": {"nodeInfo": info}}) == {}
+    assert labels[PCI] == "true"
+    without = nfd_labels({"metadata": {}, "status": {"nodeInfo": info}})
+    assert without == {name: value for name, value in labels.items() if name != PCI}

@@ -13,13 +13,15 @@ from rehearsal.cluster.gpu_operator.policy import NO_IMAGE, PolicyError, image_o
 IMAGE = {"repository": "nvcr.io/nvidia", "image": "k8s-device-plugin", "version": "v0.20.0"}
 
 
-def made(**spec: Any) -> dict[tuple[str, str], dict[str, Any]]:
+def made(*, gpu_nodes: bool = True, **spec: Any) -> dict[tuple[str, str], dict[str, Any]]:
     operands = {
         k: dict(IMAGE) for k in ("devicePlugin", "gfd", "validator", "dcgmExporter", "migManager")
     }
     off: dict[str, Any] = {"driver": {"enabled": False}, "toolkit": {"enabled": False}}
     policy = parse({"metadata": {"name": "p", "uid": "u"}, "spec": {**operands, **off, **spec}})
-    return {(o["kind"], o["metadata"]["name"]): o for o in objects(policy, "ns")}
+    return {
+        (o["kind"], o["metadata"]["name"]): o for o in objects(policy, "ns", gpu_nodes=gpu_nodes)
+    }
 
 
 def container(found: dict[tuple[str, str], dict[str, Any]], name: str) -> dict[str, Any]:
@@ -35,6 +37,7 @@ def test_enabled_operands_become_daemonsets_and_disabled_ones_do_not() -> None:
     assert everything == {
         "nvidia-operator-validator",
         "nvidia-device-plugin-daemonset",
+        "nvidia-device-plugin-mps-control-daemon",
         "gpu-feature-discovery",
         "nvidia-dcgm-exporter",
         "nvidia-mig-manager",
@@ -61,10 +64,10 @@ def test_the_strategy_and_the_layouts_reach_nvidias_programs() -> None:
     manager = env(found, "nvidia-mig-manager")
     assert manager["CONFIG_FILE"] == "/mig-parted-config/config.yaml"
     assert manager["WITH_REBOOT"] == "true"
-    assert manager["DEFAULT_GPU_CLIENTS_NAMESPACE"] == "ns"
+    namespace = {"fieldRef": {"fieldPath": "metadata.namespace"}}
+    assert manager["DEFAULT_GPU_CLIENTS_NAMESPACE"] == namespace
     volumes = found[("DaemonSet", "nvidia-mig-manager")]["spec"]["template"]["spec"]["volumes"]
     assert {"name": "mig-parted-config", "configMap": {"name": "layouts"}} in volumes
-    assert ("ConfigMap", "default-mig-parted-config") not in found
 
 
 def test_without_a_layout_config_a_default_is_created() -> None:
@@ -90,10 +93,99 @@ def test_every_operand_is_selected_by_its_label_and_owned_by_the_policy() -> Non
     for (kind, _), found in made().items():
         assert found["metadata"]["ownerReferences"][0]["uid"] == "u"
         if kind == "DaemonSet":
-            (selector,) = found["spec"]["template"]["spec"]["nodeSelector"].items()
-            assert selector[0].startswith("nvidia.com/gpu.deploy.")
-            assert selector[1] == "true"
-            assert runs_as_process(found["spec"]["template"]["spec"]["containers"][0]["image"])
+            pod = found["spec"]["template"]["spec"]
+            deploy = {k: v for k, v in pod["nodeSelector"].items() if ".deploy." in k}
+            assert set(deploy.values()) == {"true"}
+            for one in (*pod["initContainers"], *pod["containers"]):
+                assert runs_as_process(one["image"])
+
+
+def pod(found: dict[tuple[str, str], dict[str, Any]], name: str) -> dict[str, Any]:
+    return dict(found[("DaemonSet", name)]["spec"]["template"]["spec"])
+
+
+def test_without_a_gpu_node_there_is_everything_but_daemonsets() -> None:
+    without = made(gpu_nodes=False)
+    assert without == {key: o for key, o in made().items() if key[0] != "DaemonSet"}
+    assert {name for kind, name in without if kind == "RuntimeClass"} == {
+        "nvidia",
+        "nvidia-cdi",
+        "nvidia-legacy",
+    }
+    assert {name for kind, name in without if kind == "Service"} == {
+        "gpu-operator",
+        "nvidia-dcgm-exporter",
+    }
+
+
+def test_the_device_plugin_starts_by_its_entrypoint_and_lists_devices_by_cdi() -> None:
+    found = made()
+    plugin = container(found, "nvidia-device-plugin-daemonset")
+    assert plugin["name"] == "nvidia-device-plugin"
+    assert (plugin["command"], plugin["args"]) == (["/bin/sh", "-c"], ["/bin/entrypoint.sh"])
+    variables = env(found, "nvidia-device-plugin-daemonset")
+    assert variables["DEVICE_LIST_STRATEGY"] == "cdi-annotations,cdi-cri"
+    assert variables["CDI_ENABLED"] == "true"
+    assert variables["MPS_ROOT"] == "/run/nvidia/mps"
+    script = found[("ConfigMap", "nvidia-device-plugin-entrypoint")]["data"]["entrypoint.sh"]
+    assert script.rstrip().endswith("exec nvidia-device-plugin")
+
+
+def test_without_cdi_the_device_plugin_lists_devices_by_environment_variable() -> None:
+    found = made(cdi={"enabled": False})
+    variables = env(found, "nvidia-device-plugin-daemonset")
+    assert variables["DEVICE_LIST_STRATEGY"] == "envvar"
+    assert "CDI_ENABLED" not in variables
+    assert {name for kind, name in found if kind == "RuntimeClass"} == {"nvidia"}
+
+
+def test_feature_discovery_has_a_service_account_and_a_selector_of_its_own() -> None:
+    found = made()
+    name = "gpu-feature-discovery"
+    assert pod(found, name)["serviceAccountName"] == "nvidia-gpu-feature-discovery"
+    assert ("ServiceAccount", "nvidia-gpu-feature-discovery") in found
+    assert found[("DaemonSet", name)]["spec"]["selector"]["matchLabels"] == {
+        "app": name,
+        "app.kubernetes.io/part-of": "nvidia-gpu",
+    }
+    assert "GFD_USE_NODE_FEATURE_API" not in env(found, name)
+
+
+def test_mig_manager_stops_host_services_where_the_driver_is_the_hosts() -> None:
+    found = made()
+    assert env(found, "nvidia-mig-manager")["GPU_CLIENTS_FILE"] == "/gpu-clients/clients.yaml"
+    volumes = {v["name"]: v for v in pod(found, "nvidia-mig-manager")["volumes"]}
+    assert volumes["gpu-clients"]["configMap"]["name"] == "default-gpu-clients"
+    assert ("ConfigMap", "default-gpu-clients") in found
+    script = found[("ConfigMap", "nvidia-mig-manager-entrypoint")]["data"]["entrypoint.sh"]
+    assert "WITH_SHUTDOWN_HOST_GPU_CLIENTS=$IS_HOST_DRIVER" in script
+    own = made(migManager={**IMAGE, "gpuClientsConfig": {"name": "mine"}})
+    volumes = {v["name"]: v for v in pod(own, "nvidia-mig-manager")["volumes"]}
+    assert volumes["gpu-clients"]["configMap"]["name"] == "mine"
+
+
+def test_every_operand_waits_for_the_validators_toolkit_check() -> None:
+    found = made()
+    for kind, name in found:
+        if kind != "DaemonSet":
+            continue
+        names = [c["name"] for c in pod(found, name)["initContainers"]]
+        if name == "nvidia-operator-validator":
+            assert names == [f"{c}-validation" for c in ("driver", "toolkit", "cuda", "plugin")]
+        else:
+            assert names[0] == "toolkit-validation"
+
+
+def test_the_validators_files_go_with_its_pod() -> None:
+    hook = container(made(), "nvidia-operator-validator")["lifecycle"]["preStop"]["exec"]
+    assert hook["command"][-1] == "rm -f /run/nvidia/validations/*-ready"
+
+
+def test_no_operand_may_delete_pods_of_other_namespaces() -> None:
+    for (kind, _), found in made().items():
+        if kind == "ClusterRole":
+            for rule in found["rules"]:
+                assert "pods" not in rule["resources"] or not {"delete", "*"} & set(rule["verbs"])
 
 
 @pytest.mark.parametrize(

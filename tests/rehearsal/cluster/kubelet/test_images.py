@@ -9,7 +9,7 @@ import pytest
 
 from rehearsal.cluster.control_plane.process_images import runs_as_process
 from rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
-from rehearsal.cluster.kubelet.containers.images import program, repository
+from rehearsal.cluster.kubelet.containers.images import environment, program, repository, user
 from rehearsal.host.toolchain import Toolchain
 
 TOOLS = Toolchain(
@@ -44,13 +44,38 @@ def test_a_repository_is_the_image_without_tag_and_digest(image: str, name: str)
     assert repository(image) == name
 
 
-def test_the_command_selects_one_of_an_images_two_programs() -> None:
+def test_the_command_selects_one_of_an_images_programs_on_its_path() -> None:
     assert argv(PLUGIN, "nvidia-device-plugin", args=("--mig-strategy=mixed",)) == (
-        "/t/plugin",
+        "nvidia-device-plugin",
         "--mig-strategy=mixed",
     )
-    assert argv(PLUGIN, "/usr/bin/gpu-feature-discovery", "--oneshot") == ("/t/gfd", "--oneshot")
-    assert argv(PLUGIN) == ("/t/plugin",)
+    assert argv(PLUGIN, "/usr/bin/gpu-feature-discovery", "--oneshot") == (
+        "gpu-feature-discovery",
+        "--oneshot",
+    )
+    assert argv(PLUGIN) == ("nvidia-device-plugin",)
+    assert argv(PLUGIN, "/bin/sh", "-c", args=("/bin/entrypoint.sh",)) == (
+        "sh",
+        "-c",
+        "/bin/entrypoint.sh",
+    )
+
+
+@pytest.mark.parametrize(
+    ("image", "uid"),
+    [
+        ("registry.k8s.io/nfd/node-feature-discovery:v0.19.0", 65534),
+        ("nvcr.io/nvidia/gpu-operator:v26.7.0", 65532),
+        (PLUGIN, 0),
+    ],
+)
+def test_an_image_has_a_user_of_its_own(image: str, uid: int) -> None:
+    assert user(image) == uid
+
+
+def test_nvidias_images_ask_for_every_gpu_themselves() -> None:
+    assert environment(PLUGIN)["NVIDIA_VISIBLE_DEVICES"] == "all"
+    assert environment("python:3.13") == {}
 
 
 def test_mig_manager_finds_mig_parted_and_our_chroot_first() -> None:
@@ -61,8 +86,9 @@ def test_mig_manager_finds_mig_parted_and_our_chroot_first() -> None:
         TOOLS,
         Path("/shims"),
     )
-    assert made.argv == ("/t/manager",)
-    assert made.path == (Path("/shims"), Path("/t/parted"))
+    assert made.argv == ("nvidia-mig-manager",)
+    assert made.path[0] == Path("/shims")
+    assert Path("/usr/bin/nvidia-mig-parted") in {target for _, target in made.files}
 
 
 def test_python_runs_without_this_machines_packages() -> None:

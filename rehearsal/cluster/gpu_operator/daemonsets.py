@@ -1,0 +1,483 @@
+"""The operands' DaemonSets as the operator makes them for a ClusterPolicy. Pure functions.
+
+Source: NVIDIA/gpu-operator, assets/ and controllers/object_controls.go, release v26.7.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kubeapi import JsonObject
+from rehearsal.cluster.gpu_operator.policy import Operand, Policy
+from rehearsal.cluster.gpu_operator.scripts import VALIDATIONS, WAIT_FOR_TOOLKIT
+
+MANAGED = {"app.kubernetes.io/managed-by": "gpu-operator"}
+DEFAULT_MIG_CONFIG = "default-mig-parted-config"
+DEFAULT_GPU_CLIENTS = "default-gpu-clients"
+_SHELL = ("/bin/sh", "-c")
+_PRIVILEGED: JsonObject = {"privileged": True}
+_ROOT: JsonObject = {"privileged": True, "runAsUser": 0}
+"""The validator's image has another user, and its checks need root."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperandSet:
+    """One operand: its DaemonSet, and what belongs to it."""
+
+    name: str
+    state: str
+    """The name of the operator's state, as ClusterPolicy's conditions list it."""
+    account: str
+    operand: Operand
+    pod: JsonObject
+    """The pod's spec without what all operands have."""
+    node_selector: Mapping[str, str]
+    part_of: str = ""
+    """Value of the label app.kubernetes.io/part-of, which is then in the selector too."""
+
+    @property
+    def selector(self) -> dict[str, str]:
+        more = {"app.kubernetes.io/part-of": self.part_of} if self.part_of else {}
+        return {"app": self.name, **more}
+
+
+def operand_sets(policy: Policy) -> list[OperandSet]:
+    """Those of enabled operands, in the order of the operator's states."""
+    made = [
+        _validator(policy),
+        _device_plugin(policy),
+        _mps_control_daemon(policy),
+        _dcgm_exporter(policy),
+        _feature_discovery(policy),
+        _mig_manager(policy),
+    ]
+    return [one for one in made if one.operand.enabled]
+
+
+def daemonset(one: OperandSet, policy: Policy, namespace: str) -> JsonObject:
+    labels = {**one.selector, **MANAGED, **policy.daemonset_labels}
+    template: JsonObject = {"labels": labels}
+    if policy.daemonset_annotations:
+        template["annotations"] = dict(policy.daemonset_annotations)
+    pod: JsonObject = {
+        **one.pod,
+        "serviceAccountName": one.account,
+        "priorityClassName": policy.priority_class,
+        "runtimeClassName": policy.runtime_class,
+        "nodeSelector": dict(one.node_selector),
+        "tolerations": list(policy.tolerations),
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": one.name, "namespace": namespace, "labels": dict(labels)},
+        "spec": {
+            "selector": {"matchLabels": one.selector},
+            "updateStrategy": dict(policy.update_strategy),
+            "template": {"metadata": template, "spec": pod},
+        },
+    }
+
+
+# -- the operands
+# --------------------------------------------------------------------------------------------------
+
+
+def _validator(policy: Policy) -> OperandSet:
+    validations = _mount("run-nvidia-validations", VALIDATIONS, propagation="Bidirectional")
+    node = _field("NODE_NAME", "spec.nodeName")
+    own = _field("OPERATOR_NAMESPACE", "metadata.namespace")
+    checks: dict[str, list[JsonObject]] = {
+        "driver": [_value("WITH_WAIT", "true")],
+        "toolkit": [_value("NVIDIA_VISIBLE_DEVICES", "all"), _value("WITH_WAIT", "false")],
+        "cuda": [_value("WITH_WAIT", "false"), node, own],
+        "plugin": [
+            _value("WITH_WAIT", "false"),
+            _value("WITH_WORKLOAD", "false"),
+            _value("MIG_STRATEGY", policy.mig_strategy),
+            node,
+            own,
+        ],
+    }
+    if not policy.device_plugin.enabled:
+        del checks["plugin"]
+    init: list[JsonObject] = [
+        {
+            "name": f"{component}-validation",
+            **_image(policy.validator),
+            "command": ["sh", "-c"],
+            "args": ["nvidia-validator"],
+            "env": [_value("COMPONENT", component), *env],
+            "securityContext": dict(_ROOT),
+            "volumeMounts": [
+                *(
+                    [
+                        _mount("host-root", "/host", read_only=True),
+                        _mount("driver-install-dir", "/run/nvidia/driver"),
+                    ]
+                    if component == "driver"
+                    else []
+                ),
+                dict(validations),
+            ],
+        }
+        for component, env in checks.items()
+    ]
+    main = _main(
+        "nvidia-operator-validator",
+        policy.validator,
+        command=("sh", "-c"),
+        args=("echo all validations are successful; sleep infinity",),
+        mounts=(validations,),
+    )
+    main["securityContext"] = dict(_ROOT)
+    main["lifecycle"] = {
+        "preStop": {"exec": {"command": ["/bin/sh", "-c", f"rm -f {VALIDATIONS}/*-ready"]}}
+    }
+    return OperandSet(
+        name="nvidia-operator-validator",
+        state="state-operator-validation",
+        account="nvidia-operator-validator",
+        operand=policy.validator,
+        part_of="gpu-operator",
+        node_selector=_deployed("operator-validator"),
+        pod={
+            "initContainers": init,
+            "containers": [main],
+            "volumes": [
+                _host_path("run-nvidia-validations", VALIDATIONS, "DirectoryOrCreate"),
+                _host_path("driver-install-dir", "/run/nvidia/driver", "DirectoryOrCreate"),
+                _host_path("host-root", "/"),
+            ],
+        },
+    )
+
+
+def _device_plugin(policy: Policy) -> OperandSet:
+    cdi = [_value("CDI_ENABLED", "true")] if policy.cdi else []
+    main = _main(
+        "nvidia-device-plugin",
+        policy.device_plugin,
+        command=_SHELL,
+        args=("/bin/entrypoint.sh",),
+        env=(
+            _value("PASS_DEVICE_SPECS", "true"),
+            _value("FAIL_ON_INIT_ERROR", "true"),
+            _value("DEVICE_LIST_STRATEGY", "cdi-annotations,cdi-cri" if policy.cdi else "envvar"),
+            _value("DEVICE_ID_STRATEGY", "uuid"),
+            _value("NVIDIA_VISIBLE_DEVICES", "all"),
+            _value("NVIDIA_DRIVER_CAPABILITIES", "all"),
+            _value("MPS_ROOT", policy.mps_root),
+            *cdi,
+            *_mig(policy),
+        ),
+        mounts=(
+            _entrypoint_mount("nvidia-device-plugin-entrypoint"),
+            _mount("device-plugin", "/var/lib/kubelet/device-plugins"),
+            _mount("run-nvidia-validations", VALIDATIONS),
+            _mount("driver-install-dir", "/driver-root", propagation="HostToContainer"),
+            _mount("host-root", "/host", read_only=True, propagation="HostToContainer"),
+            _mount("cdi-root", "/var/run/cdi"),
+            _mount("mps-shm", "/dev/shm"),  # noqa: S108 - a mount of the pod
+            _mount("mps-root", "/mps"),
+        ),
+    )
+    return OperandSet(
+        name="nvidia-device-plugin-daemonset",
+        state="state-device-plugin",
+        account="nvidia-device-plugin",
+        operand=policy.device_plugin,
+        node_selector=_deployed("device-plugin"),
+        pod={
+            "initContainers": [_toolkit_validation(policy, "run-nvidia-validations", VALIDATIONS)],
+            "containers": [main],
+            "volumes": [
+                _entrypoint_volume("nvidia-device-plugin-entrypoint"),
+                _host_path("device-plugin", "/var/lib/kubelet/device-plugins"),
+                _host_path("run-nvidia-validations", VALIDATIONS, "DirectoryOrCreate"),
+                _host_path("driver-install-dir", "/run/nvidia/driver", "DirectoryOrCreate"),
+                _host_path("host-root", "/"),
+                _host_path("cdi-root", "/var/run/cdi", "DirectoryOrCreate"),
+                _host_path("mps-root", policy.mps_root, "DirectoryOrCreate"),
+                _host_path("mps-shm", f"{policy.mps_root}/shm"),
+            ],
+        },
+    )
+
+
+def _mps_control_daemon(policy: Policy) -> OperandSet:
+    """Only on nodes where GFD found that a config shares GPUs by MPS."""
+    main = _main(
+        "mps-control-daemon-ctr",
+        policy.device_plugin,
+        command=("mps-control-daemon",),
+        env=(
+            _field("NODE_NAME", "spec.nodeName"),
+            _value("NVIDIA_VISIBLE_DEVICES", "all"),
+            _value("NVIDIA_DRIVER_CAPABILITIES", "compute,utility"),
+            *_mig(policy),
+        ),
+        mounts=(_mount("mps-shm", "/dev/shm"), _mount("mps-root", "/mps")),  # noqa: S108
+    )
+    shared_memory: JsonObject = {
+        "name": "mps-control-daemon-mounts",
+        **_image(policy.device_plugin),
+        "command": ["mps-control-daemon", "mount-shm"],
+        "securityContext": dict(_PRIVILEGED),
+        "volumeMounts": [_mount("mps-root", "/mps", propagation="Bidirectional")],
+    }
+    return OperandSet(
+        name="nvidia-device-plugin-mps-control-daemon",
+        state="state-mps-control-daemon",
+        account="nvidia-device-plugin",
+        operand=policy.device_plugin,
+        node_selector={**_deployed("device-plugin"), "nvidia.com/mps.capable": "true"},
+        pod={
+            "hostPID": True,
+            "initContainers": [
+                _toolkit_validation(policy, "run-nvidia", "/run/nvidia"),
+                shared_memory,
+            ],
+            "containers": [main],
+            "volumes": [
+                _host_path("run-nvidia", "/run/nvidia", "Directory"),
+                _host_path("mps-root", policy.mps_root, "DirectoryOrCreate"),
+                _host_path("mps-shm", f"{policy.mps_root}/shm"),
+            ],
+        },
+    )
+
+
+def _dcgm_exporter(policy: Policy) -> OperandSet:
+    main = _main(
+        "nvidia-dcgm-exporter",
+        policy.dcgm_exporter,
+        env=(
+            _value("DCGM_EXPORTER_LISTEN", ":9400"),
+            _value("DCGM_EXPORTER_KUBERNETES", "true"),
+            _value("DCGM_EXPORTER_COLLECTORS", "/etc/dcgm-exporter/dcp-metrics-included.csv"),
+        ),
+        mounts=(_mount("pod-gpu-resources", "/var/lib/kubelet/pod-resources", read_only=True),),
+    )
+    main["ports"] = [{"name": "metrics", "containerPort": 9400}]
+    return OperandSet(
+        name="nvidia-dcgm-exporter",
+        state="state-dcgm-exporter",
+        account="nvidia-dcgm-exporter",
+        operand=policy.dcgm_exporter,
+        node_selector=_deployed("dcgm-exporter"),
+        pod={
+            "initContainers": [_toolkit_validation(policy, "run-nvidia", "/run/nvidia")],
+            "containers": [main],
+            "volumes": [
+                _host_path("pod-gpu-resources", "/var/lib/kubelet/pod-resources"),
+                _host_path("run-nvidia", "/run/nvidia"),
+            ],
+        },
+    )
+
+
+def _feature_discovery(policy: Policy) -> OperandSet:
+    main = _main(
+        "gpu-feature-discovery",
+        policy.gfd,
+        command=_SHELL,
+        args=("/bin/entrypoint.sh",),
+        env=(
+            _value("GFD_SLEEP_INTERVAL", "60s"),
+            _value("GFD_FAIL_ON_INIT_ERROR", "true"),
+            _field("NAMESPACE", "metadata.namespace"),
+            _field("NODE_NAME", "spec.nodeName"),
+            *_mig(policy),
+        ),
+        mounts=(
+            _entrypoint_mount("gpu-feature-discovery-entrypoint"),
+            _mount("output-dir", "/etc/kubernetes/node-feature-discovery/features.d"),
+            _mount("dmi-info-dir", "/sys/class/dmi/id", read_only=True),
+            _mount("run-nvidia-validations", VALIDATIONS),
+            _mount("driver-install-dir", "/driver-root", propagation="HostToContainer"),
+            _mount("host-root", "/host", read_only=True, propagation="HostToContainer"),
+        ),
+    )
+    return OperandSet(
+        name="gpu-feature-discovery",
+        state="gpu-feature-discovery",
+        account="nvidia-gpu-feature-discovery",
+        operand=policy.gfd,
+        part_of="nvidia-gpu",
+        node_selector=_deployed("gpu-feature-discovery"),
+        pod={
+            "initContainers": [_toolkit_validation(policy, "run-nvidia", "/run/nvidia")],
+            "containers": [main],
+            "volumes": [
+                _entrypoint_volume("gpu-feature-discovery-entrypoint"),
+                _host_path("output-dir", "/etc/kubernetes/node-feature-discovery/features.d"),
+                _host_path("dmi-info-dir", "/sys/class/dmi/id"),
+                _host_path("run-nvidia", "/run/nvidia", "Directory"),
+                _host_path("run-nvidia-validations", VALIDATIONS, "DirectoryOrCreate"),
+                _host_path("host-root", "/"),
+                _host_path("driver-install-dir", "/run/nvidia/driver", "DirectoryOrCreate"),
+            ],
+        },
+    )
+
+
+def _mig_manager(policy: Policy) -> OperandSet:
+    cdi = [_value("CDI_ENABLED", "true")] if policy.cdi else []
+    main = _main(
+        "nvidia-mig-manager",
+        policy.mig_manager,
+        command=_SHELL,
+        args=("/bin/entrypoint.sh",),
+        env=(
+            _field("NODE_NAME", "spec.nodeName"),
+            _field("POD_NAME", "metadata.name"),
+            _field("POD_UID", "metadata.uid"),
+            _field("POD_NAMESPACE", "metadata.namespace"),
+            _value("CONFIG_FILE", "/mig-parted-config/config.yaml"),
+            _value("GPU_CLIENTS_FILE", "/gpu-clients/clients.yaml"),
+            _field("DEFAULT_GPU_CLIENTS_NAMESPACE", "metadata.namespace"),
+            *cdi,
+        ),
+        mounts=(
+            _entrypoint_mount("mig-manager-entrypoint"),
+            _mount("run-nvidia-validations", VALIDATIONS),
+            _mount("host-sys", "/sys"),
+            _mount("mig-parted-config", "/mig-parted-config"),
+            _mount("host-root", "/host", propagation="HostToContainer"),
+            _mount("gpu-clients", "/gpu-clients"),
+            _mount("driver-install-dir", "/driver-root", propagation="HostToContainer"),
+            _mount("cdi-root", "/var/run/cdi"),
+        ),
+    )
+    return OperandSet(
+        name="nvidia-mig-manager",
+        state="state-mig-manager",
+        account="nvidia-mig-manager",
+        operand=policy.mig_manager,
+        node_selector=_deployed("mig-manager"),
+        pod={
+            "hostPID": True,
+            "hostIPC": True,
+            "initContainers": [_toolkit_validation(policy, "run-nvidia", "/run/nvidia")],
+            "containers": [main],
+            "volumes": [
+                _entrypoint_volume(
+                    "mig-manager-entrypoint", config_map="nvidia-mig-manager-entrypoint"
+                ),
+                _host_path("run-nvidia", "/run/nvidia", "Directory"),
+                _host_path("run-nvidia-validations", VALIDATIONS, "DirectoryOrCreate"),
+                _host_path("host-sys", "/sys", "Directory"),
+                _config_map("mig-parted-config", policy.mig_config or DEFAULT_MIG_CONFIG),
+                _host_path("host-root", "/"),
+                _config_map("gpu-clients", policy.gpu_clients or DEFAULT_GPU_CLIENTS),
+                _host_path("driver-install-dir", "/run/nvidia/driver", "DirectoryOrCreate"),
+                _host_path("cdi-root", "/var/run/cdi", "DirectoryOrCreate"),
+            ],
+        },
+    )
+
+
+# -- their parts
+# --------------------------------------------------------------------------------------------------
+
+
+def _main(
+    name: str,
+    operand: Operand,
+    *,
+    command: Sequence[str] = (),
+    args: Sequence[str] = (),
+    env: Sequence[JsonObject] = (),
+    mounts: Sequence[JsonObject] = (),
+) -> JsonObject:
+    """The operand's first container; environment and arguments of the ClusterPolicy win."""
+    container: JsonObject = {
+        "name": name,
+        **_image(operand),
+        "env": _merged(env, operand.env),
+        "securityContext": dict(_PRIVILEGED),
+        "volumeMounts": [dict(mount) for mount in mounts],
+    }
+    if command:
+        container["command"] = list(command)
+    if arguments := operand.args or args:
+        container["args"] = list(arguments)
+    if operand.resources:
+        container["resources"] = dict(operand.resources)
+    return container
+
+
+def _toolkit_validation(policy: Policy, volume: str, path: str) -> JsonObject:
+    """Every operand waits for the validator's third file, so it starts after the validator."""
+    return {
+        "name": "toolkit-validation",
+        **_image(policy.validator),
+        "command": ["sh", "-c"],
+        "args": [WAIT_FOR_TOOLKIT],
+        "securityContext": dict(_ROOT),
+        "volumeMounts": [_mount(volume, path, propagation="HostToContainer")],
+    }
+
+
+def _mig(policy: Policy) -> list[JsonObject]:
+    strategy = [_value("MIG_STRATEGY", policy.mig_strategy)]
+    if policy.mig_strategy == "none":
+        return strategy
+    return [*strategy, _value("NVIDIA_MIG_MONITOR_DEVICES", "all")]
+
+
+def _image(operand: Operand) -> JsonObject:
+    return {"image": operand.image, "imagePullPolicy": operand.pull_policy}
+
+
+def _merged(own: Sequence[JsonObject], given: Sequence[JsonObject]) -> list[JsonObject]:
+    merged: dict[str, JsonObject] = {e["name"]: dict(e) for e in own}
+    merged.update({e["name"]: dict(e) for e in given})
+    return list(merged.values())
+
+
+def _deployed(operand: str) -> dict[str, str]:
+    return {f"nvidia.com/gpu.deploy.{operand}": "true"}
+
+
+def _value(name: str, value: str) -> JsonObject:
+    return {"name": name, "value": value}
+
+
+def _field(name: str, path: str) -> JsonObject:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _mount(volume: str, path: str, *, read_only: bool = False, propagation: str = "") -> JsonObject:
+    mount: JsonObject = {"name": volume, "mountPath": path}
+    if read_only:
+        mount["readOnly"] = True
+    if propagation:
+        mount["mountPropagation"] = propagation
+    return mount
+
+
+def _entrypoint_mount(volume: str) -> JsonObject:
+    return {
+        "name": volume,
+        "mountPath": "/bin/entrypoint.sh",
+        "subPath": "entrypoint.sh",
+        "readOnly": True,
+    }
+
+
+def _entrypoint_volume(name: str, *, config_map: str = "") -> JsonObject:
+    return {"name": name, "configMap": {"name": config_map or name, "defaultMode": 0o700}}
+
+
+def _config_map(volume: str, name: str) -> JsonObject:
+    return {"name": volume, "configMap": {"name": name}}
+
+
+def _host_path(name: str, path: str, kind: str = "") -> JsonObject:
+    source: JsonObject = {"path": path}
+    if kind:
+        source["type"] = kind
+    return {"name": name, "hostPath": source}

@@ -1,0 +1,102 @@
+"""`nvidia-validator` of a simulated node: `python -m rehearsal.cluster.gpu_operator.validator`.
+
+An init container of the validator's pod, one per COMPONENT, in this order: driver, toolkit, cuda,
+plugin. Each writes its file `<component>-ready`, for which the other operands wait. NVIDIA's
+own cannot be built here. What it would run on the GPU (nvidia-smi, CUDA's vectorAdd) is left out;
+the driver's files and the node's resources are checked as there. Source: NVIDIA/gpu-operator,
+cmd/nvidia-validator.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from kubeapi.client import ApiError, Client, JsonObject, Unreachable
+from rehearsal.cluster.gpu_operator.scripts import VALIDATIONS
+
+_WAIT_S = 5.0
+_PLUGIN_TRIES = 30
+"""Of 5 s each: how long the device plugin may take to register a resource."""
+_HOST_LIBRARY = "usr/lib64/libnvidia-ml.so.1"
+_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-")
+
+DRIVER_READY = """\
+IS_HOST_DRIVER=true
+NVIDIA_DRIVER_ROOT=/
+DRIVER_ROOT_CTR_PATH=/host
+NVIDIA_DEV_ROOT=/
+DEV_ROOT_CTR_PATH=/host
+"""
+"""Of a driver that the machine's image contains: it is used by services of the host."""
+
+
+class NotValid(Exception):
+    """The component is not in order; the container ends with the message, and is restarted."""
+
+
+def validate(
+    component: str, *, host: Path, node: Callable[[], JsonObject], sleep: Callable[[float], None]
+) -> str:
+    """What to write into the component's file. Raises NotValid.
+
+    host: the node's root file system. node: reads the Node object.
+    """
+    match component:
+        case "driver":
+            while not (host / _HOST_LIBRARY).exists():
+                print(f"no {host / _HOST_LIBRARY}; is the driver installed?", flush=True)
+                sleep(_WAIT_S)
+            return DRIVER_READY
+        case "toolkit":
+            try:
+                ctypes.CDLL("libnvidia-ml.so.1")
+            except OSError as e:
+                raise NotValid(f"the container runtime put no driver here: {e}") from None
+            return ""
+        case "cuda":
+            print("simulated: no CUDA here; the workload is left out", flush=True)
+            return ""
+        case "plugin":
+            for _ in range(_PLUGIN_TRIES):
+                if has_gpu_resource(node()):
+                    return ""
+                print("GPU resources are not discovered by the node yet", flush=True)
+                sleep(_WAIT_S)
+            raise NotValid("GPU resources are not discovered by the node")
+        case _:
+            raise NotValid(f"COMPONENT={component!r} is none of driver, toolkit, cuda, plugin")
+
+
+def has_gpu_resource(node: JsonObject) -> bool:
+    """Whether the device plugin has registered at least one device."""
+    capacity: Mapping[str, str] = (node.get("status") or {}).get("capacity") or {}
+    return any(name.startswith(_RESOURCES) and int(n) > 0 for name, n in capacity.items())
+
+
+def main() -> int:
+    component = os.environ.get("COMPONENT", "")
+
+    def node() -> JsonObject:
+        client = Client.in_cluster(user_agent="slicewright-nvidia-validator")
+        return client.get(f"/api/v1/nodes/{os.environ['NODE_NAME']}")
+
+    try:
+        text = validate(component, host=Path("/host"), node=node, sleep=time.sleep)
+    except (NotValid, ApiError, Unreachable, OSError) as e:
+        print(f"validation of {component} failed: {e}", file=sys.stderr)
+        return 1
+    ready = Path(VALIDATIONS) / f"{component}-ready"
+    written = ready.with_name(f".{ready.name}.new")
+    written.write_text(text)
+    written.replace(ready)
+    print(f"simulated nvidia-validator: {component} is ready", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""Programs of images that cannot be had: scripts which start the rehearsal's own modules.
+
+They are found on PATH, so that a container's own command line works unchanged.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[4]
+"""The source tree, from which this interpreter imports the modules."""
+
+_MODULES = {"nvidia-validator": "rehearsal.cluster.gpu_operator.validator"}
+_SIMULATED = {
+    # mig-manager has both run after a change: the first makes device nodes, which the fake NVML
+    # has already, the second writes a CDI specification, which the simulated runtime does not read.
+    "nvidia-ctk": "exit 0",
+    # The daemon needs CUDA. Its first container only mounts a tmpfs.
+    "mps-control-daemon": '[ "$1" = mount-shm ] && exit 0\n'
+    'echo "simulated: the MPS control daemon needs CUDA; it does nothing here"\n'
+    "trap 'exit 0' TERM INT\nsleep infinity & wait $!",
+}
+
+
+def write(directory: Path) -> None:
+    """Writes the scripts; repeated at every start of a kubelet."""
+    directory.mkdir(parents=True, exist_ok=True)
+    scripts = {
+        name: f"exec {sys.executable} -m {module}" for name, module in _MODULES.items()
+    } | _SIMULATED
+    for name, body in scripts.items():
+        temporary = directory / f".{name}.new"
+        temporary.write_text(f"#!/bin/sh\n{body}\n")
+        temporary.chmod(0o755)
+        temporary.replace(directory / name)

@@ -1,0 +1,56 @@
+"""The validator stand-in: what makes a component ready."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal.cluster.gpu_operator.validator import NotValid, has_gpu_resource, validate
+
+
+def ready(component: str, host: Path, *nodes: dict[str, Any]) -> str:
+    """Asks for the Node object as often as there are `nodes`, without waiting."""
+    left = list(nodes)
+    return validate(component, host=host, node=lambda: left.pop(0), sleep=lambda _: None)
+
+
+def capacity(**amounts: str) -> dict[str, Any]:
+    return {
+        "status": {"capacity": {f"nvidia.com/{k.replace('_', '-')}": v for k, v in amounts.items()}}
+    }
+
+
+def test_a_driver_of_the_image_is_a_host_driver(tmp_path: Path) -> None:
+    library = tmp_path / "usr/lib64/libnvidia-ml.so.1"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    assert "IS_HOST_DRIVER=true" in ready("driver", tmp_path).splitlines()
+
+
+def test_the_plugin_is_ready_once_the_node_has_a_device(tmp_path: Path) -> None:
+    assert ready("plugin", tmp_path, capacity(gpu="0"), capacity(gpu="0"), capacity(gpu="8")) == ""
+
+
+def test_a_plugin_that_registers_nothing_is_not_ready_after_30_tries(tmp_path: Path) -> None:
+    with pytest.raises(NotValid, match="not discovered"):
+        ready("plugin", tmp_path, *[capacity(gpu="0")] * 30)
+
+
+def test_a_component_that_nvidias_validator_does_not_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotValid, match="none of driver"):
+        ready("", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("node", "found"),
+    [
+        (capacity(), False),
+        (capacity(gpu="1"), True),
+        (capacity(gpu="0", mig_1g="7"), True),
+        ({}, False),
+    ],
+)
+def test_any_gpu_or_mig_resource_counts(node: dict[str, Any], found: bool) -> None:
+    assert has_gpu_resource(node) is found
