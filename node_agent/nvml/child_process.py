@@ -1,4 +1,4 @@
-"""Child processes: reaping them, and pipes with deadlines on the monotonic clock."""
+"""Child processes: how they ended, and pipes with deadlines on the monotonic clock."""
 
 from __future__ import annotations
 
@@ -9,14 +9,41 @@ import time
 
 def reap(pid: int, *, wait_s: float = 0.0) -> bool:
     """Reaps a child if it ends within so many seconds; whether it did."""
+    return exit_status(pid, wait_s=wait_s) is not None
+
+
+def exit_status(pid: int, *, wait_s: float) -> int | None:
+    """A child's wait status, as os.waitpid gives it; None where it does not end in so many seconds.
+
+    The child is reaped.
+    """
     deadline = time.monotonic() + wait_s
     pause = 0.0005
-    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+    while True:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return status
         if time.monotonic() >= deadline:
-            return False
+            return None
         time.sleep(pause)
         pause = min(2 * pause, 0.01)
-    return True
+
+
+_LENGTH = 8
+
+
+def write_message(fd: int, kind: bytes, body: bytes = b"") -> None:
+    """kind: one byte. For `read_message` at the other end."""
+    write(fd, b"%c%*d%b" % (kind, _LENGTH, len(body), body))
+
+
+def read_message(fd: int, deadline: float) -> tuple[bytes, bytes] | None:
+    """Kind and body; None where the end of the stream or the deadline comes before its end."""
+    head = read(fd, 1 + _LENGTH, deadline)
+    if head is None:
+        return None
+    body = read(fd, int(head[1:]), deadline)
+    return None if body is None else (head[:1], body)
 
 
 def read(fd: int, size: int, deadline: float) -> bytes | None:
@@ -30,17 +57,6 @@ def read(fd: int, size: int, deadline: float) -> bytes | None:
             return None
         data += chunk
     return data
-
-
-def read_to_end(fd: int, deadline: float) -> bytes | None:
-    """All bytes until the writer closes; None when the deadline comes first."""
-    data = b""
-    while readable(fd, deadline):
-        chunk = os.read(fd, 65536)
-        if not chunk:
-            return data
-        data += chunk
-    return None
 
 
 def readable(fd: int, deadline: float) -> bool:

@@ -1,4 +1,4 @@
-"""Reads every GPU through `pynvml`, from init to shutdown; nothing is held afterwards.
+"""Reads every GPU through `pynvml`, from loading the driver's library to unloading it.
 
 Only calls that change nothing. What an unprivileged process may ask is enough for a verdict;
 privileged facts (placements, GPU instances without a compute instance) are added where the driver
@@ -7,8 +7,10 @@ gives them. Source: nvml.h, "Multi Instance GPU Management".
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import gc
+import os
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -27,6 +29,7 @@ from node_agent.nvml.observed import (
     OfferedProfile,
 )
 
+_LIBRARY = "libnvidia-ml.so.1"
 # By the number under which the driver lists a GPU instance profile (nvml.h,
 # NVML_GPU_INSTANCE_PROFILE_*).
 _SUFFIXES = {
@@ -54,6 +57,7 @@ def probe(*, thorough: bool = False, with_utilization: bool = False) -> Observat
     raises for what the driver answers, but hangs as long as the driver does: call it in a child
     process.
     """
+    library = _load()
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as e:
@@ -65,8 +69,36 @@ def probe(*, thorough: bool = False, with_utilization: bool = False) -> Observat
     finally:
         try:
             pynvml.nvmlShutdown()
+            if library:
+                _unload(library)
         except pynvml.NVMLError:
-            pass  # the process ends anyway; what was read stays true
+            pass  # the library stays loaded, so this process is replaced; what was read stays true
+
+
+def _load() -> ctypes.CDLL | None:
+    """Loads the driver's library; None where it was loaded before, or is not found.
+
+    Directories of LD_LIBRARY_PATH are searched here, because the dynamic loader remembers which of
+    them did not exist when the process (or the one it was forked from) started, and never looks
+    there again: on GKE the directory comes with the driver, minutes after the agent.
+    """
+    if pynvml.nvmlLib is not None:
+        return None
+    directories = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    for path in (*(f"{directory}/{_LIBRARY}" for directory in directories if directory), _LIBRARY):
+        try:
+            library = pynvml.nvmlLib = ctypes.CDLL(path)
+            return library
+        except OSError:
+            pass  # not there, or for another architecture; without any, nvmlInit says so
+    return None
+
+
+def _unload(library: ctypes.CDLL) -> None:
+    """Unloads it, so that the next probe loads the library that is installed by then."""
+    pynvml.nvmlLib = None
+    pynvml._nvmlGetFunctionPointer_cache.clear()
+    _ctypes.dlclose(library._handle)
 
 
 def strip_pynvml() -> None:

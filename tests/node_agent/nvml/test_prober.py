@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import _ctypes
+import ctypes
 import os
+import shutil
 import signal
 import threading
 import time
@@ -10,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from node_agent.nvml.observed import BROKEN, TIMED_OUT, Observation
+from node_agent.nvml.observed import BROKEN, TIMED_OUT, Failure, Observation, ObservedGpu
 from node_agent.nvml.prober import ForkServerEnded, Prober
+from node_agent.nvml.worker import LOOKS
 
 
 @contextmanager
@@ -28,9 +32,75 @@ def test_what_the_worker_sees_comes_back() -> None:
         assert [prober.probe() for _ in range(3)] == [Observation(driver="1.2")] * 3
 
 
-def test_every_probe_has_a_process_of_its_own() -> None:
-    """So nothing of the driver stays loaded between probes."""
+def test_a_worker_is_kept_for_so_many_looks_and_no_more() -> None:
     with probing(lambda: Observation(driver=str(os.getpid()))) as prober:
+        asked = [prober.probe().driver for _ in range(2 * LOOKS)]
+    assert asked == [asked[0]] * LOOKS + [asked[-1]] * LOOKS
+    assert asked[0] != asked[-1]
+
+
+def _lost() -> Observation:
+    failure = Failure(call="nvmlDeviceGetUUID", code=15, text="GPU is lost")
+    return Observation(driver=str(os.getpid()), gpus=(ObservedGpu(index=0, failure=failure),))
+
+
+def _broken() -> Observation:
+    raise OSError("no device nodes")
+
+
+def _dead() -> Observation:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return Observation()
+
+
+@pytest.mark.parametrize("fails", [_lost, _broken, _dead])
+def test_a_failure_is_reported_only_by_a_worker_that_was_asked_for_the_first_time(
+    fails: Callable[[], Observation],
+) -> None:
+    """What the one before it met may be of its own making: a driver upgraded under it."""
+    looks: list[int] = []
+
+    def fails_later() -> Observation:
+        looks.append(os.getpid())
+        return fails() if len(looks) > 1 else Observation(driver=str(os.getpid()))
+
+    with probing(fails_later) as prober:
+        first, second = prober.probe(), prober.probe()
+        assert (first.failure, second.failure, second.gpus) == (None, None, ())
+        assert first.driver != second.driver
+
+
+def test_a_failure_is_told_by_a_new_worker_each_time() -> None:
+    with probing(_lost) as prober:
+        assert len({prober.probe().driver for _ in range(3)}) == 3
+
+
+def _open(path: Path) -> None:
+    os.open(path, os.O_RDONLY)
+
+
+def _start_thread(_: Path) -> None:
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+
+
+def _load(path: Path) -> None:
+    shutil.copy(_ctypes.__file__, path)
+    ctypes.CDLL(str(path))
+
+
+@pytest.mark.parametrize("hold", [_open, _start_thread, _load])
+def test_a_worker_that_holds_anything_after_a_look_is_replaced(
+    hold: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """A device that stays open lets changes of MIG mode fail."""
+    path = tmp_path / "libnvidia-ml.so.1"
+    path.write_text("a library")
+
+    def holds() -> Observation:
+        hold(path)
+        return Observation(driver=str(os.getpid()))
+
+    with probing(holds) as prober:
         assert len({prober.probe().driver for _ in range(3)}) == 3
 
 
@@ -152,7 +222,7 @@ def _soon(holds: Callable[[], bool]) -> bool:
 
 
 def test_the_next_worker_is_forked_ahead() -> None:
-    with probing(lambda: Observation(driver=str(os.getpid()))) as prober:
+    with probing(_lost) as prober:
         first = _waiting(prober)
         assert prober.probe().driver == str(first)
         assert _soon(lambda: bool(_children(prober.pid)) and _waiting(prober) != first)

@@ -1,0 +1,91 @@
+"""The process that asks the driver: one look at each request, and nothing of the driver in between.
+
+It is kept for several looks only as long as every look leaves it as a new process would be. A look
+loads the driver's library, initializes NVML, shuts it down and unloads the library, as NVIDIA's
+own binding does (go-nvml, pkg/nvml/init.go and lib.go): so the next one finds a partition made
+since, a GPU lost or added, and the library of a driver upgraded in between. What that would not
+cover ends the worker, and the next look is a new process's:
+
+- a failed look: the fork server asks a new worker before anything is reported (`fork_server`);
+- a device, another descriptor, a thread or a mapping of the driver that is still there afterwards;
+- `LOOKS` looks, which bounds what a driver leaks and what the dynamic loader remembers.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from node_agent.nvml import observed
+from node_agent.nvml.child_process import write, write_message
+from node_agent.nvml.observed import BROKEN, Failure, Observation
+
+Probes = Mapping[bytes, Callable[[], Observation]]
+"""Request, one byte -> what to do."""
+
+LOOKS = 30
+"""Five minutes at the default interval."""
+
+OBSERVED, UNCHANGED, FAILED = b"o", b"u", b"f"
+"""Kinds of answers; UNCHANGED, which has no body: equal to the answer before it."""
+READY = b"r"
+"""Follows an answer: nothing of the driver is held, the next request may come."""
+
+
+def work(request: int, answer: int, probes: Probes) -> None:
+    """Answers requests until the pipe is closed or the worker is to be replaced."""
+    inherited = held()
+    last: Observation | None = None
+    for look in range(1, LOOKS + 1):
+        kind = os.read(request, 1)
+        if not kind:
+            return
+        observation = _look(probes[kind])
+        if observation == last:
+            write_message(answer, UNCHANGED)
+        else:
+            last = observation
+            write_message(answer, _kind(observation), observed.dump(observation).encode())
+        # The agent has its answer; the rest is done while nobody waits.
+        if look == LOOKS or _kind(observation) == FAILED:
+            return
+        del observation
+        # ctypes makes a class for every library that is loaded.
+        gc.collect()
+        if held() != inherited:
+            return
+        write(answer, READY)
+
+
+def held() -> tuple[int, int, frozenset[str]]:
+    """What this process holds: number of descriptors, of threads, and what it has mapped of NVIDIA.
+
+    Mapped: files of a driver, and devices.
+    """
+    process = Path("/proc/self")
+    files = (line.partition("/")[2] for line in (process / "maps").read_text().splitlines())
+    return (
+        len(list((process / "fd").iterdir())),
+        len(list((process / "task").iterdir())),
+        frozenset(file for file in files if "nvidia" in file),
+    )
+
+
+def failure(code: int, text: str) -> bytes:
+    """An observation with nothing but a failure of the probe itself, as JSON."""
+    return observed.dump(Observation(failure=Failure(call="probe", code=code, text=text))).encode()
+
+
+def _look(probe: Callable[[], Observation]) -> Observation:
+    try:
+        return probe()
+    except Exception as e:  # noqa: BLE001 - whatever it was must reach the agent as a failure
+        text = f"{type(e).__name__}: {e}"
+        return Observation(failure=Failure(call="probe", code=BROKEN, text=text))
+
+
+def _kind(observation: Observation) -> bytes:
+    failed = observation.failure or any(gpu.failure for gpu in observation.gpus)
+    return FAILED if failed else OBSERVED
