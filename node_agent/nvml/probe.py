@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
-import gc
 import os
-from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType, ModuleType
+from collections.abc import Callable, Container, Iterator
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import pynvml
@@ -28,6 +28,7 @@ from node_agent.nvml.observed import (
     ObservedGpu,
     OfferedProfile,
 )
+from node_agent.nvml.stripping import strip
 
 _LIBRARY = "libnvidia-ml.so.1"
 # By the number under which the driver lists a GPU instance profile (nvml.h,
@@ -47,6 +48,7 @@ _SUFFIXES = {
 # Newer drivers may list more profiles than this nvidia-ml-py names; the loop ends at the first
 # number that the driver refuses.
 _MOST_PROFILES = 32
+_TEXT_BYTES = 96  # NVML_DEVICE_NAME_V2_BUFFER_SIZE, the longer one
 _HOLE = (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 
 
@@ -102,23 +104,11 @@ def _unload(library: ctypes.CDLL) -> None:
 
 
 def strip_pynvml() -> None:
-    """Removes what a probe does not use from the `pynvml` module: 370 C structures, 11 MB.
+    """Removes what a probe does not use from `pynvml`: 370 C structures, 11 MB.
 
-    For a process that only probes: afterwards `pynvml` has only the names that the probe's
-    functions reach.
+    For a process that only probes.
     """
-    module: ModuleType = pynvml
-    entries = (probe, vitals.read, utilization.measure)
-    own = [code for entry in entries for code in _module_code(entry, entry.__module__)]
-    keep = _reached(module, _names_of_code(own) | {"NVMLError", "NVML_SUCCESS"})
-    for name in list(vars(module)):
-        if name not in keep and not name.startswith("__"):
-            delattr(module, name)
-    gc.collect()
-    try:
-        ctypes.CDLL(None).malloc_trim(0)
-    except AttributeError:
-        pass  # musl has none: the memory is reused instead of returned
+    strip(pynvml, probe, vitals.read, utilization.measure, keep=("NVMLError", "NVML_SUCCESS"))
 
 
 _Offers = dict[Any, tuple[OfferedProfile, ...]]
@@ -190,33 +180,56 @@ def mig_mode(device: Any) -> tuple[MigMode, MigMode]:
 
 
 def _mig_devices(device: Any, thorough: bool) -> Iterator[MigDevice]:
+    call, mig = _Call(), pynvml.c_nvmlDevice_t()
+    mig_at, text_at = ctypes.byref(mig), ctypes.create_string_buffer(_TEXT_BYTES)
+    attributes, number = pynvml.c_nvmlDeviceAttributes(), ctypes.c_uint()
+    attributes_at, number_at = ctypes.byref(attributes), ctypes.byref(number)
     for index in range(_required(pynvml.nvmlDeviceGetMaxMigDeviceCount, device)):
-        try:
-            mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(device, index)
-        except pynvml.NVMLError as e:
-            if e.value in _HOLE:
-                continue
-            raise _CallFailed(_failure("nvmlDeviceGetMigDeviceHandleByIndex", e)) from e
-        attributes = _required(pynvml.nvmlDeviceGetAttributes, mig)
-        name = _optional(lambda mig=mig: pynvml.nvmlDeviceGetName(mig))  # type: ignore[misc]
-        yield MigDevice(
-            uuid=text(_required(pynvml.nvmlDeviceGetUUID, mig)),
-            gpu_instance=int(_required(pynvml.nvmlDeviceGetGpuInstanceId, mig)),
-            compute_instance=int(_required(pynvml.nvmlDeviceGetComputeInstanceId, mig)),
-            gpu_slices=attributes.gpuInstanceSliceCount,
-            compute_slices=attributes.computeInstanceSliceCount,
-            memory_mib=attributes.memorySizeMB,
-            multiprocessors=attributes.multiprocessorCount,
-            engines=Engines(
-                decoders=attributes.sharedDecoderCount,
-                encoders=attributes.sharedEncoderCount,
-                jpeg=attributes.sharedJpegCount,
-                ofa=attributes.sharedOfaCount,
-            ),
-            name=text(name) if name is not None else "",
-            memory_used_mib=vitals.memory_used_mib(mig) if thorough else None,
-            processes=vitals.processes(mig) if thorough else None,
+        if call.returns("nvmlDeviceGetMigDeviceHandleByIndex", _HOLE, device, index, mig_at):
+            continue
+        call.returns("nvmlDeviceGetAttributes_v2", (), mig, attributes_at)
+        call.returns("nvmlDeviceGetGpuInstanceId", (), mig, number_at)
+        gpu_instance = number.value
+        call.returns("nvmlDeviceGetComputeInstanceId", (), mig, number_at)
+        compute_instance = number.value
+        call.returns("nvmlDeviceGetUUID", (), mig, text_at, _TEXT_BYTES)
+        uuid = text_at.value
+        unnamed = call.returns("nvmlDeviceGetName", _ANY, mig, text_at, _TEXT_BYTES)
+        name = b"" if unnamed else text_at.value
+        found = _mig_device(uuid, gpu_instance, compute_instance, bytes(attributes), name)
+        yield (
+            replace(
+                found,
+                memory_used_mib=vitals.memory_used_mib(mig),
+                processes=vitals.processes(mig),
+            )
+            if thorough
+            else found
         )
+
+
+# Remembered: the same bytes are the same value, and 56 of them cost a quarter of a probe.
+@lru_cache(maxsize=256)
+def _mig_device(
+    uuid: bytes, gpu_instance: int, compute_instance: int, raw_attributes: bytes, name: bytes
+) -> MigDevice:
+    attributes = pynvml.c_nvmlDeviceAttributes.from_buffer_copy(raw_attributes)
+    return MigDevice(
+        uuid=text(uuid),
+        gpu_instance=gpu_instance,
+        compute_instance=compute_instance,
+        gpu_slices=attributes.gpuInstanceSliceCount,
+        compute_slices=attributes.computeInstanceSliceCount,
+        memory_mib=attributes.memorySizeMB,
+        multiprocessors=attributes.multiprocessorCount,
+        engines=Engines(
+            decoders=attributes.sharedDecoderCount,
+            encoders=attributes.sharedEncoderCount,
+            jpeg=attributes.sharedJpegCount,
+            ofa=attributes.sharedOfaCount,
+        ),
+        name=text(name),
+    )
 
 
 def offered_profiles(device: Any) -> Iterator[OfferedProfile]:
@@ -264,24 +277,29 @@ def _gpu_instances(
     device: Any, offered: tuple[OfferedProfile, ...]
 ) -> tuple[GpuInstance, ...] | None:
     found = []
+    call, info, count = _Call(), pynvml.c_nvmlGpuInstanceInfo_t(), ctypes.c_uint()
+    info_at, count_at = ctypes.byref(info), ctypes.byref(count)
+    # The driver writes as many entries as the profile allows: at most eight on today's GPUs.
+    handles = (pynvml.c_nvmlGpuInstance_t * 16)()
     for profile in offered:
-        # The driver writes as many entries as the profile allows: at most eight on today's GPUs.
-        handles = (pynvml.c_nvmlGpuInstance_t * 16)()
-        count = ctypes.c_uint()
-        try:
-            pynvml.nvmlDeviceGetGpuInstances(device, profile.id, handles, ctypes.byref(count))
-            infos = [pynvml.nvmlGpuInstanceGetInfo(handle) for handle in handles[: count.value]]
-        except pynvml.NVMLError as e:
-            if e.value == pynvml.NVML_ERROR_NOT_SUPPORTED:
-                continue
+        code = call.returns(
+            "nvmlDeviceGetGpuInstances", _ANY, device, profile.id, handles, count_at
+        )
+        if code == pynvml.NVML_ERROR_NOT_SUPPORTED:
+            continue
+        if code:
             return None
-        found += [
-            GpuInstance(
-                id=i.id, profile=i.profileId, start=i.placement.start, size=i.placement.size
-            )
-            for i in infos
-        ]
+        for handle in handles[: count.value]:
+            if call.returns("nvmlGpuInstanceGetInfo", _ANY, handle, info_at):
+                return None
+            place = info.placement
+            found.append(_gpu_instance(info.id, info.profileId, place.start, place.size))
     return tuple(sorted(found, key=lambda i: (i.start, i.id)))
+
+
+@lru_cache(maxsize=256)
+def _gpu_instance(id_: int, profile: int, start: int, size: int) -> GpuInstance:
+    return GpuInstance(id=id_, profile=profile, start=start, size=size)
 
 
 def _memory_slices(device: Any, offered: tuple[OfferedProfile, ...]) -> int | None:
@@ -294,6 +312,30 @@ def _memory_slices(device: Any, offered: tuple[OfferedProfile, ...]) -> int | No
         device, largest.id, places, ctypes.byref(count)
     )
     return max((place.start + place.size for place in places[: count.value]), default=None)
+
+
+_ANY = range(1, 1000)
+"""Every error."""
+
+
+class _Call:
+    """Calls without pynvml's functions, which make buffers and exceptions anew at every call: half
+    of a probe of 56 MIG devices.
+    """
+
+    def __init__(self) -> None:
+        self._function = pynvml._nvmlGetFunctionPointer
+
+    def returns(self, symbol: str, expected: Container[int], *arguments: Any) -> int:
+        """0, or an expected NVML error. Raises _CallFailed for another one."""
+        try:
+            code = int(self._function(symbol)(*arguments))
+        except pynvml.NVMLError as e:
+            code = int(e.value)  # this driver does not have the function
+        if code and code not in expected:
+            name = symbol.removesuffix("_v2")
+            raise _CallFailed(_failure(name, pynvml.NVMLError(code)))
+        return code
 
 
 def _required(call: Callable[..., Any], *arguments: Any) -> Any:
@@ -317,42 +359,3 @@ def _failure(call: str, error: Any) -> Failure:
 
 def text(raw: str | bytes) -> str:
     return raw.decode(errors="replace") if isinstance(raw, bytes) else raw
-
-
-def _module_code(function: FunctionType | Callable[..., Any], module: str) -> list[CodeType]:
-    namespace = function.__globals__ if isinstance(function, FunctionType) else {}
-    own = [v for v in namespace.values() if isinstance(v, FunctionType) and v.__module__ == module]
-    return [f.__code__ for f in own]
-
-
-def _names_of_code(codes: list[CodeType]) -> set[str]:
-    names: set[str] = set()
-    for code in codes:
-        names.update(code.co_names)
-        names |= _names_of_code([c for c in code.co_consts if isinstance(c, CodeType)])
-    return names
-
-
-def _reached(module: ModuleType, wanted: set[str]) -> set[str]:
-    """The wanted names of `module`, and those that their code or their classes' code uses."""
-    space = vars(module)
-    reached: set[str] = set()
-    waiting = [name for name in wanted if name in space]
-    while waiting:
-        name = waiting.pop()
-        if name in reached:
-            continue
-        reached.add(name)
-        waiting += [n for n in _names_of_code(_code_of(space[name])) if n in space]
-    return reached
-
-
-def _code_of(value: Any) -> list[CodeType]:
-    if isinstance(value, type):
-        methods = [m for base in value.__mro__ for m in vars(base).values()]
-        return [m.__code__ for m in methods if isinstance(m, FunctionType)]
-    codes = []
-    while isinstance(value, FunctionType):
-        codes.append(value.__code__)
-        value = getattr(value, "__wrapped__", None)
-    return codes
