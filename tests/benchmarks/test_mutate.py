@@ -120,3 +120,14 @@ def test_one_module_alone_writes_no_page(project: Path) -> None:
     assert _mutate(project, THOROUGH, "toy.room").returncode == 0
     assert not (project / "docs" / "mutation.md").exists()
     assert _mutate(project, THOROUGH, "toy.hall").returncode == 2
+
+
+def test_a_function_that_runs_before_the_tests_is_mutated_too(project: Path) -> None:
+    """Its result is part of the module: only an import of the mutant changes it."""
+    (project / "toy" / "room.py").write_text(
+        f"{MODULE}\n\ndef limits() -> list[int]:\n    return [2, 5]\n\n\nLIMITS = limits()\n"
+    )
+    kept = _mutate(project, THOROUGH + "    assert room.limits() == room.LIMITS\n")
+    assert "survived: toy.room: `limits`: `return [2, 5]`: `2 → 3`" in kept.stdout
+    noticed = _mutate(project, THOROUGH + "    assert room.LIMITS == [2, 5]\n")
+    assert "100.0 %" in noticed.stdout
