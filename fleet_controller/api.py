@@ -1,4 +1,4 @@
-"""The Kubernetes API of the project: names, custom resources, RBAC rules, the admission policy.
+"""The Kubernetes API of the project: names, custom resources, RBAC rules, admission policies.
 
 Plain data and standard library only, because infra imports this module and creates these objects.
 
@@ -12,7 +12,8 @@ fleet controller.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 Manifest = dict[str, Any]
@@ -54,6 +55,10 @@ not verified: MIG partitions do not survive a reboot, but the Node and its missi
 
 MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
 MIG_STATE_LABEL: Final = "nvidia.com/mig.config.state"
+DEFAULT_MIG_CONFIG: Final = "all-disabled"
+"""The only layout that the GPU operator sets by itself, on a node that has none. Source:
+NVIDIA/gpu-operator, node labelling (migConfigDisabledValue).
+"""
 DEPLOY_LABEL_PREFIX: Final = "nvidia.com/gpu.deploy."
 
 VERIFIED: Final = "Verified"
@@ -66,6 +71,12 @@ EVENTS_NAMESPACE: Final = "default"
 """The API server accepts events about cluster-scoped objects in this namespace only."""
 MAX_FAILING_NODES: Final = 20
 """In a pool's status, and with a Warning Event each."""
+
+AGENT_PRIORITY_CLASS: Final = "system-node-critical"
+"""A full node makes room for the agent, and the kubelet never evicts it under pressure. Source:
+k8s.io/kubernetes v1.36.2, pkg/kubelet/eviction/eviction_manager.go (IsCriticalPod).
+"""
+CONTROLLER_PRIORITY_CLASS: Final = "system-cluster-critical"
 
 AGENT_RULES: Final[tuple[Rule, ...]] = (
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
@@ -170,13 +181,149 @@ def report_policy(
             "validations": validations,
         },
     }
-    binding: Manifest = {
+    return policy, _in_force(name)
+
+
+def node_policy(
+    *,
+    admin_groups: Sequence[str],
+    operator_account: str | None,
+    namespace: str = NAMESPACE,
+    service_account: str = CONTROLLER_SERVICE_ACCOUNT,
+    name: str = "slicewright-nodes",
+) -> tuple[Manifest, Manifest]:
+    """ValidatingAdmissionPolicy and Binding: who may change how a pool's nodes are partitioned.
+
+    On a node with the label `slicewright.io/pool`, only the fleet controller and members of
+    `admin_groups` set, change or remove the label `nvidia.com/mig.config`, remove the startup
+    taint, or take the node out of its pool (which would end this protection). Every right to
+    change Nodes includes these, and mig-manager and every kubelet have one.
+
+    operator_account: user name of the GPU operator, which sets DEFAULT_MIG_CONFIG on a node without
+    a layout; None where there is no operator.
+
+    Untouched: other labels and taints, cordons, the kubelet's status, and deletion, so that the
+    controllers of Kubernetes and of the clouds, and `pulumi destroy`, work as without the policy. A
+    new Node needs no startup taint here: its kubelet registers the taints of its node pool.
+
+    It fails closed (`failurePolicy: Fail`). It has no parameters that could be missing, and every
+    optional field is read as optional, so an expression has no error to fail with.
+    """
+    groups = ", ".join(map(_cel_string, admin_groups))
+    who = (
+        "the fleet controller"
+        if not admin_groups
+        else f"the fleet controller and members of {', '.join(admin_groups)}"
+    )
+    default = (
+        " || (request.userInfo.username == "
+        f"{_cel_string(operator_account)} && variables.configBefore == '' "
+        f"&& variables.configNow == {_cel_string(DEFAULT_MIG_CONFIG)})"
+        if operator_account
+        else ""
+    )
+    policy: Manifest = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["*"],
+                        "operations": ["CREATE", "UPDATE"],
+                        # Labels can be changed through the status too.
+                        "resources": ["nodes", "nodes/status"],
+                    }
+                ]
+            },
+            "matchConditions": [
+                {
+                    "name": "node-of-a-pool",
+                    "expression": f"'{POOL_LABEL}' in object.metadata.?labels.orValue({{}}) || "
+                    "(oldObject != null && "
+                    f"'{POOL_LABEL}' in oldObject.metadata.?labels.orValue({{}}))",
+                },
+                {
+                    "name": "not-the-fleet-controller",
+                    "expression": "request.userInfo.username != "
+                    + _cel_string(f"system:serviceaccount:{namespace}:{service_account}"),
+                },
+                {
+                    "name": "not-an-administrator",
+                    "expression": "!request.userInfo.?groups.orValue([]).exists(group, "
+                    f"group in [{groups}])",
+                },
+            ],
+            "variables": [
+                {"name": "configNow", "expression": _label_of("object", MIG_CONFIG_LABEL)},
+                {"name": "configBefore", "expression": _label_before(MIG_CONFIG_LABEL)},
+                {"name": "poolNow", "expression": _label_of("object", POOL_LABEL)},
+                {"name": "poolBefore", "expression": _label_before(POOL_LABEL)},
+                {"name": "taintsNow", "expression": "object.?spec.?taints.orValue([])"},
+                {
+                    "name": "taintsBefore",
+                    "expression": "oldObject == null ? [] : oldObject.?spec.?taints.orValue([])",
+                },
+            ],
+            "validations": [
+                {
+                    "expression": f"variables.configNow == variables.configBefore{default}",
+                    "message": f"only {who} may set, change or remove the label {MIG_CONFIG_LABEL} "
+                    "of a slicewright node: it partitions the node's GPUs. Change the pool's "
+                    "layout in the stack file instead",
+                    "reason": "Forbidden",
+                },
+                {
+                    # A taint with a weaker effect would be no better than none.
+                    "expression": "variables.taintsBefore.all(before, "
+                    f"before.key != '{STARTUP_TAINT_KEY}' || variables.taintsNow.exists(now, "
+                    "now.key == before.key && now.effect == before.effect))",
+                    "message": f"only {who} may remove the startup taint {STARTUP_TAINT_KEY}: "
+                    "it keeps pods away until the node's GPUs are verified. The condition "
+                    f"{NODE_CONDITION} of the node says what is missing",
+                    "reason": "Forbidden",
+                },
+                {
+                    "expression": "variables.poolBefore == '' || "
+                    "variables.poolNow == variables.poolBefore",
+                    "message": f"only {who} may change or remove the label {POOL_LABEL}: without "
+                    "it the node would not be verified any more. Remove the node from its node "
+                    "pool instead",
+                    "reason": "Forbidden",
+                },
+            ],
+        },
+    }
+    return policy, _in_force(name)
+
+
+def _label_of(node: str, label: str) -> str:
+    return f"{node}.metadata.?labels[?'{label}'].orValue('')"
+
+
+def _label_before(label: str) -> str:
+    return f"oldObject == null ? '' : {_label_of('oldObject', label)}"
+
+
+def _cel_string(text: str) -> str:
+    """A string literal of CEL, which has the escapes that json.dumps writes, but no surrogates.
+
+    Source: CEL language definition, string and bytes values.
+    """
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _in_force(policy: str) -> Manifest:
+    """The binding that makes a policy deny, everywhere, under the policy's name."""
+    return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": name},
-        "spec": {"policyName": name, "validationActions": ["Deny"]},
+        "metadata": {"name": policy},
+        "spec": {"policyName": policy, "validationActions": ["Deny"]},
     }
-    return policy, binding
 
 
 def _crd(

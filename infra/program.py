@@ -12,7 +12,8 @@ import pulumi_aws as aws
 import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
-from infra import plan, spec
+from infra import plan, spec, values
+from infra.components.admission import NodeGuard
 from infra.components.eks import EksCluster
 from infra.components.fleet_controller import FleetController
 from infra.components.gke import GkeCluster
@@ -60,22 +61,27 @@ def _deploy_gke(fleet: GkeFleetPlan) -> None:
     project = pulumi.Config("gcp").require("project")
     provider = gcp.Provider("gcp", project=project, region=fleet.cluster.region)
     cloud = GkeCluster("gke", fleet, project=project, provider=provider)
+    kubernetes = _kubernetes(cloud)
+    guard = _guard(fleet, cloud, kubernetes, operator_account=None)
     # GKE partitions by itself: nothing else has to run before the nodes can be verified.
-    _deploy_in_cluster(fleet, cloud, _kubernetes(cloud), [])
+    _deploy_in_cluster(fleet, cloud, kubernetes, guard, [])
 
 
 def _deploy_eks(fleet: EksFleetPlan) -> None:
     provider = aws.Provider("aws", region=fleet.cluster.region)
     cloud = EksCluster("eks", fleet, provider=provider)
     kubernetes = _kubernetes(cloud)
+    guard = _guard(
+        fleet, cloud, kubernetes, operator_account=values.operator_account(fleet.operator)
+    )
     operator = GpuOperator(
         "gpu-operator",
         fleet,
         cluster=cloud.cluster,
-        after=[cloud.system_pool],
+        after=[cloud.system_pool, *guard.guards],
         opts=pulumi.ResourceOptions(providers=[kubernetes]),
     )
-    _deploy_in_cluster(fleet, cloud, kubernetes, [operator.release])
+    _deploy_in_cluster(fleet, cloud, kubernetes, guard, [operator.release])
 
 
 def _kubernetes(cloud: GkeCluster | EksCluster) -> k8s.Provider:
@@ -88,18 +94,36 @@ def _kubernetes(cloud: GkeCluster | EksCluster) -> k8s.Provider:
     )
 
 
+def _guard(
+    fleet: GkeFleetPlan | EksFleetPlan,
+    cloud: GkeCluster | EksCluster,
+    kubernetes: k8s.Provider,
+    *,
+    operator_account: str | None,
+) -> NodeGuard:
+    return NodeGuard(
+        "node-guard",
+        admin_groups=fleet.admin_groups,
+        operator_account=operator_account,
+        cluster=cloud.cluster,
+        opts=pulumi.ResourceOptions(providers=[kubernetes]),
+    )
+
+
 def _deploy_in_cluster(
     fleet: GkeFleetPlan | EksFleetPlan,
     cloud: GkeCluster | EksCluster,
     kubernetes: k8s.Provider,
+    guard: NodeGuard,
     partitioners: Sequence[pulumi.Resource],
 ) -> None:
     inside = pulumi.ResourceOptions(providers=[kubernetes])
     controller = FleetController(
         "fleet-controller",
         image=fleet.image,
+        metrics_from=fleet.metrics_from,
         cluster=cloud.cluster,
-        after=[cloud.system_pool],
+        after=[cloud.system_pool, *guard.guards],
         opts=inside,
     )
     agents = NodeAgents(
@@ -111,7 +135,7 @@ def _deploy_in_cluster(
         cluster=cloud.cluster,
         # The operator creates the runtime class of the agents' pods; the API server refuses pods
         # without it.
-        after=[*controller.kinds, *partitioners],
+        after=[*controller.kinds, *controller.ready_for_pods, *guard.guards, *partitioners],
         opts=inside,
     )
     GpuPools(

@@ -23,6 +23,11 @@ _ADDONS_BEFORE_NODES = ("vpc-cni", "kube-proxy")
 """A node is not Ready without its network. As nodes depend on it, the network also outlives them at
 destroy, which is what keeps the CNI's interfaces from being left behind in the subnets.
 """
+_ADDON_SETTINGS: Mapping[str, Mapping[str, str]] = {
+    # Without it, NetworkPolicies have no effect. Source: EKS docs, limit pod traffic with
+    # Kubernetes network policies.
+    "vpc-cni": {"enableNetworkPolicy": "true"},
+}
 
 
 class EksCluster(pulumi.ComponentResource):
@@ -176,6 +181,9 @@ class EksCluster(pulumi.ComponentResource):
             f"{name}-{addon}",
             cluster_name=self.cluster.name,
             addon_name=addon,
+            configuration_values=json.dumps(_ADDON_SETTINGS[addon])
+            if addon in _ADDON_SETTINGS
+            else None,
             # A new cluster has unmanaged copies of these already.
             resolve_conflicts_on_create="OVERWRITE",
             resolve_conflicts_on_update="OVERWRITE",

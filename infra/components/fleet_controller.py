@@ -10,16 +10,20 @@ import pulumi_kubernetes as k8s
 
 from fleet_controller import api
 from infra import delivery
-from infra.components import pods
+from infra.components import network, pods
 from infra.plan import SYSTEM_LABELS
+from infra.spec import MetricsSource
 
-_LABELS = {"app.kubernetes.io/name": "fleet-controller", "app.kubernetes.io/part-of": "slicewright"}
+_LABELS = {"app.kubernetes.io/name": "fleet-controller", **pods.PART_OF}
 
 
 class FleetController(pulumi.ComponentResource):
-    """Outputs: `namespace` (name), `kinds` (the CRDs), `deployment`, which `up` waits for."""
+    """Outputs: `namespace` (name), `kinds` (the CRDs), `deployment`, which `up` waits for, and
+    `ready_for_pods`, without which the namespace takes no pods or leaves their ports open.
+    """
 
     namespace: pulumi.Output[str]
+    ready_for_pods: Sequence[pulumi.Resource]
     kinds: Sequence[pulumi.Resource]
     deployment: pulumi.Resource
 
@@ -28,6 +32,7 @@ class FleetController(pulumi.ComponentResource):
         name: str,
         *,
         image: str,
+        metrics_from: Sequence[MetricsSource],
         cluster: pulumi.Resource,
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
@@ -50,6 +55,10 @@ class FleetController(pulumi.ComponentResource):
             opts=child,
         )
         self.namespace = namespace.metadata.name
+        self.ready_for_pods = [
+            _quota(name, self.namespace, child),
+            network.closed_ports(name, self.namespace, metrics_from, child),
+        ]
         self.kinds = [
             k8s.apiextensions.v1.CustomResourceDefinition(
                 f"{name}-{crd['spec']['names']['plural']}",
@@ -90,7 +99,9 @@ class FleetController(pulumi.ComponentResource):
                 ),
             ),
             opts=pulumi.ResourceOptions(
-                parent=self, deleted_with=cluster, depends_on=[*self.kinds, *rights, *after]
+                parent=self,
+                deleted_with=cluster,
+                depends_on=[*self.kinds, *rights, *self.ready_for_pods, *after],
             ),
         )
         self.register_outputs({"namespace": self.namespace})
@@ -148,9 +159,38 @@ class FleetController(pulumi.ComponentResource):
         return made
 
 
+def _quota(
+    name: str, namespace: pulumi.Input[str], child: pulumi.ResourceOptions
+) -> k8s.core.v1.ResourceQuota:
+    """GKE refuses pods of the critical priority classes in a namespace without such a quota.
+
+    It limits nothing, as GKE's own in kube-system, and does no harm where it is not needed.
+    Source: Kubernetes docs, resource quotas, limiting PriorityClass consumption by default;
+    NVIDIA/gpu-operator #660.
+    """
+    return k8s.core.v1.ResourceQuota(
+        f"{name}-critical-pods",
+        metadata=k8s.meta.v1.ObjectMetaArgs(name="critical-pods", namespace=namespace),
+        spec=k8s.core.v1.ResourceQuotaSpecArgs(
+            hard={"pods": "1G"},
+            scope_selector=k8s.core.v1.ScopeSelectorArgs(
+                match_expressions=[
+                    k8s.core.v1.ScopedResourceSelectorRequirementArgs(
+                        operator="In",
+                        scope_name="PriorityClass",
+                        values=[api.AGENT_PRIORITY_CLASS, api.CONTROLLER_PRIORITY_CLASS],
+                    )
+                ]
+            ),
+        ),
+        opts=child,
+    )
+
+
 def _pod(image: str, code: delivery.Zipapp, code_map: pulumi.Input[str]) -> k8s.core.v1.PodSpecArgs:
     return k8s.core.v1.PodSpecArgs(
         service_account_name=api.CONTROLLER_SERVICE_ACCOUNT,
+        priority_class_name=api.CONTROLLER_PRIORITY_CLASS,
         node_selector=dict(SYSTEM_LABELS),
         security_context=pods.unprivileged(),
         containers=[

@@ -17,7 +17,7 @@ import pulumi_kubernetes as k8s
 
 from fleet_controller import api
 from infra import delivery, values
-from infra.components import attribution, pods
+from infra.components import admission, attribution, pods
 from infra.plan import GkePoolPlan, PoolPlan
 from infra.spec import NodeAgent
 
@@ -49,7 +49,11 @@ class NodeAgents(pulumi.ComponentResource):
         super().__init__("slicewright:index:NodeAgents", name, {}, opts)
         child = pulumi.ResourceOptions(parent=self, deleted_with=cluster)
         rights = self._rights(name, namespace, child)
-        self.guards = self._guards(name, child, after)
+        self.guards = admission.in_force(
+            f"{name}-policy",
+            api.report_policy(),
+            pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=list(after))),
+        )
         code = delivery.node_agent()
         code_map = k8s.core.v1.ConfigMap(
             # The archive's bytes depend on this machine's zlib, the name only on the sources: an
@@ -76,7 +80,7 @@ class NodeAgents(pulumi.ComponentResource):
             )
             labels = {
                 "app.kubernetes.io/name": "node-agent",
-                "app.kubernetes.io/part-of": "slicewright",
+                **pods.PART_OF,
                 api.POOL_LABEL: pool.name,
             }
             daemon_sets[pool.name] = k8s.apps.v1.DaemonSet(
@@ -155,27 +159,6 @@ class NodeAgents(pulumi.ComponentResource):
         )
         return [account, binding]
 
-    def _guards(
-        self, name: str, child: pulumi.ResourceOptions, after: Sequence[pulumi.Resource]
-    ) -> list[pulumi.Resource]:
-        policy, binding = api.report_policy()
-        options = pulumi.ResourceOptions.merge(
-            child, pulumi.ResourceOptions(depends_on=list(after))
-        )
-        guard = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
-            f"{name}-policy",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=policy["metadata"]["name"]),
-            spec=policy["spec"],
-            opts=options,
-        )
-        in_force = k8s.admissionregistration.v1.ValidatingAdmissionPolicyBinding(
-            f"{name}-policy-binding",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=binding["metadata"]["name"]),
-            spec=binding["spec"],
-            opts=pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(depends_on=[guard])),
-        )
-        return [guard, in_force]
-
 
 def _annotations(pool: PoolPlan, settings: NodeAgent) -> dict[str, str]:
     # With two containers, `kubectl logs` needs a default one.
@@ -237,6 +220,7 @@ def _pod(
         others.append(attribution.container(image, program))
     return k8s.core.v1.PodSpecArgs(
         service_account_name=api.AGENT_SERVICE_ACCOUNT,
+        priority_class_name=api.AGENT_PRIORITY_CLASS,
         automount_service_account_token=False if settings.attribution else None,
         node_selector={api.POOL_LABEL: pool.name},
         tolerations=[_toleration(t) for t in values.tolerations([pool])],

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 import pulumi_kubernetes as k8s
 
+PART_OF: Final[Mapping[str, str]] = {"app.kubernetes.io/part-of": "slicewright"}
+"""A label of every pod; the NetworkPolicy selects by it."""
 _USER = 65532
 """An unprivileged user, as in distroless images (`nonroot`)."""
 _START_S = 2

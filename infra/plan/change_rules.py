@@ -360,7 +360,11 @@ FLEET: Final[tuple[Rule, ...]] = (
         ChangeEffect.IN_PLACE,
         "nothing restarts",
         "slicewright",
-        {"verify_timeout_minutes": "how long `pulumi up` waits"},
+        {
+            "verify_timeout_minutes": "how long `pulumi up` waits",
+            "admin_groups": "ValidatingAdmissionPolicy",
+            "metrics_from": "NetworkPolicy",
+        },
     ),
     *_rules(
         ChangeEffect.IN_PLACE,

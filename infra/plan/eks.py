@@ -52,6 +52,8 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
         operator=fleet.gpu_operator,
         image=fleet.image,
         node_agent=fleet.node_agent,
+        admin_groups=fleet.admin_groups,
+        metrics_from=fleet.metrics_from,
         verify_timeout_minutes=fleet.verify_timeout_minutes,
         fractional=fleet.fractional,
         workloads=workloads,

@@ -17,6 +17,7 @@ from infra.spec import (
     GpuOperator,
     LocalSsd,
     Management,
+    MetricsSource,
     NodeAgent,
     Rollout,
     Spot,
@@ -284,6 +285,10 @@ class CommonPlan:
     image: str
     """Python image of the agent and the controller."""
     node_agent: NodeAgent
+    admin_groups: tuple[str, ...]
+    """Kubernetes groups exempt from the admission policy on nodes."""
+    metrics_from: tuple[MetricsSource, ...]
+    """Who may connect to the ports of agents and controller; empty: nobody."""
     verify_timeout_minutes: int
     fractional: Fractional | None
     workloads: tuple[WorkloadPlan, ...]

@@ -72,6 +72,8 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
         operator=operator,
         image=fleet.image,
         node_agent=fleet.node_agent,
+        admin_groups=fleet.admin_groups,
+        metrics_from=fleet.metrics_from,
         verify_timeout_minutes=fleet.verify_timeout_minutes,
         fractional=fleet.fractional,
         workloads=workloads,

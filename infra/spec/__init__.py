@@ -6,6 +6,7 @@ from infra.spec.reading.recovery import RecoveredFleet
 from infra.spec.reading.source import Source, read
 from infra.spec.reading.spec_error import SpecError
 from infra.spec.reading.yaml_reader import NotReadable
+from infra.spec.schema.access import MetricsNamespace, MetricsRange, MetricsSource
 from infra.spec.schema.capacity import (
     Capacity,
     CapacityBlock,
@@ -91,6 +92,9 @@ __all__ = [
     "Instance",
     "LocalSsd",
     "Management",
+    "MetricsNamespace",
+    "MetricsRange",
+    "MetricsSource",
     "MigManager",
     "Mps",
     "Native",

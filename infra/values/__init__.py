@@ -2,7 +2,7 @@
 
 from infra.values.kubeconfig import kubeconfig
 from infra.values.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
-from infra.values.operator_chart import operator_values
+from infra.values.operator_chart import operator_account, operator_values
 from infra.values.plugin_configs import plugin_configs
 from infra.values.pods import pod_request, tolerations
 from infra.values.text import JsonObject, as_flow_yaml, as_yaml, short_hash
@@ -14,6 +14,7 @@ __all__ = [
     "as_yaml",
     "kubeconfig",
     "mig_parted_config",
+    "operator_account",
     "operator_values",
     "plugin_configs",
     "pod_request",

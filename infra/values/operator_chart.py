@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infra.plan import SYSTEM_LABELS, EksFleetPlan
+from infra.spec import GpuOperator
 from infra.values.pods import tolerations
 from infra.values.text import JsonObject
 
@@ -62,3 +63,11 @@ def operator_values(
         if version is not None:
             values[component]["version"] = version
     return values
+
+
+def operator_account(operator: GpuOperator) -> str:
+    """The user name of the GPU operator at the API server.
+
+    Source: NVIDIA/gpu-operator chart, templates/serviceaccount.yaml: the account's name is fixed.
+    """
+    return f"system:serviceaccount:{operator.namespace}:gpu-operator"

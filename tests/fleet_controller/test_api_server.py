@@ -27,10 +27,9 @@ _ENTRY = api.crds()[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["prop
 
 
 class TestResources:
-    def test_the_policy_passes_the_api_servers_type_check(self, api_server: Any) -> None:
-        policy, _ = api.report_policy()
-        policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-        path = f"{policies}/{policy['metadata']['name']}"
+    @pytest.mark.parametrize("name", ["slicewright-node-reports", "slicewright-nodes"])
+    def test_the_policies_pass_the_api_servers_type_check(self, name: str, api_server: Any) -> None:
+        path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{name}"
         api_server.wait(
             lambda: "typeChecking" in api_server.admin.get(path).get("status", {}), "policy checked"
         )

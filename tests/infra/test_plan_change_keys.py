@@ -104,6 +104,18 @@ def common(cloud: str) -> Iterator[Row]:
     yield Row("image", {"image": "python@sha256:" + "0" * 64}, IN_PLACE, **fleet)
     yield Row("node_agent.attribution", {"node_agent": {"attribution": True}}, IN_PLACE, **fleet)
     yield Row("node_agent.utilization", {"node_agent": {"utilization": True}}, IN_PLACE, **fleet)
+    yield Row("admin_groups", {"admin_groups": ["gpu-admins"]}, IN_PLACE, **fleet)
+    opened: Changes = {"metrics_from": [{"namespace": "monitoring", "pods": {"app": "prometheus"}}]}
+    for name, value in (("namespace", "gmp-system"), ("pods", {"app": "agent"})):
+        changed = {f"metrics_from.0.{name}": value}
+        yield Row(f"metrics_from.{name}", changed, IN_PLACE, opened, **fleet)
+    yield Row(
+        "metrics_from.cidr",
+        {"metrics_from.0.cidr": "10.1.0.0/16"},
+        IN_PLACE,
+        {"metrics_from": [{"cidr": "10.0.0.0/16"}]},
+        **fleet,
+    )
     provider = IN_PLACE if cloud == "byo" else None
     yield Row("fractional.provider", {"fractional.provider": "vke"}, provider, fraction, **fleet)
     policy, volcano = (

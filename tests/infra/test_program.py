@@ -140,6 +140,12 @@ def test_s1_has_subnets_in_two_zones_and_the_rights_that_nodes_need(record: Reco
     }
 
 
+def test_an_eks_cluster_enforces_network_policies(record: Record) -> None:
+    addons = {m.inputs["addonName"]: m.inputs for m in record("s1") if m.type.endswith(":Addon")}
+    assert json.loads(addons["vpc-cni"]["configurationValues"]) == {"enableNetworkPolicy": "true"}
+    assert "configurationValues" not in addons["coredns"]
+
+
 def test_s0_cluster_can_be_destroyed_and_has_no_pool_of_its_own(record: Record) -> None:
     cluster = one(record("s0"), ":Cluster")
     assert cluster["deletionProtection"] is False
@@ -305,11 +311,111 @@ def test_rights_are_those_that_agent_and_controller_ask_for(record: Record, stac
         f"{api.REPORT_PLURAL}.{api.GROUP}",
         f"{api.POOL_PLURAL}.{api.GROUP}",
     }
-    policy = one(made, ":ValidatingAdmissionPolicy")
-    binding = one(made, ":ValidatingAdmissionPolicyBinding")
-    assert binding["spec"] == {
+
+
+@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("name", ["node-agent-policy", "node-guard-policy"])
+def test_every_admission_policy_denies(record: Record, stack: str, name: str) -> None:
+    made = record(stack)
+    policy = one(made, ":ValidatingAdmissionPolicy", name)
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    assert one(made, ":ValidatingAdmissionPolicyBinding", name)["spec"] == {
         "policyName": policy["metadata"]["name"],
         "validationActions": ["Deny"],
+    }
+
+
+def test_the_gpu_operator_is_known_to_the_nodes_policy_where_there_is_one(
+    record: Record, as_json: Callable[[Any], str]
+) -> None:
+    operator = "system:serviceaccount:gpu-operator:gpu-operator"
+    for stack, known in (("s0", False), ("s1", True)):
+        policy = one(record(stack), ":ValidatingAdmissionPolicy", "node-guard")
+        assert (operator in as_json(policy)) is known
+    elsewhere = f"{plain('eks')}gpu_operator: {{namespace: nvidia}}\n"
+    policy = one(record("elsewhere", fleet=elsewhere), ":ValidatingAdmissionPolicy", "node-guard")
+    assert "system:serviceaccount:nvidia:gpu-operator" in as_json(policy)
+    assert operator not in as_json(policy)
+
+
+def test_the_groups_of_administrators_are_those_of_the_stack_file(
+    record: Record, as_json: Callable[[Any], str]
+) -> None:
+    assert 'group in [\\"system:masters\\"]' in as_json(
+        one(record("s1"), ":ValidatingAdmissionPolicy", "node-guard")
+    )
+    fleet = f"""{plain("gke")}admin_groups: [gpu-admins@example.com, 'a "quoted" one']\n"""
+    policy = one(record("admins", fleet=fleet), ":ValidatingAdmissionPolicy", "node-guard")
+    asked = policy["spec"]["matchConditions"][-1]["expression"]
+    assert r'group in ["gpu-admins@example.com", "a \"quoted\" one"]' in asked
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_nodes_are_guarded_before_anything_runs_that_may_change_them(
+    record: Record, stack: str
+) -> None:
+    # A mock registers a resource once everything that it depends on is registered.
+    made = record(stack)
+    guarded = next(i for i, m in enumerate(made) if m.name == "node-guard-policy-binding")
+    runs = {
+        m.name: i
+        for i, m in enumerate(made)
+        if m.type.endswith((":DaemonSet", ":Deployment", ":Release"))
+    }
+    assert len(runs) == {"s0": 2, "s1": 3}[stack]
+    assert [name for name, i in runs.items() if i < guarded] == []
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_pods_have_the_critical_priority_classes_and_the_quota_that_gke_wants_for_them(
+    record: Record, stack: str
+) -> None:
+    made = record(stack)
+    classes = {
+        pod_of(made, ":DaemonSet", "node-agent")["priorityClassName"],
+        pod_of(made, ":Deployment", "controller")["priorityClassName"],
+    }
+    assert classes == {"system-node-critical", "system-cluster-critical"}
+    quota = one(made, ":ResourceQuota")
+    assert quota["metadata"]["namespace"] == "slicewright-system"
+    (selector,) = quota["spec"]["scopeSelector"]["matchExpressions"]
+    assert set(selector["values"]) == classes
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_by_default_nobody_may_connect_to_agents_and_controller(record: Record, stack: str) -> None:
+    made = record(stack)
+    policy = one(made, ":NetworkPolicy")
+    assert policy["metadata"]["namespace"] == "slicewright-system"
+    assert policy["spec"] == {
+        "podSelector": {"matchLabels": {"app.kubernetes.io/part-of": "slicewright"}},
+        "policyTypes": ["Ingress"],
+    }
+    for kind in (":DaemonSet", ":Deployment"):
+        labels = one(made, kind)["spec"]["template"]["metadata"]["labels"]
+        assert labels["app.kubernetes.io/part-of"] == "slicewright"
+
+
+def test_the_stack_file_opens_the_ports_to_pods_and_addresses(record: Record) -> None:
+    fleet = f"""{plain("gke")}metrics_from:
+- namespace: monitoring
+- {{namespace: gmp-system, pods: {{app: collector}}}}
+- {{cidr: 10.0.0.0/16}}
+"""
+    (rule,) = one(record("opened", fleet=fleet), ":NetworkPolicy")["spec"]["ingress"]
+    name = "kubernetes.io/metadata.name"
+    assert rule["from"] == [
+        {"namespaceSelector": {"matchLabels": {name: "monitoring"}}},
+        {
+            "namespaceSelector": {"matchLabels": {name: "gmp-system"}},
+            "podSelector": {"matchLabels": {"app": "collector"}},
+        },
+        {"ipBlock": {"cidr": "10.0.0.0/16"}},
+    ]
+    assert {(p["protocol"], p["port"]) for p in rule["ports"]} == {
+        ("TCP", api.AGENT_PORT),
+        ("TCP", api.CONTROLLER_PORT),
+        ("TCP", api.ATTRIBUTION_PORT),
     }
 
 
@@ -329,6 +435,11 @@ node_pools: [{name: a, machine_type: p4d.24xlarge, nodes: {count: 1}, partition:
     config: all-1g.5gb}}]
 """,
 }
+
+
+def plain(cloud: str) -> str:
+    """A small fleet of that cloud, in YAML."""
+    return ATTRIBUTED[cloud].replace("node_agent: {attribution: true}\n", "")
 
 
 def attributed(

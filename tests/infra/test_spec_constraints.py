@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 import pytest
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from infra.spec.reading.annotations import constraints_of, example, is_model, type_at
+from infra.spec.schema.access import AdminGroup
 from infra.spec.schema.constraints import (
+    Cidr,
     ConstraintError,
     DnsLabel,
     IntRange,
@@ -63,6 +65,39 @@ PATTERNS = [
     for constraint in found
     if isinstance(constraint, Pattern)
 ]
+
+
+@pytest.mark.parametrize("value", ["10.0.0.0/16", "0.0.0.0/0", "10.1.2.3/32", "fd00::/8", "::/0"])
+def test_a_range_of_addresses(value: str) -> None:
+    assert Cidr().check(value) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "instead"),
+    [
+        ("10.0.0.0", "10.0.0.0/32"),
+        ("10.0.0.5/16", "10.0.0.0/16"),
+        ("fd00::1/8", "fd00::/8"),
+        ("10.0.0.0/255.255.0.0", "10.0.0.0/16"),
+        ("10.0.0.0/33", "10.0.0.0/16"),
+        ("monitoring", "10.0.0.0/16"),
+        ("", "10.0.0.0/16"),
+    ],
+)
+def test_what_is_no_range_of_addresses_is_refused_with_what_was_meant(
+    value: str, instead: str
+) -> None:
+    with pytest.raises(ConstraintError, match="is not a range of addresses") as refused:
+        Cidr().check(value)
+    assert refused.value.instead == f"write it like {instead}"
+
+
+@pytest.mark.parametrize(
+    "group", ["system:authenticated", "system:nodes", "system:serviceaccounts", "", " admins"]
+)
+def test_a_group_that_exempts_everybody_is_refused(group: str) -> None:
+    with pytest.raises(ValidationError, match="is not a group of administrators"):
+        TypeAdapter(AdminGroup).validate_python(group)
 
 
 def test_there_are_constraints_to_test() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -175,6 +176,26 @@ class DnsLabel(Constraint):
 
     def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Any:
         return {**handler(core), "pattern": rf"^[a-z]([-a-z0-9]{{0,{self.longest - 2}}}[a-z0-9])?$"}
+
+
+class Cidr(Constraint):
+    """A range of IPv4 or IPv6 addresses. It has no pattern in the JSON Schema."""
+
+    example = "10.0.0.0/16"
+
+    def check(self, value: str) -> str:
+        try:
+            network = ipaddress.ip_network(value, strict=False)
+        except ValueError:
+            network = None
+        if network is None or "/" not in value or str(network) != value.casefold():
+            raise ConstraintError(
+                "{value} is not a range of addresses: the first address, '/' and the number of "
+                "leading bits",
+                f"write it like {self.example if network is None else network}",
+                "Kubernetes API, NetworkPolicy IPBlock",
+            )
+        return value
 
 
 class QualifiedName(Constraint):

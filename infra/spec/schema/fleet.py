@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
+from infra.spec.schema.access import AdminGroup, MetricsSource
 from infra.spec.schema.constraints import (
     OWN_LIMIT,
     DnsLabel,
@@ -151,6 +152,12 @@ class _Fleet(SpecModel):
     )
     """Python image (3.11 or newer) for node agent and fleet controller. Pin it by digest."""
     node_agent: NodeAgent = NodeAgent()
+    admin_groups: tuple[AdminGroup, ...] = ("system:masters",)
+    """Kubernetes groups whose members may do by hand what is the fleet controller's: change the
+    label nvidia.com/mig.config and remove the startup taint.
+    """
+    metrics_from: tuple[MetricsSource, ...] = ()
+    """Who may read the metrics of agents and fleet controller. By default nobody."""
     fractional: Fractional | None = None
     """The scheduler that allocates fractions of GPUs, for pools with `sharing: fractional`."""
     workloads: tuple[Workload, ...] = ()

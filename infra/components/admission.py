@@ -1,0 +1,60 @@
+"""Admission policies: the one that guards the nodes, and how any of them is put in force."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from fleet_controller import api
+
+
+class NodeGuard(pulumi.ComponentResource):
+    """Only the fleet controller repartitions and releases a pool's nodes. Output: `guards`.
+
+    Whatever may change Nodes (operator, agents' nodes) comes after it. It is not asked about
+    deletions, so `destroy` needs no order.
+    """
+
+    guards: Sequence[pulumi.Resource]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        admin_groups: Sequence[str],
+        operator_account: str | None,
+        cluster: pulumi.Resource,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """operator_account: user name of the GPU operator's service account; None without one."""
+        super().__init__("slicewright:index:NodeGuard", name, {}, opts)
+        self.guards = in_force(
+            f"{name}-policy",
+            api.node_policy(admin_groups=admin_groups, operator_account=operator_account),
+            pulumi.ResourceOptions(parent=self, deleted_with=cluster),
+        )
+        self.register_outputs({})
+
+
+def in_force(
+    name: str, policy: tuple[api.Manifest, api.Manifest], opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
+    """A policy and then its binding, without which it is not asked."""
+    rules, binding = policy
+    guard = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
+        name, metadata=_metadata(rules), spec=rules["spec"], opts=opts
+    )
+    bound = k8s.admissionregistration.v1.ValidatingAdmissionPolicyBinding(
+        f"{name}-binding",
+        metadata=_metadata(binding),
+        spec=binding["spec"],
+        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[guard])),
+    )
+    return [guard, bound]
+
+
+def _metadata(manifest: dict[str, Any]) -> k8s.meta.v1.ObjectMetaArgs:
+    return k8s.meta.v1.ObjectMetaArgs(name=manifest["metadata"]["name"])

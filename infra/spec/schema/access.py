@@ -1,0 +1,56 @@
+"""Who may do what slicewright keeps for itself: repartition nodes, and read the metrics."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Field, Tag
+
+from infra.spec.schema.constraints import Cidr, Pattern
+from infra.spec.schema.field_types import Labels
+from infra.spec.schema.model import SpecModel
+
+AdminGroup = Annotated[
+    str,
+    Pattern(
+        pattern=r"(?!system:(?:authenticated|unauthenticated|nodes|serviceaccounts)$)\S(?:.*\S)?",
+        is_not="a group of administrators: it is empty, starts or ends with a space, or is one of "
+        "the groups to which every user, node or service account belongs",
+        examples=("system:masters", "gpu-admins"),
+        source="Kubernetes docs, RBAC: default roles and subjects",
+    ),
+]
+
+
+class MetricsNamespace(SpecModel):
+    """Pods of a namespace."""
+
+    namespace: Annotated[
+        str,
+        Pattern(
+            # Not DnsLabel: a namespace may start with a digit.
+            pattern=r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?",
+            is_not="the name of a namespace: at most 63 lowercase letters, digits and '-', not "
+            "starting or ending with '-'",
+            examples=("monitoring",),
+            source="Kubernetes docs, object names",
+        ),
+    ]
+    pods: Labels = Field(default_factory=dict)
+    """Labels of those pods. By default all pods of the namespace."""
+
+
+class MetricsRange(SpecModel):
+    """Addresses, for scrapers outside the cluster or in the network of their node."""
+
+    cidr: Annotated[str, Cidr()]
+
+
+def _tag(value: Any) -> str:
+    return "cidr" if isinstance(value, dict) and "cidr" in value else "namespace"
+
+
+MetricsSource = Annotated[
+    Annotated[MetricsNamespace, Tag("namespace")] | Annotated[MetricsRange, Tag("cidr")],
+    Discriminator(_tag),
+]
