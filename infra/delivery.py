@@ -11,6 +11,7 @@ import hashlib
 import importlib.util
 import io
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -44,6 +45,23 @@ class Zipapp:
     @property
     def short_hash(self) -> str:
         return self.sources_hash[:8]
+
+    def difference(self, live: str | None) -> str | None:
+        """How another archive (base64) differs from this one; None where its files are the same.
+
+        Not the bytes count, but names and contents: zlib may compress differently elsewhere.
+        """
+        if live is None:
+            return f"{self.name} is missing"
+        try:
+            there = _files(base64.b64decode(live, validate=True))
+        except ValueError as e:
+            return f"{self.name}: {e}"
+        ours = _files(self.content)
+        differing = sorted(p for p in {*ours, *there} if ours.get(p) != there.get(p))
+        if not differing:
+            return None
+        return f"{self.name}: {len(differing)} of its files differ, the first is {differing[0]}"
 
 
 @cache
@@ -97,6 +115,19 @@ def build(name: str, packages: tuple[str, ...], entry: str) -> Zipapp:
             f"{name}: {len(content)} bytes; must be at most {MAX_BYTES} to fit into a ConfigMap"
         )
     return Zipapp(name=name, content=content, sources_hash=digest.hexdigest())
+
+
+def _files(archive: bytes) -> dict[str, bytes]:
+    """Path -> content. Raises ValueError for what is no archive, or has two files of one path."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+            names = opened.namelist()
+            if len(set(names)) != len(names):
+                raise ValueError("it has two files of one path")
+            return {name: opened.read(name) for name in names}
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as e:
+        # RuntimeError: encrypted. NotImplementedError: another compression.
+        raise ValueError("it is not a readable archive") from e
 
 
 def _sources(package: str) -> Iterator[tuple[str, bytes]]:

@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 
 from fleet_controller import api
 from infra import delivery
-from infra.components import network, pods
+from infra.components import code_map, network, pods
 from infra.plan import SYSTEM_LABELS
 from infra.spec import MetricsSource
 
@@ -69,19 +69,9 @@ class FleetController(pulumi.ComponentResource):
             for crd in api.crds()
         ]
         rights = self._rights(name, child)
-        code = delivery.fleet_controller()
-        code_map = k8s.core.v1.ConfigMap(
-            # The archive's bytes depend on this machine's zlib, the name only on the sources: an
-            # equal name means equal code.
-            f"{name}-code-{code.short_hash}",
-            metadata=k8s.meta.v1.ObjectMetaArgs(
-                name=f"fleet-controller-{code.short_hash}", namespace=self.namespace
-            ),
-            immutable=True,
-            binary_data={code.name: code.base64},
-            opts=pulumi.ResourceOptions.merge(
-                child, pulumi.ResourceOptions(ignore_changes=["binaryData"])
-            ),
+        zipapp = delivery.fleet_controller()
+        delivered = code_map.delivered(
+            name, zipapp, title="fleet-controller", namespace=self.namespace, opts=child
         )
         self.deployment = k8s.apps.v1.Deployment(
             name,
@@ -95,7 +85,7 @@ class FleetController(pulumi.ComponentResource):
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=_LABELS),
                 template=k8s.core.v1.PodTemplateSpecArgs(
                     metadata=k8s.meta.v1.ObjectMetaArgs(labels=_LABELS),
-                    spec=_pod(image, code, code_map.metadata.name),
+                    spec=_pod(image, zipapp, delivered.config_map),
                 ),
             ),
             opts=pulumi.ResourceOptions(
@@ -104,7 +94,7 @@ class FleetController(pulumi.ComponentResource):
                 depends_on=[*self.kinds, *rights, *self.ready_for_pods, *after],
             ),
         )
-        self.register_outputs({"namespace": self.namespace})
+        self.register_outputs({"namespace": self.namespace, "untouched": delivered.untouched})
 
     def _rights(self, name: str, child: pulumi.ResourceOptions) -> list[pulumi.Resource]:
         account = k8s.core.v1.ServiceAccount(
@@ -187,7 +177,7 @@ def _quota(
     )
 
 
-def _pod(image: str, code: delivery.Zipapp, code_map: pulumi.Input[str]) -> k8s.core.v1.PodSpecArgs:
+def _pod(image: str, zipapp: delivery.Zipapp, code: pulumi.Input[str]) -> k8s.core.v1.PodSpecArgs:
     return k8s.core.v1.PodSpecArgs(
         service_account_name=api.CONTROLLER_SERVICE_ACCOUNT,
         priority_class_name=api.CONTROLLER_PRIORITY_CLASS,
@@ -197,7 +187,7 @@ def _pod(image: str, code: delivery.Zipapp, code_map: pulumi.Input[str]) -> k8s.
             k8s.core.v1.ContainerArgs(
                 name="fleet-controller",
                 image=image,
-                command=["python", f"/opt/slicewright/{code.name}"],
+                command=["python", f"/opt/slicewright/{zipapp.name}"],
                 env=[
                     pods.field("POD_IP", "status.podIP"),
                     pods.field("POD_NAMESPACE", "metadata.namespace"),
@@ -220,7 +210,7 @@ def _pod(image: str, code: delivery.Zipapp, code_map: pulumi.Input[str]) -> k8s.
         ],
         volumes=[
             k8s.core.v1.VolumeArgs(
-                name="code", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=code_map)
+                name="code", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=code)
             )
         ],
     )

@@ -17,7 +17,7 @@ import pulumi_kubernetes as k8s
 
 from fleet_controller import api
 from infra import delivery, values
-from infra.components import admission, attribution, pods
+from infra.components import admission, attribution, code_map, pods
 from infra.plan import GkePoolPlan, PoolPlan
 from infra.spec import NodeAgent
 
@@ -54,19 +54,9 @@ class NodeAgents(pulumi.ComponentResource):
             api.report_policy(),
             pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=list(after))),
         )
-        code = delivery.node_agent()
-        code_map = k8s.core.v1.ConfigMap(
-            # The archive's bytes depend on this machine's zlib, the name only on the sources: an
-            # equal name means equal code.
-            f"{name}-code-{code.short_hash}",
-            metadata=k8s.meta.v1.ObjectMetaArgs(
-                name=f"node-agent-{code.short_hash}", namespace=namespace
-            ),
-            immutable=True,
-            binary_data={code.name: code.base64},
-            opts=pulumi.ResourceOptions.merge(
-                child, pulumi.ResourceOptions(ignore_changes=["binaryData"])
-            ),
+        zipapp = delivery.node_agent()
+        delivered = code_map.delivered(
+            name, zipapp, title="node-agent", namespace=namespace, opts=child
         )
         daemon_sets: dict[str, pulumi.Resource] = {}
         for pool in pools:
@@ -109,8 +99,8 @@ class NodeAgents(pulumi.ComponentResource):
                             pool,
                             image,
                             settings,
-                            code,
-                            code_map.metadata.name,
+                            zipapp,
+                            delivered.config_map,
                             desired.metadata.name,
                         ),
                     ),
@@ -120,7 +110,7 @@ class NodeAgents(pulumi.ComponentResource):
                 ),
             )
         self.daemon_sets = daemon_sets
-        self.register_outputs({})
+        self.register_outputs({"untouched": delivered.untouched})
 
     def _rights(
         self, name: str, namespace: pulumi.Input[str], child: pulumi.ResourceOptions
@@ -176,12 +166,12 @@ def _pod(
     pool: PoolPlan,
     image: str,
     settings: NodeAgent,
-    code: delivery.Zipapp,
-    code_map: pulumi.Input[str],
+    zipapp: delivery.Zipapp,
+    code: pulumi.Input[str],
     desired: pulumi.Input[str],
 ) -> k8s.core.v1.PodSpecArgs:
     gke = isinstance(pool, GkePoolPlan)
-    program = f"/opt/slicewright/{code.name}"
+    program = f"/opt/slicewright/{zipapp.name}"
     mounts = [
         k8s.core.v1.VolumeMountArgs(name="code", mount_path="/opt/slicewright", read_only=True),
         k8s.core.v1.VolumeMountArgs(name="desired", mount_path="/etc/slicewright", read_only=True),
@@ -189,7 +179,7 @@ def _pod(
     ]
     volumes = [
         k8s.core.v1.VolumeArgs(
-            name="code", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=code_map)
+            name="code", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=code)
         ),
         k8s.core.v1.VolumeArgs(
             name="desired", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=desired)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import subprocess
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -48,8 +50,13 @@ def stack() -> Callable[[str], dict[str, Any]]:
 @pytest.fixture
 def zipapps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small zipapps: what is in them is the delivery's own test."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as written:
+        written.writestr("__main__.py", "")
     for name in ("node_agent", "fleet_controller"):
-        app = delivery.Zipapp(name=f"{name}.pyz", content=b"zip", sources_hash="0123456789abcdef")
+        app = delivery.Zipapp(
+            name=f"{name}.pyz", content=archive.getvalue(), sources_hash="0123456789abcdef"
+        )
         monkeypatch.setattr(delivery, name, lambda app=app: app)
 
 

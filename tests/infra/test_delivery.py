@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import subprocess
 import sys
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -98,3 +100,52 @@ def test_what_is_too_large_is_refused(package: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(delivery, "MAX_BYTES", 100)
     with pytest.raises(DeliveryError, match="to fit into a ConfigMap"):
         built()
+
+
+def _packed(*files: tuple[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", compression) as written, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a path that is there twice
+        for path, content in files:
+            written.writestr(path, content)
+    return packed.getvalue()
+
+
+FILES = (("__main__.py", b"import a\n" * 50), ("a.py", b""))
+APP = Zipapp(name="x.pyz", content=_packed(*FILES), sources_hash="0" * 64)
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [APP.content, _packed(*FILES, compression=zipfile.ZIP_DEFLATED), _packed(*reversed(FILES))],
+    ids=["bytes", "compression", "order"],
+)
+def test_equal_files_are_the_same_code(archive: bytes) -> None:
+    assert APP.difference(base64.b64encode(archive).decode()) is None
+
+
+@pytest.mark.parametrize(
+    ("live", "said"),
+    [
+        (None, "x.pyz is missing"),
+        ("", "x.pyz: it is not a readable archive"),
+        ("not base64!", "x.pyz: "),
+        (_packed(FILES[0]), "x.pyz: 1 of its files differ, the first is a.py"),
+        (_packed(*FILES, ("b.py", b"")), "x.pyz: 1 of its files differ, the first is b.py"),
+        (
+            _packed(("__main__.py", b"other"), ("b.py", b"")),
+            "x.pyz: 3 of its files differ, the first is __main__.py",
+        ),
+        (_packed(*FILES, ("a.py", b"")), "x.pyz: it has two files of one path"),
+        (APP.content[:-30], "x.pyz: it is not a readable archive"),
+    ],
+    ids=lambda v: v if isinstance(v, str) and v.startswith("x.pyz") else "",
+)
+def test_what_is_not_the_same_code_is_said(live: bytes | str | None, said: str) -> None:
+    text = base64.b64encode(live).decode() if isinstance(live, bytes) else live
+    assert (APP.difference(text) or "").startswith(said)
+
+
+def test_the_delivered_zipapps_are_the_same_code_as_themselves() -> None:
+    for app in (delivery.node_agent(), delivery.fleet_controller()):
+        assert app.difference(app.base64) is None

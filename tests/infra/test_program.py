@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -268,7 +270,11 @@ def test_code_and_desired_state_are_mounted_from_immutable_config_maps(
     record: Record, stack: str
 ) -> None:
     made = record(stack)
-    maps = {m.inputs["metadata"]["name"]: m.inputs for m in made if m.type.endswith(":ConfigMap")}
+    maps = {
+        m.inputs["metadata"]["name"]: m.inputs
+        for m in made
+        if m.type.endswith(":ConfigMap") and not m.read
+    }
     assert all(m["immutable"] for m in maps.values())
     for kind, name, program_file in (
         (":DaemonSet", "node-agent", "node_agent.pyz"),
@@ -276,7 +282,10 @@ def test_code_and_desired_state_are_mounted_from_immutable_config_maps(
     ):
         pod = pod_of(made, kind, name)
         mounted = {v["name"]: v["configMap"]["name"] for v in pod["volumes"] if "configMap" in v}
-        assert base64.b64decode(maps[mounted["code"]]["binaryData"][program_file]) == b"zip"
+        archive = io.BytesIO(
+            base64.b64decode(maps[mounted["code"]]["binaryData"][program_file], validate=True)
+        )
+        assert zipfile.ZipFile(archive).namelist() == ["__main__.py"]
         assert pod["containers"][0]["command"][1] == f"/opt/slicewright/{program_file}"
         if "desired" in mounted:
             assert json.loads(maps[mounted["desired"]]["data"]["desired.json"])["version"] == "v1"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import textwrap
 import threading
 import time
 import uuid
@@ -20,6 +23,7 @@ from kubeapi import ApiError, Client, JsonObject
 from rehearsal.cluster import control_plane
 from rehearsal.host import processes
 from rehearsal.host.toolchain import Toolchain
+from rehearsal.plugins.engine.language_host import LanguageHost, attach
 from rehearsal.plugins.engine.plugin import Severity
 from rehearsal.plugins.engine.properties import decode, encode
 from rehearsal.plugins.engine.protocol import engine_pb2_grpc, provider_pb2, provider_pb2_grpc
@@ -355,6 +359,86 @@ def pool_kind(cluster: Cluster) -> str:
         except ApiError:
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+
+@dataclass
+class Stack:
+    """One stack of a program, `dev`, for the real `pulumi`."""
+
+    directory: Path
+    pulumi: Path
+    variables: dict[str, str]
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [str(self.pulumi), *arguments, "--stack", "dev"],
+            cwd=self.directory,
+            env=self.variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    def act(self, verb: str, *flags: str) -> tuple[int, str]:
+        skip = () if verb == "preview" or "--preview-only" in flags else ("--yes", "--skip-preview")
+        return self.run(verb, *skip, *flags, "--non-interactive", "--color", "never")
+
+    def set(self, key: str, value: str) -> None:
+        code, output = self.run("config", "set", key, value)
+        assert code == 0, output
+
+
+@pytest.fixture
+def new_stack(tmp_path: Path, toolchain: Toolchain, cluster: Cluster) -> Callable[..., Stack]:
+    """Makes the stack of a program for a namespace of its own, with these variables."""
+
+    def make(program: str, **variables: str) -> Stack:
+        for name in ("home", "state", "project"):
+            (tmp_path / name).mkdir()
+        directory = tmp_path / "project"
+        (directory / "Pulumi.yaml").write_text("name: tiny\nruntime: python\n")
+        (directory / "__main__.py").write_text(textwrap.dedent(program))
+        inherited = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith("PULUMI_") and key != "KUBECONFIG"
+        }
+        inherited.pop("PYTHONDONTWRITEBYTECODE", None)
+        stack = Stack(
+            directory,
+            toolchain.pulumi,
+            {
+                **inherited,
+                "PULUMI_HOME": str(tmp_path / "home"),
+                "PULUMI_BACKEND_URL": f"file://{tmp_path / 'state'}",
+                "PULUMI_CONFIG_PASSPHRASE": "long enough for a test",
+                "PULUMI_SKIP_UPDATE_CHECK": "true",
+                "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+                **variables,
+            },
+        )
+        assert stack.run("stack", "init")[0] == 0
+        stack.set("kubeconfig", str(cluster.path))
+        stack.set("namespace", f"run-{uuid.uuid4().hex[:6]}")
+        return stack
+
+    return make
+
+
+@pytest.fixture
+def attached() -> Iterator[dict[str, str]]:
+    """Variables with which the engine uses the language host and the provider of this process."""
+    host, port = attach(LanguageHost())
+    with AttachedServer(KubernetesProvider) as provider:
+        yield {
+            "PULUMI_DEBUG_LANGUAGES": f"python:{port}",
+            "PULUMI_DEBUG_PROVIDERS": f"kubernetes:{provider.port}",
+        }
+    host.stop(None)
 
 
 @pytest.fixture

@@ -5,21 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
-import textwrap
-import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from rehearsal.host.toolchain import Toolchain
-from rehearsal.plugins.engine.language_host import LanguageHost, attach
-from rehearsal.plugins.engine.provider_server import AttachedServer
-from rehearsal.plugins.providers.kubernetes.provider import KubernetesProvider
 
 POOLS = "/apis/slicewright.io/v1alpha1/gpupools"
 PROGRAM = """
@@ -87,87 +78,13 @@ PROGRAM = """
 """
 
 
-@dataclass
-class Stack:
-    """One stack of the program, `dev`."""
-
-    directory: Path
-    pulumi: Path
-    variables: dict[str, str]
-
-    def run(self, *arguments: str) -> tuple[int, str]:
-        done = subprocess.run(
-            [str(self.pulumi), *arguments, "--stack", "dev"],
-            cwd=self.directory,
-            env=self.variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        return done.returncode, done.stdout
-
-    def act(self, verb: str, *flags: str) -> tuple[int, str]:
-        skip = () if verb == "preview" or "--preview-only" in flags else ("--yes", "--skip-preview")
-        return self.run(verb, *skip, *flags, "--non-interactive", "--color", "never")
-
-    def set(self, key: str, value: str) -> None:
-        code, output = self.run("config", "set", key, value)
-        assert code == 0, output
-
-
 @pytest.fixture
-def new_stack(
-    tmp_path: Path, toolchain: Toolchain, cluster: Any, pool_kind: str
-) -> Callable[..., Stack]:
-    def make(**variables: str) -> Stack:
-        for name in ("home", "state", "project"):
-            (tmp_path / name).mkdir()
-        directory = tmp_path / "project"
-        (directory / "Pulumi.yaml").write_text("name: tiny\nruntime: python\n")
-        (directory / "__main__.py").write_text(textwrap.dedent(PROGRAM))
-        inherited = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.startswith("PULUMI_") and key != "KUBECONFIG"
-        }
-        inherited.pop("PYTHONDONTWRITEBYTECODE", None)
-        stack = Stack(
-            directory,
-            toolchain.pulumi,
-            {
-                **inherited,
-                "PULUMI_HOME": str(tmp_path / "home"),
-                "PULUMI_BACKEND_URL": f"file://{tmp_path / 'state'}",
-                "PULUMI_CONFIG_PASSPHRASE": "long enough for a test",
-                "PULUMI_SKIP_UPDATE_CHECK": "true",
-                "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-                **variables,
-            },
-        )
-        assert stack.run("stack", "init")[0] == 0
-        stack.set("kubeconfig", str(cluster.path))
-        stack.set("namespace", f"run-{uuid.uuid4().hex[:6]}")
-        return stack
-
-    return make
-
-
-@pytest.fixture
-def stack(new_stack: Callable[..., Stack]) -> Iterator[Stack]:
+def stack(new_stack: Callable[..., Any], pool_kind: str, attached: dict[str, str]) -> Any:
     """Language host and provider run in this process."""
-    host, port = attach(LanguageHost())
-    with AttachedServer(KubernetesProvider) as provider:
-        yield new_stack(
-            PULUMI_DEBUG_LANGUAGES=f"python:{port}",
-            PULUMI_DEBUG_PROVIDERS=f"kubernetes:{provider.port}",
-        )
-    host.stop(None)
+    return new_stack(PROGRAM, **attached)
 
 
-def _name(stack: Stack) -> str:
+def _name(stack: Any) -> str:
     return stack.run("config", "get", "namespace")[1].strip()
 
 
@@ -178,7 +95,7 @@ def _verify(cluster: Any, name: str, status: str = "True") -> None:
     cluster.admin.patch(f"{path}/status", {"status": {"conditions": [condition]}})
 
 
-def test_an_objects_lifecycle(stack: Stack, cluster: Any) -> None:
+def test_an_objects_lifecycle(stack: Any, cluster: Any) -> None:
     name = _name(stack)
 
     # A preview of an empty cluster.
@@ -266,7 +183,7 @@ def test_an_objects_lifecycle(stack: Stack, cluster: Any) -> None:
 
 
 def test_the_engine_launches_both_plugins_from_path_and_they_exit_quickly(
-    new_stack: Callable[..., Stack], tmp_path: Path
+    new_stack: Callable[..., Any], pool_kind: str, tmp_path: Path
 ) -> None:
     directory = tmp_path / "bin"
     directory.mkdir()
@@ -276,7 +193,7 @@ def test_the_engine_launches_both_plugins_from_path_and_they_exit_quickly(
     ):
         (directory / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n')
         (directory / name).chmod(0o755)
-    stack = new_stack(PATH=f"{directory}:{os.environ['PATH']}", PYTHONPATH=str(Path.cwd()))
+    stack = new_stack(PROGRAM, PATH=f"{directory}:{os.environ['PATH']}", PYTHONPATH=str(Path.cwd()))
     code, output = stack.act("preview", "--json")
     assert code == 0, output
     summary = json.loads(output[output.index("{\n") : output.rindex("}") + 1])
