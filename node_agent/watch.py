@@ -137,6 +137,13 @@ class NodeWatch:
         probed, probed_at = self._clock.monotonic(), self._clock.wall()
         self._health.probed = probed
         judged = waiting or verify(self._desired, found.observation, self._node)
+        if judged.verdict != "Match" and self._own_node.asked_at != started:
+            # The Node of the last match is older than what has just been found.
+            self._ask_for_node(started)
+            waiting = partitioning_in_progress(self._desired, self._node)
+            if waiting:
+                found = replace(found, observation=Observation())
+            judged = waiting or verify(self._desired, found.observation, self._node)
         if self._renewal and self._node and self._node_read == started:
             judged = self._renewal.consider(judged, found.observation, self._node, probed)
         verdict = self._with_hung_since(self._damper.damp(judged, probed), probed_at)
@@ -166,14 +173,18 @@ class NodeWatch:
 
         `_NODE_KEPT` bounds for how long.
         """
-        matched = self._verdicts.last == "Match"
-        if matched and now - self._node_read < self._pace.node_every_s:
-            return
+        if self._verdicts.last != "Match" or now - self._node_read >= self._pace.node_every_s:
+            self._ask_for_node(now)
+
+    def _ask_for_node(self, now: float) -> None:
         fresh = self._own_node.read(now)
         if fresh is not None:
             self._node = self._identity = fresh
             self._node_read = now
-        elif not matched or now - self._node_read >= _NODE_KEPT * self._pace.node_every_s:
+        elif (
+            self._verdicts.last != "Match"
+            or now - self._node_read >= _NODE_KEPT * self._pace.node_every_s
+        ):
             self._node = None
 
     def _with_hung_since(self, verdict: Verdict, at: float) -> Verdict:

@@ -221,6 +221,35 @@ def test_a_later_change_of_the_advertised_resources_is_seen(start: Any, halves: 
         )
 
 
+def test_a_mismatch_is_judged_by_a_node_that_was_read_after_it(
+    start: Any, halves: Any, desired: Desired
+) -> None:
+    """The Node of the last match says nothing about GPUs that were changed since."""
+    api = Api(resources={"nvidia.com/gpu": "4"})
+    operator = replace(desired, partitioner="mig-manager")
+    with start(halves, api, desired=operator, pace=replace(PACE, node_every_s=HOUR_S)) as agent:
+        agent.turns(2)
+        assert (api.reported(), api.node_reads) == (("Match", "PartitionsMatch"), 1)
+        state.set_mig_mode(halves.path, 0, False)
+        api.labels, api.resources = {"nvidia.com/mig.config.state": "pending"}, {}
+        agent.turns()
+        assert (api.reported(), api.node_reads) == (("Unknown", "PartitioningUnderWay"), 2)
+        assert api.report is not None
+        assert api.report["report"]["gpus"] == [], "of GPUs that are being changed nothing is said"
+
+
+def test_a_mismatch_is_reported_though_the_api_server_does_not_show_the_node(
+    start: Any, halves: Any
+) -> None:
+    api = Api(resources={"nvidia.com/gpu": "4"})
+    with start(halves, api, pace=replace(PACE, node_every_s=HOUR_S)) as agent:
+        agent.turns()
+        state.recut(halves.path, 1, ["1g.10gb"] * 7)
+        api.error = Unreachable("connection refused")
+        agent.turns()
+        assert 'slicewright_mismatch{reason="WrongLayout"} 1' in agent.metrics.text
+
+
 def test_a_hung_driver_is_reported_with_the_time_since_when(start: Any, node: Any) -> None:
     api = Api()
     state.inject(node.path, state.Injection(call="nvmlDeviceGetMigMode", delay_ms=60_000))
