@@ -326,9 +326,9 @@ _ALL = (
         verdict="Unknown",
         settles=True,
         meaning="the agent's container sees less than the node has, because a container keeps the "
-        "device nodes of its creation",
-        cause="the container has the device nodes of before the last change; the agent ends its "
-        "process once, so that the kubelet creates a new container",
+        "device nodes and the driver's library of its creation",
+        cause="the container has the device nodes, or the driver's library, of before the last "
+        "change; the agent ends its process once, so that the kubelet creates a new container",
         advice="if it takes more than 10 minutes, delete the node's agent pod",
     ),
     Reason(

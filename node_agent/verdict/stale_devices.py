@@ -2,7 +2,8 @@
 
 A container has the device nodes of the moment it was created: those of a driver that is loaded
 later, or of partitions that are made later, do not appear in it, privileged or not. NVML then lists
-no such GPU or MIG device, and only a new container sees it. Sources: NVIDIA/nvidia-docker #1473,
+no such GPU or MIG device, and only a new container sees it. The same is true of the driver's
+library, which NVIDIA's runtime mounts file by file. Sources: NVIDIA/nvidia-docker #1473,
 NVIDIA/gpu-operator #117; NVIDIA MIG User Guide, "Device Nodes and Capabilities".
 """
 
@@ -23,7 +24,9 @@ from node_agent.verdict.reasons import REASONS
 from node_agent.verdict.verify import Check, Verdict, found_instances, is_gpu_resource
 
 REASON = "DeviceNodesOutdated"
-_NO_DRIVER = frozenset({"DriverLibraryMissing", "DriverNotLoaded", "NoPermission"})
+_NO_DRIVER = frozenset(
+    {"DriverLibraryMissing", "DriverNotLoaded", "NoPermission", "DriverVersionMismatch"}
+)
 _LOOKS_STALE = _NO_DRIVER | {
     "WrongGpuCount",
     "ComputeInstanceMissing",
@@ -81,7 +84,7 @@ def changes(before: Signs, now: Signs) -> str:
 
 
 def sees_too_little(desired: Desired, observation: Observation) -> bool:
-    """No driver, fewer GPUs than desired, or fewer MIG devices on a GPU whose MIG mode is on.
+    """No driver that answers, fewer GPUs than desired, or fewer MIG devices on a GPU in MIG mode.
 
     A GPU in another state than that (MIG mode off, other partitions, lost) is seen as it is.
     """
@@ -122,7 +125,9 @@ def outdated(
 ) -> Verdict:
     """The verdict while the container is about to be replaced."""
     reason = REASONS[REASON]
-    seen, advertised = _seen(observation), _advertised(desired, node)
+    advertised = _advertised(desired, node)
+    why_none = f" ({observation.failure.text.rstrip('.')})" if observation.failure else ""
+    seen = f"{_seen(observation)}{why_none}"
     check = Check(
         reason=REASON,
         where="node",

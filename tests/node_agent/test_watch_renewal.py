@@ -2,134 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from kubeapi import ApiError, Client
-from node_agent.cluster.restart_memory import RestartMemory
 from node_agent.desired import Desired
-from node_agent.reporting.health import Health
-from node_agent.reporting.metrics import Metrics
-from node_agent.verdict.renewal import Renewal
-from node_agent.watch import NodeWatch, Pace
-from rehearsal.cluster.node import container_runtime
 from rehearsal.cluster.node.container_runtime import Container, Mode
-from rehearsal.cluster.silicon import device_nodes, state
+from rehearsal.cluster.silicon import state
 from tests.node_agent.clocks import Clocks
-
-EKS = Container(privileged=False, nvidia_runtime=True, env={"NVIDIA_VISIBLE_DEVICES": "all"})
-GKE = Container(privileged=True, nvidia_runtime=False, env={})
-USER = 65532 if os.geteuid() == 0 else None
-"""As the pod has it; root would be shown the GPU instances."""
-STATE = "nvidia.com/mig.config.state"
-
-
-@dataclass
-class Api:
-    """One Node and one report."""
-
-    resources: dict[str, str] = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)
-    reports: list[str] = field(default_factory=list)
-    """Reasons, in the order of the reports, each once in a row."""
-
-    def get(self, path: str, **query: str) -> dict[str, Any]:
-        if path != "/api/v1/nodes/n1":
-            raise ApiError(404, {"reason": "NotFound"})
-        return {
-            "metadata": {"name": "n1", "uid": "u1", "labels": self.labels},
-            "status": {
-                "nodeInfo": {"bootID": "b1"},
-                "capacity": self.resources,
-                "allocatable": self.resources,
-            },
-        }
-
-    def patch(self, path: str, body: dict[str, Any], **options: str) -> dict[str, Any]:
-        reason = body["report"]["reason"]
-        if self.reports[-1:] != [reason]:
-            self.reports.append(reason)
-        return body
-
-
-@dataclass
-class Agent:
-    """The process in one container."""
-
-    loop: NodeWatch
-    clocks: Clocks
-    stop: threading.Event
-
-    def turns(self, count: int) -> int:
-        """At most so many turns, with the pause after each; how many it took until it ended."""
-        for done in range(count):
-            if self.stop.is_set():
-                return done
-            self.clocks.sleep(self.loop.turn())
-        return count
-
-
-@dataclass
-class Node:
-    silicon: Any
-    api: Api
-    clocks: Clocks
-    desired: Desired
-    directory: Path
-    setenv: Callable[[str, str], None]
-
-    @contextmanager
-    def container(
-        self, kind: Container, mode: Mode, *, renews: bool = True, user: int | None = USER
-    ) -> Iterator[Agent]:
-        """The agent in a container that is created now."""
-        found = container_runtime.devices(kind, state.load(self.silicon.path), mode)
-        assert found is not None
-        self.setenv(device_nodes.VARIABLE, str(self._dev(found)))
-        prober = self.silicon.prober(user=user)
-        stop = threading.Event()
-        renewal = Renewal(
-            self.desired,
-            end=stop.set,
-            memory=RestartMemory(self.directory),
-            driver_loaded=lambda: True,
-        )
-        loop = NodeWatch(
-            self.desired,
-            prober,
-            cast(Client, self.api),
-            "n1",
-            metrics=Metrics(self.desired),
-            health=Health(stall_after_s=30, stale_after_s=30, clock=self.clocks.monotonic),
-            pace=Pace(),
-            renewal=renewal if renews else None,
-            clock=self.clocks.clock(),
-        )
-        try:
-            yield Agent(loop, self.clocks, stop)
-        finally:
-            loop.close()
-            prober.close()
-
-    def _dev(self, nodes: Iterable[str]) -> Path:
-        # Beside the GPUs: pytest keeps its own directories from other users.
-        beside = self.silicon.path.parent
-        dev = beside / f"dev-{sum(1 for _ in beside.glob('dev-*'))}"
-        (dev / "nvidia-caps").mkdir(parents=True)
-        for name in nodes:
-            (dev / name).touch()
-        return dev
-
-    def partition(self) -> None:
-        for index in range(2):
-            state.recut(self.silicon.path, index, ["3g.40gb", "3g.40gb"])
+from tests.node_agent.one_node import EKS, GKE, STATE, Agent, Api, Node
 
 
 @pytest.fixture
