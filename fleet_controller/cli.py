@@ -20,7 +20,7 @@ from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster
 from kubeapi import Client, Unreachable
 from telemetry import log
-from telemetry.endpoints import serve
+from telemetry.endpoints import host_and_port, serve
 from telemetry.plain import plain
 
 # One API call may take 30 s, and a pass makes many of them.
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return None if age < _STALLED_S else f"the control loop has been stuck for {age:.0f} s"
 
     def ready() -> str | None:
-        return cluster.incomplete() or loop.progress.error
+        return cluster.incomplete() or cluster.outdated() or loop.progress.error
 
     def page() -> str:
         return metrics.text(loop.progress, list(cluster.pools.all().values()))
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     cluster.follow(stop)
-    log.info("watching", server=cluster.client.server, http=f"{address}:{options.port}")
+    log.info("watching", server=cluster.client.server, http=host_and_port(server))
     loop.run(stop)
     server.shutdown()
     log.info("stopped")

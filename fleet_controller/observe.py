@@ -30,6 +30,7 @@ from kubeapi.client import path_of
 from telemetry import log
 
 EVENT_SOURCE = "slicewright-fleet-controller"
+_BACKOFF_MAX_S = 5.0
 
 T = TypeVar("T")
 
@@ -45,6 +46,8 @@ class Collection(Generic[T]):
         """Set after the first list."""
         self.error: str | None = None
         """Why the last list or watch failed; None while they succeed."""
+        self.thread: threading.Thread | None = None
+        """In which `follow` runs."""
         self._read = read
         self._changed = changed
         self._lock = threading.Lock()
@@ -67,12 +70,30 @@ class Collection(Generic[T]):
         self._changed.set()
 
     def follow(self, client: Client, stop: threading.Event) -> None:
-        """Keeps the collection current until `stop` is set."""
-        for event in list_and_watch(
-            client, self.path, stop=stop, backoff_max_s=5.0, on_error=self._failed
-        ):
-            self._apply(event)
-            self.error = None
+        """Keeps the collection current until `stop` is set, whatever happens."""
+        while not stop.is_set():
+            try:
+                for event in list_and_watch(
+                    client,
+                    self.path,
+                    stop=stop,
+                    backoff_max_s=_BACKOFF_MAX_S,
+                    on_error=self._failed,
+                    on_open=self._opened,
+                ):
+                    self._apply(event)
+            except Exception as e:  # noqa: BLE001 - a thread that ends here would end unseen
+                self._failed(ValueError(f"{type(e).__name__}: {e}"))
+                stop.wait(_BACKOFF_MAX_S)
+
+    def outdated(self) -> str | None:
+        """Why what is known may be out of date; None where a list or watch is open."""
+        if self.thread and not self.thread.is_alive():
+            return f"the thread that follows {self.path} has ended"
+        return f"{self.path} is not followed: {self.error}" if self.error else None
+
+    def _opened(self) -> None:
+        self.error = None
 
     def _apply(self, event: Event) -> None:
         if event.type == "LISTED":
@@ -130,12 +151,13 @@ class Cluster:
     def follow(self, stop: threading.Event) -> None:
         """Starts one daemon thread per collection."""
         for collection in (self.nodes, self.pools, self.reports):
-            threading.Thread(
+            collection.thread = threading.Thread(
                 target=collection.follow,
                 args=(self.client, stop),
                 name=collection.path,
                 daemon=True,
-            ).start()
+            )
+            collection.thread.start()
 
     def incomplete(self) -> str | None:
         """Which collection has not been listed yet, and why; None when all have."""
@@ -145,6 +167,13 @@ class Cluster:
                     f": {collection.error}" if collection.error else ""
                 )
         return None
+
+    def outdated(self) -> str | None:
+        """Which collection may be out of date, and why; None where none is."""
+        return next(
+            (why for each in (self.pools, self.nodes, self.reports) if (why := each.outdated())),
+            None,
+        )
 
     def warnings(self) -> dict[str, WarningEvent]:
         """The controller's Warning Events, by name. Raises ApiError or Unreachable."""

@@ -7,6 +7,7 @@ import json
 import os
 import ssl
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,17 +44,22 @@ class ApiError(Exception):
 
 
 class Unreachable(Exception):
-    """No answer: connection refused, reset or timed out, or an untrusted certificate."""
+    """No answer: connection refused, reset or timed out, an untrusted certificate, credentials that
+    cannot be read, or an answer that is not the API server's.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """Address and credentials of an API server. token_file takes precedence over token."""
+    """Address and credentials of an API server. A file takes precedence over data.
+
+    Files are read for every request, because the kubelet rotates them.
+    """
 
     server: str
     ca_data: bytes | None = None
+    ca_file: Path | None = None
     token_file: Path | None = None
-    """Read for every request, because the kubelet rotates it."""
     token: str | None = None
     client_cert: tuple[bytes, bytes] | None = None
     """Certificate and key, PEM."""
@@ -69,13 +75,13 @@ class Client:
         self, credentials: Credentials, *, timeout_s: float = 30.0, user_agent: str = "slicewright"
     ) -> None:
         self.server = credentials.server.rstrip("/")
-        self._token_file = credentials.token_file
-        self._token = credentials.token
+        self._credentials = credentials
         self._timeout_s = timeout_s
         self._user_agent = user_agent
-        self._pool = urllib3.PoolManager(
-            maxsize=16, block=False, retries=False, ssl_context=_ssl_context(credentials)
-        )
+        self._lock = threading.Lock()
+        self._trusted: bytes | None = credentials.ca_data
+        """The CA of `_pool`."""
+        self._pool = None if credentials.ca_file else _pool(credentials, credentials.ca_data)
 
     @classmethod
     def in_cluster(cls, *, timeout_s: float = 30.0, user_agent: str = "slicewright") -> Client:
@@ -91,7 +97,7 @@ class Client:
         host = f"[{host}]" if ":" in host else host
         credentials = Credentials(
             server=f"https://{host}:{port}",
-            ca_data=(SERVICE_ACCOUNT / "ca.crt").read_bytes(),
+            ca_file=SERVICE_ACCOUNT / "ca.crt",
             token_file=SERVICE_ACCOUNT / "token",
         )
         return cls(credentials, timeout_s=timeout_s, user_agent=user_agent)
@@ -121,20 +127,27 @@ class Client:
         return self._request("DELETE", path, query, body)
 
     def stream(self, path: str, *, timeout_s: float, **query: str) -> Iterator[bytes]:
-        """Lines of a streamed answer (watch, log), until it ends or is silent for timeout_s."""
+        """Lines of a streamed answer (watch, log), until it ends or is silent for timeout_s.
+
+        The request is made, and refused, at the call, not with the first line.
+        """
         response = self._send(
             "GET", path, query, None, "application/json", read_timeout_s=timeout_s, preload=False
         )
+        if response.status >= 400:
+            # The error's text, whether one line or more.
+            raise _api_error(response, b"\n".join(self._lines(response)))
+        return self._lines(response)
+
+    def _lines(self, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         try:
-            if response.status >= 400:
-                raise _api_error(response, response.read())
             pending = b""
             for chunk in response.stream(65536, decode_content=True):
                 *lines, pending = (pending + chunk).split(b"\n")
                 yield from lines
             if pending:
                 yield pending
-        except urllib3.exceptions.HTTPError as e:
+        except (urllib3.exceptions.HTTPError, OSError) as e:
             raise Unreachable(f"{self.server}: {e}") from e
         finally:
             response.close()
@@ -157,7 +170,10 @@ class Client:
         response = self._send(method, path, query, body, content_type)
         if response.status >= 400:
             raise _api_error(response, response.data)
-        parsed: JsonObject = json.loads(response.data)
+        try:
+            parsed: JsonObject = json.loads(response.data)
+        except ValueError as e:
+            raise Unreachable(f"{self.server}: the answer is not JSON: {e}") from e
         return parsed
 
     def _send(
@@ -172,8 +188,7 @@ class Client:
         preload: bool = True,
     ) -> urllib3.BaseHTTPResponse:
         headers = {"Accept": "application/json", "User-Agent": self._user_agent}
-        token = self._token_file.read_text().strip() if self._token_file else self._token
-        if token:
+        if token := self._current_token():
             headers["Authorization"] = f"Bearer {token}"
         data = None
         if body is not None:
@@ -183,8 +198,9 @@ class Client:
         timeout = urllib3.Timeout(
             connect=min(5.0, self._timeout_s), read=read_timeout_s or self._timeout_s
         )
+        pool = self._current_pool()
         try:
-            return self._pool.request(
+            return pool.request(
                 method,
                 url,
                 body=data,
@@ -195,6 +211,38 @@ class Client:
             )
         except (urllib3.exceptions.HTTPError, OSError) as e:
             raise Unreachable(f"{self.server}: {e}") from e
+
+    def _current_token(self) -> str | None:
+        file = self._credentials.token_file
+        if file is None:
+            return self._credentials.token
+        try:
+            token = file.read_text(encoding="ascii").strip()
+        except OSError as e:
+            raise Unreachable(f"{file}: {e.strerror or e}") from e
+        except ValueError as e:
+            raise Unreachable(f"{file}: is not a token: {type(e).__name__}") from e
+        if not token:
+            raise Unreachable(f"{file}: is empty")
+        return token
+
+    def _current_pool(self) -> urllib3.PoolManager:
+        """Connections that trust the CA of now; those of an earlier CA are used no more."""
+        file = self._credentials.ca_file
+        try:
+            ca_data = file.read_bytes() if file else self._credentials.ca_data
+        except OSError as e:
+            raise Unreachable(f"{file}: {e.strerror or e}") from e
+        with self._lock:
+            if self._pool is None or ca_data != self._trusted:
+                try:
+                    # Without any, the machine's own authorities would be trusted.
+                    if file and b"-----BEGIN CERTIFICATE-----" not in (ca_data or b""):
+                        raise ValueError("no PEM block")
+                    self._pool, self._trusted = _pool(self._credentials, ca_data), ca_data
+                except (ValueError, ssl.SSLError) as e:
+                    raise Unreachable(f"{file}: holds no certificate: {e}") from e
+            return self._pool
 
 
 def credentials_of(kubeconfig: JsonObject) -> Credentials:
@@ -230,12 +278,15 @@ def path_of(
     return f"{root}{scope}/{plural}" + (f"/{quote(name)}" if name else "")
 
 
-def _ssl_context(credentials: Credentials) -> ssl.SSLContext | None:
+def _pool(credentials: Credentials, ca_data: bytes | None) -> urllib3.PoolManager:
+    context = _ssl_context(credentials, ca_data)
+    return urllib3.PoolManager(maxsize=16, block=False, retries=False, ssl_context=context)
+
+
+def _ssl_context(credentials: Credentials, ca_data: bytes | None) -> ssl.SSLContext | None:
     if not credentials.server.startswith("https:"):
         return None
-    context = ssl.create_default_context(
-        cadata=credentials.ca_data.decode() if credentials.ca_data else None
-    )
+    context = ssl.create_default_context(cadata=ca_data.decode() if ca_data else None)
     if credentials.client_cert:
         # The ssl module loads certificates from files only.
         with tempfile.NamedTemporaryFile() as pem:

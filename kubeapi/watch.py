@@ -45,12 +45,14 @@ def list_and_watch(
     window_s: float = 240.0,
     backoff_max_s: float = 30.0,
     on_error: Callable[[ApiError | Unreachable | ValueError], None] = lambda _: None,
+    on_open: Callable[[], None] = lambda: None,
     **query: str,
 ) -> Iterator[Event]:
     """Yields events until `stop` is set. Does not raise: it retries, with full jitter.
 
     It lists again after 410 Gone. Each watch ends after `window_s` seconds, and a BOOKMARK is
     yielded, so that a caller can act on time. on_error: called with every error but 410 Gone.
+    on_open: called when a watch has been accepted, however long nothing changes after it.
     """
     version: str | None = None
     failures = 0
@@ -68,7 +70,9 @@ def list_and_watch(
             }
             watch["timeoutSeconds"] = str(int(window_s))
             opened, silent = time.monotonic(), True
-            for line in client.stream(path, timeout_s=window_s + 10, **watch):
+            lines = client.stream(path, timeout_s=window_s + 10, **watch)
+            on_open()
+            for line in lines:
                 if stop.is_set():
                     return
                 if not line.strip():
@@ -95,6 +99,11 @@ def list_and_watch(
         except (Unreachable, ValueError) as e:
             failures += 1
             on_error(e)
+        except (KeyError, TypeError, AttributeError) as e:
+            # Not what the API server sends: a proxy, or a bug. What is known may be incomplete.
+            version = None
+            failures += 1
+            on_error(ValueError(f"unexpected answer: {type(e).__name__}: {e}"))
         if failures:
             pause = random.uniform(0, min(backoff_max_s, 0.2 * 2**failures))  # noqa: S311 - jitter, not a secret
             if stop.wait(pause):

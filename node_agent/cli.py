@@ -404,6 +404,7 @@ def _watch_node(options: argparse.Namespace) -> int:
     from node_agent.verdict.renewal import Renewal
     from node_agent.watch import NodeWatch, Pace, run
     from telemetry import log
+    from telemetry.endpoints import host_and_port
 
     stop = _stopped_by_signals()
     log.start()
@@ -423,7 +424,7 @@ def _watch_node(options: argparse.Namespace) -> int:
         node=node_name,
         pool=desired.pool,
         layout=desired_file.hash_of(desired)[:8],
-        http=_address_of(server),
+        http=host_and_port(server),
     )
     renewal = Renewal(
         desired, end=stop.set, memory=RestartMemory(), driver_loaded=_DRIVER_VERSION.exists
@@ -455,6 +456,7 @@ def _watch_host(options: argparse.Namespace) -> int:
     from node_agent.verdict.verify import desired_of
     from node_agent.watch import HostWatch, Pace, run
     from telemetry import log
+    from telemetry.endpoints import host_and_port
 
     stop = _stopped_by_signals()
     log.start()
@@ -468,7 +470,7 @@ def _watch_host(options: argparse.Namespace) -> int:
     )
     metrics = Metrics(desired_of({}, first))
     server = _serve(options, health, metrics)
-    log.info("watching", http=_address_of(server))
+    log.info("watching", http=host_and_port(server))
     pace = Pace(interval_s=options.interval)
     try:
         run(HostWatch(layout, prober, metrics=metrics, health=health, pace=pace), stop)
@@ -494,10 +496,6 @@ def _serve(options: argparse.Namespace, health: Health, metrics: Metrics) -> HTT
         raise _WrongUse(
             f"watch: cannot listen on {address}:{options.port}: {e.strerror or e}"
         ) from None
-
-
-def _address_of(server: HTTPServer) -> str:
-    return f"{server.server_address[0]!s}:{server.server_port}"
 
 
 def _attribution(options: argparse.Namespace) -> int:

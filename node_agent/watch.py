@@ -178,6 +178,7 @@ class NodeWatch:
 
     def _ask_for_node(self, now: float) -> None:
         fresh = self._own_node.read(now)
+        self._health.node_error = self._own_node.error
         if fresh is not None:
             self._node = self._identity = fresh
             self._node_read = now

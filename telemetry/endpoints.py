@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Any
 
 from telemetry.plain import plain_lines
 
 _REQUEST_TIMEOUT_S = 5.0
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        # As the base class, which would also ask the cluster's DNS for a name, and wait for it.
+        TCPServer.server_bind(self)
+        host, self.server_port = self.server_address[:2]
+        self.server_name = str(host)
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+def host_and_port(server: HTTPServer) -> str:
+    """`10.0.0.5:9470`, `[fd00::5]:9470`"""
+    host = str(server.server_address[0])
+    return f"{f'[{host}]' if ':' in host else host}:{server.server_port}"
 
 
 def serve(
@@ -19,10 +41,11 @@ def serve(
     alive: Callable[[], str | None],
     ready: Callable[[], str | None],
     metrics: Callable[[], str],
-) -> ThreadingHTTPServer:
+) -> HTTPServer:
     """Serves until `shutdown()`. Raises OSError if it cannot listen.
 
-    alive, ready: return None, or the reason why not. port: 0 for any free one.
+    address: IPv4 or IPv6. alive, ready: return None, or the reason why not. port: 0 for any free
+    one.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -57,7 +80,6 @@ def serve(
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
             pass  # the kubelet probes every few seconds
 
-    server = ThreadingHTTPServer((address, port), Handler)
-    server.daemon_threads = True
+    server = (_Server6 if ":" in address else _Server)((address, port), Handler)
     threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
     return server

@@ -21,6 +21,8 @@ class Health:
     turned: float = field(init=False)
     probed: float | None = None
     report_error: str | None = "nothing reported yet"
+    node_error: str | None = None
+    """Why the own Node could not be read when it was last asked for."""
 
     def __post_init__(self) -> None:
         self.turned = self.clock()
@@ -31,10 +33,12 @@ class Health:
         return None if age < self.stall_after_s else f"the loop's last turn began {age:.0f} s ago"
 
     def ready(self) -> str | None:
-        """None where the agent's report is current, or why not."""
+        """None where the agent's report is current and can be kept current, or why not."""
         if self.probed is None:
             return "the GPUs have not been probed yet"
         age = self.clock() - self.probed
         if age >= self.stale_after_s:
             return f"the last probe of the GPUs is {age:.0f} s old"
-        return f"the report is not written: {self.report_error}" if self.report_error else None
+        if self.report_error:
+            return f"the report is not written: {self.report_error}"
+        return f"the own Node is not read: {self.node_error}" if self.node_error else None

@@ -79,6 +79,46 @@ def test_errors_are_reported_and_retried(server: Any, answer: Any) -> None:
     assert len(errors) == 2
 
 
+def test_an_answer_of_another_shape_is_an_error_and_the_list_is_read_again(
+    server: Any, answer: Any
+) -> None:
+    server.answers = [
+        answer(body={"kind": "Status"}),
+        answer(body=_listed("1", "a")),
+        answer(body=_lines({"type": "ADDED", "object": {}})),
+        answer(body=_listed("2", "b")),
+    ]
+    errors: list[str] = []
+    events = list_and_watch(
+        server.client(),
+        "/x",
+        stop=threading.Event(),
+        backoff_max_s=0.01,
+        on_error=lambda e: errors.append(str(e)),
+    )
+    assert [e.type for e in islice(events, 2)] == ["LISTED", "LISTED"]
+    assert errors == ["unexpected answer: KeyError: 'metadata'"] * 2
+
+
+def test_a_watch_that_is_accepted_is_told_though_nothing_changes(server: Any, answer: Any) -> None:
+    server.answers = [
+        answer(body=_listed("1")),
+        answer(status=503, body={"message": "not now"}),
+        answer(body=b""),
+    ]
+    told: list[str] = []
+    events = list_and_watch(
+        server.client(),
+        "/x",
+        stop=threading.Event(),
+        backoff_max_s=0.01,
+        on_error=lambda e: told.append(str(e)),
+        on_open=lambda: told.append("open"),
+    )
+    assert [e.type for e in islice(events, 2)] == ["LISTED", "BOOKMARK"]
+    assert told == ["not now", "open"]
+
+
 def test_a_server_that_ends_watches_at_once_is_not_asked_in_a_tight_loop(
     server: Any, answer: Any
 ) -> None:

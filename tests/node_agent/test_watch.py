@@ -273,6 +273,20 @@ def test_an_agent_whose_report_is_refused_is_not_ready(start: Any, node: Any) ->
         agent.until(lambda: agent.health.ready() is None)
 
 
+def test_an_agent_whose_credentials_cannot_be_read_is_not_ready(start: Any, halves: Any) -> None:
+    api = Api(resources={"nvidia.com/gpu": "4"})
+    with start(halves, api) as agent:
+        agent.turns(2)
+        assert agent.health.ready() is None
+        api.error = Unreachable("/var/run/secrets/token: No such file or directory")
+        agent.until(lambda: agent.health.ready() is not None, within_s=2 * PACE.node_every_s)
+        assert "the own Node is not read: /var/run/secrets/token: No such" in str(
+            agent.health.ready()
+        )
+        api.error = None
+        agent.until(lambda: agent.health.ready() is None, within_s=2 * PACE.node_every_s)
+
+
 def test_metrics_show_what_was_found(start: Any, node: Any) -> None:
     state.recut(node.path, 0, ["3g.40gb", "3g.40gb"])
     state.recut(node.path, 1, ["1g.10gb"] * 7)

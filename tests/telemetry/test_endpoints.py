@@ -5,7 +5,7 @@ import urllib.request
 
 import pytest
 
-from telemetry.endpoints import serve
+from telemetry.endpoints import host_and_port, serve
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,19 @@ def test_answers(path: str, alive: str | None, ready: str | None, status: int, t
         except urllib.error.HTTPError as e:
             found = e.code, e.read().decode()
         assert found == (status, text)
+    finally:
+        server.shutdown()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_it_listens_on_ipv4_and_on_ipv6(address: str) -> None:
+    server = serve(address, 0, alive=lambda: None, ready=lambda: None, metrics=str)
+    try:
+        where = host_and_port(server)
+        host = f"[{address}]" if ":" in address else address
+        assert where == f"{host}:{server.server_port}"
+        with urllib.request.urlopen(f"http://{where}/healthz", timeout=5) as answer:
+            assert answer.read() == b"ok\n"
     finally:
         server.shutdown()
 

@@ -121,6 +121,7 @@ class WatchedObjects:
             window_s=_WINDOW_S,
             backoff_max_s=_BACKOFF_MAX_S,
             on_error=lambda _: None,  # the wait's own timeout bounds an outage
+            on_open=lambda: None,
             **collection.query,
         )
         for event in events:

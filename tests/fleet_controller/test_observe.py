@@ -1,0 +1,114 @@
+"""What the controller knows stays current, or its readiness says why not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from fleet_controller import observe
+from fleet_controller.observe import Cluster
+from kubeapi import Client, Unreachable
+
+LISTED = {"metadata": {"resourceVersion": "1"}, "items": []}
+
+
+@dataclass
+class Api:
+    """Answers lists; a watch stays open, without an event, until the test ends it."""
+
+    broken: Callable[[], None] = lambda: None
+    """Raises what the next requests meet."""
+    ended: threading.Event = field(default_factory=threading.Event)
+    watching: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        self.broken()
+        return LISTED
+
+    def stream(self, path: str, *, timeout_s: float, **query: str) -> Iterator[bytes]:
+        self.broken()
+        return self._silence()
+
+    def _silence(self) -> Iterator[bytes]:
+        self.watching.release()
+        self.ended.wait(30)
+        yield from ()
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "_BACKOFF_MAX_S", 0.01)
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    made = Api()
+    yield made
+    made.ended.set()
+
+
+@pytest.fixture
+def cluster(api: Api) -> Iterator[Cluster]:
+    stop = threading.Event()
+    made = Cluster.of(cast(Client, api))
+    made.follow(stop)
+    for _ in range(3):
+        assert api.watching.acquire(timeout=30)
+    yield made
+    stop.set()
+
+
+def _until(holds: Callable[[], object]) -> None:
+    pause = threading.Event()
+    for _ in range(3000):
+        if holds():
+            return
+        pause.wait(0.01)
+    pytest.fail("it does not come to hold")
+
+
+def _raising(error: Exception) -> Callable[[], None]:
+    def broken() -> None:
+        raise error
+
+    return broken
+
+
+def test_open_watches_in_which_nothing_happens_are_current(cluster: Cluster) -> None:
+    assert (cluster.incomplete(), cluster.outdated()) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unreachable("/var/run/secrets/token: No such file or directory"),
+        OSError("too many open files"),
+        RuntimeError("a bug"),
+    ],
+)
+def test_what_cannot_be_followed_is_told_until_it_is_followed_again(
+    error: Exception, cluster: Cluster, api: Api
+) -> None:
+    api.broken = _raising(error)
+    ended, api.ended = api.ended, threading.Event()
+    ended.set()
+    _until(lambda: str(error) in (cluster.outdated() or ""))
+    assert (
+        cluster.outdated()
+        == f"/apis/slicewright.io/v1alpha1/gpupools is not followed: {cluster.pools.error}"
+    )
+    api.broken = lambda: None
+    _until(lambda: cluster.outdated() is None)
+    assert all(c.thread and c.thread.is_alive() for c in (cluster.nodes, cluster.pools))
+
+
+def test_a_thread_that_has_ended_is_told(cluster: Cluster) -> None:
+    dead = threading.Thread(target=lambda: None)
+    dead.start()
+    dead.join()
+    cluster.nodes.thread = dead
+    assert cluster.outdated() == "the thread that follows /api/v1/nodes has ended"
