@@ -51,13 +51,13 @@ def unrehearsable(fleet: GkeFleetPlan | EksFleetPlan) -> list[spec.Problem]:
                     source=_MACHINES,
                 )
             )
-        if isinstance(fleet, EksFleetPlan) and pool.sharing:
+        if isinstance(fleet, EksFleetPlan) and any(s.strategy == "mps" for s in pool.sharing):
             problems.append(
                 spec.Problem(
                     path=("node_pools", i, "sharing"),
-                    reason=f"{_CANNOT} the simulated GPU operator does not give a node its "
-                    "device plugin config",
-                    instead="for a rehearsal leave it out, or use GKE",
+                    reason=f"{_CANNOT} NVIDIA's MPS control daemon, for which its device plugin "
+                    "waits, needs CUDA",
+                    instead="for a rehearsal write mode: time-slicing, or use GKE",
                     source=_OPERATOR,
                 )
             )

@@ -124,13 +124,12 @@ class Operator:
             return
         try:
             policy = parse(first)
-            self._label_for_operands(policy)
-            gpu_nodes = any(map(has_gpu, self.nodes.all()))
-            made = objects(policy, self._namespace, gpu_nodes=gpu_nodes)
         except PolicyError as e:
             self._report(first, "notReady", "ReconcileFailed", str(e))
             return
-        self._apply(made)
+        self._label_for_operands(policy)
+        gpu_nodes = any(map(has_gpu, self.nodes.all()))
+        self._apply(objects(policy, self._namespace, gpu_nodes=gpu_nodes))
         self._remove_disabled(policy)
         waiting = self._not_ready(policy) if gpu_nodes else []
         if waiting:

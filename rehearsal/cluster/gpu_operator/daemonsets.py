@@ -6,7 +6,7 @@ Source: NVIDIA/gpu-operator, assets/ and controllers/object_controls.go, release
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kubeapi import JsonObject
 from rehearsal.cluster.gpu_operator.policy import Operand, Policy
@@ -15,6 +15,7 @@ from rehearsal.cluster.gpu_operator.scripts import VALIDATIONS, WAIT_FOR_TOOLKIT
 MANAGED = {"app.kubernetes.io/managed-by": "gpu-operator"}
 DEFAULT_MIG_CONFIG = "default-mig-parted-config"
 DEFAULT_GPU_CLIENTS = "default-gpu-clients"
+CONFIG_FILE = "/config/config.yaml"
 _SHELL = ("/bin/sh", "-c")
 _PRIVILEGED: JsonObject = {"privileged": True}
 _ROOT: JsonObject = {"privileged": True, "runAsUser": 0}
@@ -46,10 +47,10 @@ def operand_sets(policy: Policy) -> list[OperandSet]:
     """Those of enabled operands, in the order of the operator's states."""
     made = [
         _validator(policy),
-        _device_plugin(policy),
-        _mps_control_daemon(policy),
+        _with_configs(_device_plugin(policy), policy),
+        _with_configs(_mps_control_daemon(policy), policy),
         _dcgm_exporter(policy),
-        _feature_discovery(policy),
+        _with_configs(_feature_discovery(policy), policy),
         _mig_manager(policy),
     ]
     return [one for one in made if one.operand.enabled]
@@ -377,6 +378,78 @@ def _mig_manager(policy: Policy) -> OperandSet:
             ],
         },
     )
+
+
+# -- named configs of the device plugin
+# --------------------------------------------------------------------------------------------------
+
+_PROCESSES = {
+    "nvidia-device-plugin-daemonset": "nvidia-device-plugin",
+    "gpu-feature-discovery": "gpu-feature-discovery",
+    "nvidia-device-plugin-mps-control-daemon": "/usr/bin/mps-control-daemon",
+}
+"""What config-manager sends SIGHUP to in the pod of each."""
+
+
+def _with_configs(one: OperandSet, policy: Policy) -> OperandSet:
+    """With config-manager, which chooses the node's config by its label, before and beside it.
+
+    Its side container finds the program to signal among the pod's processes.
+    """
+    if not policy.device_plugin_config:
+        return one
+    mounts = [
+        _mount("config", "/config"),
+        _mount(policy.device_plugin_config, "/available-configs"),
+    ]
+    pod = one.pod
+    main = {
+        **pod["containers"][0],
+        "env": [*pod["containers"][0]["env"], _value("CONFIG_FILE", CONFIG_FILE)],
+        "volumeMounts": [*pod["containers"][0]["volumeMounts"], *mounts],
+    }
+    before = _config_manager("config-manager-init", policy, mounts, signalled="")
+    beside = _config_manager("config-manager", policy, mounts, signalled=_PROCESSES[one.name])
+    with_configs: JsonObject = {
+        **pod,
+        "initContainers": [*pod["initContainers"], before],
+        "containers": [main, beside],
+        "volumes": [
+            *pod["volumes"],
+            _config_map(policy.device_plugin_config, policy.device_plugin_config),
+            {"name": "config", "emptyDir": {}},
+        ],
+    }
+    if not pod.get("hostPID"):
+        with_configs["shareProcessNamespace"] = True
+    return replace(one, pod=with_configs)
+
+
+def _config_manager(
+    name: str, policy: Policy, mounts: Sequence[JsonObject], *, signalled: str
+) -> JsonObject:
+    container: JsonObject = {
+        "name": name,
+        **_image(policy.device_plugin),
+        "command": ["config-manager"],
+        "env": [
+            _value("ONESHOT", "false" if signalled else "true"),
+            _value("KUBECONFIG", ""),
+            _field("NODE_NAME", "spec.nodeName"),
+            _value("NODE_LABEL", "nvidia.com/device-plugin.config"),
+            _value("CONFIG_FILE_SRCDIR", "/available-configs"),
+            _value("CONFIG_FILE_DST", CONFIG_FILE),
+            _value("DEFAULT_CONFIG", policy.device_plugin_default),
+            _value("FALLBACK_STRATEGIES", "empty"),
+            _value("SEND_SIGNAL", "true" if signalled else "false"),
+            _value("SIGNAL", "1" if signalled else ""),
+            _value("PROCESS_TO_SIGNAL", signalled),
+        ],
+        "volumeMounts": [dict(mount) for mount in mounts],
+    }
+    if signalled:
+        container["securityContext"] = dict(_PRIVILEGED)
+    return container
 
 
 # -- their parts

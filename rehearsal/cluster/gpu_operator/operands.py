@@ -14,20 +14,15 @@ from rehearsal.cluster.gpu_operator.daemonsets import (
     operand_sets,
 )
 from rehearsal.cluster.gpu_operator.permissions import permissions
-from rehearsal.cluster.gpu_operator.policy import Policy, PolicyError
+from rehearsal.cluster.gpu_operator.policy import Policy
 
 
 def objects(policy: Policy, namespace: str, *, gpu_nodes: bool) -> list[JsonObject]:
-    """In the order in which to apply them. Raises PolicyError for unsupported settings.
+    """In the order in which to apply them.
 
     gpu_nodes: whether the cluster has a node with a GPU; without one the operator creates
     everything but the DaemonSets.
     """
-    if policy.device_plugin_config:
-        raise PolicyError(
-            f"devicePlugin.config.name is {policy.device_plugin_config!r}: the rehearsal's "
-            "GPU operator does not support sharing configs; leave devicePlugin.config empty"
-        )
     made = [*_runtime_classes(policy), *_services(policy, namespace)]
     for name, data in _config_maps(policy).items():
         made.append(

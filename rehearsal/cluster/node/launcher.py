@@ -64,6 +64,11 @@ class LaunchSpec:
     """Else without CAP_SYS_ADMIN."""
     gpu_devices: frozenset[str] | None = None
     """Device nodes of GPUs to have in /dev; None: whatever the node has at each moment."""
+    processes: Path | None = None
+    """A directory that programs share as their /proc; each adds itself. None: a /proc of its own.
+
+    Whoever started a program removes its pid from there when it has ended.
+    """
 
 
 def start(spec: LaunchSpec) -> subprocess.Popen[bytes]:
@@ -173,6 +178,8 @@ def _popen(spec: LaunchSpec) -> subprocess.Popen[bytes]:
         os.write(descriptor, json.dumps(_described(spec)).encode())
         os.lseek(descriptor, 0, os.SEEK_SET)
         spec.log.parent.mkdir(parents=True, exist_ok=True)
+        if spec.processes is not None:
+            spec.processes.mkdir(exist_ok=True)
         with spec.log.open("ab") as log:
             return subprocess.Popen(
                 [*_interpreter(), str(_SANDBOX), str(descriptor)],
@@ -216,6 +223,7 @@ def _described(spec: LaunchSpec) -> dict[str, object]:
         "silicon": str(silicon.absolute()) if silicon.is_dir() else None,
         "privileged": spec.privileged,
         "gpu_devices": sorted(spec.gpu_devices or ()),
+        "processes": str(spec.processes.absolute()) if spec.processes else None,
         "parent": os.getpid(),
     }
 

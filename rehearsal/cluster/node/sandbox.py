@@ -10,6 +10,7 @@ system cannot be built, with 127 if the program cannot be executed; the reason i
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import json
@@ -280,12 +281,21 @@ def _build(spec: dict[str, Any]) -> Root:
 def _kernel(root: Root, node: str, spec: dict[str, Any]) -> None:
     """/proc, /sys and /dev: the node's files where it has any, else a few of the host's."""
     root.bind("/proc", "/.proc", read_only=False)
-    for name in (*_PROC, str(os.getpid())):
-        root.link(f"/.proc/{name}", f"/proc/{name}")
-    root.link("self/mounts", "/proc/mounts")
-    root.link("self/net", "/proc/net")
-    for child in sorted(os.listdir(f"{node}/proc")):
-        root.bind(f"{node}/proc/{child}", f"/proc/{child}", read_only=True)
+    links = {name: f"/.proc/{name}" for name in (*_PROC, str(os.getpid()))}
+    links |= {"mounts": "self/mounts", "net": "self/net"}
+    if spec["processes"] is None:
+        for name, target in links.items():
+            root.link(target, f"/proc/{name}")
+        for child in sorted(os.listdir(f"{node}/proc")):
+            root.bind(f"{node}/proc/{child}", f"/proc/{child}", read_only=True)
+    else:
+        # One directory for all containers of a pod, in which each sees those that start later.
+        root.bind(f"{node}/proc", "/.node-proc", read_only=True)
+        links |= {child: f"/.node-proc/{child}" for child in os.listdir(f"{node}/proc")}
+        for name, target in links.items():
+            with contextlib.suppress(FileExistsError):
+                os.symlink(target, f"{spec['processes']}/{name}")
+        root.bind(spec["processes"], "/proc", read_only=True)
     root.bind(f"{node}/sys", "/sys", read_only=True)
     for name in _DEVICES:
         root.bind(f"/dev/{name}", f"/dev/{name}", read_only=False)

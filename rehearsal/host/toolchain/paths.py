@@ -23,6 +23,8 @@ class Toolchain:
     mig_manager: Path
     device_plugin: Path
     gpu_feature_discovery: Path
+    config_manager: Path
+    """Chooses the device plugin's config by a label of its node."""
     gke_device_plugin: Path
     fake_nvml: Path
     """The fake libnvidia-ml.so.1, in a directory of its own."""

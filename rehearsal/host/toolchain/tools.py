@@ -176,6 +176,21 @@ TOOLS: tuple[Tool, ...] = (
         expected_s=89,
     ),
     Tool(
+        # Of the same module, but beside it: its flags cannot report a version, and the others are
+        # not built again because of it.
+        name="config-manager",
+        version=_DEVICE_PLUGIN,
+        binaries=(
+            Binary(
+                field="config_manager",
+                name="config-manager",
+                package="github.com/NVIDIA/k8s-device-plugin/cmd/config-manager",
+            ),
+        ),
+        source=GoModule(directory=_HERE / "go" / "config_manager"),
+        expected_s=50,
+    ),
+    Tool(
         name="kwok",
         version="0.8.0",
         binaries=(

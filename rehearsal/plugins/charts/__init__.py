@@ -28,6 +28,8 @@ class Chart:
     """Takes values that passed `check`, release name and namespace; returns manifests."""
     crds: Callable[[], list[JsonObject]]
     """The chart's crds/ directory: installed first, never upgraded, kept by an uninstall."""
+    before_upgrade: Callable[[Mapping[str, Any], str], list[JsonObject]]
+    """Takes values and namespace; returns the objects of its pre-upgrade hooks, in their order."""
     removes_crds: Callable[[Mapping[str, Any]], bool]
     """Whether a hook of the chart deletes the CRDs when it is uninstalled with these values."""
 
@@ -41,6 +43,7 @@ _CHARTS: Sequence[Chart] = (
         check=gpu_operator.check,
         render=gpu_operator.render,
         crds=gpu_operator.crds,
+        before_upgrade=gpu_operator.before_upgrade,
         removes_crds=gpu_operator.removes_crds,
     ),
 )

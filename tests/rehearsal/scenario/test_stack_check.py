@@ -21,9 +21,10 @@ EKS: dict[str, Any] = {
 SHARED = {"mode": "time-slicing", "replicas": {"gpu": 3}}
 
 
-def problems(**pool: Any) -> list[tuple[spec.Path, str]]:
+def problems(mig_strategy: str = "mixed", **pool: Any) -> list[tuple[spec.Path, str]]:
     pool = {"name": "p", "nodes": {"count": 1}, **pool}
-    raw = {**EKS, "node_pools": [pool]}
+    operator = {**EKS["gpu_operator"], "mig_strategy": mig_strategy}
+    raw = {**EKS, "gpu_operator": operator, "node_pools": [pool]}
     fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
     assert isinstance(fleet, plan.EksFleetPlan)
     return [(p.path, p.reason) for p in stack_check.unrehearsable(fleet)]
@@ -39,10 +40,15 @@ def test_a_machine_that_the_simulated_cloud_lacks_is_named() -> None:
     assert "the simulated cloud has no g5.12xlarge" in reason
 
 
-def test_sharing_on_eks_is_refused_until_the_simulated_operator_can_do_it() -> None:
-    ((path, reason),) = problems(machine_type="g5.xlarge", sharing=SHARED)
+def test_time_slicing_on_eks_can_be_rehearsed() -> None:
+    assert problems(machine_type="g5.xlarge", sharing=SHARED) == []
+
+
+def test_mps_on_eks_is_refused_because_its_daemon_needs_cuda() -> None:
+    shared = {"mode": "mps", "replicas": {"gpu": 3}}
+    ((path, reason),) = problems("none", machine_type="g5.xlarge", sharing=shared)
     assert path == ("node_pools", 0, "sharing")
-    assert "not rehearsed yet" in reason
+    assert "needs CUDA" in reason
 
 
 def test_a_stack_file_of_ones_own_is_found_by_its_name(

@@ -36,6 +36,10 @@ class Host(Protocol):
         """
         ...
 
+    def ended(self, pid: int) -> None:
+        """A process that `launch` started has ended."""
+        ...
+
     def changed(self) -> None:
         """The container's state has changed, so the pod's status must be written."""
         ...
@@ -170,6 +174,7 @@ class Container:
         except (MissingReference, ApiError, Unreachable, OSError) as e:
             self.host.warn(self.spec["name"], "FailedPreStopHook", f"PreStopHook failed: {e}")
             return
+        self.host.ended(process.pid)
         if code != 0:
             self.host.warn(
                 self.spec["name"], "FailedPreStopHook", f"PreStopHook failed: exit code {code}"
@@ -244,6 +249,7 @@ class Container:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
             self.process = None
+            self.host.ended(process.pid)
         ended = Terminated(
             exit_code=code if code >= 0 else 128 - code,
             signal=-code if code < 0 else 0,

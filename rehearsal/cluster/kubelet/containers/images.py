@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,6 +60,7 @@ _DEVICE_PLUGIN_COMMANDS = (
     "sh",
     "nvidia-device-plugin",
     "gpu-feature-discovery",
+    "config-manager",
     "mps-control-daemon",
 )
 _NVIDIA = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
@@ -85,23 +87,29 @@ def program(
         case "gpu-operator" if called in ("", "gpu-operator"):
             return _module("rehearsal.cluster.gpu_operator")
         case "gpu-operator":
-            return _with_modules(Program(argv=(*command, *args), path=(shims,)))
+            argv = _in_place((called, *command[1:], *args))
+            return _with_modules(Program(argv=argv, path=(shims,)))
         case "dcgm-exporter" | "dcgm" if not command:
             return _sleeper(last, "its engine needs real GPUs")
         case "k8s-mig-manager":
             manager, parted = toolchain.mig_manager.parent, toolchain.mig_parted
             return Program(
-                argv=(called or "nvidia-mig-manager", *command[1:], *args),
+                argv=_in_place((called or "nvidia-mig-manager", *command[1:], *args)),
                 path=(shims, manager, parted.parent),
                 host_paths=(shims, manager, parted.parent),
                 files=((parted, Path("/usr/bin/nvidia-mig-parted")),),
             )
         case "k8s-device-plugin" if called in _DEVICE_PLUGIN_COMMANDS:
-            plugin, discovery = toolchain.device_plugin, toolchain.gpu_feature_discovery
+            programs = (
+                toolchain.device_plugin,
+                toolchain.gpu_feature_discovery,
+                toolchain.config_manager,
+            )
+            path = (shims, *dict.fromkeys(one.parent for one in programs))
             return Program(
-                argv=(called or "nvidia-device-plugin", *command[1:], *args),
-                path=(shims, plugin.parent, discovery.parent),
-                host_paths=(shims, plugin.parent, discovery.parent),
+                argv=_in_place((called or "nvidia-device-plugin", *command[1:], *args)),
+                path=path,
+                host_paths=path,
             )
         case _:
             raise Unsupported(
@@ -110,6 +118,19 @@ def program(
                 "(nvidia-device-plugin, gpu-feature-discovery) and GKE's nvidia-gpu-device-plugin; "
                 "kwok simulates pods of other registries"
             )
+
+
+def _in_place(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The command line, with `exec` before a single program of `sh -c`.
+
+    The images' shells become it without being told; this machine's may be dash, which would wait
+    for it, so that it would neither get the container's signals nor be found by its pid.
+    """
+    match argv:
+        case ("sh", "-c", script) if re.fullmatch(r"[\w./-]+", script):
+            return ("sh", "-c", f"exec {script}")
+        case _:
+            return argv
 
 
 def _python(command: tuple[str, ...], args: tuple[str, ...]) -> Program:

@@ -11,7 +11,10 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[4]
 """The source tree, from which this interpreter imports the modules."""
 
-_MODULES = {"nvidia-validator": "rehearsal.cluster.gpu_operator.validator"}
+_MODULES = {
+    "manage-crds": "rehearsal.cluster.gpu_operator.manage_crds",
+    "nvidia-validator": "rehearsal.cluster.gpu_operator.validator",
+}
 _SIMULATED = {
     # mig-manager has both run after a change: the first makes device nodes, which the fake NVML
     # has already, the second writes a CDI specification, which the simulated runtime does not read.
@@ -27,7 +30,7 @@ def write(directory: Path) -> None:
     """Writes the scripts; repeated at every start of a kubelet."""
     directory.mkdir(parents=True, exist_ok=True)
     scripts = {
-        name: f"exec {sys.executable} -m {module}" for name, module in _MODULES.items()
+        name: f'exec {sys.executable} -m {module} "$@"' for name, module in _MODULES.items()
     } | _SIMULATED
     for name, body in scripts.items():
         temporary = directory / f".{name}.new"

@@ -171,6 +171,7 @@ class Launching:
             log=logfiles.path(run.directory, container["name"], wanted.attempt),
             privileged=asks.privileged,
             gpu_devices=self._gpu_devices(run.node, asks),
+            processes=processes_of(pod, run.directory),
         )
 
     def _gpu_devices(self, node: Node, asks: Container) -> frozenset[str] | None:
@@ -197,6 +198,11 @@ class Launching:
 
     def _lookup(self, namespace: str) -> _Lookup:
         return _Lookup(self._sources, namespace)
+
+
+def processes_of(pod: JsonObject, directory: Path) -> Path | None:
+    """The directory with the processes that the pod's containers share, if they do."""
+    return directory / "processes" if pod["spec"].get("shareProcessNamespace") else None
 
 
 class _Lookup:

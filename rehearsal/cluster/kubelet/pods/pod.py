@@ -17,7 +17,7 @@ from rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation, Allocatio
 from rehearsal.cluster.kubelet.nodes.node import SimulatedNode, devices_asked
 from rehearsal.cluster.kubelet.pods import volumes
 from rehearsal.cluster.kubelet.pods.addresses import AddressBlock
-from rehearsal.cluster.kubelet.pods.launching import Launching, Start
+from rehearsal.cluster.kubelet.pods.launching import Launching, Start, processes_of
 from rehearsal.cluster.kubelet.pods.sources import ApiSources
 from rehearsal.cluster.kubelet.pods.status import PodFacts, pod_status
 from rehearsal.cluster.kubelet.timestamps import timestamp
@@ -116,6 +116,10 @@ class PodRun:
                 devices=self._devices.get(container["name"]),
             )
         )
+
+    def ended(self, pid: int) -> None:
+        if shared := processes_of(self.pod, self.directory):
+            (shared / str(pid)).unlink(missing_ok=True)
 
     def is_running(self, container: str) -> bool:
         return any(c.spec["name"] == container and c.process is not None for c in self.containers)

@@ -76,6 +76,7 @@ class Options:
     skip_await: bool
     wait_for_jobs: bool
     skip_crds: bool
+    skip_hooks: bool
     create_namespace: bool
     take_ownership: bool
     cleanup_on_fail: bool
@@ -87,6 +88,7 @@ class Options:
             skip_await=bool(inputs.get("skipAwait")),
             wait_for_jobs=bool(inputs.get("waitForJobs")),
             skip_crds=bool(inputs.get("skipCrds")),
+            skip_hooks=bool(inputs.get("disableWebhooks")),
             create_namespace=bool(inputs.get("createNamespace")),
             take_ownership=bool(inputs.get("takeOwnership")),
             cleanup_on_fail=bool(inputs.get("cleanupOnFail")),
@@ -153,16 +155,8 @@ class Helm:
             for manifest in reversed(_sorted(record.manifests))
             if (manifest["metadata"].get("annotations") or {}).get(_KEEP) != "keep"
         ]
-        for path, uid in filter(None, crds if options.skip_await else crds + deleted):
-            left_s = max(deadline - time.monotonic(), 0.0)
-            await_gone(
-                self.cluster,
-                path,
-                uid,
-                timeout_s=left_s,
-                cancelled=threading.Event(),
-                show_status=self.show_status,
-            )
+        for gone in filter(None, crds if options.skip_await else crds + deleted):
+            self._await_gone(gone, deadline)
         helm_storage.delete(self.cluster, self.namespace, self.name)
 
     def _apply_revision(
@@ -196,6 +190,8 @@ class Helm:
             self._install_crds(chart, deadline)
         helm_storage.save(self.cluster, record)
         try:
+            if before is not None and not options.skip_hooks:
+                self._run_hooks(chart.before_upgrade(values, self.namespace), deadline)
             self._apply(record, before, options, deadline)
         except (ApiError, NoSuchKind, NotReady, Unreachable) as e:
             why = e.reasons[0] if isinstance(e, NotReady) else str(e)
@@ -255,6 +251,39 @@ class Helm:
                 if e.reasons[0] == "context canceled":
                     raise
                 raise NotReady(("context deadline exceeded",), e.live) from e
+
+    def _run_hooks(self, hooks: Sequence[JsonObject], deadline: float) -> None:
+        """Makes the objects one after the other, waits for Jobs, and deletes them all.
+
+        Helm waits for hooks whatever skipAwait says. Raises NotReady, ApiError, Unreachable.
+        """
+        for hook in hooks:
+            # Of an upgrade that was interrupted: the delete policy before-hook-creation.
+            if left := self._delete(hook):
+                self._await_gone(left, deadline)
+        for hook in hooks:
+            path = self.cluster.path(hook)
+            live = self.cluster.create(self.cluster.collection(hook), hook, fieldManager=_MANAGER)
+            if live["kind"] != "Job" or (rule := rule_for(live)) is None:
+                continue
+            try:
+                await_ready(
+                    self.cluster,
+                    path,
+                    live,
+                    rule,
+                    timeout_s=max(deadline - time.monotonic(), 0.0),
+                    cancelled=self.cancelled,
+                    show_status=self.show_status,
+                )
+            except NotReady as e:
+                why = e.reasons[0] if e.reasons[0] == "context canceled" else "timed out waiting"
+                name = live["metadata"]["name"]
+                raise NotReady(
+                    (f"pre-upgrade hooks failed: Job {name}: {why}", *e.reasons), e.live
+                ) from e
+        for hook in reversed(hooks):
+            self._delete(hook)
 
     def _check_ownership(self, manifest: JsonObject, options: Options) -> None:
         try:
@@ -333,6 +362,18 @@ class Helm:
             Severity.INFO, f"Deleting {manifest['kind']} {manifest['metadata']['name']}"
         )
         return path, live["metadata"]["uid"]
+
+    def _await_gone(self, deleted: tuple[str, str], deadline: float) -> None:
+        """deleted: path and uid."""
+        path, uid = deleted
+        await_gone(
+            self.cluster,
+            path,
+            uid,
+            timeout_s=max(deadline - time.monotonic(), 0.0),
+            cancelled=threading.Event(),
+            show_status=self.show_status,
+        )
 
     def _owned(self, manifest: JsonObject) -> JsonObject:
         """The manifest with Helm's ownership labels and annotations."""

@@ -181,6 +181,33 @@ def test_the_validators_files_go_with_its_pod() -> None:
     assert hook["command"][-1] == "rm -f /run/nvidia/validations/*-ready"
 
 
+def test_a_map_of_configs_puts_config_manager_before_and_beside_the_plugin() -> None:
+    found = made(devicePlugin={**IMAGE, "config": {"name": "sharing", "default": "whole"}})
+    for name, process in (
+        ("nvidia-device-plugin-daemonset", "nvidia-device-plugin"),
+        ("gpu-feature-discovery", "gpu-feature-discovery"),
+    ):
+        template = pod(found, name)
+        assert template["shareProcessNamespace"] is True
+        assert [c["name"] for c in template["initContainers"]] == [
+            "toolkit-validation",
+            "config-manager-init",
+        ]
+        main, side = template["containers"]
+        assert {"name": "CONFIG_FILE", "value": "/config/config.yaml"} in main["env"]
+        variables = {e["name"]: e.get("value") for e in side["env"]}
+        assert variables["PROCESS_TO_SIGNAL"] == process
+        assert variables["DEFAULT_CONFIG"] == "whole"
+        assert variables["FALLBACK_STRATEGIES"] == "empty"
+    assert "shareProcessNamespace" not in pod(found, "nvidia-device-plugin-mps-control-daemon")
+
+
+def test_without_a_map_of_configs_there_is_no_config_manager() -> None:
+    template = pod(made(), "nvidia-device-plugin-daemonset")
+    assert len(template["containers"]) == len(template["initContainers"]) == 1
+    assert "shareProcessNamespace" not in template
+
+
 def test_no_operand_may_delete_pods_of_other_namespaces() -> None:
     for (kind, _), found in made().items():
         if kind == "ClusterRole":
@@ -213,10 +240,6 @@ def test_an_incomplete_image_is_refused_with_nvidias_message(section: dict[str, 
     [
         ({"driver": {}}, "driver.enabled=false"),
         ({"toolkit": {"enabled": True}}, "toolkit.enabled=false"),
-        (
-            {"devicePlugin": {**IMAGE, "config": {"name": "sharing"}}},
-            "does not support sharing configs",
-        ),
     ],
 )
 def test_unsupported_settings_are_refused_by_name(spec: dict[str, Any], message: str) -> None:

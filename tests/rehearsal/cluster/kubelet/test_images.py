@@ -20,6 +20,7 @@ TOOLS = Toolchain(
     mig_manager=Path("/t/manager"),
     device_plugin=Path("/t/plugin"),
     gpu_feature_discovery=Path("/t/gfd"),
+    config_manager=Path("/t/config-manager/config-manager"),
     gke_device_plugin=Path("/t/gke"),
     fake_nvml=Path("/t/nvml/libnvidia-ml.so.1"),
 )
@@ -57,8 +58,10 @@ def test_the_command_selects_one_of_an_images_programs_on_its_path() -> None:
     assert argv(PLUGIN, "/bin/sh", "-c", args=("/bin/entrypoint.sh",)) == (
         "sh",
         "-c",
-        "/bin/entrypoint.sh",
+        "exec /bin/entrypoint.sh",
     )
+    loop = "until [ -f x ]; do sleep 5; done"
+    assert argv(PLUGIN, "sh", "-c", args=(loop,)) == ("sh", "-c", loop)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +112,7 @@ def test_gkes_plugin_and_the_operator_are_stand_ins() -> None:
 @pytest.mark.parametrize(
     ("image", "command"),
     [
-        (PLUGIN, ("config-manager",)),
+        (PLUGIN, ("nvidia-smi",)),
         ("nvcr.io/nvidia/driver:580", ()),
         ("nvcr.io/nvidia/tritonserver:1", ()),
     ],

@@ -429,3 +429,52 @@ def _eventually(holds: Any, timeout_s: float = 60) -> None:
     while not holds():
         assert time.monotonic() < deadline, "it did not come to it in time"
         time.sleep(0.05)
+
+
+def test_a_pre_stop_hook_runs_beside_the_container_before_it_is_ended(cluster: Any) -> None:
+    path = cluster.run_python(
+        "hooked",
+        SERVER,
+        container={
+            **READY,
+            "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", "touch /notes/hook-ran"]}}},
+            "volumeMounts": [
+                {"name": "code", "mountPath": "/code"},
+                {"name": "notes", "mountPath": "/notes"},
+            ],
+        },
+        volumes=[{"name": "notes", "hostPath": {"path": "/run/notes"}}],
+    )
+    cluster.ready(path)
+    cluster.client.delete(path)
+    cluster.gone(path)
+    notes = cluster.directory / "nodes" / "n1" / "root/run/notes"
+    assert [note.name for note in notes.iterdir()] == ["hook-ran"]
+
+
+def test_run_as_non_root_without_a_user_takes_the_images_own(cluster: Any) -> None:
+    cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "nfd", "namespace": "default"},
+            "spec": {
+                "nodeSelector": {"kubernetes.io/hostname": "n1"},
+                "terminationGracePeriodSeconds": 2,
+                "containers": [
+                    {
+                        "name": "worker",
+                        "image": "registry.k8s.io/nfd/node-feature-discovery:v0.19.0",
+                        "securityContext": {"runAsNonRoot": True},
+                        "volumeMounts": [
+                            {"name": "os", "mountPath": "/host-etc/os-release", "readOnly": True}
+                        ],
+                    }
+                ],
+                "volumes": [{"name": "os", "hostPath": {"path": "/etc/os-release"}}],
+            },
+        }
+    )
+    path = "/api/v1/namespaces/default/pods/nfd"
+    cluster.ready(path)
+    cluster.client.delete(path)

@@ -37,6 +37,7 @@ class Node:
         binds: tuple[Bind, ...] = (),
         host_paths: tuple[Path, ...] = (),
         sees_gpus: bool = True,
+        processes: Path | None = None,
     ) -> tuple[subprocess.Popen[bytes], Path]:
         """Starts a program; returns it and its log. sees_gpus: mounts NVML's library."""
         self.runs += 1
@@ -58,6 +59,7 @@ class Node:
                 gid=uid,
                 binds=binds,
                 host_paths=host_paths,
+                processes=processes,
             )
         )
         self.started.append(process)

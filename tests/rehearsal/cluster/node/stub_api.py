@@ -104,7 +104,7 @@ class StubApi:
     def get(self, request: BaseHTTPRequestHandler) -> None:
         path, _, query = request.path.partition("?")
         if "watch=" in query and path.endswith("/nodes"):
-            self._watch(request)
+            self._watch(request, listed="sendInitialEvents=true" in query)
         elif path.endswith("/nodes"):
             self.answer(request, self._list("NodeList", [self.node]))
         elif "/nodes/" in path:
@@ -121,11 +121,25 @@ class StubApi:
             "items": items,
         }
 
-    def _watch(self, request: BaseHTTPRequestHandler) -> None:
+    def _watch(self, request: BaseHTTPRequestHandler, *, listed: bool) -> None:
+        """listed: with what a list would say, and its end, first (client-go 0.35 and newer)."""
         request.send_response(200)
         request.send_header("Content-Type", "application/json")
         request.end_headers()
         seen = ""
+        if listed:
+            seen = self.node["metadata"]["resourceVersion"]
+            end = {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {
+                    "resourceVersion": seen,
+                    "annotations": {"k8s.io/initial-events-end": "true"},
+                },
+            }
+            first = ({"type": "ADDED", "object": self.node}, {"type": "BOOKMARK", "object": end})
+            request.wfile.write("".join(json.dumps(one) + "\n" for one in first).encode())
+            request.wfile.flush()
         while True:
             with self._changed:
                 self._changed.wait_for(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,23 @@ def test_the_mode_is_legacy_unless_asked_otherwise() -> None:
     assert mode_of({"SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME": "cdi"}) == "cdi"
     with pytest.raises(ValueError, match="must be legacy or cdi"):
         mode_of({"SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME": "docker"})
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_device_that_was_allocated_by_cdi_needs_no_runtime_class(
+    silicon: NodeSilicon, mode: Mode
+) -> None:
+    device = silicon.gpus[0].instances[0].compute_instances[0].uuid
+    kind = "k8s.device-plugin.nvidia.com/gpu="
+    asks = Container(
+        privileged=False,
+        nvidia_runtime=False,
+        env={"NVIDIA_VISIBLE_DEVICES": "all"},
+        cdi_devices=frozenset({kind + device}),
+    )
+    assert asks.gets_driver
+    nodes = devices(asks, silicon, mode)
+    assert _gpus(nodes) == ["nvidia0"]
+    assert _capabilities(nodes) == 2
+    whole = replace(asks, cdi_devices=frozenset({kind + silicon.gpus[2].uuid}))
+    assert _gpus(devices(whole, silicon, mode)) == ["nvidia2"]

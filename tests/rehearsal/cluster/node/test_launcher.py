@@ -11,6 +11,7 @@ import sys
 import tempfile
 import textwrap
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -353,3 +354,30 @@ def test_without_namespaces_the_error_has_a_remedy(
             launcher.require()
     finally:
         launcher.why_not.cache_clear()
+
+
+def test_programs_that_share_their_processes_find_and_signal_each_other(
+    make_node: Any, tmp_path: Path
+) -> None:
+    node = make_node(count=1)
+    script = "trap 'echo got it; exit 3' HUP; echo waiting; while :; do sleep 0.05; done"
+    waiting, log = node.start("/bin/sh", "-c", script, processes=tmp_path)
+    _await_line(log, "waiting")
+    find = """
+        for p in /proc/[0-9]*; do
+          [ "${p#/proc/}" = $$ ] || kill -HUP ${p#/proc/}
+        done
+        grep -q ^nvidia /proc/modules && cat /proc/self/comm
+    """
+    other, heard = node.start("/bin/sh", "-c", textwrap.dedent(find), processes=tmp_path)
+    assert other.wait(timeout=60) == 0, heard.read_text()
+    assert waiting.wait(timeout=60) == 3
+    assert "got it" in log.read_text()
+    assert heard.read_text() == "cat\n"
+
+
+def _await_line(log: Path, line: str) -> None:
+    deadline = time.monotonic() + 60
+    while line not in log.read_text().splitlines():
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.01)

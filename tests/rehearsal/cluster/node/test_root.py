@@ -92,3 +92,12 @@ def test_an_unknown_model_is_named_with_the_known_ones(tmp_path: Path, tools: An
 def test_an_invalid_annotation_is_quoted(annotation: str) -> None:
     with pytest.raises(machine.BadMachine, match=r"rehearsal\.slicewright\.io/machine is invalid"):
         machine.read(annotation)
+
+
+def test_pods_that_mount_os_release_find_a_file_on_every_node(tmp_path: Path, tools: Any) -> None:
+    """A missing host path without a type becomes a directory, also on a real node."""
+    with_gpus = root.build(tmp_path / "gpu", _ANNOTATION, tools).root
+    without = root.build_without_gpus(tmp_path / "system").root
+    for node in (with_gpus, without):
+        assert (node / "etc/os-release").is_file()
+        assert (node / "var/run").resolve() == (node / "run").resolve()

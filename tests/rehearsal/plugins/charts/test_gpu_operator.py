@@ -162,3 +162,26 @@ def test_a_config_map_is_created_only_if_the_values_say_so() -> None:
 def test_crds_are_kept_by_default() -> None:
     assert CHART.removes_crds({}) is False
     assert CHART.removes_crds({"operator": {"cleanupCRD": True}}) is True
+
+
+def test_an_upgrade_first_runs_a_job_that_applies_the_crds() -> None:
+    account, role, binding, job = CHART.before_upgrade({}, "gpu")
+    assert job["spec"]["template"]["spec"]["serviceAccountName"] == account["metadata"]["name"]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-upgrade"
+    assert CHART.before_upgrade({"operator": {"upgradeCRD": False}}, "gpu") == []
+
+
+def test_the_operator_may_delete_pods_in_its_own_namespace_only() -> None:
+    made = _render({})
+    rules = made[("ClusterRole", "gpu-operator")]["rules"]
+    assert not [r for r in rules if "pods" in r["resources"] and "delete" in r["verbs"]]
+    own = made[("Role", "gpu-operator")]["rules"]
+    assert [r for r in own if "pods" in r["resources"] and "delete" in r["verbs"]]
+    (classes,) = (r for r in rules if "runtimeclasses" in r["resources"])
+    assert "patch" not in classes["verbs"]
+
+
+def test_the_operators_pod_gets_no_address_by_environment() -> None:
+    pod = _render({})[("Deployment", "gpu-operator")]["spec"]["template"]["spec"]
+    assert "POD_IP" not in {e["name"] for e in pod["containers"][0]["env"]}

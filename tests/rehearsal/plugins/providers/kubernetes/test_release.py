@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -118,9 +119,31 @@ def test_a_preview_shows_inputs_and_unknown_outputs(
     assert not _exists(cluster, POLICY)
 
 
+@pytest.fixture
+def hooks(cluster: Any, namespace: str) -> Iterator[list[str]]:
+    """Ends the pods of Jobs, as nodes would, which this cluster lacks; the Jobs' names."""
+    ended: list[str] = []
+    over = threading.Event()
+
+    def run() -> None:
+        pods = f"/api/v1/namespaces/{namespace}/pods"
+        while not over.wait(0.1):
+            for pod in cluster.admin.get(pods, labelSelector="job-name")["items"]:
+                if (pod.get("status") or {}).get("phase") == "Pending":
+                    name = pod["metadata"]["name"]
+                    cluster.admin.patch(f"{pods}/{name}/status", {"status": {"phase": "Succeeded"}})
+                    ended.append(pod["metadata"]["labels"]["job-name"])
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield ended
+    over.set()
+    thread.join()
+
+
 @pytest.mark.usefixtures("clean")
 def test_a_releases_lifecycle(
-    provider: Any, namespace: str, cluster: Any, refused: type[Exception]
+    provider: Any, namespace: str, cluster: Any, refused: type[Exception], hooks: list[str]
 ) -> None:
     made = provider.create(RELEASE, "op", release(namespace))
     assert made.id == f"{namespace}/gpu-operator"
@@ -169,6 +192,15 @@ def test_a_releases_lifecycle(
     assert (list(renamed.replaces), renamed.deleteBeforeReplace) == (["name"], False)
     updated = provider.update(RELEASE, "op", made, changed)
     assert updated.outputs["status"]["revision"] == 2
+    # The chart's hook upgraded the CRDs first, and left nothing.
+    assert hooks == ["gpu-operator-upgrade-crd"]
+    assert not _exists(
+        cluster, f"/apis/batch/v1/namespaces/{namespace}/jobs/gpu-operator-upgrade-crd"
+    )
+    assert not _exists(
+        cluster,
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/gpu-operator-upgrade-crd-hook-role",
+    )
     assert cluster.admin.get(POLICY)["spec"]["mig"] == {"strategy": "single"}
 
     # What the chart's CRD refuses makes a failed revision, which the next update repairs.

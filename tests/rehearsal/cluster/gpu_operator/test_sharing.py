@@ -1,0 +1,99 @@
+"""Time-slicing by NVIDIA's own device plugin and config-manager, chosen per node by label. 40 s."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.rehearsal.cluster.gpu_operator.conftest import NAMESPACE
+
+MACHINE = {"cloud": "eks", "gpu_model": "A10G", "gpu_count": 1, "driver_version": "580.95.05"}
+POLICY = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
+LABEL = "nvidia.com/device-plugin.config"
+FOUR = """\
+version: v1
+sharing:
+  timeSlicing:
+    renameByDefault: false
+    failRequestsGreaterThanOne: false
+    resources:
+      - {name: nvidia.com/gpu, replicas: 4}
+"""
+
+
+@pytest.fixture(scope="module")
+def node(cluster: Any) -> Any:
+    """A node with one GPU that four pods share."""
+    configs = {"four": FOUR, "two": FOUR.replace("replicas: 4", "replicas: 2")}
+    cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "configs", "namespace": NAMESPACE},
+            "data": configs,
+        }
+    )
+    cluster.client.patch(POLICY, {"spec": {"devicePlugin": {"config": {"name": "configs"}}}})
+    yield cluster.add_node("shared-0", MACHINE, {LABEL: "four"})
+    cluster.client.patch(POLICY, {"spec": {"devicePlugin": {"config": None}}})
+    cluster.client.delete("/api/v1/nodes/shared-0")
+
+
+def advertised(node: dict[str, Any] | None) -> str | None:
+    status = (node or {}).get("status") or {}
+    amount: str | None = (status.get("allocatable") or {}).get("nvidia.com/gpu")
+    return amount
+
+
+def label(node: dict[str, Any] | None, name: str) -> str | None:
+    labels = (node or {}).get("metadata", {}).get("labels", {})
+    value: str | None = labels.get(f"nvidia.com/{name}")
+    return value
+
+
+def plugin(cluster: Any) -> dict[str, Any]:
+    pods = cluster.client.get(
+        f"/api/v1/namespaces/{NAMESPACE}/pods",
+        labelSelector="app=nvidia-device-plugin-daemonset",
+        fieldSelector="spec.nodeName=shared-0",
+    )["items"]
+    (found,) = pods
+    return dict(found)
+
+
+def test_one_gpu_is_advertised_four_times(cluster: Any, node: str) -> None:
+    cluster.until(node, lambda n: advertised(n) == "4", 90)
+
+
+def test_gfd_labels_the_node_as_shared(cluster: Any, node: str) -> None:
+    found = cluster.until(node, lambda n: n if label(n, "gpu.replicas") == "4" and n else None, 90)
+    assert label(found, "gpu.product") == "NVIDIA-A10G-SHARED"
+    assert label(found, "gpu.sharing-strategy") == "time-slicing"
+    assert label(found, "mps.capable") == "false"
+
+
+def test_another_config_reaches_the_same_plugin_by_a_signal(cluster: Any, node: str) -> None:
+    before = plugin(cluster)
+    cluster.client.patch(node, {"metadata": {"labels": {LABEL: "two"}}})
+    cluster.until(node, lambda n: advertised(n) == "2", 30)
+    after = plugin(cluster)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert [s["restartCount"] for s in after["status"]["containerStatuses"]] == [0, 0]
+    cluster.until(node, lambda n: label(n, "gpu.replicas") == "2", 30)
+
+
+def test_a_config_that_does_not_exist_stops_only_config_manager(cluster: Any, node: str) -> None:
+    cluster.client.patch(node, {"metadata": {"labels": {LABEL: "none-such"}}})
+    pod = plugin(cluster)["metadata"]["name"]
+
+    def ended(found: dict[str, Any] | None) -> bool:
+        statuses = ((found or {}).get("status") or {}).get("containerStatuses") or ()
+        return any(s["name"] == "config-manager" and s["restartCount"] > 0 for s in statuses)
+
+    cluster.until(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}", ended)
+    assert advertised(cluster.client.get(node)) == "2"
+    log = cluster.log(
+        f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}", container="config-manager", previous="true"
+    )
+    assert "specified config none-such does not exist" in log
