@@ -106,6 +106,8 @@ CONTROLLER_NAMESPACE_RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
             "verbs": ["get", "list", "create", "patch", "delete"],
         },
     ),
+    # To quote why an agent's DaemonSet cannot make its pods.
+    NAMESPACE: ({"apiGroups": [""], "resources": ["events"], "verbs": ["list"]},),
 }
 """Namespace -> rules of the controller's Role there: it creates and deletes warnings about pools.
 No leases, because there is no leader election.

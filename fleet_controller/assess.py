@@ -62,12 +62,15 @@ def assess(
     now: float,
     *,
     gpu_pods: tuple[str, ...] | None = None,
+    no_agent: str | None = None,
 ) -> Assessment:
     """The condition that `node` should have as a member of `pool`.
 
     gpu_pods: pods that use the node's GPUs; only looked at where the node's layout must change.
-    None: not known.
+    None: not known. no_agent: why its agent has not reported, as far as the cluster says.
     """
+    if report is None and no_agent:
+        return _unknown("NoReport", f"the node's agent has not reported: {no_agent}", settles=True)
     if pool.mig_config and gpu_pods and node.mig_config != pool.mig_config:
         return Assessment(
             status="False", reason="ChangeHeldByPods", message=_waiting_for(node, pool, gpu_pods)

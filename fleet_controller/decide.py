@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from fleet_controller.api import (
@@ -163,12 +164,14 @@ def decide(
     gpu_pods: Mapping[str, tuple[str, ...]],
     warnings: Mapping[str, WarningEvent],
     now: float,
+    *,
+    no_agents: Mapping[str, str] = MappingProxyType({}),
 ) -> Decision:
     """The actions that bring the cluster to where it should be.
 
     reports: by node. gpu_pods: node -> pods that use its GPUs, for the nodes that `to_inspect`
     returns; without an entry the node's layout is not changed. warnings: the controller's own
-    Events in the cluster, by name.
+    Events in the cluster, by name. no_agents: node -> why its agent has not reported.
     """
     holds: list[Action] = []
     actions: list[Action] = []
@@ -179,7 +182,9 @@ def decide(
         for node in pool_nodes:
             pods = gpu_pods.get(node.name)
             report = reports.get(node.name)
-            assessment = assess(node, pool, report, now, gpu_pods=pods)
+            assessment = assess(
+                node, pool, report, now, gpu_pods=pods, no_agent=no_agents.get(node.name)
+            )
             member = _member(node, assessment, now, deadlines)
             members.append(member)
             why = _must_hold(member, pool, report, pods)
@@ -222,6 +227,18 @@ def to_inspect(pools: Sequence[Pool], nodes: Sequence[Node]) -> tuple[str, ...]:
         for node in members
         if _must_change(node, pool)
     )
+
+
+def without_report(
+    pools: Sequence[Pool], nodes: Sequence[Node], reports: Mapping[str, Report]
+) -> dict[str, str]:
+    """Node -> its pool, where the node's agent has never reported."""
+    return {
+        node.name: pool.name
+        for pool, members in _memberships(pools, nodes)
+        for node in members
+        if node.name not in reports
+    }
 
 
 def _memberships(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Pool, list[Node]]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from fleet_controller import absent_agents
 from fleet_controller.decide import (
     Action,
     Decision,
@@ -20,6 +21,7 @@ from fleet_controller.decide import (
     SetPoolStatus,
     decide,
     to_inspect,
+    without_report,
 )
 from fleet_controller.execute import execute, subject
 from fleet_controller.observe import Cluster, error_text
@@ -33,6 +35,8 @@ RESYNC_S = 30.0
 """Longest time between two passes; bounds the delay after a missed event."""
 _EVENTS_RELISTED_S = 300.0
 _BACKOFF_MAX_S = 10.0
+_AGENTS_ASKED_S = 5.0
+"""Least time between two questions why agents do not report."""
 
 
 @dataclass
@@ -62,6 +66,8 @@ class Loop:
         self._clock = clock
         self._warnings: dict[str, WarningEvent] | None = None
         self._warnings_listed = float("-inf")
+        self._agents_asked = float("-inf")
+        self._no_agents: Mapping[str, str] = {}
         self._failures = 0
 
     def run(self, stop: threading.Event) -> None:
@@ -118,7 +124,33 @@ class Loop:
             self._warnings, self._warnings_listed = cluster.warnings(), time.monotonic()
         pools, nodes = list(cluster.pools.all().values()), list(cluster.nodes.all().values())
         gpu_pods = {name: cluster.gpu_pods(name) for name in to_inspect(pools, nodes)}
-        return decide(pools, nodes, cluster.reports.all(), gpu_pods, self._warnings, self._clock())
+        reports = cluster.reports.all()
+        return decide(
+            pools,
+            nodes,
+            reports,
+            gpu_pods,
+            self._warnings,
+            self._clock(),
+            no_agents=self._why_no_agents(without_report(pools, nodes, reports)),
+        )
+
+    def _why_no_agents(self, pool_of: Mapping[str, str]) -> Mapping[str, str]:
+        """Why the agents of these nodes have not reported. Asked for again after a while only."""
+        if not pool_of:
+            return {}
+        if time.monotonic() - self._agents_asked > _AGENTS_ASKED_S:
+            self._agents_asked = time.monotonic()
+            try:
+                pods = self._cluster.agent_pods()
+                here = {pod["spec"].get("nodeName") for pod in pods}
+                events = self._cluster.daemon_set_warnings() if set(pool_of) - here else []
+            except (ApiError, Unreachable) as e:
+                # It only makes a message clearer: the pass goes on without.
+                log.warning("agents' pods not readable", error=error_text(e))
+            else:
+                self._no_agents = absent_agents.reasons(pool_of, pods, events)
+        return self._no_agents
 
     def _do(self, action: Action) -> str | None:
         """Carries out one action. Returns why it failed, or None."""

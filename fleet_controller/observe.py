@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from fleet_controller.absent_agents import AGENT_SELECTOR
 from fleet_controller.api import (
     API_VERSION,
     EVENTS_NAMESPACE,
+    NAMESPACE,
     POOL_KIND,
     POOL_PLURAL,
     REPORT_PLURAL,
@@ -25,7 +27,7 @@ from fleet_controller.state import (
     read_warning,
     requests_gpus,
 )
-from kubeapi import ApiError, Client, Event, Unreachable, list_and_watch
+from kubeapi import ApiError, Client, Event, JsonObject, Unreachable, list_and_watch
 from kubeapi.client import path_of
 from telemetry import log
 
@@ -181,6 +183,17 @@ class Cluster:
         selector = f"involvedObject.kind={POOL_KIND},source={EVENT_SOURCE},type=Warning"
         listed = self.client.get(path, fieldSelector=selector)
         return {event.name: event for event in map(read_warning, listed.get("items") or ())}
+
+    def agent_pods(self) -> list[JsonObject]:
+        """The agents' pods of all pools. Raises ApiError or Unreachable."""
+        path = path_of("v1", "pods", namespace=NAMESPACE)
+        return list(self.client.get(path, labelSelector=AGENT_SELECTOR).get("items") or ())
+
+    def daemon_set_warnings(self) -> list[JsonObject]:
+        """Warning Events about the agents' DaemonSets. Raises ApiError or Unreachable."""
+        path = path_of("v1", "events", namespace=NAMESPACE)
+        selector = "involvedObject.kind=DaemonSet,type=Warning"
+        return list(self.client.get(path, fieldSelector=selector).get("items") or ())
 
     def gpu_pods(self, node: str) -> tuple[str, ...]:
         """`namespace/name` of a node's pods that request GPUs and have not ended.

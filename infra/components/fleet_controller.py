@@ -129,16 +129,17 @@ class FleetController(pulumi.ComponentResource):
             ),
         ]
         for namespace, rules in api.CONTROLLER_NAMESPACE_RULES.items():
+            within = self.namespace if namespace == api.NAMESPACE else namespace
             local = k8s.rbac.v1.Role(
                 f"{name}-role-{namespace}",
-                metadata=k8s.meta.v1.ObjectMetaArgs(name=object_name, namespace=namespace),
+                metadata=k8s.meta.v1.ObjectMetaArgs(name=object_name, namespace=within),
                 rules=[_rule(rule) for rule in rules],
                 opts=child,
             )
             made.append(
                 k8s.rbac.v1.RoleBinding(
                     f"{name}-binding-{namespace}",
-                    metadata=k8s.meta.v1.ObjectMetaArgs(name=object_name, namespace=namespace),
+                    metadata=k8s.meta.v1.ObjectMetaArgs(name=object_name, namespace=within),
                     role_ref=k8s.rbac.v1.RoleRefArgs(
                         api_group="rbac.authorization.k8s.io", kind="Role", name=local.metadata.name
                     ),

@@ -140,6 +140,39 @@ class TestController:
         listed = api_server.admin.get("/api/v1/namespaces/default/events", fieldSelector=selector)
         return [event["message"] for event in listed["items"]]
 
+    def test_no_report_quotes_why_the_agents_daemon_set_makes_no_pod(
+        self, api_server: Any, loop: Loop
+    ) -> None:
+        words = 'pods "node-agent-mute-" is forbidden: RuntimeClass "nvidia" not found'
+        api_server.admin.create(
+            f"/api/v1/namespaces/{api.NAMESPACE}/events",
+            {
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": {"name": "mute", "namespace": api.NAMESPACE},
+                "involvedObject": {
+                    "apiVersion": "apps/v1",
+                    "kind": "DaemonSet",
+                    "name": "node-agent-mute",
+                    "namespace": api.NAMESPACE,
+                },
+                "type": "Warning",
+                "reason": "FailedCreate",
+                "message": words,
+                "lastTimestamp": "2026-01-01T00:00:00Z",
+            },
+        )
+        api_server.admin.create(POOLS, objects.pool("mute"))
+        api_server.make_node("m1", "mute")
+
+        def quoted() -> bool:
+            loop._cluster.changed.set()
+            condition = api_server.node("m1").condition
+            return condition is not None and words in condition.message
+
+        api_server.wait(quoted, "the event in the node's condition")
+        assert api_server.node("m1").condition.reason == "NoReport"
+
     def test_a_node_from_birth_to_proof_to_fault_and_back(
         self, api_server: Any, loop: Loop, clock: Clock
     ) -> None:

@@ -314,6 +314,18 @@ def test_rights_are_those_that_agent_and_controller_ask_for(record: Record, stac
             {"apiGroups": r["apiGroups"], "resources": r["resources"], "verbs": r["verbs"]}
             for r in rules
         ]
+    roles = {
+        m.inputs["metadata"]["namespace"]: m.inputs["rules"]
+        for m in made
+        if m.type.endswith(":Role") and m.name.startswith("fleet-controller")
+    }
+    assert roles == {
+        namespace: [
+            {"apiGroups": r["apiGroups"], "resources": r["resources"], "verbs": r["verbs"]}
+            for r in rules
+        ]
+        for namespace, rules in api.CONTROLLER_NAMESPACE_RULES.items()
+    }
     assert {
         m.inputs["metadata"]["name"] for m in made if m.type.endswith(":CustomResourceDefinition")
     } == {

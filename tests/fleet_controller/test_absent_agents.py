@@ -1,0 +1,69 @@
+"""Why an agent does not report, in the cluster's own words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fleet_controller.absent_agents import reasons
+from fleet_controller.assess import assess
+from fleet_controller.state import Node, Pool
+
+REFUSED = 'Error creating: pods "node-agent-a-" is forbidden: RuntimeClass "nvidia" not found'
+
+
+def event(message: str, *, name: str = "node-agent-a", at: str = "2026-01-01T00:00:00Z") -> Any:
+    about = {"kind": "DaemonSet", "name": name}
+    return {
+        "involvedObject": about,
+        "reason": "FailedCreate",
+        "message": message,
+        "lastTimestamp": at,
+    }
+
+
+def pod(node: str, **status: Any) -> Any:
+    return {"metadata": {"name": "node-agent-a-x"}, "spec": {"nodeName": node}, "status": status}
+
+
+def waiting(reason: str, message: str = "") -> dict[str, Any]:
+    state = {"waiting": {"reason": reason, "message": message}}
+    return {"containerStatuses": [{"name": "node-agent", "state": state}]}
+
+
+def test_without_a_pod_its_daemon_sets_newest_event_is_quoted() -> None:
+    later = event(REFUSED, at="2026-01-01T00:01:00Z")
+    found = reasons({"n1": "a", "n2": "b"}, [], [later, event("earlier")])
+    assert found == {"n1": f"FailedCreate: {REFUSED}"}
+
+
+def test_an_event_is_not_quoted_of_a_node_that_has_the_pod() -> None:
+    assert reasons({"n1": "a"}, [pod("n1", phase="Running")], [event(REFUSED)]) == {}
+
+
+def test_what_a_pod_waits_for_is_quoted() -> None:
+    found = reasons({"n1": "a"}, [pod("n1", **waiting("ImagePullBackOff", "no such image"))], [])
+    assert found == {"n1": "pod node-agent-a-x: ImagePullBackOff: no such image"}
+    assert reasons({"n1": "a"}, [pod("n1", **waiting("ContainerCreating"))], []) == {}
+
+
+def test_a_pod_that_cannot_be_scheduled_is_known_by_the_node_it_was_made_for() -> None:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/1 nodes are available: 1 Insufficient memory.",
+    }
+    unbound = pod("", conditions=[condition])
+    unbound["spec"] = {"affinity": {"nodeAffinity": required}}
+    assert reasons({"n1": "a"}, [unbound], []) == {
+        "n1": "pod node-agent-a-x: Unschedulable: 0/1 nodes are available: 1 Insufficient memory."
+    }
+
+
+def test_it_becomes_the_message_of_no_report(node: Node, pool: Pool, now: float) -> None:
+    assessed = assess(node, pool, None, now, no_agent=f"FailedCreate: {REFUSED}")
+    assert assessed.reason == "NoReport"
+    assert assessed.message == f"the node's agent has not reported: FailedCreate: {REFUSED}"
+    assert assessed.settles
