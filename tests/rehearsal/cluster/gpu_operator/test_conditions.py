@@ -1,0 +1,121 @@
+"""ClusterPolicy's status in the words of NVIDIA's operator."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from rehearsal.cluster.gpu_operator.controller import Operator
+
+GPU = {"rehearsal.slicewright.io/machine": "{}"}
+IMAGE = {"repository": "nvcr.io/nvidia", "image": "k8s-device-plugin", "version": "v0.20.0"}
+OPERANDS = ("devicePlugin", "gfd", "validator", "dcgmExporter", "migManager")
+POLICY: dict[str, Any] = {
+    "metadata": {"name": "cluster-policy", "uid": "u", "resourceVersion": "1"},
+    "spec": {
+        **dict.fromkeys(OPERANDS, IMAGE),
+        "driver": {"enabled": False},
+        "toolkit": {"enabled": False},
+    },
+}
+
+
+class Api:
+    """Stores what is written, by path; a node's labels are merged."""
+
+    def __init__(self, operator_nodes: dict[str, Any]) -> None:
+        self.written: dict[str, Any] = {}
+        self._nodes = operator_nodes
+        self._version = 1
+
+    def patch(self, path: str, body: Any, **_: Any) -> Any:
+        self._version += 1
+        if path.startswith("/api/v1/nodes/"):
+            node = self._nodes[path.rpartition("/")[2]]
+            labels = {**node["metadata"].get("labels", {}), **body["metadata"].get("labels", {})}
+            kept = {name: value for name, value in labels.items() if value is not None}
+            body = {**node, "metadata": {**node["metadata"], "labels": kept}}
+            self._nodes[path.rpartition("/")[2]] = body
+        elif path.endswith("/status"):
+            body = {**POLICY, "metadata": dict(POLICY["metadata"]), **body}
+        self.written[path] = body
+        body["metadata"].update(resourceVersion=str(self._version), generation=1)
+        return body
+
+    def create(self, path: str, body: Any) -> Any:
+        return self.patch(f"{path}/{body['metadata']['name']}", body)
+
+
+def reconciled(annotations: dict[str, str] | None, *, kernel: str = "6.1") -> tuple[Operator, Api]:
+    """An operator after two passes, in a cluster with one node, or without any."""
+    nodes = {}
+    if annotations is not None:
+        nodes["n"] = {
+            "metadata": {
+                "name": "n",
+                "uid": "n",
+                "resourceVersion": "1",
+                "annotations": annotations,
+            },
+            "status": {"nodeInfo": {"kernelVersion": kernel}},
+        }
+    api = Api(nodes)
+    operator = Operator(api, "ns", threading.Event())  # type: ignore[arg-type]
+    operator.policies.put(POLICY)
+    for node in nodes.values():
+        operator.nodes.put(node)
+    operator.reconcile()
+    operator.reconcile()
+    return operator, api
+
+
+def condition(api: Api, kind: str) -> tuple[str, str, str]:
+    status = api.written["/apis/nvidia.com/v1/clusterpolicies/cluster-policy/status"]["status"]
+    (found,) = (c for c in status["conditions"] if c["type"] == kind)
+    return found["status"], found["reason"], found["message"]
+
+
+def daemon_sets(api: Api) -> set[str]:
+    return {path.rpartition("/")[2] for path in api.written if "/daemonsets/" in path}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "kernel", "reason"),
+    [(None, "", "NFDLabelsMissing"), ({}, "", "NFDLabelsMissing"), ({}, "6.1", "NoGPUNodes")],
+)
+def test_without_a_gpu_node_it_is_ready_and_says_why_nothing_runs(
+    annotations: dict[str, str] | None, kernel: str, reason: str
+) -> None:
+    _, api = reconciled(annotations, kernel=kernel)
+    assert condition(api, "Ready")[:2] == ("True", reason)
+    assert condition(api, "Error") == ("False", "Ready", "")
+    assert daemon_sets(api) == set()
+
+
+def test_operands_that_are_not_ready_are_named_by_their_states() -> None:
+    _, api = reconciled(GPU)
+    assert condition(api, "Ready") == ("False", "Error", "")
+    status, reason, message = condition(api, "Error")
+    assert (status, reason) == ("True", "OperandNotReady")
+    assert message.startswith("ClusterPolicy is not ready, states not ready: [state-operator-val")
+    assert "state-device-plugin" in message
+    assert "nvidia-device-plugin-daemonset" in daemon_sets(api)
+
+
+def test_with_every_operand_ready_it_is_reconciled() -> None:
+    operator, api = reconciled(GPU)
+    for found in operator.daemonsets.all():
+        ready = {
+            "observedGeneration": 1,
+            "desiredNumberScheduled": 1,
+            "numberReady": 1,
+            "updatedNumberScheduled": 1,
+        }
+        version = str(int(found["metadata"]["resourceVersion"]) + 1000)
+        metadata = {**found["metadata"], "resourceVersion": version}
+        operator.daemonsets.put({**found, "metadata": metadata, "status": ready})
+    operator.reconcile()
+    assert condition(api, "Ready")[:2] == ("True", "Reconciled")
+    assert condition(api, "Error")[:2] == ("False", "Ready")
