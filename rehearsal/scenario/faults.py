@@ -1,4 +1,4 @@
-"""Faults for the simulated cloud to inject, and their repair."""
+"""Faults for the simulated cloud to inject, and their repair; reboots of nodes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fleet_controller.api import POOL_LABEL
 from infra import plan
 from infra.plan import FleetPlan
 from kubeapi import Client, Unreachable
+from rehearsal.cluster.kubelet.nodes import reboots
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.errors import NoSuchFault, RehearsalError
 
@@ -93,6 +94,24 @@ def repair(environment: Environment) -> list[str]:
                 f"the API server of cluster {cluster} in {environment.root} does not answer ({e})"
             ) from e
     return repaired
+
+
+def reboot(environment: Environment, node: str, *, down_s: float = 0.0) -> None:
+    """Reboots a node, as by the cloud's API.
+
+    down_s: seconds for which it stays down; from `UNHEARD_S` on (kubelet/nodes/node.py) its Node
+    becomes NotReady. Returns at once. Raises NoSuchFault where there is no such node,
+    RehearsalError where nothing runs it.
+    """
+    roots = [path / "root" for path in environment.root.glob(f"clusters/*/nodes/{node}")]
+    if not roots:
+        raise NoSuchFault(f"node {node}: {environment.root} has no such node")
+    try:
+        reboots.request(roots[0], down_s)
+    except OSError as e:
+        raise RehearsalError(
+            f"node {node} does not run: its environment is stopped, or it is still being made"
+        ) from e
 
 
 def _repair_nodes(client: Client) -> list[str]:

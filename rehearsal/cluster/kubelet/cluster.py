@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from kubeapi.client import ApiError, Client, JsonObject, Unreachable
+from kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
 from kubeapi.watch import Event, list_and_watch
 from rehearsal.cluster.control_plane.files import kubeconfig
 from rehearsal.cluster.control_plane.process_images import runs_as_process
@@ -26,6 +26,7 @@ from rehearsal.cluster.kubelet.pods.addresses import AddressBlock
 from rehearsal.cluster.kubelet.pods.launching import Launching
 from rehearsal.cluster.kubelet.pods.pod import PodRun
 from rehearsal.cluster.kubelet.pods.sources import ApiSources
+from rehearsal.cluster.kubelet.pods.status import status_after_reboot
 from rehearsal.cluster.kubelet.timestamps import timestamp
 from rehearsal.cluster.node import container_runtime
 from rehearsal.cluster.node.fake_dbus import SystemBus
@@ -76,8 +77,12 @@ class ClusterKubelet:
         """Uids of all bound pods; None before the first list."""
         self._ending: dict[str, asyncio.Task[None]] = {}
         """Deleted nodes whose processes are being ended, by name."""
+        self._rebooting: dict[str, asyncio.Task[None]] = {}
+        """By the node's name."""
         self._held: dict[str, SimulatedNode] = {}
         """Nodes that hold devices for pods that kwok runs, by the pod's uid."""
+        self._simulated: dict[str, JsonObject] = {}
+        """Pods that kwok runs and that have not ended, by uid."""
         self._placed: dict[str, SimulatedNode] = {}
         """Nodes of all pods, by the pod's uid."""
         self._background: set[asyncio.Task[None]] = set()
@@ -174,14 +179,17 @@ class ClusterKubelet:
             del self._bound[pod["metadata"]["uid"]]
             self._see_pod(pod)
 
-    def _on_reboot(self, node: SimulatedNode) -> None:
-        self._spawn(self._reboot(node))
+    def _on_reboot(self, node: SimulatedNode, down_s: float) -> None:
+        if node.name not in self._rebooting:  # one that is down hears nothing
+            self._rebooting[node.name] = self._spawn(self._reboot(node, down_s))
 
     def _drop_node(self, name: str) -> None:
         node = self._nodes.pop(name, None)
         if node is None:
             return
         self._faults.pop(name).stop()
+        if rebooting := self._rebooting.pop(name, None):
+            rebooting.cancel()
         runs = [run for run in self._pods.values() if run.node is node]
         _log.info("node %s is deleted: ending %d pods", name, len(runs))
         for run in runs:
@@ -210,14 +218,27 @@ class ClusterKubelet:
         if self._known is not None:
             node.keep_only(self._known)
 
-    async def _reboot(self, node: SimulatedNode) -> None:
-        """Ends the node's processes, resets its GPUs, and restarts its containers.
-
-        Pods that kwok simulates do not change.
-        """
+    async def _reboot(self, node: SimulatedNode, down_s: float) -> None:
+        """Ends the node's processes, resets its GPUs, and starts its pods again."""
         runs = [run for run in self._pods.values() if run.node is node]
         _log.info("node %s reboots with %d pods", node.name, len(runs))
-        await node.reboot(asyncio.gather(*(run.crash() for run in runs)))
+        try:
+            await node.reboot(asyncio.gather(*(run.lose() for run in runs)), down_s)
+        except Exception:  # noqa: BLE001 - must not end the kubelet of the other nodes
+            _log.exception("node %s: does not boot again", node.name)
+            return
+        finally:
+            if self._rebooting.get(node.name) is asyncio.current_task():
+                del self._rebooting[node.name]
+        for pod in [p for p in self._simulated.values() if self._placed.get(_uid(p)) is node]:
+            self._spawn(self._restart_simulated(pod, node))
+
+    async def _restart_simulated(self, pod: JsonObject, node: SimulatedNode) -> None:
+        """What the kubelet of a booting node does with a pod that kwok simulates."""
+        if asked := _devices_of(pod):
+            await self._admit(pod, node, asked, again=True)
+        elif status := status_after_reboot(pod):
+            await self._write_simulated(pod, status)
 
     async def _restart_pods(self, node: SimulatedNode, programs: frozenset[str]) -> None:
         """Restarts the containers on one node whose image contains one of `programs`."""
@@ -280,6 +301,7 @@ class ClusterKubelet:
         if self._known is not None:
             self._known.discard(uid)
         self._bound.pop(uid, None)
+        self._simulated.pop(uid, None)
         if node := self._placed.pop(uid, None):
             node.forget_pod(uid)
         if node := self._held.pop(uid, None):
@@ -292,24 +314,29 @@ class ClusterKubelet:
         uid = pod["metadata"]["uid"]
         over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if over:
+            self._simulated.pop(uid, None)
             self._held.pop(uid, None)
             node.release(uid)
             return
+        self._simulated[uid] = pod
         if uid in self._held:
             return
-        asked = {
-            c["name"]: devices for c in pod["spec"]["containers"] if (devices := devices_asked(c))
-        }
-        if asked:
+        if asked := _devices_of(pod):
             self._held[uid] = node
             self._spawn(self._admit(pod, node, asked))
 
     async def _admit(
-        self, pod: JsonObject, node: SimulatedNode, asked: dict[str, dict[str, int]]
+        self,
+        pod: JsonObject,
+        node: SimulatedNode,
+        asked: dict[str, dict[str, int]],
+        *,
+        again: bool = False,
     ) -> None:
+        """again: after a reboot, in which its devices do not matter."""
         uid = pod["metadata"]["uid"]
         await node.ready.wait()
-        if node.holds(uid):
+        if node.holds(uid) and not again:
             return  # admitted before this kubelet process began
         try:
             for container, devices in asked.items():
@@ -317,23 +344,26 @@ class ClusterKubelet:
         except AllocationFailed as e:
             node.release(uid)
             self._api.warn(pod, None, "UnexpectedAdmissionError", str(e))
-            metadata = pod["metadata"]
             status = {
                 "phase": "Failed",
                 "reason": "UnexpectedAdmissionError",
                 "message": f"Pod was rejected: {e}",
                 "startTime": timestamp(),
             }
-            path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
-            try:
-                await self._api.patch_status(path, {"metadata": {"uid": uid}, "status": status})
-            except (ApiError, Unreachable) as problem:
-                _log.warning(
-                    "%s/%s: rejection not written: %s",
-                    metadata["namespace"],
-                    metadata["name"],
-                    problem,
-                )
+            await self._write_simulated(pod, status)
+
+    async def _write_simulated(self, pod: JsonObject, status: JsonObject) -> None:
+        """Writes the status of a pod that kwok simulates."""
+        metadata = pod["metadata"]
+        path = path_of("v1", "pods", metadata["name"], metadata["namespace"])
+        try:
+            await self._api.patch_status(
+                path, {"metadata": {"uid": metadata["uid"]}, "status": status}
+            )
+        except (ApiError, Unreachable) as problem:
+            _log.warning(
+                "%s/%s: status not written: %s", metadata["namespace"], metadata["name"], problem
+            )
 
     # -- the rest
     # ----------------------------------------------------------------------------------------------
@@ -356,6 +386,15 @@ class ClusterKubelet:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
+
+
+def _uid(pod: JsonObject) -> str:
+    return str(pod["metadata"]["uid"])
+
+
+def _devices_of(pod: JsonObject) -> dict[str, dict[str, int]]:
+    """The extended resources that a pod requests, by container."""
+    return {c["name"]: asked for c in pod["spec"]["containers"] if (asked := devices_asked(c))}
 
 
 def _note(path: str, error: Exception) -> None:

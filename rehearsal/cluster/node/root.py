@@ -15,6 +15,8 @@ from rehearsal.cluster.silicon import device_nodes, state
 from rehearsal.cluster.silicon.models import Model
 from rehearsal.cluster.silicon.node_silicon import NodeSilicon
 
+_VALIDATIONS = "run/nvidia/validations"
+
 
 class _Tools(Protocol):
     @property
@@ -74,6 +76,19 @@ def build(node_dir: Path, machine: Mapping[str, Any] | Machine, toolchain: _Tool
     return node
 
 
+def reboot(node: NodeFiles) -> None:
+    """Empties /run, which is a tmpfs, but for the sockets and pipes that the simulation serves."""
+    served = {node.root / "run/dbus", node.root / "run/initctl"}
+    for path in (node.root / "run").iterdir():
+        if path in served:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    (node.root / _VALIDATIONS).mkdir(parents=True)
+
+
 def build_without_gpus(node_dir: Path) -> NodeFiles:
     """The files of a node that has no GPUs."""
     return _bare(node_dir, "Simulated machine\n", "ID=linux\n")
@@ -93,7 +108,7 @@ def _bare(node_dir: Path, product_name: str, os_release: str) -> NodeFiles:
         "sys/bus/pci/devices",
         "etc",
         "home",
-        "run/nvidia/validations",
+        _VALIDATIONS,
         "run/dbus",
     ):
         (node.root / directory).mkdir(parents=True, exist_ok=True)

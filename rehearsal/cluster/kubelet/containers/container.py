@@ -9,14 +9,19 @@ import signal
 import subprocess
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from kubeapi.client import ApiError, JsonObject, Unreachable
 from rehearsal.cluster.kubelet.containers import probes
 from rehearsal.cluster.kubelet.containers.backoff import RestartBackoff
 from rehearsal.cluster.kubelet.containers.environment_variables import MissingReference
-from rehearsal.cluster.kubelet.containers.state import ContainerState, Terminated
+from rehearsal.cluster.kubelet.containers.state import (
+    LOST_EXIT_CODE,
+    LOST_REASON,
+    ContainerState,
+    Terminated,
+)
 from rehearsal.cluster.kubelet.timestamps import timestamp
 
 _log = logging.getLogger(__name__)
@@ -106,6 +111,7 @@ class Container:
     _backoff: RestartBackoff = field(default_factory=RestartBackoff)
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _restart_now: bool = False
+    _lost: bool = False
 
     async def keep(self) -> None:
         """Runs until the policy does not restart it, or until `stop`. Raises Unsupported."""
@@ -186,15 +192,16 @@ class Container:
         if self.process is not None:
             self.process.send(signal.SIGKILL)
 
-    async def restart(self, *, graceful: bool = True) -> None:
-        """Ends the process so that it restarts without a pause. graceful: by SIGTERM first."""
+    def lose(self) -> None:
+        """SIGKILL: the node goes down, after which nobody knows how the process ended."""
+        self._lost = True
+        self.kill()
+
+    async def restart(self) -> None:
+        """Ends the process by SIGTERM so that it restarts without a pause."""
         if self.process is not None:
             self._restart_now = True
-            if graceful:
-                await self.process.end(self.grace_s)
-            else:
-                self.process.send(signal.SIGKILL)
-                await asyncio.shield(self.process.exited)
+            await self.process.end(self.grace_s)
 
     def _restarts(self, exit_code: int) -> bool:
         return self.policy == "Always" or (self.policy == "OnFailure" and exit_code != 0)
@@ -258,6 +265,8 @@ class Container:
             finished_at=timestamp(),
             container_id=state.container_id,
         )
+        if self._lost:
+            ended = replace(ended, exit_code=LOST_EXIT_CODE, signal=0, reason=LOST_REASON)
         state.running_since, state.started, state.ready = None, False, False
         state.terminated = ended
         self.host.changed()

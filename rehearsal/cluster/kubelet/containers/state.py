@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from kubeapi import JsonObject
 from rehearsal.cluster.kubelet.timestamps import timestamp
 
+LOST_EXIT_CODE, LOST_REASON = 255, "Unknown"
+"""Of a container that ran when its node went down. Source: unknownExitCode, unknownExitReason in
+containerd, internal/cri/server/helpers.go.
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Terminated:

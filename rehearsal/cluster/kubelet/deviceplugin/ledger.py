@@ -12,6 +12,11 @@ class Unavailable(Exception):
     """Fewer free, healthy devices than requested. The message is the real kubelet's."""
 
 
+def failure(why: str) -> str:
+    """As the real kubelet words it, because users search for it."""
+    return f"Allocate failed due to {why}, which is unexpected"
+
+
 @dataclass
 class Ledger:
     """Mutable; of one node, for one thread.
@@ -48,13 +53,37 @@ class Ledger:
             )
         )
 
+    def require_healthy(self, resource: str, held: Collection[str]) -> None:
+        """Raises Unavailable where the resource has no healthy device, or one of `held` is not."""
+        known = self.devices.get(resource)
+        if known is None:
+            raise Unavailable(failure(f"cannot allocate unregistered device {resource}"))
+        healthy = {i for i, is_healthy in known.items() if is_healthy}
+        if not healthy:
+            why = "no healthy devices present"
+        elif not healthy.issuperset(held):
+            why = "previously allocated devices are no longer healthy"
+        else:
+            return
+        raise Unavailable(failure(f"{why}; cannot allocate unhealthy devices {resource}"))
+
+    def restart(self) -> None:
+        """The kubelet of a booting node: it remembers its resources, and no device of them.
+
+        Source: readCheckpoint, k8s.io/kubernetes v1.36.2, pkg/kubelet/cm/devicemanager/manager.go:
+        capacity stays 0 until the plugin registers again.
+        """
+        self.devices = {resource: {} for resource in self.devices}
+
     def choose(self, resource: str, count: int, preferred: Collection[str] = ()) -> tuple[str, ...]:
         """`count` free ids, preferred ones first. Raises Unavailable."""
         free = self.free(resource)
         if len(free) < count:
             raise Unavailable(
-                f"Allocate failed due to requested number of devices unavailable for {resource}. "
-                f"Requested: {count}, Available: {len(free)}, which is unexpected"
+                failure(
+                    f"requested number of devices unavailable for {resource}. "
+                    f"Requested: {count}, Available: {len(free)}"
+                )
             )
         wanted = [i for i in preferred if i in free]
         return tuple((wanted + [i for i in free if i not in wanted])[:count])

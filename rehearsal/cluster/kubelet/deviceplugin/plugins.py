@@ -14,7 +14,7 @@ import grpc
 
 from rehearsal.cluster.kubelet import grpc_socket
 from rehearsal.cluster.kubelet.deviceplugin import messages
-from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger, Unavailable
+from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger, Unavailable, failure
 
 KUBELET_SOCKET = "kubelet.sock"
 STOPPED_TTL_S = 5.0
@@ -111,11 +111,16 @@ class DevicePlugins:
             os.close(self._fd)
             self._fd = -1
 
-    async def allocate(self, pod_uid: str, container: str, asked: Mapping[str, int]) -> Allocation:
+    async def allocate(
+        self, pod_uid: str, container: str, asked: Mapping[str, int], *, running: bool = False
+    ) -> Allocation:
         """Allocates devices for one container, in the plugins and in the ledger.
 
-        A restarted container keeps its ids; Allocate is called again for its answer. Raises
-        AllocationFailed; the caller then releases the pod.
+        A container that already has devices keeps them; Allocate is called again for its answer.
+        running: it runs already, because only the kubelet has restarted; then it needs no plugin.
+        After a reboot it does: until the plugin has registered again, the pod is refused, and for
+        good. Raises AllocationFailed; the caller then releases the pod. Source: devicesToAllocate,
+        k8s.io/kubernetes v1.36.2, pkg/kubelet/cm/devicemanager/manager.go.
         """
         env: dict[str, str] = {}
         mounts: list[tuple[str, str, bool]] = []
@@ -123,14 +128,12 @@ class DevicePlugins:
         for resource, count in sorted(asked.items()):
             held = self._ledger.allocations.get(pod_uid, {}).get(container, {}).get(resource)
             plugin = self._plugins.get(resource)
-            if plugin is None:
-                if held:
-                    # Without its plugin, a container keeps its devices, as with a real kubelet.
-                    continue
-                raise AllocationFailed(
-                    f"Allocate failed due to no device plugin being registered for {resource}"
-                )
+            if held and running and plugin is None:
+                continue
             try:
+                self._ledger.require_healthy(resource, held or ())
+                if plugin is None:
+                    raise Unavailable(failure(f"endpoint not found in cache for {resource}"))
                 ids = held or self._ledger.choose(
                     resource, count, await self._preferred(plugin, count)
                 )
@@ -142,10 +145,8 @@ class DevicePlugins:
             except Unavailable as e:
                 raise AllocationFailed(str(e)) from None
             except grpc.aio.AioRpcError as e:
-                # The real kubelet's message, which users search for.
                 raise AllocationFailed(
-                    f"Allocate failed due to rpc error: code = {e.code().name.title()} "
-                    f"desc = {e.details()}, which is unexpected"
+                    failure(f"rpc error: code = {e.code().name.title()} desc = {e.details()}")
                 ) from None
             for response in answer.container_responses:
                 env.update(response.envs)

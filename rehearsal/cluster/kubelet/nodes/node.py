@@ -31,9 +31,18 @@ from rehearsal.cluster.silicon import state as silicon
 from rehearsal.host.toolchain import Toolchain
 
 FAKE = "kwok.x-k8s.io/node"
+DOWN = "rehearsal.slicewright.io/down"
+"""The annotation of a node that is down: kwok does not make it Ready (control_plane/stages)."""
+UNHEARD_S = 2.0
+"""How long a node is silent before it is NotReady.
+
+A real one: 50 s (--node-monitor-grace-period of kube-controller-manager), but its reboot takes
+minutes.
+"""
 _log = logging.getLogger(__name__)
 _UNITS = {"kubelet.service": True, "containerd.service": True, "nvidia-persistenced.service": True}
 """The host's systemd units that mig-manager may ask for."""
+_UNHEARD = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
 _RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -74,7 +83,7 @@ class SimulatedNode:
         api: Api,
         bus: SystemBus,
         log_port: int,
-        reboots: Callable[[SimulatedNode], None],
+        reboots: Callable[[SimulatedNode, float], None],
     ) -> None:
         self.object = node
         self.name: str = node["metadata"]["name"]
@@ -84,6 +93,10 @@ class SimulatedNode:
         self.machine = machine_of(node)
         self.fault: WrongLayout | None = wrong_layout_of(node)
         self.ready = asyncio.Event()
+        self._posting = asyncio.Event()
+        """Set while the kubelet writes the Node's status."""
+        self._posted = asyncio.Event()
+        """Set when the API server has a status of this boot."""
         self._toolchain = toolchain
         self._api = api
         self._bus = bus
@@ -131,8 +144,10 @@ class SimulatedNode:
     def forget_pod(self, pod_uid: str) -> None:
         self._pods.pop(pod_uid, None)
 
-    async def allocate(self, pod_uid: str, container: str, asked: Mapping[str, int]) -> Allocation:
-        """Raises AllocationFailed. Ignores resources that no plugin has registered here."""
+    async def allocate(
+        self, pod_uid: str, container: str, asked: Mapping[str, int], *, running: bool = False
+    ) -> Allocation:
+        """As DevicePlugins.allocate, but ignores resources that no plugin has registered here."""
         known = {
             r: n
             for r, n in asked.items()
@@ -140,7 +155,7 @@ class SimulatedNode:
         }
         if self._plugins is None:
             raise AllocationFailed("Allocate failed: the node has no device manager yet")
-        return await self._plugins.allocate(pod_uid, container, known)
+        return await self._plugins.allocate(pod_uid, container, known, running=running)
 
     def release(self, pod_uid: str) -> None:
         self._ledger.release(pod_uid)
@@ -164,31 +179,71 @@ class SimulatedNode:
                 self._ledger.load()
                 self._bus.listen(self.files.system_bus, _UNITS)
                 self._listener = self._listener or RebootListener(
-                    self.files.root, lambda: self._reboots(self)
+                    self.files.root, lambda down_s: self._reboots(self, down_s)
                 )
                 await self._start_sockets()
+                if DOWN in (self.object["metadata"].get("annotations") or {}):
+                    await self._mark_down(False)  # an earlier kubelet process ended meanwhile
                 self.ready.set()
             except Exception:  # noqa: BLE001 - logged and retried; the other nodes must go on
                 _log.exception("node %s: cannot be built", self.name)
                 await asyncio.sleep(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
                 tries += 1
+        self._posting.set()
         self._dirty.set()
         await self._report()
 
-    async def reboot(self, ended: Awaitable[object]) -> None:
-        """ended: awaits the end of the node's processes. None starts until this returns."""
+    async def reboot(self, ended: Awaitable[object], down_s: float) -> None:
+        """ended: awaits the end of the node's processes. None starts until this returns.
+
+        down_s: how long the node stays down. While it is, its Node keeps the status that it had,
+        and is NotReady after `UNHEARD_S`. The first status of the new boot has the new boot id, and
+        no device of any plugin; only then are pods started, as by the real kubelet.
+        """
         self.ready.clear()
-        try:
-            await ended
-            await self._stop_sockets()
-            self._ledger.devices = {resource: {} for resource in self._ledger.devices}
-            if self.machine.gpu_model:
-                await self._api.run(silicon.reboot, self.files.silicon)
-            await self._start_sockets()
-            self._boot_id = str(uuid.uuid4())
-        finally:
-            self.ready.set()
-            self._dirty.set()
+        self._posting.clear()
+        await ended
+        await self._stop_sockets()
+        self._bus.forget(self.files.system_bus)
+        if self.machine.gpu_model:
+            await self._api.run(silicon.reboot, self.files.silicon)
+        await self._api.run(root.reboot, self.files)
+        await asyncio.sleep(min(down_s, UNHEARD_S))
+        if down_s > UNHEARD_S:
+            await self._mark_down(True)
+            await asyncio.sleep(down_s - UNHEARD_S)
+        self._ledger.restart()
+        self._bus.listen(self.files.system_bus, _UNITS)
+        await self._start_sockets()
+        self._boot_id = str(uuid.uuid4())
+        self._posted.clear()
+        self._posting.set()
+        self._dirty.set()
+        await self._posted.wait()
+        if down_s > UNHEARD_S:
+            await self._mark_down(False)
+        self.ready.set()
+
+    async def _mark_down(self, down: bool) -> None:
+        """Does what the node lifecycle controller does for a silent kubelet, whose lease kwok
+        renews here: it sets Ready to Unknown. When the mark is removed, kwok sets it to True.
+        """
+        path = path_of("v1", "nodes", self.name)
+        mark = {"metadata": {"annotations": {DOWN: "true" if down else None}}}
+        tries = 0
+        while True:
+            try:
+                await self._api.run(self._api.client.patch, path, mark, kind="merge")
+                if down:
+                    ready = {"type": "Ready", "status": "Unknown", **_UNHEARD}
+                    await self._api.patch_status(path, {"status": {"conditions": [ready]}})
+                return
+            except (ApiError, Unreachable) as e:
+                if isinstance(e, ApiError) and e.status == 404:
+                    return  # deleted; the watch will report it
+                _log.info("node %s: not marked: %s", self.name, e)
+                await asyncio.sleep(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
+                tries += 1
 
     async def _start_sockets(self) -> None:
         plugins = DevicePlugins(self.files.device_plugins, self._ledger, self._dirty.set)
@@ -198,10 +253,12 @@ class SimulatedNode:
         await self._pod_resources.start()
 
     async def _stop_sockets(self) -> None:
-        if self._plugins:
-            await self._plugins.stop()
-        if self._pod_resources:
-            await self._pod_resources.stop()
+        plugins, self._plugins = self._plugins, None
+        pod_resources, self._pod_resources = self._pod_resources, None
+        if plugins:
+            await plugins.stop()
+        if pod_resources:
+            await pod_resources.stop()
 
     def _build(self) -> None:
         """Keeps the directory and GPUs of an earlier kubelet process if they are this node's."""
@@ -226,6 +283,7 @@ class SimulatedNode:
         tries = 0
         while True:
             await self._dirty.wait()
+            await self._posting.wait()
             self._dirty.clear()
             wanted = self._wanted_status()
             if not wanted:
@@ -236,6 +294,8 @@ class SimulatedNode:
                 )
                 self.object = {**self.object, "status": answer["status"]}
                 tries = 0
+                if (answer["status"].get("nodeInfo") or {}).get("bootID") == self._boot_id:
+                    self._posted.set()
             except ApiError as e:
                 if e.status == 404 or e.status == 409:
                     return  # deleted; the watch will report it

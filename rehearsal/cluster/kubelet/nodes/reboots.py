@@ -1,7 +1,8 @@
 """`reboot` on a simulated node: mig-manager runs `chroot /host reboot`.
 
 A simulated node's root has no programs, so `chroot` is a script that requests the reboot through
-the named pipe /run/initctl, as with System V init.
+the named pipe /run/initctl, as with System V init. The simulated cloud writes to the same pipe:
+`reboot SECONDS` keeps the node down for so long.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-_PIPE = "run/initctl"
+PIPE = "run/initctl"
 _CHROOT = """\
 #!/bin/sh
 # chroot(1) of a simulated node: `chroot ROOT reboot` requests a simulated reboot. nvidia-mig-parted
@@ -45,11 +46,23 @@ def write_shims(directory: Path) -> Path:
     return directory
 
 
-class RebootListener:
-    """Calls `requested`, in the event loop, when a program on the node requests a reboot."""
+def request(node_root: Path, down_s: float = 0.0) -> None:
+    """Requests a reboot of the node from outside. Raises OSError where no kubelet runs it."""
+    descriptor = os.open(node_root / PIPE, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, f"reboot {down_s:g}\n".encode())
+    finally:
+        os.close(descriptor)
 
-    def __init__(self, node_root: Path, requested: Callable[[], None]) -> None:
-        path = node_root / _PIPE
+
+class RebootListener:
+    """Calls `requested`, in the event loop, when a reboot of the node is requested.
+
+    It gets the seconds for which the node is to stay down.
+    """
+
+    def __init__(self, node_root: Path, requested: Callable[[float], None]) -> None:
+        path = node_root / PIPE
         path.unlink(missing_ok=True)
         os.mkfifo(path, 0o600)
         # Open for writing too, so that a writer that closes the pipe does not end it.
@@ -65,5 +78,7 @@ class RebootListener:
 
     def _read(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            if b"reboot" in os.read(self._fd, 4096):
-                self._requested()
+            words = os.read(self._fd, 4096).decode(errors="replace").split()
+            if words[:1] == ["reboot"]:
+                seconds = words[1] if len(words) > 1 and words[1] != "reboot" else "0"
+                self._requested(float(seconds))

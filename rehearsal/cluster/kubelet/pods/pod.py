@@ -58,6 +58,12 @@ class PodRun:
         )
         self._main = _states(pod["spec"]["containers"], earlier.get("containerStatuses") or ())
         self._initialized = not self._init
+        self._running = any("running" in (s.get("state") or {}) for s in _statuses(earlier))
+        """Whether its containers run already, for a kubelet that has just started."""
+        self._living: asyncio.Task[None] | None = None
+        self._anew = False
+        self._first = True
+        """Before its first sandbox of this kubelet process."""
         self._refusal: tuple[str, str] | None = None
         self._start_time = earlier.get("startTime") or timestamp()
         self._pod_ip: str | None = None
@@ -92,9 +98,19 @@ class PodRun:
         for container in self.containers:
             container.kill()
 
-    async def crash(self) -> None:
-        """The node reboots: kills the processes; they restart when it is ready."""
-        await asyncio.gather(*(c.restart(graceful=False) for c in self.containers))
+    async def lose(self) -> None:
+        """The node goes down: kills the processes.
+
+        A pod that is not over starts anew when the node is ready, as in a new sandbox.
+        """
+        if self._living is None or self._living.done():
+            return
+        self._anew = True
+        for container in self.containers:
+            container.lose()
+        if not self.containers:
+            self._living.cancel()
+        await asyncio.wait({self._living})
 
     async def restart_containers(self) -> None:
         await asyncio.gather(*(c.restart() for c in self.containers))
@@ -152,7 +168,37 @@ class PodRun:
             await self._api.run(shutil.rmtree, self.directory, ignore_errors=True)
 
     async def _live_until_leaving(self) -> None:
-        living = asyncio.create_task(self._live(), name=f"pod {self.name}")
+        await self._live_once()
+        while self._anew and not self._leaving.is_set():
+            self._anew = False
+            if not await self._begin_anew():
+                break
+            await self._live_once()
+        self.node.release(self.pod["metadata"]["uid"])
+
+    async def _begin_anew(self) -> bool:
+        """After a reboot: whether the pod starts again. Source: computePodActions,
+        k8s.io/kubernetes v1.36.2, pkg/kubelet/kuberuntime/kuberuntime_manager.go.
+        """
+        if self.pod["spec"].get("restartPolicy", "Always") == "Never" and self.containers:
+            self.changed()
+            return False
+        for state in self._init:  # all of them run again
+            if state.terminated is not None:
+                state.last, state.terminated = state.terminated, None
+                state.restarts += 1
+        self._initialized = not self._init
+        self._running = False
+        self._devices = {}
+        self.containers = []
+        if self._pod_ip and not self.pod["spec"].get("hostNetwork"):
+            self._addresses.give_back(self._pod_ip)
+            self._pod_ip = None
+        await self._api.run(volumes.reboot, self.directory, self.pod)
+        return True
+
+    async def _live_once(self) -> None:
+        living = self._living = asyncio.create_task(self._live(), name=f"pod {self.name}")
         leaving = asyncio.create_task(self._leaving.wait())
         await asyncio.wait({living, leaving}, return_when=asyncio.FIRST_COMPLETED)
         leaving.cancel()
@@ -180,20 +226,22 @@ class PodRun:
             self._refuse_to_start("the kubelet stand-in failed on this pod; see its log")
         for container in self.containers:
             container.kill()
-        self.node.release(self.pod["metadata"]["uid"])
 
     async def _live(self) -> None:
         spec = self.pod["spec"]
         _refuse_unsupported(spec)
         await self.node.ready.wait()
-        self._pod_ip = self._addresses.take((self.pod.get("status") or {}).get("podIP"))
+        if self._pod_ip is None:
+            earlier = (self.pod.get("status") or {}).get("podIP") if self._first else None
+            self._pod_ip = self._addresses.take(earlier)
+        self._first = False
         self.changed()
         try:
             for container in spec["containers"]:
                 if asked := devices_asked(container):
                     uid = self.pod["metadata"]["uid"]
                     self._devices[container["name"]] = await self.node.allocate(
-                        uid, container["name"], asked
+                        uid, container["name"], asked, running=self._running
                     )
         except AllocationFailed as e:
             self._refusal = ("UnexpectedAdmissionError", f"Pod was rejected: {e}")
@@ -301,6 +349,7 @@ class PodRun:
         tries = 0
         while True:
             await self._dirty.wait()
+            await self.node.ready.wait()  # a node that is down says nothing
             self._dirty.clear()
             try:
                 await self._write_once()
@@ -353,6 +402,11 @@ class PodRun:
                 state.waiting_reason, state.waiting_message = "RehearsalUnsupported", why
         self.warn(None, "RehearsalUnsupported", why)
         self.changed()
+
+
+def _statuses(status: JsonObject) -> list[JsonObject]:
+    statuses: list[JsonObject] = status.get("containerStatuses") or []
+    return statuses
 
 
 def _states(

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kubeapi import JsonObject
-from rehearsal.cluster.kubelet.containers.state import ContainerState
+from rehearsal.cluster.kubelet.containers.state import (
+    LOST_EXIT_CODE,
+    LOST_REASON,
+    ContainerState,
+    Terminated,
+)
 from rehearsal.cluster.kubelet.timestamps import timestamp
 
 
@@ -80,8 +85,40 @@ def pod_status(facts: PodFacts) -> JsonObject:
         status["initContainerStatuses"] = [c.to_api() for c in facts.init]
     if facts.pod_ip is not None and not (over and facts.pod_ip == ""):
         status["podIP"] = facts.pod_ip
-        status["podIPs"] = [{"ip": facts.pod_ip}]
+        # A strategic merge patch would add a new address to the one before a reboot.
+        status["podIPs"] = [{"$patch": "replace"}, {"ip": facts.pod_ip}]
     return status
+
+
+def status_after_reboot(pod: JsonObject) -> JsonObject | None:
+    """What a reboot changes in the status of a pod that runs: its containers restart in place.
+
+    None where they do not, or have not started yet.
+    """
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    if pod["spec"].get("restartPolicy", "Always") == "Never" or not statuses:
+        return None
+    now = timestamp()
+    restarted = []
+    for status in statuses:
+        running = (status.get("state") or {}).get("running")
+        if running is None:
+            return None
+        lost = Terminated(
+            exit_code=LOST_EXIT_CODE,
+            reason=LOST_REASON,
+            started_at=running.get("startedAt", now),
+            finished_at=now,
+        )
+        restarted.append(
+            {
+                **status,
+                "restartCount": int(status.get("restartCount", 0)) + 1,
+                "state": {"running": {"startedAt": now}},
+                "lastState": {"terminated": lost.to_api()},
+            }
+        )
+    return {"containerStatuses": restarted}
 
 
 def _phase(facts: PodFacts) -> str:

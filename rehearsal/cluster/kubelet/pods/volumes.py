@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,6 +65,13 @@ def prepare(context: VolumeContext, sources: Sources) -> PodVolumes:
     for volume in context.pod["spec"].get("volumes") or ():
         paths[volume["name"]] = _prepare_one(context, sources, volume, tokens)
     return PodVolumes(paths=paths, tokens=tuple(tokens))
+
+
+def reboot(context_directory: Path, pod: JsonObject) -> None:
+    """Empties the pod's emptyDir volumes in memory; those on the node's disk survive a reboot."""
+    for volume in pod["spec"].get("volumes") or ():
+        if (volume.get("emptyDir") or {}).get("medium") == "Memory":
+            shutil.rmtree(context_directory / "volumes" / volume["name"], ignore_errors=True)
 
 
 def refresh(context: VolumeContext, sources: Sources, token: TokenFile) -> float:

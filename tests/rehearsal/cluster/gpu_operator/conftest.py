@@ -22,6 +22,10 @@ mig-configs:
     - devices: all
       mig-enabled: true
       mig-devices: {1g.5gb: 7}
+  all-1g.10gb:
+    - devices: all
+      mig-enabled: true
+      mig-devices: {1g.10gb: 7}
 """
 VALUES: dict[str, Any] = {
     "driver": {"enabled": False},

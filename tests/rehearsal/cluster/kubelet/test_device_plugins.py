@@ -210,6 +210,67 @@ def test_devices_are_allocated_once_and_released_with_the_pod(directory: Path) -
     run(scenario, directory)
 
 
+def test_after_a_reboot_there_is_no_device_until_the_plugin_registers_again(
+    directory: Path,
+) -> None:
+    async def scenario(node: Node) -> None:
+        plugin = StubPlugin(directory, "p.sock", {"a": "Healthy", "b": "Healthy"})
+        await plugin.serve()
+        await plugin.register()
+        await node.until(lambda: node.ledger.allocatable() == {RESOURCE: 2})
+        first = await node.plugins.allocate("pod-1", "c", {RESOURCE: 1})
+        await plugin.stop()
+        await node.until(lambda: node.ledger.allocatable() == {RESOURCE: 0})
+        node.ledger.restart()
+        assert (node.ledger.capacity(), node.ledger.allocatable()) == ({RESOURCE: 0},) * 2
+        with pytest.raises(AllocationFailed, match="no healthy devices present; cannot allocate"):
+            await node.plugins.allocate("pod-1", "c", {RESOURCE: 1})
+        with pytest.raises(AllocationFailed, match="cannot allocate unregistered device other/x"):
+            await node.plugins.allocate("pod-1", "c", {"other/x": 1})
+        again = StubPlugin(directory, "p.sock", {"a": "Healthy", "b": "Healthy"})
+        await again.serve()
+        await again.register()
+        await node.until(lambda: node.ledger.allocatable() == {RESOURCE: 2})
+        assert (await node.plugins.allocate("pod-1", "c", {RESOURCE: 1})).env == first.env
+        await again.stop()
+
+    run(scenario, directory)
+
+
+def test_a_pod_whose_devices_are_gone_after_a_reboot_is_refused(directory: Path) -> None:
+    """Partitions get new UUIDs whenever they are made."""
+
+    async def scenario(node: Node) -> None:
+        for ids in ({"a": "Healthy"}, {"b": "Healthy"}):
+            plugin = StubPlugin(directory, "p.sock", ids)
+            await plugin.serve()
+            await plugin.register()
+            await node.until(lambda ids=ids: set(node.ledger.devices.get(RESOURCE, ())) == set(ids))  # type: ignore[misc]
+            if "a" in ids:
+                await node.plugins.allocate("pod-1", "c", {RESOURCE: 1})
+                await plugin.stop()
+                await node.until(lambda: node.ledger.allocatable() == {RESOURCE: 0})
+                node.ledger.restart()
+        with pytest.raises(
+            AllocationFailed,
+            match="previously allocated devices are no longer healthy; cannot allocate unhealthy",
+        ):
+            await node.plugins.allocate("pod-1", "c", {RESOURCE: 1})
+        await plugin.stop()
+
+    run(scenario, directory)
+
+
+def test_a_container_that_survived_its_kubelet_needs_no_plugin(directory: Path) -> None:
+    async def scenario(node: Node) -> None:
+        node.ledger.devices[RESOURCE] = {}
+        node.ledger.hold("pod-1", "c", RESOURCE, ("a",))
+        allocated = await node.plugins.allocate("pod-1", "c", {RESOURCE: 1}, running=True)
+        assert dict(allocated.env) == {}
+
+    run(scenario, directory)
+
+
 def test_the_plugins_preference_is_followed(directory: Path) -> None:
     async def scenario(node: Node) -> None:
         plugin = StubPlugin(

@@ -88,6 +88,81 @@ class EagerPod:
         return None
 
 
+class EagerPods:
+    """Pods that ask for a whole GPU, from before there is a cluster until `end`.
+
+    They tolerate every taint of a GPU node but the startup taint. There is always a fresh one: the
+    scheduler tries a new pod at once, and one that it could not place only after a back-off.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self.bound: list[str] = []
+        """What a binding looked like: the pod, and its node at that moment."""
+        self.made = 0
+        self.watched = 0
+        """Events about these pods: at least one for each that was made."""
+        self._environment = environment
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._make, daemon=True)]
+        self._threads[0].start()
+
+    def end(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(timeout=30)
+
+    def _make(self) -> None:
+        client: Client | None = None
+        while not self._stop.wait(0.2):
+            try:
+                if client is None:
+                    (path,) = self._environment.kubeconfigs().values()
+                    client = Client.from_kubeconfig(path)
+                    watching = threading.Thread(target=self._watch, args=(client,), daemon=True)
+                    self._threads.append(watching)
+                    watching.start()
+                client.create(_PODS, self._pod(self.made))
+                self.made += 1
+                if self.made > 5:
+                    client.delete(f"{_PODS}/eager-{self.made - 6}", gracePeriodSeconds="0")
+            except (ApiError, Unreachable, ValueError, OSError):
+                continue  # no cluster yet, or no more
+
+    def _watch(self, client: Client) -> None:
+        seen = set()
+        for event in list_and_watch(
+            client, _PODS, stop=self._stop, window_s=5, labelSelector="app=eager"
+        ):
+            for pod in event.items or ((event.object,) if event.object else ()):
+                name, node = pod["metadata"].get("name"), pod.get("spec", {}).get("nodeName")
+                self.watched += bool(name)  # a bookmark has none
+                if node and name not in seen:
+                    seen.add(name)
+                    found = client.get(f"/api/v1/nodes/{node}")
+                    self.bound.append(
+                        f"{name} on {node}: taints {found['spec'].get('taints')}, allocatable "
+                        f"{found['status']['allocatable']}, labels {found['metadata']['labels']}"
+                    )
+
+    @staticmethod
+    def _pod(number: int) -> dict[str, Any]:
+        metadata = {"name": f"eager-{number}", "namespace": "default", "labels": {"app": "eager"}}
+        keys = ("nvidia.com/gpu", "nvidia/share")
+        outages = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+        return {
+            **WHOLE_GPU,
+            "metadata": metadata,
+            "spec": {
+                **WHOLE_GPU["spec"],  # type: ignore[dict-item]
+                "terminationGracePeriodSeconds": 0,
+                "tolerations": [{"key": key, "operator": "Exists"} for key in (*keys, *outages)],
+            },
+        }
+
+
+_PODS = "/api/v1/namespaces/default/pods"
+
+
 @pytest.fixture(scope="module")
 def confined() -> Iterator[Path]:
     """A directory in which HOME and TMPDIR lie beside the environments, so that a file anywhere
@@ -136,3 +211,8 @@ def ask_early() -> Callable[[Environment], EagerPod]:
     it goes.
     """
     return EagerPod
+
+
+@pytest.fixture(scope="session")
+def ask_throughout() -> Callable[[Environment], EagerPods]:
+    return EagerPods

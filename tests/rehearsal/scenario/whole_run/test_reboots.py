@@ -1,0 +1,232 @@
+"""Reboots of an A100 and of an H100 node, and a layout change on a living one: whole GPUs are never
+bindable in between, and nobody has to help.
+
+With the controller's earlier rule, which held a node for a change of its label alone,
+`test_no_pod_ever_got_a_whole_gpu` fails after the reboot of the H100 node: its plugin advertises
+eight whole GPUs before mig-manager has partitioned them again. Seen on 2026-11-22 with
+fleet_controller/ as of commit 258d2a5.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from fleet_controller.api import (
+    API_VERSION,
+    NODE_CONDITION,
+    POOL_LABEL,
+    POOL_PLURAL,
+    REPORT_PLURAL,
+    STARTUP_TAINT_KEY,
+    VERIFIED_BOOT_ANNOTATION,
+)
+from kubeapi import Client
+from kubeapi.client import path_of
+from rehearsal.scenario import faults
+from rehearsal.scenario.engine_runs import Engine
+from rehearsal.scenario.environment import Environment
+
+pytestmark = [pytest.mark.rehearsal]
+
+A100, H100 = "demo-gpu-workers", "h100"
+PARTITIONS = {A100: ("nvidia.com/mig-1g.5gb", 56), H100: ("nvidia.com/mig-3g.40gb", 16)}
+LAYOUT, OTHER_LAYOUT = "{3g.40gb: 2}", "{1g.10gb: 7}"
+H100_POOL = f"""\
+      - name: {H100}
+        machine_type: p5.48xlarge
+        nodes: {{ count: 1 }}
+        partition: {{ mode: operator, layout: {LAYOUT} }}
+        ami_type: AL2023_x86_64_NVIDIA
+        disk: {{ size_gb: 200 }}
+"""
+REPLICAS = 5
+
+
+@pytest.fixture(scope="module")
+def engine(make_environment: Callable[[str], Environment]) -> Engine:
+    environment = make_environment("reboot")
+    edit(environment, "    gpu_operator:\n", f"{H100_POOL}    gpu_operator:\n")
+    engine = Engine(environment, "s1", print)
+    assert engine.init().code == 0
+    return engine
+
+
+@pytest.fixture(scope="module")
+def eager(engine: Engine, ask_throughout: Callable[[Environment], Any]) -> Iterator[Any]:
+    pods = ask_throughout(engine.environment)
+    yield pods
+    pods.end()
+
+
+@pytest.fixture(scope="module")
+def client(engine: Engine, eager: Any) -> Client:
+    up = engine.up()
+    assert up.code == 0, up.output
+    client = Client.from_kubeconfig(next(iter(engine.environment.kubeconfigs().values())))
+    for pool, (resource, _) in PARTITIONS.items():
+        client.create("/apis/apps/v1/namespaces/default/deployments", workload(pool, resource))
+    for pool in PARTITIONS:
+        wait_for_workload(client, pool)
+    return client
+
+
+def edit(environment: Environment, old: str, new: str) -> None:
+    stack_file = environment.stack_file("s1")
+    text = stack_file.read_text()
+    assert text.count(old) == 1
+    stack_file.write_text(text.replace(old, new))
+
+
+def workload(pool: str, resource: str) -> dict[str, Any]:
+    container = {"name": "c", "image": "example.org/w:1", "resources": {"limits": {resource: "1"}}}
+    tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    spec = {"nodeSelector": {POOL_LABEL: pool}, "containers": [container]}
+    template = {"metadata": {"labels": {"app": pool}}, "spec": {**spec, "tolerations": tolerations}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": pool},
+        "spec": {
+            "replicas": REPLICAS,
+            "selector": {"matchLabels": {"app": pool}},
+            "template": template,
+        },
+    }
+
+
+def until(holds: Callable[[], Any], what: str, timeout_s: float = 300) -> Any:
+    deadline = time.monotonic() + timeout_s
+    while not (found := holds()):
+        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
+        time.sleep(0.2)
+    return found
+
+
+def wait_for_workload(client: Client, pool: str) -> None:
+    path = f"/apis/apps/v1/namespaces/default/deployments/{pool}"
+    until(
+        lambda: (client.get(path).get("status") or {}).get("readyReplicas") == REPLICAS,
+        f"{REPLICAS} pods of {pool} run",
+    )
+
+
+def node_of(client: Client, pool: str) -> dict[str, Any]:
+    (node,) = client.get("/api/v1/nodes", labelSelector=f"{POOL_LABEL}={pool}")["items"]
+    return dict(node)
+
+
+def boot_id(node: dict[str, Any]) -> str:
+    return str(node["status"]["nodeInfo"]["bootID"])
+
+
+def is_open(node: dict[str, Any]) -> bool:
+    """Whether new pods may come to it."""
+    return all(taint["key"] != STARTUP_TAINT_KEY for taint in node["spec"].get("taints") or ())
+
+
+def verified_again(client: Client, pool: str, boot: str) -> dict[str, Any] | None:
+    """The pool's node, if it is verified in another boot than `boot`, and open."""
+    node = node_of(client, pool)
+    name = node["metadata"]["name"]
+    report = client.get(path_of(API_VERSION, REPORT_PLURAL, name))["report"]
+    conditions = {c["type"]: c["status"] for c in node["status"]["conditions"]}
+    proven = conditions.get(NODE_CONDITION) == conditions.get("Ready") == "True"
+    of_this_boot = boot_id(node) == report["bootID"] != boot
+    return node if proven and of_this_boot and is_open(node) else None
+
+
+def agent_of(client: Client, node: str) -> dict[str, Any]:
+    """The state of the agent's container on a node, with the uid of its pod."""
+    pods = client.get(
+        "/api/v1/namespaces/slicewright-system/pods",
+        labelSelector="app.kubernetes.io/name=node-agent",
+        fieldSelector=f"spec.nodeName={node}",
+    )["items"]
+    (pod,) = [p for p in pods if "deletionTimestamp" not in p["metadata"]]
+    (status,) = pod["status"]["containerStatuses"]
+    return {**status, "uid": pod["metadata"]["uid"]}
+
+
+@pytest.mark.parametrize(("pool", "down_s"), [(A100, 6.0), (H100, 0.0)])
+def test_after_a_reboot_the_node_is_verified_and_its_workload_runs_again(
+    client: Client, engine: Engine, pool: str, down_s: float
+) -> None:
+    """The A100 node stays down long enough to be NotReady; the H100 node is back before that."""
+    before = node_of(client, pool)
+    name = before["metadata"]["name"]
+    agent = agent_of(client, name)
+    faults.reboot(engine.environment, name, down_s=down_s)
+    until(lambda: boot_id(node_of(client, pool)) != boot_id(before), f"{name} boots")
+    node = until(lambda: verified_again(client, pool, boot_id(before)), f"{name} is verified")
+    resource, count = PARTITIONS[pool]
+    allocatable = {k: v for k, v in node["status"]["allocatable"].items() if "nvidia" in k}
+    assert {k: v for k, v in allocatable.items() if v != "0"} == {resource: str(count)}
+    assert node["metadata"]["uid"] == before["metadata"]["uid"]
+    wait_for_workload(client, pool)
+    # The reboot ends its container once, and it may end itself once to see the partitions.
+    again = agent_of(client, name)
+    assert again["uid"] == agent["uid"]
+    last = again["lastState"]["terminated"]
+    match again["restartCount"] - agent["restartCount"]:
+        case 1:
+            assert (last["exitCode"], last["reason"]) == (255, "Unknown")
+        case 2:
+            assert (last["exitCode"], last["reason"]) == (0, "Completed")
+        case restarts:
+            pytest.fail(f"{restarts} restarts of the agent in one reboot: {again}")
+
+
+def test_pods_that_held_partitions_were_refused_and_replaced(client: Client) -> None:
+    """As by a real kubelet: the device plugin has not registered when it admits them again."""
+    pods = client.get("/api/v1/namespaces/default/pods", labelSelector=f"app={H100}")["items"]
+    refused = [p for p in pods if p["status"].get("reason") == "UnexpectedAdmissionError"]
+    assert len(refused) == REPLICAS
+    assert all("no healthy devices present" in p["status"]["message"] for p in refused)
+
+
+def test_the_pools_are_verified_and_the_boots_recorded(client: Client) -> None:
+    for pool in PARTITIONS:
+        status = client.get(path_of(API_VERSION, POOL_PLURAL, pool))["status"]
+        assert status["nodes"] == {"total": 1, "verified": 1, "failing": 0, "unknown": 0}
+        node = node_of(client, pool)
+        assert node["metadata"]["annotations"][VERIFIED_BOOT_ANNOTATION] == boot_id(node)
+
+
+def test_a_layout_changes_on_a_living_node(client: Client, engine: Engine) -> None:
+    path = f"/apis/apps/v1/namespaces/default/deployments/{H100}"
+    client.patch(path, {"spec": {"replicas": 0}}, kind="merge")
+    edit(engine.environment, LAYOUT, OTHER_LAYOUT)
+    boot = boot_id(node_of(client, H100))
+    up = engine.up()
+    assert up.code == 0, up.output
+    resource = "nvidia.com/mig-1g.10gb"
+    node = until(
+        lambda: (
+            node
+            if is_open(node := node_of(client, H100))
+            and node["status"]["allocatable"].get(resource) == "56"
+            else None
+        ),
+        "the node has its new partitions",
+    )
+    assert boot_id(node) == boot
+    agent = agent_of(client, node["metadata"]["name"])
+    assert agent["restartCount"] <= 1
+    if agent["restartCount"]:
+        assert agent["lastState"]["terminated"]["reason"] == "Completed"
+
+
+def test_no_pod_ever_got_a_whole_gpu(client: Client, eager: Any) -> None:
+    eager.end()
+    assert eager.watched >= eager.made > 100, "too few pods were made, or seen"
+    assert eager.bound == []
+
+
+def test_destroy_leaves_nothing(client: Client, engine: Engine) -> None:
+    outcome = engine.destroy()
+    assert outcome.code == 0, outcome.output
+    assert engine.environment.inventory() == {}
