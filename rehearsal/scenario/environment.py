@@ -19,7 +19,7 @@ from rehearsal.cluster import control_plane
 from rehearsal.host import processes
 from rehearsal.host.processes import ENVIRONMENT_VARIABLE
 from rehearsal.host.toolchain import Toolchain
-from rehearsal.scenario import plugins_and_commands
+from rehearsal.scenario import plugins_and_commands, settings
 from rehearsal.scenario.errors import NotRunning, RehearsalError
 from rehearsal.scenario.plugins_and_commands import link
 
@@ -191,10 +191,12 @@ def create(root: Path, toolchain: Toolchain) -> Environment:
 def start(environment: Environment) -> None:
     """Starts the simulated cloud, which starts the rest on demand; does nothing where it runs.
 
-    Raises RehearsalError where it does not answer in time.
+    Raises RehearsalError where it does not answer in time, WrongUse for a wrong value of an
+    environment variable.
     """
     if environment.is_running:
         return
+    settings.check(os.environ)
     stop(environment)
     (environment.root / "cloud.sock").unlink(missing_ok=True)
     processes.start(

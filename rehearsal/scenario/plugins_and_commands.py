@@ -66,20 +66,27 @@ def engine_settings(root: Path) -> dict[str, str]:
     )
 
 
-def official_kubernetes_plugin() -> Path | None:
-    """The newest v4 of Pulumi's own kubernetes plugin that is installed for this user, or None.
+def uses_stand_in(environment: Mapping[str, str]) -> bool:
+    """Whether an installed kubernetes plugin is to be left alone.
 
-    None also where SLICEWRIGHT_KUBERNETES_PLUGIN is `stand-in`. Raises WrongUse where that
-    variable has another value.
+    Raises WrongUse where SLICEWRIGHT_KUBERNETES_PLUGIN has another value than `stand-in`.
     """
-    choice = os.environ.get(CHOICE_VARIABLE, "")
-    if choice == _STAND_IN:
-        return None
-    if choice:
+    choice = environment.get(CHOICE_VARIABLE, "")
+    if choice and choice != _STAND_IN:
         raise WrongUse(
             f"{CHOICE_VARIABLE} is {choice!r}; it must be {_STAND_IN!r} (never use an installed "
             "kubernetes plugin) or unset"
         )
+    return choice == _STAND_IN
+
+
+def official_kubernetes_plugin() -> Path | None:
+    """The newest v4 of Pulumi's own kubernetes plugin that is installed for this user, or None.
+
+    None also where SLICEWRIGHT_KUBERNETES_PLUGIN asks for the stand-in. Raises WrongUse.
+    """
+    if uses_stand_in(os.environ):
+        return None
     home = Path(os.environ.get("PULUMI_HOME", Path.home() / ".pulumi"))
     found = sorted(
         (version, path)

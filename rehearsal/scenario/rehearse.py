@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,14 @@ from infra import plan
 from kubeapi import Client
 from rehearsal.cluster.node import launcher
 from rehearsal.host import toolchain
-from rehearsal.scenario import disk_space, display, plugins_and_commands, proof, walkthrough
+from rehearsal.scenario import (
+    disk_space,
+    display,
+    plugins_and_commands,
+    proof,
+    settings,
+    walkthrough,
+)
 from rehearsal.scenario import environment as environments
 from rehearsal.scenario.engine_output import OutputFilter
 from rehearsal.scenario.engine_runs import Engine, Outcome
@@ -51,9 +59,11 @@ class Rehearsal:
     def run(self, stacks: Sequence[str], *, keep: bool) -> bool:
         """Each stack up, proven and, unless `keep`, destroyed; True when every fact holds.
 
-        Raises WrongUse or SpecError for a stack that cannot be rehearsed, RehearsalError where the
-        host cannot run a rehearsal, ToolchainError where a tool cannot be had.
+        Raises WrongUse or SpecError for a stack that cannot be rehearsed, WrongUse for a wrong
+        value of an environment variable, RehearsalError where the host cannot run a rehearsal,
+        ToolchainError where a tool cannot be had.
         """
+        settings.check(os.environ)
         for stack in stacks:
             check_stack(stack)
         if reason := launcher.why_not():

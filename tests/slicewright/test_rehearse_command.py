@@ -245,3 +245,17 @@ def test_nothing_to_destroy_is_said(capsys: pytest.CaptureFixture[str], tmp_path
     code, told = _run(capsys, "destroy", "--directory", tmp_path)
     assert code == cli.PROVEN
     assert "nothing to destroy" in told
+
+
+@pytest.mark.parametrize("action", [(), ("run",)])
+def test_a_wrong_environment_variable_is_wrong_use(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    action: tuple[str, ...],
+) -> None:
+    monkeypatch.setenv("SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME", "docker")
+    code, said = _run(capsys, *action, "--directory", tmp_path)
+    assert code == cli.BAD_INPUT
+    assert "SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME=docker: must be legacy or cdi" in said
+    assert list(tmp_path.iterdir()) == []

@@ -26,6 +26,10 @@ _MODES: Mapping[str, Mode] = {"legacy": "legacy", "cdi": "cdi"}
 _NO_GPUS = ("", "void", "none")
 _PLUGIN_CDI = "k8s.device-plugin.nvidia.com/gpu="
 """Vendor and class of the specification that NVIDIA's device plugin writes."""
+_WITHOUT_DRIVER: Mapping[Mode, str] = {
+    "legacy": "nvidia-container-cli: initialization error: nvml error: driver not loaded",
+    "cdi": "failed to generate a CDI spec: failed to initialize NVML: Driver Not Loaded",
+}
 
 
 def mode_of(environment: Mapping[str, str]) -> Mode:
@@ -74,14 +78,18 @@ class Container:
         )
 
 
-def devices(container: Container, silicon: NodeSilicon, mode: Mode) -> frozenset[str] | None:
+def devices(container: Container, silicon: NodeSilicon | None, mode: Mode) -> frozenset[str] | None:
     """Names below /dev that the container can open; None where it sees the host's own /dev.
 
-    Raises Refused.
+    silicon: None while the node has no loaded driver. Raises Refused.
     """
+    if silicon is None and container.gets_driver:
+        raise Refused(_WITHOUT_DRIVER[mode])
     if container.host_dev:
         # Without privileges the device cgroup refuses to open any of them.
         return None if container.privileged else frozenset()
+    if silicon is None:
+        return frozenset()
     found = device_nodes.existing(silicon) if container.privileged else frozenset[str]()
     if container.allocated:
         # The specification's common edits set NVIDIA_VISIBLE_DEVICES=void: no second injection.

@@ -23,9 +23,21 @@ class Machine:
     """A key of rehearsal.cluster.silicon.models; None: no GPUs."""
     gpu_count: int = 0
     driver_version: str = ""
+    """Empty: nobody installs a driver."""
+    driver_after_s: float = 0.0
+    """Seconds from the node's first moment to its driver; 0: it is in the image."""
     machine_type: str | None = None
     gke_gpu_config: Mapping[str, Any] | None = None
     """What GKE writes to /etc/nvidia/gpu_config.json."""
+
+    @property
+    def toolkit_in_image(self) -> bool:
+        """Whether containerd knows the runtime `nvidia` from the first moment on.
+
+        EKS's accelerated images hold driver and container toolkit, and nodeadm configures
+        containerd before the kubelet starts (awslabs/amazon-eks-ami). GKE's nodes have no toolkit.
+        """
+        return self.cloud == "eks" and bool(self.driver_version)
 
 
 def read(annotation: str | Mapping[str, Any]) -> Machine:
@@ -37,6 +49,7 @@ def read(annotation: str | Mapping[str, Any]) -> Machine:
             gpu_model=given.get("gpu_model"),
             gpu_count=int(given.get("gpu_count") or 0),
             driver_version=str(given.get("driver_version") or ""),
+            driver_after_s=float(given.get("driver_after_s") or 0.0),
             machine_type=given.get("machine_type"),
             gke_gpu_config=given.get("gke_gpu_config"),
         )

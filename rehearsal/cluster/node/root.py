@@ -16,6 +16,20 @@ from rehearsal.cluster.silicon.models import Model
 from rehearsal.cluster.silicon.node_silicon import NodeSilicon
 
 _VALIDATIONS = "run/nvidia/validations"
+_DRIVER_VERSION = "proc/driver/nvidia/version"
+_CONTAINERD = "etc/containerd/conf.d/99-nvidia.toml"
+"""Where NVIDIA's container toolkit configures containerd.
+
+Source: NVIDIA/nvidia-container-toolkit, tools/container/runtime/containerd.
+"""
+
+_CONTAINERD_NVIDIA = """\
+version = 3
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]
+  runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia.options]
+  BinaryName = "/usr/bin/nvidia-container-runtime"
+"""
 
 
 class _Tools(Protocol):
@@ -39,6 +53,16 @@ class NodeFiles:
         return self.directory / "silicon" / "state"
 
     @property
+    def driver_loaded(self) -> bool:
+        """Whether the driver is installed and its kernel module loaded."""
+        return (self.root / _DRIVER_VERSION).exists()
+
+    @property
+    def runtimes(self) -> frozenset[str]:
+        """The handlers of runtime classes that containerd is configured for, besides its own."""
+        return frozenset({"nvidia"}) if (self.root / _CONTAINERD).exists() else frozenset()
+
+    @property
     def device_plugins(self) -> Path:
         """The kubelet's directory of device plugin sockets."""
         return self.root / "var/lib/kubelet/device-plugins"
@@ -54,10 +78,18 @@ class NodeFiles:
         return self.root / "run/dbus/system_bus_socket"
 
 
-def build(node_dir: Path, machine: Mapping[str, Any] | Machine, toolchain: _Tools) -> NodeFiles:
+def build(
+    node_dir: Path,
+    machine: Mapping[str, Any] | Machine,
+    toolchain: _Tools,
+    *,
+    with_software: bool = True,
+) -> NodeFiles:
     """Creates or renews the files of a node below `node_dir`; existing GPUs keep their state.
 
-    machine: the annotation's JSON, or a Machine. toolchain: for its fake NVML. Raises BadMachine,
+    machine: the annotation's JSON, or a Machine. toolchain: for its fake NVML. with_software: with
+    the driver and the container toolkit of the node's image; else they are left to `install_driver`
+    and `configure_containerd`, as is a driver that is not in the image. Raises BadMachine,
     UnknownModel, and ValueError for hardware that the fake does not have.
     """
     known = machine if isinstance(machine, Machine) else read(machine)
@@ -65,14 +97,14 @@ def build(node_dir: Path, machine: Mapping[str, Any] | Machine, toolchain: _Tool
     if known.gpu_model is None:
         return node
     silicon = state.load(node.silicon) if node.silicon.exists() else _new_silicon(node, known)
-    _write_driver(node.root, silicon)
     _write_pci(node.root, silicon)
-    for directory in ("home/kubernetes/bin/nvidia/lib64", "usr/lib64"):
-        _link(toolchain.fake_nvml, node.root / directory / "libnvidia-ml.so.1")
-        # Empty: NVIDIA's device plugin finds the driver by it where it lists devices by CDI.
-        _write(node.root / directory / f"libcuda.so.{silicon.driver_version}", "")
     if known.gke_gpu_config is not None:
         _write(node.root / "etc/nvidia/gpu_config.json", json.dumps(known.gke_gpu_config))
+    in_image = with_software and known.driver_version and not known.driver_after_s
+    if in_image or node.driver_loaded:
+        install_driver(node, toolchain)
+    if with_software:
+        configure_containerd(node, for_nvidia=known.toolkit_in_image)
     return node
 
 
@@ -87,6 +119,32 @@ def reboot(node: NodeFiles) -> None:
         else:
             path.unlink()
     (node.root / _VALIDATIONS).mkdir(parents=True)
+
+
+def install_driver(node: NodeFiles, toolchain: _Tools) -> None:
+    """Loads the kernel module and installs the library; repeating it renews them.
+
+    In this order, because the library of a program that sees the host's own /dev finds every GPU.
+    """
+    directories = [node.root / name for name in ("home/kubernetes/bin/nvidia/lib64", "usr/lib64")]
+    for directory in directories:
+        # First: a program that has looked for it in vain never finds a library in it, by glibc.
+        directory.mkdir(parents=True, exist_ok=True)
+    silicon = state.load(node.silicon)
+    _load_module(node.root, silicon)
+    for directory in directories:
+        _link(toolchain.fake_nvml, directory / "libnvidia-ml.so.1")
+        # Empty: NVIDIA's device plugin finds the driver by it where it lists devices by CDI.
+        _write(directory / f"libcuda.so.{silicon.driver_version}", "")
+
+
+def configure_containerd(node: NodeFiles, *, for_nvidia: bool) -> None:
+    """Adds NVIDIA's runtime to containerd's configuration, or removes it."""
+    drop_in = node.root / _CONTAINERD
+    if for_nvidia:
+        _write(drop_in, _CONTAINERD_NVIDIA)
+    else:
+        drop_in.unlink(missing_ok=True)
 
 
 def build_without_gpus(node_dir: Path) -> NodeFiles:
@@ -104,7 +162,8 @@ _OS_RELEASE = {
 def _bare(node_dir: Path, product_name: str, os_release: str) -> NodeFiles:
     node = NodeFiles(node_dir)
     for directory in (
-        "proc",
+        # Mounted into containers, which then see what the driver adds later.
+        "proc/driver",
         "sys/bus/pci/devices",
         "etc",
         "home",
@@ -136,22 +195,22 @@ def _new_silicon(node: NodeFiles, machine: Machine) -> NodeSilicon:
     assert machine.gpu_model is not None
     seed = "-".join(node.directory.parts[-3:]).replace(" ", "_")
     return state.create(
-        node.silicon, machine.gpu_model, machine.gpu_count, machine.driver_version, seed
+        node.silicon, machine.gpu_model, machine.gpu_count, machine.driver_version or "0", seed
     )
 
 
-def _write_driver(root: Path, silicon: NodeSilicon) -> None:
+def _load_module(root: Path, silicon: NodeSilicon) -> None:
     _write(
         root / "proc/modules",
         "nvidia_uvm 1445888 0 - Live 0x0000000000000000\nnvidia 56717312 1 nvidia_uvm, "
         "Live 0x0000000000000000\n",
     )
-    _write(
-        root / "proc/driver/nvidia/version",
-        f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {silicon.driver_version}  (simulated)\n",
-    )
     minors = (f"{name} {minor}" for name, minor in device_nodes.mig_minors(silicon).items())
     _write(root / "proc/driver/nvidia-caps/mig-minors", "\n".join(minors) + "\n")
+    _write(
+        root / _DRIVER_VERSION,
+        f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {silicon.driver_version}  (simulated)\n",
+    )
 
 
 def _write_pci(root: Path, silicon: NodeSilicon) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from rehearsal.clouds.gcp.gke import driver_delay
 from rehearsal.cluster.node import launcher
 from rehearsal.host import toolchain
 from rehearsal.host.toolchain import disk
@@ -17,7 +18,7 @@ from rehearsal.scenario import environment as environments
 from rehearsal.scenario import rehearse
 from rehearsal.scenario.engine_runs import Outcome
 from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.errors import DiskFull
+from rehearsal.scenario.errors import DiskFull, WrongUse
 from rehearsal.scenario.rehearse import Rehearsal
 
 GO_TRACE = "goroutine 1 [running]:\nerror: an unhandled error occurred: internal error\n"
@@ -127,3 +128,41 @@ def test_the_banner_says_which_kubernetes_plugin_runs(
 ) -> None:
     monkeypatch.setattr(rehearse.plugins_and_commands, "official_kubernetes_plugin", lambda: plugin)
     assert said in run(keep=False)[1]
+
+
+def test_wrong_environment_variables_are_refused_together_before_anything_starts(
+    run: Callable[..., tuple[bool, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(toolchain, "ensure", lambda report: pytest.fail("a tool was looked for"))
+    for name, value in (
+        ("SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME", "docker"),
+        ("SLICEWRIGHT_REHEARSAL_GKE_DRIVER_S", "a minute"),
+        ("SLICEWRIGHT_KUBERNETES_PLUGIN", "official"),
+        ("SLICEWRIGHT_TOOLCHAIN_DOWNLOAD", "always"),
+    ):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(WrongUse) as refused:
+        run(keep=False)
+    assert str(refused.value) == (
+        "SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME=docker: must be legacy or cdi; "
+        "SLICEWRIGHT_REHEARSAL_GKE_DRIVER_S=a minute: must be seconds from 0 to 3600; "
+        "SLICEWRIGHT_KUBERNETES_PLUGIN is 'official'; it must be 'stand-in' (never use an "
+        "installed kubernetes plugin) or unset; "
+        "SLICEWRIGHT_TOOLCHAIN_DOWNLOAD='always' is not one of auto, never"
+    )
+    assert not (tmp_path / "s0").exists()
+
+
+def test_an_environment_is_not_started_with_a_wrong_variable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME", "docker")
+    with pytest.raises(WrongUse, match="must be legacy or cdi"):
+        environments.start(Environment(tmp_path / "s0"))
+
+
+@pytest.mark.parametrize("value", ["-1", "nan", "inf", "3601", "x"])
+def test_a_delay_of_the_driver_that_is_no_number_of_seconds_is_refused(value: str) -> None:
+    with pytest.raises(ValueError, match=f"={value}: must be seconds from 0 to 3600"):
+        driver_delay.seconds({driver_delay.VARIABLE: value})
+    assert driver_delay.seconds({driver_delay.VARIABLE: "60"}) == 60

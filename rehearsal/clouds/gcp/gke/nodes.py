@@ -7,6 +7,7 @@ container-engine-accelerators, whose manifests select them.
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 from collections.abc import Sequence
 
@@ -16,6 +17,7 @@ from rehearsal.clouds.core.machines import reserved_cpu_millis
 from rehearsal.clouds.core.node_group import DesiredNodes, NodeRecord, NodeSettings
 from rehearsal.clouds.core.node_object import NodeDetails, node_object
 from rehearsal.clouds.core.taints import Taint, changed_taints, kubernetes_taints
+from rehearsal.clouds.gcp.gke import driver_delay
 from rehearsal.clouds.gcp.gke.defaults import provisioning_model, region_of
 from rehearsal.clouds.gcp.machines import GPU_MODELS, machines, reserved_memory_ki
 from rehearsal.clouds.gcp.state import NodePoolRecord
@@ -172,6 +174,7 @@ def _machine(pool: JsonObject, index: int, faults: Faults) -> JsonObject | None:
         "gpu_count": int(gpu["acceleratorCount"]),
         # None: GKE installs no driver.
         "driver_version": _DRIVERS.get(gpu["gpuDriverInstallationConfig"]["gpuDriverVersion"]),
+        "driver_after_s": driver_delay.seconds(os.environ),
         "gke_gpu_config": {
             "GPUPartitionSize": gpu.get("gpuPartitionSize", ""),
             "GPUSharingConfig": {

@@ -32,12 +32,23 @@ _RETRY_S = (1.0, 2.0, 5.0, 10.0)
 _LEAST_GRACE_S = 2.0
 
 
+class NotCreated(Exception):
+    """The container runtime does not create the container (yet); tried again.
+
+    reason: of the container's waiting state, as the kubelet gives it.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class Host(Protocol):
     """What a container needs from its pod."""
 
     async def launch(self, container: JsonObject, attempt: int) -> subprocess.Popen[bytes]:
-        """Starts the process. Raises MissingReference or Unsupported, OSError, ApiError,
-        Unreachable.
+        """Starts the process. Raises NotCreated, MissingReference or Unsupported, OSError,
+        ApiError, Unreachable.
         """
         ...
 
@@ -212,6 +223,8 @@ class Container:
         while not self._stopping.is_set():
             try:
                 return await self.host.launch(self.spec, self.state.restarts)
+            except NotCreated as e:
+                reason, message = e.reason, str(e)
             except MissingReference as e:
                 reason, message = "CreateContainerConfigError", str(e)
             except (ApiError, Unreachable) as e:

@@ -20,6 +20,7 @@ from rehearsal.cluster.kubelet.deviceplugin.plugins import (
     AllocationFailed,
     DevicePlugins,
 )
+from rehearsal.cluster.kubelet.nodes.holds import hold_partitioning, holds_of
 from rehearsal.cluster.kubelet.nodes.reboots import RebootListener
 from rehearsal.cluster.kubelet.nodes.wrong_layout import WrongLayout, wrong_layout_of
 from rehearsal.cluster.kubelet.podresources.server import BoundPod, PodResources
@@ -92,6 +93,7 @@ class SimulatedNode:
         self.files = root.NodeFiles(directory)
         self.machine = machine_of(node)
         self.fault: WrongLayout | None = wrong_layout_of(node)
+        self.held = holds_of(node)
         self.ready = asyncio.Event()
         self._posting = asyncio.Event()
         """Set while the kubelet writes the Node's status."""
@@ -105,6 +107,8 @@ class SimulatedNode:
         self._listener: RebootListener | None = None
         self._boot_id: str | None = None
         """Of the last simulated reboot; None: as the cloud wrote it."""
+        self._driver_due = asyncio.get_running_loop().time() + self.machine.driver_after_s
+        self._held_changed = asyncio.Event()
         self._dirty = asyncio.Event()
         self._ledger = Ledger(checkpoint=directory / "devices.json")
         self._plugins: DevicePlugins | None = None
@@ -120,6 +124,9 @@ class SimulatedNode:
     def update(self, node: JsonObject) -> None:
         self.object = node
         self.fault = wrong_layout_of(node)
+        if self.held != (held := holds_of(node)):
+            self.held = held
+            self._held_changed.set()
         self._dirty.set()
 
     async def stop(self, *, remove: bool) -> None:
@@ -191,7 +198,7 @@ class SimulatedNode:
                 tries += 1
         self._posting.set()
         self._dirty.set()
-        await self._report()
+        await asyncio.gather(self._report(), self._keep_software())
 
     async def reboot(self, ended: Awaitable[object], down_s: float) -> None:
         """ended: awaits the end of the node's processes. None starts until this returns.
@@ -272,10 +279,41 @@ class SimulatedNode:
         if not same:
             shutil.rmtree(self.directory)
             self.directory.mkdir(parents=True)
-        root.build(self.directory, self.machine, self._toolchain)
+        root.build(self.directory, self.machine, self._toolchain, with_software=False)
+        self._bring_software(driver=self.machine.driver_after_s == 0)
         temporary = record.with_suffix(".new")
         temporary.write_text(json.dumps(identity))
         temporary.replace(record)
+
+    async def _keep_software(self) -> None:
+        """Brings what was late, or held, when it is time."""
+        loop = asyncio.get_running_loop()
+        while self.machine.gpu_model:
+            self._held_changed.clear()
+            left_s = self._driver_due - loop.time()
+            try:
+                await self._api.run(self._bring_software, driver=left_s <= 0)
+            except (OSError, ValueError):
+                _log.exception("node %s: driver or toolkit not brought", self.name)
+                left_s = _RETRY_S[-1]
+            try:
+                async with asyncio.timeout(left_s if left_s > 0 else None):
+                    await self._held_changed.wait()
+            except TimeoutError:
+                pass
+
+    def _bring_software(self, *, driver: bool) -> None:
+        """What the annotation does not hold. driver: whether it is time for it."""
+        if not self.machine.gpu_model:
+            return
+        files, held = self.files, self.held
+        if driver and self.machine.driver_version and not held.driver and not files.driver_loaded:
+            root.install_driver(files, self._toolchain)
+            _log.info("node %s: the driver is installed", self.name)
+        root.configure_containerd(
+            files, for_nvidia=self.machine.toolkit_in_image and not held.toolkit
+        )
+        hold_partitioning(files.silicon, held.partitioning_from)
 
     async def _report(self) -> None:
         """Writes the Node's status whenever it differs from the actual one."""

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from kubeapi import JsonObject
 from rehearsal.cluster.kubelet.containers import images
+from rehearsal.cluster.kubelet.containers.container import NotCreated
 from rehearsal.cluster.kubelet.containers.environment_variables import (
     MissingReference,
     Unsupported,
@@ -107,7 +108,7 @@ class Launching:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="launch")
 
     async def start(self, wanted: Start) -> subprocess.Popen[bytes]:
-        """Raises MissingReference, Unsupported, ApiError, Unreachable, OSError."""
+        """Raises NotCreated, MissingReference, Unsupported, ApiError, Unreachable, OSError."""
 
         def launch() -> subprocess.Popen[bytes]:
             spec = self._specify(wanted)
@@ -119,6 +120,7 @@ class Launching:
     def _specify(self, wanted: Start) -> launcher.LaunchSpec:
         run, container = wanted.run, wanted.container
         pod = run.pod
+        _require_runtime(pod, run.node)
         uid, gid = _user(pod, container)
         known = variables(
             pod,
@@ -177,14 +179,15 @@ class Launching:
     def _gpu_devices(self, node: Node, asks: Container) -> frozenset[str] | None:
         """Those of this moment: a restarted container is a new one.
 
-        Raises MissingReference, which is tried again, where the runtime refuses the container.
+        Raises NotCreated where the runtime refuses the container.
         """
         if not node.machine.gpu_model:
             return frozenset()
+        silicon = state.load(node.files.silicon) if node.files.driver_loaded else None
         try:
-            return container_runtime.devices(asks, state.load(node.files.silicon), self._runtime)
+            return container_runtime.devices(asks, silicon, self._runtime)
         except container_runtime.Refused as e:
-            raise MissingReference(f"failed to create containerd task: {e}") from e
+            raise NotCreated("RunContainerError", f"failed to create containerd task: {e}") from e
 
     def _base(self, pod: JsonObject, pod_ip: str) -> dict[str, str]:
         return {
@@ -277,6 +280,19 @@ def _runtime_container(
             for mount in container.get("volumeMounts") or ()
         ),
     )
+
+
+def _require_runtime(pod: JsonObject, node: Node) -> None:
+    """A new container in an old sandbox needs containerd to know the sandbox's runtime still.
+
+    Raises NotCreated.
+    """
+    handler = pod["spec"].get("runtimeClassName")
+    if handler and handler not in node.files.runtimes:
+        raise NotCreated(
+            "CreateContainerError",
+            f'failed to get sandbox runtime: no runtime for "{handler}" is configured',
+        )
 
 
 def _user(pod: JsonObject, container: JsonObject) -> tuple[int, int]:

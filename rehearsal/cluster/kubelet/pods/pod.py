@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kubeapi.client import ApiError, JsonObject, Unreachable, path_of
 from rehearsal.cluster.kubelet.api import Api
-from rehearsal.cluster.kubelet.containers.container import Container
+from rehearsal.cluster.kubelet.containers.container import Container, NotCreated
 from rehearsal.cluster.kubelet.containers.environment_variables import MissingReference, Unsupported
 from rehearsal.cluster.kubelet.containers.state import ContainerState
 from rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation, AllocationFailed
@@ -26,6 +26,8 @@ HOST_IP = "127.0.0.1"
 _log = logging.getLogger(__name__)
 _RETRY_S = (1.0, 2.0, 5.0, 10.0)
 _WRITE_RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+_HELD_S = 0.1
+"""Between two looks whether a pod is still held."""
 _REFRESH_AT = 0.8
 """Fraction of a token's lifetime after which it is renewed, as by the real kubelet."""
 
@@ -120,6 +122,7 @@ class PodRun:
 
     async def launch(self, container: JsonObject, attempt: int) -> subprocess.Popen[bytes]:
         await self.node.ready.wait()  # the node may be rebooting
+        await self._released()
         assert self._pod_ip is not None
         assert self._volumes is not None
         return await self._launching.start(
@@ -249,6 +252,7 @@ class PodRun:
             self.changed()
             return
         self._volumes = await self._mounted()
+        await self._sandboxed()
         refreshing = asyncio.create_task(
             self._refresh_tokens(self._volumes), name=f"tokens {self.name}"
         )
@@ -311,6 +315,30 @@ class PodRun:
                 self.changed()
             await asyncio.sleep(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
             tries += 1
+
+    async def _sandboxed(self) -> None:
+        """Retries until containerd knows the runtime of the pod's class.
+
+        Meanwhile ContainerCreating, as where NVIDIA's container toolkit has not configured it yet.
+        """
+        handler = self.pod["spec"].get("runtimeClassName")
+        tries = 0
+        while handler and handler not in self.node.files.runtimes:
+            why = f'unable to get OCI runtime for sandbox: no runtime for "{handler}" is configured'
+            self.warn(
+                None,
+                "FailedCreatePodSandBox",
+                f"Failed to create pod sandbox: rpc error: code = Unknown desc = {why}",
+            )
+            await asyncio.sleep(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
+            tries += 1
+
+    async def _released(self) -> None:
+        """Waits while a fault holds the pod. Raises NotCreated where the pod leaves meanwhile."""
+        while self.node.held.holds_pod(self.pod["metadata"]["name"]):
+            if self._leaving.is_set():
+                raise NotCreated("ContainerCreating", "the pod is deleted while a fault holds it")
+            await asyncio.sleep(_HELD_S)
 
     async def _refresh_tokens(self, mounted: volumes.PodVolumes) -> None:
         loop = asyncio.get_running_loop()

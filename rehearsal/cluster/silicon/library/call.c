@@ -100,6 +100,8 @@ static const struct handle *within(const struct handle *table, const void *addre
 
 /* --- injected faults --- */
 
+enum { DELAY_STEP_MS = 50 };
+
 static struct injection *find_injection(const char *name, long gpu)
 {
     for (unsigned i = 0; i < node.injection_count; i++) {
@@ -124,6 +126,26 @@ static void use_up(const char *name, long gpu)
     close(lock);
 }
 
+/* Waits without the mutex. A standing delay ends early when its injection has gone, so that a call can be held until somebody lets it go.
+ * Returns how the newest state was read. */
+static nvmlReturn_t delay(const char *name, long gpu, const struct injection *injection)
+{
+    nvmlReturn_t fresh = NVML_SUCCESS;
+    bool standing = injection->times < 0;
+    for (long left_ms = injection->delay_ms; left_ms > 0; left_ms -= DELAY_STEP_MS) {
+        long step_ms = left_ms < DELAY_STEP_MS || !standing ? left_ms : DELAY_STEP_MS;
+        struct timespec left = {.tv_sec = step_ms / 1000, .tv_nsec = step_ms % 1000 * 1000000};
+        pthread_mutex_unlock(&mutex);
+        while (nanosleep(&left, &left) != 0)
+            ;
+        pthread_mutex_lock(&mutex);
+        fresh = state_refresh(&node);
+        if (fresh != NVML_SUCCESS || !standing || find_injection(name, gpu) == NULL)
+            break;
+    }
+    return fresh;
+}
+
 /* True: the call ends with *result. Waits, as a hanging driver does, without the mutex. */
 static bool fault(const char *name, long gpu, nvmlReturn_t *result)
 {
@@ -133,17 +155,10 @@ static bool fault(const char *name, long gpu, nvmlReturn_t *result)
     struct injection injection = *found;
     if (injection.times > 0)
         use_up(name, gpu);
-    if (injection.delay_ms > 0) {
-        struct timespec left = {.tv_sec = injection.delay_ms / 1000, .tv_nsec = injection.delay_ms % 1000 * 1000000};
-        pthread_mutex_unlock(&mutex);
-        while (nanosleep(&left, &left) != 0)
-            ;
-        pthread_mutex_lock(&mutex);
-        nvmlReturn_t fresh = state_refresh(&node);
-        if (fresh != NVML_SUCCESS) {
-            *result = fresh;
-            return true;
-        }
+    nvmlReturn_t fresh = delay(name, gpu, &injection);
+    if (fresh != NVML_SUCCESS) {
+        *result = fresh;
+        return true;
     }
     *result = (nvmlReturn_t)injection.code;
     return injection.code != 0;

@@ -86,7 +86,8 @@ def test_gkes_own_gpu_taint_is_accepted_in_a_request_and_not_doubled(gcp, h100) 
     assert len(gcp.nodes("pool")[0]["spec"]["taints"]) == 1
 
 
-def test_a_node_has_the_labels_and_taints_that_gke_sets(gcp, h100) -> None:
+def test_a_node_has_the_labels_and_taints_that_gke_sets(gcp, h100, monkeypatch) -> None:
+    monkeypatch.setenv("SLICEWRIGHT_REHEARSAL_GKE_DRIVER_S", "60")
     gcp.make_cluster()
     h100 |= {
         "labels": {"role": "h100-standard"},
@@ -119,6 +120,7 @@ def test_a_node_has_the_labels_and_taints_that_gke_sets(gcp, h100) -> None:
         "gpu_model": "H100-80",
         "gpu_count": 8,
         "driver_version": "550.90.07",
+        "driver_after_s": 60,
         "gke_gpu_config": {"GPUPartitionSize": "3g.40gb", "GPUSharingConfig": None},
     }
 

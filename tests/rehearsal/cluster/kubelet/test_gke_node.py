@@ -175,8 +175,6 @@ else:
         # The library without a device node: NVML_ERROR_DRIVER_NOT_LOADED.
         ("the driver's directory", "9 1 0\n"),
         ("the driver's directory, privileged", "0 0 8\n"),
-        ("the nvidia runtime", "0 0 8\n"),
-        ("the nvidia runtime, not asked", "none\n"),
     ],
 )
 def test_only_containers_that_would_get_the_real_driver_get_the_fake(
@@ -198,23 +196,6 @@ def test_only_containers_that_would_get_the_real_driver_get_the_fake(
             }
         ]
         container["env"] = [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}]
-    elif way.startswith("the nvidia runtime"):
-        runtime = {
-            "apiVersion": "node.k8s.io/v1",
-            "kind": "RuntimeClass",
-            "metadata": {"name": "nvidia"},
-            "handler": "nvidia",
-        }
-        cluster.client.patch(
-            "/apis/node.k8s.io/v1/runtimeclasses/nvidia",
-            runtime,
-            kind="apply",
-            fieldManager="t",
-            force="true",
-        )
-        spec["runtimeClassName"] = "nvidia"
-        if way == "the nvidia runtime":
-            container["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
     path = cluster.run_python(
         "nvml-" + str(abs(hash(way)) % 10000), LOAD, container=container, **spec
     )

@@ -134,3 +134,33 @@ def test_a_device_that_was_allocated_by_cdi_needs_no_runtime_class(
     assert _capabilities(nodes) == 2
     whole = replace(asks, cdi_devices=frozenset({kind + silicon.gpus[2].uuid}))
     assert _gpus(devices(whole, silicon, mode)) == ["nvidia2"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"), [("legacy", "nvml error: driver not loaded"), ("cdi", "Driver Not Loaded")]
+)
+def test_before_the_driver_nvidias_runtime_creates_no_container_that_asks_for_gpus(
+    mode: Mode, why: str
+) -> None:
+    for privileged in (False, True):
+        with pytest.raises(Refused, match=why):
+            devices(_asks("all", privileged=privileged), None, mode)
+        assert devices(_asks(None, privileged=privileged), None, mode) == frozenset()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_before_the_driver_a_container_has_no_device_node_unless_it_mounts_the_hosts(
+    mode: Mode,
+) -> None:
+    gke = Container(privileged=True, nvidia_runtime=False, env={})
+    assert devices(gke, None, mode) == frozenset()
+    assert devices(replace(gke, host_dev=True), None, mode) is None
+
+
+def test_the_mode_is_nothing_to_a_container_that_nvidias_runtime_does_not_run(
+    silicon: NodeSilicon,
+) -> None:
+    """As GKE's plugin and the agent on GKE: privileged, and without NVIDIA_VISIBLE_DEVICES."""
+    gke = Container(privileged=True, nvidia_runtime=True, env={})
+    assert devices(gke, silicon, "legacy") == devices(gke, silicon, "cdi")
+    assert devices(gke, silicon, "cdi") == device_nodes.existing(silicon)

@@ -74,6 +74,55 @@ def test_the_library_is_at_both_clouds_paths(tmp_path: Path, tools: Any) -> None
         assert (node.root / place / "libnvidia-ml.so.1").read_bytes() == b"library"
 
 
+def test_a_driver_that_comes_later_is_seen_by_who_mounted_the_directories_before(
+    tmp_path: Path, tools: Any
+) -> None:
+    late = {**_ANNOTATION, "driver_after_s": 60}
+    node = root.build(tmp_path / "n", late, tools)
+    # Directories that containers have mounted, and a file.
+    for directory in ("proc/driver", "sys/bus/pci/devices"):
+        assert (node.root / directory).is_dir()
+    modules = (node.root / "proc/modules").open()
+    assert not node.driver_loaded
+    assert not list(node.root.rglob("libnvidia-ml*"))
+    assert [gpu.model.key for gpu in state.load(node.silicon).gpus] == ["A100-40", "A100-40"]
+    root.install_driver(node, tools)
+    assert node.driver_loaded
+    assert "nvidia " in modules.read()
+    assert list(node.root.rglob("home/**/libnvidia-ml.so.1"))
+
+
+def test_building_again_keeps_a_driver_that_came_later(tmp_path: Path, tools: Any) -> None:
+    late = {**_ANNOTATION, "driver_after_s": 60}
+    root.install_driver(root.build(tmp_path / "n", late, tools), tools)
+    node = root.build(tmp_path / "n", late, tools)
+    assert node.driver_loaded
+    assert "nvidia " in (node.root / "proc/modules").read_text()
+
+
+def test_without_a_driver_version_nobody_installs_one(tmp_path: Path, tools: Any) -> None:
+    node = root.build(tmp_path / "n", {**_ANNOTATION, "driver_version": None}, tools)
+    assert len(state.load(node.silicon).gpus) == 2
+    assert not node.driver_loaded
+
+
+@pytest.mark.parametrize(
+    ("machine", "runtimes"),
+    [
+        ({"cloud": "eks"}, {"nvidia"}),
+        ({"cloud": "eks", "driver_version": None}, set()),
+        ({"cloud": "gke"}, set()),
+    ],
+)
+def test_containerd_knows_nvidias_runtime_where_the_image_has_the_toolkit(
+    tmp_path: Path, tools: Any, machine: dict[str, Any], runtimes: set[str]
+) -> None:
+    node = root.build(tmp_path / "n", {**_ANNOTATION, **machine}, tools)
+    assert node.runtimes == runtimes
+    root.configure_containerd(node, for_nvidia=not runtimes)
+    assert node.runtimes == {"nvidia"} - runtimes
+
+
 def test_a_node_without_gpus_has_no_state_file(tmp_path: Path) -> None:
     node = root.build_without_gpus(tmp_path / "n")
     assert not node.silicon.exists()

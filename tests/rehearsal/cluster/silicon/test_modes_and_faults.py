@@ -202,6 +202,24 @@ def test_a_hanging_call_does_not_block_other_threads(nvml: Any, make_state: Any)
     assert time.monotonic() - began >= 3
 
 
+def test_a_call_that_is_held_goes_on_when_its_injection_is_removed(
+    nvml: Any, make_state: Any
+) -> None:
+    path = make_state()
+    n = nvml.on(path)
+    gpu = n.nvmlDeviceGetHandleByIndex(0)
+    held = Injection(call="nvmlDeviceGetName", gpu=0, delay_ms=3_600_000)
+    state.inject(path, held)
+    names: list[str] = []
+    calling = threading.Thread(target=lambda: names.append(n.nvmlDeviceGetName(gpu)), daemon=True)
+    calling.start()
+    calling.join(timeout=0.3)
+    assert calling.is_alive()
+    state.heal(path)
+    calling.join(timeout=60)
+    assert names == [n.nvmlDeviceGetName(gpu)]
+
+
 def test_every_call_on_a_lost_gpu_fails_and_other_gpus_answer(nvml: Any, make_state: Any) -> None:
     path = make_state()
     n = nvml.on(path)

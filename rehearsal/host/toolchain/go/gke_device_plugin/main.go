@@ -19,6 +19,7 @@ import (
 const (
 	configFile       = "/etc/nvidia/gpu_config.json"
 	pluginDirectory  = "/var/lib/kubelet/device-plugins"
+	driverVersion    = "/proc/driver/nvidia/version"
 	driverRetry      = time.Second
 	timeSharing, mps = "time-sharing", "mps"
 )
@@ -89,10 +90,14 @@ func readConfig() gpuConfig {
 	return config
 }
 
-// driverReady waits for the driver, which another DaemonSet installs; false when told to stop while waiting.
+// driverReady waits for the driver, which another DaemonSet installs; false when told to stop while waiting. It loads the library only when
+// the driver is loaded: glibc remembers for the life of a process that a directory of LD_LIBRARY_PATH did not exist.
 func driverReady(stop <-chan os.Signal) bool {
 	for told := false; ; told = true {
-		ret := nvml.Init()
+		ret := nvml.ERROR_DRIVER_NOT_LOADED
+		if _, err := os.Stat(driverVersion); err == nil {
+			ret = nvml.Init()
+		}
 		if ret == nvml.SUCCESS {
 			return true
 		}

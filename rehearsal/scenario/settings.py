@@ -1,0 +1,34 @@
+"""The environment variables that a rehearsal reads, checked before anything starts.
+
+Most of them are read by processes that start later, whose errors only a log would show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rehearsal.clouds.gcp.gke import driver_delay
+from rehearsal.cluster.node import container_runtime
+from rehearsal.host.toolchain import ToolchainError
+from rehearsal.host.toolchain.settings import from_environment
+from rehearsal.scenario import plugins_and_commands
+from rehearsal.scenario.errors import WrongUse
+
+_CHECKS: tuple[Callable[[Mapping[str, str]], object], ...] = (
+    container_runtime.mode_of,
+    driver_delay.seconds,
+    plugins_and_commands.uses_stand_in,
+    from_environment,
+)
+
+
+def check(environment: Mapping[str, str]) -> None:
+    """Raises WrongUse that names every variable with a wrong value, and what it may be."""
+    problems = []
+    for read in _CHECKS:
+        try:
+            read(environment)
+        except (ValueError, WrongUse, ToolchainError) as e:
+            problems.append(str(e))
+    if problems:
+        raise WrongUse("; ".join(problems))
