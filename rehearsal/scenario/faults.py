@@ -11,6 +11,7 @@ from infra import plan
 from infra.plan import FleetPlan
 from kubeapi import Client, Unreachable
 from rehearsal.cluster.kubelet.nodes import reboots
+from rehearsal.cluster.kubelet.nodes.holds import Holds
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.errors import NoSuchFault, RehearsalError
 
@@ -29,6 +30,16 @@ class WrongLayout:
     """Which node of the pool, by order of creation, from 0."""
     gpu: int
     profile: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hold:
+    """Something does not happen yet on a node that is made after the fault was injected."""
+
+    pool: str
+    node: int
+    """Which node of the pool, by order of creation, from 0."""
+    held: Holds
 
 
 def resolve(fault: WrongLayout, fleet: FleetPlan) -> WrongLayout:
@@ -73,10 +84,28 @@ def inject_resolved(environment: Environment, fault: WrongLayout) -> WrongLayout
     return fault
 
 
-def inject(environment: Environment, fault: WrongLayout) -> None:
+def inject(environment: Environment, fault: WrongLayout | Hold) -> None:
     """Adds the fault to those that the simulated cloud reads when it makes a node."""
-    faults = [*_read(environment), {"fault": "wrong-layout", **asdict(fault)}]
-    _write(environment, faults)
+    match fault:
+        case WrongLayout():
+            listed = {"fault": "wrong-layout", **asdict(fault)}
+        case Hold():
+            where = {"pool": fault.pool, "node": fault.node}
+            listed = {"fault": "hold", **where, **asdict(fault.held)}
+    _write(environment, [*_read(environment), listed])
+
+
+def hold(client: Client, node: str, held: Holds | None) -> None:
+    """From now on holds that on a living node, and nothing else; None: nothing at all.
+
+    Raises ApiError, Unreachable.
+    """
+    path = f"/api/v1/nodes/{node}"
+    machine = json.loads(client.get(path)["metadata"]["annotations"][MACHINE])
+    machine.pop("fault", None)
+    if held is not None:
+        machine["fault"] = {"kind": "hold", **asdict(held)}
+    client.patch(path, {"metadata": {"annotations": {MACHINE: json.dumps(machine)}}})
 
 
 def repair(environment: Environment) -> list[str]:

@@ -90,12 +90,14 @@ func readConfig() gpuConfig {
 	return config
 }
 
-// driverReady waits for the driver, which another DaemonSet installs; false when told to stop while waiting. It loads the library only when
-// the driver is loaded: glibc remembers for the life of a process that a directory of LD_LIBRARY_PATH did not exist.
+// driverReady waits for the driver, which another DaemonSet installs; false when told to stop while waiting.
 func driverReady(stop <-chan os.Signal) bool {
 	for told := false; ; told = true {
 		ret := nvml.ERROR_DRIVER_NOT_LOADED
 		if _, err := os.Stat(driverVersion); err == nil {
+			if told {
+				startAnew()
+			}
 			ret = nvml.Init()
 		}
 		if ret == nvml.SUCCESS {
@@ -110,6 +112,12 @@ func driverReady(stop <-chan os.Signal) bool {
 		case <-time.After(driverRetry):
 		}
 	}
+}
+
+// startAnew replaces this process by one of the same program: glibc remembers from the start of a process which directories of
+// LD_LIBRARY_PATH do not exist, as the driver's does not before it is installed. It returns only where that fails.
+func startAnew() {
+	log.Printf("cannot start anew: %v", syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
 }
 
 // describe does not ask the library for words: it may be the library that is missing.

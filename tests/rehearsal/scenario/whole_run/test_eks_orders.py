@@ -1,0 +1,150 @@
+"""S1 and a pool of H100, under both modes of NVIDIA's container runtime: on each node mig-manager
+and the agent come in another order.
+
+An A100 takes its MIG mode by a reboot, which restarts the agent too; an H100 does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import yaml
+
+from rehearsal.cluster.kubelet.nodes.holds import Holds
+from rehearsal.cluster.node import container_runtime
+from rehearsal.scenario import proof
+from rehearsal.scenario.engine_runs import Engine, Outcome
+from rehearsal.scenario.environment import Environment
+from tests.rehearsal.scenario.whole_run.orders import AGENT, Conductor, Order
+
+pytestmark = [pytest.mark.rehearsal]
+A100, H100 = "demo-gpu-workers", "h100-workers"
+MIG_MANAGER = "nvidia-mig-manager"
+BEFORE_A100 = "A100: the agent reports before mig-manager starts, and starts again during its work"
+AFTER_A100 = "A100: the agent starts after the partitioning"
+BEFORE_H100 = "H100: the agent reports before mig-manager starts"
+DURING_H100 = "H100: the agent starts during the partitioning, the toolkit late"
+ORDERS = {
+    BEFORE_A100: Order(
+        pool=A100,
+        node=0,
+        first=Holds(pods=(MIG_MANAGER,)),
+        then=[
+            (lambda seen: seen.reasons[-1:] == ("NotPartitioned",), Holds(partitioning_from=4)),
+            (
+                lambda seen: (
+                    seen.cut_up_to_gpu_4
+                    and seen.agent_runs
+                    and seen.agent is not None
+                    and seen.agent["restartCount"] == 1
+                ),
+                None,
+            ),
+        ],
+    ),
+    AFTER_A100: Order(
+        pool=A100,
+        node=1,
+        first=Holds(pods=(AGENT,)),
+        then=[(lambda seen: seen.allocatable == {"nvidia.com/mig-1g.5gb": 56}, None)],
+    ),
+    BEFORE_H100: Order(
+        pool=H100,
+        node=0,
+        first=Holds(pods=(MIG_MANAGER,)),
+        then=[(lambda seen: seen.reasons[-1:] == ("NotPartitioned",), None)],
+    ),
+    DURING_H100: Order(
+        pool=H100,
+        node=1,
+        first=Holds(toolkit=True, pods=(AGENT,), partitioning_from=4),
+        then=[
+            # Nothing that needs NVIDIA's runtime starts, mig-manager neither.
+            (
+                lambda seen: seen.agent is not None and not seen.agent_runs,
+                Holds(pods=(AGENT,), partitioning_from=4),
+            ),
+            (lambda seen: seen.cut_up_to_gpu_4, Holds(partitioning_from=4)),
+            (lambda seen: seen.reasons[-1:] == ("PartitioningUnderWay",), None),
+        ],
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=["legacy", "cdi"])
+def environment(
+    request: pytest.FixtureRequest, make_environment: Callable[[str], Environment]
+) -> Iterator[Environment]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(container_runtime.VARIABLE, request.param)
+        environment = make_environment(f"s1-{request.param}")
+        stack_file = environment.stack_file("s1")
+        stack = yaml.safe_load(stack_file.read_text())
+        fleet = stack["config"]["slicewright:fleet"]
+        (a100,) = fleet["node_pools"]
+        a100["nodes"] = {"count": 2}
+        h100 = {
+            **a100,
+            "name": H100,
+            "machine_type": "p5.48xlarge",
+            "partition": {"mode": "operator", "layout": {"3g.40gb": 2}},
+        }
+        fleet["node_pools"] = [a100, h100]
+        # So that a node that hangs ends the run with a message.
+        fleet["verify_timeout_minutes"] = 6
+        stack_file.write_text(yaml.safe_dump(stack))
+        yield environment
+
+
+@pytest.fixture(scope="module")
+def conductor(environment: Environment) -> Iterator[Conductor]:
+    with Conductor(environment, ORDERS) as conductor:
+        yield conductor
+
+
+@pytest.fixture(scope="module")
+def up(environment: Environment, conductor: Conductor) -> Outcome:
+    engine = Engine(environment, "s1", print)
+    assert engine.init().code == 0
+    return engine.up()
+
+
+def test_every_node_is_verified_without_a_human(up: Outcome, conductor: Conductor) -> None:
+    assert conductor.undone == {}, conductor.reasons
+    assert up.code == 0, up.output
+    fleet = proof.read_fleet(conductor.client)
+    assert len(fleet) == 4
+    assert all(check.holds for check in proof.of_fleet("s1", fleet)), proof.of_fleet("s1", fleet)
+
+
+@pytest.mark.parametrize(
+    ("order", "own_ends", "reboots"),
+    [(BEFORE_A100, 1, 1), (AFTER_A100, 0, 0), (BEFORE_H100, 1, 0), (DURING_H100, 1, 0)],
+)
+def test_the_agent_ended_by_itself_once_per_event(
+    up: Outcome, conductor: Conductor, order: str, own_ends: int, reboots: int
+) -> None:
+    """After the A100's reboot, which ends the agent's container too, its first one is of before."""
+    status = conductor.agent(order)
+    assert conductor.own_ends(order) == own_ends
+    assert status["restartCount"] == own_ends + reboots
+    assert status["lastState"].get("terminated", {"exitCode": 0})["exitCode"] == 0
+
+
+@pytest.mark.parametrize(
+    ("order", "reasons"),
+    [
+        (BEFORE_A100, ["NotPartitioned", "PartitioningUnderWay", "DeviceNodesOutdated"]),
+        (AFTER_A100, []),
+        (BEFORE_H100, ["NotPartitioned", "PartitioningUnderWay", "DeviceNodesOutdated"]),
+        (DURING_H100, ["PartitioningUnderWay", "DeviceNodesOutdated"]),
+    ],
+)
+def test_the_agent_said_which_situation_it_was_in(
+    up: Outcome, conductor: Conductor, order: str, reasons: list[str]
+) -> None:
+    said = conductor.reasons_of(order)
+    assert said[0] == [*reasons, "PartitionsMatch"][0]
+    assert said[-1] == "PartitionsMatch"
+    assert set(reasons) <= set(said)

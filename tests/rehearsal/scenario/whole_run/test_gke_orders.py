@@ -1,0 +1,124 @@
+"""S0 with four nodes, on each of which driver, partitioning and agent come in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from rehearsal.cluster.kubelet.nodes.holds import Holds
+from rehearsal.scenario import proof
+from rehearsal.scenario.engine_runs import Engine, Outcome
+from rehearsal.scenario.environment import Environment
+from tests.rehearsal.scenario.whole_run.orders import AGENT, Conductor, Order
+
+pytestmark = [pytest.mark.rehearsal]
+POOL = "h100-partition-3g"
+PLUGIN = "nvidia-gpu-device-plugin"
+"""It partitions, then advertises."""
+ORDERS = {
+    "the driver comes a minute late": Order(
+        pool=POOL,
+        node=0,
+        first=Holds(driver=True),
+        then=[
+            (
+                lambda seen: (
+                    seen.reasons[-1:] == ("DriverLibraryMissing",) and seen.joined_s_ago >= 60
+                ),
+                None,
+            )
+        ],
+    ),
+    "the agent reports before the partitioning": Order(
+        pool=POOL,
+        node=1,
+        first=Holds(pods=(PLUGIN,)),
+        then=[(lambda seen: seen.reasons[-1:] == ("NotPartitioned",), None)],
+    ),
+    "the agent starts during the partitioning": Order(
+        pool=POOL,
+        node=2,
+        first=Holds(pods=(AGENT,), partitioning_from=4),
+        then=[
+            (lambda seen: seen.cut_up_to_gpu_4, Holds(partitioning_from=4)),
+            (lambda seen: seen.reasons[-1:] == ("NotPartitioned",), None),
+        ],
+    ),
+    "the agent starts after the partitioning": Order(
+        pool=POOL,
+        node=3,
+        first=Holds(pods=(AGENT,)),
+        then=[(lambda seen: seen.allocatable == {"nvidia.com/gpu": 16}, None)],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def environment(make_environment: Callable[[str], Environment]) -> Environment:
+    environment = make_environment("s0-orders")
+    stack_file = environment.stack_file("s0")
+    text = stack_file.read_text()
+    assert text.count("nodes: { count: 1 }") == 1
+    text = text.replace("nodes: { count: 1 }", "nodes: { count: 4 }")
+    # So that a node that hangs ends the run with a message.
+    stack_file.write_text(
+        text.replace("    cloud: gke\n", "    cloud: gke\n    verify_timeout_minutes: 5\n")
+    )
+    return environment
+
+
+@pytest.fixture(scope="module")
+def conductor(environment: Environment) -> Iterator[Conductor]:
+    with Conductor(environment, ORDERS) as conductor:
+        yield conductor
+
+
+@pytest.fixture(scope="module")
+def up(environment: Environment, conductor: Conductor) -> Outcome:
+    engine = Engine(environment, "s0", print)
+    assert engine.init().code == 0
+    return engine.up()
+
+
+def test_every_node_is_verified_without_a_human(up: Outcome, conductor: Conductor) -> None:
+    assert conductor.undone == {}, conductor.reasons
+    assert up.code == 0, up.output
+    fleet = proof.read_fleet(conductor.client)
+    assert len(fleet) == 4
+    assert all(check.holds for check in proof.of_fleet("s0", fleet)), proof.of_fleet("s0", fleet)
+
+
+@pytest.mark.parametrize(
+    ("order", "own_ends"),
+    [
+        ("the driver comes a minute late", 1),
+        ("the agent reports before the partitioning", 1),
+        ("the agent starts during the partitioning", 1),
+        ("the agent starts after the partitioning", 0),
+    ],
+)
+def test_the_agent_ended_by_itself_once_per_event(
+    up: Outcome, conductor: Conductor, order: str, own_ends: int
+) -> None:
+    status = conductor.agent(order)
+    assert (conductor.own_ends(order), status["restartCount"]) == (own_ends, own_ends)
+    assert status["lastState"].get("terminated", {"exitCode": 0})["exitCode"] == 0
+
+
+@pytest.mark.parametrize(
+    ("order", "reasons"),
+    [
+        ("the driver comes a minute late", ["DriverLibraryMissing", "DeviceNodesOutdated"]),
+        ("the agent reports before the partitioning", ["NotPartitioned", "DeviceNodesOutdated"]),
+        ("the agent starts during the partitioning", ["NotPartitioned", "DeviceNodesOutdated"]),
+        ("the agent starts after the partitioning", []),
+    ],
+)
+def test_the_agent_said_which_situation_it_was_in(
+    up: Outcome, conductor: Conductor, order: str, reasons: list[str]
+) -> None:
+    said = conductor.reasons_of(order)
+    assert said[0] == [*reasons, "PartitionsMatch"][0]
+    assert said[-1] == "PartitionsMatch"
+    assert set(reasons) <= set(said)
