@@ -1,13 +1,19 @@
 """Faults and reboots where what they are about is not there."""
 
+"""Faults as the user, the simulated cloud and the kubelet read and change them."""
+
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import pytest
 
 from kubeapi import Client, Unreachable
+from rehearsal.clouds.core.faults import Faults
+from rehearsal.clouds.core.store import Store
+from rehearsal.cluster.kubelet.nodes.holds import Holds, holds_of
 from rehearsal.scenario import faults
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.errors import NoSuchFault, RehearsalError
@@ -38,3 +44,36 @@ def test_a_node_that_does_not_run_cannot_be_rebooted(tmp_path: Path) -> None:
     (tmp_path / "clusters/c/nodes/n1/root").mkdir(parents=True)
     with pytest.raises(RehearsalError, match="node n1 does not run"):
         faults.reboot(Environment(tmp_path), "n1")
+
+
+class OneNode:
+    """An API server with one Node."""
+
+    def __init__(self, machine: dict[str, Any]) -> None:
+        self.annotations = {faults.MACHINE: json.dumps(machine)}
+
+    def get(self, path: str, **_: Any) -> dict[str, Any]:
+        assert path == "/api/v1/nodes/n1"
+        return {"metadata": {"name": "n1", "annotations": self.annotations}}
+
+    def patch(self, path: str, body: dict[str, Any], **_: Any) -> None:
+        assert path == "/api/v1/nodes/n1"
+        self.annotations |= body["metadata"]["annotations"]
+
+
+def test_the_cloud_and_the_kubelet_read_a_hold_as_it_was_injected(tmp_path: Path) -> None:
+    held = Holds(pods=("nvidia-mig-manager",), driver=True, toolkit=True, partitioning_from=4)
+    faults.inject(Environment(tmp_path), faults.Hold(pool="p", node=1, held=held))
+    read = Faults(tmp_path / "faults.json", Store(tmp_path / "state.json"))
+    assert read.of_node(pool="p", labels={}, index=0) is None
+    fault = read.of_node(pool="p", labels={}, index=1)
+    annotations = {faults.MACHINE: json.dumps({"cloud": "gke", "fault": fault})}
+    assert holds_of({"metadata": {"annotations": annotations}}) == held
+
+
+def test_what_is_held_on_a_living_node_can_be_changed_and_let_go() -> None:
+    api = OneNode({"cloud": "eks", "fault": {"kind": "hold", "driver": True}})
+    faults.hold(cast(Client, api), "n1", Holds(toolkit=True))
+    assert holds_of(api.get("/api/v1/nodes/n1")) == Holds(toolkit=True)
+    faults.hold(cast(Client, api), "n1", None)
+    assert json.loads(api.annotations[faults.MACHINE]) == {"cloud": "eks"}
