@@ -10,6 +10,7 @@ from __future__ import annotations
 import pulumi_kubernetes as k8s
 
 from fleet_controller import api
+from infra import delivery
 from infra.components import pods
 
 _DIRECTORY = "/var/lib/kubelet/pod-resources"
@@ -21,12 +22,12 @@ _TOKEN_LIFE_S = 3607
 """As the tokens that Kubernetes mounts by itself: one hour and 7 seconds."""
 
 
-def container(image: str, program: str) -> k8s.core.v1.ContainerArgs:
-    """program: path of the agent's zipapp, in the volume `code`."""
+def container(image: str, code: delivery.Zipapp) -> k8s.core.v1.ContainerArgs:
+    """code: the agent's zipapp, in the volume `code`."""
     return k8s.core.v1.ContainerArgs(
         name="attribution",
         image=image,
-        command=["python", program, "attribution", "--port", str(api.ATTRIBUTION_PORT)],
+        command=pods.command(code, "attribution", "--port", str(api.ATTRIBUTION_PORT)),
         env=[
             pods.field("POD_IP", "status.podIP"),
             # Overrides the image: the pod uses the NVIDIA runtime, and this container needs no GPU.
@@ -50,7 +51,9 @@ def container(image: str, program: str) -> k8s.core.v1.ContainerArgs:
             capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"]),
         ),
         volume_mounts=[
-            k8s.core.v1.VolumeMountArgs(name="code", mount_path="/opt/slicewright", read_only=True),
+            k8s.core.v1.VolumeMountArgs(
+                name="code", mount_path=pods.CODE_DIRECTORY, read_only=True
+            ),
             # The directory, not the socket: a restarted kubelet creates a new socket.
             k8s.core.v1.VolumeMountArgs(
                 name="pod-resources", mount_path=_DIRECTORY, read_only=True

@@ -188,7 +188,7 @@ def _pod(image: str, zipapp: delivery.Zipapp, code: pulumi.Input[str]) -> k8s.co
             k8s.core.v1.ContainerArgs(
                 name="fleet-controller",
                 image=image,
-                command=["python", f"/opt/slicewright/{zipapp.name}"],
+                command=pods.command(zipapp),
                 env=[
                     pods.field("POD_IP", "status.podIP"),
                     pods.field("POD_NAMESPACE", "metadata.namespace"),
@@ -204,7 +204,7 @@ def _pod(image: str, zipapp: delivery.Zipapp, code: pulumi.Input[str]) -> k8s.co
                 security_context=pods.restricted(),
                 volume_mounts=[
                     k8s.core.v1.VolumeMountArgs(
-                        name="code", mount_path="/opt/slicewright", read_only=True
+                        name="code", mount_path=pods.CODE_DIRECTORY, read_only=True
                     )
                 ],
             )

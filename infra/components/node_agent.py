@@ -171,9 +171,8 @@ def _pod(
     desired: pulumi.Input[str],
 ) -> k8s.core.v1.PodSpecArgs:
     gke = isinstance(pool, GkePoolPlan)
-    program = f"/opt/slicewright/{zipapp.name}"
     mounts = [
-        k8s.core.v1.VolumeMountArgs(name="code", mount_path="/opt/slicewright", read_only=True),
+        k8s.core.v1.VolumeMountArgs(name="code", mount_path=pods.CODE_DIRECTORY, read_only=True),
         k8s.core.v1.VolumeMountArgs(name="desired", mount_path="/etc/slicewright", read_only=True),
         k8s.core.v1.VolumeMountArgs(name="restarts", mount_path="/run/slicewright"),
     ]
@@ -207,7 +206,7 @@ def _pod(
     if settings.attribution:
         mounts.append(attribution.token_mount())
         volumes += attribution.volumes()
-        others.append(attribution.container(image, program))
+        others.append(attribution.container(image, zipapp))
     return k8s.core.v1.PodSpecArgs(
         service_account_name=api.AGENT_SERVICE_ACCOUNT,
         priority_class_name=api.AGENT_PRIORITY_CLASS,
@@ -222,14 +221,13 @@ def _pod(
             k8s.core.v1.ContainerArgs(
                 name="node-agent",
                 image=image,
-                command=[
-                    "python",
-                    program,
+                command=pods.command(
+                    zipapp,
                     "watch",
                     "--desired",
                     "/etc/slicewright/desired.json",
                     *_measured(settings),
-                ],
+                ),
                 env=[
                     pods.field("NODE_NAME", "spec.nodeName"),
                     pods.field("POD_IP", "status.podIP"),

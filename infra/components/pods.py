@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import pulumi_kubernetes as k8s
 
+from infra import delivery
+
 PART_OF: Final[Mapping[str, str]] = {"app.kubernetes.io/part-of": "slicewright"}
 """A label of every pod; the NetworkPolicy selects by it."""
+CODE_DIRECTORY: Final = "/opt/slicewright"
+"""Where a container mounts the ConfigMap with its zipapp."""
+_START: Final = Path(__file__).with_name("verified_start.py").read_text(encoding="utf-8")
 _USER = 65532
 """An unprivileged user, as in distroless images (`nonroot`)."""
 _START_S = 2
@@ -32,6 +38,16 @@ def restricted() -> k8s.core.v1.SecurityContextArgs:
         read_only_root_filesystem=True,
         capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"]),
     )
+
+
+def command(zipapp: delivery.Zipapp, *arguments: str) -> list[str]:
+    """Runs a mounted zipapp, if it holds the code that this run of the program delivers.
+
+    -I: nothing of the environment or the working directory is imported. -S: nothing that the image
+    has installed.
+    """
+    program = f"{CODE_DIRECTORY}/{zipapp.name}"
+    return ["python", "-I", "-S", "-c", _START, program, zipapp.sources_hash, *arguments]
 
 
 def readiness(port: str = "http") -> k8s.core.v1.ProbeArgs:

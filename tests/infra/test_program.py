@@ -286,7 +286,9 @@ def test_code_and_desired_state_are_mounted_from_immutable_config_maps(
             base64.b64decode(maps[mounted["code"]]["binaryData"][program_file], validate=True)
         )
         assert zipfile.ZipFile(archive).namelist() == ["__main__.py"]
-        assert pod["containers"][0]["command"][1] == f"/opt/slicewright/{program_file}"
+        command = pod["containers"][0]["command"]
+        assert command[:4] == ["python", "-I", "-S", "-c"]
+        assert command[5:7] == [f"/opt/slicewright/{program_file}", "0123456789abcdef"]
         if "desired" in mounted:
             assert json.loads(maps[mounted["desired"]]["data"]["desired.json"])["version"] == "v1"
 

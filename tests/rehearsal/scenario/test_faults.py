@@ -1,6 +1,4 @@
-"""Faults and reboots where what they are about is not there."""
-
-"""Faults as the user, the simulated cloud and the kubelet read and change them."""
+"""Faults and reboots as the user, the simulated cloud and the kubelet read and change them."""
 
 from __future__ import annotations
 
