@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import ssl
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
@@ -25,6 +26,8 @@ _PATCH_TYPES: Mapping[PatchKind, str] = {
     "json": "application/json-patch+json",
     "apply": "application/apply-patch+yaml",
 }
+_TOKEN = re.compile(r"[-A-Za-z0-9._~+/]+=*")
+"""Source: RFC 6750, 2.1, b64token."""
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -60,8 +63,8 @@ class Credentials:
     ca_data: bytes | None = None
     ca_file: Path | None = None
     token_file: Path | None = None
-    token: str | None = None
-    client_cert: tuple[bytes, bytes] | None = None
+    token: str | None = field(default=None, repr=False)
+    client_cert: tuple[bytes, bytes] | None = field(default=None, repr=False)
     """Certificate and key, PEM."""
 
 
@@ -189,7 +192,7 @@ class Client:
     ) -> urllib3.BaseHTTPResponse:
         headers = {"Accept": "application/json", "User-Agent": self._user_agent}
         if token := self._current_token():
-            headers["Authorization"] = f"Bearer {token}"
+            headers["Authorization"] = self._bearer(token)
         data = None
         if body is not None:
             headers["Content-Type"] = content_type
@@ -243,6 +246,12 @@ class Client:
                 except (ValueError, ssl.SSLError) as e:
                     raise Unreachable(f"{file}: holds no certificate: {e}") from e
             return self._pool
+
+    def _bearer(self, token: str) -> str:
+        """The header. http.client would quote one with other characters in its error."""
+        if not _TOKEN.fullmatch(token):
+            raise Unreachable(f"{self.server}: not asked, because what was given is not a token")
+        return f"Bearer {token}"
 
 
 def credentials_of(kubeconfig: JsonObject) -> Credentials:

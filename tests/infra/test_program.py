@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -193,6 +194,19 @@ def test_the_kubeconfig_has_no_secret(record: Record, stack: str) -> None:
         "certificate-authority-data": "Q0E=",
     }
     assert provider["clusterIdentifier"]
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_no_resource_holds_a_secret(
+    record: Record, as_json: Callable[[Any], str], stack: str
+) -> None:
+    """What the program asks for is in the state, in plain text."""
+    made = record(stack)
+    assert [m.name for m in made if m.type.endswith(":Secret")] == []
+    private = re.compile(
+        r"PRIVATE KEY|eyJ[\w-]{8,}\.eyJ|client-key-data|\bAKIA[A-Z0-9]{16}|(?i:password)"
+    )
+    assert [m.name for m in made if private.search(as_json(m.inputs))] == []
 
 
 @pytest.mark.parametrize("stack", STACKS)

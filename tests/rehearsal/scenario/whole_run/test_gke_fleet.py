@@ -140,13 +140,22 @@ def test_logs_of_the_agent_can_be_read_through_the_api_server(run: Run) -> None:
     assert run.client.text(f"/api/v1/namespaces/slicewright-system/pods/{agents[0]}/log").strip()
 
 
-def test_the_state_holds_no_key_and_no_token(run: Run) -> None:
+def test_neither_state_nor_logs_hold_a_key_or_a_token(run: Run) -> None:
     state = "\n".join(
         p.read_text() for p in (run.environment.root / "pulumi" / "state").rglob("*.json")
     )
     assert "h100-partition-3g" in state
-    assert "PRIVATE KEY" not in state
-    assert not re.search(r"eyJhbGciOi", state), "a service account token is in the state"
+    pods = "/api/v1/namespaces/slicewright-system/pods"
+    logs = {
+        pod["metadata"]["name"]: run.client.text(f"{pods}/{pod['metadata']['name']}/log")
+        for pod in run.client.get(pods)["items"]
+    }
+    assert {name[: name.index("-", 6)] for name in logs} == {"node-agent", "fleet-controller"}
+    assert all(logs.values())
+    for where, text in {"state": state, "up": run.up.output, **logs}.items():
+        assert "PRIVATE KEY" not in text, where
+        assert "client-key-data" not in text, where
+        assert not re.search(r"eyJhbGciOi", text), f"a service account's token is in {where}"
 
 
 def test_destroy_leaves_nothing(run: Run, confined: Path) -> None:
