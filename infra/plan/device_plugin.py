@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from infra import catalog, spec
 from infra.catalog import DevicePluginIssue, driver_order
@@ -13,10 +13,23 @@ from infra.plan.fleet import PoolPlan
 _VERSION = re.compile(r"v?([0-9]+\.[0-9]+\.[0-9]+)")
 
 
+_MPS_STRICT = DevicePluginIssue(
+    version="0.20.0",
+    chart="v26.7.0",
+    endings=(),
+    source="NVIDIA/k8s-device-plugin v0.19.0, api/config/v1/config.go",
+)
+"""Older plugins set failRequestsGreaterThanOne to true for MPS, whatever the config says."""
+
+
 def check_plugin(
-    operator: spec.GpuOperator, pools: Iterable[PoolPlan], stated: Stated
+    operator: spec.GpuOperator, pools: Sequence[PoolPlan], stated: Stated
 ) -> Checked[None]:
-    """Refuses a version known not to advertise a partition of `pools` as its own resource."""
+    """Refuses a version known not to advertise a partition of `pools` as its own resource, or not
+    to share GPUs as the pool says.
+    """
+    if stated.has(*(("gpu_operator", key) for key in ("device_plugin", "chart_version"))):
+        yield from _check_mps(operator, pools)
     if operator.mig_strategy != "mixed":
         return  # no partition has a resource of its own
     if not stated.has(
@@ -40,6 +53,22 @@ def check_plugin(
                     f"choose {instead} or newer",
                     issue.source,
                 )
+
+
+def _check_mps(operator: spec.GpuOperator, pools: Sequence[PoolPlan]) -> Checked[None]:
+    if (has := _has(_MPS_STRICT, operator)) is None:
+        return
+    key, brings, instead = has
+    for pool in pools:
+        # GKE's plugin always rejects such pods, too.
+        if any(s.strategy == "mps" and not s.fail_requests_greater_than_one for s in pool.sharing):
+            yield refuse(
+                key,
+                f"{brings}, which with MPS always rejects pods that request several replicas; "
+                f"pool {pool.name} has fail_requests_greater_than_one: false",
+                f"choose {instead} or newer, or leave that out",
+                _MPS_STRICT.source,
+            )
 
 
 def _has(issue: DevicePluginIssue, operator: spec.GpuOperator) -> tuple[spec.Path, str, str] | None:

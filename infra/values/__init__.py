@@ -3,12 +3,13 @@
 from infra.values.kubeconfig import kubeconfig
 from infra.values.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
 from infra.values.operator_chart import operator_account, operator_values
-from infra.values.plugin_configs import plugin_configs
+from infra.values.plugin_configs import NOT_SHARED, plugin_configs
 from infra.values.pods import pod_request, tolerations
 from infra.values.text import JsonObject, as_flow_yaml, as_yaml, short_hash
 
 __all__ = [
     "MIG_CONFIG_KEY",
+    "NOT_SHARED",
     "JsonObject",
     "as_flow_yaml",
     "as_yaml",

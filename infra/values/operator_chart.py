@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from infra.plan import SYSTEM_LABELS, EksFleetPlan
 from infra.spec import GpuOperator
+from infra.values.plugin_configs import NOT_SHARED
 from infra.values.pods import tolerations
 from infra.values.text import JsonObject
 
@@ -15,7 +16,7 @@ def operator_values(
 ) -> JsonObject:
     """Values of the GPU Operator's chart, all in its values.yaml: Helm ignores unknown keys.
 
-    plugin_config_map: where pools share their GPUs. Nodes without its label do not share.
+    plugin_config_map: where pools share their GPUs.
     """
     operator = plan.operator
     tolerated = tolerations(plan.pools)
@@ -50,7 +51,7 @@ def operator_values(
         "node-feature-discovery": {"worker": {"tolerations": tolerated}},
     }
     if plugin_config_map is not None:
-        values["devicePlugin"]["config"] = {"name": plugin_config_map, "default": ""}
+        values["devicePlugin"]["config"] = {"name": plugin_config_map, "default": NOT_SHARED}
     pinned: Mapping[str, str | None] = {
         "driver": operator.driver.version,
         "toolkit": operator.toolkit.version,

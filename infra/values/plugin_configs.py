@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from infra.plan import PoolPlan
 from infra.values.text import JsonObject
 
+NOT_SHARED: Final = "not.shared"
+"""The key of nodes without the label; no pool can have this name."""
+
 
 def plugin_configs(pools: Sequence[PoolPlan]) -> Mapping[str, JsonObject]:
-    """The device plugin's config v1 by pool, for the pools that share their GPUs.
+    """The device plugin's configs v1 by name: one per pool, and NOT_SHARED, the default. Empty
+    where no pool shares its GPUs.
 
-    They are the keys of one ConfigMap, because the chart takes one for the whole cluster. A node
-    whose key is missing gets no plugin. Source: k8s-device-plugin, config-manager.
+    They are the keys of one ConfigMap, because the chart takes one for the whole cluster. Pools
+    that do not share have a key too: nodes of a pool that shared until now keep its label until
+    the cloud has removed it, and a node whose key is missing gets no device plugin. Source:
+    NVIDIA/k8s-device-plugin, cmd/config-manager.
     """
-    return {pool.name: _plugin_config(pool) for pool in pools if pool.sharing}
+    if not any(pool.sharing for pool in pools):
+        return {}
+    return {NOT_SHARED: {"version": "v1"}, **{pool.name: _plugin_config(pool) for pool in pools}}
 
 
 def _plugin_config(pool: PoolPlan) -> JsonObject:
+    if not pool.sharing:
+        return {"version": "v1"}
     (strategy,) = {one.strategy for one in pool.sharing}
     renamed, strict = (
         pool.sharing[0].advertised != pool.sharing[0].resource,

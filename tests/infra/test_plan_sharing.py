@@ -126,6 +126,34 @@ def test_what_nvidias_plugin_cannot_do(
 
 
 @pytest.mark.parametrize(
+    ("operator", "refused"),
+    [
+        ({}, False),
+        ({"chart_version": "v26.3.3"}, True),
+        ({"chart_version": "v26.3.3", "device_plugin": {"version": "v0.20.0"}}, False),
+        ({"device_plugin": {"version": "v0.19.3"}}, True),
+    ],
+)
+def test_an_older_plugin_always_rejects_mps_pods_that_request_several_replicas(
+    operator: dict[str, Any], refused: bool
+) -> None:
+    sharing = {**MPS, "fail_requests_greater_than_one": False}
+    raw: dict[str, Any] = {
+        "cloud": "eks",
+        "cluster": {"name": "c", "region": "eu-west-1"},
+        "gpu_operator": {"mig_strategy": "single", **operator},
+        "node_pools": [
+            {"name": "a", "machine_type": "g4dn.xlarge", "nodes": {"count": 1}, "sharing": sharing}
+        ],
+    }
+    if not refused:
+        plan.read(json.dumps(raw), spec.Source("test", raw))
+        return
+    with pytest.raises(spec.SpecError, match="MPS always rejects"):
+        plan.read(json.dumps(raw), spec.Source("test", raw))
+
+
+@pytest.mark.parametrize(
     ("sharing", "said"),
     [
         ({**SLICED, "replicas": 49}, "GKE allows 2 to 48 clients"),
@@ -163,6 +191,7 @@ def test_one_file_has_the_sharing_of_all_pools_but_not_the_strategy() -> None:
         [pool(ALL_1G, {**SLICED, "fail_requests_greater_than_one": False})]
     )
     assert configs == {
+        "not.shared": {"version": "v1"},
         "a": {
             "version": "v1",
             "sharing": {
@@ -172,5 +201,5 @@ def test_one_file_has_the_sharing_of_all_pools_but_not_the_strategy() -> None:
                     "resources": [{"name": "nvidia.com/mig-1g.5gb", "replicas": 4}],
                 }
             },
-        }
+        },
     }

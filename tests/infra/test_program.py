@@ -818,11 +818,11 @@ def test_gke_shares_by_its_own_settings(record: Record) -> None:
 def test_eks_shares_by_one_config_map_with_a_key_per_pool(record: Record) -> None:
     made = record("shared-eks", fleet=SHARED_EKS)
     configs = one(made, ":ConfigMap", "plugin-configs")
-    assert set(configs["data"]) == {"a100", "t4"}
+    assert set(configs["data"]) == {"a100", "t4", "whole", "not.shared"}
     assert configs["immutable"] is True
     assert one(made, ":Release")["values"]["devicePlugin"]["config"] == {
         "name": configs["metadata"]["name"],
-        "default": "",
+        "default": "not.shared",
     }
     assert one(made, ":NodeGroup", "a100")["labels"]["nvidia.com/device-plugin.config"] == "a100"
     assert "nvidia.com/device-plugin.config" not in one(made, ":NodeGroup", "whole")["labels"]

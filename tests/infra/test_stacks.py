@@ -234,7 +234,7 @@ def test_s4_single_strategy_gives_seven() -> None:  # S4-23
 
 def test_s4_both_pools_are_keys_of_one_config() -> None:  # S4-51, -58, -60
     configs = values.plugin_configs(planned(written("s4")).pools)
-    assert set(configs) == {"a100-40gb", "tesla-t4"}
+    assert set(configs) == {"a100-40gb", "tesla-t4", values.NOT_SHARED}
     assert configs["tesla-t4"]["sharing"]["timeSlicing"]["resources"] == [
         {"name": "nvidia.com/gpu", "replicas": 14}
     ]

@@ -51,6 +51,8 @@ def test_nvidias_plugin_reads_what_was_meant(
     meant: dict[str, plan.PoolPlan] = {}
     for fleet in fleets():
         for name, config in values.plugin_configs(fleet.pools).items():
+            if name == values.NOT_SHARED:
+                continue
             file = tmp_path / f"{name}.yaml"
             file.write_text(values.as_yaml(config))
             meant[str(file)] = next(p for p in fleet.pools if p.name == name)
@@ -72,3 +74,19 @@ def test_nvidias_plugin_reads_what_was_meant(
             sharing[kind].get("failRequestsGreaterThanOne", False)
             == pool.sharing[0].fail_requests_greater_than_one
         )
+
+
+def test_nodes_that_share_nothing_have_a_config_too(
+    cross_check: Callable[..., str], tmp_path: Path
+) -> None:
+    raw = yaml.safe_load(SINGLE)
+    whole = {"name": "whole", "machine_type": "g4dn.xlarge", "nodes": {"count": 1}}
+    raw["node_pools"].append(whole)
+    configs = values.plugin_configs(plan.read(json.dumps(raw), spec.Source("test", raw)).pools)
+    assert set(configs) == {values.NOT_SHARED, "mps", "whole"}
+    for name in ("whole", values.NOT_SHARED):
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(values.as_yaml(configs[name]))
+        verdict = json.loads(cross_check("pluginconfig", file))[str(file)]
+        assert (verdict["Error"], verdict["Unknown"]) == ("", "")
+        assert not verdict["Config"]["sharing"].get("timeSlicing", {}).get("resources")
