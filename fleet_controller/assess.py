@@ -24,6 +24,7 @@ AGENT_SETTLING = frozenset(
         "WrongResources",
         "UnexpectedResources",
         "ResourcesWithheld",
+        "WrongLabels",
         "DriverLibraryMissing",
         "DriverNotLoaded",
         "PartitioningUnderWay",

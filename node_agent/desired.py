@@ -84,6 +84,8 @@ class Desired:
     minimum_driver: str | None = None
     """Oldest driver that supports the layout, for example `525.60.13`."""
     sharing: tuple[DesiredSharing, ...] = ()
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Label of the Node -> its possible values, as GPU feature discovery writes them."""
 
     def gpu(self, index: int) -> DesiredGpu:
         """What the GPU of that NVML index must look like. Raises KeyError where the layout has no
@@ -172,6 +174,11 @@ def check(desired: Desired) -> tuple[str, ...]:
                 f"sharing[{position}].replicas: {sharing.replicas}; must be at least 2 and divide "
                 f"resources.{sharing.resource} = {desired.resources[sharing.resource]}"
             )
+    problems += [
+        f"labels.{name}: has no value; list at least one"
+        for name, accepted in desired.labels.items()
+        if not accepted
+    ]
     return tuple(problems)
 
 
@@ -227,6 +234,8 @@ def _raw(desired: Desired) -> dict[str, Any]:
             {"resource": s.resource, "strategy": s.strategy, "replicas": s.replicas}
             for s in by_resource
         ]
+    if desired.labels:
+        raw["labels"] = {name: sorted(accepted) for name, accepted in desired.labels.items()}
     return raw
 
 
@@ -284,6 +293,18 @@ class _Reader:
             return {}
         return {str(key): self.integer(value, f"{at}.{key}") for key, value in raw.items()}
 
+    def texts(self, raw: Any, at: str) -> dict[str, tuple[str, ...]]:
+        if not isinstance(raw, dict):
+            self.problems.append(f"{at}: must be an object of lists, is {_shown(raw)}")
+            return {}
+        return {
+            str(key): tuple(
+                self.text(one, f"{at}.{key}[{i}]")
+                for i, one in enumerate(self.items(listed, f"{at}.{key}"))
+            )
+            for key, listed in raw.items()
+        }
+
     def choice(self, raw: Any, at: str, allowed: tuple[str, ...]) -> Any:
         if raw not in allowed:
             self.problems.append(f"{at}: must be one of {', '.join(allowed)}, is {_shown(raw)}")
@@ -291,7 +312,7 @@ class _Reader:
 
 
 _REQUIRED = ("version", "pool", "partitioner", "gpu_count", "gpu_models", "gpus", "resources")
-_OPTIONAL = ("gpu_memory_mib", "minimum_driver", "sharing")
+_OPTIONAL = ("gpu_memory_mib", "minimum_driver", "sharing", "labels")
 
 
 def _read(reader: _Reader, raw: Any) -> Desired | None:
@@ -340,6 +361,7 @@ def _read(reader: _Reader, raw: Any) -> Desired | None:
         gpu_memory_mib=None if memory is None else reader.integer(memory, "gpu_memory_mib"),
         minimum_driver=None if driver is None else reader.text(driver, "minimum_driver"),
         sharing=tuple(sharing),
+        labels=reader.texts(top.get("labels", {}), "labels"),
     )
 
 

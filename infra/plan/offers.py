@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infra import spec
+from infra.plan.feature_labels import feature_labels
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.fleet import AnyCloud, MigStrategy, Offer, ReplicatedResource
 from infra.plan.fractional import fractional_resources
@@ -84,7 +85,18 @@ def offer_of(
                 labels[PLUGIN_CONFIG_LABEL] = pool.name
     if found is None or partitioning is None or sharing is None:
         return None
-    result = outcome(pool.name, found, partitioning, sharing, resources=resources)
+    # GPU feature discovery comes with the operator, and HAMi takes the place of its device plugin.
+    discovered = resources is None and (cloud != "gke" or isinstance(pool.partition, spec.Operator))
+    result = outcome(
+        pool.name,
+        found,
+        partitioning,
+        sharing,
+        resources=resources,
+        labels=feature_labels(found.gpu, partitioning.layouts, strategy, sharing)
+        if discovered
+        else None,
+    )
     offer = Offer(
         layouts=partitioning.layouts,
         devices=partitioning.devices,

@@ -17,6 +17,7 @@ from infra.plan.findings import Checked, Stated, each, listed, nearest, refuse
 from infra.plan.fleet import WHOLE_GPU, Layout, MigStrategy, ReplicatedResource
 from infra.plan.layout_names import ALL_DISABLED, layout_name
 from infra.plan.machines import GpuMachine, Gpus
+from infra.plan.resource_names import resource_of
 from infra.plan.sharing import allocatable
 from infra.spec import Path
 from node_agent.desired import Desired, DesiredGpu, DesiredSharing, Partitioner, digest, dump
@@ -149,8 +150,11 @@ def outcome(
     sharing: tuple[ReplicatedResource, ...],
     *,
     resources: Mapping[str, int] | None = None,
+    labels: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Outcome:
-    """What a node advertises. resources: given where it is not a device plugin that advertises."""
+    """What a node advertises. resources: given where it is not a device plugin that advertises.
+    labels: of GPU feature discovery, where it runs.
+    """
     offered = allocatable(partitioning.devices, sharing) if resources is None else resources
     uniform = all(layout == partitioning.layouts[0] for layout in partitioning.layouts)
     gpus = (
@@ -178,14 +182,10 @@ def outcome(
             DesiredSharing(resource=s.advertised, strategy=s.strategy, replicas=s.replicas)
             for s in sharing
         ),
+        labels=labels or {},
     )
     text = dump(desired)
     return Outcome(resources=offered, desired=text, layout_hash=digest(text))
-
-
-def resource_of(profile: str) -> str:
-    """A profile's resource with strategy mixed. Source: NVIDIA/k8s-device-plugin, internal/rm."""
-    return f"nvidia.com/mig-{profile.replace('+', '.')}"
 
 
 def _supports_mig(gpu: Gpu, path: Path) -> Checked[bool]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 # Quantities of extended resources are whole, but the API server shortens 2000 to "2k".
@@ -18,6 +19,7 @@ _SUFFIXES = {
     "Gi": 2**30,
     "Ti": 2**40,
 }
+_FEATURE = re.compile(r"nvidia\.com/(gpu|mig-.+)\.(product|count|replicas)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,8 @@ class NodeState:
     """Label nvidia.com/mig.config.state, set by mig-manager; empty without it."""
     mig_config: str = ""
     """Label nvidia.com/mig.config, which mig-manager applies; empty without it."""
+    feature_labels: Mapping[str, str] = field(default_factory=dict)
+    """Product, count and replicas of GPUs and partitions, by GPU feature discovery."""
 
 
 def read(node: Mapping[str, Any]) -> NodeState:
@@ -47,6 +51,7 @@ def read(node: Mapping[str, Any]) -> NodeState:
         allocatable=_extended(status.get("allocatable")),
         mig_state=labels.get("nvidia.com/mig.config.state", ""),
         mig_config=labels.get("nvidia.com/mig.config", ""),
+        feature_labels={name: labels[name] for name in labels if _FEATURE.fullmatch(name)},
     )
 
 

@@ -233,6 +233,16 @@ _ALL = (
         cause="the device plugin reports devices as unhealthy, or is restarting",
         advice=f"{_PLUGIN_LOG} for Xid errors",
     ),
+    Reason(
+        code="WrongLabels",
+        verdict="Mismatch",
+        settles=True,
+        meaning="the GPUs and their resources are right, but the node's labels describe others: "
+        "product, count or replicas",
+        cause="GPU feature discovery renews its labels every minute, or another program writes "
+        "them",
+        advice="if this lasts, restart the node's gpu-feature-discovery pod",
+    ),
     # --- unknown
     Reason(
         code="DriverHung",

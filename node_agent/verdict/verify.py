@@ -76,12 +76,13 @@ def verify(
     """Whether a node is as desired.
 
     node: None where the API server does not answer; its resources are then Unknown. silicon_only:
-    check no resources, for a host that is not a Kubernetes node.
+    check no resources and labels, for a host that is not a Kubernetes node.
     """
     found = tuple(found_instances(gpu, desired) for gpu in observation.gpus)
     checks = [*_check_silicon(desired, observation, found)]
     if not silicon_only and observation.failure is None:
         checks += _check_resources(desired, node)
+        checks += _check_labels(desired, node)
     return _judged(desired, checks, found, on_host=silicon_only)
 
 
@@ -438,6 +439,21 @@ def _check_resources(desired: Desired, node: NodeState | None) -> Iterator[Check
             )
 
 
+def _check_labels(desired: Desired, node: NodeState | None) -> Iterator[Check]:
+    """By these labels pods choose nodes. Written by another program, up to a minute later."""
+    if node is None:
+        return  # said already: NodeUnreadable
+    for name, accepted in sorted(desired.labels.items()):
+        found = node.feature_labels.get(name)
+        right = found is not None and _product(found) in map(_product, accepted)
+        yield Check(
+            reason=MATCH if right else "WrongLabels",
+            where=name,
+            wanted=" or ".join(accepted),
+            found="no label" if found is None else found or "an empty label",
+        )
+
+
 def _resource(wanted: int, capacity: int, allocatable: int) -> str:
     if capacity == allocatable == wanted:
         return MATCH
@@ -510,6 +526,11 @@ def _number(count: int, noun: str) -> str:
 
 def _version(text: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text or ""))
+
+
+def _product(label: str) -> str:
+    # As `_model`, in GPU feature discovery's spelling.
+    return label.removeprefix("NVIDIA-")
 
 
 def _model(name: str) -> str:

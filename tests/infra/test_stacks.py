@@ -12,6 +12,7 @@ import yaml
 
 from infra import plan, spec, values
 from infra.plan import ByoFleetPlan, PoolPlan
+from node_agent import desired
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -220,6 +221,25 @@ def test_s4_partitions_times_slices() -> None:
         "nvidia.com/mig-3g.20gb": 1,
     }
     assert made["tesla-t4"].resources == {"nvidia.com/gpu": 14}  # S4-55
+
+
+def test_s4_pods_choose_nodes_by_these_labels() -> None:
+    a100, t4 = (desired.parse(pool.desired).labels for pool in planned(written("s4")).pools)
+    assert t4["nvidia.com/gpu.product"] == ("Tesla-T4-SHARED",)  # S4-56
+    assert t4["nvidia.com/gpu.replicas"] == ("14",)
+    one, two, three = "mig-1g.5gb", "mig-2g.10gb", "mig-3g.20gb"
+    assert [
+        (a100[f"nvidia.com/{name}.count"], a100[f"nvidia.com/{name}.replicas"])
+        for name in (one, two, three)
+    ] == [(("2",), ("4",)), (("1",), ("3",)), (("1",), ("4",))]  # S4-59
+    assert "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED" in a100[f"nvidia.com/{one}.product"]
+
+
+def test_where_nobody_discovers_features_no_label_is_expected() -> None:
+    """GKE's nodes have no GPU feature discovery; HAMi's have another device plugin."""
+    for stack in ("s0", "s3"):
+        for pool in planned(written(stack)).pools:
+            assert desired.parse(pool.desired).labels == {}
 
 
 def test_s4_single_strategy_gives_seven() -> None:  # S4-23

@@ -32,6 +32,7 @@ FULL = Desired(
     sharing=(
         DesiredSharing(resource="nvidia.com/mig-1g.5gb", strategy="time-slicing", replicas=2),
     ),
+    labels={"nvidia.com/gpu.product": ("NVIDIA-A100-PCIE-40GB", "NVIDIA-A100-SXM4-40GB")},
 )
 
 
@@ -71,6 +72,7 @@ def test_any_difference_changes_the_hash() -> None:
         replace(FULL, gpu_memory_mib=None),
         replace(FULL, resources={**FULL.resources, "nvidia.com/gpu": 2}),
         replace(FULL, sharing=()),
+        replace(FULL, labels={}),
     ]
     assert len({hash_of(d) for d in [FULL, *others]}) == len(others) + 1
 
@@ -135,6 +137,10 @@ def _without(key: str) -> Callable[[dict[str, object]], None]:
             lambda r: r["sharing"][0].update(strategy="luck"),
             "sharing[0].strategy: must be one of time-slicing, mps",
         ),
+        (lambda r: r.update(labels={"a": "b"}), 'labels.a: must be a list, is "b"'),
+        (lambda r: r.update(labels={"a": [1]}), "labels.a[0]: must be a string, is 1"),
+        (lambda r: r.update(labels={"a": []}), "labels.a: has no value"),
+        (lambda r: r.update(labels=[]), "labels: must be an object of lists, is []"),
     ],
 )
 def test_an_invalid_value_is_refused_with_its_path(

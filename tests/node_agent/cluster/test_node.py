@@ -39,6 +39,14 @@ def test_only_extended_resources_are_read() -> None:
     )
 
 
+def test_of_the_labels_only_those_about_the_gpus_are_read() -> None:
+    """gfd.timestamp changes every minute."""
+    product = {"nvidia.com/gpu.product": "Tesla-T4-SHARED", "nvidia.com/mig-1g.10gb.me.count": "1"}
+    others = {"nvidia.com/gfd.timestamp": "1", "nvidia.com/gpu.memory": "15360", "a": "b"}
+    node = read({"metadata": {"name": "n", "uid": "u", "labels": {**product, **others}}})
+    assert node.feature_labels == product
+
+
 def test_a_node_just_born_has_nothing() -> None:
     node = read({"metadata": {"name": "n", "uid": "u"}})
     assert (node.capacity, node.allocatable, node.boot_id, node.mig_state) == ({}, {}, "", "")

@@ -91,6 +91,21 @@ def _resources(capacity: dict[str, int], allocatable: dict[str, int] | None = No
     return change
 
 
+def _labelled(labels: dict[str, str]) -> Change:
+    """On a node that must have the label of a T4 that pods share."""
+    wanted = {"nvidia.com/gpu.product": ("Tesla-T4-SHARED",)}
+
+    def change(s: Scene) -> Scene:
+        assert s.node is not None
+        return replace(
+            s,
+            desired=replace(s.desired, labels=wanted),
+            node=replace(s.node, feature_labels=labels),
+        )
+
+    return change
+
+
 def _small(devices: tuple[MigDevice, ...]) -> tuple[MigDevice, ...]:
     """Seven sevenths instead of two halves."""
     one = replace(
@@ -193,6 +208,11 @@ CASES: dict[str, tuple[Change, str, str]] = {
         "Mismatch",
         "nvidia.com/gpu wanted 4, found 3 allocatable of 4:",
     ),
+    "WrongLabels": (
+        _labelled({"nvidia.com/gpu.product": "Tesla-T4"}),
+        "Mismatch",
+        "nvidia.com/gpu.product wanted Tesla-T4-SHARED, found Tesla-T4: GPU feature discovery",
+    ),
     "DriverHung": (
         _failed(TIMED_OUT, "no answer from the driver within 20 s", "probe"),
         "Unknown",
@@ -273,7 +293,7 @@ def test_every_message_names_a_cause_and_a_next_step(
     [
         code
         for code in CASES
-        if code not in ("PartitionsMatch", "PartitioningUnderWay", "NodeUnreadable")
+        if code not in ("PartitionsMatch", "PartitioningUnderWay", "NodeUnreadable", "WrongLabels")
         and "Resources" not in code
     ],
 )
@@ -333,6 +353,22 @@ def test_reasons_are_ranked_as_the_table_says() -> None:
 def test_the_minimum_driver_itself_is_new_enough(minimum: str, reason: str, scene: Scene) -> None:
     wanted = replace(scene, desired=replace(scene.desired, minimum_driver=minimum))
     assert wanted.judged().reason == reason
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        ({"nvidia.com/gpu.product": "Tesla-T4-SHARED"}, "PartitionsMatch"),
+        # Drivers before R470 leave out the vendor.
+        ({"nvidia.com/gpu.product": "NVIDIA-Tesla-T4-SHARED"}, "PartitionsMatch"),
+        ({"nvidia.com/gpu.product": "Tesla-T4"}, "WrongLabels"),
+        ({}, "WrongLabels"),
+    ],
+)
+def test_pods_can_choose_the_node_by_its_labels(
+    found: dict[str, str], reason: str, scene: Scene
+) -> None:
+    assert _labelled(found)(scene).judged().reason == reason
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
+from infra import catalog
+from infra.plan.feature_labels import feature_labels
+from infra.plan.fleet import ReplicatedResource
 from rehearsal.cluster.node.launcher import Bind
 from rehearsal.cluster.silicon import state
 
@@ -170,6 +174,28 @@ def test_every_strategy_with_and_without_time_slicing(
         for name, row in expected.items()
     }
     assert labels.get("mig.strategy") == (None if strategy == "none" else strategy)
+    if "INVALID" in str(expected):
+        return  # refused by the plan
+    planned = feature_labels(
+        catalog.load().gpus["H100-80"],
+        [dict(Counter(profiles)) for profiles in cut],
+        strategy,  # type: ignore[arg-type]
+        [
+            ReplicatedResource(
+                resource=f"nvidia.com/{name}",
+                advertised=f"nvidia.com/{name}{'.shared' * rename}",
+                strategy="time-slicing",
+                replicas=count,
+                fail_requests_greater_than_one=True,
+            )
+            for name, count in replicas.items()
+        ],
+    )
+    assert {key.removeprefix("nvidia.com/"): value for key, (value, *_) in planned.items()} == {
+        key: value
+        for key, value in labels.items()
+        if key.endswith((".product", ".count", ".replicas"))
+    }
 
 
 def test_mig_mode_without_partitions_is_invalid_as_single_and_nothing_as_mixed(

@@ -1,0 +1,8 @@
+"""How NVIDIA's device plugin names the partitions that it advertises."""
+
+from __future__ import annotations
+
+
+def resource_of(profile: str) -> str:
+    """A profile's resource with strategy mixed. Source: NVIDIA/k8s-device-plugin, internal/rm."""
+    return f"nvidia.com/mig-{profile.replace('+', '.')}"
