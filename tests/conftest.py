@@ -51,6 +51,14 @@ ONE_WORKER = (
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write the rendered files of tests/infra/golden, to be read in the diff",
+    )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks tests by the fixtures they use; the slowest first."""
     for item in items:

@@ -52,6 +52,17 @@ class DevicePluginIssue:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class DcgmField:
+    """What dcgm-exporter can export."""
+
+    name: str
+    kind: Literal["gauge", "counter", "label"]
+    """Type of the Prometheus metric; `label` puts it on all metrics."""
+    meaning: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Exclusion:
     """Machine types or GPUs that exist and are deliberately not in the catalog."""
 
@@ -85,6 +96,8 @@ class Catalog:
     driver_issues: tuple[DriverIssue, ...]
     device_plugin_issues: tuple[DevicePluginIssue, ...]
     exclusions: tuple[Exclusion, ...]
+    dcgm_fields: Mapping[str, DcgmField]
+    """By name."""
 
     def why_excluded(self, name: str, cloud: Cloud | None = None) -> Exclusion | None:
         """The row of a machine type of `cloud`, or of a GPU if None; None if there is none."""

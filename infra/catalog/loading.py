@@ -12,6 +12,7 @@ from infra.catalog.catalog import (
     Catalog,
     CatalogError,
     Chart,
+    DcgmField,
     DevicePluginIssue,
     DriverIssue,
     Exclusion,
@@ -64,6 +65,7 @@ def load() -> Catalog:
     exceptions = [
         build(lambda r: _config_exception(r, gpus), r) for r in gpus_file["named_config_exception"]
     ]
+    dcgm_file = read(_HERE, "dcgm.toml")
     return Catalog(
         gpus=MappingProxyType(gpus),
         machines=MappingProxyType(machines),
@@ -96,7 +98,20 @@ def load() -> Catalog:
             for f in (gpus_file, machines_file)
             for r in f["excluded"]
         ),
+        dcgm_fields=MappingProxyType(
+            keyed(
+                [_dcgm_field(fields, dcgm_file["source"]) for fields in dcgm_file["fields"]],
+                lambda f: f.name,
+            )
+        ),
     )
+
+
+def _dcgm_field(raw: list[Any], source: str) -> DcgmField:
+    name, kind, meaning = raw
+    if kind not in ("gauge", "counter", "label") or "," in name:
+        raise CatalogError(f"catalog: {raw} is not a field of DCGM")
+    return DcgmField(name=name, kind=kind, meaning=meaning, source=source)
 
 
 def _series(raw: Row) -> list[Row]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import pulumi
@@ -41,51 +40,35 @@ class GpuOperator(pulumi.ComponentResource):
             ),
             opts=child,
         )
-        layouts = values.as_flow_yaml(values.mig_parted_config(plan.pools))
-        config_name = f"mig-layouts-{values.short_hash(layouts)}"
-        config = k8s.core.v1.ConfigMap(
-            # The operator does not watch the content: only a new name restarts mig-manager, so this
-            # is a new resource too.
-            f"{name}-{config_name}",
-            metadata=k8s.meta.v1.ObjectMetaArgs(
-                name=config_name, namespace=namespace.metadata.name
-            ),
-            immutable=True,
-            data={values.MIG_CONFIG_KEY: layouts},
-            opts=child,
-        )
-        after = [config, *after]
-        plugin_config_name: str | None = None
-        if shared := values.plugin_configs(plan.pools):
-            texts = {pool: values.as_yaml(content) for pool, content in shared.items()}
-            plugin_config_name = (
-                f"plugin-configs-{values.short_hash(json.dumps(texts, sort_keys=True))}"
-            )
-            # The plugin does not watch the content either. One map for all pools, because the chart
-            # takes only one.
-            plugin_config = k8s.core.v1.ConfigMap(
-                f"{name}-{plugin_config_name}",
+        files = values.operator_files(plan)
+        configs = [
+            k8s.core.v1.ConfigMap(
+                # A new name is a new resource too, so that the old one stays until the release has
+                # changed over.
+                f"{name}-{config.name}",
                 metadata=k8s.meta.v1.ObjectMetaArgs(
-                    name=plugin_config_name, namespace=namespace.metadata.name
+                    name=config.name, namespace=namespace.metadata.name
                 ),
                 immutable=True,
-                data=texts,
+                data=dict(config.data),
                 opts=child,
             )
-            after = [plugin_config, *after]
+            for config in files
+        ]
+        chart, repository = values.chart_of(plan.operator)
         self.release = k8s.helm.v3.Release(
             name,
             name=plan.operator.release,
             namespace=namespace.metadata.name,
-            chart="gpu-operator",
+            chart=chart,
             version=plan.operator.chart_version,
-            repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=plan.operator.repository),
-            values=values.operator_values(
-                plan, mig_config_map=config_name, plugin_config_map=plugin_config_name
-            ),
+            repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=repository) if repository else None,
+            values=values.operator_values(plan, files),
             atomic=False,
             cleanup_on_fail=True,
             timeout=_RELEASE_TIMEOUT_S,
-            opts=pulumi.ResourceOptions(parent=self, deleted_with=cluster, depends_on=list(after)),
+            opts=pulumi.ResourceOptions(
+                parent=self, deleted_with=cluster, depends_on=[*configs, *after]
+            ),
         )
         self.register_outputs({})

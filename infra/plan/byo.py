@@ -14,6 +14,7 @@ from infra.plan.fleet import ByoClusterPlan, ByoFleetPlan, ByoPoolPlan
 from infra.plan.fractional import fractional_labels
 from infra.plan.hosts import gpu_of, plan_hosts
 from infra.plan.machines import Gpus
+from infra.plan.operators import check_operator
 from infra.plan.pools import fleet_workloads, pool_plan
 
 
@@ -34,6 +35,7 @@ def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | Non
     hosts = yield from plan_hosts(fleet.hosts, stated)
     pools = yield from each(_pool(fleet, i, stated) for i in range(len(fleet.node_pools)))
     built = tuple(pool for pool in pools if pool is not None)
+    yield from check_operator(fleet.gpu_operator)
     yield from check_plugin(fleet.gpu_operator, built, stated)
     workloads = yield from fleet_workloads(fleet, built, stated)
     if len(built) != len(pools) or len(hosts) != len(fleet.hosts):

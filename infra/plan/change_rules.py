@@ -335,6 +335,13 @@ FLEET: Final[tuple[Rule, ...]] = (
         "NVIDIA/gpu-operator chart",
         {
             "operator.repository": "repositoryOpts.repo",
+            "operator.chart_path": "chart",
+            "operator.registry": "repository of each image",
+            "operator.image_pull_secrets": "imagePullSecrets",
+            "operator.upgrade_crds": "operator.upgradeCRD",
+            "operator.nfd": "nfd, node-feature-discovery",
+            "operator.cdi": "cdi",
+            "operator.validator": "validator",
             "operator.chart_version": "version",
             "operator.mig_strategy": "mig.strategy",
             "operator.toolkit": "toolkit",

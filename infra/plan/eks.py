@@ -10,6 +10,7 @@ from infra.plan.drivers import image_driver
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import EksClusterPlan, EksFleetPlan, EksPoolPlan
 from infra.plan.machines import machine_of
+from infra.plan.operators import check_operator
 from infra.plan.pools import SYSTEM_PODS, fleet_workloads, pool_plan
 
 _MOST_TAGS = 50
@@ -28,6 +29,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
         )
     yield from check_zones(fleet.cluster.zones or (), region, ("cluster", "zones"), stated)
     yield from _check_operator(fleet.gpu_operator)
+    yield from check_operator(fleet.gpu_operator)
     pools = yield from each(
         _pool(fleet, i, own, region, stated) for i in range(len(fleet.node_pools))
     )

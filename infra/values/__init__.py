@@ -2,7 +2,8 @@
 
 from infra.values.kubeconfig import kubeconfig
 from infra.values.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
-from infra.values.operator_chart import operator_account, operator_values
+from infra.values.operator_chart import chart_of, operator_account, operator_values
+from infra.values.operator_files import ConfigFiles, OperatorFiles, metrics_csv, operator_files
 from infra.values.plugin_configs import NOT_SHARED, plugin_configs
 from infra.values.pods import pod_request, tolerations
 from infra.values.text import JsonObject, as_flow_yaml, as_yaml, short_hash
@@ -10,12 +11,17 @@ from infra.values.text import JsonObject, as_flow_yaml, as_yaml, short_hash
 __all__ = [
     "MIG_CONFIG_KEY",
     "NOT_SHARED",
+    "ConfigFiles",
     "JsonObject",
+    "OperatorFiles",
     "as_flow_yaml",
     "as_yaml",
+    "chart_of",
     "kubeconfig",
+    "metrics_csv",
     "mig_parted_config",
     "operator_account",
+    "operator_files",
     "operator_values",
     "plugin_configs",
     "pod_request",

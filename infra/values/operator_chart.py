@@ -1,43 +1,73 @@
-"""Values of the GPU Operator's Helm chart."""
+"""Values of the GPU Operator's Helm chart, all in its values.yaml: Helm ignores unknown keys."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from infra.plan import SYSTEM_LABELS, EksFleetPlan
 from infra.spec import GpuOperator
+from infra.values.operator_files import OperatorFiles
 from infra.values.plugin_configs import NOT_SHARED
 from infra.values.pods import tolerations
 from infra.values.text import JsonObject
 
+_CHART: Final = "gpu-operator"
+_REPOSITORIES: Final[Mapping[str, str]] = {
+    "operator": "nvidia",
+    "validator": "nvidia",
+    "driver": "nvidia",
+    "toolkit": "nvidia/k8s",
+    "devicePlugin": "nvidia",
+    "gfd": "nvidia",
+    "dcgmExporter": "nvidia/k8s",
+    "migManager": "nvidia/cloud-native",
+}
+"""Section -> path of its image below nvcr.io. Source: values.yaml of chart v26.7.0."""
+_DRIVER_MANAGER: Final = "nvidia/cloud-native"
+_NFD_IMAGE: Final = "nfd/node-feature-discovery"
+"""Below registry.k8s.io. Source: values.yaml of NFD's chart, 0.19.0."""
 
-def operator_values(
-    plan: EksFleetPlan, *, mig_config_map: str, plugin_config_map: str | None = None
-) -> JsonObject:
-    """Values of the GPU Operator's chart, all in its values.yaml: Helm ignores unknown keys.
 
-    plugin_config_map: where pools share their GPUs.
-    """
+def chart_of(operator: GpuOperator) -> tuple[str, str | None]:
+    """The chart, and its repository if that is separate: a file or an OCI chart is one address."""
+    if operator.chart_path is not None:
+        return operator.chart_path, None
+    if operator.repository.startswith("oci://"):
+        return f"{operator.repository.rstrip('/')}/{_CHART}", None
+    return _CHART, operator.repository
+
+
+def operator_values(plan: EksFleetPlan, files: OperatorFiles) -> JsonObject:
+    """The values for a fleet. files: as from `operator_files`."""
     operator = plan.operator
     tolerated = tolerations(plan.pools)
     values: JsonObject = {
+        "nfd": {"enabled": operator.nfd.enabled},
+        "cdi": {"enabled": operator.cdi},
         "mig": {"strategy": operator.mig_strategy},
         # The operator itself needs no GPU node; its operands do.
-        "operator": {"nodeSelector": dict(SYSTEM_LABELS)},
+        "operator": {
+            "nodeSelector": dict(SYSTEM_LABELS),
+            "upgradeCRD": operator.upgrade_crds,
+        },
         # A list replaces the chart's own, so its default toleration is repeated.
         "daemonsets": {"tolerations": tolerated},
+        "validator": {},
         "driver": {"enabled": operator.driver.enabled},
         "toolkit": {"enabled": operator.toolkit.enabled},
         "devicePlugin": {"enabled": True},
         "gfd": {"enabled": True},
         "dcgmExporter": {
             "enabled": operator.dcgm_exporter.enabled,
-            # On by default since 26.7, and useless without Prometheus' CRDs.
-            "serviceMonitor": {"enabled": False},
+            "serviceMonitor": _service_monitor(operator),
         },
         "migManager": {
             "enabled": True,
-            "config": {"name": mig_config_map, "default": operator.mig_manager.default_config},
+            "config": {
+                "name": files.mig_layouts.name,
+                "default": operator.mig_manager.default_config,
+            },
             # A string: the chart passes it on as an environment variable.
             "env": [
                 {
@@ -46,13 +76,44 @@ def operator_values(
                 }
             ],
         },
+    }
+    if operator.nfd.enabled:
         # Without these, NFD's worker does not label a new GPU node, and the operator ignores a node
         # without a PCI label.
-        "node-feature-discovery": {"worker": {"tolerations": tolerated}},
+        values["node-feature-discovery"] = {"worker": {"tolerations": tolerated}}
+    if files.plugin_configs is not None:
+        values["devicePlugin"]["config"] = {
+            "name": files.plugin_configs.name,
+            "default": NOT_SHARED,
+        }
+    if files.dcgm_metrics is not None:
+        values["dcgmExporter"]["config"] = {"name": files.dcgm_metrics.name}
+    if files.gpu_clients is not None:
+        values["migManager"]["gpuClientsConfig"] = {"name": files.gpu_clients.name}
+    _pin_versions(values, operator)
+    _use_mirror(values, operator)
+    # The chart's own settings are enough where nothing is set.
+    return {section: content for section, content in values.items() if content}
+
+
+def _service_monitor(operator: GpuOperator) -> JsonObject:
+    """On by default since 26.7, and useless without Prometheus' CRDs."""
+    monitor = operator.dcgm_exporter.service_monitor
+    if not monitor.enabled:
+        return {"enabled": False}
+    interval = monitor.interval_seconds
+    return {
+        "enabled": True,
+        "interval": f"{interval}s",
+        # Prometheus refuses a timeout that is longer than the interval.
+        "scrapeTimeout": f"{min(10, interval)}s",
+        "additionalLabels": dict(sorted(monitor.labels.items())),
     }
-    if plugin_config_map is not None:
-        values["devicePlugin"]["config"] = {"name": plugin_config_map, "default": NOT_SHARED}
+
+
+def _pin_versions(values: JsonObject, operator: GpuOperator) -> None:
     pinned: Mapping[str, str | None] = {
+        "validator": operator.validator.version,
         "driver": operator.driver.version,
         "toolkit": operator.toolkit.version,
         "devicePlugin": operator.device_plugin.version,
@@ -60,10 +121,25 @@ def operator_values(
         "dcgmExporter": operator.dcgm_exporter.version,
         "migManager": operator.mig_manager.version,
     }
-    for component, version in pinned.items():
+    for section, version in pinned.items():
         if version is not None:
-            values[component]["version"] = version
-    return values
+            values[section]["version"] = version
+
+
+def _use_mirror(values: JsonObject, operator: GpuOperator) -> None:
+    registry, secrets = operator.registry, list(operator.image_pull_secrets)
+    for section, path in _REPOSITORIES.items():
+        if registry is not None:
+            values[section]["repository"] = f"{registry}/{path}"
+        if secrets:
+            values[section]["imagePullSecrets"] = secrets
+    if registry is not None:
+        values["driver"]["manager"] = {"repository": f"{registry}/{_DRIVER_MANAGER}"}
+    if operator.nfd.enabled and registry is not None:
+        values["node-feature-discovery"]["image"] = {"repository": f"{registry}/{_NFD_IMAGE}"}
+    if operator.nfd.enabled and secrets:
+        # NFD's chart wants references, the operator's wants names.
+        values["node-feature-discovery"]["imagePullSecrets"] = [{"name": s} for s in secrets]
 
 
 def operator_account(operator: GpuOperator) -> str:

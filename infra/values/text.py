@@ -12,14 +12,25 @@ JsonObject = dict[str, Any]
 
 def as_yaml(data: JsonObject) -> str:
     """YAML with sorted keys, so that equal data gives equal text."""
-    return yaml.safe_dump(data, sort_keys=True, default_flow_style=False, width=120)
+    return _dump(data, sort_keys=True, default_flow_style=False, width=120)
 
 
 def as_flow_yaml(data: JsonObject) -> str:
     """YAML in the given order, with innermost collections on one line."""
-    return yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=1_000)
+    return _dump(data, sort_keys=False, default_flow_style=None, width=1_000)
 
 
 def short_hash(text: str) -> str:
     """Eight hexadecimal digits, for names that must change with their content."""
     return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+class _InFull(yaml.SafeDumper):
+    """Writes a value that occurs twice in full each time, not as an anchor and an alias."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _dump(data: JsonObject, **style: Any) -> str:
+    return str(yaml.dump(data, Dumper=_InFull, **style))

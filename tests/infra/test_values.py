@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from fleet_controller.api import STARTUP_TAINT_KEY
-from infra import plan, values
+from infra import catalog, plan, spec, values
 from infra.plan import EksFleetPlan, Taint
+from rehearsal.plugins.charts.gpu_operator import values as chart
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,6 +21,13 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def fleet() -> EksFleetPlan:
     made = plan.read_file(ROOT / "stacks" / "Pulumi.s1.yaml")
+    assert isinstance(made, EksFleetPlan)
+    return made
+
+
+@pytest.fixture
+def all_keys() -> EksFleetPlan:
+    made = plan.read_file(ROOT / "tests" / "infra" / "golden" / "all-keys.yaml")
     assert isinstance(made, EksFleetPlan)
     return made
 
@@ -45,42 +54,20 @@ def test_layouts_only_match_the_pools_own_gpu(fleet: EksFleetPlan) -> None:
     }
 
 
-# Keys of the chart's values.yaml, v26.7.0, as far as slicewright sets them. Helm ignores the others
-# without a word.
-CHART_KEYS: Mapping[str, Any] = {
-    "mig": {"strategy": None},
-    "operator": {"nodeSelector": None},
-    "daemonsets": {"tolerations": None},
-    "driver": {"enabled": None, "version": None},
-    "toolkit": {"enabled": None, "version": None},
-    "devicePlugin": {"enabled": None, "version": None, "config": {"name": None, "default": None}},
-    "gfd": {"enabled": None, "version": None},
-    "dcgmExporter": {"enabled": None, "version": None, "serviceMonitor": {"enabled": None}},
-    "migManager": {
-        "enabled": None,
-        "version": None,
-        "env": None,
-        "config": {"name": None, "default": None, "create": None, "data": None},
-    },
-    "node-feature-discovery": {"worker": {"tolerations": None}},
-}
+def rendered(fleet: EksFleetPlan) -> dict[str, Any]:
+    return values.operator_values(fleet, values.operator_files(fleet))
 
 
-def unknown_keys(given: Mapping[str, Any], known: Mapping[str, Any], at: str = "") -> Iterator[str]:
-    for key, value in given.items():
-        if key not in known:
-            yield f"{at}{key}"
-        elif known[key] is not None:
-            yield from unknown_keys(value, known[key], f"{at}{key}.")
-
-
-def test_the_chart_has_every_key(fleet: EksFleetPlan) -> None:
-    given = values.operator_values(fleet, mig_config_map="x", plugin_config_map="y")
-    assert list(unknown_keys(given, CHART_KEYS)) == []
+@pytest.mark.parametrize("stack", ["s1", "all-keys"])
+def test_the_chart_has_every_key(stack: str, all_keys: EksFleetPlan, fleet: EksFleetPlan) -> None:
+    """The rehearsal's copy of the chart's values.yaml refuses others; the real Helm ignores them
+    without a word.
+    """
+    assert chart.check(rendered(fleet if stack == "s1" else all_keys)) == []
 
 
 def test_s1_settings_are_the_ones_that_the_chart_obeys(fleet: EksFleetPlan) -> None:
-    given = values.operator_values(fleet, mig_config_map="mig-layouts-1")
+    given = rendered(fleet)
     assert given["mig"] == {"strategy": "mixed"}  # S1-12
     assert given["devicePlugin"]["enabled"] is True  # S1-13
     assert given["migManager"]["enabled"] is True  # S1-15
@@ -88,15 +75,95 @@ def test_s1_settings_are_the_ones_that_the_chart_obeys(fleet: EksFleetPlan) -> N
         {"name": "WITH_REBOOT", "value": "true"}
     ]  # S1-16, where the chart reads it
     assert given["migManager"]["config"] == {
-        "name": "mig-layouts-1",
+        "name": values.operator_files(fleet).mig_layouts.name,
         "default": "all-disabled",
     }  # S1-17
     assert given["driver"]["enabled"] is False  # S1-11, corrected: the image has one
     assert given["toolkit"]["enabled"] is False
 
 
+def test_a_mirror_has_the_image_of_every_operand_that_runs(all_keys: EksFleetPlan) -> None:
+    """Where NVIDIA's registry cannot be reached, one image from it is one too many."""
+    full = chart.merged(rendered(all_keys))
+    for name, section in full.items():
+        if isinstance(section, dict) and section.get("enabled", "repository" in section):
+            if section.get("image") in NOT_RUN or "repository" not in section:
+                continue
+            assert section["repository"].startswith("registry.example.com/mirror/nvidia"), name
+    nfd = full["node-feature-discovery"]
+    assert nfd["image"]["repository"] == "registry.example.com/mirror/nfd/node-feature-discovery"
+    assert nfd["imagePullSecrets"] == [{"name": "mirror"}]
+    assert full["migManager"]["imagePullSecrets"] == ["mirror"]
+
+
+NOT_RUN = {
+    # Sandbox workloads and the DRA driver are off as a whole.
+    "vgpu-device-manager",
+    "k8s-driver-manager",
+    "kubevirt-gpu-device-plugin",
+    "nvidia-sandbox-device-plugin",
+    "k8s-cc-manager",
+    "dra-driver-nvidia-gpu",
+}
+
+
+def test_chosen_metrics_and_host_services_are_files_with_the_hash_of_their_content(
+    all_keys: EksFleetPlan, fleet: EksFleetPlan
+) -> None:
+    files, given = values.operator_files(all_keys), rendered(all_keys)
+    assert files.dcgm_metrics is not None
+    assert files.gpu_clients is not None
+    assert files.dcgm_metrics.data["dcgm-metrics.csv"].splitlines()[1:] == [
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, "
+        "Share of time in which a GPU or partition computed, 0 to 1.",
+        "DCGM_FI_DEV_FB_USED, gauge, Used memory in MiB.",
+    ]
+    assert yaml.safe_load(files.gpu_clients.data["clients.yaml"]) == {
+        "version": "v1",
+        "systemd-services": ["nvidia-persistenced.service"],
+    }
+    assert given["dcgmExporter"]["config"] == {"name": files.dcgm_metrics.name}
+    assert given["migManager"]["gpuClientsConfig"] == {"name": files.gpu_clients.name}
+    other = dataclasses.replace(
+        all_keys,
+        operator=all_keys.operator.model_copy(
+            update={"mig_manager": spec.MigManager(host_services=("dcgm.service",))}
+        ),
+    )
+    renamed = values.operator_files(other).gpu_clients
+    assert renamed is not None
+    assert renamed.name != files.gpu_clients.name
+    assert {f.name.rpartition("-")[0] for f in values.operator_files(fleet)} == {"mig-layouts"}
+
+
+def test_the_metrics_file_can_be_read_by_the_exporter() -> None:
+    """Three fields a line, so none of them may have a comma of its own; the help may."""
+    for field in catalog.load().dcgm_fields.values():
+        line = values.metrics_csv((field.name,)).splitlines()[1]
+        name, kind, meaning = line.split(", ", 2)
+        assert (name, kind) == (field.name, field.kind)
+        assert meaning == f"{field.meaning}."
+
+
+@pytest.mark.parametrize(
+    ("written", "chart_and_repository"),
+    [
+        ({}, ("gpu-operator", "https://helm.ngc.nvidia.com/nvidia")),
+        (
+            {"repository": "oci://registry.example.com/charts"},
+            ("oci://registry.example.com/charts/gpu-operator", None),
+        ),
+        ({"chart_path": "charts/x.tgz"}, ("charts/x.tgz", None)),
+    ],
+)
+def test_where_the_chart_comes_from(
+    written: dict[str, Any], chart_and_repository: tuple[str, str | None]
+) -> None:
+    assert values.chart_of(spec.GpuOperator(**written)) == chart_and_repository
+
+
 def test_operands_tolerate_the_taints_of_the_pools_nodes(fleet: EksFleetPlan) -> None:
-    given = values.operator_values(fleet, mig_config_map="x")
+    given = rendered(fleet)
     for tolerations in (
         given["daemonsets"]["tolerations"],
         given["node-feature-discovery"]["worker"]["tolerations"],

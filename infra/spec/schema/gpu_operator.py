@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from infra.spec.schema.constraints import DnsLabel, FreeText, Pattern
+from pydantic import Field
+
+from infra.spec.schema.constraints import DnsLabel, FreeText, IntRange, Pattern
+from infra.spec.schema.field_types import Labels
 from infra.spec.schema.model import SpecModel
 
 _Version = Annotated[str, FreeText("a version", "NVIDIA/gpu-operator, values.yaml", "v0.20.0")]
@@ -20,12 +23,70 @@ class Component(SpecModel):
     """By default the chart's own."""
 
 
+class Nfd(SpecModel):
+    """Node Feature Discovery, by whose labels the operator finds GPU nodes."""
+
+    enabled: bool = True
+    """False where the cluster has it already; its workers must tolerate the pools' taints."""
+
+
+class ServiceMonitor(SpecModel):
+    """For the Prometheus operator, whose CRDs the cluster must have."""
+
+    enabled: bool = False
+    interval_seconds: Annotated[
+        int,
+        IntRange(
+            minimum=1,
+            maximum=3600,
+            unit="second",
+            why_maximum="no dashboard or alert works with fewer samples",
+            source="Prometheus docs, scrape_interval",
+            alternative="enabled: false",
+        ),
+    ] = 15
+    labels: Labels = Field(default_factory=dict)
+    """By which the Prometheus operator selects it, such as `{release: kube-prom-stack}`."""
+
+
+class DcgmExporter(SpecModel):
+    enabled: bool = True
+    version: _Version | None = None
+    metrics: tuple[
+        Annotated[
+            str,
+            Pattern(
+                pattern=r"DCGM_FI_[A-Z0-9_]+",
+                is_not="a field of DCGM",
+                examples=("DCGM_FI_PROF_GR_ENGINE_ACTIVE",),
+                source="NVIDIA/dcgm-exporter, etc/dcp-metrics-included.csv",
+            ),
+        ],
+        ...,
+    ] = ()
+    """Fields of DCGM to export, and no others; by default the exporter's own list."""
+    service_monitor: ServiceMonitor = ServiceMonitor()
+
+
 class MigManager(SpecModel):
     with_reboot: bool = True
     """May reboot a node to change its MIG mode, which on A100 needs a reset that clouds refuse."""
     default_config: Literal["all-disabled", ""] = "all-disabled"
     """What the operator applies to nodes without a layout; the chart allows no other value."""
     version: _Version | None = None
+    host_services: tuple[
+        Annotated[
+            str,
+            Pattern(
+                pattern=r"[A-Za-z0-9:_.@-]+\.service",
+                is_not="a systemd service",
+                examples=("nvidia-persistenced.service",),
+                source="NVIDIA/mig-parted, gpu-clients file",
+            ),
+        ],
+        ...,
+    ] = ()
+    """systemd services to stop while GPUs change, in place of the operator's own list."""
 
 
 class GpuOperator(SpecModel):
@@ -53,11 +114,42 @@ class GpuOperator(SpecModel):
             source="NVIDIA's chart repository",
         ),
     ] = "v26.7.0"
+    chart_path: (
+        Annotated[
+            str,
+            FreeText("a path", "Helm docs, charts", "charts/gpu-operator-v26.7.0.tgz"),
+        ]
+        | None
+    ) = None
+    """The chart of that version as a file or directory, in place of `repository`."""
+    registry: (
+        Annotated[
+            str,
+            Pattern(
+                pattern=r"[a-z0-9][-a-z0-9.]*(:[0-9]+)?(/[a-z0-9][-a-z0-9._]*)*",
+                is_not="a registry: a host, and a path where needed",
+                examples=("registry.example.com", "registry.example.com:5000/mirror"),
+                source="distribution/reference",
+            ),
+        ]
+        | None
+    ) = None
+    """A mirror in place of nvcr.io and registry.k8s.io, with the same paths below it."""
+    image_pull_secrets: tuple[
+        Annotated[str, DnsLabel(253, "Kubernetes docs, secrets", "mirror")], ...
+    ] = ()
+    """Secrets of the operator's namespace."""
+    upgrade_crds: bool = True
+    """A job of the chart updates the CRDs at each upgrade, which Helm itself never does."""
+    nfd: Nfd = Nfd()
+    cdi: bool = True
+    """Containers get their GPUs by the Container Device Interface."""
     mig_strategy: Literal["none", "single", "mixed"] = "mixed"
     """One per cluster. `mixed` advertises nvidia.com/mig-<profile>, `single` nvidia.com/gpu."""
     driver: ComponentSwitch = ComponentSwitch()
     toolkit: ComponentSwitch = ComponentSwitch()
     device_plugin: Component = Component()
     gfd: Component = Component()
-    dcgm_exporter: ComponentSwitch = ComponentSwitch(enabled=True)
+    dcgm_exporter: DcgmExporter = DcgmExporter()
+    validator: Component = Component()
     mig_manager: MigManager = MigManager()

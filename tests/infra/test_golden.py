@@ -1,0 +1,49 @@
+"""What the operator's chart and operands get, as files to read: tests/infra/golden.
+
+`pytest tests/infra/test_golden.py --update-golden` writes them; the diff shows what a change does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from infra import plan, values
+from infra.plan import EksFleetPlan
+
+GOLDEN = Path(__file__).parent / "golden"
+STACKS = {"s1": Path(__file__).parents[2] / "stacks/Pulumi.s1.yaml"} | {
+    file.stem: file for file in GOLDEN.glob("*.yaml")
+}
+
+
+def rendered(stack: Path) -> Mapping[str, str]:
+    """File name -> content; a ConfigMap's file without the hash of its name."""
+    fleet = plan.read_file(stack)
+    assert isinstance(fleet, EksFleetPlan)
+    files = values.operator_files(fleet)
+    return {
+        "values.yaml": values.as_flow_yaml(values.operator_values(fleet, files)),
+        **{
+            f"{config.name.rpartition('-')[0]}/{key}": content
+            for config in files
+            for key, content in config.data.items()
+        },
+    }
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_the_renders_are_as_committed(name: str, request: pytest.FixtureRequest) -> None:
+    directory, found = GOLDEN / name, rendered(STACKS[name])
+    if request.config.getoption("--update-golden"):
+        for file, content in found.items():
+            (directory / file).parent.mkdir(parents=True, exist_ok=True)
+            (directory / file).write_text(content, encoding="utf-8")
+    committed = {
+        str(file.relative_to(directory)): file.read_text(encoding="utf-8")
+        for file in directory.rglob("*")
+        if file.is_file()
+    }
+    assert committed == found, "pytest tests/infra/test_golden.py --update-golden, and read it"

@@ -1,0 +1,94 @@
+"""Settings of the GPU operator that contradict each other or name what does not exist."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from infra import plan, spec
+
+POOLS: dict[str, Any] = {
+    "eks": {
+        "cluster": {"name": "c", "region": "us-east-1"},
+        "node_pools": [{"name": "a", "machine_type": "g4dn.xlarge", "nodes": {"count": 1}}],
+    },
+    "gke": {
+        "cluster": {"name": "c", "location": "us-central1-a"},
+        "node_pools": [
+            {
+                "name": "a",
+                "machine_type": "a2-highgpu-1g",
+                "nodes": {"count": 1},
+                "partition": {"mode": "operator", "config": "all-1g.5gb"},
+            }
+        ],
+    },
+    "byo": {
+        "cluster": {"name": "c", "context": "c"},
+        "node_pools": [
+            {"name": "a", "gpu": {"model": "T4", "count": 1}, "nodes": {"count": 1}},
+        ],
+    },
+}
+
+
+def planned(cloud: str, operator: dict[str, Any]) -> plan.FleetPlan:
+    raw = {"cloud": cloud, **POOLS[cloud], "gpu_operator": operator}
+    return plan.read(json.dumps(raw), spec.Source("test", raw))
+
+
+@pytest.mark.parametrize("cloud", POOLS)
+@pytest.mark.parametrize(
+    ("operator", "path", "said"),
+    [
+        (
+            {"dcgm_exporter": {"metrics": ["DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_USE"]}},
+            ("dcgm_exporter", "metrics", 1),
+            "did you mean DCGM_FI_DEV_FB_USED?",
+        ),
+        (
+            {"dcgm_exporter": {"enabled": False, "service_monitor": {"enabled": True}}},
+            ("dcgm_exporter", "service_monitor", "enabled"),
+            "there is nothing to monitor",
+        ),
+        (
+            {"chart_path": "x.tgz", "repository": "https://example.com/charts"},
+            ("repository",),
+            "chart_path names the chart",
+        ),
+    ],
+)
+def test_a_setting_without_effect_is_refused(
+    cloud: str, operator: dict[str, Any], path: tuple[object, ...], said: str
+) -> None:
+    with pytest.raises(spec.SpecError) as refused:
+        planned(cloud, operator)
+    assert ("gpu_operator", *path) in [problem.path for problem in refused.value.problems]
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("cloud", POOLS)
+def test_an_exporter_with_chosen_metrics_is_planned(cloud: str) -> None:
+    metrics = ["DCGM_FI_PROF_GR_ENGINE_ACTIVE"]
+    made = planned(cloud, {"dcgm_exporter": {"metrics": metrics}})
+    assert made.operator is not None
+    assert made.operator.dcgm_exporter.metrics == tuple(metrics)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        {"registry": "https://registry.example.com"},
+        {"registry": "registry.example.com/"},
+        {"mig_manager": {"host_services": ["nvidia-persistenced"]}},
+        {"dcgm_exporter": {"metrics": ["gpu_util"]}},
+        {"dcgm_exporter": {"service_monitor": {"interval_seconds": 0}}},
+        {"image_pull_secrets": ["Not A Name"]},
+    ],
+    ids=str,
+)
+def test_what_is_misspelt_is_refused(operator: dict[str, Any]) -> None:
+    with pytest.raises(spec.SpecError):
+        planned("eks", operator)
