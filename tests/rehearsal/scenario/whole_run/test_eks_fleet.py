@@ -6,10 +6,12 @@ import re
 import time
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from fleet_controller.api import NODE_CONDITION
 from kubeapi import Client
 from rehearsal.cluster.silicon import state
 from rehearsal.scenario import proof, walkthrough
@@ -166,6 +168,81 @@ def test_a_second_up_reports_no_changes(client: Client, engine: Engine) -> None:
 def test_a_refresh_finds_no_drift(client: Client, engine: Engine) -> None:
     outcome = engine.refresh("--expect-no-changes")
     assert outcome.code == 0, outcome.output
+
+
+def _node(client: Client) -> dict[str, Any]:
+    (node,) = client.get("/api/v1/nodes", labelSelector="slicewright.io/pool=demo-gpu-workers")[
+        "items"
+    ]
+    return dict(node)
+
+
+def _mig_manager(client: Client) -> tuple[str, int]:
+    """Its pod, and how often its container has restarted."""
+    (pod,) = client.get(
+        "/api/v1/namespaces/gpu-operator/pods", labelSelector="app=nvidia-mig-manager"
+    )["items"]
+    return pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["restartCount"]
+
+
+def _partition(engine: Engine, config: str) -> None:
+    stack_file = engine.environment.stack_file("s1")
+    text, changed = re.subn(r"partition: \{.*?\}", config, stack_file.read_text(), count=1)
+    assert changed == 1
+    stack_file.write_text(text)
+
+
+def test_a_node_that_pods_hold_keeps_its_layout_and_mig_manager_knows_it(
+    client: Client, engine: Engine
+) -> None:
+    """Its ConfigMap has every layout, so that it is not even restarted."""
+    before = _mig_manager(client)
+    walkthrough.apply(client, S1)
+    walkthrough.wait_until_landed(client, S1, 100)
+    _partition(engine, "partition: { mode: operator, config: all-balanced }")
+    with ThreadPoolExecutor() as pool:
+        up = pool.submit(engine.up)
+        try:
+            deadline = time.monotonic() + 120
+            while _verdict(client) != "ChangeHeldByPods":
+                assert time.monotonic() < deadline, _node(client)["status"]["conditions"]
+                time.sleep(0.2)
+            labels = _node(client)["metadata"]["labels"]
+        finally:
+            walkthrough.delete(client, S1)
+        assert up.result().code == 0, up.result().output
+    assert (labels["nvidia.com/mig.config"], labels["nvidia.com/mig.config.state"]) == (
+        "all-1g.5gb",
+        "success",
+    )
+    assert _mig_manager(client) == before
+    assert "mig-layouts" not in up.result().output
+
+
+def _verdict(client: Client) -> str:
+    conditions = _node(client)["status"]["conditions"]
+    return str(next(c["reason"] for c in conditions if c["type"] == NODE_CONDITION))
+
+
+def _allocatable(client: Client) -> dict[str, str]:
+    found = _node(client)["status"]["allocatable"]
+    return {k: v for k, v in found.items() if k.startswith("nvidia.com/") and v != "0"}
+
+
+def test_then_it_has_the_new_one(client: Client) -> None:  # S1-38
+    assert _allocatable(client) == {
+        "nvidia.com/mig-1g.5gb": "16",
+        "nvidia.com/mig-2g.10gb": "8",
+        "nvidia.com/mig-3g.20gb": "8",
+    }
+
+
+def test_partition_none_makes_the_gpus_whole_again(client: Client, engine: Engine) -> None:
+    _partition(engine, "partition: none")
+    up = engine.up()
+    assert up.code == 0, up.output
+    assert _allocatable(client) == {"nvidia.com/gpu": "8"}
+    assert _node(client)["metadata"]["labels"]["nvidia.com/mig.config"] == "all-disabled"
 
 
 def test_destroy_leaves_nothing(client: Client, engine: Engine) -> None:
