@@ -14,7 +14,7 @@ from infra.plan.fleet import ByoClusterPlan, ByoFleetPlan, ByoPoolPlan
 from infra.plan.fractional import fractional_labels
 from infra.plan.hosts import gpu_of, plan_hosts
 from infra.plan.machines import Gpus
-from infra.plan.operators import check_operator
+from infra.plan.operators import check_operator, resolved
 from infra.plan.pools import fleet_workloads, pool_plan
 
 
@@ -49,7 +49,7 @@ def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | Non
         else None,
         pools=built,
         hosts=hosts,
-        operator=fleet.gpu_operator,
+        operator=resolved(fleet.gpu_operator, "byo"),
         image=fleet.image,
         node_agent=fleet.node_agent,
         admin_groups=fleet.admin_groups,

@@ -10,7 +10,7 @@ from infra.plan.drivers import image_driver
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import EksClusterPlan, EksFleetPlan, EksPoolPlan
 from infra.plan.machines import machine_of
-from infra.plan.operators import check_operator
+from infra.plan.operators import check_operator, resolved
 from infra.plan.pools import SYSTEM_PODS, fleet_workloads, pool_plan
 
 _MOST_TAGS = 50
@@ -51,7 +51,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
         ),
         system=system,
         pools=built,
-        operator=fleet.gpu_operator,
+        operator=resolved(fleet.gpu_operator, "eks"),
         image=fleet.image,
         node_agent=fleet.node_agent,
         admin_groups=fleet.admin_groups,

@@ -16,7 +16,7 @@ from infra.plan.drivers import gke_driver, operator_driver
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import GkeClusterPlan, GkeFleetPlan, GkePoolPlan, Offer, SharingStrategy
 from infra.plan.machines import machine_of
-from infra.plan.operators import check_operator
+from infra.plan.operators import check_cos_driver, check_operator, resolved
 from infra.plan.pools import SYSTEM_PODS, fleet_workloads, pool_plan
 
 _MOST_PER_ZONE = 1000
@@ -46,7 +46,12 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
         )
     if fleet.gpu_operator is not None:
         yield from check_operator(fleet.gpu_operator)
-    operator = (fleet.gpu_operator or spec.GpuOperator()) if by_operator else None
+    operator = resolved(fleet.gpu_operator or spec.GpuOperator(), "gke") if by_operator else None
+    if operator is not None and stated.has_for_all(fleet.node_pools, "image_type"):
+        yield from check_cos_driver(
+            operator,
+            [p.image_type for p in fleet.node_pools if isinstance(p.partition, spec.Operator)],
+        )
     pools = yield from each(
         _pool(fleet, operator, i, region, own_zone, stated) for i in range(len(fleet.node_pools))
     )

@@ -114,8 +114,11 @@ def operator_partitioning(
         for i, groups in enumerate(asked.previous)
     )
     previous = tuple(layouts for layouts in earlier if layouts is not None)
-    layouts = stated_layouts[0] if len(stated_layouts) == 1 else None
-    if layouts is not None and not any(layouts):
+    if len(previous) == len(earlier) and strategy == "single":
+        for i, layouts in enumerate(previous):
+            yield from _strategy_allows(layouts, strategy, (*path, "previous", i))
+    now = stated_layouts[0] if len(stated_layouts) == 1 else None
+    if now is not None and not any(now):
         whole = unpartitioned(found, by_mig_manager=True)
         return dataclasses.replace(whole, previous=previous)
     if strategy == "none":
@@ -126,19 +129,19 @@ def operator_partitioning(
             "NVIDIA/k8s-device-plugin internal/rm",
         )
         return None
-    if layouts is None or not (yield from _strategy_allows(layouts, strategy, path)):
+    if now is None or not (yield from _strategy_allows(now, strategy, path)):
         return None
     devices: Counter[str] = Counter()
-    for layout in layouts:
+    for layout in now:
         if not layout:
             devices[WHOLE_GPU] += 1
         for profile, count in layout.items():
             devices[WHOLE_GPU if strategy == "single" else resource_of(profile)] += count
     return Partitioning(
-        layouts=layouts,
+        layouts=now,
         devices=dict(devices),
         partitioner="mig-manager",
-        mig_config=layout_name(pool, found.gpu, layouts),
+        mig_config=layout_name(pool, found.gpu, now),
         previous=previous,
     )
 

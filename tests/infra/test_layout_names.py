@@ -136,3 +136,23 @@ def test_an_earlier_layout_is_checked_like_any_other() -> None:
     one = {"mode": "operator", "layout": {"1g.5gb": 7}}
     with pytest.raises(spec.SpecError, match=r"previous\[0\].*has no layout for GPU 1"):
         fleet({**one, "previous": [[{"index": [0], "layout": {"1g.5gb": 7}}]]})
+
+
+def test_an_earlier_layout_must_suit_the_strategy_too() -> None:
+    """A node that still has it would lose its device plugin."""
+    old = [{"index": [0], "layout": {"1g.5gb": 7}}, {"index": [1], "layout": {}}]
+    raw: dict[str, Any] = {
+        "cloud": "byo",
+        "cluster": {"name": "c", "context": "c"},
+        "gpu_operator": {"mig_strategy": "single"},
+        "node_pools": [
+            {
+                "name": "a",
+                "gpu": {"model": "A100-40", "count": 2},
+                "nodes": {"count": 1},
+                "partition": {**cut(**{"1g_5gb": 7}), "previous": [old]},
+            }
+        ],
+    }
+    with pytest.raises(spec.SpecError, match=r"previous\[0\].*leaves some GPUs unpartitioned"):
+        plan.read(json.dumps(raw), spec.Source("test", raw))

@@ -324,12 +324,12 @@ def gke() -> Iterator[Row]:
         "gpu_operator.driver.enabled",
         {"gpu_operator.driver.enabled": True},
         ROLL,
-        {"node_pools.0.partition": CUT},
+        {"node_pools.0.partition": CUT, "node_pools.0.image_type": "UBUNTU_CONTAINERD"},
         **fleet,
     )
     yield Row(
         "gpu_operator.toolkit.enabled",
-        {"gpu_operator.toolkit.enabled": True},
+        {"gpu_operator.toolkit.enabled": False},
         IN_PLACE,
         {"node_pools.0.partition": CUT},
         **fleet,

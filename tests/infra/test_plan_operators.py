@@ -92,3 +92,19 @@ def test_an_exporter_with_chosen_metrics_is_planned(cloud: str) -> None:
 def test_what_is_misspelt_is_refused(operator: dict[str, Any]) -> None:
     with pytest.raises(spec.SpecError):
         planned("eks", operator)
+
+
+@pytest.mark.parametrize(("cloud", "toolkit"), [("eks", False), ("gke", True), ("byo", False)])
+def test_the_toolkit_is_installed_where_the_nodes_have_none(cloud: str, toolkit: bool) -> None:
+    made = planned(cloud, {}).operator
+    assert made is not None
+    assert (made.driver.enabled, made.toolkit.enabled) == (False, toolkit)
+    if cloud != "eks":
+        stated = planned(cloud, {"toolkit": {"enabled": not toolkit}}).operator
+        assert stated is not None
+        assert stated.toolkit.enabled is not toolkit
+
+
+def test_the_operator_installs_no_driver_on_container_optimized_os() -> None:
+    with pytest.raises(spec.SpecError, match="Google's driver installer"):
+        planned("gke", {"driver": {"enabled": True}})

@@ -18,6 +18,12 @@ class ComponentSwitch(SpecModel):
     version: _Version | None = None
 
 
+class Toolkit(SpecModel):
+    enabled: bool | None = None
+    """By default where the nodes' images have none: on GKE."""
+    version: _Version | None = None
+
+
 class Component(SpecModel):
     version: _Version | None = None
     """By default the chart's own."""
@@ -147,7 +153,7 @@ class GpuOperator(SpecModel):
     mig_strategy: Literal["none", "single", "mixed"] = "mixed"
     """One per cluster. `mixed` advertises nvidia.com/mig-<profile>, `single` nvidia.com/gpu."""
     driver: ComponentSwitch = ComponentSwitch()
-    toolkit: ComponentSwitch = ComponentSwitch()
+    toolkit: Toolkit = Toolkit()
     device_plugin: Component = Component()
     gfd: Component = Component()
     dcgm_exporter: DcgmExporter = DcgmExporter()
