@@ -74,6 +74,17 @@ _OTHER_CLOUD = Rule(
 )
 
 
+_FORGOTTEN = Rule(
+    field="previous",
+    cloud_field="ConfigMap of mig-manager",
+    effect=ChangeEffect.ROLL,
+    why="nodes whose turn has not come, or that pods hold, lose their layout by GPU index at "
+    "mig-manager's next start, for example after a reboot: list it under partition.previous until "
+    "no node has it",
+    source="NVIDIA/mig-parted, cmd/nvidia-mig-manager: selected mig-config not present",
+)
+
+
 def compare(before: FleetPlan, after: FleetPlan) -> FleetChange:
     """Pools and hosts are matched by name: a renamed one is one gone and one new."""
     cloud = cloud_of(after)
@@ -159,6 +170,8 @@ def _part(
     # GKE's own sharing is among the pool's other fields.
     if getattr(after, "sharing_strategy", None) or getattr(before, "sharing_strategy", None):
         changes = [c for c in changes if c.rule.field != "sharing"]
+    if isinstance(before, PoolPlan) and isinstance(after, PoolPlan):
+        changes += _forgotten(before, after)
     ordered = sorted(changes, key=lambda c: -c.effect)
     effects = [c.effect for c in ordered] + ([_going(before), _coming(after)] if elsewhere else [])
     return PartChange(
@@ -167,6 +180,15 @@ def _part(
         effect=max(effects, default=ChangeEffect.NONE),
         changes=tuple(ordered),
     )
+
+
+def _forgotten(before: PoolPlan, after: PoolPlan) -> list[Change]:
+    """An earlier layout by GPU index that mig-manager would no longer know."""
+    if before.layout is not None or after.mig_config is None:
+        return []
+    if before.layouts in (after.layouts, *after.previous):
+        return []
+    return [Change(rule=_FORGOTTEN, before=before.mig_config, after=None)]
 
 
 def _changes(before: Any, after: Any, rules: Sequence[Rule]) -> list[Change]:

@@ -156,3 +156,13 @@ def test_an_earlier_layout_must_suit_the_strategy_too() -> None:
     }
     with pytest.raises(spec.SpecError, match=r"previous\[0\].*leaves some GPUs unpartitioned"):
         plan.read(json.dumps(raw), spec.Source("test", raw))
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_the_diff_says_where_an_earlier_layout_by_index_is_forgotten(listed: bool) -> None:
+    old = [{"index": [0], "layout": {"1g.5gb": 7}}, {"index": [1], "layout": {}}]
+    before = fleet({"mode": "operator", "gpus": old})
+    after = fleet({"mode": "operator", "config": "all-1g.5gb", "previous": [old] if listed else []})
+    (pool,) = plan.compare(before, after).pools
+    warned = [c for c in pool.changes if "list it under partition.previous" in c.rule.why]
+    assert len(warned) == (0 if listed else 1)
