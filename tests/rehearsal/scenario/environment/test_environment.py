@@ -26,6 +26,7 @@ def tools(tmp_path: Path) -> Toolchain:
         "mig_manager",
         "device_plugin",
         "gpu_feature_discovery",
+        "config_manager",
         "gke_device_plugin",
         "fake_nvml",
     )
