@@ -26,6 +26,10 @@ mig-configs:
     - devices: all
       mig-enabled: true
       mig-devices: {1g.10gb: 7}
+  all-3g.40gb:
+    - devices: all
+      mig-enabled: true
+      mig-devices: {3g.40gb: 2}
 """
 VALUES: dict[str, Any] = {
     "driver": {"enabled": False},
