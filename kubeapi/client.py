@@ -6,16 +6,19 @@ import base64
 import json
 import os
 import re
-import ssl
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, urlencode
 
-import urllib3
+# Imported where a client is made or used: together they are half of what the agent loads, and on a
+# host without a cluster it makes no client.
+if TYPE_CHECKING:
+    import ssl
+
+    import urllib3
 
 JsonObject = dict[str, Any]
 PatchKind = Literal["merge", "strategic", "json", "apply"]
@@ -143,6 +146,8 @@ class Client:
         return self._lines(response)
 
     def _lines(self, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+        from urllib3.exceptions import HTTPError
+
         try:
             pending = b""
             for chunk in response.stream(65536, decode_content=True):
@@ -150,7 +155,7 @@ class Client:
                 yield from lines
             if pending:
                 yield pending
-        except (urllib3.exceptions.HTTPError, OSError) as e:
+        except (HTTPError, OSError) as e:
             raise Unreachable(f"{self.server}: {e}") from e
         finally:
             response.close()
@@ -190,6 +195,9 @@ class Client:
         read_timeout_s: float | None = None,
         preload: bool = True,
     ) -> urllib3.BaseHTTPResponse:
+        from urllib3 import Timeout
+        from urllib3.exceptions import HTTPError
+
         headers = {"Accept": "application/json", "User-Agent": self._user_agent}
         if token := self._current_token():
             headers["Authorization"] = self._bearer(token)
@@ -198,9 +206,7 @@ class Client:
             headers["Content-Type"] = content_type
             data = json.dumps(body).encode()
         url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
-        timeout = urllib3.Timeout(
-            connect=min(5.0, self._timeout_s), read=read_timeout_s or self._timeout_s
-        )
+        timeout = Timeout(connect=min(5.0, self._timeout_s), read=read_timeout_s or self._timeout_s)
         pool = self._current_pool()
         try:
             return pool.request(
@@ -212,7 +218,7 @@ class Client:
                 preload_content=preload,
                 redirect=False,
             )
-        except (urllib3.exceptions.HTTPError, OSError) as e:
+        except (HTTPError, OSError) as e:
             raise Unreachable(f"{self.server}: {e}") from e
 
     def _current_token(self) -> str | None:
@@ -231,6 +237,8 @@ class Client:
 
     def _current_pool(self) -> urllib3.PoolManager:
         """Connections that trust the CA of now; those of an earlier CA are used no more."""
+        import ssl
+
         file = self._credentials.ca_file
         try:
             ca_data = file.read_bytes() if file else self._credentials.ca_data
@@ -288,6 +296,8 @@ def path_of(
 
 
 def _pool(credentials: Credentials, ca_data: bytes | None) -> urllib3.PoolManager:
+    import urllib3
+
     context = _ssl_context(credentials, ca_data)
     return urllib3.PoolManager(maxsize=16, block=False, retries=False, ssl_context=context)
 
@@ -295,8 +305,12 @@ def _pool(credentials: Credentials, ca_data: bytes | None) -> urllib3.PoolManage
 def _ssl_context(credentials: Credentials, ca_data: bytes | None) -> ssl.SSLContext | None:
     if not credentials.server.startswith("https:"):
         return None
+    import ssl
+
     context = ssl.create_default_context(cadata=ca_data.decode() if ca_data else None)
     if credentials.client_cert:
+        import tempfile
+
         # The ssl module loads certificates from files only.
         with tempfile.NamedTemporaryFile() as pem:
             pem.write(credentials.client_cert[0] + b"\n" + credentials.client_cert[1])
