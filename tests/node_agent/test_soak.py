@@ -1,4 +1,4 @@
-"""Ten thousand probes; a killed agent; `watch` as a process."""
+"""Ten thousand probes; 200 restarts; a killed agent; `watch` as a process."""
 
 from __future__ import annotations
 
@@ -19,21 +19,14 @@ import pytest
 import node_agent
 from rehearsal.cluster.silicon import state
 
-PROBES = 10_000
+PROBES, RESTARTS = 10_000, 200
 PROJECT = Path(node_agent.__file__).parents[1]
 
 
 @pytest.mark.soak
 def test_ten_thousand_probes_leave_nothing_behind(silicon: Callable[..., Any]) -> None:
     node = silicon("H100-80", 1)
-    done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("many_probes.py"), node.path, str(PROBES)],
-        env=_environment(node) | {"PYTHONPATH": str(PROJECT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    held = json.loads(done.stdout)
+    held = _soak("looks", node, PROBES)
     assert [len(held[when]) for when in ("before", "after")] == [3, 3], (
         "the agent, its fork server, and one worker that waits"
     )
@@ -43,6 +36,25 @@ def test_ten_thousand_probes_leave_nothing_behind(silicon: Callable[..., Any]) -
             before["descriptors"],
         )
         assert after["resident KiB"] - before["resident KiB"] < 2048
+
+
+@pytest.mark.soak
+def test_restarts_leave_neither_processes_nor_files_behind(silicon: Callable[..., Any]) -> None:
+    left = _soak("restarts", silicon("H100-80", 1), RESTARTS)
+    assert left.pop("bytes in the emptyDir") < 4096
+    assert left == {"processes": 0, "files in the emptyDir": 1, "temporary files": 0}
+
+
+def _soak(what: str, node: Any, number: int) -> Any:
+    done = subprocess.run(
+        [sys.executable, PROJECT / "benchmarks/agent_soak.py", what, node.path, str(number)],
+        env=_environment(node) | {"PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    print(what, number, done.stdout)
+    return json.loads(done.stdout)
 
 
 def _environment(node: Any) -> dict[str, str]:
