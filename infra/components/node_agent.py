@@ -213,8 +213,9 @@ def _pod(
         automount_service_account_token=False if settings.attribution else None,
         node_selector={api.POOL_LABEL: pool.name},
         tolerations=[_toleration(t) for t in values.tolerations([pool])],
-        # On EKS the NVIDIA runtime gives the container the driver and the devices.
-        runtime_class_name=None if gke else "nvidia",
+        # No runtime class: NVIDIA's runtime is the default one of EKS's GPU images, and the class
+        # would have to exist before the pod. Source: awslabs/amazon-eks-ami, nodeadm
+        # (internal/containerd, default_runtime_name).
         termination_grace_period_seconds=10,
         security_context=pods.unprivileged(),
         containers=[

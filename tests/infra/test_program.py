@@ -9,7 +9,7 @@ import re
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pulumi
 import pytest
@@ -19,6 +19,7 @@ from hypothesis import given
 from fleet_controller import api
 from infra import plan, program, spec
 from infra.components.gpu_pool import Unverified, unverified
+from infra.spec.schema.pools import EksPool, GkePool
 from node_agent.cluster import restart_memory
 from tests.nasty import obeyed, texts
 
@@ -233,9 +234,28 @@ def test_the_agent_is_privileged_only_on_gke(record: Record, stack: str) -> None
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
 
 
-def test_on_gke_the_agent_mounts_the_driver_directory(record: Record) -> None:
-    pod = pod_of(record("s0"), ":DaemonSet", "node-agent")
+def _fleet_of_image(image: str) -> str:
+    if image.startswith("AL2023"):
+        # No machine with ARM processors can be built yet.
+        return f"""\
+cloud: eks
+cluster: {{name: c, region: us-east-1}}
+node_pools: [{{name: a, machine_type: p4d.24xlarge, ami_type: {image}, nodes: {{count: 1}}}}]
+"""
+    return f"""\
+cloud: gke
+cluster: {{name: main, location: us-central1-a}}
+node_pools: [{{name: a, machine_type: a2-highgpu-1g, image_type: {image}, nodes: {{count: 1}}}}]
+"""
+
+
+@pytest.mark.parametrize("image", ["COS_CONTAINERD", "UBUNTU_CONTAINERD"])
+def test_on_gke_the_agent_mounts_the_driver_directory(record: Record, image: str) -> None:
+    pod = pod_of(record(image, fleet=_fleet_of_image(image)), ":DaemonSet", "node-agent")
     (container,) = pod["containers"]
+    assert container["securityContext"] == {"privileged": True, "readOnlyRootFilesystem": True}
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert not {e["name"] for e in container["env"]} & {"NVIDIA_VISIBLE_DEVICES"}
     assert {"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"} in container["env"]
     assert {"name": "driver", "mountPath": "/usr/local/nvidia", "readOnly": True} in container[
         "volumeMounts"
@@ -246,12 +266,34 @@ def test_on_gke_the_agent_mounts_the_driver_directory(record: Record) -> None:
     assert "runtimeClassName" not in pod
 
 
-def test_on_eks_the_agent_uses_nvidias_runtime(record: Record) -> None:
-    pod = pod_of(record("s1"), ":DaemonSet", "node-agent")
+@pytest.mark.parametrize("image", ["AL2023_x86_64_NVIDIA"])
+def test_on_eks_the_agent_gets_the_gpus_from_the_nodes_default_runtime(
+    record: Record, image: str
+) -> None:
+    pod = pod_of(record(image, fleet=_fleet_of_image(image)), ":DaemonSet", "node-agent")
     (container,) = pod["containers"]
-    assert pod["runtimeClassName"] == "nvidia"
+    assert "runtimeClassName" not in pod, "the class would have to be there before the pod"
     assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"} in container["env"]
+    assert {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"} in container["env"]
     assert not [v for v in pod["volumes"] if "hostPath" in v]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_every_image_that_a_stack_file_may_name_has_its_way_to_the_gpus() -> None:
+    named = {
+        *get_args(GkePool.model_fields["image_type"].annotation),
+        *get_args(get_args(EksPool.model_fields["ami_type"].annotation)[0]),
+    }
+    assert named == {
+        "COS_CONTAINERD",
+        "UBUNTU_CONTAINERD",
+        "AL2023_x86_64_NVIDIA",
+        "AL2023_ARM_64_NVIDIA",
+    }, "a new image needs a row in docs/reference/agent.md and a test here"
 
 
 @pytest.mark.parametrize("stack", STACKS)

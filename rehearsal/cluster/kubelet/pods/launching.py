@@ -145,7 +145,7 @@ class Launching:
         binds += [_bind(wanted.volumes, mount) for mount in mounts]
         known.update(partitioner_environment(run.node.machine.cloud, run.node.fault))
         allocated = wanted.devices.cdi_devices if wanted.devices else frozenset[str]()
-        asks = _runtime_container(pod, container, known, allocated)
+        asks = _runtime_container(pod, container, known, allocated, run.node.machine)
         if run.node.machine.gpu_model and asks.gets_driver:
             binds.append(
                 launcher.Bind(source=self._toolchain.fake_nvml.parent, target=_DRIVER_LIBRARIES)
@@ -262,17 +262,21 @@ def _runtime_container(
     container: JsonObject,
     known: Mapping[str, str],
     cdi_devices: frozenset[str],
+    machine: Machine,
 ) -> Container:
     """What the container runtime sees of it.
 
-    NVIDIA's runtime runs it under its runtime class, and as the default runtime of GPU images where
-    it is privileged and asks through NVIDIA_VISIBLE_DEVICES. A pod without either may still mount
-    the driver's directory from its node, as GKE's do.
+    NVIDIA's runtime runs it under its runtime class, as the default runtime of EKS's GPU images
+    (awslabs/amazon-eks-ami, nodeadm), and where it is privileged and asks through
+    NVIDIA_VISIBLE_DEVICES. A pod without either may still mount the driver's directory from its
+    node, as GKE's do.
     """
     privileged = bool(_context(pod, container).get("privileged"))
     return Container(
         privileged=privileged,
-        nvidia_runtime=privileged or pod["spec"].get("runtimeClassName") == "nvidia",
+        nvidia_runtime=privileged
+        or machine.cloud == "eks"
+        or pod["spec"].get("runtimeClassName") == "nvidia",
         env=known,
         cdi_devices=cdi_devices,
         host_dev=any(
