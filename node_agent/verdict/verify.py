@@ -289,12 +289,12 @@ def _check_gpu(
             found=xid_shown(gpu.stands.number),
         )
     yield from _check_repairs(where, gpu)
-    models = {_model(name) for name in desired.gpu_models}
+    models, model = {_model(name) for name in desired.gpu_models}, gpu.model or "no name"
     yield Check(
-        reason=MATCH if _model(gpu.model or "") in models else "WrongGpuModel",
+        reason=MATCH if _model(model) in models else "WrongGpuModel",
         where=where,
         wanted=" or ".join(sorted(desired.gpu_models)),
-        found=gpu.model or "no name",
+        found=model,
     )
     yield Check(
         reason=_layout(want, gpu, instances),

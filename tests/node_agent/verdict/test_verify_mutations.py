@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -20,7 +21,16 @@ from node_agent.nvml.observed import (
     OfferedProfile,
     Xid,
 )
-from node_agent.verdict.verify import Check, Verdict, shown, verify, verify_layout
+from node_agent.verdict.reasons import REASONS
+from node_agent.verdict.verify import (
+    Check,
+    Verdict,
+    desired_of,
+    partitioning_in_progress,
+    shown,
+    verify,
+    verify_layout,
+)
 
 Make = Callable[[int], MigDevice]
 
@@ -82,6 +92,9 @@ class TestNode:
     def test_resources_are_in_the_order_of_their_names(
         self, desired: Desired, right: Observation, node: NodeState
     ) -> None:
+        surplus = {**node.allocatable, "nvidia.com/mig-b": 1, "nvidia.com/mig-a": 1}
+        verdict = verify(desired, right, replace(node, allocatable=surplus))
+        assert [p[1] for p in _problems(verdict)] == ["nvidia.com/mig-a", "nvidia.com/mig-b"]
         wanted = replace(desired, resources={"nvidia.com/b": 1, "nvidia.com/a": 2})
         there = {"nvidia.com/b": 1, "nvidia.com/a": 2}
         match = verify(wanted, right, replace(node, capacity=there, allocatable=there))
@@ -98,16 +111,59 @@ class TestNode:
         verdict = verify(bare, right, replace(node, capacity={}, allocatable={}))
         assert verdict.message == "2 GPUs as wanted (3g.40gb x2)."
 
-    def test_whole_gpus_and_layouts_are_listed_in_a_match(
+    def test_a_match_lists_every_layout_once_in_order(
         self, desired: Desired, right: Observation, node: NodeState
     ) -> None:
-        gpus = (
-            DesiredGpu(index=0, mig=False),
-            DesiredGpu(index=1, mig=True, instances={"3g.40gb": 2}),
+        memory = {1: 9984, 2: 20096, 3: 40448, 4: 40448}
+        layouts = ((4, 3), (), (2, 2, 2), (3, 3), (1,) * 7, (3, 3), ())
+        names = {1: "1g.10gb", 2: "2g.20gb", 3: "3g.40gb", 4: "4g.40gb"}
+        half = right.gpus[0].devices[0]
+        seen = tuple(
+            replace(
+                right.gpus[0],
+                index=index,
+                mig="enabled" if slices else "disabled",
+                mig_pending="enabled" if slices else "disabled",
+                devices=tuple(
+                    replace(half, gpu_slices=n, compute_slices=n, memory_mib=memory[n], name="")
+                    for n in slices
+                ),
+            )
+            for index, slices in enumerate(layouts)
         )
-        mixed = _with(right, 0, mig="disabled", mig_pending="disabled", devices=())
-        verdict = verify(replace(desired, gpus=gpus), mixed, node)
-        assert verdict.message.startswith("2 GPUs as wanted (3g.40gb x2; whole);")
+        wanted = tuple(
+            DesiredGpu(index=index, mig=bool(slices), instances=Counter(names[n] for n in slices))
+            for index, slices in enumerate(layouts)
+        )
+        verdict = verify(
+            replace(desired, gpu_count=len(wanted), gpus=wanted), replace(right, gpus=seen), node
+        )
+        assert verdict.message.startswith(
+            "7 GPUs as wanted (1g.10gb x7; 2g.20gb x3; 3g.40gb x1, 4g.40gb x1; 3g.40gb x2; whole);"
+        )
+        assert list(verdict.instances[0]) == ["3g.40gb", "4g.40gb"]
+
+    def test_the_memory_of_a_gpu_that_reports_none_is_the_pools(
+        self, desired: Desired, right: Observation, node: NodeState
+    ) -> None:
+        """Drivers without profile names: only with the total does a size say which profile it is."""
+        for index in range(2):
+            devices = tuple(replace(d, name="") for d in right.gpus[index].devices)
+            right = _with(right, index, memory_mib=None, devices=devices)
+        assert verify(desired, right, node).reason == "ProfileUnclear"
+        assert verify(replace(desired, gpu_memory_mib=81559), right, node).verdict == "Match"
+
+    @pytest.mark.parametrize("state", ["pending", "rebooting"])
+    def test_while_mig_manager_works_the_only_finding_is_its_label(
+        self, state: str, desired: Desired, node: NodeState
+    ) -> None:
+        verdict = partitioning_in_progress(
+            replace(desired, partitioner="mig-manager", gpu_count=1), replace(node, mig_state=state)
+        )
+        assert verdict is not None
+        found = f"nvidia.com/mig.config.state {state}"
+        assert _problems(verdict) == [("PartitioningUnderWay", "node", "1 GPU", found)]
+        assert verdict.instances == ()
 
     @pytest.mark.parametrize(
         ("capacity", "allocatable", "reason", "found"),
@@ -167,6 +223,7 @@ class TestNode:
         there = {"nvidia.com/gpu": count, "nvidia.com/other": 5}
         verdict = verify(wanted, right, replace(node, capacity=there, allocatable=there))
         assert ("does not share its devices" in verdict.message) is shared
+        assert ("has not enumerated the GPUs again" in verdict.message) is not shared
 
 
 class TestGpu:
@@ -236,6 +293,43 @@ class TestGpu:
         (problem,) = _problems(verify(desired, seen, node))
         assert problem[:3] == (reason, "GPU 1", "no error that needs a reset")
         assert problem[3].startswith(f"Xid {number} (")
+
+    @pytest.mark.parametrize(
+        ("repairs", "problems"),
+        [
+            (("action 9",), [("GpuResetRequested", "the driver asks for recovery action 9")]),
+            (("reboot the node",), [("GpuResetRequested", "the driver asks to reboot the node")]),
+            (
+                ("retirement pending", "remap pending"),
+                [
+                    (
+                        "GpuResetRequested",
+                        "a page retirement that waits for a reset, "
+                        "a row remapping that waits for a reset",
+                    )
+                ],
+            ),
+            (
+                ("remap failed", "drain and reset"),
+                [
+                    ("RowRemapFailed", "a bad memory row without a spare row"),
+                    ("GpuResetRequested", "the driver asks to drain and reset"),
+                ],
+            ),
+        ],
+    )
+    def test_a_repair_that_the_driver_asks_for_is_a_finding(
+        self,
+        repairs: tuple[str, ...],
+        problems: list[tuple[str, str]],
+        desired: Desired,
+        right: Observation,
+        node: NodeState,
+    ) -> None:
+        verdict = verify(desired, _with(right, 1, repairs=repairs), node)
+        assert _problems(verdict) == [
+            (reason, "GPU 1", "no repair asked for", found) for reason, found in problems
+        ]
 
     def test_an_xid_is_named_with_a_failure(
         self, desired: Desired, right: Observation, node: NodeState
@@ -395,18 +489,19 @@ class TestLayout:
 
     def test_gpus_that_have_gone_are_findings(self, seen: Observation) -> None:
         layout = parse(["all:3g.40gb*2"])
-        wanted = layout.of({3: "GPU-3", 0: "GPU-0", 2: "GPU-2"})
+        wanted = layout.of({17: "GPU-17", 0: "GPU-0", 10: "GPU-10"})
         verdict = verify_layout(layout, wanted, seen)
         assert _problems(verdict) == [
-            ("WrongGpuCount", "GPU 2", "3g.40gb*2", "no such GPU"),
-            ("WrongGpuCount", "GPU 3", "3g.40gb*2", "no such GPU"),
+            ("WrongGpuCount", "GPU 10", "3g.40gb*2", "no such GPU"),
+            ("WrongGpuCount", "GPU 17", "3g.40gb*2", "no such GPU"),
         ]
+        assert f"; {REASONS['WrongGpuCount'].advices['host']}." in verdict.message
         assert verdict.instances == ({"3g.40gb": 2},)
 
     def test_a_layout_of_no_gpu_is_never_a_match(self, seen: Observation) -> None:
         verdict = verify_layout(parse(["7:off"]), {}, seen)
-        ((reason, _, wanted, found),) = _problems(verdict)
-        assert (reason, wanted) == ("WrongGpuCount", "7:off")
+        ((reason, where, wanted, found),) = _problems(verdict)
+        assert (reason, where, wanted) == ("WrongGpuCount", "host", "7:off")
         assert found.startswith("2 GPUs, ")
 
     def test_a_driver_that_does_not_answer_is_unknown(self) -> None:
@@ -415,9 +510,41 @@ class TestLayout:
         verdict = verify_layout(
             layout, layout.of({0: "GPU-0"}), Observation(gpus=(), failure=failure)
         )
-        ((reason, _, wanted, found),) = _problems(verdict)
         assert verdict.verdict == "Unknown"
-        assert (reason, wanted, found) == ("DriverHung", "0:3g.40gb*2", "no answer within 20 s")
+        assert _problems(verdict) == [
+            ("DriverHung", "host", "0:3g.40gb*2", "no answer within 20 s")
+        ]
+        assert f"; {REASONS['DriverHung'].advices['host']}." in verdict.message
+
+    def test_a_gpu_whose_mig_is_off_is_not_partitioned_even_where_no_partition_is_wanted(
+        self, seen: Observation
+    ) -> None:
+        off = _with(seen, 0, mig="disabled", mig_pending="disabled", devices=(), gpu_instances=())
+        assert _problems(self._verdict("0:empty", off)) == [
+            ("NotPartitioned", "GPU 0", "MIG on", "no MIG")
+        ]
+
+    def test_a_layout_takes_gpus_as_they_are_called(self, seen: Observation) -> None:
+        nameless = _with(seen, 0, model="")
+        assert self._verdict("all:3g.40gb*2", nameless).verdict == "Match"
+
+    def test_a_layout_is_the_desired_state_of_its_gpus(self, seen: Observation) -> None:
+        gpus = (
+            *(replace(seen.gpus[0], index=i, model=f"NVIDIA {i}") for i in (0, 1, 2)),
+            replace(seen.gpus[0], index=3, model=None),
+            replace(seen.gpus[0], index=4),
+        )
+        layout = parse(["0-2:9*2", "3:off"])
+        wanted = layout.of({gpu.index: gpu.uuid or "" for gpu in gpus})
+        halves = [DesiredGpu(index=i, mig=True, instances={"3g.40gb": 2}) for i in (0, 1, 2)]
+        assert desired_of(wanted, replace(seen, gpus=gpus)) == Desired(
+            pool="host",
+            partitioner="none",
+            gpu_count=4,
+            gpu_models=("NVIDIA 0", "NVIDIA 1", "NVIDIA 2", "no name"),
+            gpus=(*halves, DesiredGpu(index=3, mig=False)),
+            resources={},
+        )
 
     @pytest.mark.parametrize(("length", "cut"), [(119, False), (120, False), (121, True)])
     def test_a_long_layout_is_cut_at_120_characters(
