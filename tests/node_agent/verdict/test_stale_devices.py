@@ -64,6 +64,39 @@ def test_missing_devices_gpus_and_drivers_make_it_too_small(
 
 
 @pytest.mark.parametrize(
+    ("devices", "too_small"),
+    [
+        ("", True),
+        ("3", True),
+        ("33", False),
+        ("333", False),
+        ("1", False),  # made by somebody: the layout is wrong, not the view of it
+        ("31", False),
+        ("?", True),
+        ("3?", False),
+        ("??", False),
+        ("1?", False),
+    ],
+)
+def test_a_gpu_lacks_devices_where_only_wanted_ones_are_seen_and_too_few(
+    devices: str,
+    too_small: bool,
+    desired: Desired,
+    right: Observation,
+    half: Callable[[int], MigDevice],
+) -> None:
+    """Wanted are two 3g; `?` is a device of an unknown profile, which may be one of them."""
+    made = {
+        "3": half(1),
+        "1": replace(half(1), gpu_slices=1, compute_slices=1, name="NVIDIA H100 MIG 1g.10gb"),
+        "?": replace(half(1), name=""),
+    }
+    seen = replace(right.gpus[1], memory_mib=None, devices=tuple(made[d] for d in devices))
+    observation = replace(right, gpus=(right.gpus[0], seen))
+    assert stale_devices.sees_too_little(desired, observation) is too_small
+
+
+@pytest.mark.parametrize(
     "facts",
     [
         {"mig": "disabled", "mig_pending": "disabled", "devices": ()},
