@@ -13,7 +13,7 @@ def gpu_instances(gpu: Gpu, layout: Layout) -> dict[str, int]:
     """The fewest GPU instances that hold the compute instances of `layout`.
 
     A plain profile name is a compute instance that fills its GPU instance: `{"1c.3g.20gb": 4,
-    "2g.10gb": 1}` needs `{"3g.20gb": 2, "2g.10gb": 1}`, which may not fit (see `check`). Best-fit
+    "2g.10gb": 1}` needs `{"3g.20gb": 2, "2g.10gb": 1}`, which may not fit (see `check`). First-fit
     decreasing is exact here: a GPU instance has at most 7 slices, those with more than 4 are alone
     on their GPU, and up to 4 slices no order is better. Raises LayoutError for a name that the GPU
     does not have. Source: `nvidia-smi mig -lcip`.
@@ -34,7 +34,7 @@ def _parsed(gpu: Gpu, name: str) -> tuple[Profile, int]:
         if name == profile.name:
             return profile, profile.kind.compute
         if name in profile.compute_instances:
-            return profile, int(name.split("c.", 1)[0])
+            return profile, int(name.partition("c.")[0])
     raise LayoutError(f"{gpu.name} has no profile {name}")
 
 
@@ -44,7 +44,7 @@ def instances_holding(slices: int, parts: Mapping[int, int]) -> int:
     opened = 0
     for size in sorted(parts, reverse=True):
         left = parts[size]
-        for space in sorted(s for s in free if s >= size and free[s]):
+        for space in [s for s in free if s >= size]:
             left -= _pack(free, space, free[space], size, left)
         fresh = -(-left // (slices // size))
         opened += fresh

@@ -43,10 +43,7 @@ class _Answers:
 
     def __init__(self, states: States) -> None:
         units, layouts = states.units, states.realizations
-        larger = {
-            layout: [layout + unit for unit in units if layout + unit in layouts]
-            for layout in layouts
-        }
+        larger = {layout: [layout + unit for unit in units] for layout in layouts}
         all_additions = {states.additions(placements) for placements in states.sets}
         self.maximal = {
             fitting: tuple(

@@ -42,7 +42,7 @@ def own_name(gpu: Gpu, name: str) -> str | None:
     if match is None:
         return None
     slices = int(match["slices"])
-    return known.smallest.get((slices, match["extra"] or "")) or known.smallest.get((slices, ""))
+    return known.smallest.get((slices, match["extra"])) or known.smallest.get((slices, ""))
 
 
 def nearest_of(names: Iterable[str], name: str) -> str:
@@ -56,7 +56,7 @@ def nearest_of(names: Iterable[str], name: str) -> str:
 
 
 def _numbers(name: str) -> tuple[int, int]:
-    slices, memory = re.findall(r"(\d+)g", name)[:2]
+    slices, memory, *_ = re.findall(r"(\d+)g", name)
     return int(slices), int(memory)
 
 

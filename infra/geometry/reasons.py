@@ -13,12 +13,11 @@ _Shortage = Literal["count", "memory", "compute", "media"]
 
 
 def shortages(gpu: Gpu, wanted: Layout) -> tuple[tuple[_Shortage, ...], str]:
-    """What an empty GPU has too little of, and the message. Nothing if only placements collide."""
+    """What an empty GPU has too little of, and the message. Nothing where only placements collide,
+    as beside instances in use.
+    """
     found = _shortages(gpu, wanted)
-    message = "; ".join([text for _, text in found])
-    return tuple(
-        [cause for cause, _ in found]
-    ), message or "memory and compute suffice, but no placements are free of overlaps"
+    return tuple([cause for cause, _ in found]), "; ".join([text for _, text in found])
 
 
 def no_placement(gpu: Gpu, in_use: Sequence[Placement], wanted: Sequence[str]) -> str:

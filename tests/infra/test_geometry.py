@@ -235,12 +235,18 @@ def test_a_layout_without_one_of_its_instances_fits_too(
 
 
 @pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)
-def test_nothing_can_be_added_to_a_maximal_layout(gpu: Gpu) -> None:
-    for layout in geometry.maximal(gpu):
-        for name in gpu.profiles:
-            assert isinstance(
-                geometry.check(gpu, {**layout, name: layout.get(name, 0) + 1}), Misfit
-            )
+def test_an_instance_too_many_for_an_empty_gpu_lacks_memory_compute_or_media(gpu: Gpu) -> None:
+    """Placements alone are never the cause; and a maximal layout is one that no instance fits."""
+    maximal = []
+    for layout in geometry.layouts(gpu):
+        more = [
+            geometry.check(gpu, {**layout, name: layout.get(name, 0) + 1}) for name in gpu.profiles
+        ]
+        misfits = [answer for answer in more if isinstance(answer, Misfit)]
+        assert all({"memory", "compute", "media"} & set(misfit.causes) for misfit in misfits)
+        if len(misfits) == len(more):
+            maximal.append(layout)
+    assert geometry.maximal(gpu) == tuple(maximal)
 
 
 def test_4g_and_3g_need_driver_510_together_on_ampere() -> None:

@@ -64,7 +64,12 @@ def ways(
 
 
 def fits(gpu: Gpu, layout: Layout, there: tuple[tuple[str, int], ...] = ()) -> bool:
-    return next(ways(gpu, tuple(sorted(layout)), there), None) is not None
+    return _fits(gpu, tuple(sorted(layout)), tuple(sorted(there)))
+
+
+@cache
+def _fits(gpu: Gpu, layout: Layout, there: tuple[tuple[str, int], ...]) -> bool:
+    return next(ways(gpu, layout, there), None) is not None
 
 
 @cache
@@ -117,6 +122,22 @@ def test_a_family_has_this_many_sets_of_placements(
     largest = [chosen for chosen in found if not any(chosen < other for other in found)]
     assert len(largest) == maximal
     assert len({tuple(sorted(kind for kind, _ in chosen)) for chosen in largest}) == layouts
+
+
+@pytest.mark.parametrize("gpu", ONE_OF_EACH, ids=lambda gpu: gpu.name)
+def test_a_fit_has_the_highest_starts_of_large_instances_first(gpu: Gpu) -> None:
+    order = [
+        profile.name for profile in geometry.creation_order(gpu, dict.fromkeys(gpu.profiles, 1))
+    ]
+
+    def starts(placed: Iterable[tuple[str, int]]) -> list[int]:
+        return [start for _, start in sorted(placed, key=lambda p: (order.index(p[0]), -p[1]))]
+
+    for layout in geometry.layouts(gpu):
+        answer = geometry.check(gpu, layout)
+        assert isinstance(answer, Fit)
+        found = [p.start for p in answer.placements]
+        assert found == max(starts(way) for way in ways(gpu, tuple(Counter(layout).elements())))
 
 
 # ---- the nearest layout
@@ -311,13 +332,35 @@ def test_headroom_is_what_still_fits_beside_the_instances_in_use(
         assert not fits(gpu, (name,) * (headroom.each[name] + 1), there)
         assert fits(gpu, (*names, *(name,) * headroom.if_moved[name]))
         assert not fits(gpu, (*names, *(name,) * (headroom.if_moved[name] + 1)))
-    for layout in headroom.maximal:
-        more = tuple(Counter(layout).elements())
-        assert fits(gpu, more, there)
-        assert not any(fits(gpu, (*more, name), there) for name in gpu.profiles)
     taken = {slot for p in as_placements(gpu, there) for slot in range(p.start, p.start + p.size)}
     assert gpu.family is not None
     assert set(headroom.free_slots) == set(range(gpu.family.slots)) - taken
+
+
+@pytest.mark.parametrize(("gpu", "step"), [("A30", 1), ("A100-40", 401), ("RTX-PRO-6000", 701)])
+def test_the_maximal_layouts_are_all_that_the_search_finds(gpu: str, step: int) -> None:
+    """Beside every `step`th set of instances in use: none where the GPU is full."""
+    of = GPUS[gpu]
+    assert of.family is not None
+    name_of = {p.kind.kind: p.name for p in of.profiles.values()}
+    layouts: list[Layout] = [tuple(Counter(x).elements()) for x in geometry.layouts(of)]
+    order = [profile.name for profile in geometry.creation_order(of, dict.fromkeys(of.profiles, 1))]
+    full = 0
+    for kinds in sorted(map(sorted, sets_of_placements(of.family)))[::step]:
+        there = tuple((name_of[kind], start) for kind, start in kinds)
+        maximal = geometry.headroom(of, as_placements(of, there)).maximal
+        found = [tuple(sorted(Counter(layout).elements())) for layout in maximal]
+        assert set(found) == {
+            tuple(sorted(layout))
+            for layout in layouts
+            if fits(of, layout, there)
+            and not any(fits(of, (*layout, name), there) for name in of.profiles)
+        }
+        # Those with few small instances first.
+        counts = [[Counter(layout)[name] for name in reversed(order)] for layout in maximal]
+        assert counts == sorted(counts)
+        full += not found
+    assert full or step > 1
 
 
 @given(in_use(), st.data())

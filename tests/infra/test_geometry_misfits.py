@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -149,7 +150,7 @@ def test_only_where_there_are_profiles_without_media_engines_does_the_reason_men
     rtx = geometry.check(RTX, {"1g.24gb+me": 2})
     assert isinstance(a100, Misfit)
     assert isinstance(rtx, Misfit)
-    assert "-me" not in a100.reason
+    assert a100.reason.endswith("; 2 of 1 media engines (OFA) needed by 1g.5gb+me")
     assert "(profiles ending in -me need none)" in rtx.reason
 
 
@@ -161,6 +162,36 @@ def test_the_nearest_name_has_similar_slices_then_similar_memory(name: str, near
         naming.nearest_of(["1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb"], name) == nearest
     )
     assert naming.nearest_of(["1g.18gb", "1g.35gb"], "1g.30gb") == "1g.35gb"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "name", "own"),
+    [
+        (A100, "1g.20gb", "1g.5gb"),
+        (A100, "1g.20gb+me", "1g.5gb+me"),
+        (A100, "4g.40gb+me", "4g.20gb"),
+        (A100, "9g.5gb", None),
+        (A100, "half", None),
+        (RTX, "1g.48gb-me", "1g.24gb-me"),
+        (RTX, "2g.20gb+gfx", "2g.48gb+gfx"),
+        (RTX, "4g.20gb+me.all", "4g.96gb"),
+        (GPUS["A100-80"], "7g.79gb", "7g.80gb"),
+    ],
+)
+def test_a_name_of_another_gpu_stands_for_the_smallest_profile_of_its_slices_and_extension(
+    gpu: Gpu, name: str, own: str | None
+) -> None:
+    assert naming.own_name(gpu, name) == own
+    # In whatever order the catalog lists the profiles.
+    reverse = replace(gpu, profiles=dict(reversed(gpu.profiles.items())))
+    assert naming.own_name(reverse, name) == own
+    assert naming.why_unknown(reverse, name) == naming.why_unknown(gpu, name)
+
+
+def test_only_instances_that_are_asked_for_and_need_an_engine_are_named() -> None:
+    answer = geometry.check_beside(A30, [], {"1g.6gb+me": 2, "2g.12gb+me": 0, "1g.6gb": 1})
+    assert isinstance(answer, Misfit)
+    assert answer.reason.endswith(" media engines (OFA) needed by 1g.6gb+me")
 
 
 def test_a_shortage_beside_instances_in_use_is_the_reason() -> None:
@@ -186,6 +217,16 @@ def test_impossible_instances_in_use_are_an_error(
         geometry.headroom(
             A100, [Placement(profile=name, start=start, size=size) for name, start, size in in_use]
         )
+
+
+def test_a_gpu_without_mig_has_no_instances_in_use() -> None:
+    for ask in (
+        lambda: geometry.headroom(GPUS["T4"], []),
+        lambda: geometry.check_beside(GPUS["T4"], [], {}),
+        lambda: geometry.layouts(GPUS["T4"]),
+    ):
+        with pytest.raises(LayoutError, match=r"^T4 has no MIG$"):
+            ask()
 
 
 @pytest.mark.parametrize(
