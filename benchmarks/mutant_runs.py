@@ -8,14 +8,13 @@ each mutant. The tests of a mutant run in a fork, in one of two ways:
 - A mutant of a function that nothing calls before the first test: one process collects the tests,
   and each of its forks gives the function the mutated code. Nothing depends yet on what the
   function does, so this is the same as importing the mutant, and a hundredth of the time.
-- Any other mutant, and one that survives the first way: one process imports pytest, hypothesis and
-  whatever does not depend on the module; each of its forks imports the mutant and collects the
-  tests.
+- Any other mutant: one process imports pytest, hypothesis and whatever does not depend on the
+  module; each of its forks imports the mutant and collects the tests.
 
 Those tests that noticed most mutants in the least time run first. Hypothesis takes the same
 examples each time, so that the same mutants survive on every machine. A mutant that never ends is
-killed by a limit on processor time, not on wall time, and one that allocates without end by a limit
-on memory.
+killed by a limit on the processor time of each test, not on wall time, and one that allocates
+without end by a limit on memory.
 """
 
 from __future__ import annotations
@@ -30,11 +29,12 @@ import signal
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from itertools import chain
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, ModuleType
 
@@ -86,24 +86,23 @@ def main(module: str, jobs: str, *tests: str) -> int:
     paths = [path for each in tests for path in sorted(map(str, Path().glob(each))) or [each]]
     path = Path(module.replace(".", "/") + ".py").resolve()
     source = path.read_text()
-    note = path.with_suffix(".baseline.json")
-    baseline = partial(_baseline, paths, path, note)
-    if _wait_for(_start(baseline)) != _TESTS_ENDED_WELL:
-        print(json.dumps({"error": f"fails without a mutant: pytest {' '.join(paths)}"}))
+    note = path.with_suffix(".found.json")
+    if _wait_for(_start(partial(_collect, paths, path, note))) != _TESTS_ENDED_WELL:
+        print(json.dumps({"error": f"cannot be collected: pytest {' '.join(paths)}"}))
         return 0
-    _preload(module, json.loads(note.read_text())["modules"])
+    found = json.loads(note.read_text())
+    _preload(module, found["modules"])
     gc.freeze()  # shared pages stay shared
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    if _wait_for(_start(baseline)) != _TESTS_ENDED_WELL:
-        print(json.dumps({"error": "the tests fail in a process with preloaded modules"}))
+    if _wait_for(_start(partial(_time, paths, note))) != _TESTS_ENDED_WELL:
+        print(json.dumps({"error": f"fails without a mutant: pytest {' '.join(paths)}"}))
         return 0
     took_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
-    found = json.loads(note.read_text())
     runs = _Runs(
         module=module,
         path=path,
         tests=paths,
-        order=_Order(found["seconds"]),
+        order=_Order(json.loads(note.read_text())),
         limit_s=int(_CPU_MINIMUM_S + _CPU_FACTOR * took_s),
         jobs=int(jobs),
     )
@@ -117,12 +116,7 @@ def main(module: str, jobs: str, *tests: str) -> int:
         if swap and swap.function in uncalled:
             swaps[mutant] = swap
     imported = [mutant for mutant in mutants if mutant not in swaps]
-    for ended in runs.in_place(swaps):
-        if ended.status == _TESTS_ENDED_WELL:
-            imported.append(ended.mutant)
-        else:
-            _print(ended)
-    for ended in runs.imported(imported):
+    for ended in chain(runs.in_place(swaps), runs.imported(imported)):
         _print(ended)
     return 0
 
@@ -172,7 +166,7 @@ class _Runs:
     tests: Sequence[str]
     order: _Order
     limit_s: int
-    """Of processor time for one mutant."""
+    """Of processor time for all tests of one mutant."""
     jobs: int
 
     def imported(self, mutants: Sequence[Mutant]) -> Iterator[Ended]:
@@ -246,16 +240,16 @@ class _Runs:
             time.sleep(0.005)
 
     def _limit(self) -> None:
+        self.order.limited = True
         resource.setrlimit(resource.RLIMIT_CPU, (self.limit_s, self.limit_s))
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
 
 
-def _baseline(tests: Sequence[str], path: Path, note: Path) -> int:
-    """Runs the tests without a mutant. Writes to `note` what was imported, how long each test took,
-    and which functions of the module no one called before the first test.
+def _collect(tests: Sequence[str], path: Path, note: Path) -> int:
+    """Writes to `note` what the tests import, and which functions of the module nothing calls
+    before the first test.
     """
     called: set[Function] = set()
-    uncalled: list[Function] = []
 
     def profile(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and frame.f_code.co_filename == str(path):
@@ -263,15 +257,20 @@ def _baseline(tests: Sequence[str], path: Path, note: Path) -> int:
 
     def collected(_: pytest.Session) -> bool:
         sys.setprofile(None)
-        uncalled.extend(_functions(path).keys() - called)
-        return False
+        _warm_hypothesis()
+        uncalled = list(_functions(path).keys() - called)
+        note.write_text(json.dumps({"modules": sorted(sys.modules), "uncalled": uncalled}))
+        return True
 
-    order = _Order({})
     sys.setprofile(profile)
-    status = _test(tests, order, _AfterCollection(collected))
-    sys.setprofile(None)
-    found = {"modules": sorted(sys.modules), "seconds": order.seconds, "uncalled": uncalled}
-    note.write_text(json.dumps(found))
+    return _test(tests, _Order({}), _AfterCollection(collected))
+
+
+def _time(tests: Sequence[str], note: Path) -> int:
+    """Runs the tests without a mutant; writes to `note` how long each took."""
+    order = _Order({})
+    status = _test(tests, order)
+    note.write_text(json.dumps(order.seconds))
     return status
 
 
@@ -294,11 +293,14 @@ def _name(code: CodeType) -> Function:
 
 
 class _Order:
-    """A pytest plugin: runs the tests first that are likely to fail soon."""
+    """A pytest plugin: runs the tests first that are likely to fail soon, and ends those that do
+    not end.
+    """
 
-    def __init__(self, seconds: dict[str, float]) -> None:
-        self.seconds = seconds
-        """Test -> how long it takes."""
+    def __init__(self, seconds: Mapping[str, float]) -> None:
+        self.seconds = dict(seconds)
+        """Test -> its processor time."""
+        self.limited = False
         self._failures: Counter[str] = Counter()
         self._directory = Path.cwd()
 
@@ -309,9 +311,22 @@ class _Order:
 
         items.sort(key=key)
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        began = time.process_time()
+        if self.limited:
+            # In another order a test may fill a cache that another one has filled before.
+            allowed = _CPU_FACTOR * self.seconds.get(item.nodeid, 0.0) + max(self.seconds.values())
+            hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+            soft = min(hard, int(began + _CPU_MINIMUM_S + allowed) + 1)
+            resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+        try:
+            return (yield)
+        finally:
+            if not self.limited:
+                self.seconds[item.nodeid] = time.process_time() - began
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "call":
-            self.seconds[report.nodeid] = report.duration
         if report.failed:
             self._note(os.getpid()).write_text(report.nodeid)
 

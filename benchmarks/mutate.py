@@ -82,19 +82,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(f"{options.config} has no tests for {', '.join(sorted(unknown))}")
     modules = [module for module in targets if module in (options.modules or targets)]
-    with tempfile.TemporaryDirectory(prefix="sw-mutate-") as directory:
-        copy = Path(directory) / "project"
-        shutil.copytree(options.root, copy, ignore=_NOT_COPIED, symlinks=True)
-        try:
-            results = [_result(m, targets[m], copy, options.jobs) for m in modules]
-        except TestsFailed as e:
-            print(e, file=sys.stderr)
-            return 2
     excuses = {
         (each["module"], Survivor(each["function"], each["line"], each["change"])): each["reason"]
         for each in config.get("survivor", ())
         if each["module"] in modules
     }
+    results = []
+    with tempfile.TemporaryDirectory(prefix="sw-mutate-") as directory:
+        copy = Path(directory) / "project"
+        shutil.copytree(options.root, copy, ignore=_NOT_COPIED, symlinks=True)
+        for module in modules:
+            try:
+                results.append(_result(module, targets[module], copy, options.jobs))
+            except TestsFailed as e:
+                print(e, file=sys.stderr)
+                return 2
+            for survivor in results[-1].survivors:
+                if (module, survivor) not in excuses:
+                    print(f"survived: {module}: {_shown(survivor)}", flush=True)
     survived = {(result.module, survivor) for result in results for survivor in result.survivors}
     stale = sorted(excuses.keys() - survived, key=str)
     for module, survivor in stale:
@@ -102,8 +107,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     low = [result for result in results if result.score < GOAL]
     for result in low:
         print(f"{result.module}: {result.score:.1f} %, the goal is {GOAL:g} %", file=sys.stderr)
-    for module, survivor in sorted(survived - excuses.keys(), key=str):
-        print(f"survived: {module}: {_shown(survivor)}")
     if not options.modules:
         docs = options.root / "docs"
         (docs / "mutation.md").write_text(_page(results, excuses))

@@ -146,7 +146,7 @@ class TestNode:
     def test_the_memory_of_a_gpu_that_reports_none_is_the_pools(
         self, desired: Desired, right: Observation, node: NodeState
     ) -> None:
-        """Drivers without profile names: only with the total does a size say which profile it is."""
+        """Without profile names, a size says which profile it is only with the total."""
         for index in range(2):
             devices = tuple(replace(d, name="") for d in right.gpus[index].devices)
             right = _with(right, index, memory_mib=None, devices=devices)
