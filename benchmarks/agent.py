@@ -1,29 +1,28 @@
 """What the agent costs: `python benchmarks/agent.py`. Fake NVML, real binding, real processes.
 
-In the same run, over the same library and the same 8 GPUs x 7 instances: NVIDIA's
-`nvidia-mig-parted assert`, and our `slicewright-agent verify` as a process for comparison.
+Compared within the run, in turns, over the same library and the same GPUs: a look of the running
+agent and NVIDIA's `nvidia-mig-parted assert`. The agent looks five times quickly and once
+thoroughly in a minute; that mean is what is compared.
 """
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import io
 import json
 import os
+import resource
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pynvml
-
 from node_agent.nvml import probe as nvml
-from node_agent.nvml.observed import Observation
 from node_agent.nvml.prober import Prober
 from rehearsal.cluster.node import launcher, root
 from rehearsal.cluster.node.launcher import Bind, LaunchSpec
@@ -31,49 +30,36 @@ from rehearsal.cluster.node.machine import Machine
 from rehearsal.cluster.silicon import state
 from rehearsal.host.toolchain import Toolchain, ensure
 
-_PROBES, _PROCESSES = 200, 15
-# Between probes, in which the next worker is forked; `watch` leaves at least a second.
+_ROUNDS, _STARTS = 30, 9
+_LOOKS = 6
+"""Of a round, the last of them thorough."""
+# Between looks: the worker is then ready again, and caches are as cold as after a second.
 _PAUSE_S = 0.03
+_SOAK_LOOKS, _SOAK_RESTARTS = 300, 6
 _DRIVER = Path("/usr/local/nvidia")
-_DESIRED = {
-    "version": "v1",
-    "pool": "bench",
-    "partitioner": "none",
-    "gpu_count": 8,
-    "gpu_models": ["NVIDIA H100 80GB HBM3"],
-    "gpus": [{"index": "all", "mig": True, "instances": {"1g.10gb": 7}}],
-    "resources": {},
-}
+_SOAK = Path(__file__).with_name("agent_soak.py")
 
 
 def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     tools = ensure(lambda line: print(line, file=sys.stderr))
+    os.environ["LD_LIBRARY_PATH"] = str(tools.fake_nvml.parent)
+    print(f"simulated silicon; median (p95) of {_ROUNDS} rounds of {_LOOKS} looks")
     with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        machine = Machine(cloud="eks", gpu_model="H100-80", gpu_count=8, driver_version="580.65.06")
-        node = root.build(directory, machine, tools)
-        for index in range(8):
-            state.recut(node.silicon, index, ["1g.10gb"] * 7)
-        os.environ[state.VARIABLE] = str(node.silicon)
-        print(
-            "8 GPUs x 7 instances, simulated silicon; median (p95) of",
-            _PROBES,
-            "probes and",
-            _PROCESSES,
-            "processes",
-        )
-        watched, here = _probes(tools)
-        _processes(directory, node, tools, watched)
-        running = _first_verdict(directory, tools)
+        ratios = {count: _compared(Path(name), tools, count) for count in (8, 16)}
+        os.environ[state.VARIABLE] = str(_node(Path(name) / "running", tools, 8).silicon)
+        running = _running(Path(name))
+    soaked = _soaked()
     print("goals, each for the median:")
-    _goal("probe of 8 GPUs x 7 instances, in its own process", here * 1e3, 5, "ms")
-    _goal("the same from request to parsed answer, as watch does", watched * 1e3, 5, "ms")
-    _goal("start to first verdict", running.first_verdict_s, 0.5, "s")
+    for count, ratio in ratios.items():
+        _goal(f"a look / mig-parted's assert, {count} GPUs x 7 instances", ratio, 0.25, "")
+    _goal("start to first verdict", running.first_verdict_s, 0.3, "s")
     _goal("CPU at the default interval, all processes", running.cpu * 100, 1, "% of a core")
     _goal("memory, every page of the three processes once (PSS)", running.pss_mb, 40, "MB")
     _goal("memory, the largest of the three alone (RSS)", running.rss_mb, 40, "MB")
+    for what, (found, most, unit) in soaked.items():
+        _goal(what, found, most, unit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +70,7 @@ class Running:
     cpu: float
     """Fraction of a core, ended children included."""
     pss_mb: float
-    """Sum over agent, fork server and waiting worker; shared pages count once."""
+    """Sum over agent, fork server and worker; shared pages count once."""
     rss_mb: float
     """Of the largest of the three."""
 
@@ -96,108 +82,148 @@ def _goal(what: str, found: float, most: float, unit: str) -> None:
     )
 
 
-def _probes(tools: Toolchain) -> tuple[float, float]:
-    """Seconds for a probe as `watch` does it, and for a probe inside its process."""
-
-    def probe_here() -> None:
-        assert nvml.probe().failure is None
-
-    took = []
-    # One fork server after the other: a second one would inherit the first one's pipe.
-    for name, thorough in (
-        ("one probe, as watch does it (own process per probe)", False),
-        ("one thorough probe, likewise", True),
-    ):
-        prober = Prober.start(probe=_from(tools, thorough=thorough))
-        try:
-            took.append(_row(name, prober.probe, _PROBES, pause_s=_PAUSE_S))
-        finally:
-            prober.close()
-    _load(tools)
-    return took[0], _row("one probe, in process", probe_here, _PROBES)
+def _node(directory: Path, tools: Toolchain, count: int) -> root.NodeRoot:
+    machine = Machine(cloud="eks", gpu_model="H100-80", gpu_count=count, driver_version="580.65.06")
+    node = root.build(directory, machine, tools)
+    for index in range(count):
+        state.recut(node.silicon, index, ["1g.10gb"] * 7)
+    return node
 
 
-def _processes(directory: Path, node: root.NodeRoot, tools: Toolchain, probe_s: float) -> None:
-    (directory / "desired.json").write_text(json.dumps(_DESIRED))
+def _compared(directory: Path, tools: Toolchain, count: int) -> float:
+    """Wall time of a look over that of the other program; not a number where it cannot run."""
+    node = _node(directory / f"{count}", tools, count)
+    os.environ[state.VARIABLE] = str(node.silicon)
+    theirs, empty = _theirs(directory / f"{count}", node, tools)
+    quick: list[float] = []
+    thorough: list[float] = []
+    whole: list[float] = []
+    commands: dict[str, list[float]] = {"theirs": [], "empty": []}
+    processor: dict[str, list[float]] = {"a look": [], "theirs": [], "empty": []}
+    why_not = launcher.why_not()
+    with _prober() as prober:
+        for _ in range(_ROUNDS):
+            before = _processor_s(prober)
+            looks = [_timed(lambda: prober.probe(thorough=False)) for _ in range(_LOOKS - 1)]
+            last = _timed(lambda: prober.probe(thorough=True))
+            time.sleep(_PAUSE_S)
+            after = _processor_s(prober)
+            if before.keys() == after.keys():  # else a worker took what it used with it
+                used = sum(after.values()) - sum(before.values())
+                processor["a look"].append(used / _LOOKS)
+            quick += looks
+            thorough.append(last)
+            whole.append((sum(looks) + last) / _LOOKS)
+            if not why_not:
+                for name, run in (("theirs", theirs), ("empty", empty)):
+                    used = _of_children_s()
+                    commands[name].append(_timed(run))
+                    processor[name].append(_of_children_s() - used)
+    print(f"{count} GPUs x 7 instances:")
+    _row("a quick look, from request to parsed answer", quick)
+    _row("a thorough look, likewise", thorough)
+    _row("mean of five quick looks and a thorough one", whole)
+    _row("a quick look within the process that looks", [_timed(nvml.probe) for _ in range(30)])
+    if why_not:
+        print(f"nvidia-mig-parted assert: not measured: {why_not}")
+        return float("nan")
+    _row("nvidia-mig-parted assert, in a mount namespace", commands["theirs"])
+    # The mount namespace is the rehearsal's cost, not theirs: subtracted.
+    _row("(the namespace alone: /usr/bin/true)", commands["empty"])
+    net, net_processor = (
+        statistics.median(of["theirs"]) - statistics.median(of["empty"])
+        for of in (commands, processor)
+    )
+    print(f"{'nvidia-mig-parted assert without the namespace':<55} {net * 1e3:8.2f} ms")
+    used = statistics.median(processor["a look"])
+    print(
+        f"processor time, which other load changes less: {used * 1e3:.2f} ms a look, "
+        f"{net_processor * 1e3:.2f} ms assert, ratio {used / net_processor:.2f}"
+    )
+    return statistics.median(whole) / net
+
+
+def _processor_s(prober: Prober) -> dict[int, float]:
+    """Used so far by this process, the fork server and the worker."""
+    pids = (os.getpid(), prober.pid, *_children(prober.pid))
+    return {pid: int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9 for pid in pids}
+
+
+def _of_children_s() -> float:
+    """Processor time of the children that have ended, user and system."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+@contextlib.contextmanager
+def _prober() -> Iterator[Prober]:
+    prober = Prober.start()
+    try:
+        failure = prober.probe().failure
+        assert failure is None, failure
+        yield prober
+    finally:
+        prober.close()
+
+
+def _theirs(
+    directory: Path, node: root.NodeRoot, tools: Toolchain
+) -> tuple[Callable[[], None], Callable[[], None]]:
+    """NVIDIA's program on the simulated node, and an empty one in the same namespace."""
     layouts = directory / "layouts"
     layouts.mkdir()
     wanted = [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}}]
     (layouts / "config.yaml").write_text(
         json.dumps({"version": "v1", "mig-configs": {"wanted": wanted}})
     )
-    environment = {
-        "PATH": os.environ["PATH"],
-        "LD_LIBRARY_PATH": str(tools.fake_nvml.parent),
-        state.VARIABLE: str(node.silicon),
-    }
-
-    def ours() -> None:
-        argv = [
-            sys.executable,
-            "-m",
-            "node_agent",
-            "verify",
-            "--silicon-only",
-            "--desired",
-            str(directory / "desired.json"),
-        ]
-        subprocess.run(argv, env=environment, check=True, stdout=subprocess.DEVNULL)
 
     def launched(*argv: str) -> Callable[[], None]:
+        spec = LaunchSpec(
+            argv=argv,
+            env={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": f"{_DRIVER}/lib64"},
+            node_root=node.root,
+            log=directory / "log",
+            binds=(
+                Bind(source=layouts, target=Path("/etc/layouts")),
+                Bind(source=node.root / "home/kubernetes/bin/nvidia", target=_DRIVER),
+            ),
+        )
+
         def run() -> None:
-            spec = LaunchSpec(
-                argv=argv,
-                env={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": f"{_DRIVER}/lib64"},
-                node_root=node.root,
-                log=directory / "log",
-                binds=(
-                    Bind(source=layouts, target=Path("/etc/layouts")),
-                    Bind(source=node.root / "home/kubernetes/bin/nvidia", target=_DRIVER),
-                ),
-            )
-            code = launcher.start(
-                spec
-            ).wait()  # without a timeout, with which Python would poll every 50 ms
+            # Without a timeout, with which Python would poll every 50 ms.
+            code = launcher.start(spec).wait()
             assert code == 0, (directory / "log").read_text()
 
         return run
 
-    own = _row("ours as a process: slicewright-agent verify", ours, _PROCESSES)
-    if reason := launcher.why_not():
-        print(f"nvidia-mig-parted assert: not measured: {reason}")
-        return
-    # The mount namespace is the rehearsal's cost, not theirs: measured with an empty program and
-    # subtracted.
-    empty = _row("(the namespace alone: /usr/bin/true)", launched("/usr/bin/true"), _PROCESSES)
     argv = (str(tools.mig_parted), "assert", "-f", "/etc/layouts/config.yaml", "-c", "wanted")
-    theirs = (
-        _row("theirs as a process: nvidia-mig-parted assert", launched(*argv), _PROCESSES) - empty
-    )
-    print(f"ours / theirs, command against command: {own / theirs:.2f}")
-    print(f"a probe of the running agent / their command: {probe_s / theirs:.2f}")
+    return launched(*argv), launched("/usr/bin/true")
 
 
-def _first_verdict(directory: Path, tools: Toolchain) -> Running:
+def _running(directory: Path) -> Running:
     log = directory / "watch.log"
     argv = [sys.executable, "-m", "node_agent", "watch", "--port", "0", "all:1g.10gb*7"]
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(tools.fake_nvml.parent)}
-    took = []
-    for _ in range(_PROCESSES // 3):
+    took, python, api = [], [], []
+    for start in range(_STARTS):
+        python.append(_timed(lambda: _python("pass")))
+        api.append(_timed(lambda: _python("import urllib3, ssl")) - python[-1])
         with log.open("wb") as stderr:
             started = time.perf_counter()
-            process = subprocess.Popen(argv, env=environment, stderr=stderr)
+            process = subprocess.Popen(argv, stderr=stderr)
         while "verdict" not in log.read_text():
             time.sleep(0.002)
         took.append(time.perf_counter() - started)
-        if len(took) == _PROCESSES // 3:
+        if start == _STARTS - 1:
             server = _children(process.pid)[0]
             all_three = [_memory(pid) for pid in (process.pid, server, *_children(server))]
             cpu = _cpu_s(process.pid, 20.0)
         process.send_signal(signal.SIGTERM)
         process.wait()
-    print(f"{'start to first verdict':<55} {statistics.median(took) * 1e3:8.1f} ms")
+    _row("start to first verdict, 8 GPUs x 7, on a host", took)
+    _row("(of which Python itself)", python)
+    _row("in a cluster, in addition: loading the API client", api)
     print(
-        f"{'memory, agent + fork server + waiting worker':<55} "
+        f"{'memory, agent + fork server + worker':<55} "
         f"{sum(pss for _, pss in all_three) / 1024:8.1f} MiB PSS "
         f"({' + '.join(f'{rss / 1024:.1f}' for rss, _ in all_three)} MiB RSS, of which "
         "most is shared)"
@@ -209,6 +235,47 @@ def _first_verdict(directory: Path, tools: Toolchain) -> Running:
         pss_mb=sum(pss for _, pss in all_three) * 1024 / 1e6,
         rss_mb=max(rss for rss, _ in all_three) * 1024 / 1e6,
     )
+
+
+def _python(code: str) -> None:
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def _soaked() -> dict[str, tuple[float, float, str]]:
+    """What was left, and the most that there may be; by what it is."""
+
+    def run(what: str, number: int) -> str:
+        with tempfile.TemporaryDirectory() as name:
+            silicon = Path(name) / "silicon"
+            state.create(silicon, "H100-80", 1, "580.65.06", "soak")
+            argv = [sys.executable, str(_SOAK), what, str(silicon), str(number)]
+            environment = {**os.environ, state.VARIABLE: str(silicon)}
+            done = subprocess.run(argv, env=environment, check=True, capture_output=True, text=True)
+            return done.stdout
+
+    held = json.loads(run("looks", _SOAK_LOOKS))
+    print(f"held by agent, fork server and worker before {_SOAK_LOOKS} looks: {held['before']}")
+    print(f"and after them: {held['after']}")
+    left = json.loads(run("restarts", _SOAK_RESTARTS))
+    print(f"left by {_SOAK_RESTARTS} restarts: {left}")
+
+    def grown(what: str) -> float:
+        return sum(p[what] for p in held["after"]) - sum(p[what] for p in held["before"])
+
+    looks = f"growth over {_SOAK_LOOKS} looks:"
+    return {
+        f"{looks} processes": (len(held["after"]) - len(held["before"]), 0, ""),
+        f"{looks} threads": (grown("threads"), 0, ""),
+        f"{looks} descriptors": (grown("descriptors"), 0, ""),
+        f"{looks} resident memory": (grown("resident KiB"), 2048, "KiB"),
+        f"{_SOAK_RESTARTS} restarts: processes left": (left["processes"], 0, ""),
+        f"{_SOAK_RESTARTS} restarts: temporary files left": (left["temporary files"], 0, ""),
+        f"{_SOAK_RESTARTS} restarts: size of the emptyDir": (
+            left["bytes in the emptyDir"],
+            4096,
+            "bytes",
+        ),
+    }
 
 
 def _children(pid: int) -> list[int]:
@@ -239,33 +306,17 @@ def _cpu_s(pid: int, over_s: float) -> float:
     return (spent() - before) / (time.monotonic() - began)
 
 
-def _from(tools: Toolchain, *, thorough: bool) -> Callable[[], Observation]:
-    def probe() -> Observation:
-        _load(tools)
-        return nvml.probe(thorough=thorough)
-
-    return probe
-
-
-def _load(tools: Toolchain) -> None:
-    if pynvml.nvmlLib is None:
-        pynvml.nvmlLib = ctypes.CDLL(str(tools.fake_nvml))
-
-
-def _row(name: str, run: Callable[[], object], times: int, *, pause_s: float = 0.0) -> float:
+def _timed(run: Callable[[], object]) -> float:
+    """Seconds."""
+    time.sleep(_PAUSE_S)
+    started = time.perf_counter()
     run()
-    took = []
-    for _ in range(times):
-        time.sleep(pause_s)
-        started = time.perf_counter()
-        run()
-        took.append(time.perf_counter() - started)
-    took.sort()
-    print(
-        f"{name:<55} {statistics.median(took) * 1e3:8.2f} ms "
-        f"({took[int(len(took) * 0.95)] * 1e3:.2f})"
-    )
-    return statistics.median(took)
+    return time.perf_counter() - started
+
+
+def _row(name: str, took: list[float]) -> None:
+    p95 = sorted(took)[int(len(took) * 0.95)]
+    print(f"{name:<55} {statistics.median(took) * 1e3:8.2f} ms ({p95 * 1e3:.2f})")
 
 
 if __name__ == "__main__":
