@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -25,6 +26,13 @@ from rehearsal.host.toolchain.tools import TOOLS
 from rehearsal.host.toolchain.versions import Answers
 
 TOOLCHAIN_VARIABLE = "SLICEWRIGHT_TEST_TOOLCHAIN"
+
+# Where Python is told to write no bytecode, every worker would compile all tests, and every process
+# that they start all of the project; the bytecode goes to the project's cache, not into its tree.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    sys.pycache_prefix = str(from_environment(os.environ).cache / "bytecode")
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+    sys.dont_write_bytecode = False
 
 # An example that a busy machine was slow at says nothing about the code; pytest's own limit ends
 # what hangs.
