@@ -83,6 +83,8 @@ class GkeCluster(pulumi.ComponentResource):
             ip_allocation_policy=gcp.container.ClusterIpAllocationPolicyArgs(
                 cluster_secondary_range_name="pods", services_secondary_range_name="services"
             ),
+            # Dataplane V2: it enforces NetworkPolicies, of which there is one for our metrics.
+            datapath_provider="ADVANCED_DATAPATH",
             release_channel=gcp.container.ClusterReleaseChannelArgs(
                 channel=plan.cluster.release_channel
             ),
@@ -97,7 +99,11 @@ class GkeCluster(pulumi.ComponentResource):
             # Pulumi can protect the stack; the cloud's protection would only make `pulumi destroy`
             # fail half way.
             deletion_protection=False,
-            opts=child,
+            opts=pulumi.ResourceOptions.merge(
+                # A cluster of an earlier version keeps its own: GKE would replace the cluster.
+                child,
+                pulumi.ResourceOptions(ignore_changes=["datapathProvider"]),
+            ),
         )
         self._account = account
         # A node that joins before its account has its roles has no logs and metrics.

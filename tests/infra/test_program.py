@@ -144,7 +144,8 @@ def test_s1_has_subnets_in_two_zones_and_the_rights_that_nodes_need(record: Reco
     }
 
 
-def test_an_eks_cluster_enforces_network_policies(record: Record) -> None:
+def test_new_clusters_enforce_network_policies(record: Record) -> None:
+    assert one(record("s0"), ":Cluster")["datapathProvider"] == "ADVANCED_DATAPATH"
     addons = {m.inputs["addonName"]: m.inputs for m in record("s1") if m.type.endswith(":Addon")}
     assert json.loads(addons["vpc-cni"]["configurationValues"]) == {"enableNetworkPolicy": "true"}
     assert "configurationValues" not in addons["coredns"]
