@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from telemetry.plain import plain
+
 AGENT_SELECTOR = "app.kubernetes.io/name=node-agent"
 _LONGEST = 400
 """Characters of an answer: it becomes part of a condition."""
@@ -27,7 +29,8 @@ def reasons(
         pod = by_node.get(node)
         why = refused.get(f"node-agent-{pool}") if pod is None else _waiting(pod)
         if why:
-            found[node] = why[:_LONGEST]
+            # Repeated in conditions and events, which people read in terminals.
+            found[node] = plain(why)[:_LONGEST]
     return found
 
 

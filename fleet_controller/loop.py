@@ -35,8 +35,8 @@ RESYNC_S = 30.0
 """Longest time between two passes; bounds the delay after a missed event."""
 _EVENTS_RELISTED_S = 300.0
 _BACKOFF_MAX_S = 10.0
-_AGENTS_ASKED_S = 5.0
-"""Least time between two questions why agents do not report."""
+_AGENTS_ASKED_S = 15.0
+"""Least time between two lists of the agents' pods, to see why some do not report."""
 
 
 @dataclass
