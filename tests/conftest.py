@@ -57,6 +57,12 @@ ONE_WORKER = (
     "tests/rehearsal/cluster/kubelet",
     "tests/rehearsal/plugins/providers/kubernetes",
 )
+# Files whose tests import the Pulumi SDKs of the clouds, 5 s of processor time: on one worker, too.
+SDK_FILES = (
+    "tests/infra/test_program.py",
+    "tests/infra/test_eks_subnets.py",
+    "tests/rehearsal/plugins/bridge/test_schema.py",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -76,7 +82,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Each file on one worker, and so each directory of ONE_WORKER."""
+    """Each file on one worker, and so each directory of ONE_WORKER and all of SDK_FILES."""
     # By xdist's own `--dist loadgroup` marks are ignored under pytest 9.2 (pytest-xdist 3.8.0).
     return _ByFileOrDirectory(config, log)
 
@@ -84,6 +90,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 class _ByFileOrDirectory(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
+        if file in SDK_FILES:
+            return "SDKs"
         return next((d for d in ONE_WORKER if file.startswith(f"{d}/")), file)
 
 
