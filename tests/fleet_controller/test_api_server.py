@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from fleet_controller import api
+from fleet_controller.decide import LiftTaint
+from fleet_controller.execute import execute
 from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster
 from kubeapi import ApiError
@@ -299,6 +301,46 @@ class TestController:
         loop._cluster.changed.set()
         api_server.wait(lambda: api_server.node("h1").mig_config == "new-2", "the change follows")
         assert api_server.node("h1").held
+
+    def test_a_node_that_boots_or_is_not_ready_is_held_until_it_is_verified_again(
+        self, api_server: Any, loop: Loop
+    ) -> None:
+        admin, wait = api_server.admin, api_server.wait
+        node = api_server.make_node("boots", "reboot")
+        admin.create(POOLS, objects.pool("reboot"))
+        api_server.apply(REPORTS, objects.report(node, "reboot"))
+        wait(lambda: not api_server.node("boots").held, "released")
+        assert api_server.node("boots").verified_boot == "boot-of-boots"
+
+        def report_status(**status: Any) -> None:
+            admin.patch("/api/v1/nodes/boots/status", {"status": status}, kind="strategic")
+
+        report_status(nodeInfo={"bootID": "second"})
+        wait(lambda: api_server.node("boots").held, "held at the new boot id")
+        wait(lambda: self._verified(api_server, "reboot")[0] == "False", "the pool says so")
+        assert api_server.node("boots").condition.reason == "ReportFromEarlierBoot"
+        api_server.apply(REPORTS, objects.report(node, "reboot", bootID="second"))
+        wait(lambda: not api_server.node("boots").held, "released in the new boot")
+        assert api_server.node("boots").verified_boot == "second"
+
+        report_status(conditions=[{"type": "Ready", "status": "Unknown"}])
+        wait(lambda: api_server.node("boots").held, "held while it is not Ready")
+        wait(
+            lambda: api_server.node("boots").condition.reason == "NodeNotReady",
+            "its condition says so",
+        )
+        report_status(conditions=[{"type": "Ready", "status": "True"}])
+        wait(lambda: not api_server.node("boots").held, "released: it is the same boot")
+        assert loop.progress.error is None
+
+    def test_a_node_that_boots_after_the_decision_is_not_released(self, api_server: Any) -> None:
+        api_server.make_node("late", "elsewhere")
+        cluster = Cluster.of(api_server.client(api_server.token(api.CONTROLLER_SERVICE_ACCOUNT)))
+        position = api_server.node("late").taint_keys.index(api.STARTUP_TAINT_KEY)
+        with pytest.raises(ApiError) as refused:
+            execute(cluster, LiftTaint(node="late", position=position, boot_id="an-earlier-one"))
+        assert refused.value.status == 422
+        assert api_server.node("late").held
 
     def test_a_restarted_controller_deletes_warnings_that_are_no_longer_true(
         self, api_server: Any, clock: Clock, loop: Loop

@@ -221,7 +221,7 @@ def test_the_final_status_is_the_count_of_the_nodes(world: World) -> None:
 
 
 @given(worlds())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_in_the_end_no_node_is_open_to_pods_that_may_have_lost_what_was_verified(
     world: World,
 ) -> None:
@@ -384,4 +384,4 @@ class OneNodeThatReboots(RuleBasedStateMachine):
 
 
 TestOneNodeThatReboots = OneNodeThatReboots.TestCase
-TestOneNodeThatReboots.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestOneNodeThatReboots.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
