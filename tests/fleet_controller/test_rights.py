@@ -427,6 +427,7 @@ class TestTheController:
                 {"status": {"nodes": {"total": 1}}},
             ),
             _core("list", "events", "/api/v1/namespaces/default/events"),
+            _core("list", "events", f"{SYSTEM}/events"),
         ],
         ids=str,
     )
@@ -450,7 +451,13 @@ class TestTheController:
         self, namespace: str, controller: Client, api_server: Any
     ) -> None:
         anybody = api_server.client(api_server.token("default"))
-        events = _triples("", "events", ("get", "list", "create", "patch", "delete"))
+        events = {
+            api.EVENTS_NAMESPACE: _triples(
+                "", "events", ("get", "list", "create", "patch", "delete")
+            ),
+            # Why the agents' DaemonSets make no pods.
+            api.NAMESPACE: _triples("", "events", ("list",)),
+        }
         assert _rights(controller, namespace) - _rights(anybody, namespace) == {
             *_triples("", "nodes", ("get", "list", "watch", "patch")),
             ("patch", "", "nodes/status"),
@@ -458,5 +465,5 @@ class TestTheController:
             *_triples(api.GROUP, "gpunodereports", ("get", "list", "watch")),
             *_triples(api.GROUP, "gpupools", ("get", "list", "watch")),
             ("patch", api.GROUP, "gpupools/status"),
-            *(events if namespace == api.EVENTS_NAMESPACE else ()),
+            *events.get(namespace, ()),
         }
