@@ -22,10 +22,6 @@ mig-configs:
     - devices: all
       mig-enabled: true
       mig-devices: {1g.5gb: 7}
-  all-1g.10gb:
-    - devices: all
-      mig-enabled: true
-      mig-devices: {1g.10gb: 7}
   all-3g.40gb:
     - devices: all
       mig-enabled: true
