@@ -334,10 +334,12 @@ class PodRun:
             tries += 1
 
     async def _released(self) -> None:
-        """Waits while a fault holds the pod. Raises NotCreated where the pod leaves meanwhile."""
+        """Waits while a fault holds the pod. Raises NotCreated where the pod is deleted, or the
+        node goes down, meanwhile.
+        """
         while self.node.held.holds_pod(self.pod["metadata"]["name"]):
-            if self._leaving.is_set():
-                raise NotCreated("ContainerCreating", "the pod is deleted while a fault holds it")
+            if self._leaving.is_set() or self._anew:
+                raise NotCreated("ContainerCreating", "the pod ends while a fault holds it")
             await asyncio.sleep(_HELD_S)
 
     async def _refresh_tokens(self, mounted: volumes.PodVolumes) -> None:

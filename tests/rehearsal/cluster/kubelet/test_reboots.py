@@ -166,3 +166,17 @@ def test_a_node_deleted_while_it_is_down_is_gone(cluster: Any) -> None:
     cluster.gone(path)
     again = cluster.add_node("down")  # its directory is built by the next node of the name
     cluster.until(again, lambda n: ready(n) == "True")
+
+
+def test_a_pod_that_a_fault_holds_does_not_hold_up_the_reboot(cluster: Any) -> None:
+    hold = {"kind": "hold", "pods": ["held"]}
+    path = cluster.add_node("holds", {"cloud": "eks", "fault": hold})
+    pod = cluster.run_python("held", SLEEPS, nodeSelector={"kubernetes.io/hostname": "holds"})
+    waiting = cluster.until(pod, lambda p: (p["status"].get("podIP") and p) or None)
+    assert first(waiting)["state"]["waiting"]["reason"] == "ContainerCreating"
+    before = boot_id(cluster.client.get(path))
+    reboots.request(NodeFiles(cluster.directory / "nodes" / "holds").root)
+    cluster.until(path, lambda n: boot_id(n) != before)
+    let_go = {"rehearsal.slicewright.io/machine": '{"cloud": "eks"}'}
+    cluster.client.patch(path, {"metadata": {"annotations": let_go}})
+    cluster.ready(pod)
