@@ -18,7 +18,7 @@ import pynvml
 import pytest
 
 import node_agent
-from node_agent.nvml import probe
+from node_agent.nvml import stripping
 from rehearsal.cluster.silicon import state
 from rehearsal.cluster.silicon.models import LIBRARY
 
@@ -166,8 +166,8 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def _called_by_the_agent() -> set[str]:
-    """The symbols of the library that nvidia-ml-py asks for when the agent calls what its code
-    names, by attribute or as text.
+    """The symbols of the library that the agent's code names as text, and those that nvidia-ml-py
+    asks for when the agent calls what its code names.
     """
     named: set[str] = set()
     for module in pkgutil.walk_packages(node_agent.__path__, "node_agent."):
@@ -184,14 +184,15 @@ def _called_by_the_agent() -> set[str]:
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 named.add(node.value)
         named.update(text for value in vars(imported).values() for text in _strings(value))
-    reached = probe._reached(pynvml, {name for name in named if name.startswith("nvml")})
+    named = {name for name in named if re.fullmatch(r"nvml[A-Z]\w+", name)}
     asked = (
         text
-        for name in reached
-        for code in probe._code_of(vars(pynvml)[name])
+        for name in stripping._reached(pynvml, named)
+        for code in stripping._code_of(vars(pynvml)[name])
         for text in _strings(code.co_consts)
     )
-    return {text for text in asked if re.fullmatch(r"nvml[A-Z]\w+", text)}
+    versioned = {name for name in named if re.search(r"_v\d$", name)}
+    return {text for text in asked if re.fullmatch(r"nvml[A-Z]\w+", text)} | versioned
 
 
 def test_the_c_program_calls_every_function_that_the_agent_calls(library: Path) -> None:

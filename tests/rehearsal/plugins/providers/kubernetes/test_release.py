@@ -248,7 +248,7 @@ def test_cleanup_crd_deletes_the_crds(provider: Any, namespace: str, cluster: An
     )
 
 
-@pytest.mark.usefixtures("clean")
+@pytest.mark.usefixtures("clean", "hooks")
 def test_an_operator_that_does_not_start_fails_the_release_and_the_next_up_upgrades(
     provider: Any, namespace: str, refused: type[Exception], stored: Callable[..., Any]
 ) -> None:
