@@ -1,6 +1,8 @@
 """The mutation check, `make mutate`: changes the code in small ways and lets its tests notice.
 
 benchmarks/mutate.toml lists modules, their tests, and survivors with the reason why they survive.
+A module's score is the share of its mutants that are killed; those that are marked there as
+equivalent, because no behaviour differs, are not counted.
 mutants.py makes the mutants of a module; mutant_runs.py, in a process of its own and in a copy of
 the project, runs the module's tests against each of them.
 
@@ -21,14 +23,14 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 GOAL = 95.0
-"""Per cent of each module's mutants."""
+"""Per cent of each module's mutants that are not equivalent."""
 FIGURE = "Mutation check: "
 """Starts the line in docs/figures.md; `make bench` keeps that line."""
 _HERE = Path(__file__).resolve()
@@ -51,16 +53,26 @@ class Result:
     """What became of one module's mutants."""
 
     module: str
-    total: int
+    killed: int
     survivors: tuple[Survivor, ...]
-
-    @property
-    def killed(self) -> int:
-        return self.total - len(self.survivors)
+    equivalent: tuple[Survivor, ...]
 
     @property
     def score(self) -> float:
-        return 100.0 * self.killed / self.total if self.total else 100.0
+        return _score(self.killed, len(self.survivors))
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a mutant survives."""
+
+    reason: str
+    equivalent: bool
+    """No behaviour differs, so that no test can notice it."""
+
+
+Explanations = Mapping[tuple[str, Survivor], Explanation]
+"""By module and mutant."""
 
 
 class TestsFailed(Exception):
@@ -82,8 +94,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(f"{options.config} has no tests for {', '.join(sorted(unknown))}")
     modules = [module for module in targets if module in (options.modules or targets)]
-    excuses = {
-        (each["module"], Survivor(each["function"], each["line"], each["change"])): each["reason"]
+    explanations = {
+        (each["module"], Survivor(each["function"], each["line"], each["change"])): Explanation(
+            each["reason"], each.get("equivalent", False)
+        )
         for each in config.get("survivor", ())
         if each["module"] in modules
     }
@@ -93,15 +107,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         shutil.copytree(options.root, copy, ignore=_NOT_COPIED, symlinks=True)
         for module in modules:
             try:
-                results.append(_result(module, targets[module], copy, options.jobs))
+                results.append(_result(module, targets[module], copy, options.jobs, explanations))
             except TestsFailed as e:
                 print(e, file=sys.stderr)
                 return 2
             for survivor in results[-1].survivors:
-                if (module, survivor) not in excuses:
+                if (module, survivor) not in explanations:
                     print(f"survived: {module}: {_shown(survivor)}", flush=True)
-    survived = {(result.module, survivor) for result in results for survivor in result.survivors}
-    stale = sorted(excuses.keys() - survived, key=str)
+    survived = {
+        (result.module, each)
+        for result in results
+        for each in (*result.survivors, *result.equivalent)
+    }
+    stale = sorted(explanations.keys() - survived, key=str)
     for module, survivor in stale:
         print(f"stale in {options.config.name}: {module}: {_shown(survivor)}", file=sys.stderr)
     low = [result for result in results if result.score < GOAL]
@@ -109,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{result.module}: {result.score:.1f} %, the goal is {GOAL:g} %", file=sys.stderr)
     if not options.modules:
         docs = options.root / "docs"
-        (docs / "mutation.md").write_text(_page(results, excuses))
+        (docs / "mutation.md").write_text(_page(results, explanations))
         _write_figure(docs / "figures.md", results)
     return 1 if stale or low else 0
 
@@ -128,7 +146,9 @@ def _targets(tests: dict[str, list[str]], root: Path) -> dict[str, list[str]]:
     return targets
 
 
-def _result(module: str, tests: Sequence[str], copy: Path, jobs: int) -> Result:
+def _result(
+    module: str, tests: Sequence[str], copy: Path, jobs: int, explanations: Explanations
+) -> Result:
     """Runs one module's mutants in a process of its own; prints progress."""
     command = [sys.executable, str(_HERE.with_name("mutant_runs.py")), module, str(jobs), *tests]
     # The same order of sets in every run, and the copy's modules before the installed ones.
@@ -157,52 +177,76 @@ def _result(module: str, tests: Sequence[str], copy: Path, jobs: int) -> Result:
                 print(f"\r{module}: {done} of {total}, {len(survivors)} survived", end="")
     if worker.returncode or done != total:
         raise TestsFailed(f"{module}: the worker ended with {worker.returncode}")
-    result = Result(module, total, tuple(survivor for _, survivor in sorted(survivors, key=str)))
+    inert = {each for (of, each), why in explanations.items() if of == module and why.equivalent}
+    alive = [survivor for _, survivor in sorted(survivors, key=str)]
+    result = Result(
+        module,
+        killed=total - len(alive),
+        survivors=tuple(each for each in alive if each not in inert),
+        equivalent=tuple(each for each in alive if each in inert),
+    )
     print(
-        f"{chr(13) if terminal else ''}{module}: {result.killed} of {total} killed, "
-        f"{result.score:.1f} %, in {time.monotonic() - began:.0f} s",
+        f"{chr(13) if terminal else ''}{module}: {_total([result])}, "
+        f"in {time.monotonic() - began:.0f} s",
         flush=True,
     )
     return result
 
 
-def _page(results: Sequence[Result], excuses: dict[tuple[str, Survivor], str]) -> str:
+def _page(results: Sequence[Result], explanations: Explanations) -> str:
     lines = [
         "# Mutation check",
         "",
         f"Written by `make mutate` on {datetime.now(UTC):%Y-%m-%d}; {_machine()}.",
         "Each mutant is one small change of the code: a comparison, a boundary, `and`, `or`,",
         "`not`, a constant, an operator, a statement or argument left out, a returned value. It is",
-        f"killed when a test of its module fails. The goal is {GOAL:g} % of each module.",
+        "killed when a test of its module fails, and equivalent when no behaviour differs. The",
+        f"score is killed / (killed + survivors); the goal is {GOAL:g} % of each module.",
         "",
-        "| module | mutants | killed | score | survivors explained |",
+        "| module | killed | survivors | equivalent | score |",
         "|---|---|---|---|---|",
     ]
-    for result in results:
-        explained = sum((result.module, each) in excuses for each in result.survivors)
-        lines.append(
-            f"| `{result.module}` | {result.total} | {result.killed} | {result.score:.1f} % | "
-            f"{explained} of {len(result.survivors)} |"
-        )
-    lines += ["", _total(results), "", "## Survivors"]
-    for result in results:
-        if not result.survivors:
-            continue
-        lines += ["", f"### {result.module}", ""]
-        for each in result.survivors:
-            reason = excuses.get((result.module, each), "Not explained.")
-            lines += [f"- {_shown(each)}", f"  {reason}"]
+    lines += [
+        f"| `{result.module}` | {result.killed} | {len(result.survivors)} | "
+        f"{len(result.equivalent)} | {result.score:.1f} % |"
+        for result in results
+    ]
+    lines += ["", f"{_total(results)}."]
+    for heading, lists in (
+        ("Survivors", {result.module: result.survivors for result in results}),
+        ("Equivalent mutants", {result.module: result.equivalent for result in results}),
+    ):
+        if any(lists.values()):
+            lines += ["", f"## {heading}"]
+        for module, mutants in lists.items():
+            lines += _listed(module, mutants, explanations)
     return "\n".join(lines) + "\n"
 
 
+def _listed(module: str, mutants: Sequence[Survivor], explanations: Explanations) -> list[str]:
+    if not mutants:
+        return []
+    lines = ["", f"### {module}", ""]
+    for each in mutants:
+        why = explanations.get((module, each))
+        lines += [f"- {_shown(each)}", f"  {why.reason if why else 'Not explained.'}"]
+    return lines
+
+
 def _total(results: Sequence[Result]) -> str:
-    total, killed = sum(r.total for r in results), sum(r.killed for r in results)
-    return f"{killed} of {total} mutants killed ({100 * killed / max(total, 1):.1f} %)."
+    killed, survived = sum(r.killed for r in results), sum(len(r.survivors) for r in results)
+    equivalent = sum(len(r.equivalent) for r in results)
+    text = f"{killed} of {killed + survived} mutants killed, {_score(killed, survived):.1f} %"
+    return f"{text}; {equivalent} more are equivalent" if equivalent else text
+
+
+def _score(killed: int, survived: int) -> float:
+    return 100.0 * killed / (killed + survived) if killed + survived else 100.0
 
 
 def _write_figure(path: Path, results: Sequence[Result]) -> None:
     """Replaces the line in the page, or adds it at its end."""
-    figure = f"{FIGURE}{_total(results)} See [mutation.md](mutation.md)."
+    figure = f"{FIGURE}{_total(results)}. See [mutation.md](mutation.md)."
     lines = path.read_text().splitlines() if path.exists() else ["# Figures"]
     at = [i for i, line in enumerate(lines) if line.startswith(FIGURE)]
     if at:

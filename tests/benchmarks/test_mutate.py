@@ -94,13 +94,32 @@ def test_a_mutant_that_no_test_notices_survives(project: Path) -> None:
     assert "### toy.room" in (project / "docs" / "mutation.md").read_text()
 
 
-def test_an_explained_survivor_has_its_reason_on_the_page(project: Path) -> None:
-    change = "0 < wanted <= free → 0 <= wanted <= free"
-    (project / "mutate.toml").write_text(CONFIG + SURVIVOR.format(change=change))
-    ran = _mutate(project, LAX)
-    assert change not in ran.stdout
+@pytest.mark.parametrize(
+    ("equivalent", "row", "code"),
+    [
+        (0, "| `toy.room` | 5 | 2 | 0 | 71.4 % |", 1),
+        (1, "| `toy.room` | 5 | 1 | 1 | 83.3 % |", 1),
+        (2, "| `toy.room` | 5 | 0 | 2 | 100.0 % |", 0),
+    ],
+)
+def test_every_survivor_but_an_equivalent_one_counts_against_the_score(
+    equivalent: int, row: str, code: int, project: Path
+) -> None:
+    survivors = [
+        SURVIVOR.format(change=change) + ("equivalent = true\n" if number < equivalent else "")
+        for number, change in enumerate(["0 < wanted <= free → 0 <= wanted <= free", "0 → -1"])
+    ]
+    (project / "mutate.toml").write_text(CONFIG + "".join(survivors))
+    without_0 = THOROUGH.replace("-1, 0, 1", "-1, 1").replace("False, False, T", "False, T")
+    ran = _mutate(project, without_0)
+    assert ran.returncode == code
+    assert "survived" not in ran.stdout
     assert "stale" not in ran.stderr
-    assert "Nobody asks." in (project / "docs" / "mutation.md").read_text()
+    page = (project / "docs" / "mutation.md").read_text()
+    assert row in page
+    counted, _, uncounted = page.partition("## Equivalent mutants")
+    assert counted.count("Nobody asks.") == 2 - equivalent
+    assert uncounted.count("Nobody asks.") == equivalent
 
 
 def test_an_explanation_without_its_survivor_is_an_error(project: Path) -> None:
