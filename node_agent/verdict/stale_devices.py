@@ -126,7 +126,7 @@ def outdated(
     """The verdict while the container is about to be replaced."""
     reason = REASONS[REASON]
     advertised = _advertised(desired, node)
-    why_none = f" ({observation.failure.text.rstrip('.')})" if observation.failure else ""
+    why_none = f" ({observation.failure.text.removesuffix('.')})" if observation.failure else ""
     seen = f"{_seen(observation)}{why_none}"
     check = Check(
         reason=REASON,
@@ -134,13 +134,12 @@ def outdated(
         wanted=f"{_wanted(desired)} devices",
         found=f"{seen} in this container and {advertised} advertised by the kubelet",
     )
-    cause = reason.cause_for(desired.partitioner, on_host=False)
-    advice = reason.advice_for(desired.partitioner, on_host=False)
     return replace(
         verdict,
         verdict=reason.verdict,
         reason=reason.code,
-        message=f"{check.where} wanted {check.wanted}, found {check.found}: {cause}; {advice}.",
+        message=f"{check.where} wanted {check.wanted}, found {check.found}: "
+        f"{reason.cause}; {reason.advice}.",
         checks=(check,),
     )
 

@@ -11,10 +11,13 @@ from node_agent.cluster.node import NodeState
 from node_agent.desired import Desired, DesiredGpu, DesiredSharing
 from node_agent.nvml.observed import Failure, GpuInstance, MigDevice, Observation
 from node_agent.verdict import stale_devices
-from node_agent.verdict.verify import verify
+from node_agent.verdict.reasons import REASONS
+from node_agent.verdict.verify import Check, Verdict, verify
 
 NO_DRIVER = Observation(failure=Failure(call="nvmlInit", code=9, text="Driver Not Loaded"))
 NO_LIBRARY = Observation(failure=Failure(call="nvmlInit", code=12, text="NVML Not Found"))
+NO_PERMISSION = Observation(failure=Failure(call="nvmlInit", code=4, text="No Permission"))
+OTHER_VERSION = Observation(failure=Failure(call="nvmlInit", code=18, text="Version mismatch"))
 
 
 def _evidence(
@@ -113,6 +116,14 @@ def test_what_every_container_sees_is_no_sign_of_a_stale_one(
     assert _evidence(desired, seen, node, driver_loaded=True) is None
 
 
+def test_a_gpu_that_is_not_wanted_at_all_lacks_nothing(
+    desired: Desired, right: Observation
+) -> None:
+    surplus = replace(right.gpus[0], index=2, uuid="GPU-2", devices=())
+    observation = replace(right, gpus=(*right.gpus, surplus))
+    assert not stale_devices.sees_too_little(desired, observation)
+
+
 def test_a_wrong_layout_is_wrong_in_every_container(
     desired: Desired, right: Observation, node: NodeState, half: Callable[[int], MigDevice]
 ) -> None:
@@ -120,7 +131,7 @@ def test_a_wrong_layout_is_wrong_in_every_container(
     assert _evidence(desired, _gpus(right, devices=(small,)), node) is None
 
 
-@pytest.mark.parametrize("observation", [NO_DRIVER, NO_LIBRARY])
+@pytest.mark.parametrize("observation", [NO_DRIVER, NO_LIBRARY, NO_PERMISSION, OTHER_VERSION])
 def test_a_driver_that_no_container_has_is_waited_for(
     observation: Observation, desired: Desired, node: NodeState
 ) -> None:
@@ -139,13 +150,44 @@ def test_partitions_are_waited_for_until_the_device_plugin_shows_them(
 
 @pytest.mark.parametrize(
     ("mig_state", "found"),
-    [("", None), ("pending", None), ("rebooting", None), ("success", "finished")],
+    [
+        ("", None),
+        ("pending", None),
+        ("rebooting", None),
+        ("success", "finished"),
+        ("failed", "finished"),
+    ],
 )
 def test_mig_manager_says_when_it_is_done(
-    mig_state: str, found: str | None, operator: Desired, empty: Observation, node: NodeState
+    mig_state: str,
+    found: str | None,
+    desired: Desired,
+    operator: Desired,
+    empty: Observation,
+    node: NodeState,
 ) -> None:
     bare = replace(_advertising(node), mig_state=mig_state)
     assert _evidence(operator, empty, bare) == found
+    assert _evidence(desired, empty, bare) is None, "a label of another installation's"
+
+
+def test_a_gpu_with_some_of_its_devices_is_waited_for_like_one_without(
+    desired: Desired, right: Observation, node: NodeState, half: Callable[[int], MigDevice]
+) -> None:
+    seen = _gpus(right, devices=(half(1),))
+    assert verify(desired, seen, node).reason == "LayoutIncomplete"
+    assert _evidence(desired, seen, _advertising(node, gpu=2)) is None
+    assert _evidence(desired, seen, _advertising(node, gpu=3)) == "advertised"
+
+
+def test_resources_that_are_not_gpus_count_for_nothing(
+    desired: Desired, empty: Observation, node: NodeState
+) -> None:
+    others = {"cpu": 96, "nvidia.com/hostdev": 8, "ephemeral-storage": 7}
+    assert _evidence(desired, empty, replace(node, allocatable=others)) is None
+    busier = replace(node, allocatable={**node.allocatable, **others})
+    signs = [stale_devices.signs_of(n, empty, driver_loaded=True) for n in (node, busier)]
+    assert signs[0] == signs[1]
 
 
 def test_gpu_instances_that_have_no_device_here_are_evidence(
@@ -230,16 +272,37 @@ def test_a_definite_finding_is_not_hidden(
 
 
 def test_the_verdict_of_an_outdated_container(
-    desired: Desired, empty: Observation, node: NodeState
+    desired: Desired, right: Observation, empty: Observation, node: NodeState
 ) -> None:
-    verdict = verify(desired, empty, node)
-    assert verdict.reason == "NotPartitioned"
-    stale = stale_devices.outdated(desired, verdict, empty, node)
-    assert (stale.verdict, stale.reason) == ("Unknown", "DeviceNodesOutdated")
-    assert stale.message.startswith(
-        "node wanted 4 devices, found 0 in this container and 4 advertised by the kubelet: "
+    """It replaces every other finding, and counts a whole GPU as one device."""
+    mixed = replace(
+        desired,
+        gpus=(
+            DesiredGpu(index=0, mig=False),
+            DesiredGpu(index=1, mig=True, instances={"3g.40gb": 2}),
+        ),
     )
-    assert stale.instances == verdict.instances
+    one_whole = replace(right.gpus[0], mig="disabled", mig_pending="disabled", devices=())
+    half_seen = replace(right.gpus[1], devices=right.gpus[1].devices[:1])
+    stopped = replace(NO_DRIVER, failure=Failure(call="nvmlInit", code=9, text="Not Loaded."))
+    for wanted, seen, advertised, shown in (
+        (desired, empty, 4, "4 devices, found 0"),
+        (mixed, replace(right, gpus=(one_whole, empty.gpus[1])), 3, "3 devices, found 1"),
+        (mixed, replace(right, gpus=(one_whole, half_seen)), 3, "3 devices, found 2"),
+        (mixed, stopped, 1, "3 devices, found 0 (Not Loaded)"),
+    ):
+        on = _advertising(node, gpu=advertised)
+        before = verify(wanted, seen, on)
+        number, _, found = shown.partition(", found ")
+        found += f" in this container and {advertised} advertised by the kubelet"
+        reason = REASONS["DeviceNodesOutdated"]
+        assert stale_devices.outdated(wanted, before, seen, on) == Verdict(
+            verdict="Unknown",
+            reason="DeviceNodesOutdated",
+            message=f"node wanted {number}, found {found}: {reason.cause}; {reason.advice}.",
+            checks=(Check(reason=reason.code, where="node", wanted=number, found=found),),
+            instances=before.instances,
+        )
 
 
 def test_signs_have_the_same_digest_in_every_process(right: Observation, node: NodeState) -> None:
@@ -255,6 +318,16 @@ def test_signs_have_the_same_digest_in_every_process(right: Observation, node: N
         assert other.digest != signs.digest
         assert stale_devices.changes(signs, other)
     assert not stale_devices.changes(signs, signs)
+
+
+def test_the_order_of_the_resources_is_no_sign(right: Observation, node: NodeState) -> None:
+    counts = {"nvidia.com/mig-3g.40gb": 2, "nvidia.com/gpu": 1}
+    either, other = (
+        stale_devices.signs_of(replace(node, allocatable=dict(order)), right, driver_loaded=True)
+        for order in (counts.items(), reversed(counts.items()))
+    )
+    assert either == other
+    assert either.digest == other.digest
 
 
 def test_what_a_container_sees_of_the_gpus_is_a_sign_to_itself_alone(
