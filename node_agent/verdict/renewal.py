@@ -49,8 +49,6 @@ def wait_s(past: Past, digest: str, now: float) -> float:
     For signs for which it has ended in vain it never meets the kubelet's pause, and waits twice as
     long each time; else only where the pause is shorter than the time until it is forgotten.
     """
-    if not past.ends:
-        return 0.0
     started, pause = kubelet_backoff(past.ends)
     until_forgotten = max(0.0, started + FORGOTTEN_S - now)
     if times := past.times_in_vain(digest):

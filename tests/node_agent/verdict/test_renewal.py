@@ -25,6 +25,7 @@ from node_agent.verdict.renewal import (
 )
 from node_agent.verdict.verify import Verdict, partitioning_in_progress, verify
 from rehearsal.cluster.kubelet.containers.backoff import RestartBackoff
+from telemetry import log
 
 NO_DRIVER = Observation(failure=Failure(call="nvmlInit", code=9, text="Driver Not Loaded"))
 NO_LIBRARY = Observation(failure=Failure(call="nvmlInit", code=12, text="NVML Not Found"))
@@ -336,6 +337,81 @@ def test_a_gpu_that_was_never_there_does_not_end_a_container(
     assert (eks.ends, eks.told) == ([], ["WrongGpuCount"])
 
 
+def test_gpus_that_were_never_seen_but_are_advertised_end_a_container(
+    machine: Callable[..., Machine], right: Observation
+) -> None:
+    """No change is needed: the device plugin sees what this container does not."""
+    eks = machine(replace(right, gpus=right.gpus[:1]))
+    eks.advertises({"nvidia.com/gpu": 4}, mig_state="success")
+    eks.turn()
+    eks.view = lambda: right
+    eks.run(FORGOTTEN_S, every_s=2)
+    assert eks.ends == [1_000 + PATIENCE_S]
+    assert eks.told == ["DeviceNodesOutdated", "PartitionsMatch"]
+
+
+@pytest.mark.parametrize("nothing", [NO_DRIVER, Observation()], ids=["no driver", "no GPU"])
+def test_a_container_that_loses_sight_of_all_gpus_at_once_ends(
+    nothing: Observation, machine: Callable[..., Machine], right: Observation
+) -> None:
+    """Unlike one that loses a few: a driver was loaded anew, or CDI left them out."""
+    eks = machine()
+    eks.advertises({"nvidia.com/gpu": 4}, mig_state="success")
+    eks.run(10)
+    eks.seen = nothing
+    eks.run(FORGOTTEN_S, every_s=2)
+    assert eks.ends == [1_000 + 10 + CONFIRM_S]
+    assert eks.told == ["PartitionsMatch", "DeviceNodesOutdated", "PartitionsMatch"]
+
+
+def test_patience_begins_anew_when_the_evidence_was_gone(
+    machine: Callable[..., Machine], right: Observation, empty: Observation
+) -> None:
+    gke = machine(empty, partitioner="gke")
+    gke.advertises({"nvidia.com/gpu": 4})
+    gke.run(PATIENCE_S - 10)
+    gke.advertises({})
+    gke.turn()
+    gke.advertises({"nvidia.com/gpu": 4})
+    since = gke.now
+    gke.view = lambda: right
+    gke.run(FORGOTTEN_S)
+    assert gke.ends == [since + CONFIRM_S], "what changed is confirmed by the device plugin"
+    assert "NotPartitioned" in gke.told
+
+
+def test_every_end_and_every_wait_is_logged_once(
+    machine: Callable[..., Machine],
+    right: Observation,
+    empty: Observation,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    logged: list[tuple[str, dict[str, object]]] = []
+    monkeypatch.setattr(log, "info", lambda event, **facts: logged.append((event, facts)))
+    ends = "container outdated: ending, so that the kubelet creates a new one"
+    waits = "restart of the container waits"
+    gke = machine(empty, partitioner="gke")
+    gke.advertises({"nvidia.com/gpu": 4})
+    gke.run(3 * FORGOTTEN_S)
+    unchanged = {"evidence": "advertised", "changes": "none seen"}
+    # Each container ends, or waits, `PATIENCE_S` after its first turn, a second after its start.
+    # The second waits until it has run for `FORGOTTEN_S`, the third for twice that.
+    assert logged == [
+        (ends, unchanged),
+        (waits, {"seconds": 539, **unchanged}),
+        (ends, unchanged),
+        (waits, {"seconds": 1139, **unchanged}),
+    ]
+    del logged[:]
+    gke.reboots("b2")
+    gke.run(10)
+    gke.view = lambda: right
+    gke.advertises({"nvidia.com/gpu": 4})
+    gke.run(10)
+    change = "allocatable () -> (('nvidia.com/gpu', 4),)"
+    assert logged == [(ends, {"evidence": "advertised", "changes": change})]
+
+
 # --- the kubelet's back-off ---
 
 
@@ -358,9 +434,17 @@ def test_the_kubelets_pause_is_foreseen(runs: list[float]) -> None:
 def test_the_pause_is_met_only_where_it_is_shorter_than_waiting() -> None:
     past = Past(boot_id="b").with_end("a", 1_000.0)
     assert wait_s(past, "b", 1_100.0) == 0, "10 s of the kubelet's, or 500 s of ours"
+    assert wait_s(past, "b", 1_589.0) == 0
+    assert wait_s(past, "b", 1_590.0) == 10, "the same: it waits where the kubelet need not"
     assert wait_s(past, "b", 1_595.0) == 5
     assert wait_s(past, "b", 1_600.0) == 0
     assert wait_s(past, "a", 1_100.0) == 500, "in vain before: the pause is never met"
+    assert wait_s(past, "a", 9_000.0) == 0
+
+
+def test_nothing_is_to_be_waited_for_before_the_first_end() -> None:
+    assert kubelet_backoff(()) == (float("-inf"), 0.0)
+    assert wait_s(Past(boot_id="b"), "a", 0.0) == 0
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
