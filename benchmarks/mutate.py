@@ -237,7 +237,7 @@ def _total(results: Sequence[Result]) -> str:
     killed, survived = sum(r.killed for r in results), sum(len(r.survivors) for r in results)
     equivalent = sum(len(r.equivalent) for r in results)
     text = f"{killed} of {killed + survived} mutants killed, {_score(killed, survived):.1f} %"
-    return f"{text}; {equivalent} more are equivalent" if equivalent else text
+    return f"{text} ({equivalent} equivalent left out)" if equivalent else text
 
 
 def _score(killed: int, survived: int) -> float:
