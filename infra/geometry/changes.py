@@ -32,7 +32,6 @@ def change(gpu: Gpu, placed: Iterable[Placement], target: Layout) -> Change:
     match check(gpu, target):
         case Fit():
             wanted = table.pack(target)
-            assert wanted is not None
         case misfit:
             raise LayoutError(f"the new layout does not fit on {gpu.name}: {misfit.reason}")
     sets = table.states.realizations[wanted]

@@ -25,6 +25,7 @@ from typing import Literal
 from infra.catalog import Gpu, Profile, driver_order
 from infra.geometry import naming, reasons
 from infra.geometry.compute_instances import gpu_instances
+from infra.geometry.headroom import max_added
 from infra.geometry.nearest import nearest
 from infra.geometry.states import creation_rank
 from infra.geometry.table import Layout, LayoutError, Placement, table_of
@@ -57,7 +58,6 @@ def check(gpu: Gpu, layout: Layout) -> Fit | Misfit:
     """
     if gpu.family is None:
         return Misfit(reason=f"{gpu.name} has no MIG", nearest={}, causes=("no MIG",))
-    fits = _fits(gpu)
     try:
         packed = table_of(gpu).pack(layout)
     except LayoutError:
@@ -67,12 +67,11 @@ def check(gpu: Gpu, layout: Layout) -> Fit | Misfit:
         return (
             _unknown_profiles(gpu, wanted) if wanted.keys() - gpu.profiles else check(gpu, wanted)
         )
-    fit = None if packed is None else fits.get(packed)
+    fit = _fits(gpu).get(packed)
     if fit is not None:
         return fit
-    wanted = {name: count for name, count in layout.items() if count}
-    causes, reason = reasons.shortages(gpu, wanted)
-    return Misfit(reason=reason, nearest=nearest(gpu, wanted), causes=causes)
+    causes, reason = reasons.shortages(gpu, layout)
+    return Misfit(reason=reason, nearest=nearest(gpu, layout), causes=causes)
 
 
 def check_beside(gpu: Gpu, in_use: Iterable[Placement], layout: Layout) -> Fit | Misfit:
@@ -84,10 +83,9 @@ def check_beside(gpu: Gpu, in_use: Iterable[Placement], layout: Layout) -> Fit |
     table = table_of(gpu)
     there = table.set_of(in_use)
     used, wanted = table.states.sets[there], table.pack(layout)
-    if wanted is not None:
-        for placements in table.states.realizations.get(used + wanted, ()):
-            if placements & there == there:
-                return Fit(placements=table.placed(placements & ~there))
+    for placements in table.states.realizations.get(used + wanted, ()):
+        if placements & there == there:
+            return Fit(placements=table.placed(placements & ~there))
     both = dict(table.layouts[used])
     for name, count in layout.items():
         both[name] = both.get(name, 0) + count
@@ -107,10 +105,7 @@ def max_instances(gpu: Gpu, profile: str) -> int:
     if profile not in gpu.profiles:
         return 0
     table = table_of(gpu)
-    unit, n = table.units[profile], 0
-    while (n + 1) * unit in table.states.realizations:
-        n += 1
-    return n
+    return max_added(table.states.realizations, 0, table.units[profile])
 
 
 def layouts(gpu: Gpu) -> tuple[Layout, ...]:

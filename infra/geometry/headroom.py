@@ -52,11 +52,11 @@ class _Answers:
             for fitting in all_additions
         }
         self.each = {
-            fitting: tuple(_max_added(fitting, 0, unit) for unit in units)
+            fitting: tuple(max_added(fitting, 0, unit) for unit in units)
             for fitting in all_additions
         }
         self.if_moved = {
-            used: tuple(_max_added(layouts, used, unit) for unit in units) for used in layouts
+            used: tuple(max_added(layouts, used, unit) for unit in units) for used in layouts
         }
         self.free_slots = {
             mask: tuple(slot for slot in range(states.family.slots) if not mask >> slot & 1)
@@ -69,5 +69,6 @@ def _answers_of(family: Family) -> _Answers:
     return _Answers(states_of(family))
 
 
-def _max_added(accepted: frozenset[int] | Mapping[int, object], start: int, unit: int) -> int:
+def max_added(accepted: frozenset[int] | Mapping[int, object], start: int, unit: int) -> int:
+    """How many of `unit` can be added to the packed layout `start`."""
     return next(n for n in range(MOST) if start + (n + 1) * unit not in accepted)

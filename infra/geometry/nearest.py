@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cache
 
@@ -23,7 +24,6 @@ def nearest(gpu: Gpu, wanted: Layout) -> Layout:
     """
     table = table_of(gpu)
     packed = table.pack({name: min(count, _MAX_COUNT) for name, count in wanted.items()})
-    assert packed is not None, "counts are at most _MAX_COUNT"
     return table.layouts[_search_of(table.states.family).nearest(packed)]
 
 
@@ -48,12 +48,8 @@ class _Search:
         )
         self._guards = sum((_MAX_COUNT + 1) << BITS * i for i in range(len(kinds)))
 
+        self._sizes = [rank[0] for rank in self._ranks]
         order = [counts[layout] for *_, layout in self._ranks]
-        self._first = [
-            next(p for p, have in enumerate(order) if sum(have) <= asked)
-            for asked in range(sum(order[0]) + 1)
-        ]
-        """By number of instances: the first layout that does not have more."""
         self._kept = [
             [_lanes([min(asked, have[i]) for have in order]) for asked in range(_MAX_COUNT + 1)]
             for i in range(len(kinds))
@@ -61,16 +57,15 @@ class _Search:
         """By kind and wanted count: how many of these each layout has."""
 
         sources = [
-            {j for j, large in enumerate(kinds) if j != i and shrinks(large, small)}
+            {j for j, large in enumerate(kinds) if shrinks(large, small)}
             for i, small in enumerate(kinds)
         ]
         groups: set[frozenset[int]] = {frozenset()}
         for some in sources:
             groups |= {group | some for group in groups}
-        ordered = sorted(groups, key=sorted)
-        self._full = _lanes([_TOP] * len(ordered))
-        self._gives = [_lanes([i in group for group in ordered]) for i in range(len(kinds))]
-        takes = [_lanes([some <= group for group in ordered]) for some in sources]
+        self._full = _lanes([_TOP] * len(groups))
+        self._gives = [_lanes([i in group for group in groups]) for i in range(len(kinds))]
+        takes = [_lanes([some <= group for group in groups]) for some in sources]
         # Hall's theorem: the added instances can replace larger ones if no group of kinds has to
         # supply more instances than it has.
         self._supply = {layout: _sum(have, self._gives) for layout, have in counts.items()}
@@ -83,10 +78,10 @@ class _Search:
             len(self._ranks), "little"
         )
         have = self._full + _sum(counts, self._gives)
-        most = min(sum(counts), len(self._first) - 1)
-        first = self._first[most]
-        while (position := kept.find(most, first)) < 0:
-            most -= 1
+        # No layout with more instances than asked for.
+        first = bisect_left(self._sizes, -sum(counts))
+        most = max(kept[first:])
+        position = kept.find(most, first)
         found: list[tuple[tuple[int, ...], int]] = []
         rank: tuple[int, ...] = ()
         while position >= 0 and (not found or self._ranks[position][:-1] == rank):

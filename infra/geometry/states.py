@@ -47,7 +47,9 @@ class States:
         self.sets: dict[int, int] = {}
         """Set of placements -> its layout. A layout's first set has the highest starts."""
         self.weights: dict[int, int] = {}
-        """Set of placements -> instances, compute, memory slots, as one number to order by."""
+        """Set of placements -> compute and memory slots, as one number to order by. On every family
+        the subset to keep that has the most of these also has the most instances.
+        """
         self.taken: dict[int, tuple[int, ...]] = {}
         """Set of placements -> used memory slots as bits, compute slices, and media engines."""
         self._grow()
@@ -105,7 +107,7 @@ class States:
         costs = [
             (kind.compute, *(kind.engines.get(engine, 0) for engine in budgets)) for kind in kinds
         ]
-        weights = [1 << 16 | kind.compute << 8 | kind.size for kind in kinds]
+        weights = [kind.compute << 8 | kind.size for kind in kinds]
         limits = (family.compute, *family.engines.values())
 
         def grow(

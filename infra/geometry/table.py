@@ -8,10 +8,13 @@ from functools import cache, cached_property
 from types import MappingProxyType
 
 from infra.catalog import Gpu
-from infra.geometry.states import MOST, bits, states_of
+from infra.geometry.states import bits, states_of
 
 Layout = Mapping[str, int]
 """Profile name -> number of instances: `{"3g.40gb": 1, "1g.10gb": 4}`."""
+_TOO_MANY = 8
+"""Packed in place of any larger count: no GPU has as many instances, and four bits also hold the
+sum with the instances in use, 7 at most."""
 
 
 class LayoutError(Exception):
@@ -55,8 +58,8 @@ class Table:
             for layout, counts in self.states.counts.items()
         }
 
-    def pack(self, layout: Layout) -> int | None:
-        """The packed layout; None if a count is too large for any GPU.
+    def pack(self, layout: Layout) -> int:
+        """The packed layout, in which 8 stands for all counts that are too large for any GPU.
 
         Raises LayoutError for a negative count or a profile that the GPU does not have.
         """
@@ -65,11 +68,9 @@ class Table:
             unit = self.units.get(name)
             if unit is None:
                 raise LayoutError(f"{self.gpu.name} has no profile {name}")
-            if not 0 <= count <= MOST:
-                if count < 0:
-                    raise LayoutError(f"{name}: the count must not be negative, but is {count}")
-                return None
-            packed += unit * count
+            if count < 0:
+                raise LayoutError(f"{name}: the count must not be negative, but is {count}")
+            packed += unit * min(count, _TOO_MANY)
         return packed
 
     def placed(self, placements: int) -> tuple[Placement, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -260,9 +261,36 @@ def test_4g_and_3g_need_driver_510_together_on_ampere() -> None:
     assert geometry.minimum_driver(GPUS["H100-80"], {"4g.40gb": 1, "3g.40gb": 1}) == "525.85.12"
 
 
+@pytest.mark.parametrize(
+    "gpu", [GPUS["A100-40"], GPUS["H100-80"], replace(A100, minimum_driver="1000.1")]
+)
+def test_the_minimum_driver_is_the_newest_that_any_instance_needs(gpu: Gpu) -> None:
+    """Compared number by number: 1000 is newer than 525."""
+    for layout in geometry.layouts(gpu):
+        kinds = kinds_of(gpu, layout)
+        needed = [gpu.profiles[name].minimum_driver for name in layout]
+        needed += [rule.minimum_driver for rule in gpu.together if rule.kinds.issubset(kinds)]
+        needed.append(gpu.minimum_driver)
+        assert geometry.minimum_driver(gpu, layout) == max(
+            filter(None, needed), key=lambda driver: [int(part) for part in driver.split(".")]
+        )
+
+
 def test_the_empty_layout_fits_and_counts_of_zero_are_ignored() -> None:
     assert geometry.check(A100, {}) == Fit(placements=())
-    assert geometry.check(A100, {"1g.5gb": 0, "7g.40gb": 1}) == geometry.check(A100, {"7g.40gb": 1})
+    there = [Placement(profile="1g.5gb", start=start, size=1) for start in (1, 5)]
+    none = dict.fromkeys(A100.profiles, 0)
+    for layout in ({"7g.40gb": 1}, {"3g.20gb": 1}, {"4g.20gb": 2}, {"9g.5gb": 1}, {"2g.20gb": 1}):
+        zeros = none | layout | {"8g.5gb": 0}
+        assert geometry.check(A100, zeros) == geometry.check(A100, layout)
+        if layout.keys() <= A100.profiles.keys():
+            assert geometry.nearest(A100, none | layout) == geometry.nearest(A100, layout)
+            assert geometry.check_beside(A100, there, none | layout) == geometry.check_beside(
+                A100, there, layout
+            )
+    assert geometry.change(A100, there, none | {"2g.10gb": 1}) == geometry.change(
+        A100, there, {"2g.10gb": 1}
+    )
 
 
 @pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)
@@ -275,8 +303,20 @@ def test_max_instances_is_the_largest_count_that_fits(gpu: Gpu) -> None:
 
 
 def test_a_negative_count_is_an_error() -> None:
+    for layout in ({"1g.5gb": -1}, {"9g.5gb": 1, "1g.5gb": -1}, {"2g.10gb": 100, "1g.5gb": -1}):
+        with pytest.raises(LayoutError):
+            geometry.check(A100, layout)
     with pytest.raises(LayoutError, match=r"1g\.5gb: the count must not be negative, but is -1"):
         geometry.check(A100, {"1g.5gb": -1})
+
+
+def test_an_unknown_profile_is_found_behind_a_count_that_is_too_large() -> None:
+    layout = {"1g.5gb": 100, "9g.5gb": 1}
+    answer = geometry.check(A100, layout)
+    assert isinstance(answer, Misfit)
+    assert answer.causes == ("profile", "count", "memory", "compute")
+    with pytest.raises(LayoutError, match=r"^A100-40 has no profile 9g\.5gb$"):
+        geometry.check_beside(A100, [], layout)
 
 
 @given(asked())

@@ -239,6 +239,56 @@ def test_nothing_that_fits_is_nearer_for_larger_layouts(wanted: list[str]) -> No
         assert cost_of(gpu, tuple(wanted), answer.nearest) == cheapest(gpu, tuple(wanted))
 
 
+def replaceable(gpu: Gpu, dropped: Counter[str], added: Layout) -> bool:
+    """Whether each added instance can take the place of another, no smaller one that is dropped."""
+    if not added:
+        return True
+    small = gpu.profiles[added[0]].kind
+    return any(
+        n
+        and smaller_or_equal(gpu.profiles[name].kind, small)
+        and replaceable(gpu, dropped - Counter([name]), added[1:])
+        for name, n in dropped.items()
+    )
+
+
+def preference(gpu: Gpu, wanted: Counter[str], have: Counter[str]) -> tuple[int, ...]:
+    """The order in the docstring of `nearest`; the least is the best."""
+
+    def worth(layout: Counter[str]) -> tuple[int, ...]:
+        kinds = [(gpu.profiles[name].kind, n) for name, n in layout.items()]
+        return (
+            -sum(kind.compute * n for kind, n in kinds),
+            -sum(kind.size * n for kind, n in kinds),
+            -sum(sum(kind.engines.values()) * n for kind, n in kinds),
+        )
+
+    kept = wanted & have
+    return -kept.total(), -have.total(), *worth(have), *worth(kept)
+
+
+@pytest.mark.parametrize(("gpu", "step"), [("A100-40", 5), ("A30", 1), ("RTX-PRO-6000", 7)])
+def test_of_all_layouts_the_nearest_is_preferred(gpu: str, step: int) -> None:
+    """To what asks for an instance or a whole layout more than fits, and for less than fits."""
+    of = GPUS[gpu]
+    full = [Counter(layout) for layout in geometry.maximal(of)]
+    asked = [layout + Counter([name]) for layout in full for name in of.profiles]
+    asked += [a + b for a, b in combinations(full, 2)][::step]
+    asked += [Counter({name: n}) for name in of.profiles for n in (1, 8, 9, 10**9)]
+    layouts = [Counter[str](), *map(Counter, geometry.layouts(of))]
+    for wanted in asked[::step]:
+        found = Counter(geometry.nearest(of, wanted))
+        dropped, added = wanted - found, tuple((found - wanted).elements())
+        assert replaceable(of, dropped, added), (wanted, found)
+        ordered = sorted((preference(of, wanted, layout), i) for i, layout in enumerate(layouts))
+        best = next(
+            order
+            for order, i in ordered
+            if replaceable(of, wanted - layouts[i], tuple((layouts[i] - wanted).elements()))
+        )
+        assert preference(of, wanted, found) == best, (wanted, found)
+
+
 # ---- GPUs in use
 
 
@@ -411,6 +461,14 @@ def test_from_balanced_to_seven_1g_both_1g_are_kept() -> None:
     assert Counter(p.profile for p in change.keep) == {"1g.5gb": 2}
     assert Counter(p.profile for p in change.destroy) == {"3g.20gb": 1, "2g.10gb": 1}
     assert Counter(p.profile for p in change.create) == {"1g.5gb": 5}
+
+
+def test_two_1g_are_kept_rather_than_one_of_double_memory() -> None:
+    """Both take two memory slots; the target has a place for a 3g beside either, but not both."""
+    gpu = GPUS["A100-40"]
+    there = as_placements(gpu, [("1g.10gb", 0), ("1g.5gb", 4), ("1g.5gb", 5)])
+    change = geometry.change(gpu, there, {"3g.20gb": 1, "1g.10gb": 1, "1g.5gb": 2})
+    assert set(change.keep) == set(there[1:])
 
 
 def test_a_change_to_what_does_not_fit_is_an_error() -> None:

@@ -124,11 +124,13 @@ def test_1g_at_slots_0_1_and_5_leave_no_placement_for_a_3g() -> None:
 
 def test_the_reason_for_no_placement_names_slots_and_starts() -> None:
     in_use = [Placement(profile="3g.20gb", start=0, size=4)]
-    answer = geometry.check_beside(A100, in_use, {"4g.20gb": 1})
-    assert isinstance(answer, Misfit)
-    assert answer.reason == (
-        "memory and compute suffice, but 3g.20gb at slots 0-3 leave no placement: "
-        "4g.20gb starts at 0"
+    assert geometry.check_beside(A100, in_use, {"4g.20gb": 1, "1g.5gb": 0}) == Misfit(
+        reason=(
+            "memory and compute suffice, but 3g.20gb at slots 0-3 leave no placement: "
+            "4g.20gb starts at 0"
+        ),
+        nearest={},
+        causes=("placement",),
     )
 
 
@@ -196,9 +198,11 @@ def test_only_instances_that_are_asked_for_and_need_an_engine_are_named() -> Non
 
 def test_a_shortage_beside_instances_in_use_is_the_reason() -> None:
     in_use = [Placement(profile="4g.20gb", start=0, size=4)]
-    answer = geometry.check_beside(A100, in_use, {"2g.10gb": 2})
-    assert isinstance(answer, Misfit)
-    assert "8 of 7 compute slices" in answer.reason
+    assert geometry.check_beside(A100, in_use, {"2g.10gb": 2}) == Misfit(
+        reason="together with the instances in use, 8 of 7 compute slices needed",
+        nearest={},
+        causes=("compute",),
+    )
 
 
 @pytest.mark.parametrize(
@@ -236,6 +240,11 @@ def test_a_gpu_without_mig_has_no_instances_in_use() -> None:
         ({"9g.5gb": 1, "4g.20gb": 2}, ("profile", "count", "compute"), {}),
         # 1g.10gb is a profile of this GPU, though not its smallest 1g.
         ({"2g.20gb": 1, "1g.10gb": 1}, ("profile",), {"2g.10gb": 1, "1g.10gb": 1}),
+        # Two names of one profile, and compute instances beside the profile that holds them.
+        ({"2g.20gb": 1, "2g.10gb": 1, "2g.5gb": 1}, ("profile",), {"2g.10gb": 3}),
+        ({"1c.3g.20gb": 3, "3g.20gb": 1}, ("profile",), {"3g.20gb": 2}),
+        ({"3g.20gb": 1, "1c.3g.20gb": 2}, ("profile",), {"3g.20gb": 2}),
+        ({"9g.5gb": 1, "1g.5gb": 1}, ("profile",), {}),
     ],
 )
 def test_a_layout_with_an_unknown_profile_is_a_misfit(
