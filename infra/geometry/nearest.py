@@ -78,10 +78,10 @@ class _Search:
             len(self._ranks), "little"
         )
         have = self._full + _sum(counts, self._gives)
-        # No layout with more instances than asked for.
-        first = bisect_left(self._sizes, -sum(counts))
-        most = max(kept[first:])
-        position = kept.find(most, first)
+        most = max(kept)
+        # Layouts with more instances than asked for would fail the check below; it is faster to
+        # leave them out.
+        position = kept.find(most, bisect_left(self._sizes, -sum(counts)))
         found: list[tuple[tuple[int, ...], int]] = []
         rank: tuple[int, ...] = ()
         while position >= 0 and (not found or self._ranks[position][:-1] == rank):
