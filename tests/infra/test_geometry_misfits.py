@@ -256,6 +256,15 @@ def test_a_layout_with_an_unknown_profile_is_a_misfit(
     assert answer.nearest == nearest
 
 
+def test_the_reason_names_each_unknown_profile_and_no_other() -> None:
+    answer = geometry.check(A100, {"1g.5gb": 1, "9g.5gb": 1, "half": 1})
+    assert answer == Misfit(
+        reason="A100-40 has no profile 9g.5gb (nearest: 7g.40gb); A100-40 has no profile half",
+        nearest={},
+        causes=("profile",),
+    )
+
+
 def test_zero_instances_of_an_unknown_profile_fit() -> None:
     fit = geometry.check(A100, {"2g.10gb": 1})
     assert geometry.check(A100, {"9g.5gb": 0, "2g.10gb": 1}) == fit
