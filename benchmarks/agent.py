@@ -86,7 +86,7 @@ def _node(directory: Path, tools: Toolchain, count: int) -> root.NodeRoot:
     machine = Machine(cloud="eks", gpu_model="H100-80", gpu_count=count, driver_version="580.65.06")
     node = root.build(directory, machine, tools)
     for index in range(count):
-        state.recut(node.silicon, index, ["1g.10gb"] * 7)
+        state.repartition(node.silicon, index, ["1g.10gb"] * 7)
     return node
 
 

@@ -25,7 +25,7 @@ Held = dict[str, int]
 
 def looks(silicon: Path, number: int) -> dict[str, list[Held]]:
     """What agent, fork server and worker held before and after so many looks."""
-    state.recut(silicon, 0, ["1g.10gb"] * 7)
+    state.repartition(silicon, 0, ["1g.10gb"] * 7)
     prober = Prober.start()
     for _ in range(200):
         prober.probe()
@@ -35,7 +35,7 @@ def looks(silicon: Path, number: int) -> dict[str, list[Held]]:
         assert observation.failure is None, observation.failure
         if look % 500 == 0:
             # The answer changes now and then, or it would be parsed only once.
-            state.recut(silicon, 0, ["3g.40gb"] * 2 if look % 1000 else ["1g.10gb"] * 7)
+            state.repartition(silicon, 0, ["3g.40gb"] * 2 if look % 1000 else ["1g.10gb"] * 7)
     after = _all_held(prober)
     prober.close()
     return {"before": before, "after": after}
@@ -46,7 +46,7 @@ def restarts(silicon: Path, number: int) -> dict[str, int]:
 
     All write their ends to one directory, as a pod's containers do to its emptyDir.
     """
-    state.recut(silicon, 0, ["1g.10gb"] * 7)
+    state.repartition(silicon, 0, ["1g.10gb"] * 7)
     with tempfile.TemporaryDirectory() as name:
         directory, log = Path(name), Path(name) / "log"
         kept, scratch = directory / "emptydir", directory / "tmp"

@@ -165,15 +165,15 @@ class TestController:
             },
         )
         api_server.admin.create(POOLS, objects.pool("mute"))
-        api_server.make_node("m1", "mute")
+        api_server.make_node("mute-1", "mute")
 
         def quoted() -> bool:
             loop._cluster.changed.set()
-            condition = api_server.node("m1").condition
+            condition = api_server.node("mute-1").condition
             return condition is not None and words in condition.message
 
         api_server.wait(quoted, "the event in the node's condition")
-        assert api_server.node("m1").condition.reason == "NoReport"
+        assert api_server.node("mute-1").condition.reason == "NoReport"
 
     def test_a_node_from_birth_to_proof_to_fault_and_back(
         self, api_server: Any, loop: Loop, clock: Clock

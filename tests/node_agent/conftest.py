@@ -172,7 +172,7 @@ def halves(silicon: Callable[..., Silicon]) -> Silicon:
     """Two GPUs, each cut in two halves."""
     node = silicon("H100-80", 2)
     for index in range(2):
-        state.recut(node.path, index, ["3g.40gb", "3g.40gb"])
+        state.repartition(node.path, index, ["3g.40gb", "3g.40gb"])
     return node
 
 

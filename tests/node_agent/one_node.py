@@ -141,4 +141,4 @@ class Node:
 
     def partition(self) -> None:
         for index in range(2):
-            state.recut(self.silicon.path, index, ["3g.40gb", "3g.40gb"])
+            state.repartition(self.silicon.path, index, ["3g.40gb", "3g.40gb"])

@@ -104,7 +104,7 @@ def test_verify_ends_with_0_on_a_match(agent: Run, halves: Any, file: str) -> No
 def test_verify_ends_with_1_on_a_mismatch_and_says_which_gpu(
     agent: Run, halves: Any, file: str
 ) -> None:
-    state.recut(halves.path, 1, ["1g.10gb"] * 7)
+    state.repartition(halves.path, 1, ["1g.10gb"] * 7)
     judged = agent("verify", "--desired", file, "--silicon-only", silicon=halves)
     assert judged.returncode == 1
     assert judged.stdout.startswith("Mismatch: GPU 1 wanted 3g.40gb x2, found 1g.10gb x7:")

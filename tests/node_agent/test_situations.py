@@ -136,7 +136,7 @@ def _lose(n: Node) -> None:
 
 
 def _recut(*profiles: str) -> Change:
-    return lambda n: state.recut(n.silicon.path, 1, profiles) and None
+    return lambda n: state.repartition(n.silicon.path, 1, profiles) and None
 
 
 def _api(error: ApiError | None) -> Change:

@@ -124,7 +124,7 @@ def test_on_a_host_it_watches_without_a_cluster(halves: Any, tmp_path: Path) -> 
         assert f"slicewright_partition_memory_bytes{{{where}}} {40448 * 2**20}" in text
         assert f"slicewright_partition_memory_used_bytes{{{where}}}" in text
         assert 'slicewright_driver_info{driver="550.90.07",cuda="12.4"} 1' in text
-        state.recut(halves.path, 1, ["1g.10gb"] * 7)
+        state.repartition(halves.path, 1, ["1g.10gb"] * 7)
         _until(
             lambda: 'slicewright_mismatch{reason="WrongLayout"} 1' in _metrics(port), "a mismatch"
         )
@@ -183,7 +183,7 @@ def test_where_utilization_is_not_measured_the_log_says_so_once_and_there_is_no_
     silicon: Callable[..., Any], tmp_path: Path
 ) -> None:
     node, log = silicon("A100-80", 1), tmp_path / "log"
-    state.recut(node.path, 0, ["3g.40gb", "3g.40gb"])
+    state.repartition(node.path, 0, ["3g.40gb", "3g.40gb"])
     with _watching(node, log, "--utilization") as (_, port):
         _until(lambda: "slicewright_utilization_source_up{" in _metrics(port), "a thorough probe")
         _until(

@@ -139,7 +139,7 @@ def test_from_whole_gpus_to_a_match_to_a_fault_and_back(
         agent.turns()
         assert api.reported() == ("Mismatch", "NotPartitioned")
         for index in range(2):
-            state.recut(node.path, index, ["3g.40gb", "3g.40gb"])
+            state.repartition(node.path, index, ["3g.40gb", "3g.40gb"])
         agent.turns()
         assert api.reported() == ("Mismatch", "ResourcesNotAdvertised")
         api.resources = {"nvidia.com/gpu": "4"}
@@ -148,10 +148,10 @@ def test_from_whole_gpus_to_a_match_to_a_fault_and_back(
         assert api.report is not None
         assert api.report["report"]["observedHash"] == hash_of(desired)
         assert (agent.health.ready(), agent.health.alive()) == (None, None)
-        state.recut(node.path, 1, ["1g.10gb"] * 7)
+        state.repartition(node.path, 1, ["1g.10gb"] * 7)
         agent.turns()
         assert api.reported() == ("Mismatch", "WrongLayout")
-        state.recut(node.path, 1, ["3g.40gb", "3g.40gb"])
+        state.repartition(node.path, 1, ["3g.40gb", "3g.40gb"])
         agent.until(lambda: api.reported() == ("Match", "PartitionsMatch"), within_s=10)
 
 
@@ -244,7 +244,7 @@ def test_a_mismatch_is_reported_though_the_api_server_does_not_show_the_node(
     api = Api(resources={"nvidia.com/gpu": "4"})
     with start(halves, api, pace=replace(PACE, node_every_s=HOUR_S)) as agent:
         agent.turns()
-        state.recut(halves.path, 1, ["1g.10gb"] * 7)
+        state.repartition(halves.path, 1, ["1g.10gb"] * 7)
         api.error = Unreachable("connection refused")
         agent.turns()
         assert 'slicewright_mismatch{reason="WrongLayout"} 1' in agent.metrics.text
@@ -288,8 +288,8 @@ def test_an_agent_whose_credentials_cannot_be_read_is_not_ready(start: Any, halv
 
 
 def test_metrics_show_what_was_found(start: Any, node: Any) -> None:
-    state.recut(node.path, 0, ["3g.40gb", "3g.40gb"])
-    state.recut(node.path, 1, ["1g.10gb"] * 7)
+    state.repartition(node.path, 0, ["3g.40gb", "3g.40gb"])
+    state.repartition(node.path, 1, ["1g.10gb"] * 7)
     with start(node, Api(resources={"nvidia.com/gpu": "9"})) as agent:
         agent.turns()
         server = serve(
@@ -425,13 +425,13 @@ def test_damping_runs_on_the_monotonic_clock(start: Any, halves: Any, desired: D
     api = Api()
     with start(halves, api, desired=replace(desired, resources={})) as agent:
         for _ in range(4):
-            state.recut(halves.path, 1, ["3g.40gb", "3g.40gb"])
+            state.repartition(halves.path, 1, ["3g.40gb", "3g.40gb"])
             agent.turns()
             assert MATCH in agent.metrics.text
-            state.recut(halves.path, 1, ["7g.80gb"])
+            state.repartition(halves.path, 1, ["7g.80gb"])
             agent.turns()
             assert 'slicewright_mismatch{reason="WrongLayout"} 1' in agent.metrics.text
-        state.recut(halves.path, 1, ["3g.40gb", "3g.40gb"])
+        state.repartition(halves.path, 1, ["3g.40gb", "3g.40gb"])
         agent.turns()
         good_since = agent.clocks.monotonic_s
         for jump in (HOUR_S, -2 * HOUR_S, HOUR_S):

@@ -77,7 +77,7 @@ def test_a_lost_gpu_named_by_its_uuid_is_warned_of_once(
             warned = [facts["problem"] for event, facts in logged if event == "layout"]
             assert warned == [f"{uuid}: no such GPU; this machine has GPU 0, 1"] * times
             state.reboot(halves.path)
-            state.recut(halves.path, 1, ["3g.40gb", "3g.40gb"])
+            state.repartition(halves.path, 1, ["3g.40gb", "3g.40gb"])
             agent.turns()
             assert MATCH in agent.metrics.text
 

@@ -82,7 +82,7 @@ def test_an_agent_to_which_cdi_gave_no_gpu_ends_and_the_next_one_matches(node: N
     """Created between the change of MIG mode and the first instance."""
     node.desired = replace(node.desired, partitioner="mig-manager")
     for index in range(2):
-        state.recut(node.silicon.path, index, [])
+        state.repartition(node.silicon.path, index, [])
     node.api.labels = {STATE: "pending"}
     with node.container(EKS, "cdi") as agent:
         agent.turns(2)

@@ -32,7 +32,8 @@ def ended(directory: Path, stack: str) -> Environment:
     (environment.root / "processes").mkdir(parents=True)
     (environment.root / "toolchain.json").write_text(
         '{"pulumi": "/p", "control_plane": "/c", "kwok": "/k", "mig_parted": "/m", '
-        '"mig_manager": "/m", "device_plugin": "/d", "gpu_feature_discovery": "/g", '
+        '"mig_manager": "/m", "device_plugin": "/d", "config_manager": "/m", '
+        '"gpu_feature_discovery": "/g", '
         '"gke_device_plugin": "/g", "fake_nvml": "/f"}'
     )
     return environment

@@ -123,7 +123,7 @@ def _compared(gpu: Mapping[str, Any], driver: str) -> tuple[Difference, ...] | s
         if gpu["mig"] == "enabled":
             state.set_mig_mode(path, 0, True)
             try:
-                state.recut(path, 0, _profiles_of(gpu))
+                state.repartition(path, 0, _profiles_of(gpu))
             except (KeyError, placement.NoRoom) as e:
                 return (
                     Difference(

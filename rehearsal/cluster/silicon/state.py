@@ -53,7 +53,7 @@ __all__ = [
     "reboot_pending",
     "record_event",
     "record_xid",
-    "recut",
+    "repartition",
     "run_process",
     "set_health",
     "set_load",
@@ -119,7 +119,7 @@ def change(path: Path, edit: Callable[[NodeSilicon], NodeSilicon]) -> NodeSilico
     return node
 
 
-def recut(path: Path, gpu_index: int, profiles: Sequence[str]) -> NodeSilicon:
+def repartition(path: Path, gpu_index: int, profiles: Sequence[str]) -> NodeSilicon:
     """Enables MIG on one GPU and replaces its partitions: one MIG device per name, with new UUIDs.
 
     profiles: as `1g.10gb` or `1c.3g.40gb`. Raises KeyError for a profile that the GPU does not
@@ -315,7 +315,7 @@ def _partitioned(
                     slices=size,
                     index=index,
                     serial=serial,
-                    uuid=_uuid("MIG", node.seed, f"recut {serial}"),
+                    uuid=_uuid("MIG", node.seed, f"repartition {serial}"),
                 )
             )
             index += 1

@@ -111,7 +111,7 @@ def test_from_whole_to_halves_to_sevenths_to_whole(command: Run, server: Any) ->
 
 def test_no_other_gpu_is_touched(command: Run, mig_on: Any) -> None:
     for gpu in (4, 5):
-        state.recut(mig_on.path, gpu, ["3g.20gb", "3g.20gb"])
+        state.repartition(mig_on.path, gpu, ["3g.20gb", "3g.20gb"])
     others = [g for g in state.load(mig_on.path).gpus if g.index != 2]
     for layout in ("2:3g.20gb*2", "2:1g.5gb*7", "2:off"):
         assert command(mig_on, "apply", layout).returncode in (0, 4)
@@ -134,7 +134,7 @@ def test_a_gpu_in_use_is_refused_with_pid_and_name(command: Run, server: Any) ->
 
 def test_it_can_wait_for_a_gpu_in_use(mig_on: Any, fake_library: Path) -> None:
     state.run_process(mig_on.path, state.Process(gpu=2, pid=101))
-    state.recut(mig_on.path, 2, ["7g.40gb"])
+    state.repartition(mig_on.path, 2, ["7g.40gb"])
     process = _start(mig_on, fake_library, "apply", "--wait", "60", "2:3g.20gb*2")
     assert process.stderr is not None
     assert process.stderr.readline().startswith(
@@ -168,7 +168,7 @@ def test_a_profile_is_named_by_number_or_name(command: Run, mig_on: Any) -> None
 
 @pytest.mark.parametrize("user", [None, NOBODY], ids=["root", "anybody"])
 def test_anybody_sees_the_picture(command: Run, mig_on: Any, user: int | None) -> None:
-    state.recut(mig_on.path, 2, ["3g.20gb", "2g.10gb"])
+    state.repartition(mig_on.path, 2, ["3g.20gb", "2g.10gb"])
     shown = command(mig_on, "show", user=user)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "GPU 2  NVIDIA A100-SXM4-40GB" in shown.stdout
@@ -186,7 +186,7 @@ def test_anybody_sees_the_picture(command: Run, mig_on: Any, user: int | None) -
 
 
 def test_both_forms_of_address_are_understood(command: Run, mig_on: Any) -> None:
-    state.recut(mig_on.path, 2, ["3g.20gb", "3g.20gb"])
+    state.repartition(mig_on.path, 2, ["3g.20gb", "3g.20gb"])
     gpu = state.load(mig_on.path).gpus[2]
     for instance in gpu.instances:
         (compute,) = instance.compute_instances
@@ -224,7 +224,7 @@ def test_setup_is_for_root(command: Run, mig_on: Any) -> None:
 def test_an_impossible_layout_is_refused_and_changes_nothing(
     command: Run, mig_on: Any, layout: str
 ) -> None:
-    state.recut(mig_on.path, 2, ["2g.10gb"])
+    state.repartition(mig_on.path, 2, ["2g.10gb"])
     was = state.load(mig_on.path)
     refused = command(mig_on, "apply", f"2:{layout}")
     assert refused.returncode == 1
@@ -233,7 +233,7 @@ def test_an_impossible_layout_is_refused_and_changes_nothing(
 
 
 def test_a_dry_run_tells_the_steps_and_does_none(command: Run, mig_on: Any) -> None:
-    state.recut(mig_on.path, 2, ["7g.40gb"])
+    state.repartition(mig_on.path, 2, ["7g.40gb"])
     was = state.load(mig_on.path)
     planned = command(mig_on, "apply", "--dry-run", "2:3g.20gb*2")
     assert planned.returncode == 0
@@ -297,7 +297,7 @@ def test_the_unit_gives_up_however_long_a_try_takes() -> None:
 
 
 def test_verify_names_the_place_that_is_wrong(command: Run, mig_on: Any) -> None:
-    state.recut(mig_on.path, 2, ["3g.20gb"])
+    state.repartition(mig_on.path, 2, ["3g.20gb"])
     (start,) = [i.start for i in state.load(mig_on.path).gpus[2].instances]
     other = 4 - start
     assert command(mig_on, "verify", f"2:3g.20gb@{start}").returncode == 0
@@ -307,17 +307,17 @@ def test_verify_names_the_place_that_is_wrong(command: Run, mig_on: Any) -> None
 
 
 def test_what_show_writes_apply_reads(command: Run, mig_on: Any) -> None:
-    state.recut(mig_on.path, 2, ["1c.3g.20gb", "1c.3g.20gb", "2g.10gb", "1g.5gb+me"])
+    state.repartition(mig_on.path, 2, ["1c.3g.20gb", "1c.3g.20gb", "2g.10gb", "1g.5gb+me"])
     said = command(mig_on, "show", "--layout").stdout
     assert command(mig_on, "apply", *said.split()).stdout.startswith("nothing to do")
-    state.recut(mig_on.path, 2, ["7g.40gb"])
+    state.repartition(mig_on.path, 2, ["7g.40gb"])
     assert command(mig_on, "apply", *said.split()).returncode == 0
     assert command(mig_on, "show", "--layout").stdout == said
 
 
 def test_what_show_writes_follows_a_gpu_to_another_number(command: Run, mig_on: Any) -> None:
     """Numbers may change with a reboot: the file for after it must not cut another GPU."""
-    state.recut(mig_on.path, 2, ["3g.20gb", "2g.10gb"])
+    state.repartition(mig_on.path, 2, ["3g.20gb", "2g.10gb"])
     uuid = state.load(mig_on.path).gpus[2].uuid
     said = command(mig_on, "show", "--layout").stdout.split()
 
@@ -393,7 +393,7 @@ def test_a_gpu_held_by_what_nvml_does_not_list_is_put_back(
 
 
 def test_clear_needs_gpus_to_be_named(command: Run, mig_on: Any) -> None:
-    state.recut(mig_on.path, 2, ["3g.20gb", "3g.20gb"])
+    state.repartition(mig_on.path, 2, ["3g.20gb", "3g.20gb"])
     was = state.load(mig_on.path)
     refused = command(mig_on, "clear")
     assert (refused.returncode, refused.stdout) == (2, "")
@@ -408,7 +408,7 @@ def test_clear_needs_gpus_to_be_named(command: Run, mig_on: Any) -> None:
 def test_clear_all_is_every_gpu(command: Run, silicon: Callable[..., Any]) -> None:
     node = silicon("H100-80", 2)
     for index in range(2):
-        state.recut(node.path, index, ["3g.40gb", "3g.40gb"])
+        state.repartition(node.path, index, ["3g.40gb", "3g.40gb"])
     assert command(node, "clear", "all").returncode == 0
     assert [gpu.mig for gpu in state.load(node.path).gpus] == [False, False]
 
@@ -418,7 +418,7 @@ def six(silicon: Callable[..., Any]) -> Any:
     """Six GPUs with two halves each, but the third with sevenths."""
     node = silicon("H100-80", 6)
     for index in range(6):
-        state.recut(node.path, index, ["1g.10gb"] * 7 if index == 2 else ["3g.40gb"] * 2)
+        state.repartition(node.path, index, ["1g.10gb"] * 7 if index == 2 else ["3g.40gb"] * 2)
     return node
 
 

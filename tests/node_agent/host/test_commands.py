@@ -30,7 +30,7 @@ LONG_MS = 60_000
 @pytest.fixture
 def cut(silicon: Callable[..., Any]) -> Any:
     node = silicon("H100-80", 1)
-    state.recut(node.path, 0, ["3g.40gb", "3g.40gb"])
+    state.repartition(node.path, 0, ["3g.40gb", "3g.40gb"])
     return node
 
 

@@ -127,8 +127,8 @@ def _made(directory: str, model: str, before: Sequence[list[str] | None]) -> Pat
         )
     for index, cut in enumerate(before):
         if cut is not None:
-            state.recut(path, index, cut)
-    state.recut(path, 2, [models.model(model).slices[0].name])
+            state.repartition(path, index, cut)
+    state.repartition(path, 2, [models.model(model).slices[0].name])
     return path
 
 
@@ -236,7 +236,7 @@ def test_every_nvml_error_of_every_call_is_survived(
         state.create(path, "H100-80", 2, "550.90.07", "t")
         for index, cut in enumerate(before):
             if cut:
-                state.recut(path, index, list(cut))
+                state.repartition(path, index, list(cut))
         was = layouts(path)
         in_this_process(path)
         wanted = parse([layout])
@@ -263,7 +263,7 @@ def test_every_nvml_error_of_every_call_is_survived(
 def test_what_cannot_be_put_back_is_said(in_this_process: OnSilicon, tmp_path: Path) -> None:
     path = tmp_path / "state"
     state.create(path, "H100-80", 1, "550.90.07", "t")
-    state.recut(path, 0, ["3g.40gb"] * 2)
+    state.repartition(path, 0, ["3g.40gb"] * 2)
     state.inject(path, state.Injection(call="nvmlDeviceCreateGpuInstanceWithPlacement", code=999))
     in_this_process(path)
     with partition.opened() as silicon, pytest.raises(RollbackFailed) as broken:
@@ -275,7 +275,7 @@ def test_what_cannot_be_put_back_is_said(in_this_process: OnSilicon, tmp_path: P
 def test_to_stop_is_to_undo(in_this_process: OnSilicon, tmp_path: Path) -> None:
     path = tmp_path / "state"
     state.create(path, "H100-80", 2, "550.90.07", "t")
-    state.recut(path, 1, ["7g.80gb"])
+    state.repartition(path, 1, ["7g.80gb"])
     was = layouts(path)
     in_this_process(path)
     asked = iter([False] * 4 + [True] * 100)
@@ -295,7 +295,7 @@ def test_whatever_is_raised_at_whatever_step_all_is_put_back(
 ) -> None:
     path = tmp_path / "state"
     state.create(path, "H100-80", 1, "550.90.07", "t")
-    state.recut(path, 0, ["3g.40gb"] * 2)
+    state.repartition(path, 0, ["3g.40gb"] * 2)
     was = layouts(path)
     in_this_process(path)
     said = 0
@@ -322,7 +322,7 @@ def test_what_goes_wrong_while_putting_back_is_tried_again(
     path = tmp_path / "state"
     state.create(path, "H100-80", 2, "550.90.07", "t")
     for index in range(2):
-        state.recut(path, index, ["3g.40gb"] * 2)
+        state.repartition(path, index, ["3g.40gb"] * 2)
     was = layouts(path)
     in_this_process(path)
     layout = parse(["all:1g.10gb*7"])
@@ -344,7 +344,7 @@ def test_matching_instances_stay_with_their_names(
 ) -> None:
     path = tmp_path / "state"
     state.create(path, "A100-40", 1, "550.90.07", "t")
-    state.recut(path, 0, ["3g.20gb", "2g.10gb", "1g.5gb"])
+    state.repartition(path, 0, ["3g.20gb", "2g.10gb", "1g.5gb"])
     before = {
         c.uuid
         for i in state.load(path).gpus[0].instances
@@ -364,7 +364,7 @@ def test_a_gpu_instance_without_compute_instance_gets_one(
 ) -> None:
     path = tmp_path / "state"
     state.create(path, "A100-40", 1, "550.90.07", "t")
-    node = state.recut(path, 0, ["3g.20gb", "3g.20gb"])
+    node = state.repartition(path, 0, ["3g.20gb", "3g.20gb"])
     first, second = node.gpus[0].instances
     bare = replace(node.gpus[0], instances=(replace(first, compute_instances=()), second))
     state.change(path, lambda n: replace(n, gpus=(bare,)))
@@ -379,7 +379,7 @@ def test_a_gpu_instance_without_compute_instance_gets_one(
 def test_processes_hold_only_what_would_go(in_this_process: OnSilicon, tmp_path: Path) -> None:
     path = tmp_path / "state"
     state.create(path, "H100-80", 2, "550.90.07", "t")
-    node = state.recut(path, 0, ["3g.40gb", "3g.40gb"])
+    node = state.repartition(path, 0, ["3g.40gb", "3g.40gb"])
     upper = max(node.gpus[0].instances, key=lambda i: i.start)
     state.run_process(path, state.Process(gpu=0, pid=4711, gi=upper.id, ci=0, name="train"))
     in_this_process(path)
@@ -433,7 +433,7 @@ def test_everything_that_goes_goes_before_anything_comes(
 ) -> None:
     path = tmp_path / "state"
     state.create(path, "H100-80", 1, "550.90.07", "t")
-    state.recut(path, 0, ["1g.10gb"] * 7)
+    state.repartition(path, 0, ["1g.10gb"] * 7)
     in_this_process(path)
     layout = parse(["0:3g.40gb*2"])
     with partition.opened() as silicon:

@@ -64,9 +64,9 @@ def test_partitions_made_and_destroyed_and_a_gpu_added(
     with probing(node) as prober:
         assert _profiles(prober.probe()) == [{}, {}]
         worker = _worker(prober)
-        state.recut(node.path, 1, ["1g.10gb"] * 7)
+        state.repartition(node.path, 1, ["1g.10gb"] * 7)
         assert _profiles(prober.probe()) == [{}, {1: 7}]
-        state.recut(node.path, 1, ["3g.40gb"] * 2)
+        state.repartition(node.path, 1, ["3g.40gb"] * 2)
         assert _profiles(prober.probe()) == [{}, {3: 2}]
         added = state.load(more.path).gpus[2]
         state.change(node.path, lambda found: replace(found, gpus=(*found.gpus, added)))

@@ -43,7 +43,7 @@ def test_every_profile_of_every_model_is_named_right(
     profiles = [slice_.name for slice_ in models.model(model).slices]
     node = silicon(model, len(profiles))
     for index, name in enumerate(profiles):
-        state.recut(node.path, index, [name])
+        state.repartition(node.path, index, [name])
     node.path.chmod(0o644)
     observation = node.observe(user=user)
     assert observation.failure is None
@@ -55,7 +55,7 @@ def test_every_profile_of_every_model_is_named_right(
 
 def test_an_observation_survives_the_pipe(silicon: MakeSilicon) -> None:
     node = silicon("A100-40", 2)
-    state.recut(node.path, 1, ["3g.20gb", "2g.10gb", "1g.5gb", "1g.5gb"])
+    state.repartition(node.path, 1, ["3g.20gb", "2g.10gb", "1g.5gb", "1g.5gb"])
     observation = node.observe()
     assert observed.parse(observed.dump(observation)) == observation
     assert [len(gpu.devices) for gpu in observation.gpus] == [0, 4]
@@ -65,14 +65,14 @@ def test_an_observation_survives_the_pipe(silicon: MakeSilicon) -> None:
 
 def test_placements_are_seen_with_privileges(silicon: MakeSilicon) -> None:
     node = silicon("H100-80", 1)
-    state.recut(node.path, 0, ["3g.40gb", "3g.40gb"])
+    state.repartition(node.path, 0, ["3g.40gb", "3g.40gb"])
     (gpu,) = node.observe().gpus
     assert sorted((i.start, i.size) for i in gpu.gpu_instances) == [(0, 4), (4, 4)]
 
 
 def test_smaller_compute_instances_differ_from_whole_ones(silicon: MakeSilicon) -> None:
     node = silicon("H100-80", 1)
-    state.recut(node.path, 0, ["1c.3g.40gb", "2c.3g.40gb"])
+    state.repartition(node.path, 0, ["1c.3g.40gb", "2c.3g.40gb"])
     desired = _desired("H100-80", 1, {"3g.40gb": 1})
     observation = node.observe()
     assert dict(found_instances(observation.gpus[0], desired)) == {"1c.3g.40gb": 1, "2c.3g.40gb": 1}
@@ -92,9 +92,9 @@ def test_the_driver_and_the_verdict_agree_on_a_whole_node(silicon: MakeSilicon) 
     desired = _desired("A100-40", 8, layout)
     assert verify(desired, node.observe(), None, silicon_only=True).reason == "NotPartitioned"
     for index in range(8):
-        state.recut(node.path, index, list(Counter(layout).elements()))
+        state.repartition(node.path, index, list(Counter(layout).elements()))
     assert verify(desired, node.observe(), None, silicon_only=True).verdict == "Match"
-    state.recut(node.path, 5, ["1g.5gb"] * 7)
+    state.repartition(node.path, 5, ["1g.5gb"] * 7)
     verdict = verify(desired, node.observe(), None, silicon_only=True)
     assert verdict.reason == "WrongLayout"
     assert verdict.message.startswith(
@@ -136,7 +136,7 @@ def test_an_nvml_error_has_its_reason(
     call: str, code: int, reason: str, silicon: MakeSilicon
 ) -> None:
     node = silicon("H100-80", 1)
-    state.recut(node.path, 0, ["7g.80gb"])
+    state.repartition(node.path, 0, ["7g.80gb"])
     state.inject(node.path, state.Injection(call=call, code=code))
     verdict = verify(
         _desired("H100-80", 1, {"7g.80gb": 1}), node.observe(), None, silicon_only=True
@@ -149,7 +149,7 @@ def test_an_nvml_error_has_its_reason(
 )
 def test_facts_that_are_nice_to_have_do_not_decide(call: str, silicon: MakeSilicon) -> None:
     node = silicon("H100-80", 1)
-    state.recut(node.path, 0, ["7g.80gb"])
+    state.repartition(node.path, 0, ["7g.80gb"])
     state.inject(node.path, state.Injection(call=call, code=4))
     assert (
         verify(
@@ -162,7 +162,7 @@ def test_facts_that_are_nice_to_have_do_not_decide(call: str, silicon: MakeSilic
 def test_without_offered_profiles_the_size_names_the_partition(silicon: MakeSilicon) -> None:
     """Drivers up to R535 tell profiles with MIG on only, and their names not at all."""
     node = silicon("H200", 1)
-    state.recut(node.path, 0, ["3g.71gb", "3g.71gb"])
+    state.repartition(node.path, 0, ["3g.71gb", "3g.71gb"])
     (gpu,) = node.observe().gpus
     bare = replace(
         gpu,
@@ -194,7 +194,7 @@ def test_a_hung_call_ends_at_the_deadline_and_the_next_probe_succeeds(silicon: M
 
 def test_what_needs_privileges_is_unknown_to_others_and_not_empty(silicon: MakeSilicon) -> None:
     node = silicon("H100-80", 1)
-    state.recut(node.path, 0, ["3g.40gb", "3g.40gb"])
+    state.repartition(node.path, 0, ["3g.40gb", "3g.40gb"])
     (gpu,) = node.observe(user=NOBODY).gpus
     assert gpu.gpu_instances is None
     assert len(gpu.devices) == 2
@@ -235,7 +235,7 @@ def test_no_missing_symbol_is_a_crash_or_a_wrong_verdict(
 ) -> None:
     """Each function in turn: for a quick probe, a thorough one, and one with utilization."""
     node = silicon("H100-80", 1)
-    state.recut(node.path, 0, ["3g.40gb", "3g.40gb"])
+    state.repartition(node.path, 0, ["3g.40gb", "3g.40gb"])
     in_this_process(node.path)
     monkeypatch.setattr(utilization, "WINDOW_S", 0.001)
     desired = _desired("H100-80", 1, {"3g.40gb": 2})

@@ -42,7 +42,7 @@ def _told(observation: Observation) -> list[str]:
 def two_halves(silicon: MakeSilicon) -> Any:
     """GPU 0 cut in two, GPU 1 whole; each busy with something else."""
     node = silicon("H100-80", 2)
-    state.recut(node.path, 0, ["3g.40gb", "3g.40gb"])
+    state.repartition(node.path, 0, ["3g.40gb", "3g.40gb"])
     first, second = (gi.id for gi in state.load(node.path).gpus[0].instances)
     state.set_load(node.path, state.Load(gpu=0, gi=first, graphics=90, sm=45, dram=12))
     state.set_load(node.path, state.Load(gpu=0, gi=second, graphics=0, sm=0, dram=0))
@@ -102,7 +102,7 @@ def test_the_metrics_name_the_partition_and_the_engine(two_halves: Any) -> None:
 )
 def test_gpus_before_hopper_have_none(model: str, silicon: MakeSilicon) -> None:
     node = silicon(model, 1)
-    state.recut(node.path, 0, [models.model(model).slices[0].name])
+    state.repartition(node.path, 0, [models.model(model).slices[0].name])
     (gpu,) = _look(node).gpus
     if model.startswith("A"):
         assert gpu.utilization == ()

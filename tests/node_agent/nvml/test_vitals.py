@@ -51,7 +51,7 @@ def test_a_well_gpu_has_every_number_and_no_trouble(silicon: MakeSilicon) -> Non
 
 def test_an_observation_with_health_survives_the_pipe(silicon: MakeSilicon) -> None:
     node = silicon("H100-80", 2)
-    state.recut(node.path, 1, ["3g.40gb"])
+    state.repartition(node.path, 1, ["3g.40gb"])
     state.set_health(node.path, 0, throttle_reasons=0x48)
     state.run_process(node.path, state.Process(gpu=0, pid=5))
     observation = _look(node)
@@ -189,7 +189,7 @@ _OPTIONAL = [
 @pytest.mark.parametrize("call", _OPTIONAL)
 def test_an_error_of_a_sensor_is_no_failure(call: str, code: int, silicon: MakeSilicon) -> None:
     node = silicon("H100-80", 1)
-    state.recut(node.path, 0, ["3g.40gb"])
+    state.repartition(node.path, 0, ["3g.40gb"])
     state.inject(node.path, state.Injection(call=call, code=code))
     (gpu,) = _look(node).gpus
     assert gpu.failure is None
@@ -231,7 +231,7 @@ def test_a_driver_without_the_newer_functions_is_no_crash(
     old_library: Path, silicon: MakeSilicon
 ) -> None:
     node = replace(silicon("A100-40", 2, "450.80.02"), library=old_library)
-    state.recut(node.path, 0, ["3g.20gb", "2g.10gb"])
+    state.repartition(node.path, 0, ["3g.20gb", "2g.10gb"])
     observation = _look(node)
     assert observation.failure is None
     first, second = observation.gpus
@@ -258,7 +258,7 @@ def test_a_driver_without_placements_is_refused_with_the_reason(
     old_library: Path, silicon: MakeSilicon, command: Any
 ) -> None:
     node = replace(silicon("A100-40", 1, "450.80.02"), library=old_library)
-    state.recut(node.path, 0, ["7g.40gb"])
+    state.repartition(node.path, 0, ["7g.40gb"])
     was = state.load(node.path)
     refused = command(node, "apply", "0:3g.20gb*2")
     assert refused.returncode == 2

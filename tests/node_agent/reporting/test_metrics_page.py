@@ -65,7 +65,7 @@ def test_the_page_is_what_is_exported(
     silicon: Callable[..., Any], desired: Desired, node: NodeState
 ) -> None:
     fake = silicon("H100-80", 2)
-    state.recut(fake.path, 0, ["3g.40gb", "3g.40gb"])
+    state.repartition(fake.path, 0, ["3g.40gb", "3g.40gb"])
     for index in range(2):
         state.set_health(fake.path, index, throttle_reasons=8, recovery_action=1)
     prober = fake.prober(thorough=True, utilization=True)

@@ -319,7 +319,7 @@ def _watching(node: Any, kernel_log: Path, clocks: Clocks) -> Iterator[tuple[Hos
 @pytest.fixture
 def halves(silicon: Callable[..., Any]) -> Any:
     node = silicon("H100-80", 1)
-    state.recut(node.path, 0, ["3g.40gb", "3g.40gb"])
+    state.repartition(node.path, 0, ["3g.40gb", "3g.40gb"])
     return node
 
 

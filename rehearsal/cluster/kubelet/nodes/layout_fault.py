@@ -91,7 +91,7 @@ class LayoutFault:
         # Without MIG mode (mig-manager has applied all-disabled) there is no layout to be wrong.
         if applied == mark or not silicon.load(self._node.files.silicon).gpus[fault.gpu].mig:
             return
-        silicon.recut(self._node.files.silicon, fault.gpu, [fault.profile])
+        silicon.repartition(self._node.files.silicon, fault.gpu, [fault.profile])
         self._record.write_text(json.dumps(mark))
         _log.info(
             "node %s: fault: GPU %d now holds one %s", self._node.name, fault.gpu, fault.profile

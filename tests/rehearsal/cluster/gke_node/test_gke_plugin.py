@@ -169,7 +169,7 @@ def test_instances_of_the_wrong_size_but_the_right_number_are_left_alone(
     make_node: MakeNode,
 ) -> None:
     node = make_node("7g.141gb", "H200", 1)
-    state.recut(node.files.silicon, 0, ["4g.71gb"])
+    state.repartition(node.files.silicon, 0, ["4g.71gb"])
     with StubKubelet(node.files.device_plugins) as kubelet:
         node.start()
         kubelet.devices(_GPU, 1)
@@ -195,7 +195,7 @@ def test_the_right_layout_survives_a_restart_and_a_changed_one_does_not(
         kubelet.registered(2)
         assert state.load(node.files.silicon) == before
         launcher.stop(second, grace_s=5)
-        state.recut(node.files.silicon, 1, ["1g.10gb"] * 7)
+        state.repartition(node.files.silicon, 1, ["1g.10gb"] * 7)
         node.start()
         kubelet.registered(3)
     assert node.profiles == [{"3g.40gb": 2}] * 2

@@ -48,7 +48,7 @@ def check(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Che
         state.create(path, model, 2, "580.65.06", "real")
         if cut:
             for index in range(2):
-                state.recut(path, index, cut)
+                state.repartition(path, index, cut)
         state.inject(
             path, *(state.Injection(call=call, code=code) for call, code in injected.items())
         )

@@ -19,7 +19,7 @@ def path(tmp_path: Path) -> Path:
     """Three GPUs: one with two MIG devices, one in MIG mode without any, one whole."""
     found = tmp_path / "state"
     state.create(found, "H100-80", 3, "580.65.06", "n1")
-    state.recut(found, 0, ["3g.40gb", "3g.40gb"])
+    state.repartition(found, 0, ["3g.40gb", "3g.40gb"])
     state.set_mig_mode(found, 1, enabled=True)
     return found
 
@@ -85,7 +85,7 @@ def test_a_privileged_container_has_what_the_node_had(
 ) -> None:
     found = devices(_asks("void", privileged=True), silicon, mode)
     assert found == device_nodes.existing(silicon)
-    later = state.recut(path, 2, ["7g.80gb"])
+    later = state.repartition(path, 2, ["7g.80gb"])
     assert found < device_nodes.existing(later)
 
 

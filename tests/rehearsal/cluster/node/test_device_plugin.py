@@ -18,7 +18,7 @@ _BALANCED = ["3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"]
 
 def _cut_all(node: Any, profiles: list[str]) -> None:
     for gpu in state.load(node.files.silicon).gpus:
-        state.recut(node.files.silicon, gpu.index, profiles)
+        state.repartition(node.files.silicon, gpu.index, profiles)
 
 
 def _start(node: Any, strategy: str, *flags: str, binds: tuple[Bind, ...] = ()) -> tuple[Any, Path]:
@@ -114,7 +114,7 @@ def test_layouts_that_the_single_strategy_refuses(
 def test_half_a_node_in_mig_mode_offers_both_kinds(make_node: Any) -> None:
     node = make_node()
     for index in range(4, 8):
-        state.recut(node.files.silicon, index, ["1g.20gb"] * 3 + ["1g.10gb"])
+        state.repartition(node.files.silicon, index, ["1g.20gb"] * 3 + ["1g.10gb"])
     with StubKubelet(node.files.device_plugins) as kubelet:
         _start(node, "mixed")
         kubelet.devices("nvidia.com/gpu", 4)
@@ -165,7 +165,7 @@ def test_time_slicing_multiplies_what_each_strategy_offers(
     node = make_node(count=2)
     for index, profiles in enumerate(cut):
         if profiles:
-            state.recut(node.files.silicon, index, profiles)
+            state.repartition(node.files.silicon, index, profiles)
     flag, bind = node.sharing(replicas, rename=rename)
     with StubKubelet(node.files.device_plugins) as kubelet:
         _start(node, strategy, flag, binds=(bind,))

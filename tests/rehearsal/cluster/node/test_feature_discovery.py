@@ -52,7 +52,7 @@ def test_a_node_without_mig_is_labelled_with_its_gpus(make_node: Any) -> None:
 def test_single_labels_the_partition_as_the_product(make_node: Any) -> None:
     node = make_node()
     for index in range(8):
-        state.recut(node.files.silicon, index, ["1g.10gb"] * 7)
+        state.repartition(node.files.silicon, index, ["1g.10gb"] * 7)
     labels = _labels(node, "single")
     expected = {
         "gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb",
@@ -69,7 +69,9 @@ def test_single_labels_the_partition_as_the_product(make_node: Any) -> None:
 def test_mixed_labels_every_profile(make_node: Any) -> None:
     node = make_node()
     for index in range(8):
-        state.recut(node.files.silicon, index, ["3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb+me"])
+        state.repartition(
+            node.files.silicon, index, ["3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb+me"]
+        )
     labels = _labels(node, "mixed")
     expected = {
         "gpu.product": "NVIDIA-H100-80GB-HBM3",
@@ -86,8 +88,8 @@ def test_mixed_labels_every_profile(make_node: Any) -> None:
 
 def test_single_on_a_mixed_node_is_labelled_invalid(make_node: Any) -> None:
     node = make_node(count=2)
-    state.recut(node.files.silicon, 0, ["1g.10gb"] * 7)
-    state.recut(node.files.silicon, 1, ["3g.40gb"] * 2)
+    state.repartition(node.files.silicon, 0, ["1g.10gb"] * 7)
+    state.repartition(node.files.silicon, 1, ["3g.40gb"] * 2)
     labels = _labels(node, "single")
     assert (labels["gpu.product"], labels["gpu.count"]) == (
         "NVIDIA-H100-80GB-HBM3-MIG-INVALID",
@@ -160,7 +162,7 @@ def test_every_strategy_with_and_without_time_slicing(
     node = make_node(count=2)
     for index, profiles in enumerate(cut):
         if profiles:
-            state.recut(node.files.silicon, index, profiles)
+            state.repartition(node.files.silicon, index, profiles)
     flag, bind = node.sharing(
         {f"nvidia.com/{name}": count for name, count in replicas.items()}, rename=rename
     )
@@ -203,7 +205,7 @@ def test_mig_mode_without_partitions_is_invalid_as_single_and_nothing_as_mixed(
 ) -> None:
     node = make_node(count=2)
     for index in range(2):
-        state.recut(node.files.silicon, index, [])
+        state.repartition(node.files.silicon, index, [])
     single, mixed = _labels(node, "single"), _labels(node, "mixed")
     assert (single["gpu.product"], single["gpu.count"], single["gpu.replicas"]) == (
         f"{_P}-MIG-INVALID",

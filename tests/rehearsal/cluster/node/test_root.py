@@ -46,7 +46,7 @@ def test_the_gpus_are_those_of_the_annotation(tmp_path: Path, tools: Any) -> Non
 
 def test_building_again_keeps_the_gpus(tmp_path: Path, tools: Any) -> None:
     node = root.build(tmp_path / "n", _ANNOTATION, tools)
-    state.recut(node.silicon, 0, ["3g.20gb"])
+    state.repartition(node.silicon, 0, ["3g.20gb"])
     before = state.load(node.silicon)
     assert state.load(root.build(tmp_path / "n", _ANNOTATION, tools).silicon) == before
 

@@ -248,7 +248,7 @@ def test_a_c_program_reads_the_state_and_partitions_a_gpu_and_restores_it(
 
 def test_nvidia_ml_py_reads_every_struct_version(nvml: Any, make_state: Any) -> None:
     path = make_state(count=1)
-    state.recut(path, 0, ["1c.3g.40gb", "1g.10gb+me"])
+    state.repartition(path, 0, ["1c.3g.40gb", "1g.10gb+me"])
     n = nvml.on(path)
     gpu = n.nvmlDeviceGetHandleByIndex(0)
     memory = n.nvmlDeviceGetMemoryInfo(gpu, n.nvmlMemory_v2)

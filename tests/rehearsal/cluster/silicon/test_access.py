@@ -65,7 +65,7 @@ def _mig_devices(n: Any, gpu: int = 0) -> int:
 
 def _halves(make_state: Any) -> tuple[Path, NodeSilicon]:
     path = make_state("H100-80", 2)
-    return path, state.recut(path, 0, ["3g.40gb", "3g.40gb"])
+    return path, state.repartition(path, 0, ["3g.40gb", "3g.40gb"])
 
 
 def test_without_the_control_node_there_is_no_driver(
@@ -100,7 +100,7 @@ def test_a_container_made_before_the_cut_sees_mig_mode_and_no_device(
     path = make_state("H100-80", 2)
     container(device_nodes.existing(state.load(path)))
     n = nvml.on(path)
-    state.recut(path, 0, ["3g.40gb", "3g.40gb"])
+    state.repartition(path, 0, ["3g.40gb", "3g.40gb"])
     assert n.nvmlDeviceGetMigMode(n.nvmlDeviceGetHandleByIndex(0)) == [1, 1]
     assert _mig_devices(n) == 0
 
@@ -136,7 +136,7 @@ def test_the_library_and_the_table_of_minors_agree(
 ) -> None:
     """On the second GPU, with compute instances smaller than their GPU instance."""
     path = make_state("A100-80", 2)
-    silicon = state.recut(path, 1, ["1c.3g.40gb", "1c.3g.40gb", "1g.10gb", "1g.10gb"])
+    silicon = state.repartition(path, 1, ["1c.3g.40gb", "1c.3g.40gb", "1g.10gb", "1g.10gb"])
     for gi in silicon.gpus[1].instances:
         for ci in gi.compute_instances:
             own = device_nodes.mig_device_nodes(silicon, silicon.gpus[1], gi, ci)

@@ -39,7 +39,7 @@ def _refused(n: Any, call: Any, *arguments: Any) -> int:
 
 def test_two_samples_give_the_utilization_between_them(nvml: Any, make_state: Any) -> None:
     path = make_state(count=1)
-    state.recut(path, 0, ["3g.40gb", "1g.10gb"])
+    state.repartition(path, 0, ["3g.40gb", "1g.10gb"])
     ids = [gi.id for gi in state.load(path).gpus[0].instances]
     state.set_load(path, state.Load(gpu=0, gi=ids[1], graphics=80, sm=40, dram=5))
     n = nvml.on(path)
@@ -68,7 +68,7 @@ def test_samples_too_close_together_have_no_data(nvml: Any, make_state: Any) -> 
 
 def test_invalid_calls_are_refused(nvml: Any, make_state: Any) -> None:
     path = make_state(count=2)
-    state.recut(path, 1, ["7g.80gb"])
+    state.repartition(path, 1, ["7g.80gb"])
     n = nvml.on(path)
     whole, cut = (n.nvmlDeviceGetHandleByIndex(index) for index in range(2))
     sample = n.nvmlGpmSampleAlloc()

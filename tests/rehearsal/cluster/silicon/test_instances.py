@@ -209,10 +209,10 @@ def test_a_handle_of_a_destroyed_instance_does_not_refer_to_its_successor(
 ) -> None:
     path = make_state()
     n, gpu = _ready(nvml, path)
-    state.recut(path, 0, ["3g.40gb"])
+    state.repartition(path, 0, ["3g.40gb"])
     mig = n.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0)
     before = n.nvmlDeviceGetUUID(mig)
-    state.recut(path, 0, ["3g.40gb"])
+    state.repartition(path, 0, ["3g.40gb"])
     with pytest.raises(n.NVMLError_InvalidArgument):
         n.nvmlDeviceGetUUID(mig)
     assert n.nvmlDeviceGetUUID(n.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0)) != before
@@ -250,7 +250,7 @@ def test_a_compute_instance_outside_its_gpu_instance_is_refused(
 def test_indexes_of_mig_devices_do_not_change_and_leave_gaps(nvml: Any, make_state: Any) -> None:
     path = make_state()
     n, gpu = _ready(nvml, path)
-    state.recut(path, 0, ["3g.40gb", "2g.20gb", "1g.10gb"])
+    state.repartition(path, 0, ["3g.40gb", "2g.20gb", "1g.10gb"])
     gone = n.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 1)
     gi = n.nvmlDeviceGetGpuInstanceById(gpu, n.nvmlDeviceGetGpuInstanceId(gone))
     n.nvmlComputeInstanceDestroy(

@@ -56,7 +56,7 @@ def test_a_reboot_removes_instances_and_disables_mig_on_hopper_but_not_ampere(
 ) -> None:
     for model, mode in (("H100-80", False), ("A100-80", True)):
         path = make_state(model)
-        state.recut(path, 0, ["3g.40gb"])
+        state.repartition(path, 0, ["3g.40gb"])
         state.run_process(path, state.Process(gpu=0, pid=1, gi=1, ci=0))
         state.reboot(path)
         node = state.load(path)
@@ -113,7 +113,7 @@ def test_an_ordinary_user_sees_mig_devices_and_nothing_privileged(
     nvml: Any, make_state: Any, nobody: Callable[[], None]
 ) -> None:
     path = make_state()
-    state.recut(path, 0, ["3g.40gb", "3g.40gb"])
+    state.repartition(path, 0, ["3g.40gb", "3g.40gb"])
     n = nvml.on(path)
     os.chmod(path.parent.parent, 0o755)  # noqa: PTH101
     for parent in path.parents:

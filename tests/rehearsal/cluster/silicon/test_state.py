@@ -31,7 +31,7 @@ def test_profiles_that_fit_are_created_and_read_back_the_same(
     path = tmp_path_factory.mktemp("state") / "state"
     state.create(path, key, 1, "580.65.06", "seed")
     try:
-        made = state.recut(path, 0, names)
+        made = state.repartition(path, 0, names)
     except placement.NoRoom:
         assert state.load(path).gpus[0].instances == ()
         return
@@ -53,7 +53,7 @@ def test_c_reads_what_python_wrote_and_writes_the_same_back(
     path = tmp_path_factory.mktemp("state") / "state"
     state.create(path, key, 2, "580.65.06", "seed")
     try:
-        state.recut(path, 1, names)
+        state.repartition(path, 1, names)
     except placement.NoRoom:
         return
     state.set_health(path, 1, temperature_c=70, energy_mj=123456789012)
@@ -100,9 +100,9 @@ def test_recut_refuses_what_the_gpu_does_not_have_and_changes_nothing(make_state
     path = make_state()
     before = path.read_text()
     with pytest.raises(KeyError, match=r"no profile 1g\.5gb; it has 1g\.10gb"):
-        state.recut(path, 0, ["1g.5gb"])
+        state.repartition(path, 0, ["1g.5gb"])
     with pytest.raises(placement.NoRoom, match="do not fit on one NVIDIA H100 80GB HBM3 together"):
-        state.recut(path, 0, ["4g.40gb", "4g.40gb"])
+        state.repartition(path, 0, ["4g.40gb", "4g.40gb"])
     assert path.read_text() == before
 
 
@@ -117,6 +117,6 @@ def test_impossible_nodes_are_refused(tmp_path: Path, model: str, count: int, se
 
 def test_only_the_files_of_a_state_are_left_behind(make_state: Any) -> None:
     path = make_state()
-    state.recut(path, 0, ["3g.40gb"])
+    state.repartition(path, 0, ["3g.40gb"])
     assert sorted(p.name for p in path.parent.iterdir()) == ["state", "state.lock"]
     assert path.stat().st_mode & 0o777 == 0o644

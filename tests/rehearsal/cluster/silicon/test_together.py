@@ -84,8 +84,8 @@ def test_threads_read_while_others_repartition(nvml: Any, make_state: Any) -> No
     for reader in readers:
         reader.start()
     for _ in range(40):
-        state.recut(path, 0, ["1g.10gb"] * 7)
-        state.recut(path, 0, ["3g.40gb"] * 2)
+        state.repartition(path, 0, ["1g.10gb"] * 7)
+        state.repartition(path, 0, ["3g.40gb"] * 2)
     stop.set()
     for reader in readers:
         reader.join()
@@ -114,7 +114,7 @@ before = held()
 for round in range(300):
     probe()
     if round % 10 == 0:
-        state.recut(Path(os.environ[state.VARIABLE]), 0, ["1g.10gb"] * 7)
+        state.repartition(Path(os.environ[state.VARIABLE]), 0, ["1g.10gb"] * 7)
 print(*before, *held())
 """
 
@@ -122,7 +122,7 @@ print(*before, *held())
 def test_nothing_grows_over_thousands_of_probes(library: Path, make_state: Any) -> None:
     path = make_state(count=8)
     for index in range(8):
-        state.recut(path, index, ["1g.10gb"] * 7)
+        state.repartition(path, index, ["1g.10gb"] * 7)
     done = subprocess.run(
         [sys.executable, "-c", _PROBER, str(library)],
         env={**os.environ, state.VARIABLE: str(path)},
@@ -138,7 +138,7 @@ def test_nothing_grows_over_thousands_of_probes(library: Path, make_state: Any) 
 
 def test_more_instances_than_the_handle_table_holds(nvml: Any, make_state: Any) -> None:
     path = make_state(count=2)
-    state.recut(path, 1, ["3g.40gb"])
+    state.repartition(path, 1, ["3g.40gb"])
     state.set_mig_mode(path, 0, enabled=True)
     n = nvml.on(path)
     first, second = (n.nvmlDeviceGetHandleByIndex(i) for i in range(2))
