@@ -477,6 +477,23 @@ class TestHolding:
         assert isinstance(failing, list)
         assert failing[0]["reason"] == "ChangeHeldByPods"
 
+    def test_it_is_held_for_a_new_layout_only_where_no_pod_uses_its_gpus(
+        self, released: Node, pool: Pool, report: Report
+    ) -> None:
+        asked = replace(pool, mig_config="new")
+        held = _decided(asked, [released], [report], gpu_pods={"n1": ()})
+        assert self._why(held) == ["its layout changes"]
+        used = _decided(asked, [released], [report], gpu_pods={"n1": ("ai/a",)})
+        not_known = _decided(asked, [released], [report])
+        unchanged = _decided(pool, [released], [report], gpu_pods={"n1": ()})
+        assert [self._why(d) for d in (used, not_known, unchanged)] == [[], [], []]
+
+    def test_a_report_about_an_earlier_node_of_the_name_says_nothing_about_its_boot(
+        self, released: Node, pool: Pool, report: Report
+    ) -> None:
+        new = replace(released, verified_boot="", boot_id="b2")
+        assert self._why(_decided(pool, [new], [replace(report, owner_uid="other")])) == []
+
     def test_a_held_one_is_not_held_twice(self, node: Node, pool: Pool, report: Report) -> None:
         assert self._why(_decided(pool, [replace(node, ready=False)], [report])) == []
 
