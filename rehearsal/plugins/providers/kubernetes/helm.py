@@ -18,6 +18,7 @@ from rehearsal.plugins.providers.kubernetes.helm_storage import Record
 from rehearsal.plugins.providers.kubernetes.readiness import rule_for
 from rehearsal.plugins.providers.kubernetes.waiting import (
     NotReady,
+    Rule,
     ShowStatus,
     await_gone,
     await_ready,
@@ -236,21 +237,24 @@ class Helm:
             )
             if rule is None:
                 continue
-            left_s = max(deadline - time.monotonic(), 0.0)
             try:
-                await_ready(
-                    self.cluster,
-                    path,
-                    live,
-                    rule,
-                    timeout_s=left_s,
-                    cancelled=self.cancelled,
-                    show_status=self.show_status,
-                )
+                self._await_ready(path, live, rule, deadline)
             except NotReady as e:
                 if e.reasons[0] == "context canceled":
                     raise
                 raise NotReady(("context deadline exceeded",), e.live) from e
+
+    def _await_ready(self, path: str, live: JsonObject, rule: Rule, deadline: float) -> None:
+        """Raises NotReady, ApiError, Unreachable."""
+        await_ready(
+            self.cluster,
+            path,
+            live,
+            rule,
+            timeout_s=max(deadline - time.monotonic(), 0.0),
+            cancelled=self.cancelled,
+            show_status=self.show_status,
+        )
 
     def _run_hooks(self, hooks: Sequence[JsonObject], deadline: float) -> None:
         """Makes the objects one after the other, waits for Jobs, and deletes them all.
@@ -267,15 +271,7 @@ class Helm:
             if live["kind"] != "Job" or (rule := rule_for(live)) is None:
                 continue
             try:
-                await_ready(
-                    self.cluster,
-                    path,
-                    live,
-                    rule,
-                    timeout_s=max(deadline - time.monotonic(), 0.0),
-                    cancelled=self.cancelled,
-                    show_status=self.show_status,
-                )
+                self._await_ready(path, live, rule, deadline)
             except NotReady as e:
                 why = e.reasons[0] if e.reasons[0] == "context canceled" else "timed out waiting"
                 name = live["metadata"]["name"]
