@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
@@ -40,58 +39,67 @@ conditions = st.builds(
 )
 
 
-@st.composite
-def nodes(draw: st.DrawFn, number: int) -> Node:
-    labels = {"slicewright.io/pool": draw(st.sampled_from(["p0", "p1"]))}
-    for key, values in {
-        CONFIG: [None, "all-disabled", "c0", "c1"],
-        STATE: [None, "pending", "rebooting", "success", "failed"],
-        "nvidia.com/gpu.deploy.device-plugin": [None, "true", "paused-for-mig-change"],
-    }.items():
-        value = draw(st.sampled_from(values))
-        if value is not None:
-            labels[key] = value
-    return Node(
-        name=f"n{number}",
-        uid=f"u{number}",
-        version="1",
-        created=draw(times),
-        boot_id="b1",
-        verified_boot=draw(st.sampled_from(["", "b0", "b1"])),
-        ready=draw(st.sampled_from([True, True, True, False])),
-        labels=labels,
-        taint_keys=tuple(
-            draw(st.sampled_from([(), (TAINT,), ("x", TAINT, "y"), (TAINT, TAINT), ("x",)]))
+labels = st.fixed_dictionaries(
+    {
+        "slicewright.io/pool": st.sampled_from(["p0", "p1"]),
+        CONFIG: st.sampled_from([None, "all-disabled", "c0", "c1"]),
+        STATE: st.sampled_from([None, "pending", "rebooting", "success", "failed"]),
+        "nvidia.com/gpu.deploy.device-plugin": st.sampled_from(
+            [None, "true", "paused-for-mig-change"]
         ),
-        condition=draw(st.one_of(st.none(), conditions)),
-        leaving=draw(st.sampled_from([False, False, False, True])),
-    )
-
-
-@st.composite
-def reports(draw: st.DrawFn, node: Node) -> Report:
-    verdict, reason = draw(
-        st.sampled_from(
-            [
-                ("Match", "PartitionsMatch"),
-                ("Mismatch", "WrongLayout"),
-                ("Mismatch", "NotPartitioned"),
-                ("Unknown", "DriverHung"),
-            ]
-        )
-    )
-    pool = node.labels["slicewright.io/pool"]
-    return Report(
-        name=node.name,
-        owner_uid=draw(st.sampled_from([node.uid, node.uid, node.uid, "old"])),
-        verdict=verdict,
-        reason=reason,
-        message=draw(st.sampled_from(["fine", "bad"])),
-        pool=pool,
-        layout_hash=draw(st.sampled_from([HASHES[0], HASHES[0], HASHES[1]])),
-        boot_id=draw(st.sampled_from(["b1", "b1", "b1", "b0"])),
-        time=draw(times),
-    )
+    }
+).map(lambda given: {key: value for key, value in given.items() if value is not None})
+nodes = st.builds(
+    Node,
+    name=st.just(""),
+    uid=st.just(""),
+    version=st.just("1"),
+    created=times,
+    boot_id=st.just("b1"),
+    verified_boot=st.sampled_from(["", "b0", "b1"]),
+    ready=st.sampled_from([True, True, True, False]),
+    labels=labels,
+    taint_keys=st.sampled_from([(), (TAINT,), ("x", TAINT, "y"), (TAINT, TAINT), ("x",)]),
+    condition=st.none() | conditions,
+    leaving=st.sampled_from([False, False, False, True]),
+)
+verdicts = st.sampled_from(
+    [
+        ("Match", "PartitionsMatch"),
+        ("Mismatch", "WrongLayout"),
+        ("Mismatch", "NotPartitioned"),
+        ("Unknown", "DriverHung"),
+    ]
+)
+reports = st.builds(
+    lambda of, **facts: Report(name="", pool="", verdict=of[0], reason=of[1], **facts),
+    verdicts,
+    owner_uid=st.sampled_from(["", "", "", "old"]),
+    message=st.sampled_from(["fine", "bad"]),
+    layout_hash=st.sampled_from([HASHES[0], HASHES[0], HASHES[1]]),
+    boot_id=st.sampled_from(["b1", "b1", "b1", "b0"]),
+    time=times,
+)
+# A node, its report, and the pods that hold its GPUs.
+members = st.lists(
+    st.tuples(nodes, st.none() | reports, st.sampled_from([(), (), ("ai/a",)])), max_size=5
+)
+pools = st.lists(
+    st.builds(
+        Pool,
+        name=st.just(""),
+        uid=st.just(""),
+        generation=st.integers(1, 3),
+        created=st.just(NOW - 100),
+        selector=st.just({}),
+        layout_hash=st.just(HASHES[0]),
+        fewest=st.integers(0, 3),
+        mig_config=st.sampled_from([None, "c0", "c1"]),
+        status=st.just({}),
+    ),
+    min_size=1,
+    max_size=2,
+)
 
 
 @dataclass
@@ -99,7 +107,7 @@ class World:
     pools: dict[str, Pool]
     nodes: dict[str, Node]
     reports: dict[str, Report]
-    pods: Mapping[str, tuple[str, ...]]
+    pods: dict[str, tuple[str, ...]]
     warnings: dict[str, WarningEvent] = field(default_factory=dict)
 
     def decided(self) -> tuple[Action, ...]:
@@ -159,30 +167,39 @@ class World:
         return next(p for p in self.pools.values() if p.selects(node))
 
 
-@st.composite
-def worlds(draw: st.DrawFn) -> World:
-    pools = {
-        f"p{i}": Pool(
-            name=f"p{i}",
-            uid=f"pool-{i}",
-            generation=draw(st.integers(1, 3)),
-            created=NOW - 100,
-            selector={"slicewright.io/pool": f"p{i}"},
-            layout_hash=HASHES[0],
-            fewest=draw(st.integers(0, 3)),
-            mig_config=draw(st.sampled_from([None, "c0", "c1"])),
-            status={},
-        )
-        for i in range(draw(st.integers(1, 2)))
-    }
-    there = [draw(nodes(i)) for i in range(draw(st.integers(0, 5)))]
-    said = {n.name: draw(reports(n)) for n in there if draw(st.booleans())}
-    pods = {n.name: draw(st.sampled_from([(), (), ("ai/a",)])) for n in there}
-    old = {"old.1": WarningEvent(name="old.1", last_seen=NOW)} if draw(st.booleans()) else {}
-    return World(pools, {n.name: n for n in there}, said, pods, old)
+def _world(
+    some: list[Pool],
+    there: list[tuple[Node, Report | None, tuple[str, ...]]],
+    warnings: dict[str, WarningEvent],
+) -> World:
+    """The parts with their names."""
+    world = World({}, {}, {}, {}, dict(warnings))
+    for i, pool in enumerate(some):
+        selector = {"slicewright.io/pool": f"p{i}"}
+        world.pools[f"p{i}"] = replace(pool, name=f"p{i}", uid=f"pool-{i}", selector=selector)
+    for i, (node, report, pods) in enumerate(there):
+        name, uid = f"n{i}", f"u{i}"
+        world.nodes[name] = replace(node, name=name, uid=uid)
+        world.pods[name] = pods
+        if report is not None:
+            world.reports[name] = replace(
+                report,
+                name=name,
+                owner_uid=report.owner_uid or uid,
+                pool=node.labels["slicewright.io/pool"],
+            )
+    return world
 
 
-@given(worlds())
+worlds = st.builds(
+    _world,
+    pools,
+    members,
+    st.sampled_from([{}, {"old.1": WarningEvent(name="old.1", last_seen=NOW)}]),
+)
+
+
+@given(worlds)
 @settings(max_examples=300, deadline=None)
 def test_it_converges(world: World) -> None:
     for _ in range(6):
@@ -194,7 +211,7 @@ def test_it_converges(world: World) -> None:
     assert world.decided() == ()
 
 
-@given(worlds())
+@given(worlds)
 @settings(max_examples=300, deadline=None)
 def test_the_final_status_is_the_count_of_the_nodes(world: World) -> None:
     while actions := world.decided():
@@ -220,7 +237,7 @@ def test_the_final_status_is_the_count_of_the_nodes(world: World) -> None:
         }
 
 
-@given(worlds())
+@given(worlds)
 @settings(max_examples=200, deadline=None)
 def test_in_the_end_no_node_is_open_to_pods_that_may_have_lost_what_was_verified(
     world: World,
@@ -246,7 +263,7 @@ def test_in_the_end_no_node_is_open_to_pods_that_may_have_lost_what_was_verified
                 assert node.labels.get(STATE) not in ("pending", "rebooting")
 
 
-@given(worlds())
+@given(worlds)
 @settings(max_examples=200, deadline=None)
 def test_a_true_condition_has_a_matching_report(world: World) -> None:
     while actions := world.decided():

@@ -96,7 +96,7 @@ def test_what_cannot_be_followed_is_told_until_it_is_followed_again(
     api.broken = _raising(error)
     ended, api.ended = api.ended, threading.Event()
     ended.set()
-    _until(lambda: str(error) in (cluster.outdated() or ""))
+    _until(lambda: str(error) in (cluster.pools.error or ""))
     assert (
         cluster.outdated()
         == f"/apis/slicewright.io/v1alpha1/gpupools is not followed: {cluster.pools.error}"

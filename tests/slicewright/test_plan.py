@@ -315,14 +315,8 @@ def called(arguments: list[str], stdout: int | None, *, how: str = "") -> tuple[
     return done.returncode, done.stderr
 
 
-ANSWERS = [
-    ["plan", "-s", "s1"],
-    ["plan", "-s", "s0", "--json"],
-    ["plan", "--diff", "s0", "s1"],
-    ["check", "stacks/Pulumi.s1.yaml"],
-    ["check", "nowhere.yaml"],
-    ["--help"],
-]
+# An answer, a refusal, and what argparse writes by itself.
+ANSWERS = [["plan", "-s", "s1"], ["check", "nowhere.yaml"], ["--help"]]
 
 
 @pytest.mark.parametrize("arguments", ANSWERS, ids=" ".join)

@@ -1,11 +1,22 @@
 from __future__ import annotations
 
+import socketserver
 import urllib.error
 import urllib.request
+from functools import partialmethod
 
 import pytest
 
 from telemetry.endpoints import host_and_port, serve
+
+_SERVE = socketserver.BaseServer.serve_forever
+
+
+@pytest.fixture(autouse=True)
+def _ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instead of within half a second after `shutdown`."""
+    quick = partialmethod(_SERVE, poll_interval=0.01)
+    monkeypatch.setattr(socketserver.BaseServer, "serve_forever", quick)
 
 
 @pytest.mark.parametrize(

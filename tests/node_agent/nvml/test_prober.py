@@ -123,7 +123,7 @@ def test_a_hung_probe_leaves_no_process_behind(tmp_path: Path) -> None:
         time.sleep(60)
         return Observation()
 
-    with probing(hang, deadline_s=2) as prober:
+    with probing(hang, deadline_s=0.5) as prober:
         prober.probe()
         hung = Path(f"/proc/{(tmp_path / 'pid').read_text()}")
         # One that takes its time to end when it is killed is reaped with a later probe.
