@@ -53,6 +53,11 @@ VERIFIED_BOOT_ANNOTATION: Final = "slicewright.io/verified-boot"
 not verified: MIG partitions do not survive a reboot, but the Node and its missing taint do.
 """
 
+JOINED_ANNOTATION: Final = "slicewright.io/joined"
+"""On a node that exists without its pool: which labels the controller has set for the pool, and
+what they were before (`fleet_controller.membership.Joined`).
+"""
+
 MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
 MIG_STATE_LABEL: Final = "nvidia.com/mig.config.state"
 DEFAULT_MIG_CONFIG: Final = "all-disabled"
@@ -538,6 +543,20 @@ _POOL_SCHEMA: Manifest = _object(
                     nullable=True,
                     pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
                     maxLength=63,
+                ),
+                "existingNodes": _object(
+                    "For nodes that exist without the pool, as in a cluster that slicewright did "
+                    "not create: what the fleet controller brings to every node that the selector "
+                    "matches, and takes back when the node leaves the pool. Absent: the nodes "
+                    "were created with their labels.",
+                    {
+                        "labels": {
+                            "type": "object",
+                            "description": "Labels of the pool's nodes.",
+                            "additionalProperties": {"type": "string"},
+                        },
+                    },
+                    required=("labels",),
                 ),
             },
             required=("selector", "layoutHash", "expectedNodes"),

@@ -33,6 +33,7 @@ from fleet_controller.api import (
     VERIFIED,
 )
 from fleet_controller.assess import BUSY_STATES, Assessment, assess
+from fleet_controller.membership import JoinNode, joining, memberships
 from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent, stamp
 
 GRACE_S = 300.0
@@ -125,6 +126,7 @@ Action = (
     | RecordBoot
     | LiftTaint
     | SetMigConfig
+    | JoinNode
     | SetPoolStatus
     | EmitEvent
     | RetractEvent
@@ -177,7 +179,7 @@ def decide(
     actions: list[Action] = []
     deadlines: list[float] = []
     wanted_events: dict[str, EmitEvent] = {}
-    for pool, pool_nodes in _memberships(pools, nodes):
+    for pool, pool_nodes in memberships(pools, nodes):
         members = []
         for node in pool_nodes:
             pods = gpu_pods.get(node.name)
@@ -197,6 +199,8 @@ def decide(
                         why=why,
                     )
                 )
+            if join := joining(node, pool):
+                actions.append(join)
             actions += _node_actions(member, pool, pods, now)
         # Where a whole pool fails, its first nodes are enough: thousands of events help nobody.
         for member in [m for m in members if m.warns][:MAX_FAILING_NODES]:
@@ -223,7 +227,7 @@ def to_inspect(pools: Sequence[Pool], nodes: Sequence[Node]) -> tuple[str, ...]:
     """Nodes whose layout must change, which depends on the pods that use their GPUs."""
     return tuple(
         node.name
-        for pool, members in _memberships(pools, nodes)
+        for pool, members in memberships(pools, nodes)
         for node in members
         if _must_change(node, pool)
     )
@@ -235,25 +239,10 @@ def without_report(
     """Node -> its pool, where the node's agent has never reported."""
     return {
         node.name: pool.name
-        for pool, members in _memberships(pools, nodes)
+        for pool, members in memberships(pools, nodes)
         for node in members
         if node.name not in reports
     }
-
-
-def _memberships(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Pool, list[Node]]]:
-    """Every pool with its nodes, both by name.
-
-    A node that two pools select belongs to the first: it has one condition.
-    """
-    taken: set[str] = set()
-    memberships = []
-    present = [node for node in sorted(nodes, key=lambda n: n.name) if not node.leaving]
-    for pool in sorted(pools, key=lambda p: p.name):
-        members = [node for node in present if node.name not in taken and pool.selects(node)]
-        taken.update(node.name for node in members)
-        memberships.append((pool, members))
-    return memberships
 
 
 def _member(node: Node, assessment: Assessment, now: float, deadlines: list[float]) -> Member:

@@ -7,6 +7,7 @@ from typing import Any
 from fleet_controller.api import (
     API_VERSION,
     EVENTS_NAMESPACE,
+    JOINED_ANNOTATION,
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
     NODE_CONDITION,
@@ -27,6 +28,7 @@ from fleet_controller.decide import (
     SetNodeCondition,
     SetPoolStatus,
 )
+from fleet_controller.membership import JoinNode
 from fleet_controller.observe import EVENT_SOURCE, Cluster
 from fleet_controller.state import stamp
 from kubeapi import ApiError
@@ -51,6 +53,8 @@ def execute(cluster: Cluster, action: Action) -> None:
             cluster.nodes.put(_record_boot(cluster, action))
         case SetMigConfig():
             cluster.nodes.put(_set_mig_config(cluster, action))
+        case JoinNode():
+            cluster.nodes.put(_join(cluster, action))
         case SetPoolStatus():
             path = path_of(API_VERSION, POOL_PLURAL, action.pool) + "/status"
             cluster.pools.put(
@@ -71,6 +75,7 @@ def subject(action: Action) -> str:
             | HoldNode(node=node)
             | RecordBoot(node=node)
             | SetMigConfig(node=node)
+            | JoinNode(node=node)
         ):
             return f"node {node}"
         case SetPoolStatus(pool=pool):
@@ -126,6 +131,18 @@ def _set_mig_config(cluster: Cluster, action: SetMigConfig) -> dict[str, Any]:
         "metadata": {
             "resourceVersion": action.version,
             "labels": {MIG_CONFIG_LABEL: action.value, MIG_STATE_LABEL: None},
+        }
+    }
+    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
+
+
+def _join(cluster: Cluster, action: JoinNode) -> dict[str, Any]:
+    # Labels and the note about them in one patch: what is not noted would never be taken back.
+    patch = {
+        "metadata": {
+            "resourceVersion": action.version,
+            "labels": dict(action.labels),
+            "annotations": {JOINED_ANNOTATION: action.joined.dump()},
         }
     }
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")

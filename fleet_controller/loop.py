@@ -24,6 +24,7 @@ from fleet_controller.decide import (
     without_report,
 )
 from fleet_controller.execute import execute, subject
+from fleet_controller.membership import JoinNode
 from fleet_controller.observe import Cluster, error_text
 from fleet_controller.state import WarningEvent
 from kubeapi import ApiError, Unreachable
@@ -202,6 +203,8 @@ def _log(action: Action) -> None:
             log.info("node verified in this boot", node=node, boot_id=boot_id)
         case SetMigConfig(node=node, value=value):
             log.info("layout requested", node=node, mig_config=value)
+        case JoinNode(node=node, labels=labels):
+            log.info("node labelled for its pool", node=node, labels=dict(labels))
         case SetPoolStatus(pool=pool, status=status):
             verified, nodes = status["conditions"][0], status["nodes"]
             proven = f"{nodes['verified']} of {nodes['total']}"

@@ -5,6 +5,7 @@ Only what decisions need is kept: a Node object is some 15 kB, this a twentieth 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from typing import Any
 
 from fleet_controller.api import (
     DEPLOY_LABEL_PREFIX,
+    JOINED_ANNOTATION,
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
     NODE_CONDITION,
@@ -39,6 +41,30 @@ class Condition:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BroughtLabel:
+    """A label that the controller has set on an existing node."""
+
+    value: str
+    before: str | None
+    """What it was; None: the node did not have it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """What the controller has brought to an existing node, kept on the node itself."""
+
+    pool: str
+    labels: Mapping[str, BroughtLabel]
+
+    def dump(self) -> str:
+        labels = {
+            key: {"value": one.value, "before": one.before}
+            for key, one in sorted(self.labels.items())
+        }
+        return json.dumps({"pool": self.pool, "labels": labels}, separators=(",", ":"))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Node:
     name: str
     uid: str
@@ -57,6 +83,8 @@ class Node:
     """slicewright.io/GPUPartitionsReady."""
     leaving: bool
     """Being deleted."""
+    joined: Joined | None = None
+    """None where the node's labels came with the node, or it is in no pool."""
 
     @property
     def held(self) -> bool:
@@ -110,6 +138,8 @@ class Pool:
     mig_config: str | None
     status: Mapping[str, Any]
     """As it is in the cluster."""
+    brings: Mapping[str, str] | None = None
+    """Labels for its nodes, which exist without it; None where they were created with theirs."""
 
     def selects(self, node: Node) -> bool:
         return bool(self.selector) and all(
@@ -148,7 +178,28 @@ def read_node(raw: Mapping[str, Any]) -> Node:
         taint_keys=tuple(taint["key"] for taint in spec.get("taints") or ()),
         condition=_condition(status, NODE_CONDITION),
         leaving="deletionTimestamp" in meta,
+        joined=_joined((meta.get("annotations") or {}).get(JOINED_ANNOTATION)),
     )
+
+
+def _joined(text: str | None) -> Joined | None:
+    """None also for what nobody can read: a node must not be hidden by an annotation."""
+    if text is None:
+        return None
+    try:
+        raw = json.loads(text)
+        return Joined(
+            pool=str(raw["pool"]),
+            labels={
+                key: BroughtLabel(
+                    value=str(one["value"]),
+                    before=None if one["before"] is None else str(one["before"]),
+                )
+                for key, one in raw["labels"].items()
+            },
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
 
 
 def read_report(raw: Mapping[str, Any]) -> Report:
@@ -174,6 +225,7 @@ def read_report(raw: Mapping[str, Any]) -> Report:
 
 def read_pool(raw: Mapping[str, Any]) -> Pool:
     meta, spec = raw["metadata"], raw["spec"]
+    existing = spec.get("existingNodes")
     return Pool(
         name=meta["name"],
         uid=meta["uid"],
@@ -184,6 +236,7 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
         fewest=int(spec["expectedNodes"]["min"]),
         mig_config=spec.get("migConfig") or None,
         status=raw.get("status") or {},
+        brings=None if existing is None else dict(existing["labels"]),
     )
 
 

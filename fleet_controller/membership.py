@@ -1,0 +1,71 @@
+"""Which nodes belong to which pool, and what a pool brings to nodes that exist without it. Pure.
+
+In a cluster that slicewright did not create, no node pool labels the nodes. The controller does,
+rather than `pulumi up`: a node that joins the cluster between two runs needs its labels as much as
+the others, and only the controller is there at that time. It notes on the node what it has set and
+what was there before (`Joined`), so that it can take back just that, whoever asks and whenever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fleet_controller.api import POOL_LABEL
+from fleet_controller.state import BroughtLabel, Joined, Node, Pool
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinNode:
+    """Sets the labels of a pool on an existing node, and notes what they were."""
+
+    node: str
+    version: str
+    labels: Mapping[str, str | None]
+    """Those that change; None removes a label."""
+    joined: Joined
+
+
+def memberships(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Pool, list[Node]]]:
+    """Every pool with its nodes, both by name.
+
+    A node has one condition, so it belongs to one pool: of those that select it, the one whose
+    label it has, else the first. So a pool that is added later takes no node from another.
+    """
+    ordered = sorted(pools, key=lambda pool: pool.name)
+    members: dict[str, list[Node]] = {pool.name: [] for pool in ordered}
+    for node in sorted(nodes, key=lambda node: node.name):
+        if node.leaving:
+            continue
+        selecting = [pool.name for pool in ordered if pool.selects(node)]
+        if selecting:
+            labelled = node.labels.get(POOL_LABEL)
+            members[labelled if labelled in selecting else selecting[0]].append(node)
+    return [(pool, members[pool.name]) for pool in ordered]
+
+
+def joining(node: Node, pool: Pool) -> JoinNode | None:
+    """What a member of `pool` lacks of what the pool brings; None where it lacks nothing."""
+    if pool.brings is None:
+        return None
+    noted = node.joined.labels if node.joined else {}
+    brought: dict[str, BroughtLabel] = {}
+    changes: dict[str, str | None] = {}
+    for key, value in pool.brings.items():
+        now = node.labels.get(key)
+        if key in noted:
+            brought[key] = BroughtLabel(value=value, before=noted[key].before)
+        elif now != value:
+            brought[key] = BroughtLabel(value=value, before=now)
+        if now != value:
+            changes[key] = value
+    changes |= taken_back(node, {k: one for k, one in noted.items() if k not in pool.brings})
+    joined = Joined(pool=pool.name, labels=brought)
+    if not changes and joined == node.joined:
+        return None
+    return JoinNode(node=node.name, version=node.version, labels=changes, joined=joined)
+
+
+def taken_back(node: Node, brought: Mapping[str, BroughtLabel]) -> dict[str, str | None]:
+    """The labels as they were, but for those that somebody else has changed since."""
+    return {key: one.before for key, one in brought.items() if node.labels.get(key) == one.value}

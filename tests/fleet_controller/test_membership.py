@@ -1,0 +1,163 @@
+"""Existing nodes: which pool they join, and what they are brought."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from fleet_controller.api import JOINED_ANNOTATION, POOL_LABEL
+from fleet_controller.decide import decide
+from fleet_controller.membership import JoinNode, joining, memberships
+from fleet_controller.state import BroughtLabel, Joined, Node, Pool, read_node
+
+PLUGIN = "nvidia.com/device-plugin.config"
+
+
+@pytest.fixture
+def existing(pool: Pool) -> Pool:
+    return replace(pool, selector={"rack": "7"}, brings={POOL_LABEL: pool.name, PLUGIN: "halves"})
+
+
+@pytest.fixture
+def found(node: Node) -> Node:
+    """A node that nobody has prepared."""
+    return replace(node, labels={"rack": "7"}, taint_keys=())
+
+
+def done(node: Node, action: JoinNode) -> Node:
+    """The node after the action."""
+    labels = {**node.labels, **action.labels}
+    return replace(
+        node,
+        labels={key: value for key, value in labels.items() if value is not None},
+        joined=action.joined,
+    )
+
+
+def joined(node: Node, pool: Pool) -> Node:
+    action = joining(node, pool)
+    assert action is not None
+    return done(node, action)
+
+
+def test_a_selected_node_gets_the_labels_of_its_pool(existing: Pool, found: Node) -> None:
+    (action,) = [
+        a for a in decide([existing], [found], {}, {}, {}, 0.0).actions if isinstance(a, JoinNode)
+    ]
+    assert action == JoinNode(
+        node="n1",
+        version="100",
+        labels={POOL_LABEL: "halves", PLUGIN: "halves"},
+        joined=Joined(
+            pool="halves",
+            labels={
+                POOL_LABEL: BroughtLabel(value="halves", before=None),
+                PLUGIN: BroughtLabel(value="halves", before=None),
+            },
+        ),
+    )
+
+
+def test_a_node_that_has_its_labels_is_left_alone(existing: Pool, found: Node) -> None:
+    assert joining(joined(found, existing), existing) is None
+
+
+def test_a_node_that_is_not_selected_gets_nothing(existing: Pool, found: Node) -> None:
+    other = replace(found, labels={"rack": "8"})
+    assert not [
+        a for a in decide([existing], [other], {}, {}, {}, 0.0).actions if isinstance(a, JoinNode)
+    ]
+
+
+def test_nodes_of_a_cloud_pool_bring_their_own_labels(pool: Pool, node: Node) -> None:
+    assert joining(node, pool) is None
+
+
+def test_a_label_that_was_there_is_not_noted_as_brought(existing: Pool, found: Node) -> None:
+    mine = replace(found, labels={"rack": "7", POOL_LABEL: "halves", PLUGIN: "other"})
+    action = joining(mine, existing)
+    assert action is not None
+    assert action.labels == {PLUGIN: "halves"}
+    assert action.joined.labels == {PLUGIN: BroughtLabel(value="halves", before="other")}
+
+
+def test_a_node_without_any_missing_label_is_noted_as_joined(existing: Pool, found: Node) -> None:
+    mine = replace(found, labels={"rack": "7", POOL_LABEL: "halves", PLUGIN: "halves"})
+    action = joining(mine, existing)
+    assert action is not None
+    assert (action.labels, action.joined.labels) == ({}, {})
+
+
+def test_a_label_changed_by_hand_is_set_again_and_its_first_value_kept(
+    existing: Pool, found: Node
+) -> None:
+    before = joined(replace(found, labels={"rack": "7", PLUGIN: "other"}), existing)
+    action = joining(replace(before, labels={**before.labels, PLUGIN: "mine"}), existing)
+    assert action is not None
+    assert action.labels == {PLUGIN: "halves"}
+    assert action.joined == before.joined
+
+
+def test_a_label_that_the_pool_no_longer_brings_gets_its_first_value_back(
+    existing: Pool, found: Node
+) -> None:
+    before = joined(replace(found, labels={"rack": "7", PLUGIN: "other"}), existing)
+    action = joining(before, replace(existing, brings={POOL_LABEL: "halves"}))
+    assert action is not None
+    assert action.labels == {PLUGIN: "other"}
+    assert set(action.joined.labels) == {POOL_LABEL}
+
+
+def test_a_label_that_somebody_has_changed_since_is_not_taken_back(
+    existing: Pool, found: Node
+) -> None:
+    before = joined(found, existing)
+    changed = replace(before, labels={**before.labels, PLUGIN: "theirs"})
+    action = joining(changed, replace(existing, brings={POOL_LABEL: "halves"}))
+    assert action is not None
+    assert action.labels == {}
+
+
+def test_a_pool_that_comes_later_takes_no_node_from_another(existing: Pool, found: Node) -> None:
+    first = replace(existing, name="aaa", uid="u", brings={POOL_LABEL: "aaa"})
+    member = joined(found, existing)
+    assert [
+        (p.name, [n.name for n in nodes]) for p, nodes in memberships([existing, first], [member])
+    ] == [
+        ("aaa", []),
+        ("halves", ["n1"]),
+    ]
+
+
+def test_a_node_that_its_pool_no_longer_selects_joins_another(existing: Pool, found: Node) -> None:
+    other = replace(
+        existing, name="rack8", uid="u", selector={"rack": "8"}, brings={POOL_LABEL: "rack8"}
+    )
+    member = joined(found, existing)
+    moved = replace(member, labels={**member.labels, "rack": "8"})
+    ((_, left), (_, got)) = memberships([existing, other], [moved])
+    assert (left, [n.name for n in got]) == ([], ["n1"])
+    action = joining(moved, other)
+    assert action is not None
+    assert action.labels == {POOL_LABEL: "rack8", PLUGIN: None}
+
+
+def raw(annotations: Mapping[str, str]) -> dict[str, object]:
+    return {"metadata": {"name": "n1", "uid": "u", "annotations": annotations}}
+
+
+def test_the_note_on_a_node_is_read_as_it_was_written(existing: Pool, found: Node) -> None:
+    note = joined(replace(found, labels={"rack": "7", PLUGIN: "other"}), existing).joined
+    assert note is not None
+    assert read_node(raw({JOINED_ANNOTATION: note.dump()})).joined == note
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", '{"pool":"a","labels":[]}', '{"pool":"a","labels":{"k":1}}', "[" * 9999],
+)
+def test_a_note_that_nobody_can_read_hides_no_node(text: str) -> None:
+    node = read_node(raw({JOINED_ANNOTATION: text}))
+    assert (node.name, node.joined) == ("n1", None)
