@@ -1,9 +1,12 @@
-"""The Pulumi program: from a plan to providers, components and outputs, on GKE and on EKS."""
+"""The Pulumi program: from a plan to providers, components and outputs, on GKE, on EKS and in
+clusters that exist.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
 from infra import plan, spec, values
+from infra.components import existing_cluster
 from infra.components.admission import NodeGuard
 from infra.components.eks import EksCluster
 from infra.components.fleet_controller import FleetController
@@ -20,7 +24,14 @@ from infra.components.gke import GkeCluster
 from infra.components.gpu_operator import GpuOperator
 from infra.components.gpu_pool import GpuPools
 from infra.components.node_agent import NodeAgents
-from infra.plan import EksFleetPlan, GkeFleetPlan
+from infra.plan import (
+    SYSTEM_LABELS,
+    ByoFleetPlan,
+    ByoPoolPlan,
+    EksFleetPlan,
+    FleetPlan,
+    GkeFleetPlan,
+)
 
 
 def main() -> None:
@@ -29,6 +40,8 @@ def main() -> None:
     source = locate(text, Path(pulumi.get_root_directory()), pulumi.get_stack())
     try:
         fleet = plan.deployable(plan.read(text, source), source)
+        if isinstance(fleet, ByoFleetPlan) and fleet.cluster is not None:
+            existing_cluster.check(fleet.cluster, Path(pulumi.get_root_directory()), source)
     except spec.SpecError as e:
         raise pulumi.RunError(str(e)) from None
     deploy(fleet)
@@ -48,82 +61,118 @@ def locate(text: str, root: Path, stack: str) -> spec.Source:
     return source if source.raw == raw else spec.Source(f"stack {stack}", raw)
 
 
-def deploy(fleet: GkeFleetPlan | EksFleetPlan) -> None:
-    """Declares every resource of the plan."""
+def deploy(fleet: FleetPlan) -> None:
+    """Declares every resource of the plan, of which `deployable` has said that it can be built."""
     match fleet:
         case GkeFleetPlan():
             _deploy_gke(fleet)
         case EksFleetPlan():
             _deploy_eks(fleet)
+        case ByoFleetPlan():
+            _deploy_byo(fleet)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Site:
+    """Where the resources of a cluster go, and what they wait for."""
+
+    kubernetes: k8s.Provider
+    cluster: pulumi.Resource | None
+    """With which everything in it is deleted; None where it exists without this program."""
+    system_labels: Mapping[str, str]
+    """Of the nodes for the controller; empty: any node."""
+    system: Sequence[pulumi.Resource]
+    """Those nodes."""
+    pools: Mapping[str, pulumi.Resource]
+    """The nodes of each pool that this program creates."""
+    outputs: Mapping[str, pulumi.Input[Any]]
 
 
 def _deploy_gke(fleet: GkeFleetPlan) -> None:
     project = pulumi.Config("gcp").require("project")
     provider = gcp.Provider("gcp", project=project, region=fleet.cluster.region)
     cloud = GkeCluster("gke", fleet, project=project, provider=provider)
-    kubernetes = _kubernetes(cloud)
-    guard = _guard(fleet, cloud, kubernetes, operator_account=None)
+    site = _site(cloud)
+    guard = _guard(fleet, site, operator_account=None)
     # GKE partitions by itself: nothing else has to run before the nodes can be verified.
-    _deploy_in_cluster(fleet, cloud, kubernetes, guard, [])
+    _deploy_in_cluster(fleet, site, guard, [])
 
 
 def _deploy_eks(fleet: EksFleetPlan) -> None:
     provider = aws.Provider("aws", region=fleet.cluster.region)
     cloud = EksCluster("eks", fleet, provider=provider)
-    kubernetes = _kubernetes(cloud)
-    guard = _guard(
-        fleet, cloud, kubernetes, operator_account=values.operator_account(fleet.operator)
-    )
-    operator = GpuOperator(
-        "gpu-operator",
-        fleet,
-        cluster=cloud.cluster,
-        after=[cloud.system_pool, *guard.guards],
-        opts=pulumi.ResourceOptions(providers=[kubernetes]),
-    )
-    _deploy_in_cluster(fleet, cloud, kubernetes, guard, [operator.release])
+    _deploy_with_operator(fleet, _site(cloud))
 
 
-def _kubernetes(cloud: GkeCluster | EksCluster) -> k8s.Provider:
-    return k8s.Provider(
+def _deploy_byo(fleet: ByoFleetPlan) -> None:
+    assert fleet.cluster is not None, "deployable() refuses hosts, and without them there is one"
+    site = _Site(
+        kubernetes=existing_cluster.provider(fleet.cluster, Path(pulumi.get_root_directory())),
+        cluster=None,
+        system_labels={},
+        system=[],
+        pools={},
+        outputs={"cluster": fleet.cluster.name, "context": fleet.cluster.context},
+    )
+    _deploy_with_operator(fleet, site)
+
+
+def _site(cloud: GkeCluster | EksCluster) -> _Site:
+    kubernetes = k8s.Provider(
         "kubernetes",
         kubeconfig=cloud.kubeconfig,
         # Without it, an unknown kubeconfig in a preview would replace the provider and everything
         # in the cluster.
         cluster_identifier=cloud.cluster.id,
     )
+    return _Site(
+        kubernetes=kubernetes,
+        cluster=cloud.cluster,
+        system_labels=SYSTEM_LABELS,
+        system=[cloud.system_pool],
+        pools=cloud.pools,
+        outputs={
+            "cluster": cloud.cluster.name,
+            "endpoint": cloud.endpoint,
+            # It holds no credential, but as plain text it would fill the screen after every `up`.
+            "kubeconfig": pulumi.Output.secret(cloud.kubeconfig),
+        },
+    )
 
 
-def _guard(
-    fleet: GkeFleetPlan | EksFleetPlan,
-    cloud: GkeCluster | EksCluster,
-    kubernetes: k8s.Provider,
-    *,
-    operator_account: str | None,
-) -> NodeGuard:
+def _guard(fleet: FleetPlan, site: _Site, *, operator_account: str | None) -> NodeGuard:
     return NodeGuard(
         "node-guard",
         admin_groups=fleet.admin_groups,
         operator_account=operator_account,
-        cluster=cloud.cluster,
-        opts=pulumi.ResourceOptions(providers=[kubernetes]),
+        cluster=site.cluster,
+        opts=pulumi.ResourceOptions(providers=[site.kubernetes]),
     )
 
 
+def _deploy_with_operator(fleet: EksFleetPlan | ByoFleetPlan, site: _Site) -> None:
+    guard = _guard(fleet, site, operator_account=values.operator_account(fleet.operator))
+    operator = GpuOperator(
+        "gpu-operator",
+        fleet,
+        cluster=site.cluster,
+        after=[*site.system, *guard.guards],
+        opts=pulumi.ResourceOptions(providers=[site.kubernetes]),
+    )
+    _deploy_in_cluster(fleet, site, guard, [operator.release])
+
+
 def _deploy_in_cluster(
-    fleet: GkeFleetPlan | EksFleetPlan,
-    cloud: GkeCluster | EksCluster,
-    kubernetes: k8s.Provider,
-    guard: NodeGuard,
-    partitioners: Sequence[pulumi.Resource],
+    fleet: FleetPlan, site: _Site, guard: NodeGuard, partitioners: Sequence[pulumi.Resource]
 ) -> None:
-    inside = pulumi.ResourceOptions(providers=[kubernetes])
+    inside = pulumi.ResourceOptions(providers=[site.kubernetes])
     controller = FleetController(
         "fleet-controller",
         image=fleet.image,
+        node_selector=site.system_labels,
         metrics_from=fleet.metrics_from,
-        cluster=cloud.cluster,
-        after=[cloud.system_pool, *guard.guards],
+        cluster=site.cluster,
+        after=[*site.system, *guard.guards],
         opts=inside,
     )
     agents = NodeAgents(
@@ -132,7 +181,7 @@ def _deploy_in_cluster(
         image=fleet.image,
         settings=fleet.node_agent,
         namespace=controller.namespace,
-        cluster=cloud.cluster,
+        cluster=site.cluster,
         # The operator creates the runtime class of the agents' pods; the API server refuses pods
         # without it.
         after=[*controller.kinds, *controller.ready_for_pods, *guard.guards, *partitioners],
@@ -142,13 +191,13 @@ def _deploy_in_cluster(
         "gpu-pool",
         pools=fleet.pools,
         timeout_minutes=fleet.verify_timeout_minutes,
-        cluster=cloud.cluster,
+        cluster=site.cluster,
         after={
             pool.name: [
                 *controller.kinds,
                 controller.deployment,
                 agents.daemon_sets[pool.name],
-                cloud.pools[pool.name],
+                *([site.pools[pool.name]] if pool.name in site.pools else []),
                 *partitioners,
             ]
             for pool in fleet.pools
@@ -156,21 +205,23 @@ def _deploy_in_cluster(
         opts=inside,
     )
     # No output waits for verification: they are needed to look into a pool that fails.
-    pulumi.export("cluster", cloud.cluster.name)
-    pulumi.export("endpoint", cloud.endpoint)
-    # It holds no credential, but as plain text it would fill the screen after every `up`.
-    pulumi.export("kubeconfig", pulumi.Output.secret(cloud.kubeconfig))
+    for name, value in site.outputs.items():
+        pulumi.export(name, value)
     pulumi.export("pools", pool_outputs(fleet))
 
 
-def pool_outputs(fleet: GkeFleetPlan | EksFleetPlan) -> list[Mapping[str, Any]]:
+def pool_outputs(fleet: FleetPlan) -> list[Mapping[str, Any]]:
     """The output `pools`. Partitions and whole GPUs are counted over the fewest nodes, and before
     sharing: each of them is advertised as often as `replicas` says.
     """
     return [
         {
             "name": pool.name,
-            "machine": pool.machine.name,
+            **(
+                {"select": dict(pool.select)}
+                if isinstance(pool, ByoPoolPlan)
+                else {"machine": pool.machine.name}
+            ),
             "nodes": {"min": pool.nodes.min, "max": pool.nodes.max},
             "gpus_per_node": f"{pool.gpu_count} x {pool.gpu.name}",
             "layout_per_gpu": dict(pool.layout)

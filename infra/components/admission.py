@@ -26,7 +26,7 @@ class NodeGuard(pulumi.ComponentResource):
         *,
         admin_groups: Sequence[str],
         operator_account: str | None,
-        cluster: pulumi.Resource,
+        cluster: pulumi.Resource | None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """operator_account: user name of the GPU operator's service account; None without one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
@@ -11,7 +11,6 @@ import pulumi_kubernetes as k8s
 from fleet_controller import api
 from infra import delivery
 from infra.components import code_map, network, pods
-from infra.plan import SYSTEM_LABELS
 from infra.spec import MetricsSource
 
 _LABELS = {"app.kubernetes.io/name": "fleet-controller", **pods.PART_OF}
@@ -32,12 +31,13 @@ class FleetController(pulumi.ComponentResource):
         name: str,
         *,
         image: str,
+        node_selector: Mapping[str, str],
         metrics_from: Sequence[MetricsSource],
-        cluster: pulumi.Resource,
+        cluster: pulumi.Resource | None,
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """after: the nodes on which the controller's pod runs."""
+        """node_selector, after: the nodes on which the controller's pod runs."""
         super().__init__("slicewright:index:FleetController", name, {}, opts)
         child = pulumi.ResourceOptions(parent=self, deleted_with=cluster)
         namespace = k8s.core.v1.Namespace(
@@ -85,7 +85,7 @@ class FleetController(pulumi.ComponentResource):
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=_LABELS),
                 template=k8s.core.v1.PodTemplateSpecArgs(
                     metadata=k8s.meta.v1.ObjectMetaArgs(labels=_LABELS),
-                    spec=_pod(image, zipapp, delivered.config_map),
+                    spec=_pod(image, node_selector, zipapp, delivered.config_map),
                 ),
             ),
             opts=pulumi.ResourceOptions(
@@ -178,11 +178,13 @@ def _quota(
     )
 
 
-def _pod(image: str, zipapp: delivery.Zipapp, code: pulumi.Input[str]) -> k8s.core.v1.PodSpecArgs:
+def _pod(
+    image: str, node_selector: Mapping[str, str], zipapp: delivery.Zipapp, code: pulumi.Input[str]
+) -> k8s.core.v1.PodSpecArgs:
     return k8s.core.v1.PodSpecArgs(
         service_account_name=api.CONTROLLER_SERVICE_ACCOUNT,
         priority_class_name=api.CONTROLLER_PRIORITY_CLASS,
-        node_selector=dict(SYSTEM_LABELS),
+        node_selector=dict(node_selector) or None,
         security_context=pods.unprivileged(),
         containers=[
             k8s.core.v1.ContainerArgs(

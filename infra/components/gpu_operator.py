@@ -8,7 +8,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra import values
-from infra.plan import EksFleetPlan
+from infra.plan import ByoFleetPlan, EksFleetPlan
 
 _RELEASE_TIMEOUT_S = 600
 """Helm's own limit; Pulumi's custom timeouts have no effect on a Release."""
@@ -22,9 +22,9 @@ class GpuOperator(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        plan: EksFleetPlan,
+        plan: EksFleetPlan | ByoFleetPlan,
         *,
-        cluster: pulumi.Resource,
+        cluster: pulumi.Resource | None,
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pulumi
 
 from fleet_controller import api
-from infra.plan import PoolPlan
+from infra.plan import ByoPoolPlan, PoolPlan
 
 _ANNOTATIONS = {
     # Until all nodes are verified, or one is wrong in a way that does not pass by itself.
@@ -66,7 +66,7 @@ class GpuPools(pulumi.ComponentResource):
         *,
         pools: Sequence[PoolPlan],
         timeout_minutes: int,
-        cluster: pulumi.Resource,
+        cluster: pulumi.Resource | None,
         after: Mapping[str, Sequence[pulumi.Resource]],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -159,11 +159,15 @@ def _judge(known: Mapping[str, Sequence[Any]]) -> bool:
 
 def _spec(pool: PoolPlan) -> dict[str, Any]:
     """The spec has the layout's hash, so that `up` waits after every change of a layout."""
+    select = pool.select if isinstance(pool, ByoPoolPlan) else {api.POOL_LABEL: pool.name}
     spec: dict[str, Any] = {
-        "selector": {"matchLabels": {api.POOL_LABEL: pool.name}},
+        "selector": {"matchLabels": dict(select)},
         "layoutHash": pool.layout_hash,
         "expectedNodes": {"min": pool.nodes.min, "max": pool.nodes.max},
     }
     if pool.mig_config is not None:
         spec["migConfig"] = pool.mig_config
+    if isinstance(pool, ByoPoolPlan):
+        # No node pool labels these nodes, so the fleet controller does.
+        spec["existingNodes"] = {"labels": dict(pool.labels)}
     return spec

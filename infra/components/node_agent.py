@@ -18,12 +18,17 @@ import pulumi_kubernetes as k8s
 from fleet_controller import api
 from infra import delivery, values
 from infra.components import admission, attribution, code_map, pods
-from infra.plan import GkePoolPlan, PoolPlan
+from infra.plan import ByoPoolPlan, GkePoolPlan, PoolPlan
 from infra.spec import NodeAgent
 
 _GKE_DRIVER = "/home/kubernetes/bin/nvidia"
 """Where GKE installs the driver on the host. Source:
 GoogleCloudPlatform/container-engine-accelerators, cmd/nvidia_gpu.
+"""
+
+_OPERATORS_RUNTIME = "nvidia"
+"""The runtime class that the GPU operator makes for its operands. Source: NVIDIA/gpu-operator,
+assets/pre-requisites/0400_nvidia_runtime_class.yaml.
 """
 
 
@@ -41,7 +46,7 @@ class NodeAgents(pulumi.ComponentResource):
         image: str,
         settings: NodeAgent,
         namespace: pulumi.Input[str],
-        cluster: pulumi.Resource,
+        cluster: pulumi.Resource | None,
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -213,9 +218,11 @@ def _pod(
         automount_service_account_token=False if settings.attribution else None,
         node_selector={api.POOL_LABEL: pool.name},
         tolerations=[_toleration(t) for t in values.tolerations([pool])],
-        # No runtime class: NVIDIA's runtime is the default one of EKS's GPU images, and the class
-        # would have to exist before the pod. Source: awslabs/amazon-eks-ami, nodeadm
-        # (internal/containerd, default_runtime_name).
+        # NVIDIA's runtime is the default one of EKS's GPU images, and a class would have to exist
+        # before the pod. Source: awslabs/amazon-eks-ami, nodeadm (internal/containerd,
+        # default_runtime_name). Of other nodes nothing is known but that the operator's operands
+        # run there, which name this class.
+        runtime_class_name=_OPERATORS_RUNTIME if isinstance(pool, ByoPoolPlan) else None,
         termination_grace_period_seconds=10,
         security_context=pods.unprivileged(),
         containers=[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.plan.fleet import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.fleet import ByoFleetPlan, FleetPlan, GkeFleetPlan
 from infra.spec import (
     CapacityBlock,
     FlexStart,
@@ -19,10 +19,9 @@ from infra.spec import (
 _CANNOT = "is planned and checked, but this version cannot build it yet"
 
 
-def deployable(fleet: FleetPlan, source: Source) -> GkeFleetPlan | EksFleetPlan:
+def deployable(fleet: FleetPlan, source: Source) -> FleetPlan:
     """The same fleet. Raises SpecError with everything in it that this version cannot build."""
-    problems = unbuildable(fleet)
-    if problems or isinstance(fleet, ByoFleetPlan):
+    if problems := unbuildable(fleet):
         raise SpecError(source, problems)
     return fleet
 
@@ -32,24 +31,35 @@ def unbuildable(fleet: FleetPlan) -> tuple[Problem, ...]:
     return tuple(
         Problem(path=path, reason=f"{what} {_CANNOT}", instead=instead)
         for path, what, instead in _unbuildable(fleet)
-    )
+    ) + tuple(_hosts(fleet))
+
+
+def _hosts(fleet: FleetPlan) -> Iterator[Problem]:
+    """Hosts without Kubernetes, which `pulumi up` does not reach."""
+    if isinstance(fleet, ByoFleetPlan) and fleet.hosts:
+        yield Problem(
+            path=("hosts",),
+            reason="`pulumi up` builds what lies in a cluster, and does not reach hosts without "
+            "Kubernetes",
+            instead="move them to a stack file of their own: on each of them `slicewright-agent "
+            "apply` creates the partitions",
+        )
 
 
 def _unbuildable(fleet: FleetPlan) -> Iterator[tuple[Path, str, str]]:
+    if fleet.fractional is not None:
+        yield (
+            ("fractional",),
+            "a scheduler for fractional GPUs",
+            "write sharing: time-slicing or mps",
+        )
     if isinstance(fleet, ByoFleetPlan):
-        yield ("cloud",), "a fleet of existing nodes and hosts", "write gke or eks"
         return
     if fleet.cluster.existing:
         yield (
             ("cluster", "existing"),
             "using an existing cluster",
             "write false: the program makes the cluster",
-        )
-    if fleet.fractional is not None:
-        yield (
-            ("fractional",),
-            "a scheduler for fractional GPUs",
-            "write sharing: time-slicing or mps",
         )
     for i, pool in enumerate(fleet.pools):
         if isinstance(fleet, GkeFleetPlan) and pool.mig_config is not None:

@@ -62,6 +62,7 @@ def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | Non
 
 def _pool(fleet: spec.ByoFleet, i: int, stated: Stated) -> Checked[ByoPoolPlan | None]:
     pool, path = fleet.node_pools[i], ("node_pools", i)
+    yield from _check_keys(pool, path)
     gpu = yield from gpu_of(pool.gpu, (*path, "gpu"), stated)
     common = yield from pool_plan(
         pool,
@@ -79,6 +80,37 @@ def _pool(fleet: spec.ByoFleet, i: int, stated: Stated) -> Checked[ByoPoolPlan |
         labels = {**common.labels, **fractional_labels(fleet.fractional, fleet.workloads)}
         common = dataclasses.replace(common, labels=labels)
     return ByoPoolPlan(**common.parts(), select=_select(pool))
+
+
+_CONSTANT = frozenset(
+    f"nvidia.com/gpu.{name}"
+    for name in ("present", "family", "compute.major", "compute.minor", "machine")
+)
+"""Labels of GPU feature discovery that a node keeps however its GPUs are partitioned and shared.
+Source: NVIDIA/k8s-device-plugin, internal/lm.
+"""
+
+
+def _check_keys(pool: spec.ByoPool, path: spec.Path) -> Checked[None]:
+    """A node must not leave its pool because it has been partitioned."""
+    for key, value in pool.select.items():
+        if key.startswith("nvidia.com/") and key not in _CONSTANT:
+            yield refuse(
+                (*path, "select", key),
+                "it changes when the node's GPUs are partitioned or shared, and the node would "
+                "leave its pool",
+                "select by a label that stays, such as node.kubernetes.io/instance-type, or set "
+                f"{POOL_LABEL} on the nodes and leave select out",
+                "NVIDIA/k8s-device-plugin, internal/lm",
+                in_key=True,
+            )
+        if key == POOL_LABEL and value != pool.name:
+            yield refuse(
+                (*path, "select", key),
+                f"its value on the nodes of this pool is the pool's name, {pool.name}",
+                f"write {pool.name}",
+                in_key=True,
+            )
 
 
 def _select(pool: spec.ByoPool) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra.plan import SYSTEM_LABELS, EksFleetPlan
+from infra.plan import SYSTEM_LABELS, ByoFleetPlan, EksFleetPlan
 from infra.spec import GpuOperator
 from infra.values.operator_files import OperatorFiles
 from infra.values.plugin_configs import NOT_SHARED
@@ -38,7 +38,7 @@ def chart_of(operator: GpuOperator) -> tuple[str, str | None]:
     return _CHART, operator.repository
 
 
-def operator_values(plan: EksFleetPlan, files: OperatorFiles) -> JsonObject:
+def operator_values(plan: EksFleetPlan | ByoFleetPlan, files: OperatorFiles) -> JsonObject:
     """The values for a fleet. files: as from `operator_files`."""
     operator = plan.operator
     tolerated = tolerations(plan.pools)
@@ -46,11 +46,7 @@ def operator_values(plan: EksFleetPlan, files: OperatorFiles) -> JsonObject:
         "nfd": {"enabled": operator.nfd.enabled},
         "cdi": {"enabled": operator.cdi},
         "mig": {"strategy": operator.mig_strategy},
-        # The operator itself needs no GPU node; its operands do.
-        "operator": {
-            "nodeSelector": dict(SYSTEM_LABELS),
-            "upgradeCRD": operator.upgrade_crds,
-        },
+        "operator": {"upgradeCRD": operator.upgrade_crds},
         # A list replaces the chart's own, so its default toleration is repeated.
         "daemonsets": {"tolerations": tolerated},
         "validator": {},
@@ -77,6 +73,9 @@ def operator_values(plan: EksFleetPlan, files: OperatorFiles) -> JsonObject:
             ],
         },
     }
+    if not isinstance(plan, ByoFleetPlan):
+        # The operator itself needs no GPU node; its operands do.
+        values["operator"]["nodeSelector"] = dict(SYSTEM_LABELS)
     if operator.nfd.enabled:
         # Without these, NFD's worker does not label a new GPU node, and the operator ignores a node
         # without a PCI label.

@@ -15,7 +15,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from infra import catalog
-from infra.plan import EksFleetPlan
+from infra.plan import ByoFleetPlan, EksFleetPlan
 from infra.values.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
 from infra.values.plugin_configs import plugin_configs
 from infra.values.text import as_flow_yaml, as_yaml, short_hash
@@ -55,7 +55,7 @@ class OperatorFiles:
         return (files for files in every if files is not None)
 
 
-def operator_files(plan: EksFleetPlan) -> OperatorFiles:
+def operator_files(plan: EksFleetPlan | ByoFleetPlan) -> OperatorFiles:
     """Every file of a fleet's operator."""
     shared = plugin_configs(plan.pools)
     metrics = plan.operator.dcgm_exporter.metrics

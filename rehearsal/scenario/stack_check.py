@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from infra import plan, spec
-from infra.plan import EksFleetPlan, GkeFleetPlan
+from infra.plan import ByoFleetPlan, EksFleetPlan, GkeFleetPlan
 from rehearsal.clouds.aws import machines as aws_machines
 from rehearsal.clouds.gcp import machines as gcp_machines
 from rehearsal.scenario.environment import PROJECT
@@ -31,6 +31,10 @@ def check_stack(stack: str) -> None:
     name = f"Pulumi.{stack}.yaml"
     source = spec.read(stacks / name, name=f"stacks/{name}")
     fleet = plan.deployable(plan.read_file(stacks / name, name=f"stacks/{name}"), source)
+    if isinstance(fleet, ByoFleetPlan):
+        reason = "an existing cluster can be brought up, but not rehearsed yet"
+        problem = spec.Problem(path=("cloud",), reason=reason, instead="write gke or eks")
+        raise spec.SpecError(source, (problem,))
     if problems := unrehearsable(fleet):
         raise spec.SpecError(source, problems)
 

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from infra import plan, values
-from infra.plan import EksFleetPlan
+from infra.plan import ByoFleetPlan, EksFleetPlan
 
 GOLDEN = Path(__file__).parent / "golden"
-STACKS = {"s1": Path(__file__).parents[2] / "stacks/Pulumi.s1.yaml"} | {
-    file.stem: file for file in GOLDEN.glob("*.yaml")
-}
+STACKS = {
+    stack: Path(__file__).parents[2] / f"stacks/Pulumi.{stack}.yaml" for stack in ("s1", "s4")
+} | {file.stem: file for file in GOLDEN.glob("*.yaml")}
 
 
 def rendered(stack: Path) -> Mapping[str, str]:
     """File name -> content; a ConfigMap's file without the hash of its name."""
     fleet = plan.read_file(stack)
-    assert isinstance(fleet, EksFleetPlan)
+    assert isinstance(fleet, EksFleetPlan | ByoFleetPlan)
     files = values.operator_files(fleet)
     return {
         "values.yaml": values.as_flow_yaml(values.operator_values(fleet, files)),

@@ -282,7 +282,8 @@ def test_a_node_belongs_to_one_pool(selects: tuple[dict[str, str], ...], refused
     raw["node_pools"] = [
         {**pool, "name": f"p{i}", "select": select} for i, select in enumerate(selects)
     ]
-    assert set(problems(json.dumps(raw))) == {("node_pools", i, "select") for i in refused}
+    found = {path[:3] for path in problems(json.dumps(raw))}
+    assert found == {("node_pools", i, "select") for i in refused}
 
 
 @pytest.mark.parametrize("text", [EKS, GKE])

@@ -25,11 +25,13 @@ from tests.nasty import obeyed, texts
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL_STACKS = sorted(p.name.split(".")[1] for p in (ROOT / "stacks").glob("Pulumi.*.yaml"))
-STACKS = [
+BUILT = [
     s
     for s in ALL_STACKS
     if not plan.unbuildable(plan.read_file(ROOT / "stacks" / f"Pulumi.{s}.yaml"))
 ]
+STACKS = [s for s in BUILT if s != "s4"]
+"""Of a cloud, with one pool each; for s4 there is test_existing_cluster.py."""
 Record = Callable[..., list[Any]]
 
 
@@ -167,7 +169,7 @@ def test_no_pool_carries_a_layout_label(
     assert "mig.config" not in as_json([m.inputs for m in pools])
 
 
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("stack", BUILT)
 def test_every_resource_names_its_provider(record: Record, stack: str) -> None:
     unnamed = [
         m.name
@@ -177,7 +179,7 @@ def test_every_resource_names_its_provider(record: Record, stack: str) -> None:
     assert unnamed == []
 
 
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("stack", BUILT)
 @pytest.mark.parametrize("preview", [True, False], ids=["preview", "up"])
 def test_every_stack_deploys_to_the_recorder(record: Record, stack: str, preview: bool) -> None:
     kinds = {m.type for m in record(stack, preview=preview)}
@@ -198,7 +200,7 @@ def test_the_kubeconfig_has_no_secret(record: Record, stack: str) -> None:
     assert provider["clusterIdentifier"]
 
 
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("stack", BUILT)
 def test_no_resource_holds_a_secret(
     record: Record, as_json: Callable[[Any], str], stack: str
 ) -> None:
@@ -361,7 +363,7 @@ def test_what_up_waits_for_is_the_pool_and_not_the_agents(record: Record, stack:
     assert one(made, ":GPUPool", read=True)["kind"] == "GPUPool"
 
 
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("stack", BUILT)
 def test_rights_are_those_that_agent_and_controller_ask_for(record: Record, stack: str) -> None:
     made = record(stack)
     for name, rules in (
@@ -393,7 +395,7 @@ def test_rights_are_those_that_agent_and_controller_ask_for(record: Record, stac
     }
 
 
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("stack", BUILT)
 @pytest.mark.parametrize("name", ["node-agent-policy", "node-guard-policy"])
 def test_every_admission_policy_denies(record: Record, stack: str, name: str) -> None:
     made = record(stack)
@@ -899,11 +901,11 @@ def test_without_sharing_nothing_of_the_device_plugin_is_set(record: Record) -> 
     assert not [m for m in made if "plugin-configs" in m.name]
 
 
-@pytest.mark.parametrize("stack", sorted(set(ALL_STACKS) - set(STACKS)))
+@pytest.mark.parametrize("stack", sorted(set(ALL_STACKS) - set(BUILT)))
 def test_what_is_only_planned_is_refused_before_any_resource(mocked: Any, stack: str) -> None:
     config = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())["config"]
     pulumi.runtime.set_all_config({"slicewright:fleet": json.dumps(config["slicewright:fleet"])})
-    with pytest.raises(pulumi.RunError, match="this version cannot build it yet"):
+    with pytest.raises(pulumi.RunError, match=r"cannot build it yet|does not reach hosts"):
         program.main()
     assert mocked.made == []
 

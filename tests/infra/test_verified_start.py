@@ -32,7 +32,7 @@ def _commands() -> Mapping[str, tuple[Zipapp, list[str]]]:
     settings = node_agent.NodeAgent(attribution=True)
     pod: Any = node_agent._pod(pool, "python", settings, agent, "code", "desired")
     watch, beside = pod.containers
-    own: Any = fleet_controller._pod("python", controller, "code")
+    own: Any = fleet_controller._pod("python", {}, controller, "code")
     assert beside.command == attribution.container("python", agent).command
     return {
         "node-agent": (agent, watch.command),

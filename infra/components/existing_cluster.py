@@ -1,0 +1,86 @@
+"""A cluster that exists: the provider for a context of a kubeconfig, which stays where it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi_kubernetes as k8s
+import yaml
+
+from infra.plan import ByoClusterPlan
+from infra.spec import Problem, Source, SpecError
+
+
+def provider(cluster: ByoClusterPlan, root: Path) -> k8s.Provider:
+    """The Kubernetes provider of the cluster. root: what a relative path is relative to.
+
+    The state gets the path of the kubeconfig at most, never its content, which may hold
+    credentials.
+    """
+    return k8s.Provider(
+        "kubernetes",
+        # Empty: the provider reads $KUBECONFIG or ~/.kube/config itself. Without it, the SDK would
+        # read the variable, and a list of files in it would be taken for the content of one.
+        kubeconfig=input_of(cluster.kubeconfig, root) if cluster.kubeconfig else "",
+        context=cluster.context,
+        # A kubeconfig that has moved is no other cluster; another name is.
+        cluster_identifier=cluster.name,
+    )
+
+
+def check(cluster: ByoClusterPlan, root: Path, source: Source) -> None:
+    """Raises SpecError where the kubeconfig or its context does not exist.
+
+    The provider takes both for a cluster that cannot be reached, and previews without a word.
+    Source: pulumi/pulumi-kubernetes, provider/pkg/provider/provider.go (Configure).
+    """
+    if problem := _problem(cluster, root):
+        raise SpecError(source, (problem,))
+
+
+def _problem(cluster: ByoClusterPlan, root: Path) -> Problem | None:
+    if cluster.kubeconfig:
+        files = [_path(cluster.kubeconfig, root)]
+        if not files[0].is_file():
+            return Problem(
+                path=("cluster", "kubeconfig"),
+                reason=f"there is no file {files[0]}",
+                instead="write the path of a kubeconfig, or leave it out for $KUBECONFIG",
+            )
+    else:
+        named = os.environ.get("KUBECONFIG") or "~/.kube/config"
+        files = [Path(name).expanduser() for name in named.split(os.pathsep) if name]
+    known = sorted({name for file in files for name in _contexts(file)})
+    if cluster.context in known:
+        return None
+    where = ", ".join(map(str, files))
+    return Problem(
+        path=("cluster", "context"),
+        reason=f"there is no context {cluster.context!r} in {where}",
+        instead=f"write one of {', '.join(known)}" if known else "name a kubeconfig that has it",
+    )
+
+
+def input_of(written: str, root: Path) -> str:
+    """What the provider gets for the path in a stack file."""
+    # It expands a ~ itself, so the state is the same for all who share it.
+    return written if written.startswith("~") else str(_path(written, root))
+
+
+def _path(written: str, root: Path) -> Path:
+    return root / Path(written).expanduser()
+
+
+def _contexts(file: Path) -> Iterator[str]:
+    """Names of a kubeconfig's contexts; none where it cannot be read, as kubectl has it."""
+    try:
+        config: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return
+    contexts = config.get("contexts") if isinstance(config, Mapping) else None
+    for context in contexts if isinstance(contexts, list) else ():
+        if isinstance(context, Mapping) and isinstance(context.get("name"), str):
+            yield context["name"]

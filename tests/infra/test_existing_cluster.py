@@ -1,0 +1,224 @@
+"""The program in a cluster that exists: what it declares there, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+import yaml
+
+from fleet_controller import api
+from infra import plan, program, spec
+from infra.components import existing_cluster
+from infra.plan import ByoClusterPlan
+
+ROOT = Path(__file__).resolve().parents[2]
+FLEET = """\
+cloud: byo
+cluster: {name: lab, context: lab-admin, kubeconfig: KUBECONFIG}
+node_pools:
+- name: a100
+  gpu: {model: A100-40, count: 1}
+  nodes: {count: 2}
+  select: {rack: "7"}
+  labels: {team: vision}
+  partition: {mode: operator, config: all-balanced}
+"""
+CONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "clusters": [{"name": "lab", "cluster": {"server": "https://127.0.0.1:6443"}}],
+    "users": [{"name": "lab", "user": {"token": "very-secret"}}],
+    "contexts": [{"name": "lab-admin", "context": {"cluster": "lab", "user": "lab"}}],
+}
+Record = Callable[..., list[Any]]
+
+
+def inputs(made: list[Any], kind: str, name: str = "") -> list[Mapping[str, Any]]:
+    return [m.inputs for m in made if m.type.endswith(kind) and name in m.name and not m.read]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """A kubeconfig with a token, in a file."""
+    file = tmp_path / "config"
+    file.write_text(yaml.safe_dump(CONFIG))
+    return file
+
+
+@pytest.fixture
+def lab(record: Record, written: Path) -> list[Any]:
+    return record("lab", fleet=FLEET.replace("KUBECONFIG", str(written)))
+
+
+def test_nothing_is_made_outside_the_cluster(record: Record) -> None:
+    kinds = {m.type.partition(":")[0] for m in record("s4")}
+    assert kinds == {"pulumi", "kubernetes", "slicewright"}
+
+
+def test_the_state_gets_the_path_of_the_kubeconfig_and_not_its_secrets(
+    lab: list[Any], written: Path, as_json: Callable[[Any], str]
+) -> None:
+    (provider,) = inputs(lab, "providers:kubernetes")
+    assert provider == {
+        "kubeconfig": str(written),
+        "context": "lab-admin",
+        "clusterIdentifier": "lab",
+    }
+    assert "very-secret" not in as_json([m.inputs for m in lab])
+
+
+def test_without_a_path_the_provider_looks_as_kubectl_does(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/a:/b")
+    made = record("lab", fleet=FLEET.replace(", kubeconfig: KUBECONFIG", ""))
+    (provider,) = inputs(made, "providers:kubernetes")
+    assert provider["kubeconfig"] == "", "else the SDK would take the variable for a file"
+    assert provider["context"] == "lab-admin"
+
+
+@pytest.mark.parametrize(
+    ("given", "passed_on"),
+    [("~/.kube/config", "~/.kube/config"), ("/etc/k", "/etc/k"), ("keys/k", "/project/keys/k")],
+)
+def test_a_relative_path_is_relative_to_the_project(given: str, passed_on: str) -> None:
+    assert existing_cluster.input_of(given, Path("/project")) == passed_on
+
+
+def test_a_pool_says_how_its_nodes_are_found_and_what_they_are_brought(lab: list[Any]) -> None:
+    (pool,) = inputs(lab, ":GPUPool")
+    assert pool["spec"]["selector"] == {"matchLabels": {"rack": "7"}}
+    assert pool["spec"]["existingNodes"] == {"labels": {"team": "vision", api.POOL_LABEL: "a100"}}
+
+
+def test_the_nodes_of_s4_are_brought_the_label_that_chooses_their_sharing(record: Record) -> None:
+    pools = {pool["metadata"]["name"]: pool["spec"] for pool in inputs(record("s4"), ":GPUPool")}
+    assert {name: one["existingNodes"]["labels"] for name, one in pools.items()} == {
+        name: {api.POOL_LABEL: name, "nvidia.com/device-plugin.config": name}
+        for name in ("a100-40gb", "tesla-t4")
+    }  # S4-53, S4-61
+    assert all(
+        one["selector"] == {"matchLabels": {api.POOL_LABEL: name}} for name, one in pools.items()
+    )
+
+
+def test_the_pools_that_a_cloud_makes_bring_their_nodes_with_labels(record: Record) -> None:
+    for stack in ("s0", "s1"):
+        (pool,) = inputs(record(stack), ":GPUPool")
+        assert "existingNodes" not in pool["spec"]
+
+
+def test_what_is_no_gpu_work_runs_on_any_node(lab: list[Any]) -> None:
+    (controller,) = inputs(lab, ":Deployment")
+    assert "nodeSelector" not in controller["spec"]["template"]["spec"]
+    (release,) = inputs(lab, ":Release")
+    assert "nodeSelector" not in release["values"]["operator"]
+
+
+def test_the_agents_get_the_gpus_by_the_operators_runtime_class(lab: list[Any]) -> None:
+    (agent,) = inputs(lab, ":DaemonSet")
+    pod = agent["spec"]["template"]["spec"]
+    assert pod["runtimeClassName"] == "nvidia"
+    assert pod["nodeSelector"] == {api.POOL_LABEL: "a100"}
+    (container,) = pod["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_the_outputs_name_the_cluster_and_how_nodes_are_selected(written: Path) -> None:
+    fleet = plan.read(
+        json.dumps(yaml.safe_load(FLEET.replace("KUBECONFIG", str(written)))),
+        spec.Source("test", {}),
+    )
+    (pool,) = program.pool_outputs(fleet)
+    assert pool["select"] == {"rack": "7"}
+    assert "machine" not in pool
+    assert pool["resources_per_node"] == {
+        "nvidia.com/mig-1g.5gb": 2,
+        "nvidia.com/mig-2g.10gb": 1,
+        "nvidia.com/mig-3g.20gb": 1,
+    }
+
+
+def checked(cluster: ByoClusterPlan, root: Path = ROOT) -> str:
+    with pytest.raises(spec.SpecError) as refused:
+        existing_cluster.check(cluster, root, spec.Source("stacks/Pulumi.x.yaml", {}))
+    return str(refused.value)
+
+
+def test_a_context_that_exists_is_accepted(written: Path) -> None:
+    cluster = ByoClusterPlan(name="lab", context="lab-admin", kubeconfig=str(written))
+    existing_cluster.check(cluster, ROOT, spec.Source("test", {}))
+
+
+def test_a_context_that_does_not_exist_is_refused_with_those_that_do(written: Path) -> None:
+    said = checked(ByoClusterPlan(name="lab", context="lab", kubeconfig=str(written)))
+    assert f"cluster.context: there is no context 'lab' in {written}" in said
+    assert "write one of lab-admin" in said
+
+
+def test_a_kubeconfig_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    said = checked(ByoClusterPlan(name="lab", context="lab", kubeconfig="none"), tmp_path)
+    assert f"cluster.kubeconfig: there is no file {tmp_path / 'none'}" in said
+
+
+def test_every_file_of_the_environment_variable_is_looked_into(
+    written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.write_text("[not, a, kubeconfig]")
+    cluster = ByoClusterPlan(name="lab", context="lab-admin", kubeconfig=None)
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'gone'}:{other}")
+    assert f"in {tmp_path / 'gone'}, {other}" in checked(cluster)
+    monkeypatch.setenv("KUBECONFIG", f"{other}:{written}")
+    existing_cluster.check(cluster, ROOT, spec.Source("test", {}))
+
+
+def test_up_refuses_a_wrong_context_before_any_resource(mocked: Any, written: Path) -> None:
+    fleet = yaml.safe_load(FLEET.replace("KUBECONFIG", str(written)).replace("lab-admin", "typo"))
+    pulumi.runtime.set_all_config({"slicewright:fleet": json.dumps(fleet)})
+    with pytest.raises(pulumi.RunError, match="there is no context 'typo'"):
+        program.main()
+    assert mocked.made == []
+
+
+def test_hosts_in_the_stack_file_are_refused_by_up_with_what_to_do_instead() -> None:
+    raw = yaml.safe_load(FLEET) | {
+        "hosts": [
+            {
+                "name": "h",
+                "gpu": {"model": "A100-40", "count": 1},
+                "gpus": [{"index": 0, "instances": [{"profile": "3g.20gb"}]}],
+            }
+        ]
+    }
+    (problem,) = plan.unbuildable(plan.read(json.dumps(raw), spec.Source("test", raw)))
+    assert problem.path == ("hosts",)
+    assert "does not reach hosts without Kubernetes" in problem.reason
+    assert "slicewright-agent apply" in problem.instead
+
+
+@pytest.mark.parametrize(
+    ("select", "said"),
+    [
+        ("{nvidia.com/gpu.product: A100}", "it changes when the node's GPUs are partitioned"),
+        ("{nvidia.com/mig.capable: 'true'}", "it changes when the node's GPUs are partitioned"),
+        ("{slicewright.io/pool: other}", "is the pool's name, a100; write a100"),
+    ],
+)
+def test_nodes_are_not_selected_by_what_changes_with_their_partitions(
+    broken: Callable[[str], str], select: str, said: str
+) -> None:
+    assert said in broken(FLEET.replace('{rack: "7"}', select))
+
+
+@pytest.mark.parametrize(
+    "select", ["{nvidia.com/gpu.family: ampere}", "{slicewright.io/pool: a100}"]
+)
+def test_nodes_may_be_selected_by_labels_that_stay(select: str) -> None:
+    raw = yaml.safe_load(FLEET.replace('{rack: "7"}', select))
+    assert plan.read(json.dumps(raw), spec.Source("test", raw)).pools
