@@ -44,6 +44,7 @@ OK, MISMATCH, UNKNOWN, RESTART_NEEDED = 0, 1, 2, 3
 WRONG_USE = 2
 PORT, ATTRIBUTION_PORT = 9470, 9472
 _API_TIMEOUT_S = 10.0
+_LONGEST_WAIT_S = 24 * 3600
 _DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 """There where the kernel module is loaded, in every container of the machine."""
 
@@ -129,7 +130,9 @@ def _parser() -> argparse.ArgumentParser:
         help="the profiles that each GPU offers, with their placements (placements: root)",
     )
     form.add_argument(
-        "--layout", action="store_true", help="the present layout, as `apply` reads it"
+        "--layout",
+        action="store_true",
+        help="the present layout of the machine or these GPUs, by UUID, as `apply` reads it",
     )
 
     layout = argparse.ArgumentParser(add_help=False)
@@ -167,10 +170,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     change.add_argument(
         "--wait",
-        type=_seconds,
+        type=_patience,
         default=0.0,
         metavar="SECONDS",
-        help="how long to wait for a GPU in use (default: refuse at once)",
+        help="how long to wait for a GPU in use, up to a day (default 0: refuse at once)",
     )
     commands.add_parser(
         "apply", parents=[layout, change], help="partition GPUs of this host by a layout (root)"
@@ -226,14 +229,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _seconds(text: str) -> float:
+def _seconds(text: str, least: float = 0.1, most: int = 3600) -> float:
     try:
         seconds = float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
-    if not 0.1 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text} must be between 0.1 and 3600 seconds")
+    if not least <= seconds <= most:
+        raise argparse.ArgumentTypeError(f"{text} must be between {least:g} and {most} seconds")
     return seconds
+
+
+def _patience(text: str) -> float:
+    """Seconds to wait for other people's processes: as long as a stack file's `in_use` allows."""
+    return _seconds(text, least=0, most=_LONGEST_WAIT_S)
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -242,8 +250,6 @@ def _show(options: argparse.Namespace) -> int:
     from node_agent.xids.history import XidHistory
     from node_agent.xids.kernel_log import KernelLog
 
-    if options.address and options.layout:
-        raise _WrongUse("show: --layout prints the whole machine; leave out the GPU")
     address = _address(options.address) if options.address else None
     observation = _probe(options.deadline, thorough=True)
     if observation.failure:
@@ -258,6 +264,8 @@ def _show(options: argparse.Namespace) -> int:
         if found is None:
             raise _WrongUse(f"show: {options.address} is not on this machine")
         gpu, device = found
+        if device and options.layout:
+            raise _WrongUse(f"show: --layout is of whole GPUs; write {gpu.index} or {gpu.uuid}")
         if device and not options.profiles:
             print(observed.as_json(device) if options.json else show.device(gpu, device))
             return OK
@@ -270,7 +278,7 @@ def _show(options: argparse.Namespace) -> int:
     if options.profiles:
         print(_profiles(chosen, options.deadline))
     elif options.layout:
-        print(show.layout(observation))
+        print(show.layout(chosen))
     elif options.json and address and len(chosen) == 1:
         print(observed.as_json(chosen[0]))
     elif options.json:

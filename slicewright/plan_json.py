@@ -160,6 +160,8 @@ def _files(fleet: plan.FleetPlan) -> JsonObject:
         files["mig_parted"] = values.mig_parted_config(fleet.pools)
     if shared := values.plugin_configs(operated(fleet)):
         files["device_plugin"] = dict(shared)
+    if isinstance(fleet, plan.ByoFleetPlan) and fleet.hosts:
+        files["hosts"] = dict(values.host_files(fleet.hosts))
     return files
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -53,6 +54,12 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
         console.print()
         _totals(fleet, console)
     show_notes(fleet, console)
+
+
+def show_written(files: Sequence[Path], console: Console) -> None:
+    """Writes which files were written."""
+    console.print()
+    _line(console, f"written: {', '.join(map(str, files))}")
 
 
 def show_notes(fleet: plan.FleetPlan, console: Console) -> None:

@@ -1,5 +1,6 @@
 """The plan in the formats of other programs: Helm values, NVIDIA's config files, tolerations."""
 
+from infra.values.host_files import host_files, host_layout
 from infra.values.kubeconfig import kubeconfig
 from infra.values.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
 from infra.values.operator_chart import chart_of, operator_account, operator_values
@@ -17,6 +18,8 @@ __all__ = [
     "as_flow_yaml",
     "as_yaml",
     "chart_of",
+    "host_files",
+    "host_layout",
     "kubeconfig",
     "metrics_csv",
     "mig_parted_config",

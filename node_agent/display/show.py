@@ -55,22 +55,17 @@ def device(gpu: ObservedGpu, found: MigDevice) -> str:
     )
 
 
-def layout(observation: Observation) -> str:
-    """The layout of every MIG-capable GPU as `apply` reads it: by UUID, with known placements.
+def layout(gpus: Sequence[ObservedGpu]) -> str:
+    """The layout of these GPUs as `apply` reads it: by UUID, with known placements.
 
-    A change of MIG mode that waits for a reset counts as done. Raises LayoutError where a GPU's
-    layout is not clear or no GPU supports MIG: a file without it would look complete.
+    GPUs without MIG are left out. A change of MIG mode that waits for a reset counts as done.
+    Raises LayoutError where a GPU's layout is not clear or no GPU supports MIG: a file without it
+    would look complete.
     """
-    problems = [
-        f"show --layout: GPU {gpu.index}: {why}"
-        for gpu in observation.gpus
-        if (why := _unclear(gpu))
-    ]
-    clauses = [f"{gpu.uuid}:{_parts(gpu)}" for gpu in observation.gpus if gpu.mig != "unsupported"]
+    problems = [f"show --layout: GPU {gpu.index}: {why}" for gpu in gpus if (why := _unclear(gpu))]
+    clauses = [f"{gpu.uuid}:{_parts(gpu)}" for gpu in gpus if gpu.mig != "unsupported"]
     if problems or not clauses:
-        raise LayoutError(
-            "\n".join(problems) or "show --layout: no GPU of this machine supports MIG"
-        )
+        raise LayoutError("\n".join(problems) or "show --layout: none of these GPUs supports MIG")
     return "\n".join(clauses)
 
 

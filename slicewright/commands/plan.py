@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from infra import plan, spec
+from infra import plan, spec, values
 from slicewright.commands import stack_files
-from slicewright.exit_codes import BAD_INPUT, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, PROVEN
 
 
 def add_parser(commands: Any) -> None:
@@ -32,6 +32,13 @@ def add_parser(commands: Any) -> None:
         metavar=("A", "B"),
         help="two stacks or files: what would change, and how",
     )
+    parser.add_argument(
+        "--hosts-dir",
+        type=Path,
+        metavar="DIR",
+        help="write there, for each host, the layout file that `slicewright-agent apply --file` "
+        "reads, and an Ansible inventory (docs/how-to/bare-hosts-with-ansible.md)",
+    )
     parser.set_defaults(run=_run)
 
 
@@ -45,6 +52,19 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     fleets = _read([*(parsed.diff or ()), *names])
     if fleets is None:
         return BAD_INPUT
+    files = _host_files(fleets) if parsed.hosts_dir else {}
+    if parsed.hosts_dir and not files:
+        print(
+            f"slicewright plan: --hosts-dir: {names[0]} has no hosts; list them under `hosts` "
+            "(docs/reference/stack-file.md), or leave the option out",
+            file=sys.stderr,
+        )
+        return BAD_INPUT
+    try:
+        written = _write(parsed.hosts_dir, files) if files else []
+    except OSError as e:
+        print(f"slicewright plan: {e.filename}: {e.strerror}", file=sys.stderr)
+        return CANNOT_RUN
     if parsed.diff:
         change = plan.compare(*(fleet for _, fleet in fleets))
         if parsed.json:
@@ -58,7 +78,25 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
             if n:
                 console.print()
             shown.show_plan(name, fleet, console)
+        if written:
+            shown.show_written(written, console)
     return PROVEN
+
+
+def _host_files(fleets: Sequence[tuple[str, plan.FleetPlan]]) -> Mapping[str, str]:
+    ((_, fleet),) = fleets
+    return values.host_files(fleet.hosts) if isinstance(fleet, plan.ByoFleetPlan) else {}
+
+
+def _write(directory: Path, files: Mapping[str, str]) -> list[Path]:
+    """Each file whole or not at all. Raises OSError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, content in files.items():
+        new = directory / ".slicewright.new"
+        new.write_text(content, encoding="utf-8")
+        written.append(new.replace(directory / name))
+    return written
 
 
 def _wrong_use(parsed: argparse.Namespace, names: Sequence[str]) -> str | None:
@@ -66,6 +104,8 @@ def _wrong_use(parsed: argparse.Namespace, names: Sequence[str]) -> str | None:
         return f"--diff compares its own two; leave out {', '.join(names)}"
     if not parsed.diff and not names:
         return "name one stack (-s s0) or FILE, or several; or two with --diff A B"
+    if parsed.hosts_dir and (parsed.diff or len(names) > 1):
+        return "--hosts-dir writes the hosts of one plan; name one stack (-s s2) or FILE"
     if parsed.json and len(names) > 1:
         return f"--json writes one plan; name one stack or FILE, not {', '.join(names)}"
     return None

@@ -248,6 +248,11 @@ def test_changes_are_shown_per_pool_with_the_reason(run: Any, tmp_path: Path) ->
         (("plan", "-s", "nowhere"), 2, "stacks/Pulumi.nowhere.yaml: cannot be read"),
         (("plan", "--diff", "s0", "nowhere"), 2, "cannot be read"),
         (("plan", "--diff", "s0"), 2, "expected 2 arguments"),
+        (("plan", "-s", "s0", "--hosts-dir", "nowhere"), 2, "s0 has no hosts"),
+        (("plan", "-s", "s3", "--hosts-dir", "nowhere"), 2, "s3 has no hosts"),
+        (("plan", "s2", "s0", "--hosts-dir", "nowhere"), 2, "the hosts of one plan"),
+        (("plan", "--diff", "s2", "s2", "--hosts-dir", "nowhere"), 2, "the hosts of one plan"),
+        (("plan", "s2", "--hosts-dir", "/proc/nowhere"), 3, "/proc/nowhere: No such file"),
         (("plan", "stacks/Pulumi.s0.yaml"), 0, "nvidia.com/gpu 16"),
         (("plan", "s0"), 0, "nvidia.com/gpu 16"),
         (("plan", "s" * 300), 2, "File name too long"),
@@ -285,6 +290,18 @@ def test_problems_go_to_stderr_so_that_json_stays_json(run: Any) -> None:
     code, out, err = run("plan", "-s", "nowhere", "--json")
     assert (code, out) == (2, "")
     assert "cannot be read" in err
+
+
+def test_the_files_of_hosts_are_written_and_named(run: Any, tmp_path: Path) -> None:
+    to = tmp_path / "new" / "hosts"
+    code, out, err = run("plan", "-s", "s2", "--hosts-dir", str(to))
+    assert (code, err) == (0, "")
+    assert f"written: {to}/rnd3.layout, {to}/inventory.yaml" in out.replace("\n", " ")
+    files = {file.name: file.read_text() for file in to.iterdir()}
+    assert set(files) == {"rnd3.layout", "inventory.yaml"}
+    code, out, _ = run("plan", "-s", "s2", "--hosts-dir", str(to), "--json")
+    assert json.loads(out)["files"] == {"hosts": files}
+    assert {file.name: file.read_text() for file in to.iterdir()} == files
 
 
 @pytest.fixture

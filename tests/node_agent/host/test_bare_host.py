@@ -146,6 +146,16 @@ def test_it_can_wait_for_a_gpu_in_use(mig_on: Any, fake_library: Path) -> None:
     assert len(_places(mig_on)) == 2
 
 
+@pytest.mark.parametrize(
+    ("seconds", "code"), [("0", 0), ("86400", 0), ("86401", 2), ("-1", 2), ("soon", 2)]
+)
+def test_it_can_wait_for_a_day(command: Run, mig_on: Any, seconds: str, code: int) -> None:
+    """As long as `in_use` of a stack file may say."""
+    answer = command(mig_on, "apply", "--dry-run", f"--wait={seconds}", "2:3g.20gb*2")
+    assert answer.returncode == code
+    assert ("must be between 0 and 86400 seconds" in answer.stderr) == (seconds in ("86401", "-1"))
+
+
 @pytest.mark.parametrize("user", [None, NOBODY], ids=["root", "anybody"])
 def test_the_profiles_are_listed(command: Run, mig_on: Any, user: int | None) -> None:
     table = {
@@ -337,6 +347,34 @@ def test_show_writes_no_layout_that_leaves_out_a_lost_gpu(command: Run, mig_on: 
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith("slicewright-agent: show --layout: GPU 3: nvmlDevice")
     assert refused.stderr.count("\n") == 1
+
+
+def test_the_layout_of_chosen_gpus_only_can_be_written(command: Run, mig_on: Any) -> None:
+    """For a file that leaves the machine's other GPUs to others."""
+    state.repartition(mig_on.path, 2, ["3g.20gb", "3g.20gb"])
+    state.lose(mig_on.path, 3)
+    gpus = state.load(mig_on.path).gpus
+    (compute,) = gpus[2].instances[0].compute_instances
+    said = command(mig_on, "show", "2,4", "--layout")
+    assert (said.returncode, said.stdout) == (
+        0,
+        f"{gpus[2].uuid}:3g.20gb@0,3g.20gb@4\n{gpus[4].uuid}:off\n",
+    )
+    assert command(mig_on, "show", "2-3", "--layout").returncode == 2
+    part = command(mig_on, "show", compute.uuid, "--layout")
+    assert (part.returncode, part.stdout) == (2, "")
+    assert f"--layout is of whole GPUs; write 2 or {gpus[2].uuid}" in part.stderr
+
+
+def test_gpus_without_mig_have_no_layout_to_write(
+    command: Run, silicon: Callable[..., Any]
+) -> None:
+    for arguments in (["show", "--layout"], ["show", "0", "--layout"]):
+        answer = command(silicon("T4", 1), *arguments)
+        assert (answer.returncode, answer.stdout) == (2, "")
+        assert answer.stderr == (
+            "slicewright-agent: show --layout: none of these GPUs supports MIG\n"
+        )
 
 
 def test_a_mode_that_waits_for_a_reset_is_written_as_it_will_be(command: Run, mig_on: Any) -> None:
