@@ -24,8 +24,12 @@ class Address:
 class ControlPlanes(Protocol):
     """Clusters by name, unique per environment. `start` and `remove` can be repeated."""
 
-    def start(self, cluster: str) -> Address:
-        """Returns when the API server answers and the kubelet stand-in has been started."""
+    def start(self, cluster: str, *, critical_pods_need_quota: bool = False) -> Address:
+        """Returns when the API server answers and the kubelet stand-in has been started.
+
+        critical_pods_need_quota: whether pods of critical priority classes are admitted only in
+        namespaces with a ResourceQuota for these classes; the same at every start of a cluster.
+        """
 
     def remove(self, cluster: str) -> None: ...
 
@@ -38,13 +42,16 @@ class LocalControlPlanes:
 
     environment: Path
 
-    def start(self, cluster: str) -> Address:
+    def start(self, cluster: str, *, critical_pods_need_quota: bool = False) -> Address:
         from rehearsal.cluster import control_plane
         from rehearsal.host import processes
         from rehearsal.host.toolchain import Toolchain
 
         control_plane.start(
-            self.environment, cluster, Toolchain.load(self.environment / "toolchain.json")
+            self.environment,
+            cluster,
+            Toolchain.load(self.environment / "toolchain.json"),
+            critical_pods_need_quota=critical_pods_need_quota,
         )
         if processes.find(self.environment, f"kubelet-{cluster}") is None:
             argv = [

@@ -20,7 +20,7 @@ class FakeControlPlanes:
 
     environment: Path
 
-    def start(self, cluster: str) -> Address:
+    def start(self, cluster: str, *, critical_pods_need_quota: bool = False) -> Address:
         self._directory(cluster).mkdir(parents=True, exist_ok=True)
         return Address(
             server="https://127.0.0.1:6443", ca_data=base64.b64encode(b"a fake CA").decode()

@@ -10,7 +10,16 @@ import shutil
 from pathlib import Path
 
 from kubeapi import ApiError, Client
-from rehearsal.cluster.control_plane import files, kubeconfig, kwok, parts, pki, ports, waiting
+from rehearsal.cluster.control_plane import (
+    admission,
+    files,
+    kubeconfig,
+    kwok,
+    parts,
+    pki,
+    ports,
+    waiting,
+)
 from rehearsal.cluster.control_plane.errors import ControlPlaneError
 from rehearsal.cluster.control_plane.files import Endpoint
 from rehearsal.cluster.control_plane.parts import Part
@@ -22,22 +31,37 @@ _USERS = ("admin", "controller-manager", "scheduler", "kwok", "kubelet")
 _PKI = pki.Pki(directory=Path("pki"))
 """Relative to the cluster's directory: flags would interpret some characters of absolute paths."""
 _STAGES = "kwok-stages.yaml"
+_ADMISSION = "admission.json"
 _READY_S = 90.0
 _STOP_S = 10.0
 
 
-def start(environment: Path, cluster: str, toolchain: Toolchain) -> Endpoint:
+def start(
+    environment: Path,
+    cluster: str,
+    toolchain: Toolchain,
+    *,
+    critical_pods_need_quota: bool = False,
+) -> Endpoint:
     """Starts what does not run of the five processes, and returns when the API server is ready.
 
     Data, certificates and (if still free) the port of an earlier start are used again. A start that
     fails or is interrupted ends what it started. Raises ControlPlaneError.
+
+    critical_pods_need_quota: see `admission`; the same at every start of a cluster.
     """
     directory = files.directory(environment, cluster)
     with files.locked(directory):
         known = files.endpoint(directory)
         if known and _all_run(environment, cluster) and waiting.is_ready(_admin(directory)):
             return known
-        starting = _Start(environment.resolve(), cluster, toolchain, directory)
+        starting = _Start(
+            environment.resolve(),
+            cluster,
+            toolchain,
+            directory,
+            critical_pods_need_quota=critical_pods_need_quota,
+        )
         try:
             return starting.run(known)
         except BaseException as e:
@@ -71,11 +95,20 @@ def remove(environment: Path, cluster: str) -> None:
 class _Start:
     """One run of `start`, and what it has started so far."""
 
-    def __init__(self, environment: Path, cluster: str, tools: Toolchain, directory: Path) -> None:
+    def __init__(
+        self,
+        environment: Path,
+        cluster: str,
+        tools: Toolchain,
+        directory: Path,
+        *,
+        critical_pods_need_quota: bool,
+    ) -> None:
         self._environment = environment
         self._cluster = cluster
         self._tools = tools
         self._directory = directory
+        self._admission = Path(_ADMISSION) if critical_pods_need_quota else None
         self._started: list[Recorded] = []
 
     def run(self, known: Endpoint | None) -> Endpoint:
@@ -99,7 +132,8 @@ class _Start:
                 running=base,
                 timeout_s=_READY_S,
             )
-            base.append(self._ensure(parts.apiserver(self._tools, _PKI, port)))
+            apiserver = parts.apiserver(self._tools, _PKI, port, admission=self._admission)
+            base.append(self._ensure(apiserver))
             client = _admin(self._directory)
             waiting.wait_for(
                 "a ready API server",
@@ -151,6 +185,8 @@ class _Start:
             )
             files.write(files.kubeconfig(self._directory, user), content)
         files.write(self._directory / _STAGES, kwok.stages())
+        if self._admission:
+            files.write(self._directory / self._admission, admission.critical_pods_need_quota())
         files.store_endpoint(self._directory, endpoint)
         return endpoint
 

@@ -49,7 +49,8 @@ def etcd(tools: Toolchain) -> Part:
     return Part(kind="etcd", argv=argv, stop_rank=30, env={"GOMEMLIMIT": "300MiB"})
 
 
-def apiserver(tools: Toolchain, pki: Pki, port: int) -> Part:
+def apiserver(tools: Toolchain, pki: Pki, port: int, *, admission: Path | None) -> Part:
+    """admission: a file that configures admission plugins; None: their defaults."""
     argv = (
         str(tools.control_plane),
         "kube-apiserver",
@@ -77,6 +78,7 @@ def apiserver(tools: Toolchain, pki: Pki, port: int) -> Part:
         # Closes open watches; without it they delay its end by a minute.
         "--shutdown-watch-termination-grace-period=1s",
         "--profiling=false",
+        *([f"--admission-control-config-file={admission}"] if admission else []),
     )
     return Part(kind="kube-apiserver", argv=argv, stop_rank=20, env={"GOMEMLIMIT": "800MiB"})
 

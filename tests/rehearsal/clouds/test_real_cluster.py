@@ -11,6 +11,7 @@ import pytest
 
 from kubeapi import ApiError, Client
 from rehearsal.clouds.core.control_planes import Address, LocalControlPlanes
+from rehearsal.clouds.gcp.gke import addons
 from rehearsal.clouds.service import Cloud
 from rehearsal.cluster import control_plane
 from rehearsal.host import processes
@@ -21,9 +22,12 @@ from rehearsal.host.toolchain import Toolchain
 class WithoutKubelet(LocalControlPlanes):
     """The control plane is real; the kubelet stand-in has tests of its own."""
 
-    def start(self, cluster: str) -> Address:
+    def start(self, cluster: str, *, critical_pods_need_quota: bool = False) -> Address:
         control_plane.start(
-            self.environment, cluster, Toolchain.load(self.environment / "toolchain.json")
+            self.environment,
+            cluster,
+            Toolchain.load(self.environment / "toolchain.json"),
+            critical_pods_need_quota=critical_pods_need_quota,
         )
         return self._address(cluster)
 
@@ -81,6 +85,24 @@ def test_nodes_of_a_real_cluster_are_added_changed_and_removed(
         )
     )
     assert len(pods) == 1
+
+    # Elsewhere than in kube-system, GKE refuses critical pods where no quota allows them.
+    critical = {
+        "metadata": {"name": "critical"},
+        "spec": {
+            "priorityClassName": "system-node-critical",
+            "containers": [{"name": "c", "image": "example.com/x"}],
+        },
+    }
+    elsewhere = "/api/v1/namespaces/elsewhere"
+    admin.create("/api/v1/namespaces", {"metadata": {"name": "elsewhere"}})
+    until(lambda: _exists(admin, f"{elsewhere}/serviceaccounts/default"))
+    with pytest.raises(ApiError, match="insufficient quota to match these scopes"):
+        admin.create(f"{elsewhere}/pods", critical)
+    quota = {"metadata": {"name": "critical-pods"}, "spec": addons.critical_pods()["spec"]}
+    admin.create(f"{elsewhere}/resourcequotas", quota)
+    until(lambda: admin.get(f"{elsewhere}/resourcequotas/critical-pods")["status"].get("hard"))
+    until(lambda: admin.create(f"{elsewhere}/pods", critical))
 
     # A startup taint that the controller removed is not restored when the user changes a label.
     name = node["metadata"]["name"]

@@ -1,4 +1,6 @@
-"""GKE's own add-on that a rehearsal needs: the GPU device plugin, whose pod also partitions."""
+"""GKE's own add-ons that a rehearsal needs: the GPU device plugin, whose pod also partitions, and
+the quota without which critical pods are refused.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,34 @@ NAME = "nvidia-gpu-device-plugin"
 
 
 def install(api: NodeApi) -> None:
+    # First: without it, not even GKE's own pods of critical priority are admitted.
+    api.install("/api/v1/namespaces/kube-system/resourcequotas", critical_pods())
     api.install("/apis/apps/v1/namespaces/kube-system/daemonsets", device_plugin())
+
+
+def critical_pods() -> JsonObject:
+    """Its ResourceQuota, which limits nothing. Source: openservicemesh/osm #4408, as read there."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {
+            "name": "gcp-critical-pods",
+            "namespace": "kube-system",
+            "labels": {"addonmanager.kubernetes.io/mode": "Reconcile"},
+        },
+        "spec": {
+            "hard": {"pods": "1G"},
+            "scopeSelector": {
+                "matchExpressions": [
+                    {
+                        "operator": "In",
+                        "scopeName": "PriorityClass",
+                        "values": ["system-node-critical", "system-cluster-critical"],
+                    }
+                ]
+            },
+        },
+    }
 
 
 def device_plugin() -> JsonObject:

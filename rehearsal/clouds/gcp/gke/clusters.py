@@ -66,7 +66,10 @@ class Clusters:
         """For running clusters whose processes have ended, for example with the machine."""
         for key, item in self._store.items(CLUSTERS):
             if item["cluster"]["status"] == "RUNNING":
-                self._set_running(key, self._planes.start(item["cluster"]["name"]))
+                self._set_running(key, self._start(item["cluster"]["name"]))
+
+    def _start(self, name: str) -> Address:
+        return self._planes.start(name, critical_pods_need_quota=True)
 
     def _shown(self, item: ClusterRecord) -> JsonObject:
         """The cluster as GetCluster answers: with its node pools."""
@@ -131,7 +134,7 @@ class Clusters:
 
         def step() -> None:
             name = find_cluster(self._store, key)["cluster"]["name"]
-            address = self._planes.start(name)
+            address = self._start(name)
             addons.install(self._planes.nodes(name))
             for pool in pools_of(self._store, key):
                 self._pools.converge(pool["key"])
