@@ -57,6 +57,8 @@ JOINED_ANNOTATION: Final = "slicewright.io/joined"
 """On a node that exists without its pool: which labels the controller has set for the pool, and
 what they were before (`fleet_controller.membership.Joined`).
 """
+RELEASE_FINALIZER: Final = "slicewright.io/release-nodes"
+"""On a pool of existing nodes: it stays until the controller has released them."""
 
 MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
 MIG_STATE_LABEL: Final = "nvidia.com/mig.config.state"
@@ -100,6 +102,8 @@ CONTROLLER_RULES: Final[tuple[Rule, ...]] = (
         "verbs": ["get", "list", "watch"],
     },
     {"apiGroups": [GROUP], "resources": [f"{POOL_PLURAL}/status"], "verbs": ["patch"]},
+    # To let go of a pool that is being deleted: finalizers are no part of the status.
+    {"apiGroups": [GROUP], "resources": [POOL_PLURAL], "verbs": ["patch"]},
 )
 """ClusterRole of the controller."""
 
@@ -555,6 +559,12 @@ _POOL_SCHEMA: Manifest = _object(
                             "description": "Labels of the pool's nodes.",
                             "additionalProperties": {"type": "string"},
                         },
+                        "migLayoutOnRelease": _string(
+                            "Keep: the partitions and the label nvidia.com/mig.config stay on a "
+                            "node that leaves the pool. Disable: MIG is disabled first, once no "
+                            "pod uses the node's GPUs.",
+                            enum=["Keep", "Disable"],
+                        ),
                     },
                     required=("labels",),
                 ),

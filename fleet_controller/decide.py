@@ -25,6 +25,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fleet_controller.api import (
+    DEFAULT_MIG_CONFIG,
     DEGRADED,
     MAX_FAILING_NODES,
     PROGRESSING,
@@ -34,6 +35,17 @@ from fleet_controller.api import (
 )
 from fleet_controller.assess import BUSY_STATES, Assessment, assess
 from fleet_controller.membership import JoinNode, joining, memberships
+from fleet_controller.release import (
+    ClearNodeCondition,
+    DisableMig,
+    LetPoolGo,
+    ReleaseNode,
+    Waiting,
+    departing,
+    next_step,
+    pools_to_let_go,
+    to_disable,
+)
 from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent, stamp
 
 GRACE_S = 300.0
@@ -127,7 +139,10 @@ Action = (
     | LiftTaint
     | SetMigConfig
     | JoinNode
+    | ClearNodeCondition
+    | ReleaseNode
     | SetPoolStatus
+    | LetPoolGo
     | EmitEvent
     | RetractEvent
 )
@@ -189,26 +204,39 @@ def decide(
             )
             member = _member(node, assessment, now, deadlines)
             members.append(member)
+            join = joining(node, pool)
+            if join and node.joined is None:
+                # Nothing is done to an existing node before it is noted there, to be taken back.
+                actions.append(join)
+                continue
             why = _must_hold(member, pool, report, pods)
             if why and not node.held:
-                holds.append(
-                    HoldNode(
-                        node=node.name,
-                        version=node.version,
-                        has_taints=bool(node.taint_keys),
-                        why=why,
-                    )
-                )
-            if join := joining(node, pool):
+                holds.append(_hold(node, why))
+            if join:
                 actions.append(join)
             actions += _node_actions(member, pool, pods, now)
         # Where a whole pool fails, its first nodes are enough: thousands of events help nobody.
         for member in [m for m in members if m.warns][:MAX_FAILING_NODES]:
-            event = _warning(pool, member.node, member.assessment, now)
+            said = member.assessment
+            event = _warning(pool, member.node, said.reason, said.message, now)
             wanted_events[event.name] = event
         status = _status(pool, members, now)
         if status != pool.status:
             actions.append(SetPoolStatus(pool=pool.name, status=status))
+    for node, left in departing(pools, nodes):
+        match next_step(node, left, gpu_pods.get(node.name)):
+            case DisableMig() if node.held:
+                actions.append(
+                    SetMigConfig(node=node.name, version=node.version, value=DEFAULT_MIG_CONFIG)
+                )
+            case DisableMig():
+                holds.append(_hold(node, "it leaves its pool, and MIG is disabled"))
+            case Waiting(pool=pool, reason=reason, message=message):
+                event = _warning(pool, node, reason, message, now)
+                wanted_events[event.name] = event
+            case ClearNodeCondition() | ReleaseNode() as step:
+                actions.append(step)
+    actions += pools_to_let_go(pools, nodes)
     for name, event in wanted_events.items():
         old = warnings.get(name)
         due = old.last_seen + REPEAT_WARNING_S if old else now
@@ -225,12 +253,13 @@ def decide(
 
 def to_inspect(pools: Sequence[Pool], nodes: Sequence[Node]) -> tuple[str, ...]:
     """Nodes whose layout must change, which depends on the pods that use their GPUs."""
-    return tuple(
+    changing = (
         node.name
         for pool, members in memberships(pools, nodes)
         for node in members
         if _must_change(node, pool)
     )
+    return (*changing, *to_disable(pools, nodes))
 
 
 def without_report(
@@ -360,14 +389,18 @@ def _must_change(node: Node, pool: Pool) -> bool:
     )
 
 
-def _warning(pool: Pool, node: Node, assessment: Assessment, now: float) -> EmitEvent:
-    message = f"node {node.name}: {assessment.message}"
-    digest = hashlib.sha256(f"{pool.uid} {assessment.reason} {message}".encode()).hexdigest()
+def _hold(node: Node, why: str) -> HoldNode:
+    return HoldNode(node=node.name, version=node.version, has_taints=bool(node.taint_keys), why=why)
+
+
+def _warning(pool: Pool, node: Node, reason: str, about: str, now: float) -> EmitEvent:
+    message = f"node {node.name}: {about}"
+    digest = hashlib.sha256(f"{pool.uid} {reason} {message}".encode()).hexdigest()
     return EmitEvent(
         name=f"{pool.name}.{digest[:16]}",
         pool=pool.name,
         pool_uid=pool.uid,
-        reason=assessment.reason,
+        reason=reason,
         message=message,
         now=now,
     )

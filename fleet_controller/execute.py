@@ -30,6 +30,7 @@ from fleet_controller.decide import (
 )
 from fleet_controller.membership import JoinNode
 from fleet_controller.observe import EVENT_SOURCE, Cluster
+from fleet_controller.release import ClearNodeCondition, LetPoolGo, ReleaseNode
 from fleet_controller.state import stamp
 from kubeapi import ApiError
 from kubeapi.client import path_of
@@ -55,6 +56,13 @@ def execute(cluster: Cluster, action: Action) -> None:
             cluster.nodes.put(_set_mig_config(cluster, action))
         case JoinNode():
             cluster.nodes.put(_join(cluster, action))
+        case ClearNodeCondition():
+            cluster.nodes.put(_clear_condition(cluster, action))
+        case ReleaseNode():
+            cluster.nodes.put(_release(cluster, action))
+        case LetPoolGo():
+            # The answer is not kept: it may come after the news that the pool is gone.
+            _let_go(cluster, action)
         case SetPoolStatus():
             path = path_of(API_VERSION, POOL_PLURAL, action.pool) + "/status"
             cluster.pools.put(
@@ -76,9 +84,11 @@ def subject(action: Action) -> str:
             | RecordBoot(node=node)
             | SetMigConfig(node=node)
             | JoinNode(node=node)
+            | ClearNodeCondition(node=node)
+            | ReleaseNode(node=node)
         ):
             return f"node {node}"
-        case SetPoolStatus(pool=pool):
+        case SetPoolStatus(pool=pool) | LetPoolGo(pool=pool):
             return f"pool {pool}"
         case EmitEvent(name=name) | RetractEvent(name=name):
             return f"event {name}"
@@ -146,6 +156,48 @@ def _join(cluster: Cluster, action: JoinNode) -> dict[str, Any]:
         }
     }
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
+
+
+def _clear_condition(cluster: Cluster, action: ClearNodeCondition) -> dict[str, Any]:
+    path = path_of("v1", "nodes", action.node) + "/status"
+    condition = {"type": NODE_CONDITION, "$patch": "delete"}
+    return cluster.client.patch(path, {"status": {"conditions": [condition]}}, kind="strategic")
+
+
+def _release(cluster: Cluster, action: ReleaseNode) -> dict[str, Any]:
+    # A JSON patch, because any other would replace all taints. The version is tested, so that
+    # indexes and labels are those of the decision.
+    labels: list[dict[str, Any]] = [
+        {"op": "remove", "path": f"/metadata/labels/{_escaped(key)}"}
+        if value is None
+        else {"op": "add", "path": f"/metadata/labels/{_escaped(key)}", "value": value}
+        for key, value in sorted(action.labels.items())
+    ]
+    patch = [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": action.version},
+        *labels,
+        *({"op": "remove", "path": f"/spec/taints/{index}"} for index in action.taints),
+        *(
+            {"op": "remove", "path": f"/metadata/annotations/{_escaped(key)}"}
+            for key in action.annotations
+        ),
+    ]
+    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="json")
+
+
+def _escaped(key: str) -> str:
+    """A key as a part of a JSON pointer. Source: RFC 6901."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _let_go(cluster: Cluster, action: LetPoolGo) -> None:
+    patch = {
+        "metadata": {
+            "resourceVersion": action.version,
+            "finalizers": list(action.finalizers) or None,
+        }
+    }
+    cluster.client.patch(path_of(API_VERSION, POOL_PLURAL, action.pool), patch, kind="merge")
 
 
 def _emit(cluster: Cluster, action: EmitEvent) -> None:

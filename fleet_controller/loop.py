@@ -26,6 +26,7 @@ from fleet_controller.decide import (
 from fleet_controller.execute import execute, subject
 from fleet_controller.membership import JoinNode
 from fleet_controller.observe import Cluster, error_text
+from fleet_controller.release import ClearNodeCondition, LetPoolGo, ReleaseNode
 from fleet_controller.state import WarningEvent
 from kubeapi import ApiError, Unreachable
 from telemetry import log
@@ -187,7 +188,7 @@ def _overtaken(action: Action, error: ApiError) -> bool:
     """Whether an action failed because its object has changed since the decision."""
     # A JSON patch whose `test` fails is answered with 422. For other requests 422 is a bug here.
     return error.status in (404, 409) or (
-        error.status == 422 and isinstance(action, LiftTaint | HoldNode)
+        error.status == 422 and isinstance(action, LiftTaint | HoldNode | ReleaseNode)
     )
 
 
@@ -205,6 +206,12 @@ def _log(action: Action) -> None:
             log.info("layout requested", node=node, mig_config=value)
         case JoinNode(node=node, labels=labels):
             log.info("node labelled for its pool", node=node, labels=dict(labels))
+        case ClearNodeCondition(node=node):
+            log.info("node condition removed", node=node)
+        case ReleaseNode(node=node, labels=labels):
+            log.info("node left its pool", node=node, labels=dict(labels))
+        case LetPoolGo(pool=pool):
+            log.info("pool let go", pool=pool)
         case SetPoolStatus(pool=pool, status=status):
             verified, nodes = status["conditions"][0], status["nodes"]
             proven = f"{nodes['verified']} of {nodes['total']}"

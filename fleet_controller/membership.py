@@ -30,9 +30,10 @@ def memberships(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Pool
     """Every pool with its nodes, both by name.
 
     A node has one condition, so it belongs to one pool: of those that select it, the one whose
-    label it has, else the first. So a pool that is added later takes no node from another.
+    label it has, else the first. So a pool that is added later takes no node from another. A pool
+    that is being deleted has no nodes, and is not listed.
     """
-    ordered = sorted(pools, key=lambda pool: pool.name)
+    ordered = sorted((pool for pool in pools if not pool.leaving), key=lambda pool: pool.name)
     members: dict[str, list[Node]] = {pool.name: [] for pool in ordered}
     for node in sorted(nodes, key=lambda node: node.name):
         if node.leaving:

@@ -140,6 +140,13 @@ class Pool:
     """As it is in the cluster."""
     brings: Mapping[str, str] | None = None
     """Labels for its nodes, which exist without it; None where they were created with theirs."""
+    disables_mig: bool = False
+    """Whether MIG is disabled on existing nodes that leave the pool."""
+    version: str = ""
+    """resourceVersion."""
+    leaving: bool = False
+    """Being deleted."""
+    finalizers: tuple[str, ...] = ()
 
     def selects(self, node: Node) -> bool:
         return bool(self.selector) and all(
@@ -237,6 +244,10 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
         mig_config=spec.get("migConfig") or None,
         status=raw.get("status") or {},
         brings=None if existing is None else dict(existing["labels"]),
+        disables_mig=(existing or {}).get("migLayoutOnRelease") == "Disable",
+        version=meta.get("resourceVersion", ""),
+        leaving="deletionTimestamp" in meta,
+        finalizers=tuple(meta.get("finalizers") or ()),
     )
 
 

@@ -1,0 +1,270 @@
+"""How existing nodes leave a pool: what is taken back, in which order, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_controller.api import (
+    JOINED_ANNOTATION,
+    POOL_LABEL,
+    RELEASE_FINALIZER,
+    STARTUP_TAINT_KEY,
+    VERIFIED_BOOT_ANNOTATION,
+)
+from fleet_controller.decide import Action, EmitEvent, HoldNode, SetMigConfig, decide, to_inspect
+from fleet_controller.membership import JoinNode, joining
+from fleet_controller.release import ClearNodeCondition, LetPoolGo, ReleaseNode
+from fleet_controller.state import BroughtLabel, Condition, Joined, Node, Pool
+
+PLUGIN = "nvidia.com/device-plugin.config"
+MIG = "nvidia.com/mig.config"
+STATE = "nvidia.com/mig.config.state"
+
+
+@pytest.fixture
+def existing(pool: Pool) -> Pool:
+    return replace(
+        pool,
+        selector={"rack": "7"},
+        brings={POOL_LABEL: pool.name, PLUGIN: "halves"},
+        version="50",
+        finalizers=("other/one", RELEASE_FINALIZER),
+    )
+
+
+@pytest.fixture
+def member(node: Node) -> Node:
+    """Verified, with everything that a member has been brought."""
+    return replace(
+        node,
+        labels={"rack": "7", POOL_LABEL: "halves", PLUGIN: "halves"},
+        verified_boot="b1",
+        taint_keys=("mine", STARTUP_TAINT_KEY),
+        condition=Condition(status="True", reason="R", message="", changed=1, written=1),
+        joined=Joined(
+            pool="halves",
+            labels={
+                POOL_LABEL: BroughtLabel(value="halves", before=None),
+                PLUGIN: BroughtLabel(value="halves", before="theirs"),
+            },
+        ),
+    )
+
+
+def deleted(pool: Pool) -> Pool:
+    return replace(pool, leaving=True)
+
+
+def disabling(pool: Pool) -> Pool:
+    return replace(deleted(pool), disables_mig=True, mig_config="all-3g.40gb")
+
+
+def labelled(node: Node, **labels: str) -> Node:
+    names = {"config": MIG, "state": STATE}
+    return replace(node, labels={**node.labels, **{names[k]: v for k, v in labels.items()}})
+
+
+def actions(
+    pools: Iterable[Pool], node: Node, pods: tuple[str, ...] | None = ()
+) -> tuple[Action, ...]:
+    known = {} if pods is None else {node.name: pods}
+    return decide(list(pools), [node], {}, known, {}, 0.0).actions
+
+
+def test_first_the_condition_goes_and_then_the_rest(existing: Pool, member: Node) -> None:
+    pool = deleted(existing)
+    assert actions([pool], member) == (ClearNodeCondition(node="n1"),)
+    assert actions([pool], replace(member, condition=None)) == (
+        ReleaseNode(
+            node="n1",
+            version="100",
+            labels={POOL_LABEL: None, PLUGIN: "theirs"},
+            annotations=(VERIFIED_BOOT_ANNOTATION, JOINED_ANNOTATION),
+            taints=(1,),
+        ),
+    )
+
+
+def test_the_pool_goes_when_its_nodes_have_left(existing: Pool, member: Node) -> None:
+    left = replace(member, joined=None, condition=None)
+    assert actions([deleted(existing)], left) == (
+        LetPoolGo(pool="halves", version="50", finalizers=("other/one",)),
+    )
+
+
+def test_a_pool_that_is_not_being_deleted_is_not_let_go(existing: Pool) -> None:
+    decision = decide([existing], [], {}, {}, {}, 0.0)
+    assert not [a for a in decision.actions if isinstance(a, LetPoolGo)]
+
+
+def test_a_finalizer_of_others_is_left_alone(existing: Pool) -> None:
+    theirs = replace(deleted(existing), finalizers=("other/one",))
+    assert decide([theirs], [], {}, {}, {}, 0.0).actions == ()
+
+
+def test_a_node_that_is_no_longer_selected_is_released_from_a_living_pool(
+    existing: Pool, member: Node
+) -> None:
+    moved = replace(member, labels={**member.labels, "rack": "8"}, condition=None)
+    assert [a for a in actions([existing], moved) if isinstance(a, ReleaseNode)]
+
+
+def test_a_node_whose_pool_has_gone_without_waiting_is_released(member: Node) -> None:
+    assert [type(a) for a in actions([], replace(member, condition=None))] == [ReleaseNode]
+
+
+def test_a_node_that_joins_another_pool_is_not_released(existing: Pool, member: Node) -> None:
+    other = replace(existing, name="next", uid="u", brings={POOL_LABEL: "next"})
+    done = actions([deleted(existing), other], member)
+    assert not [a for a in done if isinstance(a, ReleaseNode | ClearNodeCondition)]
+    (join,) = [a for a in done if isinstance(a, JoinNode)]
+    assert join.labels == {POOL_LABEL: "next", PLUGIN: "theirs"}
+
+
+def test_the_nodes_of_a_cloud_pool_keep_everything(pool: Pool, node: Node) -> None:
+    """They are deleted with their pool; released, they would take pods before that."""
+    assert actions([], node) == ()
+    assert actions([deleted(pool)], node) == ()
+
+
+def test_a_node_that_is_being_deleted_is_not_waited_for(existing: Pool, member: Node) -> None:
+    gone = replace(member, leaving=True)
+    assert [type(a) for a in actions([deleted(existing)], gone)] == [LetPoolGo]
+
+
+def test_the_layout_stays_by_default_with_its_label(existing: Pool, member: Node) -> None:
+    pool = replace(deleted(existing), mig_config="all-3g.40gb")
+    cut = replace(labelled(member, config="all-3g.40gb", state="success"), condition=None)
+    (release,) = actions([pool], cut)
+    assert isinstance(release, ReleaseNode)
+    assert not {MIG, STATE} & set(release.labels)
+
+
+def test_before_mig_is_disabled_the_node_is_held(existing: Pool, member: Node) -> None:
+    cut = labelled(replace(member, taint_keys=()), config="all-3g.40gb", state="success")
+    (hold,) = actions([disabling(existing)], cut)
+    assert isinstance(hold, HoldNode)
+
+
+def test_mig_is_disabled_on_a_held_node_without_gpu_pods(existing: Pool, member: Node) -> None:
+    cut = labelled(member, config="all-3g.40gb", state="success")
+    assert actions([disabling(existing)], cut) == (
+        SetMigConfig(node="n1", version="100", value="all-disabled"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("pods", "said"), [(("a/p", "a/q"), "still running: a/p, a/q"), (None, "not known yet")]
+)
+def test_mig_is_not_disabled_under_pods_and_that_is_said(
+    existing: Pool, member: Node, pods: tuple[str, ...] | None, said: str
+) -> None:
+    cut = labelled(member, config="all-3g.40gb", state="success")
+    (event,) = actions([disabling(existing)], cut, pods)
+    assert isinstance(event, EmitEvent)
+    assert (event.pool, event.reason) == ("halves", "ReleaseHeldByPods")
+    assert said in event.message
+
+
+def test_the_pods_of_a_departing_node_are_asked_for_only_where_its_layout_must_go(
+    existing: Pool, member: Node
+) -> None:
+    cut = labelled(member, config="all-3g.40gb", state="success")
+    assert to_inspect([disabling(existing)], [cut]) == ("n1",)
+    assert to_inspect([deleted(existing)], [cut]) == ()
+    assert to_inspect([disabling(existing)], [labelled(member, config="all-disabled")]) == ()
+
+
+@pytest.mark.parametrize(
+    ("config", "state"),
+    [
+        ("all-3g.40gb", "pending"),
+        ("all-3g.40gb", "rebooting"),
+        ("all-disabled", "pending"),
+        ("all-disabled", "failed"),
+        ("all-disabled", None),
+    ],
+)
+def test_a_node_waits_until_mig_manager_has_disabled_mig(
+    existing: Pool, member: Node, config: str, state: str | None
+) -> None:
+    busy = labelled(member, config=config, **({"state": state} if state else {}))
+    (event,) = actions([disabling(existing)], busy)
+    assert isinstance(event, EmitEvent)
+    assert event.reason == "ReleaseWaitsForMigManager"
+    assert f"nvidia.com/mig.config.state is {state or 'absent'}" in event.message
+    assert "kubectl patch gpupool halves" in event.message
+
+
+def test_when_mig_is_disabled_the_node_is_released(existing: Pool, member: Node) -> None:
+    done = replace(labelled(member, config="all-disabled", state="success"), condition=None)
+    assert [type(a) for a in actions([disabling(existing)], done)] == [ReleaseNode]
+
+
+def test_where_mig_manager_does_not_partition_nothing_is_disabled(
+    existing: Pool, member: Node
+) -> None:
+    pool = replace(disabling(existing), mig_config=None)
+    assert [type(a) for a in actions([pool], replace(member, condition=None))] == [ReleaseNode]
+
+
+labels = st.dictionaries(st.sampled_from([POOL_LABEL, PLUGIN, "a", "b"]), st.sampled_from("xy"))
+
+
+@given(before=labels, brings=labels, then=labels)
+def test_after_joining_and_leaving_the_labels_are_as_before(
+    before: dict[str, str], brings: dict[str, str], then: dict[str, str]
+) -> None:
+    """Also where the pool brings something else meanwhile."""
+    has = dict(before)
+    joined = None
+    for brought in (brings, then):
+        action = joining(_node(has, joined), _pool(brought))
+        if action:
+            joined = action.joined
+            has = _applied(has, action.labels)
+        assert brought.items() <= has.items()
+    (release,) = [a for a in actions([], _node(has, joined)) if isinstance(a, ReleaseNode)]
+    assert _applied(has, release.labels) == before
+
+
+def _applied(labels: dict[str, str], changes: object) -> dict[str, str]:
+    assert isinstance(changes, dict)
+    return {k: v for k, v in {**labels, **changes}.items() if v is not None}
+
+
+def _node(has: dict[str, str], joined: Joined | None) -> Node:
+    return Node(
+        name="n1",
+        uid="u1",
+        version="1",
+        created=0.0,
+        boot_id="b",
+        verified_boot="",
+        ready=True,
+        labels=has,
+        taint_keys=(),
+        condition=None,
+        leaving=False,
+        joined=joined,
+    )
+
+
+def _pool(brings: dict[str, str]) -> Pool:
+    return Pool(
+        name="p",
+        uid="u",
+        generation=1,
+        created=0.0,
+        selector={"rack": "7"},
+        layout_hash="a" * 64,
+        fewest=0,
+        mig_config=None,
+        status={},
+        brings=brings,
+    )
