@@ -138,6 +138,7 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> JsonObject:
         }
     if isinstance(pool, plan.ByoPoolPlan):
         written["select"] = dict(pool.select)
+        written["on_destroy"] = _plain(pool.on_destroy)
     return written
 
 

@@ -76,13 +76,15 @@ class GpuPools(pulumi.ComponentResource):
         self.pools = {
             pool.name: GPUPool(
                 f"{name}-{pool.name}",
-                metadata={"name": pool.name, "annotations": dict(_ANNOTATIONS)},
+                metadata=_metadata(pool),
                 spec=_spec(pool),
                 opts=pulumi.ResourceOptions(
                     parent=self,
                     deleted_with=cluster,
                     depends_on=list(after[pool.name]),
-                    custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout),
+                    custom_timeouts=pulumi.CustomTimeouts(
+                        create=timeout, update=timeout, delete=timeout
+                    ),
                 ),
             )
             for pool in pools
@@ -157,6 +159,14 @@ def _judge(known: Mapping[str, Sequence[Any]]) -> bool:
     )
 
 
+def _metadata(pool: PoolPlan) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": pool.name, "annotations": dict(_ANNOTATIONS)}
+    if isinstance(pool, ByoPoolPlan):
+        # Here and not by the controller, so that there is no pool whose nodes nobody releases.
+        metadata["finalizers"] = [api.RELEASE_FINALIZER]
+    return metadata
+
+
 def _spec(pool: PoolPlan) -> dict[str, Any]:
     """The spec has the layout's hash, so that `up` waits after every change of a layout."""
     select = pool.select if isinstance(pool, ByoPoolPlan) else {api.POOL_LABEL: pool.name}
@@ -169,5 +179,10 @@ def _spec(pool: PoolPlan) -> dict[str, Any]:
         spec["migConfig"] = pool.mig_config
     if isinstance(pool, ByoPoolPlan):
         # No node pool labels these nodes, so the fleet controller does.
-        spec["existingNodes"] = {"labels": dict(pool.labels)}
+        spec["existingNodes"] = {
+            "labels": dict(pool.labels),
+            "migLayoutOnRelease": {"keep": "Keep", "disable": "Disable"}[
+                pool.on_destroy.mig_layout
+            ],
+        }
     return spec

@@ -79,7 +79,7 @@ def _pool(fleet: spec.ByoFleet, i: int, stated: Stated) -> Checked[ByoPoolPlan |
     if fleet.fractional is not None and isinstance(pool.sharing, spec.FractionalSharing):
         labels = {**common.labels, **fractional_labels(fleet.fractional, fleet.workloads)}
         common = dataclasses.replace(common, labels=labels)
-    return ByoPoolPlan(**common.parts(), select=_select(pool))
+    return ByoPoolPlan(**common.parts(), select=_select(pool), on_destroy=fleet.on_destroy)
 
 
 _CONSTANT = frozenset(

@@ -199,9 +199,22 @@ BYO: Final[tuple[Rule, ...]] = (
             "gpu.name": "expected GPU",
             "gpu_count": "expected GPUs",
             "nodes": "expected nodes",
-            "select": "node selector",
-            "labels": "Node.metadata.labels",
-            "taints": "Node.spec.taints",
+            "taints": "tolerations",
+        },
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        "nodes join and leave the pool; those that leave get back what they had before",
+        "slicewright",
+        {"select": "GPUPool.spec.selector"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        _LIVE,
+        "slicewright",
+        {
+            "labels": "GPUPool.spec.existingNodes.labels",
+            "on_destroy": "GPUPool.spec.existingNodes.migLayoutOnRelease",
         },
     ),
 )
@@ -304,8 +317,8 @@ BYO_FLEET: Final[tuple[Rule, ...]] = (
         ChangeEffect.REPLACE,
         "what slicewright created in the cluster is deleted, then created in the other one; the "
         "nodes of both stay",
-        "pulumi-kubernetes: another provider replaces what it has",
-        {"cluster.context": "kubeconfig context"},
+        "pulumi-kubernetes: another clusterIdentifier replaces what the provider has",
+        {"cluster.context": "clusterIdentifier"},
     ),
     *_rules(
         ChangeEffect.IN_PLACE,

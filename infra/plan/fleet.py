@@ -19,6 +19,7 @@ from infra.spec import (
     Management,
     MetricsSource,
     NodeAgent,
+    OnDestroy,
     Rollout,
     Spot,
 )
@@ -235,6 +236,7 @@ class EksPoolPlan(CloudPoolPlan):
 class ByoPoolPlan(PoolPlan):
     select: Mapping[str, str]
     """Labels that select the pool's nodes."""
+    on_destroy: OnDestroy
 
 
 @dataclass(frozen=True, kw_only=True)

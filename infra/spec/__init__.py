@@ -26,6 +26,7 @@ from infra.spec.schema.fleet import (
     GkeCluster,
     GkeFleet,
     NodeAgent,
+    OnDestroy,
     SystemPool,
 )
 from infra.spec.schema.fractional import Fractional, FractionalRequest, Workload
@@ -102,6 +103,7 @@ __all__ = [
     "Nodes",
     "NotReadable",
     "OnDemand",
+    "OnDestroy",
     "Operator",
     "Path",
     "Problem",

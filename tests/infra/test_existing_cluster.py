@@ -67,7 +67,7 @@ def test_the_state_gets_the_path_of_the_kubeconfig_and_not_its_secrets(
     assert provider == {
         "kubeconfig": str(written),
         "context": "lab-admin",
-        "clusterIdentifier": "lab",
+        "clusterIdentifier": "lab-admin",
     }
     assert "very-secret" not in as_json([m.inputs for m in lab])
 
@@ -93,7 +93,25 @@ def test_a_relative_path_is_relative_to_the_project(given: str, passed_on: str) 
 def test_a_pool_says_how_its_nodes_are_found_and_what_they_are_brought(lab: list[Any]) -> None:
     (pool,) = inputs(lab, ":GPUPool")
     assert pool["spec"]["selector"] == {"matchLabels": {"rack": "7"}}
-    assert pool["spec"]["existingNodes"] == {"labels": {"team": "vision", api.POOL_LABEL: "a100"}}
+    assert pool["spec"]["existingNodes"] == {
+        "labels": {"team": "vision", api.POOL_LABEL: "a100"},
+        "migLayoutOnRelease": "Keep",
+    }
+
+
+def test_a_pool_stays_until_its_nodes_are_released(lab: list[Any], record: Record) -> None:
+    assert [pool["metadata"]["finalizers"] for pool in inputs(lab, ":GPUPool")] == [
+        [api.RELEASE_FINALIZER]
+    ]
+    for stack in ("s0", "s1"):
+        (pool,) = inputs(record(stack), ":GPUPool")
+        assert "finalizers" not in pool["metadata"], "nodes of a cloud pool go with their pool"
+
+
+def test_mig_is_disabled_on_destroy_where_the_stack_file_asks_for_it(record: Record) -> None:
+    fleet = f"{FLEET.replace(', kubeconfig: KUBECONFIG', '')}on_destroy: {{mig_layout: disable}}\n"
+    (pool,) = inputs(record("lab", fleet=fleet), ":GPUPool")
+    assert pool["spec"]["existingNodes"]["migLayoutOnRelease"] == "Disable"
 
 
 def test_the_nodes_of_s4_are_brought_the_label_that_chooses_their_sharing(record: Record) -> None:

@@ -406,6 +406,7 @@ def byo() -> Iterator[Row]:
     yield Row("node_pools.gpu.model", {"node_pools.0.gpu.model": "A100-80"} | larger, ROLL)
     yield Row("node_pools.gpu.count", {"node_pools.0.gpu.count": 4}, IN_PLACE)
     yield Row("node_pools.select", {"node_pools.0.select": {"a": "b"}}, IN_PLACE)
+    yield Row("on_destroy.mig_layout", {"on_destroy": {"mig_layout": "disable"}}, IN_PLACE)
     yield Row("hosts.name", {}, None)  # one gone, one new, as with pools
     yield Row("hosts.partition", {"hosts.0.partition": "operator"}, None)
     yield Row(

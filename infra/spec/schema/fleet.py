@@ -186,6 +186,18 @@ class EksFleet(_CloudFleet):
     gpu_operator: GpuOperator = GpuOperator()
 
 
+class OnDestroy(SpecModel):
+    """What becomes of a node that leaves its pool: the stack is destroyed, the pool is taken out of
+    the stack file, or selects the node no longer. Labels, taints and annotations that it was
+    brought are always taken back.
+    """
+
+    mig_layout: Literal["keep", "disable"] = "keep"
+    """`keep` leaves the partitions and the label `nvidia.com/mig.config`; `disable` disables MIG
+    first, once no pod uses the node's GPUs.
+    """
+
+
 class ByoFleet(_Fleet):
     """An existing cluster, or hosts without Kubernetes, or both."""
 
@@ -193,6 +205,7 @@ class ByoFleet(_Fleet):
     cluster: ByoCluster | None = None
     node_pools: tuple[ByoPool, ...] = ()
     hosts: tuple[Host, ...] = ()
+    on_destroy: OnDestroy = OnDestroy()
     gpu_operator: GpuOperator = GpuOperator()
 
 
