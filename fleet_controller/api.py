@@ -103,6 +103,7 @@ CONTROLLER_RULES: Final[tuple[Rule, ...]] = (
     },
     {"apiGroups": [GROUP], "resources": [f"{POOL_PLURAL}/status"], "verbs": ["patch"]},
     # To let go of a pool that is being deleted: finalizers are no part of the status.
+    # `pool_policy` allows no more.
     {"apiGroups": [GROUP], "resources": [POOL_PLURAL], "verbs": ["patch"]},
 )
 """ClusterRole of the controller."""
@@ -190,6 +191,60 @@ def report_policy(
                 }
             ],
             "validations": validations,
+        },
+    }
+    return policy, _in_force(name)
+
+
+def pool_policy(
+    *,
+    namespace: str = NAMESPACE,
+    service_account: str = CONTROLLER_SERVICE_ACCOUNT,
+    name: str = "slicewright-pools",
+) -> tuple[Manifest, Manifest]:
+    """ValidatingAdmissionPolicy and Binding: of a pool the fleet controller may only write the
+    status, and take its own finalizer away.
+
+    RBAC has no rule for one field, and the status subresource does not take finalizers.
+    """
+    other = f"filter(f, f != {_cel_string(RELEASE_FINALIZER)})"
+    unchanged = " && ".join(
+        f"object.metadata.?{field}.orValue({{}}) == oldObject.metadata.?{field}.orValue({{}})"
+        for field in ("labels", "annotations")
+    )
+    policy: Manifest = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [GROUP],
+                        "apiVersions": ["*"],
+                        "operations": ["UPDATE"],
+                        "resources": [POOL_PLURAL],
+                    }
+                ]
+            },
+            "matchConditions": [
+                {
+                    "name": "is-controller",
+                    "expression": "request.userInfo.username == "
+                    + _cel_string(f"system:serviceaccount:{namespace}:{service_account}"),
+                }
+            ],
+            "validations": [
+                {
+                    "expression": f"object.spec == oldObject.spec && {unchanged} && "
+                    f"object.metadata.?finalizers.orValue([]).{other} == "
+                    f"oldObject.metadata.?finalizers.orValue([]).{other}",
+                    "message": "of a pool, the fleet controller may write the status only, and "
+                    f"remove the finalizer {RELEASE_FINALIZER}",
+                    "reason": "Forbidden",
+                }
+            ],
         },
     }
     return policy, _in_force(name)

@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 
 from fleet_controller import api
 from infra import delivery
-from infra.components import code_map, network, pods
+from infra.components import admission, code_map, network, pods
 from infra.spec import MetricsSource
 
 _LABELS = {"app.kubernetes.io/name": "fleet-controller", **pods.PART_OF}
@@ -69,6 +69,11 @@ class FleetController(pulumi.ComponentResource):
             for crd in api.crds()
         ]
         rights = self._rights(name, child)
+        guards = admission.in_force(
+            f"{name}-policy",
+            api.pool_policy(),
+            pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[*self.kinds])),
+        )
         zipapp = delivery.fleet_controller()
         delivered = code_map.delivered(
             name, zipapp, title="fleet-controller", namespace=self.namespace, opts=child
@@ -91,7 +96,7 @@ class FleetController(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 deleted_with=cluster,
-                depends_on=[*self.kinds, *rights, *self.ready_for_pods, *after],
+                depends_on=[*self.kinds, *rights, *guards, *self.ready_for_pods, *after],
             ),
         )
         self.register_outputs({"namespace": self.namespace, "untouched": delivered.untouched})

@@ -29,7 +29,9 @@ _ENTRY = api.crds()[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["prop
 
 
 class TestResources:
-    @pytest.mark.parametrize("name", ["slicewright-node-reports", "slicewright-nodes"])
+    @pytest.mark.parametrize(
+        "name", ["slicewright-node-reports", "slicewright-nodes", "slicewright-pools"]
+    )
     def test_the_policies_pass_the_api_servers_type_check(self, name: str, api_server: Any) -> None:
         path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{name}"
         api_server.wait(
@@ -174,6 +176,76 @@ class TestController:
 
         api_server.wait(quoted, "the event in the node's condition")
         assert api_server.node("mute-1").condition.reason == "NoReport"
+
+    @pytest.mark.parametrize("layout", ["Keep", "Disable"])
+    def test_an_existing_node_joins_and_leaves_as_it_was(
+        self, api_server: Any, loop: Loop, layout: str
+    ) -> None:
+        admin, wait = api_server.admin, api_server.wait
+        pool, name = f"lab-{layout.lower()}", f"rack-{layout.lower()}"
+        path = f"/api/v1/nodes/{name}"
+        found = {
+            "metadata": {
+                "labels": {"rack": name, "team": "before"},
+                "annotations": {"mine": "stays"},
+            },
+            "spec": {"taints": [{"key": "mine", "value": "x", "effect": "NoSchedule"}]},
+        }
+        api_server.make_node(name)
+        before = admin.patch(path, found, kind="merge")
+        existing = {
+            "labels": {api.POOL_LABEL: pool, "team": "vision"},
+            "migLayoutOnRelease": layout,
+        }
+        wanted = objects.pool(
+            pool,
+            selector={"matchLabels": {"rack": name}},
+            migConfig="all-3g.20gb",
+            existingNodes=existing,
+        )
+        wanted["metadata"]["finalizers"] = [api.RELEASE_FINALIZER]
+        admin.create(POOLS, wanted)
+        wait(lambda: api_server.node(name).mig_config == "all-3g.20gb", "the layout is requested")
+        joined = api_server.node(name)
+        assert joined.labels == {
+            "rack": name,
+            api.POOL_LABEL: pool,
+            "team": "vision",
+            api.MIG_CONFIG_LABEL: "all-3g.20gb",
+        }
+        assert joined.held, "its layout changes"
+        success = {"metadata": {"labels": {api.MIG_STATE_LABEL: "success"}}}
+        admin.patch(path, success, kind="merge")
+        api_server.apply(REPORTS, objects.report(before, pool))
+        wait(
+            lambda: self._verified(api_server, pool) == ("True", "AllNodesProven"),
+            "the node is verified",
+        )
+
+        admin.delete(f"{POOLS}/{pool}")
+        if layout == "Disable":
+            wait(lambda: api_server.node(name).mig_config == "all-disabled", "MIG is disabled")
+            assert api_server.node(name).held
+            admin.get(f"{POOLS}/{pool}")  # waits for mig-manager
+            admin.patch(path, success, kind="merge")
+
+        def pools() -> list[str]:
+            return [one["metadata"]["name"] for one in admin.get(POOLS)["items"]]
+
+        wait(lambda: pool not in pools(), "the pool is let go")
+        after = admin.get(path)
+        left = {
+            api.MIG_CONFIG_LABEL: "all-3g.20gb" if layout == "Keep" else "all-disabled",
+            api.MIG_STATE_LABEL: "success",
+        }
+        assert after["metadata"]["labels"] == {**before["metadata"]["labels"], **left}
+        # The node controller of Kubernetes adds the other.
+        assert after["metadata"]["annotations"].keys() - {"node.alpha.kubernetes.io/ttl"} == {
+            "mine"
+        }
+        assert after["spec"] == before["spec"]
+        kinds = [one["type"] for one in after["status"]["conditions"]]
+        assert kinds == [one["type"] for one in before["status"]["conditions"]]
 
     def test_a_node_from_birth_to_proof_to_fault_and_back(
         self, api_server: Any, loop: Loop, clock: Clock

@@ -121,7 +121,6 @@ _FOR_NOBODY = (
     ),
     _ours("delete", "gpunodereports", f"{REPORTS}/own"),
     _ours("create", "gpupools", POOLS, objects.pool("invented")),
-    _ours("patch", "gpupools", f"{POOLS}/rights", {"spec": {"expectedNodes": {"min": 0}}}),
     _ours("delete", "gpupools", f"{POOLS}/rights"),
     Deed("list", "/apis/apps/v1/deployments", group="apps", resource="deployments"),
     Deed(
@@ -160,6 +159,7 @@ _NOT_FOR_AGENTS = (
     _ours("list", "gpunodereports", REPORTS),
     _ours("list", "gpupools", POOLS),
     _ours("get", "gpupools", f"{POOLS}/rights"),
+    _ours("patch", "gpupools", f"{POOLS}/rights", {"spec": {"expectedNodes": {"min": 0}}}),
     _ours(
         "patch", "gpupools/status", f"{POOLS}/rights/status", {"status": {"nodes": {"verified": 1}}}
     ),
@@ -434,6 +434,43 @@ class TestTheController:
     def test_it_may(self, deed: Deed, controller: Client) -> None:
         assert deed.do(controller)
 
+    def test_it_lets_go_of_a_pool_and_leaves_other_finalizers(
+        self, controller: Client, api_server: Any
+    ) -> None:
+        made = objects.pool("let-go")
+        made["metadata"]["finalizers"] = ["example.org/keep", api.RELEASE_FINALIZER]
+        api_server.admin.create(POOLS, made)
+        controller.patch(f"{POOLS}/let-go", {"metadata": {"finalizers": ["example.org/keep"]}})
+        left = api_server.admin.get(f"{POOLS}/let-go")
+        assert left["metadata"]["finalizers"] == ["example.org/keep"]
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"spec": {"expectedNodes": {"min": 0}}},
+            {"spec": {"layoutHash": "b" * 64}},
+            {"metadata": {"labels": {"a": "b"}}},
+            {"metadata": {"annotations": {"a": "b"}}},
+            {"metadata": {"finalizers": ["example.org/other"]}},
+        ],
+        ids=str,
+    )
+    def test_of_a_pool_it_may_change_nothing_but_its_own_finalizer(
+        self, controller: Client, api_server: Any, change: dict[str, Any]
+    ) -> None:
+        def tried() -> str:
+            try:
+                controller.patch(f"{POOLS}/rights", change, dryRun="All")
+            except ApiError as e:
+                return f"{e.status} {e.message}"
+            return ""
+
+        # A new policy takes a moment to bite.
+        api_server.wait(lambda: bool(tried()), "the policy on pools bites")
+        assert tried().startswith("403")
+        assert "the fleet controller may write the status only" in tried()
+        api_server.admin.patch(f"{POOLS}/rights", change, dryRun="All")
+
     def test_it_warns_of_a_pool_and_takes_the_warning_back(self, controller: Client) -> None:
         events = "/api/v1/namespaces/default/events"
         controller.create(events, {**_EVENT, "metadata": {"name": "taken-back"}})
@@ -463,7 +500,7 @@ class TestTheController:
             ("patch", "", "nodes/status"),
             ("list", "", "pods"),
             *_triples(api.GROUP, "gpunodereports", ("get", "list", "watch")),
-            *_triples(api.GROUP, "gpupools", ("get", "list", "watch")),
+            *_triples(api.GROUP, "gpupools", ("get", "list", "watch", "patch")),
             ("patch", api.GROUP, "gpupools/status"),
             *events.get(namespace, ()),
         }

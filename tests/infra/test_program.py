@@ -396,7 +396,9 @@ def test_rights_are_those_that_agent_and_controller_ask_for(record: Record, stac
 
 
 @pytest.mark.parametrize("stack", BUILT)
-@pytest.mark.parametrize("name", ["node-agent-policy", "node-guard-policy"])
+@pytest.mark.parametrize(
+    "name", ["node-agent-policy", "node-guard-policy", "fleet-controller-policy"]
+)
 def test_every_admission_policy_denies(record: Record, stack: str, name: str) -> None:
     made = record(stack)
     policy = one(made, ":ValidatingAdmissionPolicy", name)
