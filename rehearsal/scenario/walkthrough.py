@@ -76,6 +76,12 @@ def apply(client: Client, walkthrough: Walkthrough) -> None:
         )
 
 
+def pod_spec(walkthrough: Walkthrough) -> dict[str, Any]:
+    """The spec of the walkthrough's pods, as its Deployment has it."""
+    (deployment,) = (m for m in _manifests(walkthrough) if m["kind"] == "Deployment")
+    return dict(deployment["spec"]["template"]["spec"])
+
+
 def scale(client: Client, walkthrough: Walkthrough, replicas: int) -> None:
     client.patch(_deployment(walkthrough), {"spec": {"replicas": replicas}})
 
@@ -95,14 +101,23 @@ def wait_until_landed(
     client: Client, walkthrough: Walkthrough, asked: int, *, timeout_s: float = 60
 ) -> Landing:
     """Waits until the scheduler has tried every replica: each is bound, or has a reason why not."""
+    return landed(
+        lambda: _pods(client, walkthrough), asked, fits=walkthrough.fits, timeout_s=timeout_s
+    )
+
+
+def landed(
+    pods: Callable[[], list[dict[str, Any]]], asked: int, *, fits: int, timeout_s: float = 60
+) -> Landing:
+    """The same for any pods, of which at least `fits` find a place."""
     landing = Landing(asked, 0, 0, "")
 
     def settled() -> bool:
         nonlocal landing
-        pods = [p for p in _pods(client, walkthrough) if "deletionTimestamp" not in p["metadata"]]
-        why = [_why_unscheduled(p) for p in pods if not p["spec"].get("nodeName")]
-        landing = Landing(asked, len(pods) - len(why), len(why), next((w for w in why if w), ""))
-        return len(pods) == asked and all(why) and landing.bound >= min(asked, walkthrough.fits)
+        living = [p for p in pods() if "deletionTimestamp" not in p["metadata"]]
+        why = [_why_unscheduled(p) for p in living if not p["spec"].get("nodeName")]
+        landing = Landing(asked, len(living) - len(why), len(why), next((w for w in why if w), ""))
+        return len(living) == asked and all(why) and landing.bound >= min(asked, fits)
 
     _wait_for(settled, timeout_s)
     return landing

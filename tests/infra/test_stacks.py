@@ -62,6 +62,22 @@ def test_s0_every_size_of_the_walkthrough(size: str, partitions: int) -> None:  
     assert pool.resources == {"nvidia.com/gpu": partitions}
 
 
+@pytest.mark.parametrize(
+    ("machine", "sizes"),
+    [
+        ("a2-highgpu-1g", {"1g.5gb": 7, "2g.10gb": 3, "3g.20gb": 2, "7g.40gb": 1}),
+        ("a2-ultragpu-1g", {"1g.10gb": 7, "2g.20gb": 3, "3g.40gb": 2, "7g.80gb": 1}),
+    ],
+)
+def test_s0_sizes_of_the_other_gpus(machine: str, sizes: dict[str, int]) -> None:
+    """S0-04, -05"""
+    raw = written("s0")
+    pool = {"name": "a", "machine_type": machine, "zones": ["us-central1-c"], "nodes": {"count": 1}}
+    for size, partitions in sizes.items():
+        raw["node_pools"] = [pool | {"partition": {"mode": "native", "profile": size}}]
+        assert planned(raw).pools[0].resources == {"nvidia.com/gpu": partitions}, size
+
+
 def test_s0_4g_is_refused_at_plan() -> None:
     raw = written("s0")
     raw["node_pools"][0]["partition"]["profile"] = "4g.40gb"
@@ -91,6 +107,43 @@ def test_s1_before_mig_a_node_has_8_gpus() -> None:  # S1-22
     raw = written("s1")
     raw["node_pools"][0]["partition"] = "none"
     assert planned(raw).pools[0].resources == {"nvidia.com/gpu": 8}
+
+
+def test_s1_versions_of_plugin_and_feature_discovery_can_be_pinned() -> None:  # S1-10, -14, -20
+    raw = written("s1")
+    raw["gpu_operator"] |= {
+        "release": "gpuo",
+        "device_plugin": {"version": "v0.13.0"},
+        "gfd": {"version": "v0.8.0"},
+    }
+    fleet = planned(raw)
+    assert isinstance(fleet, plan.EksFleetPlan)
+    given = values.operator_values(fleet, values.operator_files(fleet))
+    assert fleet.operator.release == "gpuo"
+    assert (given["devicePlugin"]["version"], given["gfd"]["version"]) == ("v0.13.0", "v0.8.0")
+
+
+@pytest.mark.parametrize("part", ["driver", "toolkit"])
+def test_s1_what_the_machine_image_has_is_not_installed_again(part: str) -> None:
+    """S1-04, -11, -18"""
+    raw = written("s1")
+    raw["gpu_operator"][part] = {"enabled": True}
+    assert f"EKS's machine images contain their own {part}" in refusal(raw)
+
+
+def test_s1_layouts_are_the_published_ones() -> None:  # S1-34 to -36
+    raw = written("s1")
+    raw["node_pools"][0]["partition"] = {"mode": "operator", "config": "all-balanced"}
+    configs = values.mig_parted_config(planned(raw).pools)["mig-configs"]
+    entry = {
+        "device-filter": ["0x20B010DE", "0x20B110DE", "0x20F110DE", "0x20F610DE"],
+        "devices": "all",
+        "mig-enabled": True,
+    }
+    assert configs["all-balanced"] == [
+        {**entry, "mig-devices": {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}}
+    ]
+    assert configs["all-1g.5gb"] == [{**entry, "mig-devices": {"1g.5gb": 7}}]
 
 
 def test_s2_partitions_one_gpu_of_six_at_the_published_starts() -> None:
@@ -159,6 +212,18 @@ def test_s3_requests_are_totals_over_cards() -> None:
         "hami.io/node-scheduler-policy": "binpack",
         "hami.io/gpu-scheduler-policy": "spread",
     }  # S3-16
+
+
+@pytest.mark.parametrize("node", ["binpack", "spread"])
+@pytest.mark.parametrize("gpu", ["binpack", "spread"])
+def test_s3_nodes_and_cards_are_chosen_by_policies_of_their_own(node: str, gpu: str) -> None:
+    """S3-14 to -16"""
+    fractional = {"provider": "hami", "node_policy": node, "gpu_policy": gpu}
+    (share,) = planned({**written("s3"), "fractional": fractional}).workloads
+    assert share.annotations == {
+        "hami.io/node-scheduler-policy": node,
+        "hami.io/gpu-scheduler-policy": gpu,
+    }
 
 
 def test_s3_volcengine_reads_totals() -> None:

@@ -57,6 +57,9 @@ class Container:
     cdi_devices: frozenset[str] = frozenset()
     """What its device plugins allocated by CDI; any runtime class gets these."""
 
+    device_files: frozenset[str] = frozenset()
+    """What its device plugins allocated by path, as GKE's does; any runtime class gets these."""
+
     @property
     def visible_devices(self) -> str:
         return self.env.get("NVIDIA_VISIBLE_DEVICES", "void")
@@ -90,7 +93,8 @@ def devices(container: Container, silicon: NodeSilicon | None, mode: Mode) -> fr
         return None if container.privileged else frozenset()
     if silicon is None:
         return frozenset()
-    found = device_nodes.existing(silicon) if container.privileged else frozenset[str]()
+    existing = device_nodes.existing(silicon)
+    found = existing if container.privileged else existing & _names(container.device_files)
     if container.allocated:
         # The specification's common edits set NVIDIA_VISIBLE_DEVICES=void: no second injection.
         return found | _allocated(container.allocated, silicon)
@@ -101,6 +105,10 @@ def devices(container: Container, silicon: NodeSilicon | None, mode: Mode) -> fr
             case "cdi":
                 found |= _cdi(container, silicon)
     return found
+
+
+def _names(files: frozenset[str]) -> frozenset[str]:
+    return frozenset(file.removeprefix("/dev/") for file in files)
 
 
 def _legacy(container: Container, silicon: NodeSilicon) -> frozenset[str]:

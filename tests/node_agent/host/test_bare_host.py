@@ -195,6 +195,18 @@ def test_anybody_sees_the_picture(command: Run, mig_on: Any, user: int | None) -
     assert all(uuid in shown.stdout for uuid in uuids)
 
 
+def test_persistence_mode_that_is_off_is_told_with_the_command_that_turns_it_on(
+    command: Run, mig_on: Any
+) -> None:  # S2-07
+    state.set_health(mig_on.path, 2, persistence=0)
+    done = command(mig_on, "apply", "2:3g.20gb*2")
+    assert done.returncode == 0
+    assert "GPU 2: persistence mode is off" in done.stderr
+    assert "nvidia-smi -i 2 -pm 1" in done.stderr
+    assert command(mig_on, "apply", "2:empty").stderr == done.stderr
+    assert command(mig_on, "apply", "3:off").stderr == ""
+
+
 def test_both_forms_of_address_are_understood(command: Run, mig_on: Any) -> None:
     state.repartition(mig_on.path, 2, ["3g.20gb", "3g.20gb"])
     gpu = state.load(mig_on.path).gpus[2]

@@ -40,6 +40,8 @@ class Allocation:
     """(container path, host path, read-only)"""
     cdi_devices: frozenset[str] = frozenset()
     """Qualified names (vendor/class=name), which the container runtime resolves."""
+    device_files: frozenset[str] = frozenset()
+    """Device nodes of the host, for the same place in the container."""
 
 
 @dataclass(eq=False)
@@ -125,6 +127,7 @@ class DevicePlugins:
         env: dict[str, str] = {}
         mounts: list[tuple[str, str, bool]] = []
         cdi_devices: set[str] = set()
+        files: set[str] = set()
         for resource, count in sorted(asked.items()):
             held = self._ledger.allocations.get(pod_uid, {}).get(container, {}).get(resource)
             plugin = self._plugins.get(resource)
@@ -152,7 +155,13 @@ class DevicePlugins:
                 env.update(response.envs)
                 mounts.extend((m.container_path, m.host_path, m.read_only) for m in response.mounts)
                 cdi_devices.update(device.name for device in response.cdi_devices)
-        return Allocation(env=env, mounts=tuple(mounts), cdi_devices=frozenset(cdi_devices))
+                files.update(device.host_path for device in response.devices)
+        return Allocation(
+            env=env,
+            mounts=tuple(mounts),
+            cdi_devices=frozenset(cdi_devices),
+            device_files=frozenset(files),
+        )
 
     async def _preferred(self, plugin: _Plugin, count: int) -> tuple[str, ...]:
         free = self._ledger.free(plugin.resource)

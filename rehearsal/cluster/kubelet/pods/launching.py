@@ -143,9 +143,10 @@ class Launching:
         binds = [launcher.Bind(source=a, target=b) for a, b in program.files]
         mounts = [m for m in container.get("volumeMounts") or () if not _is_kernels(pod, m)]
         binds += [_bind(wanted.volumes, mount) for mount in mounts]
+        if wanted.devices:
+            binds += _allocated_mounts(run.node.files.root, wanted.devices)
         known.update(partitioner_environment(run.node.machine.cloud, run.node.fault))
-        allocated = wanted.devices.cdi_devices if wanted.devices else frozenset[str]()
-        asks = _runtime_container(pod, container, known, allocated, run.node.machine)
+        asks = _runtime_container(pod, container, known, wanted.devices, run.node.machine)
         if run.node.machine.gpu_model and asks.gets_driver:
             binds.append(
                 launcher.Bind(source=self._toolchain.fake_nvml.parent, target=_DRIVER_LIBRARIES)
@@ -250,6 +251,16 @@ def _bind(volumes: PodVolumes, mount: JsonObject) -> launcher.Bind:
     )
 
 
+def _allocated_mounts(node_root: Path, devices: Allocation) -> list[launcher.Bind]:
+    """The node gets directories that it lacks, as by containerd (internal/cri/opts, WithMounts)."""
+    binds = []
+    for target, source, read_only in devices.mounts:
+        at = node_root / source.lstrip("/")
+        at.mkdir(parents=True, exist_ok=True)
+        binds.append(launcher.Bind(source=at, target=Path(target), read_only=read_only))
+    return binds
+
+
 def _context(pod: JsonObject, container: JsonObject) -> JsonObject:
     return {
         **(pod["spec"].get("securityContext") or {}),
@@ -261,7 +272,7 @@ def _runtime_container(
     pod: JsonObject,
     container: JsonObject,
     known: Mapping[str, str],
-    cdi_devices: frozenset[str],
+    allocated: Allocation | None,
     machine: Machine,
 ) -> Container:
     """What the container runtime sees of it.
@@ -278,7 +289,8 @@ def _runtime_container(
         or machine.cloud == "eks"
         or pod["spec"].get("runtimeClassName") == "nvidia",
         env=known,
-        cdi_devices=cdi_devices,
+        cdi_devices=allocated.cdi_devices if allocated else frozenset(),
+        device_files=allocated.device_files if allocated else frozenset(),
         host_dev=any(
             mount["mountPath"] == "/dev" and _is_kernels(pod, mount)
             for mount in container.get("volumeMounts") or ()

@@ -15,7 +15,7 @@ import pytest
 from rehearsal.cluster.node import launcher, root
 from rehearsal.cluster.node.launcher import Bind, LaunchSpec
 from rehearsal.cluster.node.machine import Machine
-from rehearsal.cluster.silicon import state
+from rehearsal.cluster.silicon import device_nodes, state
 from rehearsal.host.toolchain import Toolchain
 from tests.rehearsal.cluster.node.stub_kubelet import StubKubelet
 
@@ -124,6 +124,26 @@ def test_every_gpu_is_filled_with_one_size(
         for gi in gpu.instances
     }
     assert set(offered) == instances
+
+
+def test_a_partition_is_its_gpus_file_and_those_of_two_capabilities(make_node: MakeNode) -> None:
+    """Without them a container sees a GPU in MIG mode and no partition of it."""
+    node = make_node("3g.40gb", count=2)
+    with StubKubelet(node.files.device_plugins) as kubelet:
+        node.start()
+        offered = sorted(kubelet.devices(_GPU, 4, healthy=4))
+        answers = {id_: kubelet.allocate(_GPU, id_) for id_ in offered}
+    silicon = state.load(node.files.silicon)
+    for gpu in silicon.gpus:
+        for gi in gpu.instances:
+            answer = answers[f"nvidia{gpu.index}/gi{gi.id}"]
+            (ci,) = gi.compute_instances
+            own = device_nodes.mig_device_nodes(silicon, gpu, gi, ci)
+            wanted = {device_nodes.gpu_node(gpu), *own, *device_nodes.CONTROL}
+            assert {d.host_path for d in answer.devices} == {f"/dev/{name}" for name in wanted}
+            assert [(m.container_path, m.host_path) for m in answer.mounts] == [
+                ("/usr/local/nvidia", "/home/kubernetes/bin/nvidia")
+            ]
 
 
 def test_whole_gpus_where_no_size_is_set(make_node: MakeNode) -> None:

@@ -72,6 +72,17 @@ def test_cdi_all_leaves_out_a_gpu_in_mig_mode_without_instances(silicon: NodeSil
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_device_files_that_a_plugin_allocates_need_no_runtime(
+    silicon: NodeSilicon, mode: Mode
+) -> None:
+    """GKE's plugin names them; one that the node does not have is not made."""
+    (capability, *_) = sorted(n for n in device_nodes.existing(silicon) if "nvidia-cap" in n)
+    files = frozenset({"/dev/nvidia0", f"/dev/{capability}", "/dev/nvidia99"})
+    gke = Container(privileged=False, nvidia_runtime=False, env={}, device_files=files)
+    assert devices(gke, silicon, mode) == {"nvidia0", capability}
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_one_mig_device_is_its_gpu_and_two_capabilities(silicon: NodeSilicon, mode: Mode) -> None:
     uuid = silicon.gpus[0].instances[1].compute_instances[0].uuid
     for asked in (uuid, "0:1"):

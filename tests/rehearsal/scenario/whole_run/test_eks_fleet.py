@@ -7,6 +7,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from rehearsal.scenario import proof, walkthrough
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
+from tests.rehearsal.scenario.whole_run import inside
 
 pytestmark = [pytest.mark.rehearsal]
 S1 = WALKTHROUGHS["s1"]
@@ -82,6 +84,20 @@ def test_nvidias_own_programs_did_the_cutting(client: Client) -> None:
     # Written by GPU feature discovery from NVML, not by the stand-in.
     assert labels["nvidia.com/gpu.product"] == "NVIDIA-A100-SXM4-40GB"
     assert labels["nvidia.com/mig-1g.5gb.count"] == "56"
+
+
+def test_a_running_pod_sees_its_one_partition_and_no_other(client: Client) -> None:
+    """S1-32: the published pod has 14 SMs and 4864 MiB."""
+    paths = [inside.pod_of(client, S1, f"look-{n}") for n in range(2)]
+    uuids = []
+    for path in paths:
+        (gpu,) = inside.seen_by(client, path)["gpus"]
+        (device,) = gpu["devices"]
+        assert (gpu["mig"], device["name"].rpartition(" ")[2]) == ("enabled", "1g.5gb")
+        assert (device["multiprocessors"], device["memory_mib"]) == (14, 4864)
+        uuids.append(device["uuid"])
+    assert len(set(uuids)) == 2
+    inside.delete(client, *paths)
 
 
 def test_56_of_100_pods_are_bound(client: Client) -> None:
@@ -229,12 +245,80 @@ def _allocatable(client: Client) -> dict[str, str]:
     return {k: v for k, v in found.items() if k.startswith("nvidia.com/") and v != "0"}
 
 
-def test_then_it_has_the_new_one(client: Client) -> None:  # S1-38
-    assert _allocatable(client) == {
-        "nvidia.com/mig-1g.5gb": "16",
-        "nvidia.com/mig-2g.10gb": "8",
-        "nvidia.com/mig-3g.20gb": "8",
-    }
+BALANCED = {"nvidia.com/mig-1g.5gb": 16, "nvidia.com/mig-2g.10gb": 8, "nvidia.com/mig-3g.20gb": 8}
+
+
+def test_then_it_has_the_new_one(client: Client) -> None:  # S1-37, -38
+    assert _allocatable(client) == {name: str(count) for name, count in BALANCED.items()}
+    assert _node(client)["metadata"]["labels"]["nvidia.com/mig.config.state"] == "success"
+
+
+def test_of_twenty_pods_of_each_size_as_many_are_bound_as_there_are_partitions(
+    client: Client,
+) -> None:
+    """S1-39, -40"""
+    asked = {name: _ask_for_twenty(client, name) for name in BALANCED}
+    for resource, fits in BALANCED.items():
+        landed = walkthrough.landed(partial(_pods_of, client, resource), 20, fits=fits)
+        assert (landed.bound, landed.pending) == (fits, 20 - fits), resource
+        assert f"Insufficient {resource}" in landed.why_pending
+    for path in asked.values():
+        client.delete(path, propagationPolicy="Background")
+    deadline = time.monotonic() + 60
+    while any(_pods_of(client, resource) for resource in BALANCED):
+        assert time.monotonic() < deadline, "pods are still there"
+        time.sleep(0.2)
+
+
+def _ask_for_twenty(client: Client, resource: str) -> str:
+    """A Deployment as the first one's, of another size; its API path."""
+    app = _app(resource)
+    spec = walkthrough.pod_spec(S1)
+    (container,) = spec["containers"]
+    container["resources"] = {"limits": {resource: "1"}}
+    template = {"metadata": {"labels": {"app": app}}, "spec": spec}
+    deployments = "/apis/apps/v1/namespaces/default/deployments"
+    client.create(
+        deployments,
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": app, "namespace": "default"},
+            "spec": {
+                "replicas": 20,
+                "selector": {"matchLabels": {"app": app}},
+                "template": template,
+            },
+        },
+    )
+    return f"{deployments}/{app}"
+
+
+def _pods_of(client: Client, resource: str) -> list[dict[str, Any]]:
+    listed = client.get("/api/v1/namespaces/default/pods", labelSelector=f"app={_app(resource)}")
+    return list(listed["items"])
+
+
+def _app(resource: str) -> str:
+    """`mig2-10` for nvidia.com/mig-2g.10gb."""
+    compute, memory = re.findall(r"\d+", resource)
+    return f"mig{compute}-{memory}"
+
+
+def test_every_pod_of_the_operator_runs_or_has_completed(client: Client) -> None:
+    """S1-02, -21, but for Node Feature Discovery, which the operator's stand-in does itself."""
+    pods = client.get("/api/v1/namespaces/gpu-operator/pods")["items"]
+    phases = {pod["metadata"]["name"]: pod["status"].get("phase") for pod in pods}
+    assert set(phases.values()) <= {"Running", "Succeeded"}, phases
+    for part in (
+        "gpu-operator",
+        "gpu-feature-discovery",
+        "nvidia-dcgm-exporter",
+        "nvidia-device-plugin-daemonset",
+        "nvidia-mig-manager",
+        "nvidia-operator-validator",
+    ):
+        assert any(name.startswith(part) for name in phases), (part, phases)
 
 
 def test_partition_none_makes_the_gpus_whole_again(client: Client, engine: Engine) -> None:

@@ -20,6 +20,7 @@ from rehearsal.scenario import proof, walkthrough
 from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
+from tests.rehearsal.scenario.whole_run import inside
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(900)]
 S0 = WALKTHROUGHS["s0"]
@@ -120,8 +121,33 @@ def test_the_node_carries_what_the_walkthrough_asks_for(run: Run) -> None:
     assert ("nvidia.com/gpu", "present", "NoSchedule") in taints
 
 
-def test_sixteen_pods_are_bound_and_a_seventeenth_stays_pending(run: Run) -> None:
+@pytest.mark.parametrize("taint", ["nvidia.com/gpu", "nvidia/share"])
+def test_a_pod_without_one_of_the_tolerations_stays_pending(run: Run, taint: str) -> None:
+    """S0-52"""
+    name = f"without-{taint.rpartition('/')[2]}"
+    path = inside.pod_without_toleration(run.client, S0, name, taint)
+    try:
+        assert "untolerated taint" in inside.why_pending(run.client, path)
+    finally:
+        inside.delete(run.client, path)
+
+
+def test_a_running_pod_sees_its_one_partition_and_no_other(run: Run) -> None:
+    """S0-03, -43, -53: the numbers of the published pod are 60 SMs and 40 GB."""
     run.client.delete("/api/v1/namespaces/default/pods/whole-gpu", gracePeriodSeconds="0")
+    paths = [inside.pod_of(run.client, S0, f"look-{n}") for n in range(2)]
+    uuids = []
+    for path in paths:
+        (gpu,) = inside.seen_by(run.client, path)["gpus"]
+        (device,) = gpu["devices"]
+        assert (gpu["mig"], device["name"].rpartition(" ")[2]) == ("enabled", "3g.40gb")
+        assert (device["multiprocessors"], device["memory_mib"] // 1000) == (60, 40)
+        uuids.append(device["uuid"])
+    assert len(set(uuids)) == 2
+    inside.delete(run.client, *paths)
+
+
+def test_sixteen_pods_are_bound_and_a_seventeenth_stays_pending(run: Run) -> None:
     walkthrough.apply(run.client, S0)
     assert walkthrough.wait_until_landed(run.client, S0, 16) == walkthrough.Landing(16, 16, 0, "")
     walkthrough.scale(run.client, S0, 17)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"sort"
 	"strings"
@@ -11,6 +12,8 @@ import (
 
 // wholeGPU is the GPU instance id of an event that concerns a GPU as a whole, and of a device that is not partitioned.
 const wholeGPU = 0xFFFFFFFF
+
+const migMinors = "/proc/driver/nvidia-caps/mig-minors"
 
 // device is what the kubelet hands out: a GPU, a MIG partition, or one client's share of either.
 type device struct {
@@ -78,15 +81,50 @@ func shared(all []device, clients int, strategy string) []device {
 	return shares
 }
 
-// deviceFiles are the device files that a container needs for these devices.
-func deviceFiles(of []device) []string {
+// deviceFiles are the device files that a container needs for these devices: a partition's are its GPU's and two capabilities.
+// Source: GoogleCloudPlatform/container-engine-accelerators, pkg/gpu/nvidia/mig/mig.go, whose partitions have one compute instance.
+func deviceFiles(of []device) ([]string, error) {
 	files := []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
 	for _, one := range of {
-		if file := fmt.Sprintf("/dev/nvidia%d", one.gpu); !slices.Contains(files, file) {
-			files = append(files, file)
+		needed := []string{fmt.Sprintf("/dev/nvidia%d", one.gpu)}
+		if one.gpuInstance != wholeGPU {
+			instance := fmt.Sprintf("gpu%d/gi%d", one.gpu, one.gpuInstance)
+			capabilities, err := capabilityFiles(instance+"/access", instance+"/ci0/access")
+			if err != nil {
+				return nil, err
+			}
+			needed = append(needed, capabilities...)
+		}
+		for _, file := range needed {
+			if !slices.Contains(files, file) {
+				files = append(files, file)
+			}
 		}
 	}
-	return files
+	return files, nil
+}
+
+// capabilityFiles are the device files of capabilities, by the driver's own list of their minors.
+func capabilityFiles(names ...string) ([]string, error) {
+	list, err := os.ReadFile(migMinors)
+	if err != nil {
+		return nil, err
+	}
+	minors := map[string]string{}
+	for _, line := range strings.Split(string(list), "\n") {
+		if name, minor, found := strings.Cut(line, " "); found {
+			minors[name] = minor
+		}
+	}
+	var files []string
+	for _, name := range names {
+		minor, known := minors[name]
+		if !known {
+			return nil, fmt.Errorf("%s does not list %s", migMinors, name)
+		}
+		files = append(files, "/dev/nvidia-caps/nvidia-cap"+minor)
+	}
+	return files, nil
 }
 
 // physical is a device's id without the client's share.

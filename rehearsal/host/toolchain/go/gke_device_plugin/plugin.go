@@ -187,7 +187,11 @@ func (p *plugin) Allocate(_ context.Context, request *api.AllocateRequest) (*api
 			Envs:   p.environment(wanted),
 			Mounts: []*api.Mount{{ContainerPath: insideDriver, HostPath: hostDriver, ReadOnly: true}},
 		}
-		for _, file := range deviceFiles(wanted) {
+		files, err := deviceFiles(wanted)
+		if err != nil {
+			return nil, status.Error(codes.Internal, err.Error())
+		}
+		for _, file := range files {
 			given.Devices = append(given.Devices, &api.DeviceSpec{ContainerPath: file, HostPath: file, Permissions: "mrw"})
 		}
 		answer.ContainerResponses = append(answer.ContainerResponses, given)

@@ -1,0 +1,95 @@
+"""The workloads that whole runs apply are those of the published walkthroughs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rehearsal.scenario import walkthrough
+from rehearsal.scenario.walkthrough import WALKTHROUGHS
+
+
+def container(stack: str) -> dict[str, Any]:
+    (only,) = walkthrough.pod_spec(WALKTHROUGHS[stack])["containers"]
+    return dict(only)
+
+
+def test_s0_asks_for_sixteen_in_a_namespace_of_its_own() -> None:  # S0-36
+    s0 = WALKTHROUGHS["s0"]
+    assert (s0.namespace, s0.deployment, s0.asked) == ("ai", "llm-deployment", 16)
+
+
+def test_s0_pods_have_shared_memory_and_a_minute_to_end() -> None:  # S0-37, -38
+    spec = walkthrough.pod_spec(WALKTHROUGHS["s0"])
+    assert spec["terminationGracePeriodSeconds"] == 60
+    assert spec["volumes"] == [
+        {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "10Gi"}}
+    ]
+    assert container("s0")["volumeMounts"] == [{"name": "dshm", "mountPath": "/dev/shm"}]
+
+
+def test_s0_runs_one_model_server_with_one_partition_each() -> None:  # S0-39, -41 to -46
+    server = container("s0")
+    assert (server["name"], server["image"], server["imagePullPolicy"]) == (
+        "llm-chat",
+        "vllm/vllm-openai:v0.6.2",
+        "IfNotPresent",
+    )
+    assert server["args"] == [
+        "--host=0.0.0.0",
+        "--port=8000",
+        "--model=mistralai/Mistral-Nemo-Instruct-2407",
+        "--dtype=bfloat16",
+        "--tensor-parallel-size=1",
+        "--gpu-memory-utilization=0.9",
+        "--swap-space=16",
+        "--max-model-len=8192",
+        "--max-num-seqs=256",
+    ]
+    assert server["ports"] == [{"name": "http", "containerPort": 8000}]
+
+
+def test_s0_takes_its_tokens_from_a_secret() -> None:  # S0-40, corrected: not in plain text
+    variables = {e["name"]: e["valueFrom"]["secretKeyRef"]["name"] for e in container("s0")["env"]}
+    assert variables == {"HUGGING_FACE_HUB_TOKEN": "llm", "VLLM_API_KEY": "llm"}
+
+
+def test_s0_has_an_hour_to_start_and_is_then_asked_every_twenty_seconds() -> None:  # S0-47, -48
+    server = container("s0")
+    health = {"path": "/health", "port": "http"}
+    for probe in ("readinessProbe", "livenessProbe"):
+        assert server[probe] == {"httpGet": health, "periodSeconds": 20}
+    assert server["startupProbe"] == {
+        "httpGet": health,
+        "initialDelaySeconds": 300,
+        "periodSeconds": 30,
+        "failureThreshold": 120,
+    }
+
+
+def test_s0_asks_for_a_partition_as_gke_names_it() -> None:  # S0-49, -50
+    assert container("s0")["resources"] == {
+        "requests": {"cpu": "10", "memory": "30Gi", "nvidia.com/gpu": "1"},
+        "limits": {"cpu": "24", "memory": "100Gi", "nvidia.com/gpu": "1"},
+    }
+
+
+def test_s0_chooses_its_nodes_by_their_partition_size_and_tolerates_both_taints() -> None:
+    """S0-51, -52"""
+    spec = walkthrough.pod_spec(WALKTHROUGHS["s0"])
+    affinity = spec["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [
+        {"key": "cloud.google.com/gke-gpu-partition-size", "operator": "In", "values": ["3g.40gb"]}
+    ]
+    assert spec["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"},
+        {"key": "nvidia/share", "operator": "Equal", "value": "nvidia-mig", "effect": "NoSchedule"},
+    ]
+
+
+def test_s1_asks_for_more_than_there_is() -> None:  # S1-30, -31
+    s1, one = WALKTHROUGHS["s1"], container("s1")
+    assert (s1.deployment, s1.asked, s1.fits) == ("mig1.5", 100, 56)
+    assert (one["name"], one["image"]) == ("vectoradd", "nvidia/cuda:8.0-runtime")
+    assert (one["command"], one["args"]) == (["/bin/sh", "-c"], ["nvidia-smi && tail -f /dev/null"])
+    assert one["resources"] == {"limits": {"nvidia.com/mig-1g.5gb": "1"}}

@@ -1,0 +1,143 @@
+"""Pods of a walkthrough that look at their GPUs from the inside, as `kubectl exec` with nvidia-smi
+would: through the NVML library and the device nodes of their own container.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from infra import delivery
+from kubeapi import ApiError, Client
+from rehearsal.scenario import walkthrough
+from rehearsal.scenario.walkthrough import Walkthrough
+
+_SCRIPT = """
+import json, subprocess, sys, time
+asked = [sys.executable, "-S", "/code/agent.pyz", "show", "--json"]
+seen = subprocess.run(asked, capture_output=True, text=True)
+print(json.dumps(json.loads(seen.stdout) if seen.stdout else {"failed": seen.stderr}), flush=True)
+time.sleep(3600)
+"""
+_CODE = "look"
+T = TypeVar("T")
+
+
+def pod_of(client: Client, of: Walkthrough, name: str) -> str:
+    """Makes a pod with the walkthrough's own affinity, tolerations and limits; its API path."""
+    return _create(client, of, name, walkthrough.pod_spec(of))
+
+
+def pod_without_toleration(client: Client, of: Walkthrough, name: str, key: str) -> str:
+    """The same pod without the toleration of that taint; its API path."""
+    spec = walkthrough.pod_spec(of)
+    left = [t for t in spec["tolerations"] if t["key"] != key]
+    assert len(left) == len(spec["tolerations"]) - 1
+    return _create(client, of, name, {**spec, "tolerations": left})
+
+
+def seen_by(client: Client, path: str) -> Mapping[str, Any]:
+    """What the pod at that path sees, once it is Running and Ready: `slicewright-agent show`."""
+    _until(client, path, _ready)
+    deadline = time.monotonic() + 60
+    while not (said := client.text(f"{path}/log")).strip():
+        assert time.monotonic() < deadline, f"{path} says nothing"
+        time.sleep(0.2)
+    return dict(json.loads(said))
+
+
+def why_pending(client: Client, path: str) -> str:
+    """The scheduler's message, once it has tried the pod and did not place it."""
+    return _until(client, path, _unscheduled)
+
+
+def delete(client: Client, *paths: str) -> None:
+    for path in paths:
+        client.delete(path, gracePeriodSeconds="0")
+    for path in paths:
+        deadline = time.monotonic() + 60
+        while _exists(client, path):
+            assert time.monotonic() < deadline, f"{path} is still there"
+            time.sleep(0.2)
+
+
+def _create(client: Client, of: Walkthrough, name: str, spec: Mapping[str, Any]) -> str:
+    _code_map(client, of.namespace)
+    spec = copy.deepcopy(dict(spec))
+    (container,) = spec["containers"]
+    kept = {key: container[key] for key in ("name", "resources")}
+    spec["containers"] = [
+        {
+            **kept,
+            "image": "python:3.13-slim",
+            "command": ["python", "-c", _SCRIPT],
+            # As NVIDIA's CUDA images set it for GKE, which mounts the driver there.
+            "env": [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}],
+            "volumeMounts": [{"name": "code", "mountPath": "/code"}],
+        }
+    ]
+    spec["volumes"] = [{"name": "code", "configMap": {"name": _CODE}}]
+    spec["terminationGracePeriodSeconds"] = 1
+    pods = f"/api/v1/namespaces/{of.namespace}/pods"
+    metadata = {"name": name, "namespace": of.namespace}
+    client.create(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    return f"{pods}/{name}"
+
+
+def _code_map(client: Client, namespace: str) -> None:
+    """The agent's code, where pods of the namespace can mount it."""
+    made: list[tuple[str, dict[str, Any]]] = [
+        (
+            "/api/v1/namespaces",
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+        ),
+        (
+            f"/api/v1/namespaces/{namespace}/configmaps",
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": _CODE, "namespace": namespace},
+                "binaryData": {"agent.pyz": delivery.node_agent().base64},
+            },
+        ),
+    ]
+    for path, body in made:
+        try:
+            client.create(path, body)
+        except ApiError as e:
+            if e.status != 409:  # it is there already
+                raise
+
+
+def _ready(pod: Mapping[str, Any]) -> bool:
+    conditions = {c["type"]: c["status"] for c in pod["status"].get("conditions") or ()}
+    return pod["status"].get("phase") == "Running" and conditions.get("Ready") == "True"
+
+
+def _unscheduled(pod: Mapping[str, Any]) -> str:
+    assert not pod["spec"].get("nodeName"), f"it was bound to {pod['spec']['nodeName']}"
+    for condition in pod["status"].get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return str(condition.get("message", ""))
+    return ""
+
+
+def _until(client: Client, path: str, what: Callable[[Mapping[str, Any]], T]) -> T:
+    deadline = time.monotonic() + 120
+    while not (found := what(pod := client.get(path))):
+        assert time.monotonic() < deadline, pod["status"]
+        time.sleep(0.2)
+    return found
+
+
+def _exists(client: Client, path: str) -> bool:
+    try:
+        client.get(path)
+    except ApiError as e:
+        if e.status != 404:
+            raise
+        return False
+    return True
