@@ -18,8 +18,10 @@ from rehearsal.cluster.silicon import state
 from tests.rehearsal.cluster.node.stub_api import StubApi
 
 _CONFIG = "nvidia.com/mig.config"
+_STATE = "nvidia.com/mig.config.state"
 _LAYOUTS = {
     "seven": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}}],
+    "half": [{"devices": "all", "mig-enabled": True, "mig-devices": {"3g.40gb": 2}}],
     "impossible": [{"devices": "all", "mig-enabled": True, "mig-devices": {"4g.40gb": 2}}],
 }
 
@@ -123,3 +125,67 @@ def test_without_a_system_bus_no_state_is_ever_written(make_node: Any) -> None:
         assert "system_bus_socket" in log.read_text()
         assert api.states == []
     assert state.load(node.files.silicon).gpus[0].instances == ()
+
+
+def test_after_a_failure_it_tries_again_only_when_it_restarts(
+    make_node: Any, bus: SystemBus
+) -> None:
+    """A service of the host holds the GPU. That it lets go, or that the node changes otherwise, is
+    not noticed.
+    """
+    node = make_node(count=1)
+    bus.listen(node.files.system_bus)
+    held = state.Process(gpu=0, pid=77, name="nv-hostengine")
+    state.run_process(node.files.silicon, held)
+    with StubApi("n1") as api:
+        api.label({_CONFIG: "seven"})
+        _start(node, api)
+        api.wait_for_states("pending", "failed")
+        state.end_processes(node.files.silicon)
+        api.label({"example.org/other": "label"})
+        api.label({_CONFIG: "nonsense", _STATE: None})
+        api.wait_for_states("pending", "failed", "failed")
+    assert state.load(node.files.silicon).gpus[0].instances == ()
+    launcher.stop(node.started.pop(), grace_s=5)
+    with StubApi("n1") as api:
+        api.label({_CONFIG: "seven", _STATE: "failed"})
+        _start(node, api)
+        api.wait_for_states("failed", "pending", "success")
+    assert state.load(node.files.silicon).gpus[0].profiles == ("1g.10gb",) * 7
+
+
+def test_a_changed_map_is_read_only_with_the_next_label(make_node: Any, bus: SystemBus) -> None:
+    """So a layout of the same name but other content is never applied: our names have the content
+    in them.
+    """
+    node = make_node(count=1)
+    bus.listen(node.files.system_bus)
+    with StubApi("n1") as api:
+        api.label({_CONFIG: "seven"})
+        _start(node, api)
+        api.wait_for_states("pending", "success")
+        (file,) = node.directory.glob("mig-manager-*/config.yaml")
+        file.write_text(file.read_text().replace('"1g.10gb": 7', '"1g.10gb": 3'))
+        api.label({"example.org/other": "label"})
+        api.label({_CONFIG: "half"})
+        api.wait_for_states("pending", "success", "pending", "success")
+        assert state.load(node.files.silicon).gpus[0].profiles == ("3g.40gb",) * 2
+        api.label({_CONFIG: "seven"})
+        api.wait_for_states(*("pending", "success") * 3)
+    assert state.load(node.files.silicon).gpus[0].profiles == ("1g.10gb",) * 3
+
+
+def test_pending_lasts_as_long_as_the_driver_hangs(make_node: Any, bus: SystemBus) -> None:
+    node = make_node(count=1)
+    bus.listen(node.files.system_bus)
+    hang = state.Injection(call="nvmlDeviceCreateGpuInstance", delay_ms=3_600_000)
+    state.inject(node.files.silicon, hang)
+    with StubApi("n1") as api:
+        api.label({_CONFIG: "seven"})
+        _start(node, api)
+        api.wait_for_states("pending")
+        with pytest.raises(AssertionError):
+            api.wait_for_states("pending", "success", timeout_s=3)
+        state.heal(node.files.silicon)
+        api.wait_for_states("pending", "success")
+    assert state.load(node.files.silicon).gpus[0].profiles == ("1g.10gb",) * 7
