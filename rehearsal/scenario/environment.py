@@ -93,18 +93,27 @@ class Environment:
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
             **plugins_and_commands.engine_settings(self.root),
+            # Set whether there is one or not: never one of the user's own clusters.
+            "KUBECONFIG": str(self.user_kubeconfig),
         }
 
     def kubeconfigs(self) -> Mapping[str, Path]:
         """Admin kubeconfig of every cluster in the simulated cloud, by cluster name."""
         return {p.parent.name: p for p in sorted(self.root.glob("clusters/*/kubeconfig.json"))}
 
+    @property
+    def user_kubeconfig(self) -> Path:
+        """Of the cluster that is there before the stack, with the context that its file names."""
+        return self.root / "kubeconfig.json"
+
     def exports(self) -> str:
         """Shell lines after which plain `pulumi`, `kubectl` and `slicewright` work here."""
         shown = {k: shlex.quote(v) for k, v in self.variables().items()}
         shown["PATH"] = f'{shlex.quote(str(self.root / "bin"))}:"$PATH"'
-        if kubeconfigs := self.kubeconfigs():
+        kubeconfigs = self.kubeconfigs()
+        if kubeconfigs and not self.user_kubeconfig.exists():
             shown["KUBECONFIG"] = shlex.quote(":".join(map(str, kubeconfigs.values())))
+        if kubeconfigs:
             # By default kubectl caches API discovery in the home directory.
             shown["KUBECACHEDIR"] = shlex.quote(str(self.root / "kubectl-cache"))
         return "\n".join(f"export {name}={value}" for name, value in shown.items())

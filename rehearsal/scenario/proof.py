@@ -187,6 +187,14 @@ def of_empty_cloud(stack: str, inventory: Mapping[str, Sequence[str]]) -> Check:
     return Check(stack, "simulated cloud after destroy", "empty", left or "empty", not inventory)
 
 
+def of_cluster_as_it_was(stack: str, differences: Sequence[str]) -> Check:
+    """An existing cluster after `pulumi destroy`, compared object by object."""
+    found = "as it was"
+    if differences:
+        found = f"{len(differences)} differences, such as {differences[0]}"
+    return Check(stack, "existing cluster after destroy", "as it was", found, not differences)
+
+
 def of_no_process(stack: str, environment: Environment) -> Check:
     """The environment's processes after it was stopped; ends those that are left."""
     left = processes.end_leftovers(environment.root)

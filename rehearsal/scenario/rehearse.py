@@ -14,12 +14,14 @@ from pathlib import Path
 from rich.console import Console
 
 from infra import plan
+from infra.plan import ByoFleetPlan
 from kubeapi import Client
 from rehearsal.cluster.node import launcher
 from rehearsal.host import toolchain
 from rehearsal.scenario import (
     disk_space,
     display,
+    existing_cluster,
     plugins_and_commands,
     proof,
     settings,
@@ -152,7 +154,7 @@ class Rehearsal:
         example = WALKTHROUGHS.get(stack)
         self.console.rule(f"[bold]{example.title if example else stack}")
         try:
-            environments.start(environment)
+            self._start(environment)
             checks = self._bring_up(environment)
             is_up = all(check.holds for check in checks)
             if is_up:
@@ -212,18 +214,38 @@ class Rehearsal:
     def _destroy(self, environment: Environment) -> list[Check]:
         """Deletes the environment where `pulumi destroy` left nothing in the simulated cloud."""
         _ = environment.toolchain  # raises where it is missing
-        environments.start(environment)
+        existing = self._start(environment)
         outcome = self._engine(environment).destroy()
         self._say_outcome(outcome)
         disk_space.require_not_full(environment, outcome)
         stack = environment.stack
         checks = [proof.of_run(stack, outcome)]
-        checks.append(proof.of_empty_cloud(stack, environment.inventory()))
+        if existing is None:
+            checks.append(proof.of_empty_cloud(stack, environment.inventory()))
+        else:
+            left = existing_cluster.differences(environment, existing)
+            for line in left:
+                self._live.say(f"{stack}: after destroy, {line}")
+            checks.append(proof.of_cluster_as_it_was(stack, left))
         if all(check.holds for check in checks):
             environments.stop(environment)
             checks.append(proof.of_no_process(stack, environment))
             environments.remove(environment)
         return checks
+
+    def _start(self, environment: Environment) -> ByoFleetPlan | None:
+        """Starts what has to be there before `pulumi up`: the simulated cloud, or the cluster of
+        the fleet that this returns.
+        """
+        environments.start(environment)
+        fleet = plan.read_file(environment.stack_file(environment.stack))
+        if not isinstance(fleet, ByoFleetPlan):
+            return None
+        self._live.say(
+            f"{environment.stack}: starting the cluster that exists before the stack, and its nodes"
+        )
+        existing_cluster.start(environment, fleet)
+        return fleet
 
     def _end(self, environment: Environment) -> None:
         """Ends the processes of an environment that is still there; its files stay."""

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from infra import plan, spec
-from infra.plan import ByoFleetPlan, EksFleetPlan, GkeFleetPlan
+from collections.abc import Iterator
+
+from infra import catalog, plan, spec
+from infra.plan import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
 from rehearsal.clouds.aws import machines as aws_machines
 from rehearsal.clouds.gcp import machines as gcp_machines
+from rehearsal.cluster.silicon.models import models
 from rehearsal.scenario.environment import PROJECT
 from rehearsal.scenario.errors import NoSuchStack
+from rehearsal.scenario.existing_cluster.nodes import fake_key
 
 _CANNOT = "can be brought up in a cloud, but not rehearsed yet:"
 _OPERATOR = "rehearsal/cluster/gpu_operator"
 _MACHINES = "rehearsal/clouds"
+_EXISTING = "rehearsal/scenario/existing_cluster"
+_SILICON = "rehearsal/cluster/silicon"
 
 
 def check_stack(stack: str) -> None:
@@ -31,40 +37,29 @@ def check_stack(stack: str) -> None:
     name = f"Pulumi.{stack}.yaml"
     source = spec.read(stacks / name, name=f"stacks/{name}")
     fleet = plan.deployable(plan.read_file(stacks / name, name=f"stacks/{name}"), source)
-    if isinstance(fleet, ByoFleetPlan):
-        reason = "an existing cluster can be brought up, but not rehearsed yet"
-        problem = spec.Problem(path=("cloud",), reason=reason, instead="write gke or eks")
-        raise spec.SpecError(source, (problem,))
     if problems := unrehearsable(fleet):
         raise spec.SpecError(source, problems)
 
 
-def unrehearsable(fleet: GkeFleetPlan | EksFleetPlan) -> list[spec.Problem]:
+def unrehearsable(fleet: FleetPlan) -> list[spec.Problem]:
     """What the simulated clouds and their clusters lack."""
-    problems = []
+    if isinstance(fleet, ByoFleetPlan):
+        return [*_existing(fleet), *_mps(fleet)]
     cloud = gcp_machines if isinstance(fleet, GkeFleetPlan) else aws_machines
     known = cloud.machines()
     with_gpus = sorted(m.name for m in known.values() if m.gpu or m.gpu_choices)
-    for i, pool in enumerate(fleet.pools):
-        if pool.machine.name not in known:
-            problems.append(
-                spec.Problem(
-                    path=("node_pools", i, "machine_type"),
-                    reason=f"{_CANNOT} the simulated cloud has no {pool.machine.name}",
-                    instead=f"for a rehearsal write one of {', '.join(with_gpus)}",
-                    source=_MACHINES,
-                )
-            )
-        if isinstance(fleet, EksFleetPlan) and any(s.strategy == "mps" for s in pool.sharing):
-            problems.append(
-                spec.Problem(
-                    path=("node_pools", i, "sharing"),
-                    reason=f"{_CANNOT} NVIDIA's MPS control daemon, for which its device plugin "
-                    "waits, needs CUDA",
-                    instead="for a rehearsal write mode: time-slicing, or use GKE",
-                    source=_OPERATOR,
-                )
-            )
+    problems = [
+        spec.Problem(
+            path=("node_pools", i, "machine_type"),
+            reason=f"{_CANNOT} the simulated cloud has no {pool.machine.name}",
+            instead=f"for a rehearsal write one of {', '.join(with_gpus)}",
+            source=_MACHINES,
+        )
+        for i, pool in enumerate(fleet.pools)
+        if pool.machine.name not in known
+    ]
+    if isinstance(fleet, EksFleetPlan):
+        problems += _mps(fleet)
     if fleet.system.machine.name not in known:
         without = sorted(set(known) - set(with_gpus))
         problems.append(
@@ -76,3 +71,44 @@ def unrehearsable(fleet: GkeFleetPlan | EksFleetPlan) -> list[spec.Problem]:
             )
         )
     return problems
+
+
+def _mps(fleet: EksFleetPlan | ByoFleetPlan) -> Iterator[spec.Problem]:
+    for i, pool in enumerate(fleet.pools):
+        if any(s.strategy == "mps" for s in pool.sharing):
+            yield spec.Problem(
+                path=("node_pools", i, "sharing"),
+                reason=f"{_CANNOT} NVIDIA's MPS control daemon, for which its device plugin "
+                "waits, needs CUDA",
+                instead="for a rehearsal write mode: time-slicing, or use GKE",
+                source=_OPERATOR,
+            )
+
+
+def _existing(fleet: ByoFleetPlan) -> Iterator[spec.Problem]:
+    """What the cluster that a rehearsal makes beside the stack lacks."""
+    if fleet.hosts:
+        yield spec.Problem(
+            path=("hosts",),
+            reason=f"{_CANNOT} a rehearsal has no hosts without Kubernetes",
+            instead="for a rehearsal leave them out; `make gpu-check` compares a host with the "
+            "simulated GPUs",
+            source=_EXISTING,
+        )
+    if fleet.cluster is not None and fleet.cluster.kubeconfig is not None:
+        yield spec.Problem(
+            path=("cluster", "kubeconfig"),
+            reason=f"{_CANNOT} a rehearsal makes its own cluster, writes a kubeconfig for it, and "
+            "touches no other",
+            instead="for a rehearsal leave it out: KUBECONFIG then names the rehearsal's own",
+            source=_EXISTING,
+        )
+    simulated = [g for g in catalog.load().gpus.values() if fake_key(g) in models()]
+    for i, pool in enumerate(fleet.pools):
+        if pool.gpu not in simulated:
+            yield spec.Problem(
+                path=("node_pools", i, "gpu", "model"),
+                reason=f"{_CANNOT} the simulated GPUs have no {pool.gpu.name}",
+                instead=f"for a rehearsal write one of {', '.join(g.name for g in simulated)}",
+                source=_SILICON,
+            )

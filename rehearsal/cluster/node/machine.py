@@ -18,7 +18,8 @@ class BadMachine(Exception):
 class Machine:
     """The hardware of one node."""
 
-    cloud: Literal["gke", "eks"]
+    cloud: Literal["gke", "eks", "byo"]
+    """byo: a machine of the user's own, whose image holds driver and container toolkit."""
     gpu_model: str | None = None
     """A key of rehearsal.cluster.silicon.models; None: no GPUs."""
     gpu_count: int = 0
@@ -35,9 +36,20 @@ class Machine:
         """Whether containerd knows the runtime `nvidia` from the first moment on.
 
         EKS's accelerated images hold driver and container toolkit, and nodeadm configures
-        containerd before the kubelet starts (awslabs/amazon-eks-ami). GKE's nodes have no toolkit.
+        containerd before the kubelet starts (awslabs/amazon-eks-ami); so do GPU images of managed
+        clusters elsewhere. GKE's nodes have no toolkit.
         """
-        return self.cloud == "eks" and bool(self.driver_version)
+        return self.cloud != "gke" and bool(self.driver_version)
+
+    @property
+    def nvidia_by_default(self) -> bool:
+        """Whether containerd's default runtime is `nvidia`.
+
+        nodeadm makes it so on EKS. `nvidia-ctk runtime configure` does not, unless it is told to:
+        on other machines a container has NVIDIA's runtime by its runtime class, or gets its GPUs
+        by CDI. Source: NVIDIA Container Toolkit docs, "Installing", containerd for Kubernetes.
+        """
+        return self.cloud == "eks"
 
 
 def read(annotation: str | Mapping[str, Any]) -> Machine:

@@ -155,6 +155,7 @@ def build_without_gpus(node_dir: Path) -> NodeFiles:
 _OS_RELEASE = {
     "eks": 'NAME="Amazon Linux"\nVERSION_ID="2023"\nID="amzn"\n',
     "gke": 'NAME="Container-Optimized OS"\nID=cos\n',
+    "byo": 'NAME="Ubuntu"\nVERSION_ID="22.04"\nID=ubuntu\n',
 }
 """By cloud: /etc/os-release of its GPU nodes, as far as node feature discovery reads it."""
 
@@ -183,12 +184,14 @@ def _bare(node_dir: Path, product_name: str, os_release: str) -> NodeFiles:
 
 
 def _product_name(machine: Machine) -> str:
-    # As in the clouds' firmware: AWS has the instance type, Google the product's name.
-    return (
-        "Google Compute Engine\n"
-        if machine.cloud == "gke"
-        else f"{machine.machine_type or 'Amazon EC2'}\n"
-    )
+    # As in the firmware: AWS has the instance type, Google and OpenStack the product's name.
+    match machine.cloud:
+        case "gke":
+            return "Google Compute Engine\n"
+        case "eks":
+            return f"{machine.machine_type or 'Amazon EC2'}\n"
+        case "byo":
+            return "OpenStack Nova\n"
 
 
 def _new_silicon(node: NodeFiles, machine: Machine) -> NodeSilicon:

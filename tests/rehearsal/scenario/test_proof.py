@@ -147,3 +147,10 @@ def test_every_node_that_the_plan_asks_for_must_be_released(
 def test_a_fleet_that_starts_with_no_node_is_proven_and_an_unexpected_one_is_not() -> None:
     assert held(nodes=0) == [True, True, True]
     assert held()[0] is False
+
+
+def test_an_existing_cluster_that_is_not_as_it_was_is_told_with_the_first_difference() -> None:
+    assert proof.of_cluster_as_it_was("s4", ()).holds
+    check = proof.of_cluster_as_it_was("s4", ("namespaces/left is new", "nodes/a is gone"))
+    assert not check.holds
+    assert check.found == "2 differences, such as namespaces/left is new"

@@ -51,6 +51,51 @@ def test_mps_on_eks_is_refused_because_its_daemon_needs_cuda() -> None:
     assert "needs CUDA" in reason
 
 
+def existing(
+    cluster: dict[str, str] | None = None,
+    hosts: tuple[Any, ...] = (),
+    mig_strategy: str = "mixed",
+    **pool: Any,
+) -> dict[spec.Path, str]:
+    pool = {"name": "p", "nodes": {"count": 1}, "gpu": {"model": "T4", "count": 1}, **pool}
+    raw = {
+        "cloud": "byo",
+        "cluster": {"name": "ours", "context": "ours", **(cluster or {})},
+        "node_pools": [pool],
+        "hosts": list(hosts),
+        "gpu_operator": {"mig_strategy": mig_strategy},
+    }
+    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    return {p.path: p.reason for p in stack_check.unrehearsable(fleet)}
+
+
+def test_an_existing_cluster_can_be_rehearsed() -> None:
+    fleet = plan.read_file(stack_check.PROJECT / "stacks" / "Pulumi.s4.yaml")
+    assert stack_check.unrehearsable(fleet) == []
+
+
+def test_a_kubeconfig_of_the_users_own_is_refused_because_no_real_cluster_is_touched() -> None:
+    ((path, reason),) = existing({"kubeconfig": "~/.kube/config"}).items()
+    assert path == ("cluster", "kubeconfig")
+    assert "touches no other" in reason
+
+
+def test_a_gpu_that_is_not_simulated_is_named() -> None:
+    ((path, reason),) = existing(gpu={"model": "B300", "count": 8}).items()
+    assert path == ("node_pools", 0, "gpu", "model")
+    assert "have no B300" in reason
+
+
+def test_hosts_without_kubernetes_are_refused() -> None:
+    host = {"name": "h", "gpu": {"model": "T4", "count": 1}, "gpus": [{"index": 0, "mig": False}]}
+    assert list(existing(hosts=(host,))) == [("hosts",)]
+
+
+def test_mps_on_an_existing_cluster_is_refused_because_its_daemon_needs_cuda() -> None:
+    shared = {"mode": "mps", "replicas": {"gpu": 3}}
+    assert list(existing(mig_strategy="none", sharing=shared)) == [("node_pools", 0, "sharing")]
+
+
 def test_a_stack_file_of_ones_own_is_found_by_its_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -60,7 +60,13 @@ def machine_of(node: JsonObject) -> Machine:
         except BadMachine as e:
             _log.error("node %s: %s", node["metadata"]["name"], e)
     provider = str((node.get("spec") or {}).get("providerID", ""))
-    return Machine(cloud="gke" if provider.startswith("gce:") else "eks")
+    match provider.partition(":")[0]:
+        case "gce":
+            return Machine(cloud="gke")
+        case "aws":
+            return Machine(cloud="eks")
+        case _:
+            return Machine(cloud="byo")
 
 
 def devices_asked(container: JsonObject) -> dict[str, int]:

@@ -277,16 +277,15 @@ def _runtime_container(
 ) -> Container:
     """What the container runtime sees of it.
 
-    NVIDIA's runtime runs it under its runtime class, as the default runtime of EKS's GPU images
-    (awslabs/amazon-eks-ami, nodeadm), and where it is privileged and asks through
-    NVIDIA_VISIBLE_DEVICES. A pod without either may still mount the driver's directory from its
-    node, as GKE's do.
+    NVIDIA's runtime runs it under its runtime class, where it is the default runtime, and where it
+    is privileged and asks through NVIDIA_VISIBLE_DEVICES. A pod without either may still mount the
+    driver's directory from its node, as GKE's do.
     """
     privileged = bool(_context(pod, container).get("privileged"))
     return Container(
         privileged=privileged,
         nvidia_runtime=privileged
-        or machine.cloud == "eks"
+        or machine.nvidia_by_default
         or pod["spec"].get("runtimeClassName") == "nvidia",
         env=known,
         cdi_devices=allocated.cdi_devices if allocated else frozenset(),

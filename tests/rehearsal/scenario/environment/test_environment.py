@@ -223,3 +223,24 @@ def test_commands_to_type_are_those_of_make_where_make_keeps_environments(
     assert environment.command(action) == typed
     monkeypatch.chdir(tmp_path)
     assert environment.command(action) == typed.replace("make ", f"make -C {PROJECT} ")
+
+
+def test_a_rehearsals_shell_and_engine_never_see_a_kubeconfig_of_the_users_own(
+    tmp_path: Path, tools: Toolchain
+) -> None:
+    environment = environments.create(tmp_path / "s4", tools)
+    own = str(environment.root / "kubeconfig.json")
+    assert environment.variables()["KUBECONFIG"] == own
+    assert f"export KUBECONFIG={own}" in environment.exports().splitlines()
+
+
+def test_in_a_shell_the_users_context_comes_before_that_of_the_simulated_cloud(
+    tmp_path: Path, tools: Toolchain
+) -> None:
+    environment = environments.create(tmp_path / "s4", tools)
+    admin = environment.root / "clusters" / "ours" / "kubeconfig.json"
+    admin.parent.mkdir()
+    admin.touch()
+    assert f"export KUBECONFIG={admin}" in environment.exports().splitlines()
+    environment.user_kubeconfig.touch()
+    assert f"export KUBECONFIG={environment.user_kubeconfig}" in environment.exports().splitlines()
