@@ -52,7 +52,7 @@ def user(image: str) -> int:
 def environment(image: str) -> dict[str, str]:
     """The image's own variables for NVIDIA's container runtime. Sources: their Dockerfiles."""
     last = repository(image).rsplit("/", 1)[-1]
-    return dict(_NVIDIA) if last in ("k8s-device-plugin", "k8s-mig-manager") else {}
+    return dict(_NVIDIA) if last in _ASKING else {}
 
 
 _DEVICE_PLUGIN_COMMANDS = (
@@ -63,6 +63,7 @@ _DEVICE_PLUGIN_COMMANDS = (
     "config-manager",
     "mps-control-daemon",
 )
+_ASKING = ("k8s-device-plugin", "k8s-mig-manager", "cuda", "tritonserver")
 _NVIDIA = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 
 
@@ -111,12 +112,17 @@ def program(
                 path=path,
                 host_paths=path,
             )
+        case "cuda" | "tritonserver" if command:
+            argv = command if called in ("", "sh", "bash") else (called, *command[1:])
+            path = (stand_ins.of_workloads(shims),)
+            return _with_modules(Program(argv=(*argv, *args), path=path))
         case _:
             raise Unsupported(
                 f"image {image!r} with command {list(command)!r} has no program in the rehearsal; "
                 "supported are python, NVIDIA's gpu-operator, k8s-mig-manager, k8s-device-plugin "
-                "(nvidia-device-plugin, gpu-feature-discovery) and GKE's nvidia-gpu-device-plugin; "
-                "kwok simulates pods of other registries"
+                "(nvidia-device-plugin, gpu-feature-discovery), cuda and tritonserver with a "
+                "command, and GKE's nvidia-gpu-device-plugin; kwok simulates pods of other "
+                "registries"
             )
 
 

@@ -6,6 +6,7 @@ They are found on PATH, so that a container's own command line works unchanged.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[4]
@@ -25,13 +26,35 @@ _SIMULATED = {
     "trap 'exit 0' TERM INT\nsleep infinity & wait $!",
 }
 
+_NVIDIA_SMI = "rehearsal.cluster.node.nvidia_smi"
+_WORKLOADS = {
+    "nvidia-smi": f'exec {sys.executable} -m {_NVIDIA_SMI} "$@"',
+    # It would load models. What matters here is which device it was given.
+    "tritonserver": f"{sys.executable} -m {_NVIDIA_SMI} -L || exit\n"
+    'echo "simulated: tritonserver serves nothing; above is what it was given"\n'
+    "trap 'exit 0' TERM INT\nsleep infinity & wait $!",
+}
+
 
 def write(directory: Path) -> None:
     """Writes the scripts; repeated at every start of a kubelet."""
-    directory.mkdir(parents=True, exist_ok=True)
     scripts = {
         name: f'exec {sys.executable} -m {module} "$@"' for name, module in _MODULES.items()
     } | _SIMULATED
+    _write(directory, scripts)
+    _write(of_workloads(directory), _WORKLOADS)
+
+
+def of_workloads(directory: Path) -> Path:
+    """The programs of workloads' images, and `nvidia-smi`, which the runtime puts into them.
+
+    Apart, because NVIDIA's operands do otherwise where there is no nvidia-smi on PATH.
+    """
+    return directory / "workloads"
+
+
+def _write(directory: Path, scripts: Mapping[str, str]) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
     for name, body in scripts.items():
         temporary = directory / f".{name}.new"
         temporary.write_text(f"#!/bin/sh\n{body}\n")

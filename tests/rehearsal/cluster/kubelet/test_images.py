@@ -114,7 +114,8 @@ def test_gkes_plugin_and_the_operator_are_stand_ins() -> None:
     [
         (PLUGIN, ("nvidia-smi",)),
         ("nvcr.io/nvidia/driver:580", ()),
-        ("nvcr.io/nvidia/tritonserver:1", ()),
+        ("nvcr.io/nvidia/tritonserver:1", ()),  # its entrypoint only prints a banner
+        ("nvcr.io/nvidia/nemo:1", ("python",)),
     ],
 )
 def test_an_image_without_a_program_is_refused_by_name(
@@ -122,3 +123,21 @@ def test_an_image_without_a_program_is_refused_by_name(
 ) -> None:
     with pytest.raises(Unsupported, match="has no program"):
         argv(image, *command)
+
+
+def test_a_workload_finds_nvidia_smi_which_nvidias_operands_do_not() -> None:
+    image = "nvcr.io/nvidia/cuda:13.0.1-base-ubuntu24.04"
+    asked = ("sh", "-c", "nvidia-smi -L && exec sleep infinity")
+    made = program(image, asked, (), TOOLS, Path("/shims"))
+    assert made.argv == asked
+    assert made.path == (Path("/shims/workloads"),)
+    operand = program(PLUGIN, ("nvidia-device-plugin",), (), TOOLS, Path("/shims"))
+    assert Path("/shims/workloads") not in operand.path
+
+
+def test_tritons_own_command_line_starts_its_stand_in() -> None:
+    assert argv(
+        "nvcr.io/nvidia/tritonserver:23.05-py3",
+        "/opt/tritonserver/bin/tritonserver",
+        args=("--model-repository=/models",),
+    ) == ("tritonserver", "--model-repository=/models")
