@@ -26,13 +26,14 @@ def main() -> int:
     namespace = os.environ.get("OPERATOR_NAMESPACE") or (
         namespace_file.read_text().strip() if namespace_file.exists() else "gpu-operator"
     )
-    stop = threading.Event()
+    operator = Operator(client, namespace)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        # A thread: the handler may interrupt this one while it has the lock that `stop` needs.
+        signal.signal(number, lambda *_: threading.Thread(target=operator.stop).start())
     print(f"GPU operator stand-in (simulated v26.7.0) in namespace {namespace}", flush=True)
     if address := os.environ.get("SLICEWRIGHT_REHEARSAL_POD_ADDRESS"):
         serve(address)
-    Operator(client, namespace, stop).run()
+    operator.run()
     return 0
 
 

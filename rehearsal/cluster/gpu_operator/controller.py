@@ -59,12 +59,12 @@ class Store:
 
 
 class Operator:
-    """Runs in the calling thread until `stop` is set."""
+    """Runs in the calling thread."""
 
-    def __init__(self, client: Client, namespace: str, stop: threading.Event) -> None:
+    def __init__(self, client: Client, namespace: str) -> None:
         self._client = client
         self._namespace = namespace
-        self._stop = stop
+        self._stop = threading.Event()
         self._changed = threading.Event()
         self.nodes = Store(self._changed)
         self.policies = Store(self._changed)
@@ -73,7 +73,13 @@ class Operator:
         self._applied: dict[str, str] = {}
         self._statuses: dict[str, JsonObject] = {}
 
+    def stop(self) -> None:
+        """Lets `run` return. For another thread."""
+        self._stop.set()
+        self._changed.set()
+
     def run(self) -> None:
+        """Reconciles until `stop`."""
         watches: tuple[tuple[str, Store], ...] = (
             ("/api/v1/nodes", self.nodes),
             ("/apis/nvidia.com/v1/clusterpolicies", self.policies),

@@ -30,8 +30,10 @@ class Chart:
     """The chart's crds/ directory: installed first, never upgraded, kept by an uninstall."""
     before_upgrade: Callable[[Mapping[str, Any], str], list[JsonObject]]
     """Takes values and namespace; returns the objects of its pre-upgrade hooks, in their order."""
-    removes_crds: Callable[[Mapping[str, Any]], bool]
-    """Whether a hook of the chart deletes the CRDs when it is uninstalled with these values."""
+    removed_crds: Callable[[Mapping[str, Any]], list[JsonObject]]
+    """Those that a hook of the chart deletes before it is uninstalled with these values."""
+    after_delete: Callable[[Mapping[str, Any], str, str], list[JsonObject]]
+    """Takes values, release name and namespace; returns the objects of its post-delete hooks."""
 
 
 _CHARTS: Sequence[Chart] = (
@@ -44,7 +46,8 @@ _CHARTS: Sequence[Chart] = (
         render=gpu_operator.render,
         crds=gpu_operator.crds,
         before_upgrade=gpu_operator.before_upgrade,
-        removes_crds=gpu_operator.removes_crds,
+        removed_crds=gpu_operator.removed_crds,
+        after_delete=gpu_operator.after_delete,
     ),
 )
 

@@ -81,6 +81,8 @@ def program(
     last = name.rsplit("/", 1)[-1]
     called = Path(command[0]).name if command else ""
     if name.startswith("registry.k8s.io/nfd/"):
+        if called == "nfd-master" and "-prune" in (*command, *args):
+            return _module("rehearsal.cluster.gpu_operator.nfd_prune")
         return _sleeper(last, "the GPU operator stand-in labels the nodes and copies NodeFeatures")
     if name.startswith("gke.gcr.io/nvidia-gpu-device-plugin"):
         return _own(toolchain.gke_device_plugin)

@@ -1,6 +1,9 @@
-"""The chart's pre-upgrade hook: a Job that applies the CRDs, with the permissions it needs.
+"""The chart's hooks: Jobs with the permissions that they need.
 
-Source: NVIDIA/gpu-operator, deployments/gpu-operator/templates/upgrade_crd.yaml.
+Before an upgrade one applies the CRDs; after an uninstall one of NFD's, which is part of the chart,
+removes NFD's labels from the nodes. Sources: NVIDIA/gpu-operator,
+deployments/gpu-operator/templates/upgrade_crd.yaml; kubernetes-sigs/node-feature-discovery,
+deployment/helm/node-feature-discovery/templates/post-delete-job.yaml.
 """
 
 from __future__ import annotations
@@ -14,6 +17,11 @@ from rehearsal.plugins.charts.gpu_operator.values import VERSION, merged
 _JOB: Final = "gpu-operator-upgrade-crd"
 _ACCOUNT: Final = f"{_JOB}-hook-sa"
 _ROLE: Final = f"{_JOB}-hook-role"
+_NFD: Final = "node-feature-discovery"
+_NFD_IMAGE: Final = "registry.k8s.io/nfd/node-feature-discovery"
+_NFD_VERSION: Final = "v0.19.0"
+"""Of the chart's dependency. Source: NVIDIA/gpu-operator v26.7.0, Chart.yaml."""
+_RBAC: Final = "rbac.authorization.k8s.io"
 
 
 def before_upgrade(values: Mapping[str, Any], namespace: str) -> list[JsonObject]:
@@ -21,7 +29,6 @@ def before_upgrade(values: Mapping[str, Any], namespace: str) -> list[JsonObject
     operator = merged(values)["operator"]
     if not operator["upgradeCRD"]:
         return []
-    rbac = "rbac.authorization.k8s.io"
     role = {
         "apiGroups": ["apiextensions.k8s.io"],
         "resources": ["customresourcedefinitions"],
@@ -43,13 +50,13 @@ def before_upgrade(values: Mapping[str, Any], namespace: str) -> list[JsonObject
     }
     return [
         _hook("v1", "ServiceAccount", _ACCOUNT, namespace=namespace),
-        _hook(f"{rbac}/v1", "ClusterRole", _ROLE, rules=[role]),
+        _hook(f"{_RBAC}/v1", "ClusterRole", _ROLE, rules=[role]),
         _hook(
-            f"{rbac}/v1",
+            f"{_RBAC}/v1",
             "ClusterRoleBinding",
             f"{_JOB}-hook-binding",
             subjects=[{"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": namespace}],
-            roleRef={"kind": "ClusterRole", "name": _ROLE, "apiGroup": rbac},
+            roleRef={"kind": "ClusterRole", "name": _ROLE, "apiGroup": _RBAC},
         ),
         _hook(
             "batch/v1",
@@ -62,17 +69,66 @@ def before_upgrade(values: Mapping[str, Any], namespace: str) -> list[JsonObject
     ]
 
 
+def after_delete(values: Mapping[str, Any], release: str, namespace: str) -> list[JsonObject]:
+    """In the order of Helm's; empty without NFD, or with its postDeleteCleanup=false."""
+    full = merged(values)
+    nfd = full[_NFD]
+    if not (full["nfd"]["enabled"] and nfd["postDeleteCleanup"]):
+        return []
+    name = f"{nfd['fullnameOverride'] or f'{release}-{_NFD}'}-prune"
+    role = {
+        "apiGroups": [""],
+        "resources": ["nodes", "nodes/status"],
+        "verbs": ["get", "patch", "update", "list"],
+    }
+    image = nfd["image"]
+    container = {
+        "name": "nfd-master",
+        "image": f"{image['repository'] or _NFD_IMAGE}:{image['tag'] or _NFD_VERSION}",
+        "command": ["nfd-master"],
+        "args": ["-prune"],
+    }
+    pod = {
+        "serviceAccountName": name,
+        "containers": [container],
+        "restartPolicy": "Never",
+        "nodeSelector": nfd["master"]["nodeSelector"],
+        "tolerations": nfd["master"]["tolerations"],
+    }
+    return [
+        _hook("v1", "ServiceAccount", name, when="post-delete", namespace=namespace),
+        _hook(f"{_RBAC}/v1", "ClusterRole", name, when="post-delete", rules=[role]),
+        _hook(
+            f"{_RBAC}/v1",
+            "ClusterRoleBinding",
+            name,
+            when="post-delete",
+            subjects=[{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+            roleRef={"kind": "ClusterRole", "name": name, "apiGroup": _RBAC},
+        ),
+        _hook(
+            "batch/v1",
+            "Job",
+            name,
+            when="post-delete",
+            namespace=namespace,
+            spec={"template": {"metadata": {"labels": {"role": "prune"}}, "spec": pod}},
+        ),
+    ]
+
+
 def _hook(
     api_version: str,
     kind: str,
     name: str,
     *,
+    when: str = "pre-upgrade",
     weight: int = 0,
     namespace: str | None = None,
     **body: Any,
 ) -> JsonObject:
     annotations = {
-        "helm.sh/hook": "pre-upgrade",
+        "helm.sh/hook": when,
         "helm.sh/hook-weight": str(weight),
         "helm.sh/hook-delete-policy": "hook-succeeded,before-hook-creation",
     }

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubeapi import JsonObject
+from rehearsal.cluster.gpu_operator.crds import crds
 from rehearsal.plugins.charts.gpu_operator.values import VERSION, merged
 
 _OPERATOR: Final = "gpu-operator"
@@ -107,9 +108,18 @@ def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json
     return made
 
 
-def removes_crds(values: Mapping[str, Any]) -> bool:
-    """Whether the chart's pre-delete hook deletes the CRDs, and so the ClusterPolicy."""
-    return bool(merged(values)["operator"]["cleanupCRD"])
+def removed_crds(values: Mapping[str, Any]) -> list[JsonObject]:
+    """The CRDs that the chart's pre-delete hook deletes, and so the ClusterPolicy: NFD's only where
+    NFD came with the chart. Source: NVIDIA/gpu-operator #1302.
+    """
+    full = merged(values)
+    if not full["operator"]["cleanupCRD"]:
+        return []
+    return [
+        crd
+        for crd in crds()
+        if full["nfd"]["enabled"] or not crd["spec"]["group"].startswith("nfd.")
+    ]
 
 
 def cluster_policy_spec(full: Mapping[str, Any]) -> JsonObject:

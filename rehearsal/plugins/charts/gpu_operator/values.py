@@ -293,6 +293,7 @@ DEFAULTS: Final[JsonObject] = {
         "topologyUpdater": {**_SCHEDULING, "enable": False, "createCRDs": False},
         "prometheus": {"enable": False, "labels": {}, "scrapeInterval": "10s"},
         "tls": {"enable": False, "certManager": False},
+        "postDeleteCleanup": True,
     },
     "global": {},
     "nameOverride": "",

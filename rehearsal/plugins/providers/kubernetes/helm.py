@@ -134,7 +134,8 @@ class Helm:
     def uninstall(self, options: Options, chart: Chart | None) -> None:
         """Deletes the release's objects, except those with resource-policy keep.
 
-        Ignores interrupts, as Helm does. Raises NotLoaded, NotReady.
+        Ignores interrupts, as Helm does. Raises NotLoaded, NotReady,
+        ApiError, Unreachable.
         """
         record = helm_storage.latest(self.cluster, self.namespace, self.name)
         if record is None:
@@ -146,11 +147,7 @@ class Helm:
         )
         # The chart's pre-delete hook deletes its CRDs, and so all their objects. Helm always waits
         # for hooks.
-        crds = (
-            [self._delete(crd) for crd in chart.crds()]
-            if chart is not None and chart.removes_crds(record.values)
-            else []
-        )
+        crds = [self._delete(crd) for crd in chart.removed_crds(record.values)] if chart else []
         deleted = [
             self._delete(manifest)
             for manifest in reversed(_sorted(record.manifests))
@@ -158,7 +155,13 @@ class Helm:
         ]
         for gone in filter(None, crds if options.skip_await else crds + deleted):
             self._await_gone(gone, deadline)
-        helm_storage.delete(self.cluster, self.namespace, self.name)
+        try:
+            if chart is not None and not options.skip_hooks:
+                hooks = chart.after_delete(record.values, self.name, self.namespace)
+                self._run_hooks("post-delete", hooks, deadline)
+        finally:
+            # Also where a hook has failed: the release is gone all the same.
+            helm_storage.delete(self.cluster, self.namespace, self.name)
 
     def _apply_revision(
         self,
@@ -192,7 +195,8 @@ class Helm:
         helm_storage.save(self.cluster, record)
         try:
             if before is not None and not options.skip_hooks:
-                self._run_hooks(chart.before_upgrade(values, self.namespace), deadline)
+                hooks = chart.before_upgrade(values, self.namespace)
+                self._run_hooks("pre-upgrade", hooks, deadline)
             self._apply(record, before, options, deadline)
         except (ApiError, NoSuchKind, NotReady, Unreachable) as e:
             why = e.reasons[0] if isinstance(e, NotReady) else str(e)
@@ -256,7 +260,7 @@ class Helm:
             show_status=self.show_status,
         )
 
-    def _run_hooks(self, hooks: Sequence[JsonObject], deadline: float) -> None:
+    def _run_hooks(self, when: str, hooks: Sequence[JsonObject], deadline: float) -> None:
         """Makes the objects one after the other, waits for Jobs, and deletes them all.
 
         Helm waits for hooks whatever skipAwait says. Raises NotReady, ApiError, Unreachable.
@@ -276,7 +280,7 @@ class Helm:
                 why = e.reasons[0] if e.reasons[0] == "context canceled" else "timed out waiting"
                 name = live["metadata"]["name"]
                 raise NotReady(
-                    (f"pre-upgrade hooks failed: Job {name}: {why}", *e.reasons), e.live
+                    (f"{when} hooks failed: Job {name}: {why}", *e.reasons), e.live
                 ) from e
         for hook in reversed(hooks):
             self._delete(hook)

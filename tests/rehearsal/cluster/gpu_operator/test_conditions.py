@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rehearsal.cluster.gpu_operator import controller
 from rehearsal.cluster.gpu_operator.controller import Operator
 
 GPU = {"rehearsal.slicewright.io/machine": "{}"}
@@ -62,7 +63,7 @@ def reconciled(annotations: dict[str, str] | None, *, kernel: str = "6.1") -> tu
             "status": {"nodeInfo": {"kernelVersion": kernel}},
         }
     api = Api(nodes)
-    operator = Operator(api, "ns", threading.Event())  # type: ignore[arg-type]
+    operator = Operator(api, "ns")  # type: ignore[arg-type]
     operator.policies.put(POLICY)
     for node in nodes.values():
         operator.nodes.put(node)
@@ -119,3 +120,17 @@ def test_with_every_operand_ready_it_is_reconciled() -> None:
     operator.reconcile()
     assert condition(api, "Ready")[:2] == ("True", "Reconciled")
     assert condition(api, "Error")[:2] == ("False", "Ready")
+
+
+def test_it_ends_when_it_is_told_to_and_not_with_its_next_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it still writes labels while Helm's post-delete hook takes them back."""
+    monkeypatch.setattr(controller, "_RESYNC_S", 3600)
+    monkeypatch.setattr(controller, "list_and_watch", lambda *_, **__: iter(()))
+    operator = Operator(Api({}), "ns")  # type: ignore[arg-type]
+    running = threading.Thread(target=operator.run, daemon=True)
+    running.start()
+    operator.stop()
+    running.join(timeout=60)
+    assert not running.is_alive()

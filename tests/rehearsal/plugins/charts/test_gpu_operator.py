@@ -160,8 +160,30 @@ def test_a_config_map_is_created_only_if_the_values_say_so() -> None:
 
 
 def test_crds_are_kept_by_default() -> None:
-    assert CHART.removes_crds({}) is False
-    assert CHART.removes_crds({"operator": {"cleanupCRD": True}}) is True
+    assert CHART.removed_crds({}) == []
+
+
+def test_cleanup_crd_removes_nfds_crds_only_where_nfd_came_with_the_chart() -> None:
+    def removed(**values: Any) -> list[str]:
+        found = CHART.removed_crds({"operator": {"cleanupCRD": True}, **values})
+        return [crd["metadata"]["name"] for crd in found]
+
+    assert removed() == ["clusterpolicies.nvidia.com", "nodefeatures.nfd.k8s-sigs.io"]
+    assert removed(nfd={"enabled": False}) == ["clusterpolicies.nvidia.com"]
+
+
+def test_after_an_uninstall_a_job_of_nfd_takes_its_labels_back() -> None:
+    account, role, binding, job = CHART.after_delete({}, "ours", "gpu")
+    assert job["metadata"]["name"] == "ours-node-feature-discovery-prune"
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "post-delete"
+    pod = job["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == account["metadata"]["name"]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    (container,) = pod["containers"]
+    assert (container["command"], container["args"]) == (["nfd-master"], ["-prune"])
+    assert CHART.after_delete({"nfd": {"enabled": False}}, "ours", "gpu") == []
+    kept = {"node-feature-discovery": {"postDeleteCleanup": False}}
+    assert CHART.after_delete(kept, "ours", "gpu") == []
 
 
 def test_an_upgrade_first_runs_a_job_that_applies_the_crds() -> None:

@@ -15,6 +15,10 @@ RELEASE = "kubernetes:helm.sh/v3:Release"
 POLICY = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
 
 
+WITHOUT_HOOKS: JsonObject = {"driver": {"enabled": False}, "nfd": {"enabled": False}}
+"""Nothing ends the pods of Jobs outside the namespace of `hooks`."""
+
+
 def release(
     namespace: str, name: str = "gpu-operator", values: JsonObject | None = None, **more: Any
 ) -> JsonObject:
@@ -217,6 +221,9 @@ def test_a_releases_lifecycle(
 
     # Uninstalled: all gone but the CRDs; a second delete finds no release.
     provider.delete(RELEASE, "op", mended)
+    assert hooks[-1] == "gpu-operator-node-feature-discovery-prune"
+    left = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    assert not _exists(cluster, f"{left}/gpu-operator-node-feature-discovery-prune")
     assert not _exists(cluster, POLICY)
     assert not _exists(cluster, f"/apis/apps/v1/namespaces/{namespace}/deployments/gpu-operator")
     assert (
@@ -236,7 +243,7 @@ def test_a_releases_lifecycle(
         provider.delete(RELEASE, "op", mended)
 
 
-@pytest.mark.usefixtures("clean")
+@pytest.mark.usefixtures("clean", "hooks")
 def test_cleanup_crd_deletes_the_crds(provider: Any, namespace: str, cluster: Any) -> None:
     made = provider.create(
         RELEASE, "op", release(namespace, values={"operator": {"cleanupCRD": True}})
@@ -302,7 +309,9 @@ def test_objects_without_the_releases_ownership_are_not_adopted(
 
 @pytest.mark.usefixtures("clean")
 def test_create_namespace_creates_the_namespace(provider: Any, cluster: Any) -> None:
-    made = provider.create(RELEASE, "op", release("made-by-helm", createNamespace=True))
+    made = provider.create(
+        RELEASE, "op", release("made-by-helm", values=WITHOUT_HOOKS, createNamespace=True)
+    )
     assert _exists(cluster, "/api/v1/namespaces/made-by-helm")
     provider.delete(RELEASE, "op", made)
 
