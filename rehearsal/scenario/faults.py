@@ -8,7 +8,7 @@ from typing import Any
 
 from fleet_controller.api import POOL_LABEL
 from infra import plan
-from infra.plan import FleetPlan
+from infra.plan import ByoFleetPlan, FleetPlan
 from kubeapi import Client, Unreachable
 from rehearsal.cluster.kubelet.nodes import reboots
 from rehearsal.cluster.kubelet.nodes.holds import Holds
@@ -45,8 +45,13 @@ class Hold:
 def resolve(fault: WrongLayout, fleet: FleetPlan) -> WrongLayout:
     """The fault with its pool named; an empty name means the only pool.
 
-    Raises NoSuchFault where the fleet has no such pool, node, GPU or profile.
+    Raises NoSuchFault where the fleet has no such pool, node, GPU or profile, or makes no nodes.
     """
+    if isinstance(fleet, ByoFleetPlan):
+        raise NoSuchFault(
+            "the nodes of an existing cluster were there before the fault, and no others are made; "
+            "break a stack whose cloud makes its nodes"
+        )
     pools = {pool.name: pool for pool in fleet.pools}
     pool = pools.get(fault.pool or next(iter(pools)))
     if pool is None:

@@ -14,6 +14,7 @@ from node_agent.desired import Desired
 from rehearsal.host import processes
 from rehearsal.scenario.engine_runs import Outcome
 from rehearsal.scenario.environment import Environment
+from rehearsal.scenario.existing_cluster import Differences
 from rehearsal.scenario.walkthrough import Landing, Walkthrough
 
 _WHOLE = "whole GPU"
@@ -187,12 +188,15 @@ def of_empty_cloud(stack: str, inventory: Mapping[str, Sequence[str]]) -> Check:
     return Check(stack, "simulated cloud after destroy", "empty", left or "empty", not inventory)
 
 
-def of_cluster_as_it_was(stack: str, differences: Sequence[str]) -> Check:
+def of_cluster_as_it_was(stack: str, left: Differences) -> Check:
     """An existing cluster after `pulumi destroy`, compared object by object."""
-    found = "as it was"
-    if differences:
-        found = f"{len(differences)} differences, such as {differences[0]}"
-    return Check(stack, "existing cluster after destroy", "as it was", found, not differences)
+    if left.others:
+        found = f"{len(left.others)} differences, such as {left.others[0]}"
+    elif left.of_operator:
+        found = f"as it was, but for {len(left.of_operator)} labels and CRDs of the GPU operator"
+    else:
+        found = "as it was"
+    return Check(stack, "existing cluster after destroy", "as it was", found, not left.others)
 
 
 def of_no_process(stack: str, environment: Environment) -> Check:

@@ -41,7 +41,7 @@ from rehearsal.scenario.walkthrough import WALKTHROUGHS, Walkthrough
 _REAL_AND_SIMULATED = """\
 [bold]real[/]       the pulumi engine and its program; etcd, kube-apiserver, controller-manager,
            scheduler; node agent, fleet controller, RBAC, tokens;
-           NVIDIA's mig-manager, device plugin, feature discovery (EKS)
+           NVIDIA's mig-manager, device plugin, feature discovery (not on GKE)
 [bold]simulated[/]  the cloud; nodes and their kubelet; the GPUs (a fake libnvidia-ml.so.1);
            the GPU operator's controller; the workload's pods
 """
@@ -154,7 +154,8 @@ class Rehearsal:
         example = WALKTHROUGHS.get(stack)
         self.console.rule(f"[bold]{example.title if example else stack}")
         try:
-            self._start(environment)
+            environments.start(environment)
+            self._make_existing(environment)
             checks = self._bring_up(environment)
             is_up = all(check.holds for check in checks)
             if is_up:
@@ -214,38 +215,34 @@ class Rehearsal:
     def _destroy(self, environment: Environment) -> list[Check]:
         """Deletes the environment where `pulumi destroy` left nothing in the simulated cloud."""
         _ = environment.toolchain  # raises where it is missing
-        existing = self._start(environment)
+        environments.start(environment)
+        exists = existing_cluster.restart(environment)
         outcome = self._engine(environment).destroy()
         self._say_outcome(outcome)
         disk_space.require_not_full(environment, outcome)
         stack = environment.stack
         checks = [proof.of_run(stack, outcome)]
-        if existing is None:
-            checks.append(proof.of_empty_cloud(stack, environment.inventory()))
-        else:
-            left = existing_cluster.differences(environment, existing)
-            for line in left:
+        if exists:
+            left = existing_cluster.differences(environment)
+            for line in left.others:
                 self._live.say(f"{stack}: after destroy, {line}")
             checks.append(proof.of_cluster_as_it_was(stack, left))
+        else:
+            checks.append(proof.of_empty_cloud(stack, environment.inventory()))
         if all(check.holds for check in checks):
             environments.stop(environment)
             checks.append(proof.of_no_process(stack, environment))
             environments.remove(environment)
         return checks
 
-    def _start(self, environment: Environment) -> ByoFleetPlan | None:
-        """Starts what has to be there before `pulumi up`: the simulated cloud, or the cluster of
-        the fleet that this returns.
-        """
-        environments.start(environment)
+    def _make_existing(self, environment: Environment) -> None:
+        """The cluster that a stack with `cloud: byo` finds."""
         fleet = plan.read_file(environment.stack_file(environment.stack))
-        if not isinstance(fleet, ByoFleetPlan):
-            return None
-        self._live.say(
-            f"{environment.stack}: starting the cluster that exists before the stack, and its nodes"
-        )
-        existing_cluster.start(environment, fleet)
-        return fleet
+        if isinstance(fleet, ByoFleetPlan):
+            self._live.say(
+                f"{environment.stack}: making the cluster that is there before `pulumi up`"
+            )
+            existing_cluster.make(environment, fleet)
 
     def _end(self, environment: Environment) -> None:
         """Ends the processes of an environment that is still there; its files stay."""

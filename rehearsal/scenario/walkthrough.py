@@ -53,6 +53,16 @@ WALKTHROUGHS: Mapping[str, Walkthrough] = {
             fits=56,
             over=100,
         ),
+        Walkthrough(
+            stack="s4",
+            title="S4 · an existing cluster, one A100-40GB partitioned into 2 × 1g.5gb, 2g.10gb "
+            "and 3g.20gb, time-sliced as 8, 3 and 4, and one T4 as 14",
+            namespace="default",
+            deployment="tritonserver-timeslicing-mig",
+            asked=8,
+            fits=8,
+            over=9,
+        ),
     )
 }
 

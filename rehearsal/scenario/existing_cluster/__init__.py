@@ -1,5 +1,5 @@
 """The cluster of a stack with `cloud: byo`: it is there before `pulumi up`, and after `destroy`."""
 
-from rehearsal.scenario.existing_cluster.making import differences, start
+from rehearsal.scenario.existing_cluster.making import Differences, differences, make, restart
 
-__all__ = ["differences", "start"]
+__all__ = ["Differences", "differences", "make", "restart"]

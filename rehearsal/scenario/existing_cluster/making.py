@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -13,19 +15,19 @@ from rehearsal.clouds.core.node_api import NotReady
 from rehearsal.cluster.control_plane import ControlPlaneError
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.errors import RehearsalError
-from rehearsal.scenario.existing_cluster import record
+from rehearsal.scenario.existing_cluster import leftovers, record
 from rehearsal.scenario.existing_cluster.nodes import node_objects
 
+_RECORD: Final = "as-it-was.json"
 _READY_S: Final = 60.0
 _SETTLED_S: Final = 30.0
 """How long what follows from a deletion may take: garbage collection, and a namespace's end."""
+_AGAIN_S: Final = 0.5
 
 
-def start(environment: Environment, fleet: ByoFleetPlan) -> None:
-    """Starts the cluster of the fleet, with its nodes; what runs or is there already stays.
-
-    Writes the user's kubeconfig, with the context that the stack file names, and at the first call
-    a record of every object. Raises RehearsalError.
+def make(environment: Environment, fleet: ByoFleetPlan) -> None:
+    """Makes the cluster of the fleet with its nodes, a record of every object in it, and the user's
+    kubeconfig with the context that the stack file names. Raises RehearsalError.
     """
     assert fleet.cluster is not None, "stack_check refuses hosts without a cluster"
     name = fleet.cluster.name
@@ -41,23 +43,55 @@ def start(environment: Environment, fleet: ByoFleetPlan) -> None:
         raise RehearsalError(f"existing cluster {name}: {e}") from e
     admin = environment.kubeconfigs()[name]
     _write_kubeconfig(environment.user_kubeconfig, admin, fleet.cluster.context)
-    before = _record_of(environment, name)
-    if not before.exists():
-        found = record.settled(Client.from_kubeconfig(admin), timeout_s=_SETTLED_S)
-        before.write_text(json.dumps(found))
+    found = record.settled(Client.from_kubeconfig(admin), timeout_s=_SETTLED_S)
+    (admin.parent / _RECORD).write_text(json.dumps(found))
 
 
-def differences(environment: Environment, fleet: ByoFleetPlan) -> tuple[str, ...]:
+def restart(environment: Environment) -> bool:
+    """Starts what does not run of the cluster that was made; False where there is none.
+
+    The stack file may have changed since, or be broken: it is not read. Raises RehearsalError.
+    """
+    made = _made(environment)
+    if made is None:
+        return False
+    try:
+        LocalControlPlanes(environment.root).start(made.name)
+    except ControlPlaneError as e:
+        raise RehearsalError(f"existing cluster {made.name}: {e}") from e
+    return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Differences:
+    """Between a cluster and what it was: a line each."""
+
+    of_operator: tuple[str, ...]
+    """What NVIDIA's chart leaves when it is uninstalled (`leftovers`)."""
+    others: tuple[str, ...]
+
+
+def differences(environment: Environment) -> Differences:
     """What differs from the cluster as it was made, once what is being deleted is gone."""
-    assert fleet.cluster is not None
-    name = fleet.cluster.name
-    client = Client.from_kubeconfig(environment.kubeconfigs()[name])
-    before = json.loads(_record_of(environment, name).read_text())
-    return record.wait_until_same(client, before, timeout_s=_SETTLED_S)
+    made = _made(environment)
+    assert made is not None, "only for an environment with such a cluster"
+    client = Client.from_kubeconfig(environment.kubeconfigs()[made.name])
+    before = json.loads((made / _RECORD).read_text())
+    deadline = time.monotonic() + _SETTLED_S
+    while True:
+        found = record.compare(before, record.read(client))
+        others = tuple(line for line in found if not leftovers.is_of_operator(line))
+        if not others or time.monotonic() > deadline:
+            return Differences(
+                of_operator=tuple(line for line in found if line not in others), others=others
+            )
+        time.sleep(_AGAIN_S)
 
 
-def _record_of(environment: Environment, name: str) -> Path:
-    return environment.root / "clusters" / name / "as-it-was.json"
+def _made(environment: Environment) -> Path | None:
+    """The directory of the cluster; named after it."""
+    found = next(environment.root.glob(f"clusters/*/{_RECORD}"), None)
+    return found.parent if found else None
 
 
 def _write_kubeconfig(path: Path, admin: Path, context: str) -> None:

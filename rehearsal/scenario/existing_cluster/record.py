@@ -41,16 +41,6 @@ def settled(client: Client, *, timeout_s: float) -> JsonObject:
     return found
 
 
-def wait_until_same(client: Client, before: JsonObject, *, timeout_s: float) -> tuple[str, ...]:
-    """Empty as soon as nothing differs; after `timeout_s` seconds, what still does."""
-    deadline = time.monotonic() + timeout_s
-    while left := compare(before, read(client)):
-        if time.monotonic() > deadline:
-            return left
-        time.sleep(_EVERY_S)
-    return ()
-
-
 def read(client: Client) -> JsonObject:
     """`<resource>.<group>/<namespace>/<name>` -> the object's contents."""
     return {

@@ -8,12 +8,13 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
+from infra import plan
 from kubeapi import Client, Unreachable
 from rehearsal.clouds.core.faults import Faults
 from rehearsal.clouds.core.store import Store
 from rehearsal.cluster.kubelet.nodes.holds import Holds, holds_of
 from rehearsal.scenario import faults
-from rehearsal.scenario.environment import Environment
+from rehearsal.scenario.environment import PROJECT, Environment
 from rehearsal.scenario.errors import NoSuchFault, RehearsalError
 
 
@@ -75,3 +76,10 @@ def test_what_is_held_on_a_living_node_can_be_changed_and_let_go() -> None:
     assert holds_of(api.get("/api/v1/nodes/n1")) == Holds(toolkit=True)
     faults.hold(cast(Client, api), "n1", None)
     assert json.loads(api.annotations[faults.MACHINE]) == {"cloud": "eks"}
+
+
+def test_nodes_of_an_existing_cluster_cannot_be_made_wrong() -> None:
+    fleet = plan.read_file(PROJECT / "stacks" / "Pulumi.s4.yaml")
+    wrong = faults.WrongLayout(pool="a100-40gb", node=0, gpu=0, profile="1g.5gb")
+    with pytest.raises(NoSuchFault, match="were there before the fault"):
+        faults.resolve(wrong, fleet)

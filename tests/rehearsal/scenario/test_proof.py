@@ -11,6 +11,7 @@ import pytest
 from infra import plan, spec
 from node_agent import desired
 from rehearsal.scenario import proof
+from rehearsal.scenario.existing_cluster import Differences
 from rehearsal.scenario.proof import ProvenNode
 
 POOLS: Mapping[str, dict[str, Any]] = {
@@ -150,7 +151,15 @@ def test_a_fleet_that_starts_with_no_node_is_proven_and_an_unexpected_one_is_not
 
 
 def test_an_existing_cluster_that_is_not_as_it_was_is_told_with_the_first_difference() -> None:
-    assert proof.of_cluster_as_it_was("s4", ()).holds
-    check = proof.of_cluster_as_it_was("s4", ("namespaces/left is new", "nodes/a is gone"))
+    others = ("namespaces/left is new", "nodes/a is gone")
+    check = proof.of_cluster_as_it_was("s4", Differences(of_operator=("x",), others=others))
     assert not check.holds
     assert check.found == "2 differences, such as namespaces/left is new"
+
+
+def test_what_the_gpu_operator_leaves_is_told_and_not_held_against_the_stack() -> None:
+    check = proof.of_cluster_as_it_was("s4", Differences(of_operator=("x", "y"), others=()))
+    assert check.holds
+    assert check.found == "as it was, but for 2 labels and CRDs of the GPU operator"
+    none = Differences(of_operator=(), others=())
+    assert proof.of_cluster_as_it_was("s4", none).found == "as it was"

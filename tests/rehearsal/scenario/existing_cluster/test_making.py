@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,9 @@ from rehearsal.host.toolchain import Toolchain
 from rehearsal.scenario import environment as environments
 from rehearsal.scenario import existing_cluster
 from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.existing_cluster import making
+from rehearsal.scenario.existing_cluster import Differences, making
+
+NONE = Differences(of_operator=(), others=())
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +46,7 @@ def environment(
     toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory, fleet: ByoFleetPlan
 ) -> Iterator[Environment]:
     made = environments.create(tmp_path_factory.mktemp("ours"), toolchain)
-    existing_cluster.start(made, fleet)
+    existing_cluster.make(made, fleet)
     yield made
     environments.remove(made)
 
@@ -59,26 +62,46 @@ def test_the_users_kubeconfig_reaches_it_under_the_context_of_the_stack_file(
     assert node["metadata"]["name"] == "p-1"
 
 
-def test_starting_it_again_changes_nothing(environment: Environment, fleet: ByoFleetPlan) -> None:
-    existing_cluster.start(environment, fleet)
-    assert existing_cluster.differences(environment, fleet) == ()
+def test_starting_it_again_changes_nothing(environment: Environment) -> None:
+    assert existing_cluster.restart(environment)
+    assert existing_cluster.differences(environment) == NONE
 
 
 def test_what_stays_in_it_is_told(
-    environment: Environment, fleet: ByoFleetPlan, monkeypatch: pytest.MonkeyPatch
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(making, "_SETTLED_S", 0)
     client = Client.from_kubeconfig(environment.user_kubeconfig)
-    client.patch("/api/v1/nodes/p-1", {"metadata": {"labels": {"nvidia.com/gpu.present": "true"}}})
+    left = {"nvidia.com/gpu.present": "true", "slicewright.io/pool": "p"}
+    client.patch("/api/v1/nodes/p-1", {"metadata": {"labels": left}})
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "left"}}
     client.create("/api/v1/namespaces/default/serviceaccounts", account)
-    assert existing_cluster.differences(environment, fleet) == (
-        "serviceaccounts/default/left is new",
-        "nodes/p-1: metadata.labels[nvidia.com/gpu.present] is new: 'true'",
+    assert existing_cluster.differences(environment) == Differences(
+        of_operator=("nodes/p-1: metadata.labels[nvidia.com/gpu.present] is new: 'true'",),
+        others=(
+            "serviceaccounts/default/left is new",
+            "nodes/p-1: metadata.labels[slicewright.io/pool] is new: 'p'",
+        ),
     )
+
+
+def test_what_is_being_deleted_is_waited_for(environment: Environment, fleet: ByoFleetPlan) -> None:
+    """The API server keeps a namespace until its objects are gone."""
+    client = Client.from_kubeconfig(environment.user_kubeconfig)
+    client.delete("/api/v1/namespaces/default/serviceaccounts/left")
+    gone = {"nvidia.com/gpu.present": None, "slicewright.io/pool": None}
+    client.patch("/api/v1/nodes/p-1", {"metadata": {"labels": gone}})
+    going = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "going"}}
+    client.create("/api/v1/namespaces", going)
+    client.delete("/api/v1/namespaces/going")
+    assert existing_cluster.differences(environment) == NONE
 
 
 def test_it_ends_with_its_environment(environment: Environment) -> None:
     assert "kubelet-ours" in {record.name for record in processes.recorded(environment.root)}
     environments.stop(environment)
     assert list(processes.recorded(environment.root)) == []
+
+
+def test_without_one_there_is_nothing_to_start(tmp_path: Path) -> None:
+    assert not existing_cluster.restart(Environment(tmp_path))

@@ -133,28 +133,3 @@ def test_a_lease_that_stayed_is_a_difference(cluster: Cluster) -> None:
 def test_a_kind_whose_definition_is_just_going_has_no_objects(cluster: Cluster) -> None:
     cluster.kinds["gpupools"] = None
     assert changes(cluster) == ()
-
-
-def test_what_is_being_deleted_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch, cluster: Cluster
-) -> None:
-    client: Any = cluster
-    before = record.read(client)
-    cluster.kinds["configmaps"].append({"metadata": {"name": "going"}})  # type: ignore[union-attr]
-    monkeypatch.setattr(
-        record.time,
-        "sleep",
-        lambda _: cluster.kinds["configmaps"].pop(),  # type: ignore[union-attr]
-    )
-    assert record.wait_until_same(client, before, timeout_s=60) == ()
-
-
-def test_what_stays_is_told_when_the_time_is_over(
-    monkeypatch: pytest.MonkeyPatch, cluster: Cluster
-) -> None:
-    monkeypatch.setattr(record.time, "sleep", lambda _: None)
-    client: Any = cluster
-    before = record.read(client)
-    cluster.leases.append({"metadata": {"name": "left"}, "spec": {}})
-    left = record.wait_until_same(client, before, timeout_s=0)
-    assert left == ("leases.coordination.k8s.io/left is new",)

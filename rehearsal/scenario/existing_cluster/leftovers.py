@@ -1,0 +1,33 @@
+"""What NVIDIA's GPU operator leaves in a cluster when its chart is uninstalled.
+
+These are the only differences that a rehearsal does not hold against a stack after `destroy`; it
+says how many they are. Each is NVIDIA's own behaviour:
+
+- its labels on nodes stay: NVIDIA/gpu-operator #1391, and the review of #2571 ("we don't remove
+  labels during uninstallation"). NFD's and GPU feature discovery's do not: NFD's chart takes them
+  back (kubernetes-sigs/node-feature-discovery, docs/deployment/uninstallation.md).
+- the MIG layout stays on the GPUs, so what was ordered and what came of it stay on the node. With
+  `on_destroy: {mig_layout: disable}` the GPUs are whole, which is the operator's default.
+- Helm never deletes the CRDs of a chart. Source: Helm docs, "Custom Resource Definitions". The API
+  server serves each kind's group as an APIService for as long.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_PATTERNS: Final = (
+    r"nodes/\S+: metadata\.labels\[nvidia\.com/gpu\.deploy\.[-a-z]+\] is new: '.*'",
+    r"nodes/\S+: metadata\.labels\[nvidia\.com/gpu\.present\] is new: 'true'",
+    r"nodes/\S+: metadata\.labels\[nvidia\.com/mig\.config(\.state)?\] is new: '.*'",
+    r"customresourcedefinitions\.apiextensions\.k8s\.io/[a-z]+\."
+    r"(nvidia\.com|nfd\.k8s-sigs\.io) is new",
+    r"apiservices\.apiregistration\.k8s\.io/v\w+\.(nvidia\.com|nfd\.k8s-sigs\.io) is new",
+)
+_ANY: Final = re.compile("|".join(_PATTERNS))
+
+
+def is_of_operator(difference: str) -> bool:
+    """difference: a line of `record.compare`."""
+    return _ANY.fullmatch(difference) is not None

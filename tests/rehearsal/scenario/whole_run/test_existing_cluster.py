@@ -1,0 +1,306 @@
+"""S4: an A100 and a T4 of a cluster that exists, shared by NVIDIA's own device plugin, and back."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from fleet_controller.api import POOL_LABEL
+from infra import plan
+from infra.plan import ByoFleetPlan
+from kubeapi import Client
+from rehearsal.scenario import existing_cluster, proof, walkthrough
+from rehearsal.scenario.engine_runs import Engine
+from rehearsal.scenario.environment import PROJECT, Environment
+from rehearsal.scenario.walkthrough import WALKTHROUGHS
+
+pytestmark = [pytest.mark.rehearsal]
+S4 = WALKTHROUGHS["s4"]
+PODS = "/api/v1/namespaces/default/pods"
+PRODUCT = "nvidia.com/gpu.product"
+A100, T4 = "a100-40gb", "tesla-t4"
+CUDA = "nvcr.io/nvidia/cuda:12.8.1-base-ubuntu22.04"
+
+
+@pytest.fixture(scope="module")
+def engine(make_environment: Callable[[str], Environment]) -> Engine:
+    """The cluster is there, with MIG off and nothing of NVIDIA's but the driver."""
+    environment = make_environment("s4")
+    fleet = plan.read_file(environment.stack_file("s4"))
+    assert isinstance(fleet, ByoFleetPlan)
+    existing_cluster.make(environment, fleet)
+    engine = Engine(environment, "s4", print)
+    assert engine.init().code == 0
+    return engine
+
+
+@pytest.fixture(scope="module")
+def client(engine: Engine) -> Client:
+    """By the user's own kubeconfig."""
+    return Client.from_kubeconfig(engine.environment.user_kubeconfig)
+
+
+def bring_up(engine: Engine, *, strategy: str, **a100: Any) -> None:
+    """The stack with another strategy, and with `partition` and `sharing` of the A100's pool."""
+    stack_file = engine.environment.stack_file("s4")
+    stack = yaml.safe_load(stack_file.read_text())
+    fleet = stack["config"]["slicewright:fleet"]
+    fleet["gpu_operator"]["mig_strategy"] = strategy
+    (pool,) = (pool for pool in fleet["node_pools"] if pool["name"] == A100)
+    for key in ("partition", "sharing"):
+        pool.pop(key, None)
+    pool.update(a100)
+    stack_file.write_text(yaml.safe_dump(stack, sort_keys=False))
+    up = engine.up()
+    assert up.code == 0, up.output
+
+
+def node_of(client: Client, pool: str) -> dict[str, Any]:
+    (node,) = client.get("/api/v1/nodes", labelSelector=f"slicewright.io/pool={pool}")["items"]
+    return dict(node)
+
+
+def offered(client: Client, pool: str) -> Mapping[str, str]:
+    found = node_of(client, pool)["status"]["allocatable"]
+    return {k: v for k, v in found.items() if k.startswith("nvidia.com/") and v != "0"}
+
+
+def labels(client: Client, pool: str) -> Mapping[str, str]:
+    return dict(node_of(client, pool)["metadata"]["labels"])
+
+
+def run_pods(
+    client: Client, prefix: str, count: int, resource: str, *, amount: int = 1, **where: str
+) -> None:
+    """Pods that print what nvidia-smi finds, and stay. where: labels of their node."""
+    for number in range(count):
+        container = {
+            "name": "c",
+            "image": CUDA,
+            "command": ["sh", "-c", "nvidia-smi -L && exec sleep infinity"],
+            "resources": {"limits": {resource: str(amount)}},
+        }
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"{prefix}-{number}", "labels": {"app": prefix}},
+            "spec": {
+                "containers": [container],
+                "nodeSelector": where,
+                "terminationGracePeriodSeconds": 0,
+                "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+            },
+        }
+        client.create(PODS, pod)
+
+
+def pods_of(client: Client, app: str) -> list[dict[str, Any]]:
+    return list(client.get(PODS, labelSelector=f"app={app}")["items"])
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    conditions = pod["status"].get("conditions") or ()
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def wait_for_ready(client: Client, app: str, count: int) -> list[dict[str, Any]]:
+    """The pods that are Running and Ready, as soon as there are exactly so many."""
+    deadline = time.monotonic() + 60
+    while True:
+        pods = pods_of(client, app)
+        ready = [p for p in pods if p["status"].get("phase") == "Running" and is_ready(p)]
+        if len(ready) == count:
+            return ready
+        assert time.monotonic() < deadline, [(p["metadata"]["name"], p["status"]) for p in pods]
+        time.sleep(0.2)
+
+
+def seen_by(client: Client, pod: Mapping[str, Any], *, what: str) -> list[str]:
+    """UUIDs in the pod's log, which has the output of `nvidia-smi -L`. what: GPU or MIG."""
+    deadline = time.monotonic() + 60
+    # Without a probe, a pod is Ready before its program has printed anything.
+    while not (log := client.text(f"{PODS}/{pod['metadata']['name']}/log")).endswith("\n"):
+        assert time.monotonic() < deadline, log
+        time.sleep(0.2)
+    return re.findall(rf"UUID: ({what}-[-0-9a-f]+)", log)
+
+
+def delete_pods(client: Client, app: str) -> None:
+    client.delete(PODS, labelSelector=f"app={app}")
+    deadline = time.monotonic() + 30
+    while pods_of(client, app):
+        assert time.monotonic() < deadline, app
+        time.sleep(0.1)
+
+
+def why_pending(client: Client, app: str) -> str:
+    """The scheduler's message for the only pod that is not bound."""
+    deadline = time.monotonic() + 30
+    while True:
+        why = [
+            str(condition["message"])
+            for pod in pods_of(client, app)
+            for condition in pod["status"].get("conditions") or ()
+            if condition["type"] == "PodScheduled" and condition["status"] == "False"
+        ]
+        if len(why) == 1:
+            return why[0]
+        assert time.monotonic() < deadline, why
+        time.sleep(0.2)
+
+
+def test_with_mig_off_one_pod_runs_and_the_other_has_no_place(
+    client: Client, engine: Engine
+) -> None:  # S4-21
+    bring_up(engine, strategy="mixed")
+    assert offered(client, A100) == {"nvidia.com/gpu": "1"}
+    assert offered(client, T4) == {"nvidia.com/gpu": "14"}
+    run_pods(client, "whole", 2, "nvidia.com/gpu", **{POOL_LABEL: A100})
+    (pod,) = wait_for_ready(client, "whole", 1)
+    assert len(seen_by(client, pod, what="GPU")) == 1
+    assert "1 Insufficient nvidia.com/gpu" in why_pending(client, "whole")
+    delete_pods(client, "whole")
+
+
+def test_cut_in_7_with_strategy_single_7_of_8_pods_run_each_on_a_partition_of_its_own(
+    client: Client, engine: Engine
+) -> None:  # S4-12, S4-22, S4-23
+    bring_up(engine, strategy="single", partition={"mode": "operator", "config": "all-1g.5gb"})
+    assert offered(client, A100) == {"nvidia.com/gpu": "7"}
+    assert offered(client, T4) == {"nvidia.com/gpu": "14"}
+    run_pods(client, "seventh", 8, "nvidia.com/gpu", **{POOL_LABEL: A100})
+    seen = [seen_by(client, pod, what="MIG") for pod in wait_for_ready(client, "seventh", 7)]
+    assert [len(one) for one in seen] == [1] * 7, seen
+    assert len({uuid for one in seen for uuid in one}) == 7
+    assert "1 Insufficient nvidia.com/gpu" in why_pending(client, "seventh")
+    delete_pods(client, "seventh")
+
+
+@pytest.fixture(scope="module")
+def shared(client: Client, engine: Engine) -> Client:
+    """The cluster with the stack file as it is in the repository."""
+    own = yaml.safe_load((PROJECT / "stacks" / "Pulumi.s4.yaml").read_text())
+    fleet = own["config"]["slicewright:fleet"]
+    (pool,) = (pool for pool in fleet["node_pools"] if pool["name"] == A100)
+    bring_up(
+        engine,
+        strategy=fleet["gpu_operator"]["mig_strategy"],
+        partition=pool["partition"],
+        sharing=pool["sharing"],
+    )
+    return client
+
+
+def test_both_pools_are_proven_and_their_nodes_released(shared: Client) -> None:
+    fleet = proof.read_fleet(shared)
+    assert [node.pool for node in fleet] == [A100, T4]
+    assert all(check.holds for check in proof.of_fleet("s4", fleet)), proof.of_fleet("s4", fleet)
+
+
+def test_the_a100_offers_8_3_and_4_while_the_t4_offers_14(shared: Client) -> None:  # S4-55, S4-62
+    assert offered(shared, A100) == {
+        "nvidia.com/mig-1g.5gb": "8",
+        "nvidia.com/mig-2g.10gb": "3",
+        "nvidia.com/mig-3g.20gb": "4",
+    }
+    assert offered(shared, T4) == {"nvidia.com/gpu": "14"}
+
+
+def test_both_from_one_config_map_with_a_key_per_pool(shared: Client) -> None:  # S4-51, S4-58
+    policy = shared.get("/apis/nvidia.com/v1/clusterpolicies/cluster-policy")["spec"]
+    name = policy["devicePlugin"]["config"]["name"]
+    config = shared.get(f"/api/v1/namespaces/gpu-operator/configmaps/{name}")
+    assert set(config["data"]) == {A100, T4, "not.shared"}
+    for pool in (A100, T4):
+        assert labels(shared, pool)["nvidia.com/device-plugin.config"] == pool
+
+
+def test_the_labels_say_what_is_shared_and_how_often(shared: Client) -> None:  # S4-56, S4-61
+    t4, a100 = labels(shared, T4), labels(shared, A100)
+    assert t4["nvidia.com/gpu.product"] == "Tesla-T4-SHARED"
+    assert t4["nvidia.com/gpu.replicas"] == "14"
+    assert t4["nvidia.com/gpu.sharing-strategy"] == "time-slicing"
+    assert a100["nvidia.com/mig.config"] == "all-balanced"
+    for profile, replicas in (("1g.5gb", "4"), ("2g.10gb", "3"), ("3g.20gb", "4")):
+        product = f"NVIDIA-A100-SXM4-40GB-MIG-{profile}-SHARED"
+        assert a100[f"nvidia.com/mig-{profile}.product"] == product
+        assert a100[f"nvidia.com/mig-{profile}.replicas"] == replicas
+
+
+def test_the_agent_sees_the_devices_themselves_and_what_is_shared(shared: Client) -> None:
+    """4 partitions and not 8 + 3 + 4: a replica is no device."""
+    by_pool = {node.pool: node for node in proof.read_fleet(shared)}
+    assert by_pool[A100].found() == Counter({"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1})
+    assert by_pool[T4].found() == Counter({"whole GPU": 1})
+    desired = by_pool[A100].desired
+    assert desired is not None
+    assert {one.resource: one.replicas for one in desired.sharing} == {
+        "nvidia.com/mig-1g.5gb": 4,
+        "nvidia.com/mig-2g.10gb": 3,
+        "nvidia.com/mig-3g.20gb": 4,
+    }
+
+
+def test_8_triton_servers_run_at_most_4_on_a_partition_and_see_no_other(
+    shared: Client,
+) -> None:  # S4-63
+    walkthrough.apply(shared, S4)
+    landing = walkthrough.wait_until_landed(shared, S4, 8)
+    assert (landing.bound, landing.pending) == (8, 0)
+    pods = wait_for_ready(shared, "tritonserver", 8)
+    seen = [seen_by(shared, pod, what="MIG") for pod in pods]
+    assert [len(one) for one in seen] == [1] * 8, seen
+    assert sorted(Counter(uuid for one in seen for uuid in one).values()) == [4, 4]
+
+
+def test_the_ninth_finds_no_place(shared: Client) -> None:
+    walkthrough.scale(shared, S4, 9)
+    landing = walkthrough.wait_until_landed(shared, S4, 9)
+    assert (landing.bound, landing.pending) == (8, 1)
+    assert "Insufficient nvidia.com/mig-1g.5gb" in landing.why_pending
+    walkthrough.delete(shared, S4)
+
+
+def test_4_pods_run_on_the_t4_as_it_is_labelled(shared: Client) -> None:  # S4-56
+    run_pods(shared, "t4", 4, "nvidia.com/gpu", **{PRODUCT: "Tesla-T4-SHARED"})
+    pods = wait_for_ready(shared, "t4", 4)
+    seen = {uuid for pod in pods for uuid in seen_by(shared, pod, what="GPU")}
+    assert len(seen) == 1
+    assert offered(shared, T4) == {"nvidia.com/gpu": "14"}
+    delete_pods(shared, "t4")
+
+
+def test_two_slices_of_a_partition_are_refused(shared: Client) -> None:
+    """They would be no more compute: fail_requests_greater_than_one."""
+    run_pods(shared, "two", 1, "nvidia.com/mig-2g.10gb", amount=2)
+    deadline = time.monotonic() + 30
+    while (pod := pods_of(shared, "two")[0])["status"]["phase"] != "Failed":
+        assert time.monotonic() < deadline, pod["status"]
+        time.sleep(0.2)
+    assert pod["status"]["reason"] == "UnexpectedAdmissionError"
+    assert "maximum request size for shared resources is 1" in pod["status"]["message"]
+    delete_pods(shared, "two")
+
+
+def test_a_second_up_reports_no_changes(shared: Client, engine: Engine) -> None:
+    outcome = engine.up("--expect-no-changes")
+    assert outcome.code == 0, outcome.output
+
+
+def test_destroy_leaves_the_cluster_as_it_was(client: Client, engine: Engine) -> None:
+    """But for what NVIDIA's chart leaves, and the layout that stays on the A100."""
+    outcome = engine.destroy()
+    assert outcome.code == 0, outcome.output
+    left = existing_cluster.differences(engine.environment)
+    assert left.others == (), "\n".join(left.others)
+    layout = [line for line in left.of_operator if "nvidia.com/mig.config]" in line]
+    assert layout == [
+        "nodes/a100-40gb-1: metadata.labels[nvidia.com/mig.config] is new: 'all-balanced'"
+    ]
+    assert engine.environment.inventory() == {}
