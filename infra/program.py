@@ -18,6 +18,7 @@ import pulumi_kubernetes as k8s
 from infra import plan, spec, values
 from infra.components import existing_cluster
 from infra.components.admission import NodeGuard
+from infra.components.adopted_operator import AdoptedOperator
 from infra.components.eks import EksCluster
 from infra.components.fleet_controller import FleetController
 from infra.components.gke import GkeCluster
@@ -152,6 +153,15 @@ def _guard(fleet: FleetPlan, site: _Site, *, operator_account: str | None) -> No
 
 def _deploy_with_operator(fleet: EksFleetPlan | ByoFleetPlan, site: _Site) -> None:
     guard = _guard(fleet, site, operator_account=values.operator_account(fleet.operator))
+    if isinstance(fleet, ByoFleetPlan) and fleet.operator.existing:
+        adopted = AdoptedOperator(
+            "gpu-operator",
+            fleet,
+            after=guard.guards,
+            opts=pulumi.ResourceOptions(providers=[site.kubernetes]),
+        )
+        _deploy_in_cluster(fleet, site, guard, [adopted.fit])
+        return
     operator = GpuOperator(
         "gpu-operator",
         fleet,
@@ -163,7 +173,10 @@ def _deploy_with_operator(fleet: EksFleetPlan | ByoFleetPlan, site: _Site) -> No
 
 
 def _deploy_in_cluster(
-    fleet: FleetPlan, site: _Site, guard: NodeGuard, partitioners: Sequence[pulumi.Resource]
+    fleet: FleetPlan,
+    site: _Site,
+    guard: NodeGuard,
+    partitioners: Sequence[pulumi.Input[pulumi.Resource]],
 ) -> None:
     inside = pulumi.ResourceOptions(providers=[site.kubernetes])
     controller = FleetController(

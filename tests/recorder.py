@@ -36,6 +36,8 @@ class Recorder(pulumi.runtime.Mocks):
 
     status: Mapping[str, Any] | None = None
     preview: bool = False
+    cluster_policy: Mapping[str, Any] | None = None
+    """`spec` of the ClusterPolicy of an operator that exists."""
     made: list[Made] = field(default_factory=list)
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
@@ -63,6 +65,8 @@ class Recorder(pulumi.runtime.Mocks):
             # In a preview the id is unknown, and so is what would be read.
             known = {f"{m.name}-id": m.inputs for m in self.made}
             outputs |= known.get(args.resource_id, {})
+        if args.typ.endswith(":ClusterPolicy"):
+            outputs |= {"spec": self.cluster_policy}
         if args.typ.endswith(":GPUPool"):
             outputs |= {"status": self.status, "metadata": {"name": "p", "generation": 3}}
         return args.resource_id or f"{args.name}-id", outputs
@@ -81,12 +85,13 @@ def recorded(
     *,
     preview: bool = False,
     status: Mapping[str, Any] | None = VERIFIED,
+    cluster_policy: Mapping[str, Any] | None = None,
 ) -> list[Made]:
     """Deploys a fleet to a recorder and gives what was asked for, in any order."""
     # pulumi.runtime.test() takes the thread's event loop, which asyncio.run() of an earlier test
     # leaves unset.
     asyncio.set_event_loop(asyncio.new_event_loop())
-    recorder = Recorder(status=status, preview=preview)
+    recorder = Recorder(status=status, preview=preview, cluster_policy=cluster_policy)
     pulumi.runtime.set_mocks(recorder, project="slicewright", stack=stack, preview=preview)
     pulumi.runtime.set_all_config({"gcp:project": "slicewright-s0"})
     pulumi.runtime.test(lambda: program.deploy(fleet))()  # type: ignore[no-untyped-call]

@@ -41,20 +41,7 @@ class GpuOperator(pulumi.ComponentResource):
             opts=child,
         )
         files = values.operator_files(plan)
-        configs = [
-            k8s.core.v1.ConfigMap(
-                # A new name is a new resource too, so that the old one stays until the release has
-                # changed over.
-                f"{name}-{config.name}",
-                metadata=k8s.meta.v1.ObjectMetaArgs(
-                    name=config.name, namespace=namespace.metadata.name
-                ),
-                immutable=True,
-                data=dict(config.data),
-                opts=child,
-            )
-            for config in files
-        ]
+        configs = config_maps(name, files, namespace=namespace.metadata.name, opts=child)
         chart, repository = values.chart_of(plan.operator)
         self.release = k8s.helm.v3.Release(
             name,
@@ -72,3 +59,25 @@ class GpuOperator(pulumi.ComponentResource):
             ),
         )
         self.register_outputs({})
+
+
+def config_maps(
+    name: str,
+    files: values.OperatorFiles,
+    *,
+    namespace: pulumi.Input[str],
+    opts: pulumi.ResourceOptions,
+) -> list[pulumi.Resource]:
+    """The files of the operands. name: of the component."""
+    return [
+        k8s.core.v1.ConfigMap(
+            # A new name is a new resource too, so that the old one stays until the operator has
+            # changed over.
+            f"{name}-{config.name}",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=config.name, namespace=namespace),
+            immutable=True,
+            data=dict(config.data),
+            opts=opts,
+        )
+        for config in files
+    ]

@@ -67,7 +67,7 @@ class GpuPools(pulumi.ComponentResource):
         pools: Sequence[PoolPlan],
         timeout_minutes: int,
         cluster: pulumi.Resource | None,
-        after: Mapping[str, Sequence[pulumi.Resource]],
+        after: Mapping[str, Sequence[pulumi.Input[pulumi.Resource]]],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """after: by pool, what verification needs: nodes, agents, controller, partitioner."""

@@ -26,11 +26,6 @@ _GKE_DRIVER = "/home/kubernetes/bin/nvidia"
 GoogleCloudPlatform/container-engine-accelerators, cmd/nvidia_gpu.
 """
 
-_OPERATORS_RUNTIME = "nvidia"
-"""The runtime class that the GPU operator makes for its operands. Source: NVIDIA/gpu-operator,
-assets/pre-requisites/0400_nvidia_runtime_class.yaml.
-"""
-
 
 class NodeAgents(pulumi.ComponentResource):
     """Outputs: `daemon_sets` by pool, and `guards`, which limit an agent to its own report."""
@@ -47,7 +42,7 @@ class NodeAgents(pulumi.ComponentResource):
         settings: NodeAgent,
         namespace: pulumi.Input[str],
         cluster: pulumi.Resource | None,
-        after: Sequence[pulumi.Resource],
+        after: Sequence[pulumi.Input[pulumi.Resource]],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """after: the CRDs of the custom resources that the agents write."""
@@ -222,7 +217,7 @@ def _pod(
         # before the pod. Source: awslabs/amazon-eks-ami, nodeadm (internal/containerd,
         # default_runtime_name). Of other nodes nothing is known but that the operator's operands
         # run there, which name this class.
-        runtime_class_name=_OPERATORS_RUNTIME if isinstance(pool, ByoPoolPlan) else None,
+        runtime_class_name=values.RUNTIME_CLASS if isinstance(pool, ByoPoolPlan) else None,
         termination_grace_period_seconds=10,
         security_context=pods.unprivileged(),
         containers=[

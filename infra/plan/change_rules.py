@@ -330,6 +330,19 @@ BYO_FLEET: Final[tuple[Rule, ...]] = (
 FLEET: Final[tuple[Rule, ...]] = (
     *_rules(
         ChangeEffect.REPLACE,
+        "true: the release is uninstalled, and another operator has to be there before; false: one "
+        "is installed",
+        "slicewright",
+        {"operator.existing": "helm.v3.Release"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        "another ClusterPolicy is read",
+        "slicewright",
+        {"operator.cluster_policy": "ClusterPolicy"},
+    ),
+    *_rules(
+        ChangeEffect.REPLACE,
         "the release is uninstalled, then installed again: no mig-manager and no device "
         "plugin in between, running pods stay",
         "pulumi-kubernetes helm.v3.Release",

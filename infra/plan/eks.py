@@ -29,7 +29,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
         )
     yield from check_zones(fleet.cluster.zones or (), region, ("cluster", "zones"), stated)
     yield from _check_operator(fleet.gpu_operator)
-    yield from check_operator(fleet.gpu_operator)
+    yield from check_operator(fleet.gpu_operator, "eks")
     pools = yield from each(
         _pool(fleet, i, own, region, stated) for i in range(len(fleet.node_pools))
     )

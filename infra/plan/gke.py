@@ -45,7 +45,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
             in_key=True,
         )
     if fleet.gpu_operator is not None:
-        yield from check_operator(fleet.gpu_operator)
+        yield from check_operator(fleet.gpu_operator, "gke")
     operator = resolved(fleet.gpu_operator or spec.GpuOperator(), "gke") if by_operator else None
     if operator is not None and stated.has_for_all(fleet.node_pools, "image_type"):
         yield from check_cos_driver(

@@ -35,8 +35,44 @@ def check_cos_driver(operator: spec.GpuOperator, image_types: Iterable[str]) -> 
         )
 
 
-def check_operator(operator: spec.GpuOperator) -> Checked[None]:
+_OF_AN_ADOPTED = frozenset(
+    ("existing", "cluster_policy", "namespace", "mig_strategy", "chart_version", "device_plugin")
+)
+"""What may be said about an operator that slicewright does not install."""
+
+
+def _check_adopted(operator: spec.GpuOperator, cloud: AnyCloud) -> Checked[None]:
+    """Refuses settings that would be passed to a chart which is not installed, and adoption where
+    the cluster is new.
+    """
+    if operator.existing and cloud != "byo":
+        yield refuse(
+            (_AT, "existing"),
+            "a cluster that is created here has no operator yet",
+            "write false, or cloud: byo",
+        )
+        return
+    if not operator.existing:
+        if "cluster_policy" in operator.model_fields_set:
+            yield refuse(
+                (_AT, "cluster_policy"),
+                "is not used: only the ClusterPolicy of an existing operator is read",
+                "leave it out, or write existing: true",
+                in_key=True,
+            )
+        return
+    for key in sorted(operator.model_fields_set - _OF_AN_ADOPTED):
+        yield refuse(
+            (_AT, key),
+            "has no effect on an operator that exists: slicewright does not change it",
+            "leave it out, and set it where that operator's settings are kept",
+            in_key=True,
+        )
+
+
+def check_operator(operator: spec.GpuOperator, cloud: AnyCloud) -> Checked[None]:
     """Refuses fields that dcgm-exporter lacks, and settings that something else makes void."""
+    yield from _check_adopted(operator, cloud)
     exporter = operator.dcgm_exporter
     known = catalog.load().dcgm_fields
     for i, name in enumerate(exporter.metrics):

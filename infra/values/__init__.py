@@ -1,5 +1,6 @@
 """The plan in the formats of other programs: Helm values, NVIDIA's config files, tolerations."""
 
+from infra.values.adopted_operator import RUNTIME_CLASS, Mismatch, mismatches, what_to_change
 from infra.values.host_files import host_files, host_layout
 from infra.values.kubeconfig import kubeconfig
 from infra.values.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
@@ -12,8 +13,10 @@ from infra.values.text import JsonObject, as_flow_yaml, as_yaml, short_hash
 __all__ = [
     "MIG_CONFIG_KEY",
     "NOT_SHARED",
+    "RUNTIME_CLASS",
     "ConfigFiles",
     "JsonObject",
+    "Mismatch",
     "OperatorFiles",
     "as_flow_yaml",
     "as_yaml",
@@ -23,6 +26,7 @@ __all__ = [
     "kubeconfig",
     "metrics_csv",
     "mig_parted_config",
+    "mismatches",
     "operator_account",
     "operator_files",
     "operator_values",
@@ -30,4 +34,5 @@ __all__ = [
     "pod_request",
     "short_hash",
     "tolerations",
+    "what_to_change",
 ]

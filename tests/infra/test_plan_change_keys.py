@@ -320,6 +320,8 @@ def gke() -> Iterator[Row]:
     fleet: dict[str, Any] = {"where": "fleet"}
     yield Row("cluster.location", {"cluster.location": "us-central1-a"}, REPLACE, **fleet)
     yield Row("cluster.release_channel", {"cluster.release_channel": "RAPID"}, IN_PLACE, **fleet)
+    yield Row("gpu_operator.existing", {"gpu_operator.existing": True}, None)  # a new cluster
+    yield Row("gpu_operator.cluster_policy", {"gpu_operator.cluster_policy": "x"}, None)
     yield Row(
         "gpu_operator.driver.enabled",
         {"gpu_operator.driver.enabled": True},
@@ -375,6 +377,8 @@ def eks() -> Iterator[Row]:
         IN_PLACE,
         **fleet,
     )
+    yield Row("gpu_operator.existing", {"gpu_operator.existing": True}, None)  # a new cluster
+    yield Row("gpu_operator.cluster_policy", {"gpu_operator.cluster_policy": "x"}, None)
     # The machine images bring them.
     yield Row("gpu_operator.driver.enabled", {"gpu_operator.driver.enabled": True}, None)
     yield Row("gpu_operator.toolkit.enabled", {"gpu_operator.toolkit.enabled": True}, None)
@@ -406,6 +410,14 @@ def byo() -> Iterator[Row]:
     yield Row("node_pools.gpu.model", {"node_pools.0.gpu.model": "A100-80"} | larger, ROLL)
     yield Row("node_pools.gpu.count", {"node_pools.0.gpu.count": 4}, IN_PLACE)
     yield Row("node_pools.select", {"node_pools.0.select": {"a": "b"}}, IN_PLACE)
+    yield Row("gpu_operator.existing", {"gpu_operator.existing": True}, REPLACE, **fleet)
+    yield Row(
+        "gpu_operator.cluster_policy",
+        {"gpu_operator.cluster_policy": "other"},
+        IN_PLACE,
+        {"gpu_operator.existing": True},
+        **fleet,
+    )
     yield Row("on_destroy.mig_layout", {"on_destroy": {"mig_layout": "disable"}}, IN_PLACE)
     yield Row("hosts.name", {}, None)  # one gone, one new, as with pools
     yield Row("hosts.partition", {"hosts.0.partition": "operator"}, None)

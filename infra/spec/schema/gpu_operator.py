@@ -96,6 +96,14 @@ class MigManager(SpecModel):
 
 
 class GpuOperator(SpecModel):
+    existing: bool = False
+    """The cluster has the operator already: it is adopted and not installed, and its settings are
+    checked. For `cloud: byo`.
+    """
+    cluster_policy: Annotated[
+        str, DnsLabel(253, "Kubernetes docs, object names", "cluster-policy")
+    ] = "cluster-policy"
+    """Name of an existing operator's ClusterPolicy; the chart gives it this one."""
     namespace: Annotated[str, DnsLabel(63, "Kubernetes docs, namespaces", "gpu-operator")] = (
         "gpu-operator"
     )

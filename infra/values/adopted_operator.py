@@ -1,0 +1,148 @@
+"""What the ClusterPolicy of an operator that exists must say, so that it serves the pools.
+
+The field names are those of the ClusterPolicy; the operator's Helm chart has the same. Source:
+NVIDIA/gpu-operator, api/nvidia/v1/clusterpolicy_types.go.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from infra.plan import ByoFleetPlan
+from infra.values.operator_files import OperatorFiles
+from infra.values.plugin_configs import NOT_SHARED
+from infra.values.pods import tolerations
+from infra.values.text import JsonObject
+
+RUNTIME_CLASS: Final = "nvidia"
+"""The runtime class that the operator makes for its operands, and that the agents' pods name.
+Source: NVIDIA/gpu-operator, api/nvidia/v1 (OperatorSpec.RuntimeClass, by default nvidia).
+"""
+_TOLERATIONS: Final = "daemonsets.tolerations"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A field of the ClusterPolicy."""
+
+    field: str
+    """Dotted, below `spec`."""
+    wanted: Any
+    default: Any = None
+    """What the operator takes an absent field for; None: nothing that would do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mismatch:
+    field: str
+    wanted: Any
+    found: Any
+    """None: not set."""
+    right: Any
+    """The value to write; for a list more than what is missing of it."""
+
+
+def wanted_settings(fleet: ByoFleetPlan, files: OperatorFiles) -> tuple[Setting, ...]:
+    """What must hold, besides the tolerations. files: as from `operator_files`."""
+    return tuple(_wanted(fleet, files))
+
+
+def _wanted(fleet: ByoFleetPlan, files: OperatorFiles) -> Iterator[Setting]:
+    yield Setting(field="mig.strategy", wanted=fleet.operator.mig_strategy)
+    yield Setting(field="operator.runtimeClass", wanted=RUNTIME_CLASS, default=RUNTIME_CLASS)
+    yield Setting(field="devicePlugin.enabled", wanted=True, default=True)
+    # The agents check its labels.
+    yield Setting(field="gfd.enabled", wanted=True, default=True)
+    if files.plugin_configs is not None:
+        yield Setting(field="devicePlugin.config.name", wanted=files.plugin_configs.name)
+        yield Setting(field="devicePlugin.config.default", wanted=NOT_SHARED)
+    if any(pool.mig_config is not None for pool in fleet.pools):
+        yield Setting(field="migManager.enabled", wanted=True, default=True)
+        yield Setting(field="migManager.config.name", wanted=files.mig_layouts.name)
+
+
+def mismatches(
+    policy: Mapping[str, Any], fleet: ByoFleetPlan, files: OperatorFiles
+) -> tuple[Mismatch, ...]:
+    """Where the `spec` of a ClusterPolicy is not as the fleet needs it."""
+    wrong = []
+    for setting in wanted_settings(fleet, files):
+        found = _at(policy, setting.field)
+        if (setting.default if found is None else found) != setting.wanted:
+            wrong.append(
+                Mismatch(
+                    field=setting.field, wanted=setting.wanted, found=found, right=setting.wanted
+                )
+            )
+    given = _at(policy, _TOLERATIONS) or []
+    missing = [one for one in tolerations(fleet.pools) if not any(_covers(g, one) for g in given)]
+    if missing:
+        wrong.append(
+            Mismatch(field=_TOLERATIONS, wanted=missing, found=given, right=[*given, *missing])
+        )
+    return tuple(wrong)
+
+
+def what_to_change(name: str, wrong: Sequence[Mismatch]) -> str:
+    """The message about an adopted operator that would not serve the pools. name: of its
+    ClusterPolicy.
+    """
+    lines = [
+        f"ClusterPolicy {name}, of the GPU operator that gpu_operator.existing adopts, is not as "
+        "this stack needs it:"
+    ]
+    lines += [
+        f"  spec.{one.field}: wanted {_shown(one.wanted)}, found {_found(one)}" for one in wrong
+    ]
+    spec: JsonObject = {}
+    for one in wrong:
+        *way, last = one.field.split(".")
+        at = spec
+        for key in way:
+            at = at.setdefault(key, {})
+        at[last] = one.right
+    patch = shlex.quote(json.dumps({"spec": spec}))
+    return "\n".join(
+        [
+            *lines,
+            "slicewright does not change that operator. Change it where its settings are kept (its "
+            "Helm values have the same names), or at once:",
+            f"  kubectl patch clusterpolicies.nvidia.com {name} --type merge -p {patch}",
+        ]
+    )
+
+
+def _found(one: Mismatch) -> str:
+    if one.field == _TOLERATIONS:
+        return f"these missing among {len(one.found)}"
+    return "nothing" if one.found is None else _shown(one.found)
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _at(policy: Mapping[str, Any], field: str) -> Any:
+    found: Any = policy
+    for key in field.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return None if found == "" else found
+
+
+def _covers(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a toleration tolerates all that another one does. Source: k8s.io/component-helpers,
+    scheduling/corev1 (ToleratesTaint).
+    """
+    if given.get("effect") not in (None, "", wanted["effect"]):
+        return False
+    exists = given.get("operator") == "Exists"
+    if not given.get("key"):
+        return exists
+    if given["key"] != wanted["key"]:
+        return False
+    same = wanted["operator"] == "Equal" and given.get("value", "") == wanted.get("value", "")
+    return exists or same

@@ -1,0 +1,224 @@
+"""A GPU operator that exists: what it is given, which of its settings are checked, and what is
+said about a wrong one.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+import pytest
+import yaml
+
+from fleet_controller.api import STARTUP_TAINT_KEY
+from infra import plan, spec, values
+from infra.plan import ByoFleetPlan
+from tests.recorder import Made, recorded
+
+FLEET = """\
+cloud: byo
+cluster: {name: lab, context: lab}
+gpu_operator: {existing: true, namespace: nvidia}
+node_pools:
+- name: a100
+  gpu: {model: A100-40, count: 1}
+  nodes: {count: 1}
+  partition: {mode: operator, config: all-balanced}
+  sharing: {mode: time-slicing, replicas: {mig-1g.5gb: 4}}
+"""
+
+
+def planned(text: str = FLEET) -> ByoFleetPlan:
+    fleet = plan.read(json.dumps(yaml.safe_load(text)), spec.Source("test", yaml.safe_load(text)))
+    assert isinstance(fleet, ByoFleetPlan)
+    return fleet
+
+
+def fitting(fleet: ByoFleetPlan) -> dict[str, Any]:
+    """The spec of a ClusterPolicy that serves the fleet."""
+    files = values.operator_files(fleet)
+    assert files.plugin_configs is not None
+    return {
+        "mig": {"strategy": "mixed"},
+        "operator": {},
+        "daemonsets": {"tolerations": [{"operator": "Exists"}]},
+        "devicePlugin": {
+            "config": {"name": files.plugin_configs.name, "default": values.NOT_SHARED}
+        },
+        "migManager": {"enabled": True, "config": {"name": files.mig_layouts.name}},
+    }
+
+
+def merged(into: Any, patch: Any) -> Any:
+    """A JSON merge patch, applied. Source: RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    found = dict(into) if isinstance(into, dict) else {}
+    for key, value in patch.items():
+        found[key] = merged(found.get(key), value)
+    return found
+
+
+def wrong(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> set[str]:
+    return {m.field for m in values.mismatches(policy, fleet, values.operator_files(fleet))}
+
+
+def test_a_policy_that_serves_the_pools_is_accepted() -> None:
+    fleet = planned()
+    assert wrong(fitting(fleet), fleet) == set()
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"mig": {"strategy": "single"}}, "mig.strategy"),
+        ({"mig": None}, "mig.strategy"),
+        ({"operator": {"runtimeClass": "other"}}, "operator.runtimeClass"),
+        ({"devicePlugin": {"enabled": False}}, "devicePlugin.enabled"),
+        ({"devicePlugin": {"config": {"name": "theirs"}}}, "devicePlugin.config.name"),
+        ({"devicePlugin": {"config": {"default": ""}}}, "devicePlugin.config.default"),
+        ({"gfd": {"enabled": False}}, "gfd.enabled"),
+        ({"migManager": {"enabled": False}}, "migManager.enabled"),
+        (
+            {"migManager": {"config": {"name": "theirs"}}},
+            "migManager.config.name",
+        ),
+        ({"migManager": {"config": None}}, "migManager.config.name"),
+        ({"daemonsets": {"tolerations": []}}, "daemonsets.tolerations"),
+        ({"daemonsets": None}, "daemonsets.tolerations"),
+    ],
+)
+def test_each_setting_that_must_hold_is_checked(change: dict[str, Any], field: str) -> None:
+    fleet = planned()
+    assert wrong(merged(fitting(fleet), change), fleet) == {field}
+
+
+def test_without_layouts_and_sharing_mig_manager_and_plugin_keep_their_config() -> None:
+    fleet = planned(
+        "cloud: byo\ncluster: {name: c, context: c}\ngpu_operator: {existing: true}\n"
+        "node_pools: [{name: t4, gpu: {model: T4, count: 1}, nodes: {count: 1}}]\n"
+    )
+    policy = {"mig": {"strategy": "mixed"}, "daemonsets": {"tolerations": [{"operator": "Exists"}]}}
+    assert wrong(policy, fleet) == set()
+
+
+@pytest.mark.parametrize(
+    "tolerations",
+    [
+        [
+            {"key": STARTUP_TAINT_KEY, "operator": "Exists"},
+            {"key": "nvidia.com/gpu", "operator": "Exists"},
+        ],
+        [
+            {"key": STARTUP_TAINT_KEY, "value": "unverified", "effect": "NoSchedule"},
+            {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        ],
+    ],
+)
+def test_a_toleration_may_tolerate_more(tolerations: list[dict[str, str]]) -> None:
+    fleet = planned()
+    policy = merged(fitting(fleet), {"daemonsets": {"tolerations": tolerations}})
+    assert wrong(policy, fleet) == set()
+
+
+@pytest.mark.parametrize(
+    "startup",
+    [
+        {"key": STARTUP_TAINT_KEY, "operator": "Exists", "effect": "NoExecute"},
+        {"key": STARTUP_TAINT_KEY, "operator": "Equal", "value": "other"},
+        {"key": "other", "operator": "Exists"},
+    ],
+)
+def test_a_toleration_of_less_is_not_enough(startup: dict[str, str]) -> None:
+    fleet = planned()
+    gpu = {"key": "nvidia.com/gpu", "operator": "Exists"}
+    policy = merged(fitting(fleet), {"daemonsets": {"tolerations": [gpu, startup]}})
+    (found,) = values.mismatches(policy, fleet, values.operator_files(fleet))
+    assert [one["key"] for one in found.wanted] == [STARTUP_TAINT_KEY]
+    assert found.right == [gpu, startup, *found.wanted], "what is there stays"
+
+
+def test_the_message_names_each_field_and_its_command_mends_them_all() -> None:
+    fleet = planned()
+    files = values.operator_files(fleet)
+    policy = {
+        "mig": {"strategy": "single"},
+        "daemonsets": {"tolerations": [{"key": "mine", "operator": "Exists"}]},
+        "migManager": {"config": {"name": "", "default": "all-disabled"}},
+    }
+    found = values.mismatches(policy, fleet, files)
+    said = values.what_to_change("cluster-policy", found)
+    assert "spec.mig.strategy: wanted mixed, found single" in said
+    assert f"spec.migManager.config.name: wanted {files.mig_layouts.name}, found nothing" in said
+    command = shlex.split(said.splitlines()[-1])
+    assert command[:6] == [
+        "kubectl", "patch", "clusterpolicies.nvidia.com", "cluster-policy", "--type", "merge"
+    ]  # fmt: skip
+    assert command[6] == "-p"
+    mended = merged(policy, json.loads(command[7])["spec"])
+    assert wrong(mended, fleet) == set()
+    assert mended["daemonsets"]["tolerations"][0] == {"key": "mine", "operator": "Exists"}
+    assert mended["migManager"]["config"]["default"] == "all-disabled"
+
+
+def run(policy: Mapping[str, Any] | None, *, preview: bool = False) -> list[Made]:
+    fleet = planned()
+    return recorded(fleet, "adopted", cluster_policy=policy, preview=preview)
+
+
+def kinds(made: list[Made]) -> set[str]:
+    return {m.type.rpartition(":")[2] for m in made if not m.read}
+
+
+def test_an_adopted_operator_is_given_files_and_nothing_else(zipapps: None) -> None:
+    made = run(fitting(planned()))
+    assert "Release" not in kinds(made)
+    namespaces = {m.inputs["metadata"]["name"] for m in made if m.type.endswith(":Namespace")}
+    assert namespaces == {"slicewright-system"}
+    ours = {
+        m.inputs["metadata"]["name"].rpartition("-")[0]: m.inputs["metadata"]["namespace"]
+        for m in made
+        if m.type.endswith(":ConfigMap") and m.name.startswith("gpu-operator-")
+    }
+    assert ours == {"mig-layouts": "nvidia", "plugin-configs": "nvidia"}
+    (read,) = (m for m in made if m.type.endswith(":ClusterPolicy"))
+    assert read.read == "cluster-policy", "read, never made or changed"
+    assert "GPUPool" in kinds(made)
+
+
+def test_up_fails_before_any_pool_where_a_setting_does_not_hold(zipapps: None) -> None:
+    policy = copy.deepcopy(fitting(planned()))
+    policy["mig"]["strategy"] = "single"
+    with pytest.raises(pulumi.RunError, match=r"spec\.mig\.strategy: wanted mixed"):
+        run(policy)
+
+
+def test_a_preview_goes_on_with_a_warning(zipapps: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: said.append(text))
+    assert "GPUPool" in kinds(run({}, preview=True))
+    assert [text for text in said if "spec.migManager.config.name" in text]
+
+
+@pytest.mark.parametrize(
+    ("operator", "said"),
+    [
+        ("existing: true, driver: {enabled: true}", "gpu_operator.driver: has no effect"),
+        ("existing: true, release: mine", "gpu_operator.release: has no effect"),
+        ("cluster_policy: mine", "gpu_operator.cluster_policy: is not used"),
+    ],
+)
+def test_settings_without_effect_are_refused(broken: Any, operator: str, said: str) -> None:
+    assert said in broken(FLEET.replace("existing: true, namespace: nvidia", operator))
+
+
+def test_only_in_a_cluster_that_exists_can_there_be_an_operator(broken: Any) -> None:
+    said = broken(
+        "cloud: eks\ncluster: {name: c, region: us-east-1}\ngpu_operator: {existing: true}\n"
+        "node_pools: [{name: a, machine_type: g4dn.xlarge, nodes: {count: 1}}]\n"
+    )
+    assert "gpu_operator.existing: a cluster that is created here has no operator yet" in said
