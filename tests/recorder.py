@@ -90,7 +90,11 @@ def recorded(
     """Deploys a fleet to a recorder and gives what was asked for, in any order."""
     # pulumi.runtime.test() takes the thread's event loop, which asyncio.run() of an earlier test
     # leaves unset.
-    asyncio.set_event_loop(asyncio.new_event_loop())
+    loop = asyncio.new_event_loop()
+    # Where the program fails, each resource that waits fails with it, and the loop would tell of
+    # each when the tests end, after their summary.
+    loop.set_exception_handler(lambda *_: None)
+    asyncio.set_event_loop(loop)
     recorder = Recorder(status=status, preview=preview, cluster_policy=cluster_policy)
     pulumi.runtime.set_mocks(recorder, project="slicewright", stack=stack, preview=preview)
     pulumi.runtime.set_all_config({"gcp:project": "slicewright-s0"})
