@@ -26,9 +26,15 @@ _CODE = "look"
 T = TypeVar("T")
 
 
-def pod_of(client: Client, of: Walkthrough, name: str) -> str:
-    """Makes a pod with the walkthrough's own affinity, tolerations and limits; its API path."""
-    return _create(client, of, name, walkthrough.pod_spec(of))
+def pod_of(client: Client, of: Walkthrough, name: str, *, wants: str = "") -> str:
+    """Makes a pod with the walkthrough's own affinity, tolerations and limits; its API path.
+
+    wants: the resource of which it gets one, in place of the walkthrough's limits.
+    """
+    spec = walkthrough.pod_spec(of)
+    if wants:
+        spec["containers"][0]["resources"] = {"limits": {wants: "1"}}
+    return _create(client, of, name, spec)
 
 
 def pod_without_toleration(client: Client, of: Walkthrough, name: str, key: str) -> str:

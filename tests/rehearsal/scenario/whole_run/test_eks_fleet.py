@@ -327,6 +327,10 @@ def test_partition_none_makes_the_gpus_whole_again(client: Client, engine: Engin
     assert up.code == 0, up.output
     assert _allocatable(client) == {"nvidia.com/gpu": "8"}
     assert _node(client)["metadata"]["labels"]["nvidia.com/mig.config"] == "all-disabled"
+    path = inside.pod_of(client, S1, "whole", wants="nvidia.com/gpu")  # S1-22
+    (gpu,) = inside.seen_by(client, path)["gpus"]
+    assert (gpu["mig"], gpu["devices"]) == ("disabled", [])
+    inside.delete(client, path)
 
 
 def test_destroy_leaves_nothing(client: Client, engine: Engine) -> None:
