@@ -41,8 +41,8 @@ def _hosts(fleet: FleetPlan) -> Iterator[Problem]:
             path=("hosts",),
             reason="`pulumi up` builds what lies in a cluster, and does not reach hosts without "
             "Kubernetes",
-            instead="move them to a stack file of their own: on each of them `slicewright-agent "
-            "apply` creates the partitions",
+            instead="move them to a stack file of their own: `slicewright plan --hosts-dir` writes "
+            "for each the file with which `slicewright-agent apply` creates the partitions there",
         )
 
 

@@ -87,6 +87,23 @@ def test_s0_chooses_its_nodes_by_their_partition_size_and_tolerates_both_taints(
     ]
 
 
+def test_s4_runs_eight_model_servers_on_slices_of_partitions() -> None:  # S4-16 to -18, -63
+    s4, server = WALKTHROUGHS["s4"], container("s4")
+    assert (s4.deployment, s4.asked, s4.fits) == ("tritonserver-timeslicing-mig", 8, 8)
+    assert server["image"] == "nvcr.io/nvidia/tritonserver:23.05-py3"
+    assert server["command"] == [
+        "/opt/tritonserver/bin/tritonserver",
+        "--model-repository=/models",
+        "--allow-gpu-metrics=false",
+    ]
+    assert {port["name"]: port["containerPort"] for port in server["ports"]} == {
+        "http-triton": 8000,
+        "grpc-triton": 8001,
+        "metrics-triton": 8002,
+    }
+    assert server["resources"] == {"limits": {"nvidia.com/mig-1g.5gb": "1"}}
+
+
 def test_s1_asks_for_more_than_there_is() -> None:  # S1-30, -31
     s1, one = WALKTHROUGHS["s1"], container("s1")
     assert (s1.deployment, s1.asked, s1.fits) == ("mig1.5", 100, 56)
