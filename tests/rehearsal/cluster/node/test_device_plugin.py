@@ -111,6 +111,19 @@ def test_layouts_that_the_single_strategy_refuses(
     assert says in log.read_text()
 
 
+def test_a_plugin_that_ended_for_lack_of_partitions_offers_them_when_it_is_restarted(
+    make_node: Any,
+) -> None:
+    node = make_node(count=2)
+    _cut_all(node, [])
+    with StubKubelet(node.files.device_plugins) as kubelet:
+        process, _ = _start(node, "single")
+        assert process.wait(timeout=60) == 1
+        _cut_all(node, ["1g.10gb"] * 7)
+        _start(node, "single")
+        kubelet.devices("nvidia.com/gpu", 14)
+
+
 def test_half_a_node_in_mig_mode_offers_both_kinds(make_node: Any) -> None:
     node = make_node()
     for index in range(4, 8):

@@ -95,6 +95,12 @@ def test_single_on_a_mixed_node_is_labelled_invalid(make_node: Any) -> None:
         "NVIDIA-H100-80GB-HBM3-MIG-INVALID",
         "0",
     )
+    state.repartition(node.files.silicon, 1, ["1g.10gb"] * 7)
+    labels = _labels(node, "single")
+    assert (labels["gpu.product"], labels["gpu.count"]) == (
+        "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb",
+        "14",
+    )
 
 
 _P = "NVIDIA-H100-80GB-HBM3"
