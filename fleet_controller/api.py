@@ -254,6 +254,7 @@ def node_policy(
     *,
     admin_groups: Sequence[str],
     operator_account: str | None,
+    selecting: Sequence[str] = (),
     namespace: str = NAMESPACE,
     service_account: str = CONTROLLER_SERVICE_ACCOUNT,
     name: str = "slicewright-nodes",
@@ -262,11 +263,13 @@ def node_policy(
 
     On a node with the label `slicewright.io/pool`, only the fleet controller and members of
     `admin_groups` set, change or remove the label `nvidia.com/mig.config`, remove the startup
-    taint, or take the node out of its pool (which would end this protection). Every right to
+    taint, or take the node out of its pool (which would end this protection): change its label, a
+    label of `selecting`, or the note of what an existing node has been brought. Every right to
     change Nodes includes these, and mig-manager and every kubelet have one.
 
     operator_account: user name of the GPU operator, which sets DEFAULT_MIG_CONFIG on a node without
-    a layout; None where there is no operator.
+    a layout; None where there is no operator. selecting: keys of the labels by which pools select
+    existing nodes.
 
     Untouched: other labels and taints, cordons, the kubelet's status, and deletion, so that the
     controllers of Kubernetes and of the clouds, and `pulumi destroy`, work as without the policy. A
@@ -328,6 +331,16 @@ def node_policy(
                 {"name": "configBefore", "expression": _label_before(MIG_CONFIG_LABEL)},
                 {"name": "poolNow", "expression": _label_of("object", POOL_LABEL)},
                 {"name": "poolBefore", "expression": _label_before(POOL_LABEL)},
+                {"name": "labelsNow", "expression": "object.metadata.?labels.orValue({})"},
+                {
+                    "name": "labelsBefore",
+                    "expression": "oldObject == null ? {} : oldObject.metadata.?labels.orValue({})",
+                },
+                {"name": "joinedNow", "expression": _note_of("object")},
+                {
+                    "name": "joinedBefore",
+                    "expression": f"oldObject == null ? '' : {_note_of('oldObject')}",
+                },
                 {"name": "taintsNow", "expression": "object.?spec.?taints.orValue([])"},
                 {
                     "name": "taintsBefore",
@@ -360,10 +373,40 @@ def node_policy(
                     "pool instead",
                     "reason": "Forbidden",
                 },
+                *_selected_still(selecting, who),
+                {
+                    "expression": "variables.poolBefore == '' || "
+                    "variables.joinedNow == variables.joinedBefore",
+                    "message": f"only {who} may change the annotation {JOINED_ANNOTATION}, by "
+                    "which a node gets its labels back when it leaves its pool",
+                    "reason": "Forbidden",
+                },
             ],
         },
     }
     return policy, _in_force(name)
+
+
+def _selected_still(selecting: Sequence[str], who: str) -> list[Manifest]:
+    """The validation that a node of a pool keeps the labels by which it was selected."""
+    if not selecting:
+        return []
+    keys = sorted(selecting)
+    return [
+        {
+            "expression": "variables.poolBefore == '' || "
+            f"[{', '.join(map(_cel_string, keys))}].all(key, "
+            "variables.labelsNow[?key] == variables.labelsBefore[?key])",
+            "message": f"only {who} may change the labels by which pools select nodes "
+            f"({', '.join(keys)}) on a node of a pool: without them the node would not be "
+            "verified any more",
+            "reason": "Forbidden",
+        }
+    ]
+
+
+def _note_of(node: str) -> str:
+    return f"{node}.metadata.?annotations[?'{JOINED_ANNOTATION}'].orValue('')"
 
 
 def _label_of(node: str, label: str) -> str:

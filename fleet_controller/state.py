@@ -203,6 +203,8 @@ def _joined(text: str | None) -> Joined | None:
                     before=None if one["before"] is None else str(one["before"]),
                 )
                 for key, one in raw["labels"].items()
+                # Never brought that way, and nobody gets it set by forging a note.
+                if key not in (MIG_CONFIG_LABEL, MIG_STATE_LABEL)
             },
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

@@ -15,9 +15,10 @@ import pulumi_aws as aws
 import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
+from fleet_controller.api import POOL_LABEL
 from infra import plan, spec, values
 from infra.components import existing_cluster
-from infra.components.admission import NodeGuard
+from infra.components.admission import NodeGuard, StartupTaint
 from infra.components.adopted_operator import AdoptedOperator
 from infra.components.eks import EksCluster
 from infra.components.fleet_controller import FleetController
@@ -115,7 +116,19 @@ def _deploy_byo(fleet: ByoFleetPlan) -> None:
         pools={},
         outputs={"cluster": fleet.cluster.name, "context": fleet.cluster.context},
     )
-    _deploy_with_operator(fleet, site)
+    controller = _deploy_with_operator(fleet, site)
+    match fleet.startup_taint:
+        case "admission-policy":
+            StartupTaint(
+                "startup-taint",
+                pools=fleet.pools,
+                after=[controller.deployment],
+                opts=pulumi.ResourceOptions(providers=[site.kubernetes]),
+            )
+        case "registered":
+            pass
+        case "none":
+            pulumi.log.warn(plan.NO_STARTUP_TAINT)
 
 
 def _site(cloud: GkeCluster | EksCluster) -> _Site:
@@ -146,12 +159,16 @@ def _guard(fleet: FleetPlan, site: _Site, *, operator_account: str | None) -> No
         "node-guard",
         admin_groups=fleet.admin_groups,
         operator_account=operator_account,
+        selecting=sorted(
+            {key for pool in fleet.pools if isinstance(pool, ByoPoolPlan) for key in pool.select}
+            - {POOL_LABEL}
+        ),
         cluster=site.cluster,
         opts=pulumi.ResourceOptions(providers=[site.kubernetes]),
     )
 
 
-def _deploy_with_operator(fleet: EksFleetPlan | ByoFleetPlan, site: _Site) -> None:
+def _deploy_with_operator(fleet: EksFleetPlan | ByoFleetPlan, site: _Site) -> FleetController:
     guard = _guard(fleet, site, operator_account=values.operator_account(fleet.operator))
     if isinstance(fleet, ByoFleetPlan) and fleet.operator.existing:
         adopted = AdoptedOperator(
@@ -160,8 +177,7 @@ def _deploy_with_operator(fleet: EksFleetPlan | ByoFleetPlan, site: _Site) -> No
             after=guard.guards,
             opts=pulumi.ResourceOptions(providers=[site.kubernetes]),
         )
-        _deploy_in_cluster(fleet, site, guard, [adopted.fit])
-        return
+        return _deploy_in_cluster(fleet, site, guard, [adopted.fit])
     operator = GpuOperator(
         "gpu-operator",
         fleet,
@@ -169,7 +185,7 @@ def _deploy_with_operator(fleet: EksFleetPlan | ByoFleetPlan, site: _Site) -> No
         after=[*site.system, *guard.guards],
         opts=pulumi.ResourceOptions(providers=[site.kubernetes]),
     )
-    _deploy_in_cluster(fleet, site, guard, [operator.release])
+    return _deploy_in_cluster(fleet, site, guard, [operator.release])
 
 
 def _deploy_in_cluster(
@@ -177,7 +193,7 @@ def _deploy_in_cluster(
     site: _Site,
     guard: NodeGuard,
     partitioners: Sequence[pulumi.Input[pulumi.Resource]],
-) -> None:
+) -> FleetController:
     inside = pulumi.ResourceOptions(providers=[site.kubernetes])
     controller = FleetController(
         "fleet-controller",
@@ -221,6 +237,7 @@ def _deploy_in_cluster(
     for name, value in site.outputs.items():
         pulumi.export(name, value)
     pulumi.export("pools", pool_outputs(fleet))
+    return controller
 
 
 def pool_outputs(fleet: FleetPlan) -> list[Mapping[str, Any]]:

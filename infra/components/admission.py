@@ -9,6 +9,8 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from fleet_controller import api
+from infra import values
+from infra.plan import ByoPoolPlan
 
 
 class NodeGuard(pulumi.ComponentResource):
@@ -26,14 +28,19 @@ class NodeGuard(pulumi.ComponentResource):
         *,
         admin_groups: Sequence[str],
         operator_account: str | None,
+        selecting: Sequence[str] = (),
         cluster: pulumi.Resource | None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """operator_account: user name of the GPU operator's service account; None without one."""
+        """operator_account: user name of the GPU operator's service account; None without one.
+        selecting: keys of the labels by which existing nodes are selected.
+        """
         super().__init__("slicewright:index:NodeGuard", name, {}, opts)
         self.guards = in_force(
             f"{name}-policy",
-            api.node_policy(admin_groups=admin_groups, operator_account=operator_account),
+            api.node_policy(
+                admin_groups=admin_groups, operator_account=operator_account, selecting=selecting
+            ),
             pulumi.ResourceOptions(parent=self, deleted_with=cluster),
         )
         self.register_outputs({})
@@ -54,6 +61,37 @@ def in_force(
         opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[guard])),
     )
     return [guard, bound]
+
+
+class StartupTaint(pulumi.ComponentResource):
+    """New members of the pools get the startup taint from the API server."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        pools: Sequence[ByoPoolPlan],
+        after: Sequence[pulumi.Resource],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """after: the controller, which removes the taint from verified nodes: so `destroy` takes
+        the policy back first.
+        """
+        super().__init__("slicewright:index:StartupTaint", name, {}, opts)
+        rules, binding = values.startup_policy(pools)
+        policy = k8s.admissionregistration.v1.MutatingAdmissionPolicy(
+            f"{name}-policy",
+            metadata=_metadata(rules),
+            spec=rules["spec"],
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
+        )
+        k8s.admissionregistration.v1.MutatingAdmissionPolicyBinding(
+            f"{name}-policy-binding",
+            metadata=_metadata(binding),
+            spec=binding["spec"],
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[policy]),
+        )
+        self.register_outputs({})
 
 
 def _metadata(manifest: dict[str, Any]) -> k8s.meta.v1.ObjectMetaArgs:

@@ -26,9 +26,10 @@ from infra.plan.fleet import (
 )
 from infra.plan.fractional import WorkloadPlan
 from infra.plan.hosts import HostGpuPlan, HostPlan
-from infra.plan.notes import notes
+from infra.plan.notes import NO_STARTUP_TAINT, notes
 
 __all__ = [
+    "NO_STARTUP_TAINT",
     "SYSTEM_LABELS",
     "ByoClusterPlan",
     "ByoFleetPlan",

@@ -50,6 +50,7 @@ def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | Non
         pools=built,
         hosts=hosts,
         operator=resolved(fleet.gpu_operator, "byo"),
+        startup_taint=fleet.startup_taint,
         image=fleet.image,
         node_agent=fleet.node_agent,
         admin_groups=fleet.admin_groups,

@@ -314,6 +314,12 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
 )
 BYO_FLEET: Final[tuple[Rule, ...]] = (
     *_rules(
+        ChangeEffect.IN_PLACE,
+        "it applies to nodes that join from then on",
+        "slicewright",
+        {"startup_taint": "MutatingAdmissionPolicy"},
+    ),
+    *_rules(
         ChangeEffect.REPLACE,
         "what slicewright created in the cluster is deleted, then created in the other one; the "
         "nodes of both stay",

@@ -29,6 +29,7 @@ CloudTaintEffect = Literal["NO_SCHEDULE", "PREFER_NO_SCHEDULE", "NO_EXECUTE"]
 SharingStrategy = Literal["time-slicing", "mps"]
 MigStrategy = Literal["none", "single", "mixed"]
 AnyCloud = Literal["gke", "eks", "byo"]
+StartupTaintBy = Literal["admission-policy", "registered", "none"]
 Layout = Mapping[str, int]
 WHOLE_GPU: Final = "nvidia.com/gpu"
 """The extended resource of a GPU that is not partitioned."""
@@ -319,6 +320,7 @@ class ByoFleetPlan(CommonPlan):
     pools: tuple[ByoPoolPlan, ...]
     hosts: tuple[HostPlan, ...]
     operator: GpuOperator
+    startup_taint: StartupTaintBy
 
 
 FleetPlan = GkeFleetPlan | EksFleetPlan | ByoFleetPlan

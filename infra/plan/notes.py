@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from infra.catalog import driver_order
 from infra.plan.drivers import driver_of
-from infra.plan.fleet import CloudPoolPlan, FleetPlan, GkePoolPlan
+from infra.plan.fleet import ByoFleetPlan, CloudPoolPlan, FleetPlan, GkePoolPlan
+
+NO_STARTUP_TAINT: Final = (
+    "startup_taint is none: until a new node is partitioned and verified, pods may come to it, get "
+    "a whole GPU in place of a partition, and keep it from being partitioned; write startup_taint: "
+    "admission-policy (Kubernetes 1.36 and later) or registered"
+)
+"""What it costs that nobody taints the new nodes of an existing cluster."""
 
 
 def notes(fleet: FleetPlan) -> tuple[str, ...]:
     """One sentence each, starting with the pool's name."""
     found = []
+    if isinstance(fleet, ByoFleetPlan) and fleet.pools and fleet.startup_taint == "none":
+        found.append(NO_STARTUP_TAINT)
     for pool in fleet.pools:
         at = f"pool {pool.name}:"
         if isinstance(pool, CloudPoolPlan):

@@ -8,6 +8,7 @@ from infra.values.operator_chart import chart_of, operator_account, operator_val
 from infra.values.operator_files import ConfigFiles, OperatorFiles, metrics_csv, operator_files
 from infra.values.plugin_configs import NOT_SHARED, plugin_configs
 from infra.values.pods import pod_request, tolerations
+from infra.values.startup_policy import startup_policy
 from infra.values.text import JsonObject, as_flow_yaml, as_yaml, short_hash
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "plugin_configs",
     "pod_request",
     "short_hash",
+    "startup_policy",
     "tolerations",
     "what_to_change",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -161,3 +162,15 @@ def test_the_note_on_a_node_is_read_as_it_was_written(existing: Pool, found: Nod
 def test_a_note_that_nobody_can_read_hides_no_node(text: str) -> None:
     node = read_node(raw({JOINED_ANNOTATION: text}))
     assert (node.name, node.joined) == ("n1", None)
+
+
+def test_a_forged_note_sets_no_layout(existing: Pool, found: Node) -> None:
+    """Whoever may annotate a node before it joins must not get past the guard of this label."""
+    label = "nvidia.com/mig.config"
+    note = json.dumps(
+        {"pool": "halves", "labels": {label: {"value": "x", "before": "all-7g.80gb"}}}
+    )
+    forged = read_node(raw({JOINED_ANNOTATION: note})).joined
+    action = joining(replace(found, labels={"rack": "7", label: "x"}, joined=forged), existing)
+    assert action is not None
+    assert label not in action.labels

@@ -62,6 +62,12 @@ FORBIDDEN: dict[str, tuple[str, Any, PatchKind, str]] = {
         "merge",
         _TAINT,
     ),
+    "forges what the node gets back": (
+        "",
+        {"metadata": {"annotations": {api.JOINED_ANNOTATION: "{}"}}},
+        "merge",
+        f"the annotation {api.JOINED_ANNOTATION}",
+    ),
     "leaves the pool": ("", _labels(pool=None), "merge", _POOL),
     "moves to another pool": ("", _labels(pool="other"), "merge", _POOL),
     "leaves the pool and changes the layout at once": (
@@ -365,6 +371,40 @@ def test_a_node_without_anything_but_its_pool_is_judged_without_an_error(
     assert clients["alice"].patch("/api/v1/nodes/empty", {"spec": {"unschedulable": True}})
     with pytest.raises(ApiError, match="may change or remove"):
         clients["alice"].patch("/api/v1/nodes/empty", {"metadata": {"labels": None}})
+
+
+def test_a_member_keeps_the_labels_by_which_it_was_selected(
+    api_server: Any, clients: dict[str, Client]
+) -> None:
+    """Else whoever may change nodes takes one out of its pool, and out of this protection."""
+    policy, binding = api.node_policy(
+        admin_groups=[], operator_account=None, selecting=["rack", "row"], name="test-selecting"
+    )
+    path = "/apis/admissionregistration.k8s.io/v1"
+    policy["spec"]["matchConditions"].append(
+        {"name": "one-node", "expression": "object.metadata.name == 'selected'"}
+    )
+    api_server.make_node("selected")
+    node = "/api/v1/nodes/selected"
+    api_server.admin.patch(node, _labels(rack="7"), kind="merge")
+    api_server.admin.create(f"{path}/validatingadmissionpolicies", policy)
+    api_server.admin.create(f"{path}/validatingadmissionpolicybindings", binding)
+    clients["controller"].patch(node, _labels(pool="p"))
+
+    def refusal(**labels: str | None) -> str:
+        try:
+            clients["alice"].patch(node, _labels(**labels), dryRun="All")
+        except ApiError as e:
+            return e.message
+        return ""
+
+    api_server.wait(lambda: bool(refusal(rack=None)), "the policy bites")
+    for change in ({"rack": None}, {"rack": "8"}, {"row": "1"}):
+        assert "the labels by which pools select nodes (rack, row)" in refusal(**change)
+    assert refusal(rack="7", other="x") == ""
+    assert clients["controller"].patch(node, _labels(rack=None), dryRun="All")
+    api_server.admin.delete(f"{path}/validatingadmissionpolicybindings/test-selecting")
+    api_server.admin.delete(f"{path}/validatingadmissionpolicies/test-selecting")
 
 
 def test_another_group_of_administrators_takes_the_place_of_the_default(

@@ -240,3 +240,41 @@ def test_nodes_are_not_selected_by_what_changes_with_their_partitions(
 def test_nodes_may_be_selected_by_labels_that_stay(select: str) -> None:
     raw = yaml.safe_load(FLEET.replace('{rack: "7"}', select))
     assert plan.read(json.dumps(raw), spec.Source("test", raw)).pools
+
+
+def test_the_startup_taint_of_new_nodes_is_the_stack_files_choice(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: said.append(text))
+    plain = FLEET.replace(", kubeconfig: KUBECONFIG", "")
+    kinds = {}
+    for way in ("admission-policy", "registered", "none"):
+        made = record(way, fleet=f"{plain}startup_taint: {way}\n")
+        kinds[way] = {m.type.rpartition(":")[2] for m in made if "Mutating" in m.type}
+        assert bool(said) == (way == "none")
+    assert kinds == {
+        "admission-policy": {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"},
+        "registered": set(),
+        "none": set(),
+    }
+    assert "a whole GPU in place of a partition" in said[0]
+
+
+def test_the_policy_that_adds_the_taint_goes_before_the_controller_that_removes_it(
+    record: Record,
+) -> None:
+    plain = FLEET.replace(", kubeconfig: KUBECONFIG", "")
+    names = [m.name for m in record("x", fleet=f"{plain}startup_taint: admission-policy\n")]
+    # A mock registers a resource once everything that it depends on is registered.
+    assert names.index("fleet-controller") < names.index("startup-taint-policy")
+
+
+def test_the_labels_by_which_nodes_are_selected_are_guarded(
+    lab: list[Any], record: Record, as_json: Callable[[Any], str]
+) -> None:
+    asked = "the labels by which pools select nodes"
+    (policy,) = inputs(lab, ":ValidatingAdmissionPolicy", "node-guard")
+    assert f"{asked} (rack)" in as_json(policy)
+    (default,) = inputs(record("s4"), ":ValidatingAdmissionPolicy", "node-guard")
+    assert asked not in as_json(default), "the pool's own label is guarded anyway"

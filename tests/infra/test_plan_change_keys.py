@@ -418,6 +418,7 @@ def byo() -> Iterator[Row]:
         {"gpu_operator.existing": True},
         **fleet,
     )
+    yield Row("startup_taint", {"startup_taint": "registered"}, IN_PLACE, **fleet)
     yield Row("on_destroy.mig_layout", {"on_destroy": {"mig_layout": "disable"}}, IN_PLACE)
     yield Row("hosts.name", {}, None)  # one gone, one new, as with pools
     yield Row("hosts.partition", {"hosts.0.partition": "operator"}, None)

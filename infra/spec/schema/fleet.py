@@ -205,6 +205,11 @@ class ByoFleet(_Fleet):
     cluster: ByoCluster | None = None
     node_pools: tuple[ByoPool, ...] = ()
     hosts: tuple[Host, ...] = ()
+    startup_taint: Literal["admission-policy", "registered", "none"] = "none"
+    """How new nodes get the startup taint. `admission-policy`: the API server adds it, from
+    Kubernetes 1.36. `registered`: the nodes register with it, by their own provisioner. `none`:
+    they do not, and may run pods before they are verified.
+    """
     on_destroy: OnDestroy = OnDestroy()
     gpu_operator: GpuOperator = GpuOperator()
 
