@@ -25,6 +25,8 @@ class Progress:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._last: dict[tuple[str, str], str] = {}
+        self._held: set[str] = set()
+        """Nodes that had the startup taint; those of an existing cluster may never have it."""
         self._began = time.monotonic()
         self.marks: dict[str, float] = {}
 
@@ -97,7 +99,9 @@ class Progress:
                     "condition",
                     f"{NODE_CONDITION.split('/')[1]}={condition['status']} ({condition['reason']})",
                 )
-        if not tainted and (name, "joined") in self._last:
+        if tainted:
+            self._held.add(name)
+        elif name in self._held:
             self._change(name, "released", "released: startup taint removed")
             self._mark("first node released")
 

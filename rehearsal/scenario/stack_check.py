@@ -103,6 +103,22 @@ def _existing(fleet: ByoFleetPlan) -> Iterator[spec.Problem]:
             instead="for a rehearsal leave it out: KUBECONFIG then names the rehearsal's own",
             source=_EXISTING,
         )
+    if fleet.operator.existing:
+        yield spec.Problem(
+            path=("gpu_operator", "existing"),
+            reason=f"{_CANNOT} the cluster that a rehearsal makes has no GPU operator to adopt",
+            instead="for a rehearsal write false: `up` then installs one",
+            source=_EXISTING,
+        )
+    for part in ("driver", "toolkit"):
+        if getattr(fleet.operator, part).enabled:
+            yield spec.Problem(
+                path=("gpu_operator", part, "enabled"),
+                reason=f"{_CANNOT} the nodes of the cluster that a rehearsal makes have the {part} "
+                "in their image",
+                instead="for a rehearsal write false",
+                source=_EXISTING,
+            )
     simulated = [g for g in catalog.load().gpus.values() if fake_key(g) in models()]
     for i, pool in enumerate(fleet.pools):
         if pool.gpu not in simulated:

@@ -54,7 +54,7 @@ def test_mps_on_eks_is_refused_because_its_daemon_needs_cuda() -> None:
 def existing(
     cluster: dict[str, str] | None = None,
     hosts: tuple[Any, ...] = (),
-    mig_strategy: str = "mixed",
+    operator: dict[str, Any] | None = None,
     **pool: Any,
 ) -> dict[spec.Path, str]:
     pool = {"name": "p", "nodes": {"count": 1}, "gpu": {"model": "T4", "count": 1}, **pool}
@@ -63,7 +63,7 @@ def existing(
         "cluster": {"name": "ours", "context": "ours", **(cluster or {})},
         "node_pools": [pool],
         "hosts": list(hosts),
-        "gpu_operator": {"mig_strategy": mig_strategy},
+        "gpu_operator": operator or {},
     }
     fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
     return {p.path: p.reason for p in stack_check.unrehearsable(fleet)}
@@ -91,9 +91,24 @@ def test_hosts_without_kubernetes_are_refused() -> None:
     assert list(existing(hosts=(host,))) == [("hosts",)]
 
 
+def test_an_operator_to_adopt_is_refused_because_the_cluster_has_none() -> None:
+    ((path, reason),) = existing(operator={"existing": True}).items()
+    assert path == ("gpu_operator", "existing")
+    assert "no GPU operator to adopt" in reason
+
+
+@pytest.mark.parametrize("part", ["driver", "toolkit"])
+def test_what_the_nodes_of_an_existing_cluster_have_already_is_not_installed(part: str) -> None:
+    ((path, reason),) = existing(operator={part: {"enabled": True}}).items()
+    assert path == ("gpu_operator", part, "enabled")
+    assert f"have the {part} in their image" in reason
+
+
 def test_mps_on_an_existing_cluster_is_refused_because_its_daemon_needs_cuda() -> None:
     shared = {"mode": "mps", "replicas": {"gpu": 3}}
-    assert list(existing(mig_strategy="none", sharing=shared)) == [("node_pools", 0, "sharing")]
+    assert list(existing(operator={"mig_strategy": "none"}, sharing=shared)) == [
+        ("node_pools", 0, "sharing")
+    ]
 
 
 def test_a_stack_file_of_ones_own_is_found_by_its_name(
