@@ -95,15 +95,17 @@ def _deploy_gke(fleet: GkeFleetPlan) -> None:
     provider = gcp.Provider("gcp", project=project, region=fleet.cluster.region)
     cloud = GkeCluster("gke", fleet, project=project, provider=provider)
     site = _site(cloud)
-    guard = _guard(fleet, site, operator_account=None)
+    if fleet.operator is not None:
+        _deploy_with_operator(fleet, fleet.operator, site)
+        return
     # GKE partitions by itself: nothing else has to run before the nodes can be verified.
-    _deploy_in_cluster(fleet, site, guard, [])
+    _deploy_in_cluster(fleet, site, _guard(fleet, site, operator_account=None), [])
 
 
 def _deploy_eks(fleet: EksFleetPlan) -> None:
     provider = aws.Provider("aws", region=fleet.cluster.region)
     cloud = EksCluster("eks", fleet, provider=provider)
-    _deploy_with_operator(fleet, _site(cloud))
+    _deploy_with_operator(fleet, fleet.operator, _site(cloud))
 
 
 def _deploy_byo(fleet: ByoFleetPlan) -> None:
@@ -116,7 +118,7 @@ def _deploy_byo(fleet: ByoFleetPlan) -> None:
         pools={},
         outputs={"cluster": fleet.cluster.name, "context": fleet.cluster.context},
     )
-    controller = _deploy_with_operator(fleet, site)
+    controller = _deploy_with_operator(fleet, fleet.operator, site)
     match fleet.startup_taint:
         case "admission-policy":
             StartupTaint(
@@ -168,8 +170,10 @@ def _guard(fleet: FleetPlan, site: _Site, *, operator_account: str | None) -> No
     )
 
 
-def _deploy_with_operator(fleet: EksFleetPlan | ByoFleetPlan, site: _Site) -> FleetController:
-    guard = _guard(fleet, site, operator_account=values.operator_account(fleet.operator))
+def _deploy_with_operator(
+    fleet: FleetPlan, settings: spec.GpuOperator, site: _Site
+) -> FleetController:
+    guard = _guard(fleet, site, operator_account=values.operator_account(settings))
     if isinstance(fleet, ByoFleetPlan) and fleet.operator.existing:
         adopted = AdoptedOperator(
             "gpu-operator",

@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 
 from fleet_controller import api
 from infra import delivery
-from infra.components import admission, code_map, network, pods
+from infra.components import admission, code_map, network, pods, quota
 from infra.spec import MetricsSource
 
 _LABELS = {"app.kubernetes.io/name": "fleet-controller", **pods.PART_OF}
@@ -56,7 +56,7 @@ class FleetController(pulumi.ComponentResource):
         )
         self.namespace = namespace.metadata.name
         self.ready_for_pods = [
-            _quota(name, self.namespace, child),
+            quota.critical_pods(name, self.namespace, child),
             network.closed_ports(name, self.namespace, metrics_from, child),
         ]
         self.kinds = [
@@ -153,34 +153,6 @@ class FleetController(pulumi.ComponentResource):
                 )
             )
         return made
-
-
-def _quota(
-    name: str, namespace: pulumi.Input[str], child: pulumi.ResourceOptions
-) -> k8s.core.v1.ResourceQuota:
-    """GKE refuses pods of the critical priority classes in a namespace without such a quota.
-
-    It limits nothing, as GKE's own in kube-system, and does no harm where it is not needed.
-    Source: Kubernetes docs, resource quotas, limiting PriorityClass consumption by default;
-    NVIDIA/gpu-operator #660.
-    """
-    return k8s.core.v1.ResourceQuota(
-        f"{name}-critical-pods",
-        metadata=k8s.meta.v1.ObjectMetaArgs(name="critical-pods", namespace=namespace),
-        spec=k8s.core.v1.ResourceQuotaSpecArgs(
-            hard={"pods": "1G"},
-            scope_selector=k8s.core.v1.ScopeSelectorArgs(
-                match_expressions=[
-                    k8s.core.v1.ScopedResourceSelectorRequirementArgs(
-                        operator="In",
-                        scope_name="PriorityClass",
-                        values=[api.AGENT_PRIORITY_CLASS, api.CONTROLLER_PRIORITY_CLASS],
-                    )
-                ]
-            ),
-        ),
-        opts=child,
-    )
 
 
 def _pod(

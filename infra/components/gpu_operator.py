@@ -8,7 +8,8 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra import values
-from infra.plan import ByoFleetPlan, EksFleetPlan
+from infra.components import quota
+from infra.plan import EksFleetPlan, FleetPlan, GkeFleetPlan
 
 _RELEASE_TIMEOUT_S = 600
 """Helm's own limit; Pulumi's custom timeouts have no effect on a Release."""
@@ -22,14 +23,15 @@ class GpuOperator(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        plan: EksFleetPlan | ByoFleetPlan,
+        plan: FleetPlan,
         *,
         cluster: pulumi.Resource | None,
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """after: the nodes on which the operator's own pods run."""
+        """plan: with an operator. after: the nodes on which the operator's own pods run."""
         super().__init__("slicewright:index:GpuOperator", name, {}, opts)
+        assert plan.operator is not None
         child = pulumi.ResourceOptions(parent=self, deleted_with=cluster)
         namespace = k8s.core.v1.Namespace(
             f"{name}-namespace",
@@ -40,6 +42,13 @@ class GpuOperator(pulumi.ComponentResource):
             ),
             opts=child,
         )
+        # The operator, its operands and NFD are of the critical priority classes. A cluster that
+        # exists may be GKE's.
+        limited = not isinstance(plan, EksFleetPlan)
+        allowed = [quota.critical_pods(name, namespace.metadata.name, child)] if limited else []
+        if isinstance(plan, GkeFleetPlan):
+            for installer in values.driver_installers(plan):
+                self._driver_installer(name, installer, namespace, [*allowed, *after], cluster)
         files = values.operator_files(plan)
         configs = config_maps(name, files, namespace=namespace.metadata.name, opts=child)
         chart, repository = values.chart_of(plan.operator)
@@ -55,10 +64,32 @@ class GpuOperator(pulumi.ComponentResource):
             cleanup_on_fail=True,
             timeout=_RELEASE_TIMEOUT_S,
             opts=pulumi.ResourceOptions(
-                parent=self, deleted_with=cluster, depends_on=[*configs, *after]
+                parent=self, deleted_with=cluster, depends_on=[*configs, *allowed, *after]
             ),
         )
         self.register_outputs({})
+
+    def _driver_installer(
+        self,
+        name: str,
+        manifest: values.JsonObject,
+        namespace: k8s.core.v1.Namespace,
+        after: Sequence[pulumi.Resource],
+        cluster: pulumi.Resource | None,
+    ) -> None:
+        own_name: str = manifest["metadata"]["name"]
+        k8s.apps.v1.DaemonSet(
+            f"{name}-{own_name}",
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=own_name,
+                namespace=namespace.metadata.name,
+                labels=manifest["metadata"]["labels"],
+                # `up` waits for the pools, and says more of a node without a driver.
+                annotations={"pulumi.com/skipAwait": "true"},
+            ),
+            spec=manifest["spec"],
+            opts=pulumi.ResourceOptions(parent=self, deleted_with=cluster, depends_on=list(after)),
+        )
 
 
 def config_maps(

@@ -170,7 +170,7 @@ def _pod(
     code: pulumi.Input[str],
     desired: pulumi.Input[str],
 ) -> k8s.core.v1.PodSpecArgs:
-    gke = isinstance(pool, GkePoolPlan)
+    by_gke = isinstance(pool, GkePoolPlan) and not pool.operated
     mounts = [
         k8s.core.v1.VolumeMountArgs(name="code", mount_path=pods.CODE_DIRECTORY, read_only=True),
         k8s.core.v1.VolumeMountArgs(name="desired", mount_path="/etc/slicewright", read_only=True),
@@ -188,7 +188,7 @@ def _pod(
             name="restarts", empty_dir=k8s.core.v1.EmptyDirVolumeSourceArgs(size_limit="1Mi")
         ),
     ]
-    if gke:
+    if by_gke:
         mounts.append(
             k8s.core.v1.VolumeMountArgs(
                 name="driver", mount_path="/usr/local/nvidia", read_only=True
@@ -213,11 +213,7 @@ def _pod(
         automount_service_account_token=False if settings.attribution else None,
         node_selector={api.POOL_LABEL: pool.name},
         tolerations=[_toleration(t) for t in values.tolerations([pool])],
-        # NVIDIA's runtime is the default one of EKS's GPU images, and a class would have to exist
-        # before the pod. Source: awslabs/amazon-eks-ami, nodeadm (internal/containerd,
-        # default_runtime_name). Of other nodes nothing is known but that the operator's operands
-        # run there, which name this class.
-        runtime_class_name=values.RUNTIME_CLASS if isinstance(pool, ByoPoolPlan) else None,
+        runtime_class_name=_runtime_class(pool),
         termination_grace_period_seconds=10,
         security_context=pods.unprivileged(),
         containers=[
@@ -234,7 +230,7 @@ def _pod(
                 env=[
                     pods.field("NODE_NAME", "spec.nodeName"),
                     pods.field("POD_IP", "status.podIP"),
-                    *_driver_environment(gke=gke),
+                    *_driver_environment(by_gke=by_gke),
                 ],
                 ports=[k8s.core.v1.ContainerPortArgs(name="http", container_port=api.AGENT_PORT)],
                 readiness_probe=pods.readiness(),
@@ -242,13 +238,25 @@ def _pod(
                 resources=k8s.core.v1.ResourceRequirementsArgs(
                     requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "192Mi"}
                 ),
-                security_context=_gke_security() if gke else pods.restricted(),
+                security_context=_gke_security() if by_gke else pods.restricted(),
                 volume_mounts=mounts,
             ),
             *others,
         ],
         volumes=volumes,
     )
+
+
+def _runtime_class(pool: PoolPlan) -> str | None:
+    """The class of NVIDIA's runtime, where it is not containerd's default one.
+
+    It is on EKS's GPU images (awslabs/amazon-eks-ami, nodeadm, default_runtime_name). On GKE the
+    operator's toolkit adds it beside GKE's (NVIDIA/gpu-operator, transformToolkitCtrForCDI). Of
+    other nodes nothing is known but that the operator's operands run there, which name this class.
+    Until the operator has made it, no pod of the agent is.
+    """
+    named = isinstance(pool, ByoPoolPlan) or (isinstance(pool, GkePoolPlan) and pool.operated)
+    return values.RUNTIME_CLASS if named else None
 
 
 def _gke_security() -> k8s.core.v1.SecurityContextArgs:
@@ -260,10 +268,10 @@ def _gke_security() -> k8s.core.v1.SecurityContextArgs:
     return k8s.core.v1.SecurityContextArgs(privileged=True, read_only_root_filesystem=True)
 
 
-def _driver_environment(*, gke: bool) -> list[k8s.core.v1.EnvVarArgs]:
+def _driver_environment(*, by_gke: bool) -> list[k8s.core.v1.EnvVarArgs]:
     wanted = (
         {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"}
-        if gke
+        if by_gke
         else {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"}
     )
     return [k8s.core.v1.EnvVarArgs(name=name, value=value) for name, value in wanted.items()]

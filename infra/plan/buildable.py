@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.plan.fleet import ByoFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.fleet import ByoFleetPlan, FleetPlan
 from infra.spec import (
     CapacityBlock,
     FlexStart,
@@ -62,12 +62,6 @@ def _unbuildable(fleet: FleetPlan) -> Iterator[tuple[Path, str, str]]:
             "write false: the program makes the cluster",
         )
     for i, pool in enumerate(fleet.pools):
-        if isinstance(fleet, GkeFleetPlan) and pool.mig_config is not None:
-            yield (
-                ("node_pools", i, "partition", "mode"),
-                "the NVIDIA GPU Operator on GKE",
-                "write native",
-            )
         if pool.machine.architecture == "arm64":
             # GKE taints them kubernetes.io/arch=arm64:NoSchedule; slicewright has not run on such a
             # node.

@@ -92,7 +92,7 @@ def driver_of(pool: PoolPlan, fleet: FleetPlan) -> Driver:
     if isinstance(pool, EksPoolPlan):
         assert pool.machine.image is not None, "the catalog has one for every EKS GPU machine"
         return image_driver(pool.machine.image, pool.release_version, ())
-    if isinstance(pool, GkePoolPlan) and pool.mig_config is None:
+    if isinstance(pool, GkePoolPlan) and not pool.operated:
         return gke_driver(pool.driver)
     assert fleet.operator is not None, "mig-manager belongs to the operator"
     return operator_driver(fleet.operator)

@@ -224,6 +224,11 @@ class GkePoolPlan(CloudPoolPlan):
     features: GkeFeatures
     management: Management
 
+    @property
+    def operated(self) -> bool:
+        """Whether the NVIDIA GPU Operator manages its nodes; else GKE does."""
+        return self.mig_config is not None
+
 
 @dataclass(frozen=True, kw_only=True)
 class EksPoolPlan(CloudPoolPlan):
@@ -305,6 +310,11 @@ class GkeFleetPlan(CommonPlan):
     operator: GpuOperator | None
     """For the pools that mig-manager partitions; None where there are none."""
 
+    @property
+    def operated(self) -> tuple[GkePoolPlan, ...]:
+        """The pools that the operator manages."""
+        return tuple(pool for pool in self.pools if pool.operated)
+
 
 @dataclass(frozen=True, kw_only=True)
 class EksFleetPlan(CommonPlan):
@@ -312,6 +322,11 @@ class EksFleetPlan(CommonPlan):
     system: SystemPoolPlan
     pools: tuple[EksPoolPlan, ...]
     operator: GpuOperator
+
+    @property
+    def operated(self) -> tuple[EksPoolPlan, ...]:
+        """The pools that the operator manages: all."""
+        return self.pools
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,6 +336,11 @@ class ByoFleetPlan(CommonPlan):
     hosts: tuple[HostPlan, ...]
     operator: GpuOperator
     startup_taint: StartupTaintBy
+
+    @property
+    def operated(self) -> tuple[ByoPoolPlan, ...]:
+        """The pools that the operator manages: all."""
+        return self.pools
 
 
 FleetPlan = GkeFleetPlan | EksFleetPlan | ByoFleetPlan

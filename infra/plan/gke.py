@@ -16,7 +16,8 @@ from infra.plan.drivers import gke_driver, operator_driver
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import GkeClusterPlan, GkeFleetPlan, GkePoolPlan, Offer, SharingStrategy
 from infra.plan.machines import machine_of
-from infra.plan.operators import check_cos_driver, check_operator, resolved
+from infra.plan.nodes import OPERANDS_LABEL
+from infra.plan.operators import check_gke_driver, check_operator, resolved
 from infra.plan.pools import SYSTEM_PODS, fleet_workloads, pool_plan
 
 _MOST_PER_ZONE = 1000
@@ -48,7 +49,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
         yield from check_operator(fleet.gpu_operator, "gke")
     operator = resolved(fleet.gpu_operator or spec.GpuOperator(), "gke") if by_operator else None
     if operator is not None and stated.has_for_all(fleet.node_pools, "image_type"):
-        yield from check_cos_driver(
+        yield from check_gke_driver(
             operator,
             [p.image_type for p in fleet.node_pools if isinstance(p.partition, spec.Operator)],
         )
@@ -133,8 +134,12 @@ def _pool(
     if found is None or common is None or local_ssd is None or not zones:
         return None
     replicated = common.sharing if not by_operator else ()
+    parts = common.parts()
+    if operator is not None and not by_operator:
+        # GKE's driver and device plugin are on these nodes.
+        parts["labels"] = {**parts["labels"], OPERANDS_LABEL: "false"}
     return GkePoolPlan(
-        **common.parts(),
+        **parts,
         machine=found.machine,
         zones=zones,
         capacity=pool.capacity,

@@ -21,6 +21,8 @@ PLUGIN_CONFIG_LABEL = "nvidia.com/device-plugin.config"
 """Selects a node's device plugin config. Source: NVIDIA/k8s-device-plugin, config-manager."""
 NO_GKE_PLUGIN_LABEL = "gke-no-default-nvidia-gpu-device-plugin"
 """Keeps GKE's own device plugin off a node. Source: GKE docs, NVIDIA GPU Operator."""
+OPERANDS_LABEL = "nvidia.com/gpu.deploy.operands"
+"""`false` keeps NVIDIA's operands off a node. Source: NVIDIA GPU operator docs, install."""
 GKE_LABELS = frozenset(
     f"cloud.google.com/{name}"
     for name in (
@@ -90,6 +92,15 @@ def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud) -> Checked[Mapping[s
         elif key == PLUGIN_CONFIG_LABEL:
             yield refuse(
                 at, "slicewright sets it where a pool shares its GPUs", "use sharing", in_key=True
+            )
+        elif key == OPERANDS_LABEL:
+            yield refuse(
+                at,
+                "slicewright sets it on nodes that the GPU Operator must leave alone; on others it "
+                "would keep the device plugin away",
+                "use partition",
+                "NVIDIA GPU operator docs, install",
+                in_key=True,
             )
         elif key == NO_GKE_PLUGIN_LABEL and cloud == "gke":
             yield refuse(

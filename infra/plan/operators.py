@@ -23,7 +23,7 @@ def resolved(operator: spec.GpuOperator, cloud: AnyCloud) -> spec.GpuOperator:
     return operator.model_copy(update={"toolkit": toolkit})
 
 
-def check_cos_driver(operator: spec.GpuOperator, image_types: Iterable[str]) -> Checked[None]:
+def check_gke_driver(operator: spec.GpuOperator, image_types: Iterable[str]) -> Checked[None]:
     """The operator has no driver container for Container-Optimized OS; Google installs it there."""
     if operator.driver.enabled and "COS_CONTAINERD" in image_types:
         yield refuse(
@@ -32,6 +32,13 @@ def check_cos_driver(operator: spec.GpuOperator, image_types: Iterable[str]) -> 
             "driver installer has it",
             "write false, or image_type: UBUNTU_CONTAINERD in every pool that the operator manages",
             "NVIDIA/gpu-operator #1623",
+        )
+    if not operator.driver.enabled and not operator.cdi:
+        yield refuse(
+            (_AT, "cdi"),
+            "beside Google's driver installer, NVIDIA supports the operator with CDI only",
+            "leave it out, or write true",
+            "NVIDIA GPU operator docs, Google GKE",
         )
 
 

@@ -1,6 +1,7 @@
 """The plan in the formats of other programs: Helm values, NVIDIA's config files, tolerations."""
 
 from infra.values.adopted_operator import RUNTIME_CLASS, Mismatch, mismatches, what_to_change
+from infra.values.driver_installer import driver_installers
 from infra.values.host_files import host_files, host_layout
 from infra.values.kubeconfig import kubeconfig
 from infra.values.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
@@ -22,6 +23,7 @@ __all__ = [
     "as_flow_yaml",
     "as_yaml",
     "chart_of",
+    "driver_installers",
     "host_files",
     "host_layout",
     "kubeconfig",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra.plan import SYSTEM_LABELS, ByoFleetPlan, EksFleetPlan
+from infra.plan import SYSTEM_LABELS, ByoFleetPlan, FleetPlan, GkeFleetPlan
 from infra.spec import GpuOperator
+from infra.values.driver_installer import DRIVER_DIRECTORY
 from infra.values.operator_files import OperatorFiles
 from infra.values.plugin_configs import NOT_SHARED
 from infra.values.pods import tolerations
@@ -38,10 +39,11 @@ def chart_of(operator: GpuOperator) -> tuple[str, str | None]:
     return _CHART, operator.repository
 
 
-def operator_values(plan: EksFleetPlan | ByoFleetPlan, files: OperatorFiles) -> JsonObject:
-    """The values for a fleet. files: as from `operator_files`."""
+def operator_values(plan: FleetPlan, files: OperatorFiles) -> JsonObject:
+    """The values for a fleet with an operator. files: as from `operator_files`."""
     operator = plan.operator
-    tolerated = tolerations(plan.pools)
+    assert operator is not None
+    tolerated = tolerations(plan.operated)
     values: JsonObject = {
         "nfd": {"enabled": operator.nfd.enabled},
         "cdi": {"enabled": operator.cdi},
@@ -76,6 +78,8 @@ def operator_values(plan: EksFleetPlan | ByoFleetPlan, files: OperatorFiles) -> 
     if not isinstance(plan, ByoFleetPlan):
         # The operator itself needs no GPU node; its operands do.
         values["operator"]["nodeSelector"] = dict(SYSTEM_LABELS)
+    if isinstance(plan, GkeFleetPlan):
+        _fit_to_gke(values, operator)
     if operator.nfd.enabled:
         # Without these, NFD's worker does not label a new GPU node, and the operator ignores a node
         # without a PCI label.
@@ -93,6 +97,17 @@ def operator_values(plan: EksFleetPlan | ByoFleetPlan, files: OperatorFiles) -> 
     _use_mirror(values, operator)
     # The chart's own settings are enough where nothing is set.
     return {section: content for section, content in values.items() if content}
+
+
+def _fit_to_gke(values: JsonObject, operator: GpuOperator) -> None:
+    """Source: NVIDIA GPU operator docs, "Google GKE"."""
+    # From GKE 1.33 on, the toolkit would else write containerd's configuration without GKE's
+    # network plugin, and no pod would start. Source: NVIDIA/gpu-operator #1577.
+    values["toolkit"]["env"] = [{"name": "RUNTIME_CONFIG_SOURCE", "value": "file"}]
+    if not operator.driver.enabled:
+        # With the operator's own driver this must stay as it is: its validation would never end.
+        values["hostPaths"] = {"driverInstallDir": DRIVER_DIRECTORY}
+        values["toolkit"]["installDir"] = DRIVER_DIRECTORY
 
 
 def _service_monitor(operator: GpuOperator) -> JsonObject:

@@ -15,7 +15,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from infra import catalog
-from infra.plan import ByoFleetPlan, EksFleetPlan
+from infra.plan import FleetPlan
 from infra.values.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
 from infra.values.plugin_configs import plugin_configs
 from infra.values.text import as_flow_yaml, as_yaml, short_hash
@@ -55,15 +55,16 @@ class OperatorFiles:
         return (files for files in every if files is not None)
 
 
-def operator_files(plan: EksFleetPlan | ByoFleetPlan) -> OperatorFiles:
-    """Every file of a fleet's operator."""
-    shared = plugin_configs(plan.pools)
+def operator_files(plan: FleetPlan) -> OperatorFiles:
+    """Every file of a fleet's operator, which it must have."""
+    assert plan.operator is not None
+    shared = plugin_configs(plan.operated)
     metrics = plan.operator.dcgm_exporter.metrics
     services = plan.operator.mig_manager.host_services
     clients = {"version": "v1", "systemd-services": list(services)}
     return OperatorFiles(
         mig_layouts=_files(
-            "mig-layouts", {MIG_CONFIG_KEY: as_flow_yaml(mig_parted_config(plan.pools))}
+            "mig-layouts", {MIG_CONFIG_KEY: as_flow_yaml(mig_parted_config(plan.operated))}
         ),
         plugin_configs=_files("plugin-configs", {k: as_yaml(v) for k, v in shared.items()})
         if shared

@@ -60,6 +60,15 @@ def unrehearsable(fleet: FleetPlan) -> list[spec.Problem]:
     ]
     if isinstance(fleet, EksFleetPlan):
         problems += _mps(fleet)
+    elif fleet.operator is not None:
+        problems.append(
+            spec.Problem(
+                path=("gpu_operator",),
+                reason=f"{_CANNOT} the simulated GKE nodes have no container toolkit",
+                instead="for a rehearsal write partition: {mode: native, …} in every pool",
+                source=_OPERATOR,
+            )
+        )
     if fleet.system.machine.name not in known:
         without = sorted(set(known) - set(with_gpus))
         problems.append(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from infra import plan, values
-from infra.plan import ByoFleetPlan, EksFleetPlan
+from infra.plan import GkeFleetPlan
 
 GOLDEN = Path(__file__).parent / "golden"
 STACKS = {
@@ -22,14 +22,18 @@ STACKS = {
 def rendered(stack: Path) -> Mapping[str, str]:
     """File name -> content; a ConfigMap's file without the hash of its name."""
     fleet = plan.read_file(stack)
-    assert isinstance(fleet, EksFleetPlan | ByoFleetPlan)
     files = values.operator_files(fleet)
+    installers = values.driver_installers(fleet) if isinstance(fleet, GkeFleetPlan) else []
     return {
         "values.yaml": values.as_flow_yaml(values.operator_values(fleet, files)),
         **{
             f"{config.name.rpartition('-')[0]}/{key}": content
             for config in files
             for key, content in config.data.items()
+        },
+        **{
+            f"{manifest['metadata']['name']}.yaml": values.as_flow_yaml(manifest)
+            for manifest in installers
         },
     }
 

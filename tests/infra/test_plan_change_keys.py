@@ -235,7 +235,6 @@ def operator(operated: Changes) -> Iterator[Row]:
         ("image_pull_secrets", ["mirror"], IN_PLACE),
         ("upgrade_crds", False, IN_PLACE),
         ("nfd.enabled", False, IN_PLACE),
-        ("cdi", False, IN_PLACE),
         ("validator.version", "v26.3.3", IN_PLACE),
         ("dcgm_exporter.metrics", ["DCGM_FI_DEV_FB_USED"], IN_PLACE),
         ("dcgm_exporter.service_monitor.enabled", True, IN_PLACE),
@@ -257,6 +256,13 @@ def operator(operated: Changes) -> Iterator[Row]:
         yield Row(
             f"gpu_operator.{name}", {f"gpu_operator.{name}": value}, effect, operated, where="fleet"
         )
+    # On GKE, only beside the operator's own driver.
+    own_driver = {
+        "node_pools.0.image_type": "UBUNTU_CONTAINERD",
+        "gpu_operator.driver.enabled": True,
+    }
+    before = operated | own_driver if operated else {}
+    yield Row("gpu_operator.cdi", {"gpu_operator.cdi": False}, IN_PLACE, before, where="fleet")
 
 
 def cloud_pools(cloud: str) -> Iterator[Row]:

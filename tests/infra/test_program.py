@@ -931,11 +931,6 @@ def test_what_is_only_planned_is_refused_before_any_resource(mocked: Any, stack:
             "existing: true, location: us",
             "cluster.existing: using an existing cluster",
         ),
-        (
-            "nodes: {count: 1}",
-            "nodes: {count: 1}, partition: {mode: operator, config: all-1g.5gb}",
-            "the NVIDIA GPU Operator on GKE",
-        ),
     ],
 )
 def test_each_thing_that_cannot_be_built_yet_is_named(old: str, new: str, said: str) -> None:
