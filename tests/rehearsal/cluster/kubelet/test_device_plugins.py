@@ -186,6 +186,32 @@ def test_a_plugin_that_restarts_on_the_same_socket_is_followed(directory: Path) 
     run(scenario, directory)
 
 
+def test_a_plugin_that_restarts_twice_at_once_is_followed(directory: Path) -> None:
+    """As where config-manager signals it while it still restarts: the second run lists nothing."""
+
+    async def scenario(node: Node) -> None:
+        plugin = StubPlugin(directory, "p.sock", {"a": "Healthy"})
+        await plugin.serve()
+        await plugin.register()
+        await node.until(lambda: node.ledger.allocatable() == {RESOURCE: 1})
+        await plugin.stop()
+        await node.until(lambda: node.ledger.allocatable() == {RESOURCE: 0})
+        gone = StubPlugin(directory, "no-such.sock", {})
+        node.changes.clear()
+        await gone.register()
+        await node.changes.wait()
+        again = StubPlugin(directory, "p.sock", {"b": "Healthy"})
+        await again.serve()
+        await again.register()
+        await node.until(lambda: node.ledger.allocatable() == {RESOURCE: 1})
+        await asyncio.sleep(0.5)  # longer than a stopped plugin's resource is remembered
+        kept = node.ledger.allocatable()
+        await again.stop()
+        assert kept == {RESOURCE: 1}
+
+    run(scenario, directory)
+
+
 def test_devices_are_allocated_once_and_released_with_the_pod(directory: Path) -> None:
     async def scenario(node: Node) -> None:
         plugin = StubPlugin(directory, "p.sock", {"a": "Healthy", "b": "Healthy"})
