@@ -185,7 +185,7 @@ def _theirs(
             log=directory / "log",
             binds=(
                 Bind(source=layouts, target=Path("/etc/layouts")),
-                Bind(source=node.root / "home/kubernetes/bin/nvidia", target=_DRIVER),
+                Bind(source=node.root / "usr", target=_DRIVER),
             ),
         )
 

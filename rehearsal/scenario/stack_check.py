@@ -60,12 +60,12 @@ def unrehearsable(fleet: FleetPlan) -> list[spec.Problem]:
     ]
     if isinstance(fleet, EksFleetPlan):
         problems += _mps(fleet)
-    elif fleet.operator is not None:
+    if fleet.operator is not None and fleet.operator.driver.enabled:
         problems.append(
             spec.Problem(
-                path=("gpu_operator",),
-                reason=f"{_CANNOT} the simulated GKE nodes have no container toolkit",
-                instead="for a rehearsal write partition: {mode: native, …} in every pool",
+                path=("gpu_operator", "driver", "enabled"),
+                reason=f"{_CANNOT} the operator's driver container builds a kernel module",
+                instead="for a rehearsal write false: Google's installer then brings the driver",
                 source=_OPERATOR,
             )
         )

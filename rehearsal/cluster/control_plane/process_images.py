@@ -12,6 +12,7 @@ PROCESS_IMAGES: tuple[str, ...] = (
     r"^(docker\.io/library/)?python[:@]",
     r"^nvcr\.io/nvidia/",
     r"^registry\.k8s\.io/nfd/",
+    r"^registry\.k8s\.io/pause[:@]",
     r"^gke\.gcr\.io/nvidia-gpu-device-plugin",
 )
 """Regular expressions on the image of a pod's first container, in the syntax that Python and RE2

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kubeapi import JsonObject
-from rehearsal.cluster.gpu_operator.policy import Operand, Policy
+from rehearsal.cluster.gpu_operator.policy import DRIVER_DIRECTORY, Operand, Policy
 from rehearsal.cluster.gpu_operator.scripts import VALIDATIONS, WAIT_FOR_TOOLKIT
 
 MANAGED = {"app.kubernetes.io/managed-by": "gpu-operator"}
@@ -36,6 +36,8 @@ class OperandSet:
     node_selector: Mapping[str, str]
     part_of: str = ""
     """Value of the label app.kubernetes.io/part-of, which is then in the selector too."""
+    has_runtime: bool = True
+    """Whether NVIDIA's runtime runs it; else containerd's own."""
 
     @property
     def selector(self) -> dict[str, str]:
@@ -46,6 +48,7 @@ class OperandSet:
 def operand_sets(policy: Policy) -> list[OperandSet]:
     """Those of enabled operands, in the order of the operator's states."""
     made = [
+        _toolkit(policy),
         _validator(policy),
         _with_configs(_device_plugin(policy), policy),
         _with_configs(_mps_control_daemon(policy), policy),
@@ -65,7 +68,7 @@ def daemonset(one: OperandSet, policy: Policy, namespace: str) -> JsonObject:
         **one.pod,
         "serviceAccountName": one.account,
         "priorityClassName": policy.priority_class,
-        "runtimeClassName": policy.runtime_class,
+        **({"runtimeClassName": policy.runtime_class} if one.has_runtime else {}),
         "nodeSelector": dict(one.node_selector),
         "tolerations": list(policy.tolerations),
     }
@@ -83,6 +86,76 @@ def daemonset(one: OperandSet, policy: Policy, namespace: str) -> JsonObject:
 
 # -- the operands
 # --------------------------------------------------------------------------------------------------
+
+
+def _toolkit(policy: Policy) -> OperandSet:
+    """Its first container is the validator's, which waits for the driver."""
+    root = policy.toolkit_directory
+    cdi = (
+        [
+            _value("CDI_ENABLED", "true"),
+            _value("NVIDIA_RUNTIME_SET_AS_DEFAULT", "false"),
+            _value("NVIDIA_CONTAINER_RUNTIME_MODE", "cdi"),
+        ]
+        if policy.cdi
+        else []
+    )
+    main = _main(
+        "nvidia-container-toolkit-ctr",
+        policy.toolkit,
+        command=_SHELL,
+        args=("/bin/entrypoint.sh",),
+        env=(
+            _value("ROOT", root),
+            _value("NVIDIA_CONTAINER_RUNTIME_MODES_CDI_DEFAULT_KIND", "management.nvidia.com/gpu"),
+            _value("NVIDIA_VISIBLE_DEVICES", "void"),
+            _value("TOOLKIT_PID_FILE", "/run/nvidia/toolkit/toolkit.pid"),
+            *cdi,
+            _value("RUNTIME", "containerd"),
+            _value("CONTAINERD_RUNTIME_CLASS", policy.runtime_class),
+            _value("RUNTIME_CONFIG", "/runtime/config-dir/config.toml"),
+            _value("RUNTIME_DROP_IN_CONFIG", "/runtime/config-dir.d/99-nvidia.toml"),
+        ),
+        mounts=(
+            _entrypoint_mount("nvidia-container-toolkit-entrypoint"),
+            _mount("toolkit-root", "/run/nvidia/toolkit"),
+            _mount("run-nvidia-validations", VALIDATIONS),
+            _mount("toolkit-install-dir", root),
+            _mount("driver-install-dir", "/driver-root", propagation="HostToContainer"),
+            _mount("host-root", "/host", read_only=True, propagation="HostToContainer"),
+            _mount("cdi-root", "/var/run/cdi"),
+            _mount("containerd-config", "/runtime/config-dir/"),
+            _mount("containerd-drop-in-config", "/runtime/config-dir.d/"),
+        ),
+    )
+    wait = [_value("WITH_WAIT", "true"), _field("OPERATOR_NAMESPACE", "metadata.namespace")]
+    validations = _mount("run-nvidia-validations", VALIDATIONS, propagation="Bidirectional")
+    return OperandSet(
+        name="nvidia-container-toolkit-daemonset",
+        state="state-container-toolkit",
+        account="nvidia-container-toolkit",
+        operand=policy.toolkit,
+        node_selector=_deployed("container-toolkit"),
+        has_runtime=False,
+        pod={
+            "hostPID": True,
+            "initContainers": [_validation(policy, "driver", wait, validations)],
+            "containers": [main],
+            "volumes": [
+                _entrypoint_volume("nvidia-container-toolkit-entrypoint"),
+                _host_path("toolkit-root", "/run/nvidia/toolkit", "DirectoryOrCreate"),
+                _host_path("run-nvidia-validations", VALIDATIONS, "DirectoryOrCreate"),
+                _driver_volume(policy),
+                _host_path("host-root", "/"),
+                _host_path("toolkit-install-dir", root),
+                _host_path("cdi-root", "/var/run/cdi", "DirectoryOrCreate"),
+                _host_path("containerd-config", "/etc/containerd", "DirectoryOrCreate"),
+                _host_path(
+                    "containerd-drop-in-config", "/etc/containerd/conf.d", "DirectoryOrCreate"
+                ),
+            ],
+        },
+    )
 
 
 def _validator(policy: Policy) -> OperandSet:
@@ -103,28 +176,7 @@ def _validator(policy: Policy) -> OperandSet:
     }
     if not policy.device_plugin.enabled:
         del checks["plugin"]
-    init: list[JsonObject] = [
-        {
-            "name": f"{component}-validation",
-            **_image(policy.validator),
-            "command": ["sh", "-c"],
-            "args": ["nvidia-validator"],
-            "env": [_value("COMPONENT", component), *env],
-            "securityContext": dict(_ROOT),
-            "volumeMounts": [
-                *(
-                    [
-                        _mount("host-root", "/host", read_only=True),
-                        _mount("driver-install-dir", "/run/nvidia/driver"),
-                    ]
-                    if component == "driver"
-                    else []
-                ),
-                dict(validations),
-            ],
-        }
-        for component, env in checks.items()
-    ]
+    init = [_validation(policy, component, env, validations) for component, env in checks.items()]
     main = _main(
         "nvidia-operator-validator",
         policy.validator,
@@ -148,7 +200,7 @@ def _validator(policy: Policy) -> OperandSet:
             "containers": [main],
             "volumes": [
                 _host_path("run-nvidia-validations", VALIDATIONS, "DirectoryOrCreate"),
-                _host_path("driver-install-dir", "/run/nvidia/driver", "DirectoryOrCreate"),
+                _driver_volume(policy),
                 _host_path("host-root", "/"),
             ],
         },
@@ -156,7 +208,7 @@ def _validator(policy: Policy) -> OperandSet:
 
 
 def _device_plugin(policy: Policy) -> OperandSet:
-    cdi = [_value("CDI_ENABLED", "true")] if policy.cdi else []
+    cdi = _cdi(policy)
     main = _main(
         "nvidia-device-plugin",
         policy.device_plugin,
@@ -197,7 +249,7 @@ def _device_plugin(policy: Policy) -> OperandSet:
                 _entrypoint_volume("nvidia-device-plugin-entrypoint"),
                 _host_path("device-plugin", "/var/lib/kubelet/device-plugins"),
                 _host_path("run-nvidia-validations", VALIDATIONS, "DirectoryOrCreate"),
-                _host_path("driver-install-dir", "/run/nvidia/driver", "DirectoryOrCreate"),
+                _driver_volume(policy),
                 _host_path("host-root", "/"),
                 _host_path("cdi-root", "/var/run/cdi", "DirectoryOrCreate"),
                 _host_path("mps-root", policy.mps_root, "DirectoryOrCreate"),
@@ -318,14 +370,14 @@ def _feature_discovery(policy: Policy) -> OperandSet:
                 _host_path("run-nvidia", "/run/nvidia", "Directory"),
                 _host_path("run-nvidia-validations", VALIDATIONS, "DirectoryOrCreate"),
                 _host_path("host-root", "/"),
-                _host_path("driver-install-dir", "/run/nvidia/driver", "DirectoryOrCreate"),
+                _driver_volume(policy),
             ],
         },
     )
 
 
 def _mig_manager(policy: Policy) -> OperandSet:
-    cdi = [_value("CDI_ENABLED", "true")] if policy.cdi else []
+    cdi = _cdi(policy)
     main = _main(
         "nvidia-mig-manager",
         policy.mig_manager,
@@ -373,7 +425,7 @@ def _mig_manager(policy: Policy) -> OperandSet:
                 _config_map("mig-parted-config", policy.mig_config or DEFAULT_MIG_CONFIG),
                 _host_path("host-root", "/"),
                 _config_map("gpu-clients", policy.gpu_clients or DEFAULT_GPU_CLIENTS),
-                _host_path("driver-install-dir", "/run/nvidia/driver", "DirectoryOrCreate"),
+                _driver_volume(policy),
                 _host_path("cdi-root", "/var/run/cdi", "DirectoryOrCreate"),
             ],
         },
@@ -480,6 +532,44 @@ def _main(
     if operand.resources:
         container["resources"] = dict(operand.resources)
     return container
+
+
+def _validation(
+    policy: Policy, component: str, env: Sequence[JsonObject], validations: JsonObject
+) -> JsonObject:
+    """A container that runs the validator for one component."""
+    mounts = [dict(validations)]
+    where: list[JsonObject] = []
+    if component == "driver":
+        mounts = [
+            _mount("host-root", "/host", read_only=True),
+            _mount("driver-install-dir", policy.driver_directory),
+            *mounts,
+        ]
+        if policy.driver_directory != DRIVER_DIRECTORY:
+            names = ("DRIVER_INSTALL_DIR", "DRIVER_INSTALL_DIR_CTR_PATH")
+            where = [_value(name, policy.driver_directory) for name in names]
+    return {
+        "name": f"{component}-validation",
+        **_image(policy.validator),
+        "command": ["sh", "-c"],
+        "args": ["nvidia-validator"],
+        "env": [_value("COMPONENT", component), *env, *where],
+        "securityContext": dict(_ROOT),
+        "volumeMounts": mounts,
+    }
+
+
+def _driver_volume(policy: Policy) -> JsonObject:
+    return _host_path("driver-install-dir", policy.driver_directory, "DirectoryOrCreate")
+
+
+def _cdi(policy: Policy) -> list[JsonObject]:
+    if not policy.cdi:
+        return []
+    hook = f"{policy.toolkit_directory}/toolkit/nvidia-cdi-hook"
+    installed = [_value("NVIDIA_CDI_HOOK_PATH", hook)] if policy.toolkit.enabled else []
+    return [_value("CDI_ENABLED", "true"), *installed]
 
 
 def _toolkit_validation(policy: Policy, volume: str, path: str) -> JsonObject:

@@ -5,6 +5,7 @@ Source of the operator's rules: gpu-operator controllers/state_manager.go.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from kubeapi import JsonObject
@@ -52,7 +53,7 @@ def nfd_labels(node: JsonObject) -> dict[str, str]:
         PCI: "true" if MACHINE in annotations else "",
         "feature.node.kubernetes.io/system-os_release.ID": system,
         "feature.node.kubernetes.io/system-os_release.VERSION_ID": version,
-        "feature.node.kubernetes.io/kernel-version.full": kernel,
+        "feature.node.kubernetes.io/kernel-version.full": _label_value(kernel),
     }
     return {k: v for k, v in found.items() if v}
 
@@ -108,6 +109,14 @@ def mig_capable(labels: Mapping[str, str]) -> bool:
         return labels[MIG_CAPABLE] == "true"
     product = labels.get("nvidia.com/gpu.product", "").lower()
     return any(name in product for name in ("h100", "a100", "a30"))
+
+
+def _label_value(kernel: str) -> str:
+    """A kernel's version, of which NFD changes what a label may not hold: COS has `6.12.55+`.
+
+    Source: kubernetes-sigs/node-feature-discovery, source/kernel/version.go.
+    """
+    return re.sub("[^-A-Za-z0-9_.]", "_", kernel).strip("-_.")
 
 
 def _os_release(image: str) -> tuple[str, str]:

@@ -100,6 +100,8 @@ def _services(policy: Policy, namespace: str) -> list[JsonObject]:
 def _config_maps(policy: Policy) -> Mapping[str, Mapping[str, str]]:
     """ConfigMap -> its data, for enabled operands."""
     made: dict[str, dict[str, str]] = {}
+    if policy.toolkit.enabled:
+        made["nvidia-container-toolkit-entrypoint"] = {"entrypoint.sh": scripts.TOOLKIT}
     if policy.device_plugin.enabled:
         made["nvidia-device-plugin-entrypoint"] = {"entrypoint.sh": scripts.DEVICE_PLUGIN}
     if policy.gfd.enabled:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from kubeapi import JsonObject
 
+DRIVER_DIRECTORY = "/run/nvidia/driver"
+TOOLKIT_DIRECTORY = "/usr/local/nvidia"
 NO_IMAGE = "empty image path provided through both ClusterPolicy CR and ENV"
 _DEFAULT_TOLERATIONS: tuple[JsonObject, ...] = (
     {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
@@ -44,6 +46,11 @@ class Policy:
     update_strategy: JsonObject
     daemonset_labels: Mapping[str, str]
     daemonset_annotations: Mapping[str, str]
+    driver_directory: str
+    """On the host: where a driver is that is not in the nodes' image."""
+    toolkit: Operand
+    toolkit_directory: str
+    """On the host: where the toolkit installs its programs."""
     device_plugin: Operand
     device_plugin_config: str
     """ConfigMap of named sharing configs; empty for none."""
@@ -65,14 +72,13 @@ def parse(cluster_policy: JsonObject) -> Policy:
     spec = cluster_policy.get("spec") or {}
     metadata = cluster_policy["metadata"]
     for missing, advice in (
-        ("driver", "driver.enabled=false: the simulated nodes' image contains the driver"),
-        ("toolkit", "toolkit.enabled=false: the simulated nodes' image contains the toolkit"),
+        ("driver", "driver.enabled=false: the nodes' image or Google's installer has the driver"),
         ("dcgm", "dcgm.enabled=false: dcgm-exporter has an embedded engine"),
         ("nodeStatusExporter", "nodeStatusExporter.enabled=false"),
         ("sandboxWorkloads", "sandboxWorkloads.enabled=false"),
     ):
-        # Absent means enabled for driver and toolkit only, as in the CRD's defaults.
-        if _enabled(spec.get(missing), default=missing in ("driver", "toolkit")):
+        # Absent means enabled for the driver only, as in the CRD's defaults.
+        if _enabled(spec.get(missing), default=missing == "driver"):
             raise PolicyError(
                 f"{missing} is enabled, which the rehearsal's GPU operator does not "
                 f"simulate; set {advice}"
@@ -80,6 +86,7 @@ def parse(cluster_policy: JsonObject) -> Policy:
     daemonsets = spec.get("daemonsets") or {}
     strategy = daemonsets.get("updateStrategy") or "RollingUpdate"
     rolling = daemonsets.get("rollingUpdate") or {"maxUnavailable": "1"}
+    toolkit = spec.get("toolkit") or {}
     device_plugin = spec.get("devicePlugin") or {}
     config = device_plugin.get("config") or {}
     mig_manager = spec.get("migManager") or {}
@@ -96,6 +103,9 @@ def parse(cluster_policy: JsonObject) -> Policy:
         update_strategy=_update_strategy(strategy, rolling),
         daemonset_labels=dict(daemonsets.get("labels") or {}),
         daemonset_annotations=dict(daemonsets.get("annotations") or {}),
+        driver_directory=(spec.get("hostPaths") or {}).get("driverInstallDir") or DRIVER_DIRECTORY,
+        toolkit=_operand(toolkit),
+        toolkit_directory=toolkit.get("installDir") or TOOLKIT_DIRECTORY,
         device_plugin=_operand(device_plugin),
         device_plugin_config=config.get("name") or "",
         device_plugin_default=config.get("default") or "",

@@ -26,6 +26,7 @@ cat {VALIDATIONS}/driver-ready
 . {VALIDATIONS}/driver-ready
 """
 
+TOOLKIT = f"{_ENTRYPOINT}exec nvidia-toolkit\n"
 DEVICE_PLUGIN = f"{_ENTRYPOINT}exec nvidia-device-plugin\n"
 FEATURE_DISCOVERY = f"{_ENTRYPOINT}exec gpu-feature-discovery\n"
 # A driver that the operator did not install is used by services of the host, which must let go of

@@ -23,6 +23,9 @@ _WAIT_S = 5.0
 _PLUGIN_TRIES = 30
 """Of 5 s each: how long the device plugin may take to register a resource."""
 _HOST_LIBRARY = "usr/lib64/libnvidia-ml.so.1"
+_LIBRARY = "lib64/libnvidia-ml.so.1"
+"""Below the directory in which something else than the image has installed the driver."""
+_DEFAULT_DIRECTORY = "/run/nvidia/driver"
 _RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-")
 
 DRIVER_READY = """\
@@ -33,6 +36,14 @@ NVIDIA_DEV_ROOT=/
 DEV_ROOT_CTR_PATH=/host
 """
 """Of a driver that the machine's image contains: it is used by services of the host."""
+INSTALLED_DRIVER_READY = """\
+IS_HOST_DRIVER=false
+NVIDIA_DRIVER_ROOT={directory}
+DRIVER_ROOT_CTR_PATH=/driver-root
+NVIDIA_DEV_ROOT=/
+DEV_ROOT_CTR_PATH=/host
+"""
+"""Of a driver in a directory of its own, which has no device nodes: those are the host's."""
 
 
 class NotValid(Exception):
@@ -40,18 +51,31 @@ class NotValid(Exception):
 
 
 def validate(
-    component: str, *, host: Path, node: Callable[[], JsonObject], sleep: Callable[[float], None]
+    component: str,
+    *,
+    host: Path,
+    node: Callable[[], JsonObject],
+    sleep: Callable[[float], None],
+    driver: Mapping[str, str],
 ) -> str:
     """What to write into the component's file. Raises NotValid.
 
-    host: the node's root file system. node: reads the Node object.
+    host: the node's root file system. node: reads the Node object. driver: DRIVER_INSTALL_DIR,
+    where a driver that is not in the image is on the host, and DRIVER_INSTALL_DIR_CTR_PATH, where
+    it is here.
     """
     match component:
         case "driver":
-            while not (host / _HOST_LIBRARY).exists():
-                print(f"no {host / _HOST_LIBRARY}; is the driver installed?", flush=True)
+            installed = Path(driver.get("DRIVER_INSTALL_DIR_CTR_PATH", _DEFAULT_DIRECTORY))
+            while True:
+                if (host / _HOST_LIBRARY).exists():
+                    return DRIVER_READY
+                if (installed / _LIBRARY).exists():
+                    directory = driver.get("DRIVER_INSTALL_DIR", _DEFAULT_DIRECTORY)
+                    return INSTALLED_DRIVER_READY.format(directory=directory)
+                places = f"{host / _HOST_LIBRARY} and {installed / _LIBRARY}"
+                print(f"neither {places} exists; is the driver installed?", flush=True)
                 sleep(_WAIT_S)
-            return DRIVER_READY
         case "toolkit":
             try:
                 ctypes.CDLL("libnvidia-ml.so.1")
@@ -86,7 +110,9 @@ def main() -> int:
         return client.get(f"/api/v1/nodes/{os.environ['NODE_NAME']}")
 
     try:
-        text = validate(component, host=Path("/host"), node=node, sleep=time.sleep)
+        text = validate(
+            component, host=Path("/host"), node=node, sleep=time.sleep, driver=os.environ
+        )
     except (NotValid, ApiError, Unreachable, OSError) as e:
         print(f"validation of {component} failed: {e}", file=sys.stderr)
         return 1

@@ -17,8 +17,13 @@ from typing import Literal
 from rehearsal.cluster.silicon import device_nodes
 from rehearsal.cluster.silicon.node_silicon import Gpu, NodeSilicon
 
-Mode = Literal["legacy", "cdi"]
-"""How the NVIDIA container runtime finds what to put into a container."""
+Mode = Literal["legacy", "cdi", "management"]
+"""How the NVIDIA container runtime finds what to put into a container.
+
+`management`: by the CDI specification of every device node, which the GPU Operator's toolkit makes
+the runtime's default; for the operands. Source: NVIDIA/gpu-operator,
+assets/state-container-toolkit/0500_daemonset.yaml.
+"""
 
 VARIABLE = "SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME"
 """Chooses the mode of all simulated nodes."""
@@ -29,6 +34,7 @@ _PLUGIN_CDI = "k8s.device-plugin.nvidia.com/gpu="
 _WITHOUT_DRIVER: Mapping[Mode, str] = {
     "legacy": "nvidia-container-cli: initialization error: nvml error: driver not loaded",
     "cdi": "failed to generate a CDI spec: failed to initialize NVML: Driver Not Loaded",
+    "management": "unresolvable CDI devices management.nvidia.com/gpu=all",
 }
 
 
@@ -104,6 +110,8 @@ def devices(container: Container, silicon: NodeSilicon | None, mode: Mode) -> fr
                 found |= _legacy(container, silicon)
             case "cdi":
                 found |= _cdi(container, silicon)
+            case "management":
+                found |= device_nodes.existing(silicon)
     return found
 
 

@@ -27,6 +27,8 @@ class Machine:
     """Empty: nobody installs a driver."""
     driver_after_s: float = 0.0
     """Seconds from the node's first moment to its driver; 0: it is in the image."""
+    driver_by_installer: bool = False
+    """Google's installer brings the driver, from a pod; until it runs there is none."""
     machine_type: str | None = None
     gke_gpu_config: Mapping[str, Any] | None = None
     """What GKE writes to /etc/nvidia/gpu_config.json."""
@@ -62,6 +64,7 @@ def read(annotation: str | Mapping[str, Any]) -> Machine:
             gpu_count=int(given.get("gpu_count") or 0),
             driver_version=str(given.get("driver_version") or ""),
             driver_after_s=float(given.get("driver_after_s") or 0.0),
+            driver_by_installer=bool(given.get("driver_by_installer")),
             machine_type=given.get("machine_type"),
             gke_gpu_config=given.get("gke_gpu_config"),
         )

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from rehearsal.cluster.node import containerd
+from rehearsal.cluster.node.containerd import Containerd
 from rehearsal.cluster.node.machine import Machine, read
 from rehearsal.cluster.silicon import device_nodes, state
 from rehearsal.cluster.silicon.models import Model
@@ -17,10 +19,8 @@ from rehearsal.cluster.silicon.node_silicon import NodeSilicon
 
 _VALIDATIONS = "run/nvidia/validations"
 _DRIVER_VERSION = "proc/driver/nvidia/version"
-_CONTAINERD = "etc/containerd/conf.d/99-nvidia.toml"
-"""Where NVIDIA's container toolkit configures containerd.
-
-Source: NVIDIA/nvidia-container-toolkit, tools/container/runtime/containerd.
+_LIBRARIES: Mapping[str, str] = {"eks": "usr/lib64", "gke": "home/kubernetes/bin/nvidia/lib64"}
+"""By cloud: where the driver's libraries are. Sources: awslabs/amazon-eks-ami; GKE's device plugin.
 """
 
 _CONTAINERD_NVIDIA = """\
@@ -60,7 +60,12 @@ class NodeFiles:
     @property
     def runtimes(self) -> frozenset[str]:
         """The handlers of runtime classes that containerd is configured for, besides its own."""
-        return frozenset({"nvidia"}) if (self.root / _CONTAINERD).exists() else frozenset()
+        return self.containerd.runtimes
+
+    @property
+    def containerd(self) -> Containerd:
+        """Its configuration of this moment."""
+        return containerd.read(self.root)
 
     @property
     def device_plugins(self) -> Path:
@@ -100,17 +105,21 @@ def build(
     _write_pci(node.root, silicon)
     if known.gke_gpu_config is not None:
         _write(node.root / "etc/nvidia/gpu_config.json", json.dumps(known.gke_gpu_config))
-    in_image = with_software and known.driver_version and not known.driver_after_s
-    if in_image or node.driver_loaded:
-        install_driver(node, toolchain)
+    late = known.driver_after_s or known.driver_by_installer
+    if (with_software and known.driver_version and not late) or node.driver_loaded:
+        install_driver(node, toolchain, cloud=known.cloud)
     if with_software:
         configure_containerd(node, for_nvidia=known.toolkit_in_image)
     return node
 
 
-def reboot(node: NodeFiles) -> None:
-    """Empties /run, which is a tmpfs, but for the sockets and pipes that the simulation serves."""
-    served = {node.root / "run/dbus", node.root / "run/initctl"}
+def reboot(node: NodeFiles, *, forgets_driver: bool = False) -> None:
+    """Empties /run, which is a tmpfs, but for the sockets and pipes that the simulation serves.
+
+    forgets_driver: Google's installer has to load the kernel module again, and NVIDIA's toolkit to
+    configure containerd, because Container-Optimized OS keeps no changes of /etc.
+    """
+    served = {node.root / "run" / name for name in ("dbus", "initctl", "driver-installer")}
     for path in (node.root / "run").iterdir():
         if path in served:
             continue
@@ -119,28 +128,32 @@ def reboot(node: NodeFiles) -> None:
         else:
             path.unlink()
     (node.root / _VALIDATIONS).mkdir(parents=True)
+    if forgets_driver:
+        configure_containerd(node, for_nvidia=False)
+        _write(node.root / "proc/modules", _NO_DRIVER)
+        (node.root / _DRIVER_VERSION).unlink(missing_ok=True)
 
 
-def install_driver(node: NodeFiles, toolchain: _Tools) -> None:
+def install_driver(node: NodeFiles, toolchain: _Tools, *, cloud: str) -> None:
     """Loads the kernel module and installs the library; repeating it renews them.
 
     In this order, because the library of a program that sees the host's own /dev finds every GPU.
     """
-    directories = [node.root / name for name in ("home/kubernetes/bin/nvidia/lib64", "usr/lib64")]
-    for directory in directories:
-        # First: a program that has looked for it in vain never finds a library in it, by glibc.
-        directory.mkdir(parents=True, exist_ok=True)
+    directory = node.root / _LIBRARIES[cloud]
+    # First: a program that has looked for it in vain never finds a library in it, by glibc.
+    directory.mkdir(parents=True, exist_ok=True)
     silicon = state.load(node.silicon)
     _load_module(node.root, silicon)
-    for directory in directories:
-        _link(toolchain.fake_nvml, directory / "libnvidia-ml.so.1")
-        # Empty: NVIDIA's device plugin finds the driver by it where it lists devices by CDI.
-        _write(directory / f"libcuda.so.{silicon.driver_version}", "")
+    _link(toolchain.fake_nvml, directory / "libnvidia-ml.so.1")
+    # Empty: NVIDIA's device plugin finds the driver by it where it lists devices by CDI.
+    _write(directory / f"libcuda.so.{silicon.driver_version}", "")
+    # Empty: mig-manager looks for it where the driver is not the host's own.
+    _write(directory.parent / "bin/nvidia-smi", "")
 
 
 def configure_containerd(node: NodeFiles, *, for_nvidia: bool) -> None:
     """Adds NVIDIA's runtime to containerd's configuration, or removes it."""
-    drop_in = node.root / _CONTAINERD
+    drop_in = node.root / containerd.DROP_IN
     if for_nvidia:
         _write(drop_in, _CONTAINERD_NVIDIA)
     else:
@@ -158,6 +171,10 @@ _OS_RELEASE = {
     "byo": 'NAME="Ubuntu"\nVERSION_ID="22.04"\nID=ubuntu\n',
 }
 """By cloud: /etc/os-release of its GPU nodes, as far as node feature discovery reads it."""
+
+
+_NO_DRIVER = "overlay 151552 12 - Live 0x0000000000000000\n"
+"""/proc/modules."""
 
 
 def _bare(node_dir: Path, product_name: str, os_release: str) -> NodeFiles:
@@ -179,7 +196,7 @@ def _bare(node_dir: Path, product_name: str, os_release: str) -> NodeFiles:
     _write(node.root / "etc/os-release", os_release)
     _write(node.root / "sys/class/dmi/id/product_name", product_name)
     # Not empty: some programs crash when /proc/modules is empty.
-    _write(node.root / "proc/modules", "overlay 151552 12 - Live 0x0000000000000000\n")
+    _write(node.root / "proc/modules", _NO_DRIVER)
     return node
 
 

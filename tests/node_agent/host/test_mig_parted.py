@@ -63,7 +63,7 @@ class Node:
                 log=log,
                 binds=(
                     Bind(source=layouts, target=_CONFIG.parent),
-                    Bind(source=self.files.root / "home/kubernetes/bin/nvidia", target=_DRIVER),
+                    Bind(source=self.files.root / "usr", target=_DRIVER),
                 ),
             )
         )

@@ -111,6 +111,31 @@ def test_mps_on_an_existing_cluster_is_refused_because_its_daemon_needs_cuda() -
     ]
 
 
+def test_the_operators_own_driver_is_refused_because_it_is_built() -> None:
+    raw: dict[str, Any] = {
+        "cloud": "gke",
+        "cluster": {"name": "dev", "location": "us-central1-a"},
+        "node_pools": [
+            {
+                "name": "p",
+                "machine_type": "a2-highgpu-1g",
+                "image_type": "UBUNTU_CONTAINERD",
+                "nodes": {"count": 1},
+                "partition": {"mode": "operator", "config": "all-1g.5gb"},
+            }
+        ],
+    }
+
+    def found(raw: dict[str, Any]) -> list[spec.Path]:
+        fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+        assert isinstance(fleet, plan.GkeFleetPlan)
+        return [p.path for p in stack_check.unrehearsable(fleet)]
+
+    assert found(raw) == []
+    own_driver = {**raw, "gpu_operator": {"driver": {"enabled": True}}}
+    assert found(own_driver) == [("gpu_operator", "driver", "enabled")]
+
+
 def test_a_stack_file_of_ones_own_is_found_by_its_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -157,6 +157,21 @@ def _gpu_labels(config: JsonObject) -> dict[str, str]:
     return labels
 
 
+def _driver(config: JsonObject, asked: str) -> str | None:
+    """Its version once it is there. asked: what GKE is to install.
+
+    Where GKE installs none, Google's installer may do so later: the version that GKE would install
+    by default. With the label that keeps GKE's device plugin off from the first moment, GKE does
+    not complete its installation: a container of that plugin's pod would. Source: NVIDIA/aicr,
+    docs/integrator/gke-gpu-setup.md.
+    """
+    if asked == "INSTALLATION_DISABLED":
+        return _DRIVERS["DEFAULT"]
+    if config.get("labels", {}).get("gke-no-default-nvidia-gpu-device-plugin") == "true":
+        return None
+    return _DRIVERS.get(asked)
+
+
 def _sharing_name(sharing: JsonObject) -> str:
     return str(sharing["gpuSharingStrategy"]).lower().replace("_", "-")
 
@@ -168,12 +183,14 @@ def _machine(pool: JsonObject, index: int, faults: Faults) -> JsonObject | None:
         return None
     gpu = config["accelerators"][0]
     sharing = gpu.get("gpuSharingConfig")
+    asked = gpu["gpuDriverInstallationConfig"]["gpuDriverVersion"]
     machine: JsonObject = {
         "cloud": "gke",
         "gpu_model": GPU_MODELS[gpu["acceleratorType"]],
         "gpu_count": int(gpu["acceleratorCount"]),
-        # None: GKE installs no driver.
-        "driver_version": _DRIVERS.get(gpu["gpuDriverInstallationConfig"]["gpuDriverVersion"]),
+        # None: nobody installs a driver.
+        "driver_version": _driver(config, asked),
+        "driver_by_installer": asked == "INSTALLATION_DISABLED",
         "driver_after_s": driver_delay.seconds(os.environ),
         "gke_gpu_config": {
             "GPUPartitionSize": gpu.get("gpuPartitionSize", ""),

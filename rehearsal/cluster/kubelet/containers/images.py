@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rehearsal.cluster.kubelet.containers import stand_ins
 from rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
+from rehearsal.cluster.kubelet.nodes import driver_requests
 from rehearsal.host.toolchain import Toolchain
 
 _SLEEPER = (
@@ -86,11 +87,18 @@ def program(
         return _sleeper(last, "the GPU operator stand-in labels the nodes and copies NodeFeatures")
     if name.startswith("gke.gcr.io/nvidia-gpu-device-plugin"):
         return _own(toolchain.gke_device_plugin)
+    if name == "registry.k8s.io/pause":
+        return _sleeper(last, "it does nothing anywhere")
+    if name in ("cos-nvidia-installer", "gke-nvidia-installer"):
+        return Program(argv=(driver_requests.PROGRAM,), path=(shims,), host_paths=(shims,))
     match last:
         case "gpu-operator" if called in ("", "gpu-operator"):
             return _module("rehearsal.cluster.gpu_operator")
         case "gpu-operator":
             argv = _in_place((called, *command[1:], *args))
+            return _with_modules(Program(argv=argv, path=(shims,)))
+        case "container-toolkit":
+            argv = _in_place((called or "nvidia-toolkit", *command[1:], *args))
             return _with_modules(Program(argv=argv, path=(shims,)))
         case "dcgm-exporter" | "dcgm" if not command:
             return _sleeper(last, "its engine needs real GPUs")
@@ -121,9 +129,10 @@ def program(
         case _:
             raise Unsupported(
                 f"image {image!r} with command {list(command)!r} has no program in the rehearsal; "
-                "supported are python, NVIDIA's gpu-operator, k8s-mig-manager, k8s-device-plugin "
-                "(nvidia-device-plugin, gpu-feature-discovery), cuda and tritonserver with a "
-                "command, and GKE's nvidia-gpu-device-plugin; kwok simulates pods of other "
+                "supported are python, NVIDIA's gpu-operator, container-toolkit, k8s-mig-manager, "
+                "k8s-device-plugin (nvidia-device-plugin, gpu-feature-discovery), cuda and "
+                "tritonserver with a command, and GKE's nvidia-gpu-device-plugin and driver "
+                "installers; kwok simulates pods of other "
                 "registries"
             )
 

@@ -9,14 +9,18 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from rehearsal.cluster.kubelet.nodes import driver_requests
+
 SOURCE = Path(__file__).resolve().parents[4]
 """The source tree, from which this interpreter imports the modules."""
 
 _MODULES = {
     "manage-crds": "rehearsal.cluster.gpu_operator.manage_crds",
+    "nvidia-toolkit": "rehearsal.cluster.gpu_operator.toolkit",
     "nvidia-validator": "rehearsal.cluster.gpu_operator.validator",
 }
 _SIMULATED = {
+    driver_requests.PROGRAM: driver_requests.SCRIPT,
     # mig-manager has both run after a change: the first makes device nodes, which the fake NVML
     # has already, the second writes a CDI specification, which the simulated runtime does not read.
     "nvidia-ctk": "exit 0",

@@ -20,8 +20,10 @@ from rehearsal.cluster.kubelet.deviceplugin.plugins import (
     AllocationFailed,
     DevicePlugins,
 )
+from rehearsal.cluster.kubelet.nodes import driver_requests
 from rehearsal.cluster.kubelet.nodes.holds import hold_partitioning, holds_of
 from rehearsal.cluster.kubelet.nodes.reboots import RebootListener
+from rehearsal.cluster.kubelet.nodes.request_pipe import RequestPipe
 from rehearsal.cluster.kubelet.nodes.wrong_layout import WrongLayout, wrong_layout_of
 from rehearsal.cluster.kubelet.podresources.server import BoundPod, PodResources
 from rehearsal.cluster.node import machine as machines
@@ -111,6 +113,9 @@ class SimulatedNode:
         self._log_port = log_port
         self._reboots = reboots
         self._listener: RebootListener | None = None
+        self._installers: RequestPipe | None = None
+        self._installed = False
+        """Whether Google's installer has run since the node booted."""
         self._boot_id: str | None = None
         """Of the last simulated reboot; None: as the cloud wrote it."""
         self._driver_due = asyncio.get_running_loop().time() + self.machine.driver_after_s
@@ -141,8 +146,9 @@ class SimulatedNode:
             self._working.cancel()
             await asyncio.gather(self._working, return_exceptions=True)
         await self._stop_sockets()
-        if self._listener:
-            self._listener.close()
+        for pipe in (self._listener, self._installers):
+            if pipe:
+                pipe.close()
         self._bus.forget(self.files.system_bus)
         if remove:
             await self._api.run(shutil.rmtree, self.directory, ignore_errors=True)
@@ -194,6 +200,9 @@ class SimulatedNode:
                 self._listener = self._listener or RebootListener(
                     self.files.root, lambda down_s: self._reboots(self, down_s)
                 )
+                self._installers = self._installers or driver_requests.listen(
+                    self.files.root, self._driver_requested
+                )
                 await self._start_sockets()
                 if DOWN in (self.object["metadata"].get("annotations") or {}):
                     await self._mark_down(False)  # an earlier kubelet process ended meanwhile
@@ -220,7 +229,9 @@ class SimulatedNode:
         self._bus.forget(self.files.system_bus)
         if self.machine.gpu_model:
             await self._api.run(silicon.reboot, self.files.silicon)
-        await self._api.run(root.reboot, self.files)
+        self._installed = False
+        forgets = self.machine.driver_by_installer
+        await self._api.run(root.reboot, self.files, forgets_driver=forgets)
         await asyncio.sleep(min(down_s, UNHEARD_S))
         if down_s > UNHEARD_S:
             await self._mark_down(True)
@@ -286,7 +297,8 @@ class SimulatedNode:
             shutil.rmtree(self.directory)
             self.directory.mkdir(parents=True)
         root.build(self.directory, self.machine, self._toolchain, with_software=False)
-        self._bring_software(driver=self.machine.driver_after_s == 0)
+        machine = self.machine
+        self._bring_software(driver=machine.driver_after_s == 0 and not machine.driver_by_installer)
         temporary = record.with_suffix(".new")
         temporary.write_text(json.dumps(identity))
         temporary.replace(record)
@@ -297,8 +309,9 @@ class SimulatedNode:
         while self.machine.gpu_model:
             self._held_changed.clear()
             left_s = self._driver_due - loop.time()
+            due = self._installed if self.machine.driver_by_installer else left_s <= 0
             try:
-                await self._api.run(self._bring_software, driver=left_s <= 0)
+                await self._api.run(self._bring_software, driver=due)
             except (OSError, ValueError):
                 _log.exception("node %s: driver or toolkit not brought", self.name)
                 left_s = _RETRY_S[-1]
@@ -308,17 +321,20 @@ class SimulatedNode:
             except TimeoutError:
                 pass
 
+    def _driver_requested(self) -> None:
+        self._installed = True
+        self._held_changed.set()
+
     def _bring_software(self, *, driver: bool) -> None:
         """What the annotation does not hold. driver: whether it is time for it."""
         if not self.machine.gpu_model:
             return
         files, held = self.files, self.held
         if driver and self.machine.driver_version and not held.driver and not files.driver_loaded:
-            root.install_driver(files, self._toolchain)
+            root.install_driver(files, self._toolchain, cloud=self.machine.cloud)
             _log.info("node %s: the driver is installed", self.name)
-        root.configure_containerd(
-            files, for_nvidia=self.machine.toolkit_in_image and not held.toolkit
-        )
+        if self.machine.toolkit_in_image:
+            root.configure_containerd(files, for_nvidia=not held.toolkit)
         hold_partitioning(files.silicon, held.partitioning_from)
 
     async def _report(self) -> None:

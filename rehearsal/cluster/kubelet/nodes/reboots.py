@@ -7,11 +7,11 @@ the named pipe /run/initctl, as with System V init. The simulated cloud writes t
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from rehearsal.cluster.kubelet.nodes.request_pipe import RequestPipe
 
 PIPE = "run/initctl"
 _CHROOT = """\
@@ -55,30 +55,15 @@ def request(node_root: Path, down_s: float = 0.0) -> None:
         os.close(descriptor)
 
 
-class RebootListener:
+class RebootListener(RequestPipe):
     """Calls `requested`, in the event loop, when a reboot of the node is requested.
 
     It gets the seconds for which the node is to stay down.
     """
 
     def __init__(self, node_root: Path, requested: Callable[[float], None]) -> None:
-        path = node_root / PIPE
-        path.unlink(missing_ok=True)
-        os.mkfifo(path, 0o600)
-        # Open for writing too, so that a writer that closes the pipe does not end it.
-        self._fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._requested = requested
-        asyncio.get_running_loop().add_reader(self._fd, self._read)
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            asyncio.get_running_loop().remove_reader(self._fd)
-            os.close(self._fd)
-            self._fd = -1
-
-    def _read(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            words = os.read(self._fd, 4096).decode(errors="replace").split()
+        def see(words: Sequence[str]) -> None:
             if words[:1] == ["reboot"]:
-                seconds = words[1] if len(words) > 1 and words[1] != "reboot" else "0"
-                self._requested(float(seconds))
+                requested(float(words[1]) if len(words) > 1 else 0.0)
+
+        super().__init__(node_root / PIPE, see)

@@ -186,7 +186,8 @@ class Launching:
             return frozenset()
         silicon = state.load(node.files.silicon) if node.files.driver_loaded else None
         try:
-            return container_runtime.devices(asks, silicon, self._runtime)
+            mode = "management" if node.files.containerd.management else self._runtime
+            return container_runtime.devices(asks, silicon, mode)
         except container_runtime.Refused as e:
             raise NotCreated("RunContainerError", f"failed to create containerd task: {e}") from e
 

@@ -317,14 +317,13 @@ class PodRun:
             tries += 1
 
     async def _sandboxed(self) -> None:
-        """Retries until containerd knows the runtime of the pod's class.
+        """Retries until containerd knows the runtime of the pod's class and the network's plugin.
 
-        Meanwhile ContainerCreating, as where NVIDIA's container toolkit has not configured it yet.
+        Meanwhile ContainerCreating, as where NVIDIA's container toolkit has not configured it yet,
+        or not well.
         """
-        handler = self.pod["spec"].get("runtimeClassName")
         tries = 0
-        while handler and handler not in self.node.files.runtimes:
-            why = f'unable to get OCI runtime for sandbox: no runtime for "{handler}" is configured'
+        while why := self._no_sandbox():
             self.warn(
                 None,
                 "FailedCreatePodSandBox",
@@ -332,6 +331,23 @@ class PodRun:
             )
             await asyncio.sleep(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
             tries += 1
+
+    def _no_sandbox(self) -> str | None:
+        """Why containerd makes none now."""
+        known, spec = self.node.files.containerd, self.pod["spec"]
+        handler = spec.get("runtimeClassName")
+        if handler and handler not in known.runtimes:
+            return (
+                f'unable to get OCI runtime for sandbox: no runtime for "{handler}" is configured'
+            )
+        directory = known.network_plugins
+        if directory and self.node.machine.cloud == "gke" and not spec.get("hostNetwork"):
+            # GKE's own are in /home/kubernetes/bin. Source: NVIDIA/gpu-operator #1577.
+            return (
+                'failed to setup network for sandbox: plugin type="gke" failed (add): failed to '
+                f'find plugin "gke" in path [{directory}]'
+            )
+        return None
 
     async def _released(self) -> None:
         """Waits while a fault holds the pod. Raises NotCreated where the pod is deleted, or the

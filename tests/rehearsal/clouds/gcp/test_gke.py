@@ -120,9 +120,29 @@ def test_a_node_has_the_labels_and_taints_that_gke_sets(gcp, h100, monkeypatch) 
         "gpu_model": "H100-80",
         "gpu_count": 8,
         "driver_version": "550.90.07",
+        "driver_by_installer": False,
         "driver_after_s": 60,
         "gke_gpu_config": {"GPUPartitionSize": "3g.40gb", "GPUSharingConfig": None},
     }
+
+
+@pytest.mark.parametrize(
+    ("asked", "version", "by_installer"),
+    [("INSTALLATION_DISABLED", "535.183.01", True), ("DEFAULT", None, False)],
+)
+def test_without_its_plugin_gke_completes_no_driver(
+    gcp, asked: str, version: str | None, by_installer: bool
+) -> None:
+    gcp.make_cluster()
+    gpu = {**A100, "gpuDriverInstallationConfig": {"gpuDriverVersion": asked}}
+    labels = {"gke-no-default-nvidia-gpu-device-plugin": "true"}
+    config = {"machineType": "a2-highgpu-1g", "accelerators": [gpu], "labels": labels}
+    gcp.make_pool(config=config)
+    node = gcp.nodes("pool")[0]
+    machine = json.loads(node["metadata"]["annotations"]["rehearsal.slicewright.io/machine"])
+    assert (machine["driver_version"], machine["driver_by_installer"]) == (version, by_installer)
+    announced = "cloud.google.com/gke-gpu-driver-version" in node["metadata"]["labels"]
+    assert announced is (asked == "DEFAULT")
 
 
 def test_gpu_sharing_shows_on_the_node(gcp) -> None:

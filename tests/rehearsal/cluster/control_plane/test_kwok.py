@@ -171,7 +171,7 @@ IMAGES = {
     "docker.io/library/pythonista:1": False,
     "mirror.example/nvcr.io/nvidia/cuda:12": False,
     "nvcrXio/nvidia/cuda:12": False,
-    "registry.k8s.io/pause:3.10": False,
+    "registry.k8s.io/pause:3.10": True,
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rehearsal.host.toolchain import Toolchain
 from rehearsal.plugins.charts.gpu_operator import crds, render
-from tests.rehearsal.cluster.kubelet.simulated_cluster import running_cluster
+from tests.rehearsal.cluster.kubelet.simulated_cluster import SimulatedCluster, running_cluster
 
 NAMESPACE = "gpu-operator"
 LAYOUTS = """\
@@ -39,28 +39,33 @@ VALUES: dict[str, Any] = {
 }
 
 
+def install_operator(cluster: SimulatedCluster, values: dict[str, Any], layouts: str) -> None:
+    """The chart with these values, and mig-manager's layouts."""
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    metadata = {"name": "mig-layouts", "namespace": NAMESPACE}
+    cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata,
+            "data": {"config.yaml": layouts},
+        }
+    )
+    for crd in crds():
+        path = cluster.path(cluster.create(crd))
+        cluster.until(path, _established)
+    for item in sorted(
+        render(values, "gpu-operator", NAMESPACE), key=lambda i: i["kind"] == "ClusterPolicy"
+    ):
+        cluster.create(item)
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Any]:
     """With a node without GPUs, on which the operator runs."""
     with running_cluster(tmp_path_factory.mktemp("rehearsal"), toolchain) as made:
         made.add_node("system")
-        made.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        metadata = {"name": "mig-layouts", "namespace": NAMESPACE}
-        made.create(
-            {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": metadata,
-                "data": {"config.yaml": LAYOUTS},
-            }
-        )
-        for crd in crds():
-            path = made.path(made.create(crd))
-            made.until(path, _established)
-        for item in sorted(
-            render(VALUES, "gpu-operator", NAMESPACE), key=lambda i: i["kind"] == "ClusterPolicy"
-        ):
-            made.create(item)
+        install_operator(made, VALUES, LAYOUTS)
         yield made
 
 

@@ -145,3 +145,8 @@ def test_every_node_gets_nfds_system_labels_and_only_gpu_nodes_that_of_the_pci_d
     assert labels[PCI] == "true"
     without = nfd_labels({"metadata": {}, "status": {"nodeInfo": info}})
     assert without == {name: value for name, value in labels.items() if name != PCI}
+
+
+def test_a_kernel_of_container_optimized_os_is_a_labels_value() -> None:
+    node = {"metadata": {}, "status": {"nodeInfo": {"kernelVersion": "6.12.55+"}}}
+    assert nfd_labels(node)["feature.node.kubernetes.io/kernel-version.full"] == "6.12.55"

@@ -239,7 +239,7 @@ def test_an_incomplete_image_is_refused_with_nvidias_message(section: dict[str, 
     ("spec", "message"),
     [
         ({"driver": {}}, "driver.enabled=false"),
-        ({"toolkit": {"enabled": True}}, "toolkit.enabled=false"),
+        ({"dcgm": {"enabled": True}}, "dcgm.enabled=false"),
     ],
 )
 def test_unsupported_settings_are_refused_by_name(spec: dict[str, Any], message: str) -> None:

@@ -13,7 +13,13 @@ from rehearsal.cluster.gpu_operator.validator import NotValid, has_gpu_resource,
 def ready(component: str, host: Path, *nodes: dict[str, Any]) -> str:
     """Asks for the Node object as often as there are `nodes`, without waiting."""
     left = list(nodes)
-    return validate(component, host=host, node=lambda: left.pop(0), sleep=lambda _: None)
+    driver = {
+        "DRIVER_INSTALL_DIR": "/home/driver",
+        "DRIVER_INSTALL_DIR_CTR_PATH": str(host / "mounted"),
+    }
+    return validate(
+        component, host=host, node=lambda: left.pop(0), sleep=lambda _: None, driver=driver
+    )
 
 
 def capacity(**amounts: str) -> dict[str, Any]:
@@ -27,6 +33,19 @@ def test_a_driver_of_the_image_is_a_host_driver(tmp_path: Path) -> None:
     library.parent.mkdir(parents=True)
     library.touch()
     assert "IS_HOST_DRIVER=true" in ready("driver", tmp_path).splitlines()
+
+
+def test_a_driver_in_its_own_directory_uses_the_hosts_device_nodes(tmp_path: Path) -> None:
+    library = tmp_path / "mounted/lib64/libnvidia-ml.so.1"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    assert ready("driver", tmp_path).splitlines() == [
+        "IS_HOST_DRIVER=false",
+        "NVIDIA_DRIVER_ROOT=/home/driver",
+        "DRIVER_ROOT_CTR_PATH=/driver-root",
+        "NVIDIA_DEV_ROOT=/",
+        "DEV_ROOT_CTR_PATH=/host",
+    ]
 
 
 def test_the_plugin_is_ready_once_the_node_has_a_device(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class Node:
             known["LD_LIBRARY_PATH"] = f"{_DRIVER}/lib64"
             binds = (
                 *binds,
-                Bind(source=self.files.root / "home/kubernetes/bin/nvidia", target=_DRIVER),
+                Bind(source=self.files.root / "usr", target=_DRIVER),
             )
         process = launcher.start(
             LaunchSpec(

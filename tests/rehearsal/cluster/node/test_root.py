@@ -68,10 +68,15 @@ def test_the_capability_minors_are_all_different(tmp_path: Path, tools: Any) -> 
     assert lines[:3] == ["config 1", "monitor 2", "gpu0/gi0/access 3"]
 
 
-def test_the_library_is_at_both_clouds_paths(tmp_path: Path, tools: Any) -> None:
-    node = root.build(tmp_path / "n", _ANNOTATION, tools)
-    for place in ("home/kubernetes/bin/nvidia/lib64", "usr/lib64"):
-        assert (node.root / place / "libnvidia-ml.so.1").read_bytes() == b"library"
+@pytest.mark.parametrize(
+    ("cloud", "place"), [("gke", "home/kubernetes/bin/nvidia/lib64"), ("eks", "usr/lib64")]
+)
+def test_the_library_is_at_the_clouds_path_and_only_there(
+    tmp_path: Path, tools: Any, cloud: str, place: str
+) -> None:
+    """NVIDIA's validator takes a library in /usr for a driver of the image."""
+    node = root.build(tmp_path / "n", {**_ANNOTATION, "cloud": cloud}, tools)
+    assert list(node.root.rglob("libnvidia-ml.so.1")) == [node.root / place / "libnvidia-ml.so.1"]
 
 
 def test_a_driver_that_comes_later_is_seen_by_who_mounted_the_directories_before(
@@ -86,7 +91,7 @@ def test_a_driver_that_comes_later_is_seen_by_who_mounted_the_directories_before
     assert not node.driver_loaded
     assert not list(node.root.rglob("libnvidia-ml*"))
     assert [gpu.model.key for gpu in state.load(node.silicon).gpus] == ["A100-40", "A100-40"]
-    root.install_driver(node, tools)
+    root.install_driver(node, tools, cloud="gke")
     assert node.driver_loaded
     assert "nvidia " in modules.read()
     assert list(node.root.rglob("home/**/libnvidia-ml.so.1"))
@@ -94,10 +99,24 @@ def test_a_driver_that_comes_later_is_seen_by_who_mounted_the_directories_before
 
 def test_building_again_keeps_a_driver_that_came_later(tmp_path: Path, tools: Any) -> None:
     late = {**_ANNOTATION, "driver_after_s": 60}
-    root.install_driver(root.build(tmp_path / "n", late, tools), tools)
+    root.install_driver(root.build(tmp_path / "n", late, tools), tools, cloud="gke")
     node = root.build(tmp_path / "n", late, tools)
     assert node.driver_loaded
     assert "nvidia " in (node.root / "proc/modules").read_text()
+
+
+def test_a_node_whose_driver_comes_from_a_pod_has_none_before_and_after_a_reboot(
+    tmp_path: Path, tools: Any
+) -> None:
+    machine = {**_ANNOTATION, "cloud": "gke", "driver_by_installer": True}
+    node = root.build(tmp_path / "n", machine, tools)
+    assert not node.driver_loaded
+    root.install_driver(node, tools, cloud="gke")
+    assert root.build(tmp_path / "n", machine, tools).driver_loaded
+    root.reboot(node, forgets_driver=True)
+    assert not node.driver_loaded
+    assert "nvidia " not in (node.root / "proc/modules").read_text()
+    assert list(node.root.rglob("libnvidia-ml.so.1")), "/home survives"
 
 
 def test_without_a_driver_version_nobody_installs_one(tmp_path: Path, tools: Any) -> None:

@@ -1,0 +1,59 @@
+"""containerd's configuration on a simulated node, as far as NVIDIA's container toolkit changes it.
+
+Sources: NVIDIA/nvidia-container-toolkit, cmd/nvidia-ctk-installer (the drop-in file, and the
+runtime's own configuration beside its program); containerd docs, CRI plugin config.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+DROP_IN: Final = "etc/containerd/conf.d/99-nvidia.toml"
+"""Below the node's root. Source: NVIDIA/gpu-operator, DefaultContainerdDropInConfigFile."""
+RUNTIME_CONFIG: Final = ".config/nvidia-container-runtime/config.toml"
+"""Below the directory of nvidia-container-runtime, where the operator's toolkit installs both."""
+_CRI: Final = "io.containerd.cri.v1.runtime"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Containerd:
+    runtimes: frozenset[str]
+    """The handlers of runtime classes besides containerd's own."""
+    network_plugins: str | None
+    """The directory of the network's plugins, where the drop-in names another than the cloud's."""
+    devices: str | None
+    """Which devices NVIDIA_VISIBLE_DEVICES=all means for NVIDIA's runtime, as a CDI kind; None
+    where nothing on the node says that it uses CDI.
+    """
+
+    @property
+    def management(self) -> bool:
+        """Whether NVIDIA's runtime gives a container that asks for all GPUs every device node."""
+        return self.devices == "management.nvidia.com/gpu"
+
+
+def read(root: Path) -> Containerd:
+    """root: the node's file system."""
+    drop_in = _toml(root / DROP_IN)
+    plugin = drop_in.get("plugins", {}).get(_CRI, {})
+    runtimes: Mapping[str, Any] = plugin.get("containerd", {}).get("runtimes", {})
+    binary = runtimes.get("nvidia", {}).get("options", {}).get("BinaryName", "")
+    own = root / Path(binary.lstrip("/")).parent / RUNTIME_CONFIG
+    runtime = _toml(own).get("nvidia-container-runtime", {}) if binary else {}
+    by_cdi = runtime.get("mode") == "cdi"
+    return Containerd(
+        runtimes=frozenset(runtimes),
+        network_plugins=plugin.get("cni", {}).get("bin_dir"),
+        devices=runtime.get("modes", {}).get("cdi", {}).get("default-kind") if by_cdi else None,
+    )
+
+
+def _toml(file: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, tomllib.TOMLDecodeError):
+        return {}

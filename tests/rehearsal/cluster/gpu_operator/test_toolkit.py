@@ -1,0 +1,48 @@
+"""The container toolkit stand-in: what it writes, as the kubelet stand-in reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rehearsal.cluster.gpu_operator import toolkit
+from rehearsal.cluster.node import containerd
+
+CDI = {
+    "NVIDIA_CONTAINER_RUNTIME_MODE": "cdi",
+    "NVIDIA_CONTAINER_RUNTIME_MODES_CDI_DEFAULT_KIND": "management.nvidia.com/gpu",
+}
+
+
+def configured(root: Path, **environment: str) -> containerd.Containerd:
+    """As if the toolkit's container had the node's own paths."""
+    given = {
+        "ROOT": str(root / "home/nvidia"),
+        "RUNTIME_DROP_IN_CONFIG": str(root / containerd.DROP_IN),
+        **environment,
+    }
+    written = toolkit.install(given)
+    text = written.read_text().replace(str(root), "")
+    written.write_text(text)
+    return containerd.read(root)
+
+
+def test_containerd_gets_three_runtimes(tmp_path: Path) -> None:
+    assert containerd.read(tmp_path).runtimes == frozenset()
+    found = configured(tmp_path, RUNTIME_CONFIG_SOURCE="file")
+    assert found.runtimes == {"nvidia", "nvidia-cdi", "nvidia-legacy"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "management"), [(CDI, True), ({}, False)], ids=["cdi", "legacy"]
+)
+def test_with_cdi_all_gpus_means_every_device_node(
+    tmp_path: Path, environment: dict[str, str], management: bool
+) -> None:
+    assert configured(tmp_path, **environment).management is management
+
+
+def test_unless_it_reads_the_file_it_replaces_the_clouds_network_plugin(tmp_path: Path) -> None:
+    assert configured(tmp_path).network_plugins == "/opt/cni/bin"
+    assert configured(tmp_path, RUNTIME_CONFIG_SOURCE="file").network_plugins is None
