@@ -1,0 +1,163 @@
+"""GKE with a pool that GKE partitions beside one that NVIDIA's operator partitions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from kubeapi import Client
+from rehearsal.clouds.gcp.gke import addons
+from rehearsal.scenario import proof
+from rehearsal.scenario.engine_runs import Engine, Outcome
+from rehearsal.scenario.environment import Environment
+
+pytestmark = [pytest.mark.rehearsal]
+STACK = """\
+config:
+  gcp:project: slicewright-both
+  pulumi:disable-default-providers: ["*"]
+  slicewright:fleet:
+    cloud: gke
+    cluster: { name: main, location: us-central1-c }
+    verify_timeout_minutes: 6
+    node_pools:
+      - name: native
+        machine_type: a3-highgpu-1g
+        nodes: { count: 1 }
+        partition: { mode: native, profile: 3g.40gb }
+        taints: [{ key: team, value: web, effect: NoSchedule }]
+      - name: cut
+        machine_type: a2-highgpu-1g
+        nodes: { count: 1 }
+        partition: { mode: operator, layout: { 3g.20gb: 1, 1g.5gb: 3 } }
+        sharing: { mode: time-slicing, replicas: { mig-1g.5gb: 2 } }
+        taints: [{ key: team, value: ml, effect: NoSchedule }]
+"""
+OFFERED = {
+    "native": {"nvidia.com/gpu": 2},
+    "cut": {"nvidia.com/mig-3g.20gb": 1, "nvidia.com/mig-1g.5gb": 6},
+}
+PODS = "/api/v1/namespaces/default/pods"
+PLUGIN = "nvidia-device-plugin-daemonset"
+INSTALLER = "nvidia-driver-installer-cos"
+
+
+@pytest.fixture(scope="module")
+def engine(make_environment: Callable[[str], Environment]) -> Engine:
+    environment = make_environment("gke-both")
+    environment.stack_file("s0").write_text(STACK)
+    engine = Engine(environment, "s0", print)
+    assert engine.init().code == 0
+    return engine
+
+
+@pytest.fixture(scope="module")
+def up(engine: Engine) -> Outcome:
+    return engine.up()
+
+
+@pytest.fixture(scope="module")
+def client(engine: Engine, up: Outcome) -> Client:
+    return Client.from_kubeconfig(next(iter(engine.environment.kubeconfigs().values())))
+
+
+def nodes(client: Client) -> Mapping[str, str]:
+    """Pool -> its node."""
+    return {node.pool: node.name for node in proof.read_fleet(client)}
+
+
+def offered(client: Client) -> Mapping[str, Mapping[str, int]]:
+    return {node.pool: dict(node.advertised()) for node in proof.read_fleet(client)}
+
+
+def daemon_sets_on(client: Client, node: str) -> set[str]:
+    pods = client.get("/api/v1/pods", fieldSelector=f"spec.nodeName={node}")["items"]
+    owners = [o for pod in pods for o in pod["metadata"].get("ownerReferences", ())]
+    return {o["name"] for o in owners if o["kind"] == "DaemonSet"}
+
+
+def test_every_node_of_both_kinds_is_proven(client: Client, up: Outcome) -> None:
+    assert up.code == 0, up.output
+    fleet = proof.read_fleet(client)
+    assert all(check.holds for check in proof.of_fleet("both", fleet)), proof.of_fleet("", fleet)
+    assert offered(client) == OFFERED
+
+
+def test_each_node_has_one_device_plugin_and_one_installer_of_the_driver(client: Client) -> None:
+    native, cut = (daemon_sets_on(client, nodes(client)[pool]) for pool in ("native", "cut"))
+    assert addons.NAME in native
+    assert not native & {PLUGIN, INSTALLER, "nvidia-mig-manager", "gpu-feature-discovery"}
+    assert addons.NAME not in cut
+    assert cut >= {PLUGIN, INSTALLER, "nvidia-mig-manager", "nvidia-container-toolkit-daemonset"}
+
+
+def test_the_operators_namespace_admits_critical_pods_by_its_own_quota(client: Client) -> None:
+    quota = client.get("/api/v1/namespaces/gpu-operator/resourcequotas/critical-pods")
+    pods = client.get("/api/v1/namespaces/gpu-operator/pods")["items"]
+    critical = [p for p in pods if p["spec"].get("priorityClassName", "").endswith("-critical")]
+    assert len(critical) >= 8
+    assert int(quota["status"]["used"]["pods"]) == len(critical)
+
+
+def test_pods_of_each_kind_are_bound_and_one_too_many_waits(client: Client) -> None:
+    wanted = {"web": ("nvidia.com/gpu", 2), "ml": ("nvidia.com/mig-1g.5gb", 6)}
+    for team, (resource, fit) in wanted.items():
+        for i in range(fit + 1):
+            client.create(PODS, pod(f"{team}-{i}", team, resource))
+    running: dict[str, list[str]] = {}
+    deadline = time.monotonic() + 60
+    while {team: len(found) for team, found in running.items()} != {"web": 2, "ml": 6}:
+        assert time.monotonic() < deadline, running
+        time.sleep(0.2)
+        found = [p for p in client.get(PODS)["items"] if p["status"].get("phase") == "Running"]
+        running = {
+            team: [p["spec"]["nodeName"] for p in found if p["metadata"]["labels"]["team"] == team]
+            for team in wanted
+        }
+    assert set(running["web"]) == {nodes(client)["native"]}
+    assert set(running["ml"]) == {nodes(client)["cut"]}
+    for team, (_, fit) in wanted.items():
+        for i in range(fit + 1):
+            client.delete(f"{PODS}/{team}-{i}", gracePeriodSeconds="0")
+
+
+def pod(name: str, team: str, resource: str) -> dict[str, Any]:
+    container = {"name": "c", "image": "busybox", "resources": {"limits": {resource: "1"}}}
+    tolerations = [{"key": key, "operator": "Exists"} for key in ("nvidia.com/gpu", "team")]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"team": team}},
+        "spec": {"tolerations": tolerations, "containers": [container]},
+    }
+
+
+def test_a_second_up_reports_no_changes(engine: Engine, client: Client) -> None:
+    outcome = engine.up("--expect-no-changes")
+    assert outcome.code == 0, outcome.output
+
+
+def test_a_layout_changes_in_place_on_the_operators_node_alone(
+    engine: Engine, client: Client
+) -> None:
+    before = nodes(client)
+    stack_file = engine.environment.stack_file("s0")
+    changed = stack_file.read_text().replace("1g.5gb: 3", "2g.10gb: 1")
+    stack_file.write_text(changed.replace("mig-1g.5gb: 2", "mig-2g.10gb: 2"))
+    outcome = engine.up()
+    assert outcome.code == 0, outcome.output
+    assert nodes(client) == before
+    assert offered(client) == {
+        "native": OFFERED["native"],
+        "cut": {"nvidia.com/mig-3g.20gb": 1, "nvidia.com/mig-2g.10gb": 2},
+    }
+
+
+def test_destroy_leaves_nothing(client: Client, engine: Engine) -> None:
+    outcome = engine.destroy()
+    assert outcome.code == 0, outcome.output
+    assert engine.environment.inventory() == {}
+    assert list(engine.environment.root.glob("clusters/*")) == []
