@@ -92,8 +92,11 @@ class GpuPools(pulumi.ComponentResource):
         statuses = {
             pool_name: GPUPool(
                 f"{name}-{pool_name}-proof",
-                # Reads the live object at every run; the one in the state may be out of date.
-                opts=pulumi.ResourceOptions(parent=self, id=pool.id, depends_on=[pool]),
+                # Reads the live object at every run; the one in the state may be out of date. After
+                # all pools: what changes for one may restart the device plugin on the nodes of all.
+                opts=pulumi.ResourceOptions(
+                    parent=self, id=pool.id, depends_on=list(self.pools.values())
+                ),
             )
             for pool_name, pool in self.pools.items()
         }

@@ -13,7 +13,7 @@ import yaml
 
 from fleet_controller import api
 from infra import plan, program, spec
-from infra.components import existing_cluster
+from infra.components import existing_cluster, gpu_pool
 from infra.plan import ByoClusterPlan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -278,3 +278,21 @@ def test_the_labels_by_which_nodes_are_selected_are_guarded(
     assert f"{asked} (rack)" in as_json(policy)
     (default,) = inputs(record("s4"), ":ValidatingAdmissionPolicy", "node-guard")
     assert asked not in as_json(default), "the pool's own label is guarded anyway"
+
+
+def test_no_pool_is_proven_before_all_have_settled(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change for one of them may restart the device plugin on the nodes of all."""
+    waits: dict[str, int] = {}
+    init = gpu_pool.GPUPool.__init__
+
+    def noted(pool: gpu_pool.GPUPool, name: str, **rest: Any) -> None:
+        depends = rest["opts"].depends_on
+        waits[name] = sum(isinstance(one, gpu_pool.GPUPool) for one in depends)
+        init(pool, name, **rest)
+
+    monkeypatch.setattr(gpu_pool.GPUPool, "__init__", noted)
+    record("s4")
+    proofs = {name: count for name, count in waits.items() if name.endswith("-proof")}
+    assert proofs == {"gpu-pool-a100-40gb-proof": 2, "gpu-pool-tesla-t4-proof": 2}
