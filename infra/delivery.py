@@ -66,13 +66,12 @@ class Zipapp:
 
 @cache
 def node_agent() -> Zipapp:
-    """The agent with NVML bindings, API client and HTTP/2 (kubelet). Raises DeliveryError."""
+    """The agent with API client and HTTP/2 (kubelet). Raises DeliveryError."""
     packages = (
         "node_agent",
         "kubeapi",
         "telemetry",
         "urllib3",
-        "pynvml",
         "h2",
         "hpack",
         "hyperframe",

@@ -7,11 +7,10 @@ Instance GPU Management".
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from ctypes import byref
 from typing import Any
-
-import pynvml
 
 from node_agent.host import gpu_processes
 from node_agent.host.mig_state import (
@@ -23,33 +22,42 @@ from node_agent.host.mig_state import (
     Profile,
 )
 from node_agent.host.transaction import NvmlCallFailed
+from node_agent.nvml import binding, vitals
+from node_agent.nvml.binding import ABSENT, Handle, Nvml, NvmlError
 from node_agent.nvml.observed import OfferedProfile
-from node_agent.nvml.probe import offered_profiles, text
+from node_agent.nvml.probe import mig_mode, offered_profiles
 from node_agent.nvml.profiles import name_of_profile
 
 _NOWHERE = 0xFFFFFFFF
 """NVML's instance id of a process in no GPU instance, or in one that it does not reveal."""
 _MOST_INSTANCES = 16
 _COMPUTE_PROFILES = 16
-_ABSENT = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-# The plain names raise something other than NVMLError where the driver lacks their version.
 _PROCESS_CALLS = tuple(
     (f"nvmlDeviceGet{kind}RunningProcesses_v3", f"nvmlDeviceGet{kind}RunningProcesses_v2")
     for kind in ("Compute", "Graphics", "MPSCompute")
 )
+_PROCESS_NAME_BYTES = 1024
+_COUNT = "nvmlDeviceGetCount_v2"
+_POSSIBLE_PLACEMENTS = "nvmlDeviceGetGpuInstancePossiblePlacements_v2"
+_POSSIBLE_COMPUTE_PLACEMENTS = "nvmlGpuInstanceGetComputeInstancePossiblePlacements"
+_SHARED_ENGINES = 0
+"""NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED."""
 
 
 @contextmanager
 def opened() -> Iterator[NvmlPartitioner]:
     """Opens NVML. Raises NvmlCallFailed where the driver cannot be reached."""
-    _call("nvmlInit")
+    with _failing(), binding.opened() as nvml:
+        yield NvmlPartitioner(nvml)
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """Raises NvmlCallFailed for NvmlError."""
     try:
-        yield NvmlPartitioner()
-    finally:
-        try:
-            pynvml.nvmlShutdown()
-        except pynvml.NVMLError:
-            pass  # the process ends anyway
+        yield
+    except NvmlError as e:
+        raise NvmlCallFailed(e.call, e.code, str(e)) from e
 
 
 class NvmlPartitioner:
@@ -58,59 +66,75 @@ class NvmlPartitioner:
     Instance handles are looked up for every call: any change makes them stale.
     """
 
-    def read(self) -> tuple[Gpu, ...]:
-        return tuple(self._gpu(index) for index in range(_call("nvmlDeviceGetCount")))
+    def __init__(self, nvml: Nvml) -> None:
+        self._nvml = nvml
 
+    @_failing()
+    def read(self) -> tuple[Gpu, ...]:
+        return tuple(self._gpu(index) for index in range(self._nvml.number(_COUNT)))
+
+    @_failing()
     def set_mig_mode(self, gpu: int, *, on: bool) -> str | None:
-        activation = _call("nvmlDeviceSetMigMode", _device(gpu), int(on))
-        if activation == pynvml.NVML_SUCCESS:
+        device = self._nvml.device(gpu)
+        activation = self._nvml.number("nvmlDeviceSetMigMode", device, int(on))
+        if activation == binding.SUCCESS:
             return None
-        why = str(pynvml.NVMLError(activation))
-        if activation == pynvml.NVML_ERROR_RESET_REQUIRED:
+        why = self._nvml.text_of(activation)
+        if activation == binding.RESET_REQUIRED:
             return why
         # Not left pending: a later reset would then change the mode unexpectedly.
         raise NvmlCallFailed(
             "nvmlDeviceSetMigMode", activation, f"GPU {gpu}: {why}{self._holders(gpu)}"
         )
 
+    @_failing()
     def create_gpu_instance(self, gpu: int, instance: GpuInstance) -> int:
-        place = pynvml.c_nvmlGpuInstancePlacement_t(instance.start, instance.size)
-        made = _call(
+        place = binding.Placement(instance.start, instance.size)
+        made = self._nvml.read(
             "nvmlDeviceCreateGpuInstanceWithPlacement",
-            _device(gpu),
+            Handle,
+            self._nvml.device(gpu),
             instance.profile,
-            ctypes.byref(place),
+            byref(place),
         )
-        return int(_call("nvmlGpuInstanceGetInfo", made).id)
+        return int(_instance_info(self._nvml, made).id)
 
+    @_failing()
     def compute_profiles(self, gpu: int, instance: int) -> tuple[ComputeProfile, ...]:
-        return _compute_profiles(_instance(gpu, instance))
+        return _compute_profiles(self._nvml, self._instance(gpu, instance))
 
+    @_failing()
     def create_compute_instance(
         self, gpu: int, instance: int, profile: int, compute: ComputeInstance
     ) -> None:
-        handle = _instance(gpu, instance)
+        handle = self._instance(gpu, instance)
         if compute.start is not None:
-            place = pynvml.c_nvmlComputeInstancePlacement_t(compute.start, compute.slices)
+            place = binding.Placement(compute.start, compute.slices)
+            placed = "nvmlGpuInstanceCreateComputeInstanceWithPlacement"
             try:
-                _call(
-                    "nvmlGpuInstanceCreateComputeInstanceWithPlacement",
-                    handle,
-                    profile,
-                    ctypes.byref(place),
-                )
+                self._nvml.read(placed, Handle, handle, profile, byref(place))
                 return
-            except NvmlCallFailed as e:
-                if e.code != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+            except NvmlError as e:
+                if e.code != binding.FUNCTION_NOT_FOUND:
                     raise
-        _call("nvmlGpuInstanceCreateComputeInstance", handle, profile)
+        self._nvml.read("nvmlGpuInstanceCreateComputeInstance", Handle, handle, profile)
 
+    @_failing()
     def destroy_compute_instance(self, gpu: int, instance: int, compute: int) -> None:
-        handle = _call("nvmlGpuInstanceGetComputeInstanceById", _instance(gpu, instance), compute)
-        _call("nvmlComputeInstanceDestroy", handle)
+        handle = self._nvml.read(
+            "nvmlGpuInstanceGetComputeInstanceById", Handle, self._instance(gpu, instance), compute
+        )
+        self._nvml.call("nvmlComputeInstanceDestroy", handle)
 
+    @_failing()
     def destroy_gpu_instance(self, gpu: int, instance: int) -> None:
-        _call("nvmlGpuInstanceDestroy", _instance(gpu, instance))
+        self._nvml.call("nvmlGpuInstanceDestroy", self._instance(gpu, instance))
+
+    def _instance(self, gpu: int, instance: int) -> Handle:
+        handle: Handle = self._nvml.read(
+            "nvmlDeviceGetGpuInstanceById", Handle, self._nvml.device(gpu), instance
+        )
+        return handle
 
     def _gpu(self, index: int) -> Gpu:
         found: dict[str, Any] = {
@@ -121,69 +145,57 @@ class NvmlPartitioner:
             "mig": None,
             "pending": False,
         }
+        nvml = self._nvml
         try:
-            device = _device(index)
-            found["uuid"] = text(_call("nvmlDeviceGetUUID", device))
-            found["model"] = text(_call("nvmlDeviceGetName", device))
-            found["minor"] = _if_supported("nvmlDeviceGetMinorNumber", device)
-            found["persistent"] = _if_supported("nvmlDeviceGetPersistenceMode", device) != 0
-            mode = _if_supported("nvmlDeviceGetMigMode", device)
-            if mode is not None:
-                found["mig"], found["pending"] = map(bool, mode)
-                found["offered"] = _profiles(device)
-                found["instances"] = _instances(device, found["offered"]) if found["mig"] else ()
-            found["processes"] = _processes(device)
-        except NvmlCallFailed as e:
-            found["failure"], found["code"] = str(e), e.code
+            device = nvml.device(index)
+            found["uuid"] = nvml.text("nvmlDeviceGetUUID", device)
+            found["model"] = nvml.text("nvmlDeviceGetName", device)
+            found["minor"] = _if_supported(nvml, "nvmlDeviceGetMinorNumber", device)
+            persistence = _if_supported(nvml, "nvmlDeviceGetPersistenceMode", device)
+            found["persistent"] = persistence != 0
+            mig, pending = mig_mode(nvml, device)
+            if mig != "unsupported":
+                found["mig"], found["pending"] = mig == "enabled", pending == "enabled"
+                found["offered"] = _profiles(nvml, device)
+                found["instances"] = (
+                    _instances(nvml, device, found["offered"]) if found["mig"] else ()
+                )
+            found["processes"] = _processes(nvml, device)
+        except NvmlError as e:
+            found["failure"], found["code"] = f"{e.call}: {e}", e.code
         return Gpu(**{"offered": (), "instances": (), "processes": (), **found})
 
     def _holders(self, gpu: int) -> str:
         try:
-            minor = _if_supported("nvmlDeviceGetMinorNumber", _device(gpu))
-        except NvmlCallFailed:
+            device = self._nvml.device(gpu)
+            minor = _if_supported(self._nvml, "nvmlDeviceGetMinorNumber", device)
+        except NvmlError:
             return ""
         holders = [] if minor is None else gpu_processes.of_file(f"/dev/nvidia{minor}")
         return f", held by {', '.join(map(gpu_processes.shown, holders))}" if holders else ""
 
 
-def _device(index: int) -> Any:
-    return _call("nvmlDeviceGetHandleByIndex", index)
-
-
-def _instance(gpu: int, instance: int) -> Any:
-    return _call("nvmlDeviceGetGpuInstanceById", _device(gpu), instance)
-
-
-def _profiles(device: Any) -> tuple[Profile, ...]:
-    memory = _if_supported("nvmlDeviceGetMemoryInfo", device)
-    total = memory.total // 2**20 if memory else None
-    return tuple(_profile(device, offered, total) for offered in offered_profiles(device))
-
-
-def _profile(device: Any, offered: OfferedProfile, total_mib: int | None) -> Profile:
-    count = ctypes.c_uint(0)
+def _profiles(nvml: Nvml, device: Handle) -> tuple[Profile, ...]:
     try:
-        _call(
-            "nvmlDeviceGetGpuInstancePossiblePlacements",
-            device,
-            offered.id,
-            None,
-            ctypes.byref(count),
-        )
-    except NvmlCallFailed as e:
-        if e.code != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+        memory = nvml.read("nvmlDeviceGetMemoryInfo", binding.Memory, device)
+        total = memory.total // 2**20
+    except NvmlError as e:
+        if e.code not in ABSENT:
+            raise
+        total = None
+    return tuple(
+        _profile(nvml, device, offered, total) for offered in offered_profiles(nvml, device)
+    )
+
+
+def _profile(nvml: Nvml, device: Handle, offered: OfferedProfile, total_mib: int | None) -> Profile:
+    try:
+        found = _places(nvml, _POSSIBLE_PLACEMENTS, device, offered.id)
+    except NvmlError as e:
+        if e.code != binding.FUNCTION_NOT_FOUND:
             raise
         why = "this driver does not report placements; partitioning needs R470 or newer"
-        raise NvmlCallFailed(e.call, e.code, why) from None
-    places = (pynvml.c_nvmlGpuInstancePlacement_t * max(count.value, 1))()
-    _call(
-        "nvmlDeviceGetGpuInstancePossiblePlacements",
-        device,
-        offered.id,
-        places,
-        ctypes.byref(count),
-    )
-    found = list(places[: count.value])
+        raise NvmlError(e.call, e.code, why) from None
     return Profile(
         id=offered.id,
         name=name_of_profile(offered, total_mib) or f"profile {offered.id}",
@@ -195,127 +207,143 @@ def _profile(device: Any, offered: OfferedProfile, total_mib: int | None) -> Pro
     )
 
 
-def _instances(device: Any, profiles: tuple[Profile, ...]) -> tuple[GpuInstance, ...]:
+def _places(nvml: Nvml, symbol: str, parent: Handle, profile: int) -> list[binding.Placement]:
+    """Where an instance of a profile can be. Raises NvmlError."""
+    count = ctypes.c_uint(0)
+    nvml.call(symbol, parent, profile, None, byref(count))
+    places = (binding.Placement * max(count.value, 1))()
+    nvml.call(symbol, parent, profile, places, byref(count))
+    return list(places[: count.value])
+
+
+def _handles(nvml: Nvml, symbol: str, parent: Handle, profile: int, most: int) -> list[Handle]:
+    """The instances of a profile. Raises NvmlError."""
+    handles, count = (Handle * most)(), ctypes.c_uint()
+    nvml.call(symbol, parent, profile, handles, byref(count))
+    return [Handle(handle) for handle in handles[: count.value]]
+
+
+def _instance_info(nvml: Nvml, instance: Handle) -> Any:
+    return nvml.read("nvmlGpuInstanceGetInfo", binding.GpuInstanceInfo, instance)
+
+
+def _instances(
+    nvml: Nvml, device: Handle, profiles: tuple[Profile, ...]
+) -> tuple[GpuInstance, ...]:
     found = []
     for profile in profiles:
-        handles = (pynvml.c_nvmlGpuInstance_t * max(profile.most, _MOST_INSTANCES))()
-        count = ctypes.c_uint()
-        _call("nvmlDeviceGetGpuInstances", device, profile.id, handles, ctypes.byref(count))
-        for handle in handles[: count.value]:
-            info = _call("nvmlGpuInstanceGetInfo", handle)
-            offered = _compute_profiles(handle)
+        most = max(profile.most, _MOST_INSTANCES)
+        for handle in _handles(nvml, "nvmlDeviceGetGpuInstances", device, profile.id, most):
+            info = _instance_info(nvml, handle)
+            offered = _compute_profiles(nvml, handle)
             found.append(
                 GpuInstance(
                     id=info.id,
                     profile=info.profileId,
                     start=info.placement.start,
                     size=info.placement.size,
-                    compute_instances=_computes(handle, offered),
+                    compute_instances=_computes(nvml, handle, offered),
                     offered=offered,
                 )
             )
     return tuple(sorted(found, key=lambda i: (i.start, i.profile)))
 
 
-def _compute_profiles(instance: Any) -> tuple[ComputeProfile, ...]:
+def _compute_profiles(nvml: Nvml, instance: Handle) -> tuple[ComputeProfile, ...]:
     found: dict[int, ComputeProfile] = {}
     for number in range(_COMPUTE_PROFILES):
         try:
-            info = _compute_profile_info(instance, number)
-        except NvmlCallFailed as e:
-            if e.code == pynvml.NVML_ERROR_NOT_SUPPORTED:
+            info = _compute_profile_info(nvml, instance, number)
+        except NvmlError as e:
+            if e.code == binding.NOT_SUPPORTED:
                 continue
-            if e.code == pynvml.NVML_ERROR_INVALID_ARGUMENT:
+            if e.code == binding.INVALID_ARGUMENT:
                 break
             raise
         # Of two profiles of the same size the first is the one without media extensions.
         found.setdefault(
             info.sliceCount,
             ComputeProfile(
-                id=info.id, slices=info.sliceCount, starts=_compute_starts(instance, info.id)
+                id=info.id, slices=info.sliceCount, starts=_compute_starts(nvml, instance, info.id)
             ),
         )
     return tuple(found.values())
 
 
-def _compute_profile_info(instance: Any, number: int) -> Any:
+def _compute_profile_info(nvml: Nvml, instance: Handle, number: int) -> Any:
+    asked = (instance, number, _SHARED_ENGINES)
+    info = binding.versioned(binding.ComputeInstanceProfileInfoV2, 2)
     try:
-        return _call("nvmlGpuInstanceGetComputeInstanceProfileInfo", instance, number, 0)
-    except NvmlCallFailed as e:
-        if e.code not in (
-            pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-            pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
-        ):
+        nvml.call("nvmlGpuInstanceGetComputeInstanceProfileInfoV", *asked, byref(info))
+        return info
+    except NvmlError as e:
+        if e.code not in (binding.FUNCTION_NOT_FOUND, binding.ARGUMENT_VERSION_MISMATCH):
             raise
-    return _call("nvmlGpuInstanceGetComputeInstanceProfileInfo", instance, number, 0, 1)
+    older = "nvmlGpuInstanceGetComputeInstanceProfileInfo"
+    return nvml.read(older, binding.ComputeInstanceProfileInfo, *asked)
 
 
-def _compute_starts(instance: Any, profile: int) -> tuple[int, ...] | None:
-    count = ctypes.c_uint(0)
-    call = "nvmlGpuInstanceGetComputeInstancePossiblePlacements"
+def _compute_starts(nvml: Nvml, instance: Handle, profile: int) -> tuple[int, ...] | None:
     try:
-        _call(call, instance, profile, None, ctypes.byref(count))
-        places = (pynvml.c_nvmlComputeInstancePlacement_t * max(count.value, 1))()
-        _call(call, instance, profile, places, ctypes.byref(count))
-    except NvmlCallFailed as e:
-        if e.code in _ABSENT:
+        places = _places(nvml, _POSSIBLE_COMPUTE_PLACEMENTS, instance, profile)
+    except NvmlError as e:
+        if e.code in ABSENT:
             return None
         raise
-    return tuple(sorted(place.start for place in places[: count.value]))
+    return tuple(sorted(place.start for place in places))
 
 
-def _computes(instance: Any, offered: tuple[ComputeProfile, ...]) -> tuple[ComputeInstance, ...]:
+def _computes(
+    nvml: Nvml, instance: Handle, offered: tuple[ComputeProfile, ...]
+) -> tuple[ComputeInstance, ...]:
     found = []
+    symbol = "nvmlGpuInstanceGetComputeInstances"
     for profile in offered:
-        handles = (pynvml.c_nvmlComputeInstance_t * _MOST_INSTANCES)()
-        count = ctypes.c_uint()
-        _call(
-            "nvmlGpuInstanceGetComputeInstances", instance, profile.id, handles, ctypes.byref(count)
-        )
-        infos = [_call("nvmlComputeInstanceGetInfo", handle) for handle in handles[: count.value]]
-        found += [
-            ComputeInstance(id=info.id, slices=profile.slices, start=info.placement.start)
-            for info in infos
-        ]
+        for handle in _handles(nvml, symbol, instance, profile.id, _MOST_INSTANCES):
+            info = nvml.read("nvmlComputeInstanceGetInfo_v2", binding.ComputeInstanceInfo, handle)
+            found.append(
+                ComputeInstance(id=info.id, slices=profile.slices, start=info.placement.start)
+            )
     return tuple(sorted(found, key=lambda c: (c.start or 0, c.id or 0)))
 
 
-def _processes(device: Any) -> tuple[Process, ...]:
+def _processes(nvml: Nvml, device: Handle) -> tuple[Process, ...]:
     found = {}
     for newest, before in _PROCESS_CALLS:
-        listed = _if_supported(newest, device)
-        for process in (_if_supported(before, device) if listed is None else listed) or ():
-            instance = getattr(process, "gpuInstanceId", _NOWHERE)
-            compute = getattr(process, "computeInstanceId", _NOWHERE)
+        for process in _running(nvml, newest, before, device):
+            instance, compute = process.gpuInstanceId, process.computeInstanceId
             found[process.pid, instance, compute] = Process(
                 pid=process.pid,
-                name=_name_of(process.pid),
-                gpu_instance=None if instance in (None, _NOWHERE) else instance,
-                compute_instance=None if compute in (None, _NOWHERE) else compute,
+                name=_name_of(nvml, process.pid),
+                gpu_instance=None if instance == _NOWHERE else instance,
+                compute_instance=None if compute == _NOWHERE else compute,
             )
     return tuple(found[key] for key in sorted(found))
 
 
-def _name_of(pid: int) -> str:
+def _running(nvml: Nvml, newest: str, before: str, device: Handle) -> list[binding.ProcessInfo]:
+    for symbol in (newest, before):
+        try:
+            return vitals.running(nvml, symbol, device)
+        except NvmlError as e:
+            if e.code not in ABSENT:
+                raise
+    return []
+
+
+def _name_of(nvml: Nvml, pid: int) -> str:
     try:
-        return text(pynvml.nvmlSystemGetProcessName(pid)) or gpu_processes.name_of(pid)
-    except pynvml.NVMLError:
-        return gpu_processes.name_of(pid)
+        name = nvml.text("nvmlSystemGetProcessName", pid, size=_PROCESS_NAME_BYTES)
+    except NvmlError:
+        name = ""
+    return name or gpu_processes.name_of(pid)
 
 
-def _call(call: str, *arguments: Any) -> Any:
-    function: Callable[..., Any] = getattr(pynvml, call)
-    try:
-        return function(*arguments)
-    except pynvml.NVMLError as e:
-        raise NvmlCallFailed(call, int(e.value), str(e)) from e
-
-
-def _if_supported(call: str, *arguments: Any) -> Any | None:
+def _if_supported(nvml: Nvml, symbol: str, *arguments: Any) -> int | None:
     """None where the driver lacks the call or the GPU the feature; raises other errors."""
     try:
-        return _call(call, *arguments)
-    except NvmlCallFailed as e:
-        if e.code in _ABSENT:
+        return nvml.number(symbol, *arguments)
+    except NvmlError as e:
+        if e.code in ABSENT:
             return None
         raise

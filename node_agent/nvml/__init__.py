@@ -1,1 +1,1 @@
-"""What the driver says, read through `pynvml` and kept as plain values; nothing here judges it."""
+"""What the driver says, read through `binding` and kept as plain values; nothing here judges it."""

@@ -1,6 +1,6 @@
 """The fork server: forks the workers that ask the driver, and ends those that hang.
 
-It holds `pynvml` (stripped) but never the driver's library, has one thread, and is small, so a
+It holds the calls of NVML but never the driver's library, has one thread, and is small, so a
 fork costs little and its child is safe to run in. A worker is forked ahead of its first request,
 answers several (`worker`), and is killed when it is past its deadline. One that even SIGKILL cannot
 end (stuck in the kernel) is remembered: no second one is started beside it.

@@ -1,23 +1,24 @@
-"""Reads every GPU through `pynvml`, from loading the driver's library to unloading it.
+"""Reads every GPU, from loading the driver's library to unloading it.
 
 Only calls that change nothing. What an unprivileged process may ask is enough for a verdict;
 privileged facts (placements, GPU instances without a compute instance) are added where the driver
 gives them. Source: nvml.h, "Multi Instance GPU Management".
+
+A call costs microseconds, and a machine with 16 GPUs cut in seven needs a thousand to read
+everything. So a quick look asks again only for what can change while driver and GPU stay the same;
+`Known` says what does not.
 """
 
 from __future__ import annotations
 
-import _ctypes
 import ctypes
-import os
-from collections.abc import Callable, Container, Iterator
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Iterator
+from ctypes import byref
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pynvml
-
-from node_agent.nvml import utilization, vitals
+from node_agent.nvml import binding, utilization, vitals
+from node_agent.nvml.binding import Handle, Nvml, NvmlError, plain
 from node_agent.nvml.observed import (
     Engines,
     Failure,
@@ -28,9 +29,8 @@ from node_agent.nvml.observed import (
     ObservedGpu,
     OfferedProfile,
 )
-from node_agent.nvml.stripping import strip
+from node_agent.nvml.profiles import needs_device_names
 
-_LIBRARY = "libnvidia-ml.so.1"
 # By the number under which the driver lists a GPU instance profile (nvml.h,
 # NVML_GPU_INSTANCE_PROFILE_*).
 _SUFFIXES = {
@@ -45,317 +45,337 @@ _SUFFIXES = {
     16: "+me.all",
     17: "+gfx",
 }
-# Newer drivers may list more profiles than this nvidia-ml-py names; the loop ends at the first
-# number that the driver refuses.
+# Newer drivers may list more profiles than are named here; the loop ends at the first number that
+# the driver refuses.
 _MOST_PROFILES = 32
-_TEXT_BYTES = 96  # NVML_DEVICE_NAME_V2_BUFFER_SIZE, the longer one
-_HOLE = (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT)
+# The driver writes as many GPU instances as a profile allows: at most eight on today's GPUs.
+_MOST_INSTANCES = 16
+_HOLE = (binding.NOT_FOUND, binding.INVALID_ARGUMENT)
 
 
-def probe(*, thorough: bool = False, with_utilization: bool = False) -> Observation:
+@dataclass(frozen=True)
+class _Board:
+    """What equal boards in equal mode have in common: of eight GPUs one is asked."""
+
+    offered: tuple[OfferedProfile, ...]
+    asks_names: bool
+    """Whether only their names tell some MIG devices' profiles apart."""
+    most_devices: int
+    """How many MIG devices it can have."""
+    memory_slices: int | None
+
+
+@dataclass(frozen=True)
+class _Fixed:
+    """What a GPU keeps for as long as its UUID is there and the driver is the same."""
+
+    model: str
+    pci_bus_id: str | None
+    board: tuple[int, int] | None
+    """Device and subsystem."""
+
+
+@dataclass
+class Known:
+    """What earlier looks of this process found and a quick look need not ask again.
+
+    Plain values; nothing of the driver. A thorough look, another driver version and the end of the
+    process (`worker.LOOKS`) forget it.
+    """
+
+    driver: str | None = None
+    gpus: dict[str, _Fixed] = field(default_factory=dict)
+    """By UUID."""
+    memory_mib: dict[tuple[str, MigMode], int] = field(default_factory=dict)
+    boards: dict[Any, _Board] = field(default_factory=dict)
+    devices: dict[tuple[bytes, bytes, bytes | None], MigDevice] = field(default_factory=dict)
+    """By UUID, attributes and, where it matters, name. A UUID is made anew with each instance, or
+    out of the ids of GPU and instances: either way an equal one has equal ids.
+    """
+
+    def forget(self) -> None:
+        for facts in (self.gpus, self.memory_mib, self.boards, self.devices):
+            facts.clear()
+
+
+def probe(
+    *, thorough: bool = False, with_utilization: bool = False, known: Known | None = None
+) -> Observation:
     """Reads every GPU once.
 
-    thorough: with all of health, memory in use and processes, which a verdict does not need. Never
-    raises for what the driver answers, but hangs as long as the driver does: call it in a child
-    process.
+    thorough: with all of health, memory in use and processes, which a verdict does not need. known:
+    None asks for everything. Never raises for what the driver answers, but hangs as long as the
+    driver does: call it in a child process.
     """
-    library = _load()
     try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as e:
-        return Observation(failure=_failure("nvmlInit", e))
-    try:
-        return _read(thorough, with_utilization)
-    except _CallFailed as e:
-        return Observation(failure=e.failure)
-    finally:
-        try:
-            pynvml.nvmlShutdown()
-            if library:
-                _unload(library)
-        except pynvml.NVMLError:
-            pass  # the library stays loaded, so this process is replaced; what was read stays true
+        with binding.opened() as nvml:
+            gpus = _Gpus(nvml, known or Known(), thorough=thorough)
+            return gpus.read(with_utilization=with_utilization)
+    except NvmlError as e:
+        return Observation(failure=_failure(e))
 
 
-def _load() -> ctypes.CDLL | None:
-    """Loads the driver's library; None where it was loaded before, or is not found.
+class _Gpus:
+    """One look. The functions and buffers of calls made for every MIG device are kept for it."""
 
-    Directories of LD_LIBRARY_PATH are searched here, because the dynamic loader remembers which of
-    them did not exist when the process (or the one it was forked from) started, and never looks
-    there again: on GKE the directory comes with the driver, minutes after the agent.
-    """
-    if pynvml.nvmlLib is not None:
-        return None
-    directories = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    for path in (*(f"{directory}/{_LIBRARY}" for directory in directories if directory), _LIBRARY):
-        try:
-            library = pynvml.nvmlLib = ctypes.CDLL(path)
-            return library
-        except OSError:
-            pass  # not there, or for another architecture; without any, nvmlInit says so
-    return None
+    def __init__(self, nvml: Nvml, known: Known, *, thorough: bool) -> None:
+        self._nvml, self._known, self._thorough = nvml, known, thorough
+        self._mig = Handle()
+        self._mig_at = byref(self._mig)
+        self._text = ctypes.create_string_buffer(binding.TEXT_BYTES)
+        self._attributes = binding.DeviceAttributes()
+        self._attributes_at = byref(self._attributes)
+        self._mig_handle = nvml.function("nvmlDeviceGetMigDeviceHandleByIndex")
+        self._mig_attributes = nvml.function("nvmlDeviceGetAttributes_v2")
+        self._uuid = nvml.function("nvmlDeviceGetUUID")
+        self._name = nvml.function("nvmlDeviceGetName")
+        self._instances_of = nvml.function("nvmlDeviceGetGpuInstances")
+        self._instance_info = nvml.function("nvmlGpuInstanceGetInfo")
+        self._count = ctypes.c_uint()
+        self._count_at = byref(self._count)
+        self._instances = (Handle * _MOST_INSTANCES)()
+        # Items of an array of handles would be numbers.
+        self._each_instance = [
+            Handle.from_buffer(self._instances, index * ctypes.sizeof(Handle))
+            for index in range(_MOST_INSTANCES)
+        ]
+        self._info = binding.GpuInstanceInfo()
+        self._info_at = byref(self._info)
 
-
-def _unload(library: ctypes.CDLL) -> None:
-    """Unloads it, so that the next probe loads the library that is installed by then."""
-    pynvml.nvmlLib = None
-    pynvml._nvmlGetFunctionPointer_cache.clear()
-    _ctypes.dlclose(library._handle)
-
-
-def strip_pynvml() -> None:
-    """Removes what a probe does not use from `pynvml`: 370 C structures, 11 MB.
-
-    For a process that only probes.
-    """
-    strip(pynvml, probe, vitals.read, utilization.measure, keep=("NVMLError", "NVML_SUCCESS"))
-
-
-_Offers = dict[Any, tuple[OfferedProfile, ...]]
-
-
-class _CallFailed(Exception):
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.text)
-        self.failure = failure
-
-
-def _read(thorough: bool, with_utilization: bool) -> Observation:
-    driver = _required(pynvml.nvmlSystemGetDriverVersion)
-    count = _required(pynvml.nvmlDeviceGetCount)
-    offers: _Offers = {}
-    cuda = _optional(pynvml.nvmlSystemGetCudaDriverVersion)
-    gpus = tuple(_read_gpu(index, offers, thorough) for index in range(count))
-    return Observation(
-        driver=text(driver),
-        cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
-        gpus=utilization.measure(gpus) if with_utilization else gpus,
-    )
-
-
-def _read_gpu(index: int, offers: _Offers, thorough: bool) -> ObservedGpu:
-    found: dict[str, Any] = {"index": index}
-    try:
-        device = _required(pynvml.nvmlDeviceGetHandleByIndex, index)
-        found["uuid"] = text(_required(pynvml.nvmlDeviceGetUUID, device))
-        found["model"] = text(_required(pynvml.nvmlDeviceGetName, device))
-        pci = _optional(lambda: pynvml.nvmlDeviceGetPciInfo(device))
-        found["pci_bus_id"] = text(pci.busId) if pci is not None else None
-        memory = _optional(lambda: pynvml.nvmlDeviceGetMemoryInfo(device).total)
-        found["memory_mib"] = int(memory) // 2**20 if memory else None
-        found["mig"], found["mig_pending"] = mig_mode(device)
-        if found["mig"] != "unsupported":
-            # Equal boards in equal mode offer equal profiles: of eight GPUs one is asked.
-            board = (
-                (pci.pciDeviceId, pci.pciSubSystemId, found["mig"]) if pci is not None else index
-            )
-            if board not in offers:
-                offers[board] = tuple(offered_profiles(device))
-            found["offered"] = offers[board]
-        if found["mig"] == "enabled":
-            found["devices"] = tuple(_mig_devices(device, thorough))
-            found["gpu_instances"] = _gpu_instances(device, found["offered"])
-            if found["gpu_instances"] is not None:
-                found["memory_slices"] = _optional(lambda: _memory_slices(device, found["offered"]))
-        if thorough:
-            found["processes"] = vitals.processes(device)
-            health = found["vitals"] = vitals.read(device, mig=found["mig"] == "enabled")
-        else:
-            health = vitals.read_repairs(device)
-        found["repairs"] = vitals.repairs(health)
-    except _CallFailed as e:
-        found["failure"] = e.failure
-    return ObservedGpu(**found)
-
-
-def mig_mode(device: Any) -> tuple[MigMode, MigMode]:
-    try:
-        current, pending = pynvml.nvmlDeviceGetMigMode(device)
-    except pynvml.NVMLError as e:
-        # FUNCTION_NOT_FOUND: a driver older than MIG. NOT_SUPPORTED: a GPU without MIG.
-        if e.value in (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND):
-            return "unsupported", "unsupported"
-        raise _CallFailed(_failure("nvmlDeviceGetMigMode", e)) from e
-    return "enabled" if current else "disabled", "enabled" if pending else "disabled"
-
-
-def _mig_devices(device: Any, thorough: bool) -> Iterator[MigDevice]:
-    call, mig = _Call(), pynvml.c_nvmlDevice_t()
-    mig_at, text_at = ctypes.byref(mig), ctypes.create_string_buffer(_TEXT_BYTES)
-    attributes, number = pynvml.c_nvmlDeviceAttributes(), ctypes.c_uint()
-    attributes_at, number_at = ctypes.byref(attributes), ctypes.byref(number)
-    for index in range(_required(pynvml.nvmlDeviceGetMaxMigDeviceCount, device)):
-        if call.returns("nvmlDeviceGetMigDeviceHandleByIndex", _HOLE, device, index, mig_at):
-            continue
-        call.returns("nvmlDeviceGetAttributes_v2", (), mig, attributes_at)
-        call.returns("nvmlDeviceGetGpuInstanceId", (), mig, number_at)
-        gpu_instance = number.value
-        call.returns("nvmlDeviceGetComputeInstanceId", (), mig, number_at)
-        compute_instance = number.value
-        call.returns("nvmlDeviceGetUUID", (), mig, text_at, _TEXT_BYTES)
-        uuid = text_at.value
-        unnamed = call.returns("nvmlDeviceGetName", _ANY, mig, text_at, _TEXT_BYTES)
-        name = b"" if unnamed else text_at.value
-        found = _mig_device(uuid, gpu_instance, compute_instance, bytes(attributes), name)
-        yield (
-            replace(
-                found,
-                memory_used_mib=vitals.memory_used_mib(mig),
-                processes=vitals.processes(mig),
-            )
-            if thorough
-            else found
+    def read(self, *, with_utilization: bool) -> Observation:
+        nvml, known = self._nvml, self._known
+        driver = nvml.text("nvmlSystemGetDriverVersion")
+        if self._thorough or driver != known.driver:
+            known.forget()
+            known.driver = driver
+        count = nvml.number("nvmlDeviceGetCount_v2")
+        cuda = _optional(nvml, "nvmlSystemGetCudaDriverVersion", ctypes.c_int)
+        gpus = tuple(self._gpu(index) for index in range(count))
+        return Observation(
+            driver=driver,
+            cuda=f"{cuda.value // 1000}.{cuda.value % 1000 // 10}" if cuda and cuda.value else None,
+            gpus=utilization.measure(nvml, gpus) if with_utilization else gpus,
         )
 
+    def _gpu(self, index: int) -> ObservedGpu:
+        found: dict[str, Any] = {"index": index}
+        try:
+            device = self._nvml.device(index)
+            uuid = found["uuid"] = self._nvml.text("nvmlDeviceGetUUID", device)
+            fixed = self._known.gpus.get(uuid) or self._fixed(uuid, device)
+            found["model"], found["pci_bus_id"] = fixed.model, fixed.pci_bus_id
+            mig, found["mig_pending"] = mig_mode(self._nvml, device)
+            found["mig"] = mig
+            found["memory_mib"] = self._memory_mib(uuid, mig, device)
+            if mig != "unsupported":
+                board = self._board(fixed.board or uuid, mig, device)
+                found["offered"] = board.offered
+                if mig == "enabled":
+                    found["devices"] = tuple(self._mig_devices(device, board))
+                    found["gpu_instances"] = self._gpu_instances(device, board.offered)
+                    if found["gpu_instances"] is not None:
+                        found["memory_slices"] = board.memory_slices
+            if self._thorough:
+                found["processes"] = vitals.processes(self._nvml, device)
+                health = found["vitals"] = vitals.read(self._nvml, device, mig=mig == "enabled")
+            else:
+                health = vitals.read_repairs(self._nvml, device)
+            found["repairs"] = vitals.repairs(health)
+        except NvmlError as e:
+            found["failure"] = _failure(e)
+        return ObservedGpu(**found)
 
-# Remembered: the same bytes are the same value, and 56 of them cost a quarter of a probe.
-@lru_cache(maxsize=256)
-def _mig_device(
-    uuid: bytes, gpu_instance: int, compute_instance: int, raw_attributes: bytes, name: bytes
-) -> MigDevice:
-    attributes = pynvml.c_nvmlDeviceAttributes.from_buffer_copy(raw_attributes)
-    return MigDevice(
-        uuid=text(uuid),
-        gpu_instance=gpu_instance,
-        compute_instance=compute_instance,
-        gpu_slices=attributes.gpuInstanceSliceCount,
-        compute_slices=attributes.computeInstanceSliceCount,
-        memory_mib=attributes.memorySizeMB,
-        multiprocessors=attributes.multiprocessorCount,
-        engines=Engines(
-            decoders=attributes.sharedDecoderCount,
-            encoders=attributes.sharedEncoderCount,
-            jpeg=attributes.sharedJpegCount,
-            ofa=attributes.sharedOfaCount,
-        ),
-        name=text(name),
+    def _fixed(self, uuid: str, device: Handle) -> _Fixed:
+        model = self._nvml.text("nvmlDeviceGetName", device)
+        pci = _optional(self._nvml, "nvmlDeviceGetPciInfo_v3", binding.PciInfo, device)
+        if pci is None:
+            return _Fixed(model, None, None)
+        fixed = _Fixed(model, plain(pci.busId), (pci.pciDeviceId, pci.pciSubSystemId))
+        self._known.gpus[uuid] = fixed
+        return fixed
+
+    def _memory_mib(self, uuid: str, mig: MigMode, device: Handle) -> int | None:
+        known = self._known.memory_mib.get((uuid, mig))
+        if known is not None:
+            return known
+        memory = _optional(self._nvml, "nvmlDeviceGetMemoryInfo", binding.Memory, device)
+        if memory is None or not memory.total:
+            return None
+        mib = self._known.memory_mib[uuid, mig] = int(memory.total) // 2**20
+        return mib
+
+    def _board(self, kind: object, mig: MigMode, device: Handle) -> _Board:
+        known = self._known.boards.get((kind, mig))
+        if known is not None:
+            return known
+        offered, complete = _listed_profiles(self._nvml, device)
+        enabled = mig == "enabled"
+        board = _Board(
+            offered=offered,
+            asks_names=needs_device_names(offered),
+            most_devices=self._nvml.number("nvmlDeviceGetMaxMigDeviceCount", device)
+            if enabled
+            else 0,
+            memory_slices=_memory_slices(self._nvml, device, offered) if enabled else None,
+        )
+        if complete:
+            self._known.boards[kind, mig] = board
+        return board
+
+    def _mig_devices(self, device: Handle, board: _Board) -> Iterator[MigDevice]:
+        mig, text = self._mig, self._text
+        for index in range(board.most_devices):
+            if code := self._mig_handle(device, index, self._mig_at):
+                if code in _HOLE:
+                    continue
+                raise self._nvml.error("nvmlDeviceGetMigDeviceHandleByIndex", code)
+            if code := self._mig_attributes(mig, self._attributes_at):
+                raise self._nvml.error("nvmlDeviceGetAttributes_v2", code)
+            if code := self._uuid(mig, text, binding.TEXT_BYTES):
+                raise self._nvml.error("nvmlDeviceGetUUID", code)
+            uuid, attributes = text.value, bytes(self._attributes)
+            name = self._mig_name() if board.asks_names else None
+            found = self._known.devices.get((uuid, attributes, name))
+            if found is None:
+                found = self._mig_device(uuid, name)
+                self._known.devices[uuid, attributes, name] = found
+            yield (
+                replace(
+                    found,
+                    memory_used_mib=vitals.memory_used_mib(self._nvml, mig),
+                    processes=vitals.processes(self._nvml, mig),
+                )
+                if self._thorough
+                else found
+            )
+
+    def _mig_name(self) -> bytes:
+        """Empty where the driver does not give it."""
+        code = self._name(self._mig, self._text, binding.TEXT_BYTES)
+        return b"" if code else self._text.value
+
+    def _mig_device(self, uuid: bytes, name: bytes | None) -> MigDevice:
+        attributes = self._attributes
+        return MigDevice(
+            uuid=plain(uuid),
+            gpu_instance=self._nvml.number("nvmlDeviceGetGpuInstanceId", self._mig),
+            compute_instance=self._nvml.number("nvmlDeviceGetComputeInstanceId", self._mig),
+            gpu_slices=attributes.gpuInstanceSliceCount,
+            compute_slices=attributes.computeInstanceSliceCount,
+            memory_mib=attributes.memorySizeMB,
+            multiprocessors=attributes.multiprocessorCount,
+            engines=Engines(
+                decoders=attributes.sharedDecoderCount,
+                encoders=attributes.sharedEncoderCount,
+                jpeg=attributes.sharedJpegCount,
+                ofa=attributes.sharedOfaCount,
+            ),
+            name=plain(self._mig_name() if name is None else name),
+        )
+
+    def _gpu_instances(
+        self, device: Handle, offered: tuple[OfferedProfile, ...]
+    ) -> tuple[GpuInstance, ...] | None:
+        """None without privileges."""
+        found = []
+        info = self._info
+        for profile in offered:
+            code = self._instances_of(device, profile.id, self._instances, self._count_at)
+            if code == binding.NOT_SUPPORTED:
+                continue
+            if code:
+                return None
+            for handle in self._each_instance[: self._count.value]:
+                if self._instance_info(handle, self._info_at):
+                    return None
+                place = info.placement
+                found.append(
+                    GpuInstance(
+                        id=info.id, profile=info.profileId, start=place.start, size=place.size
+                    )
+                )
+        return tuple(sorted(found, key=lambda i: (i.start, i.id)))
+
+
+def mig_mode(nvml: Nvml, device: Handle) -> tuple[MigMode, MigMode]:
+    """Current and pending. Raises NvmlError."""
+    current, pending = ctypes.c_uint(), ctypes.c_uint()
+    code = nvml.function("nvmlDeviceGetMigMode")(device, byref(current), byref(pending))
+    if code in binding.ABSENT:  # a GPU without MIG, or a driver older than MIG
+        return "unsupported", "unsupported"
+    if code:
+        raise nvml.error("nvmlDeviceGetMigMode", code)
+    return (
+        "enabled" if current.value else "disabled",
+        "enabled" if pending.value else "disabled",
     )
 
 
-def offered_profiles(device: Any) -> Iterator[OfferedProfile]:
+def offered_profiles(nvml: Nvml, device: Handle) -> tuple[OfferedProfile, ...]:
+    return _listed_profiles(nvml, device)[0]
+
+
+def _listed_profiles(nvml: Nvml, device: Handle) -> tuple[tuple[OfferedProfile, ...], bool]:
+    """The profiles, and whether these are all."""
+    found: list[OfferedProfile] = []
     for number in range(_MOST_PROFILES):
-        try:
-            info = _profile_info(device, number)
-        except pynvml.NVMLError as e:
-            if e.value == pynvml.NVML_ERROR_NOT_SUPPORTED:
-                continue
+        info, code = _profile_info(nvml, device, number)
+        if code == binding.NOT_SUPPORTED:
+            continue
+        if code:
             # INVALID_ARGUMENT ends the list. After any other error it stays incomplete (old drivers
             # list profiles in MIG mode only): names then come from the attributes, or the profile
             # stays unknown.
-            return
-        name = text(info.name).removeprefix("MIG ") if hasattr(info, "name") else ""
-        yield OfferedProfile(
-            id=info.id,
-            name=name or None,
-            suffix=_SUFFIXES.get(number, ""),
-            slices=info.sliceCount,
-            memory_mib=info.memorySizeMB,
-            multiprocessors=info.multiprocessorCount,
-            most=info.instanceCount,
-            engines=Engines(
-                decoders=info.decoderCount,
-                encoders=info.encoderCount,
-                jpeg=info.jpegCount,
-                ofa=info.ofaCount,
-            ),
+            return tuple(found), code == binding.INVALID_ARGUMENT
+        name = plain(info.name).removeprefix("MIG ") if hasattr(info, "name") else ""
+        found.append(
+            OfferedProfile(
+                id=info.id,
+                name=name or None,
+                suffix=_SUFFIXES.get(number, ""),
+                slices=info.sliceCount,
+                memory_mib=info.memorySizeMB,
+                multiprocessors=info.multiprocessorCount,
+                most=info.instanceCount,
+                engines=Engines(
+                    decoders=info.decoderCount,
+                    encoders=info.encoderCount,
+                    jpeg=info.jpegCount,
+                    ofa=info.ofaCount,
+                ),
+            )
         )
+    return tuple(found), True
 
 
-def _profile_info(device: Any, number: int) -> Any:
-    try:
-        return pynvml.nvmlDeviceGetGpuInstanceProfileInfo(device, number)
-    except pynvml.NVMLError as e:
-        if e.value not in (
-            pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-            pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
-        ):
-            raise
-    return pynvml.nvmlDeviceGetGpuInstanceProfileInfo(device, number, version=1)
+def _profile_info(nvml: Nvml, device: Handle, number: int) -> tuple[Any, int]:
+    """The profile and the code of the call."""
+    info = binding.versioned(binding.GpuInstanceProfileInfoV2, 2)
+    code = nvml.function("nvmlDeviceGetGpuInstanceProfileInfoV")(device, number, byref(info))
+    if code in (binding.FUNCTION_NOT_FOUND, binding.ARGUMENT_VERSION_MISMATCH):
+        info = binding.GpuInstanceProfileInfo()
+        code = nvml.function("nvmlDeviceGetGpuInstanceProfileInfo")(device, number, byref(info))
+    return info, code
 
 
-def _gpu_instances(
-    device: Any, offered: tuple[OfferedProfile, ...]
-) -> tuple[GpuInstance, ...] | None:
-    found = []
-    call, info, count = _Call(), pynvml.c_nvmlGpuInstanceInfo_t(), ctypes.c_uint()
-    info_at, count_at = ctypes.byref(info), ctypes.byref(count)
-    # The driver writes as many entries as the profile allows: at most eight on today's GPUs.
-    handles = (pynvml.c_nvmlGpuInstance_t * 16)()
-    for profile in offered:
-        code = call.returns(
-            "nvmlDeviceGetGpuInstances", _ANY, device, profile.id, handles, count_at
-        )
-        if code == pynvml.NVML_ERROR_NOT_SUPPORTED:
-            continue
-        if code:
-            return None
-        for handle in handles[: count.value]:
-            if call.returns("nvmlGpuInstanceGetInfo", _ANY, handle, info_at):
-                return None
-            place = info.placement
-            found.append(_gpu_instance(info.id, info.profileId, place.start, place.size))
-    return tuple(sorted(found, key=lambda i: (i.start, i.id)))
-
-
-@lru_cache(maxsize=256)
-def _gpu_instance(id_: int, profile: int, start: int, size: int) -> GpuInstance:
-    return GpuInstance(id=id_, profile=profile, start=start, size=size)
-
-
-def _memory_slices(device: Any, offered: tuple[OfferedProfile, ...]) -> int | None:
-    """The end of the largest profile's last placement."""
+def _memory_slices(nvml: Nvml, device: Handle, offered: tuple[OfferedProfile, ...]) -> int | None:
+    """The end of the largest profile's last placement; None without privileges."""
     if not offered:
         return None
     largest = max(offered, key=lambda p: (p.slices, p.memory_mib))
-    places, count = (pynvml.c_nvmlGpuInstancePlacement_t * 16)(), ctypes.c_uint(16)
-    pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(
-        device, largest.id, places, ctypes.byref(count)
-    )
+    places = (binding.Placement * _MOST_INSTANCES)()
+    count = ctypes.c_uint(_MOST_INSTANCES)
+    possible = nvml.function("nvmlDeviceGetGpuInstancePossiblePlacements_v2")
+    if possible(device, largest.id, places, byref(count)):
+        return None
     return max((place.start + place.size for place in places[: count.value]), default=None)
 
 
-_ANY = range(1, 1000)
-"""Every error."""
-
-
-class _Call:
-    """Calls without pynvml's functions, which make buffers and exceptions anew at every call: half
-    of a probe of 56 MIG devices.
-    """
-
-    def __init__(self) -> None:
-        self._function = pynvml._nvmlGetFunctionPointer
-
-    def returns(self, symbol: str, expected: Container[int], *arguments: Any) -> int:
-        """0, or an expected NVML error. Raises _CallFailed for another one."""
-        try:
-            code = int(self._function(symbol)(*arguments))
-        except pynvml.NVMLError as e:
-            code = int(e.value)  # this driver does not have the function
-        if code and code not in expected:
-            name = symbol.removesuffix("_v2")
-            raise _CallFailed(_failure(name, pynvml.NVMLError(code)))
-        return code
-
-
-def _required(call: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return call(*arguments)
-    except pynvml.NVMLError as e:
-        raise _CallFailed(_failure(getattr(call, "__name__", "nvml"), e)) from e
-
-
-def _optional(call: Callable[[], Any]) -> Any | None:
+def _optional(nvml: Nvml, symbol: str, kind: type[Any], *arguments: Any) -> Any | None:
     """None where the driver does not answer: for facts that a verdict can do without."""
-    try:
-        return call()
-    except pynvml.NVMLError:
-        return None
+    found = kind()
+    return None if nvml.function(symbol)(*arguments, byref(found)) else found
 
 
-def _failure(call: str, error: Any) -> Failure:
-    return Failure(call=call, code=int(error.value), text=str(error))
-
-
-def text(raw: str | bytes) -> str:
-    return raw.decode(errors="replace") if isinstance(raw, bytes) else raw
+def _failure(error: NvmlError) -> Failure:
+    return Failure(call=error.call, code=error.code, text=str(error))

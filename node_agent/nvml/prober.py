@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from node_agent.nvml import fork_server, observed
 from node_agent.nvml.child_process import read_message
@@ -35,8 +35,10 @@ class Prober:
     _to: int
     _from: int
     deadline_s: float
-    _last: tuple[bytes, Observation] | None = None
-    """The last answer, as bytes and parsed: a quiet node gives the same one for days."""
+    _last: dict[bytes, tuple[bytes, Observation]] = field(default_factory=dict)
+    """The last answer to each kind of request, as bytes and read: a quiet node gives the same one
+    for days.
+    """
 
     @classmethod
     def start(
@@ -74,17 +76,19 @@ class Prober:
         """One probe; thorough: with health and memory in use. Raises ForkServerEnded only: what
         went wrong otherwise is in `failure`.
         """
+        request = _THOROUGH if thorough else _QUICK
         try:
-            os.write(self._to, _THOROUGH if thorough else _QUICK)
+            os.write(self._to, request)
             answer = read_message(self._from, time.monotonic() + self.deadline_s + _GRACE_S)
         except (OSError, ValueError) as e:
             raise ForkServerEnded(f"the fork server (process {self.pid}) ended: {e}") from e
         if answer is None:
             raise ForkServerEnded(f"the fork server (process {self.pid}) ended or does not answer")
         kind, body = answer
-        if self._last is None or (kind != UNCHANGED and self._last[0] != body):
-            self._last = body, observed.parse(body.decode())
-        return self._last[1]
+        last = self._last.get(request)
+        if last is None or (kind != UNCHANGED and last[0] != body):
+            last = self._last[request] = body, observed.unpacked(body)
+        return last[1]
 
     def close(self) -> None:
         """Ends the fork server, by closing its pipe."""
@@ -98,15 +102,15 @@ class Prober:
 
 def _nvml(utilization: bool) -> Probes:
     try:
-        # Not at the top: only the fork server should carry pynvml.
-        from node_agent.nvml import probe as nvml
+        # Not at the top: only the fork server should carry ctypes.
+        from node_agent.nvml.probe import Known, probe
     except ImportError as e:
-        broken = Observation(
-            failure=Failure(call="probe", code=BROKEN, text=f"nvidia-ml-py is not installed: {e}")
-        )
+        text = f"this Python cannot call NVML: {e}"
+        broken = Observation(failure=Failure(call="probe", code=BROKEN, text=text))
         return {_QUICK: lambda: broken, _THOROUGH: lambda: broken}
-    nvml.strip_pynvml()
+    # Empty when a worker is forked, so each of them begins with a look at everything.
+    known = Known()
     return {
-        _QUICK: nvml.probe,
-        _THOROUGH: lambda: nvml.probe(thorough=True, with_utilization=utilization),
+        _QUICK: lambda: probe(known=known),
+        _THOROUGH: lambda: probe(thorough=True, with_utilization=utilization, known=known),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from itertools import combinations
 
 from node_agent.nvml.observed import GpuInstance, MigDevice, ObservedGpu, OfferedProfile
 
@@ -39,6 +40,18 @@ def memory_gb(instance_mib: int, total_mib: int) -> int:
     """
     eighths = math.ceil(instance_mib / total_mib * 8) / 8
     return math.floor(eighths * math.ceil(total_mib / 1024) + 0.5)
+
+
+def needs_device_names(offered: Sequence[OfferedProfile]) -> bool:
+    """Whether `name_of` needs the names of devices: where profiles are alike in what else it reads,
+    or where the driver lists none.
+    """
+    return not offered or any(
+        first.slices == second.slices
+        and _same_memory(first.memory_mib, second.memory_mib)
+        and (first.engines.jpeg, first.engines.ofa) == (second.engines.jpeg, second.engines.ofa)
+        for first, second in combinations(offered, 2)
+    )
 
 
 def _gpu_instance_profile(device: MigDevice, gpu: ObservedGpu, total_mib: int | None) -> str | None:

@@ -10,110 +10,140 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
+from ctypes import Structure, byref, c_char_p, c_double, c_uint
 from dataclasses import replace
 from typing import Any
 
-import pynvml
-
+from node_agent.nvml.binding import NOT_SUPPORTED, SUCCESS, Handle, Nvml, NvmlError
 from node_agent.nvml.observed import Failure, ObservedGpu, Utilization
 
 WINDOW_S = 0.12
-_NOT_SUPPORTED = 3
+_VERSION = 1
+"""NVML_GPM_METRICS_GET_VERSION, NVML_GPM_SUPPORT_VERSION."""
 # NVML_GPM_METRIC_*; each a percentage.
 _METRICS = {"graphics": 1, "sm": 2, "dram": 10}
 
-_Samples = dict[int | None, Any]
+_Samples = dict[int | None, Handle]
 """By GPU instance; None: the whole GPU."""
 
 
-def measure(gpus: Sequence[ObservedGpu]) -> tuple[ObservedGpu, ...]:
+class GpmSupport(Structure):
+    """nvmlGpmSupport_t."""
+
+    _fields_ = [("version", c_uint), ("isSupportedDevice", c_uint)]
+
+
+class MetricInfo(Structure):
+    """Of nvmlGpmMetric_t; for people."""
+
+    _fields_ = [("shortName", c_char_p), ("longName", c_char_p), ("unit", c_char_p)]
+
+
+class GpmMetric(Structure):
+    """nvmlGpmMetric_t."""
+
+    _fields_ = [
+        ("metricId", c_uint),
+        ("nvmlReturn", c_uint),
+        ("value", c_double),
+        ("metricInfo", MetricInfo),
+    ]
+
+
+class GpmMetricsGet(Structure):
+    """nvmlGpmMetricsGet_t; the driver touches only the first `numMetrics` metrics."""
+
+    _fields_ = [
+        ("version", c_uint),
+        ("numMetrics", c_uint),
+        ("sample1", Handle),
+        ("sample2", Handle),
+        ("metrics", GpmMetric * 477),
+    ]
+
+
+def measure(nvml: Nvml, gpus: Sequence[ObservedGpu]) -> tuple[ObservedGpu, ...]:
     """The same GPUs with their utilization, or with why it was not measured. Takes WINDOW_S.
 
-    Raises no NVMLError.
+    Raises no NvmlError.
     """
-    started = [_started(gpu) for gpu in gpus]
+    started = [_started(nvml, gpu) for gpu in gpus]
     if any(isinstance(samples, dict) and samples for samples in started):
         time.sleep(WINDOW_S)
     return tuple(
         replace(gpu, utilization_failure=samples)
         if isinstance(samples, Failure)
-        else replace(gpu, utilization=tuple(_finished(gpu.index, samples)))
+        else replace(gpu, utilization=tuple(_finished(nvml, gpu.index, samples)))
         for gpu, samples in zip(gpus, started, strict=True)
     )
 
 
-def _started(gpu: ObservedGpu) -> _Samples | Failure:
+def _started(nvml: Nvml, gpu: ObservedGpu) -> _Samples | Failure:
     samples: _Samples = {}
     if gpu.failure:
         return samples  # the GPU itself did not answer, which its `failure` says
-    call = "nvmlGpmQueryDeviceSupport"
+    support = GpmSupport(version=_VERSION)
     try:
-        device = pynvml.nvmlDeviceGetHandleByIndex(gpu.index)
-        if not pynvml.nvmlGpmQueryDeviceSupport(device).isSupportedDevice:
+        device = nvml.device(gpu.index)
+        nvml.call("nvmlGpmQueryDeviceSupport", device, byref(support))
+        if not support.isSupportedDevice:
             return Failure(
-                call=call,
-                code=_NOT_SUPPORTED,
+                call="nvmlGpmQueryDeviceSupport",
+                code=NOT_SUPPORTED,
                 text="needs Hopper or later, and a driver that supports GPM",
             )
         instances: list[int | None] = (
             [None] if gpu.mig != "enabled" else [*sorted({d.gpu_instance for d in gpu.devices})]
         )
-        call = "nvmlGpmMigSampleGet" if gpu.mig == "enabled" else "nvmlGpmSampleGet"
         for instance in instances:
-            samples[instance] = _sample(device, instance)
-    except pynvml.NVMLError as e:
+            samples[instance] = _sample(nvml, device, instance)
+    except NvmlError as e:
         for sample in samples.values():
-            _free(sample)
-        return Failure(call=call, code=int(e.value), text=str(e))
+            _free(nvml, sample)
+        return Failure(call=e.call, code=e.code, text=str(e))
     return samples
 
 
-def _sample(device: Any, instance: int | None) -> Any:
-    sample = pynvml.nvmlGpmSampleAlloc()
+def _sample(nvml: Nvml, device: Handle, instance: int | None) -> Handle:
+    sample: Handle = nvml.read("nvmlGpmSampleAlloc", Handle)
     try:
         if instance is None:
-            pynvml.nvmlGpmSampleGet(device, sample)
+            nvml.call("nvmlGpmSampleGet", device, sample)
         else:
-            pynvml.nvmlGpmMigSampleGet(device, instance, sample)
-    except pynvml.NVMLError:
-        _free(sample)
+            nvml.call("nvmlGpmMigSampleGet", device, instance, sample)
+    except NvmlError:
+        _free(nvml, sample)
         raise
     return sample
 
 
-def _free(sample: Any) -> None:
-    try:
-        pynvml.nvmlGpmSampleFree(sample)
-    except pynvml.NVMLError:
-        pass  # not in this driver; the process ends anyway
+def _free(nvml: Nvml, sample: Handle) -> None:
+    nvml.function("nvmlGpmSampleFree")(sample)  # where that fails, the process ends anyway
 
 
-def _finished(index: int, samples: _Samples) -> Iterator[Utilization]:
+def _finished(nvml: Nvml, index: int, samples: _Samples) -> Iterator[Utilization]:
     for instance, first in samples.items():
         second = None
         try:
-            second = _sample(pynvml.nvmlDeviceGetHandleByIndex(index), instance)
-            yield Utilization(gpu_instance=instance, **_ratios(first, second))
-        except pynvml.NVMLError:
+            second = _sample(nvml, nvml.device(index), instance)
+            yield Utilization(gpu_instance=instance, **_ratios(nvml, first, second))
+        except NvmlError:
             pass  # the instance is gone
         finally:
             for sample in filter(None, (first, second)):
-                _free(sample)
+                _free(nvml, sample)
 
 
-def _ratios(first: Any, second: Any) -> dict[str, float | None]:
-    asked = pynvml.c_nvmlGpmMetricsGet_t()
-    asked.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-    asked.numMetrics = len(_METRICS)
-    asked.sample1, asked.sample2 = first, second
+def _ratios(nvml: Nvml, first: Handle, second: Handle) -> dict[str, float | None]:
+    asked = GpmMetricsGet(version=_VERSION, numMetrics=len(_METRICS), sample1=first, sample2=second)
     for position, number in enumerate(_METRICS.values()):
         asked.metrics[position].metricId = number
-    pynvml.nvmlGpmMetricsGet(asked)
+    nvml.call("nvmlGpmMetricsGet", byref(asked))
     return {name: _ratio(asked.metrics[position]) for position, name in enumerate(_METRICS)}
 
 
 def _ratio(metric: Any) -> float | None:
-    if metric.nvmlReturn != pynvml.NVML_SUCCESS or not math.isfinite(metric.value):
+    if metric.nvmlReturn != SUCCESS or not math.isfinite(metric.value):
         return None
     # The counters' windows differ slightly: a little above 100 % counts as 100 %.
     percent: float = metric.value

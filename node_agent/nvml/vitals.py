@@ -7,11 +7,22 @@ What they leave behind is: counted memory errors, rows to remap, the driver's re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ctypes
+from ctypes import byref
+from functools import cache
 from typing import Any
 
-import pynvml
-
+from node_agent.nvml.binding import (
+    INSUFFICIENT_SIZE,
+    SUCCESS,
+    FieldValue,
+    Handle,
+    Memory,
+    Nvml,
+    NvmlError,
+    ProcessInfo,
+    UtilizationRates,
+)
 from node_agent.nvml.observed import (
     REMAP_FAILED,
     REMAP_PENDING,
@@ -51,11 +62,23 @@ _SLOWDOWNS = {
     0x80: "power brake",
 }
 _ENABLED = 1
+_GPU_SENSOR = 0
+"""NVML_TEMPERATURE_GPU."""
+_SM_CLOCK = 1
+"""NVML_CLOCK_SM."""
+_Mask = ctypes.c_ulonglong
+# Newest first. The plain name has another structure.
+_PROCESS_CALLS = (
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetComputeRunningProcesses_v2",
+)
+_PROCESSES, _ATTEMPTS = 32, 3
+"""Room at first, and how often it is enlarged for a list that grew meanwhile."""
 
 
-def read_repairs(device: Any) -> Vitals:
-    """Only what `repairs` needs, in one call of the driver. Raises no NVMLError."""
-    fields = _fields(device, _REPAIR_FIELDS)
+def read_repairs(nvml: Nvml, device: Handle) -> Vitals:
+    """Only what `repairs` needs, in one call of the driver. Raises no NvmlError."""
+    fields = _fields(nvml, device, _REPAIR_FIELDS)
     action = _action(fields.pop("recovery_action", None))
     flags: dict[str, Any] = {name: bool(value) for name, value in fields.items()}
     return Vitals(**flags, recovery_action=action)
@@ -73,39 +96,37 @@ def repairs(health: Vitals) -> tuple[Repair, ...]:
     return tuple(repair for repair, there in found.items() if there)
 
 
-def read(device: Any, *, mig: bool) -> Vitals:
-    """Of a whole GPU. mig: whether MIG is on, which turns NVLinks off. Raises no NVMLError."""
-    fields = _fields(device, tuple(_FIELDS))
+def read(nvml: Nvml, device: Handle, *, mig: bool) -> Vitals:
+    """Of a whole GPU. mig: whether MIG is on, which turns NVLinks off. Raises no NvmlError."""
+    fields: dict[str, Any] = dict(_fields(nvml, device, tuple(_FIELDS)))
     # Not as fields: the units of these fields changed between drivers.
     sensors: dict[str, Any] = {
-        "minor": _optional(pynvml.nvmlDeviceGetMinorNumber, device),
-        "temperature_c": _optional(
-            pynvml.nvmlDeviceGetTemperature, device, pynvml.NVML_TEMPERATURE_GPU
-        ),
-        "power_mw": _optional(pynvml.nvmlDeviceGetPowerUsage, device),
-        "power_limit_mw": _optional(pynvml.nvmlDeviceGetEnforcedPowerLimit, device),
-        "sm_clock_mhz": _optional(pynvml.nvmlDeviceGetClockInfo, device, pynvml.NVML_CLOCK_SM),
-        "pcie_replays": _optional(pynvml.nvmlDeviceGetPcieReplayCounter, device),
+        "minor": _number(nvml, "nvmlDeviceGetMinorNumber", device),
+        "temperature_c": _number(nvml, "nvmlDeviceGetTemperature", device, _GPU_SENSOR),
+        "power_mw": _number(nvml, "nvmlDeviceGetPowerUsage", device),
+        "power_limit_mw": _number(nvml, "nvmlDeviceGetEnforcedPowerLimit", device),
+        "sm_clock_mhz": _number(nvml, "nvmlDeviceGetClockInfo", device, _SM_CLOCK),
+        "pcie_replays": _number(nvml, "nvmlDeviceGetPcieReplayCounter", device),
     }
-    ecc = _optional(pynvml.nvmlDeviceGetEccMode, device)
-    busy = _optional(pynvml.nvmlDeviceGetUtilizationRates, device)
-    reasons = _optional(pynvml.nvmlDeviceGetCurrentClocksEventReasons, device)
+    reasons = _number(nvml, "nvmlDeviceGetCurrentClocksEventReasons", device, kind=_Mask)
     if reasons is None:
         # Its name in older drivers.
-        reasons = _optional(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, device)
+        reasons = _number(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", device, kind=_Mask)
     links = fields.pop("nvlinks", None)
     states = (
         []
         if mig or not links
-        else [_optional(pynvml.nvmlDeviceGetNvLinkState, device, n) for n in range(links)]
+        else [_number(nvml, "nvmlDeviceGetNvLinkState", device, n) for n in range(links)]
     )
     known = [state for state in states if state is not None]
     action = _action(fields.pop("recovery_action", None))
+    flags = {name: bool(fields.pop(name)) for name in _FLAGS if name in fields}
     return Vitals(
         **sensors,
-        **{name: bool(value) if name in _FLAGS else value for name, value in fields.items()},
-        ecc=None if ecc is None else bool(ecc[0]),
-        utilization_percent=None if busy is None else int(busy.gpu),
+        **fields,
+        **flags,
+        ecc=_ecc(nvml, device),
+        utilization_percent=_utilization_percent(nvml, device),
         slowdowns=None
         if reasons is None
         else tuple(word for bit, word in _SLOWDOWNS.items() if reasons & bit),
@@ -115,19 +136,49 @@ def read(device: Any, *, mig: bool) -> Vitals:
     )
 
 
-def memory_used_mib(device: Any) -> int | None:
+def memory_used_mib(nvml: Nvml, device: Handle) -> int | None:
     """Of a MIG device; needs no privilege."""
-    memory = _optional(pynvml.nvmlDeviceGetMemoryInfo, device)
-    return None if memory is None else int(memory.used) // 2**20
+    memory = Memory()
+    refused = nvml.function("nvmlDeviceGetMemoryInfo")(device, byref(memory))
+    return None if refused else int(memory.used) // 2**20
 
 
-def processes(device: Any) -> tuple[int, ...] | None:
+def processes(nvml: Nvml, device: Handle) -> tuple[int, ...] | None:
     """Process ids on a GPU or MIG device, in the driver's own process namespace."""
-    # The plain name raises something other than NVMLError where the driver lacks its version.
-    found = _optional(pynvml.nvmlDeviceGetComputeRunningProcesses_v3, device)
-    if found is None:
-        found = _optional(pynvml.nvmlDeviceGetComputeRunningProcesses_v2, device)
-    return None if found is None else tuple(sorted({int(process.pid) for process in found}))
+    for symbol in _PROCESS_CALLS:
+        try:
+            found = running(nvml, symbol, device)
+        except NvmlError:
+            continue
+        return tuple(sorted({int(process.pid) for process in found}))
+    return None
+
+
+def running(nvml: Nvml, symbol: str, device: Handle) -> list[ProcessInfo]:
+    """What a function of `_PROCESS_CALLS`' kind lists. Raises NvmlError."""
+    call, most = nvml.function(symbol), _PROCESSES
+    for _ in range(_ATTEMPTS):
+        listed, count = (ProcessInfo * most)(), ctypes.c_uint(most)
+        code = call(device, byref(count), listed)
+        if code == SUCCESS:
+            return list(listed[: count.value])
+        if code != INSUFFICIENT_SIZE:
+            break
+        # Oversized, because more may have started since.
+        most = 2 * count.value + 5
+    raise nvml.error(symbol, code)
+
+
+def _ecc(nvml: Nvml, device: Handle) -> bool | None:
+    current, pending = ctypes.c_uint(), ctypes.c_uint()
+    refused = nvml.function("nvmlDeviceGetEccMode")(device, byref(current), byref(pending))
+    return None if refused else bool(current.value)
+
+
+def _utilization_percent(nvml: Nvml, device: Handle) -> int | None:
+    rates = UtilizationRates()
+    refused = nvml.function("nvmlDeviceGetUtilizationRates")(device, byref(rates))
+    return None if refused else int(rates.gpu)
 
 
 def _action(code: int | None) -> str | None:
@@ -136,21 +187,28 @@ def _action(code: int | None) -> str | None:
     return _ACTIONS[code] if code < len(_ACTIONS) else f"action {code}"
 
 
-def _fields(device: Any, names: Sequence[str]) -> dict[str, Any]:
-    ids = [_FIELDS[name] for name in names]
-    values = _optional(pynvml.nvmlDeviceGetFieldValues, device, ids) or ()
+def _fields(nvml: Nvml, device: Handle, names: tuple[str, ...]) -> dict[str, int]:
+    values = (FieldValue * len(names)).from_buffer_copy(_request(names))
+    if nvml.function("nvmlDeviceGetFieldValues")(device, len(names), values):
+        return {}
     found = {}
-    for name, value in zip(names, values, strict=False):
-        if value.nvmlReturn == pynvml.NVML_SUCCESS:
+    for name, value in zip(names, values, strict=True):
+        if value.nvmlReturn == SUCCESS:
             # 0 double, 1 unsigned int, 2 unsigned long, 3 unsigned long long, 4 signed long long, 5
             # signed int
-            number = (value.value.uiVal, value.value.ullVal)[value.valueType in (2, 3, 4)]
-            found[name] = int(number)
+            wide = value.valueType in (2, 3, 4)
+            found[name] = int(value.value.ullVal if wide else value.value.uiVal)
     return found
 
 
-def _optional(call: Callable[..., Any], *arguments: Any) -> Any | None:
-    try:
-        return call(*arguments)
-    except pynvml.NVMLError:
-        return None
+@cache
+def _request(names: tuple[str, ...]) -> bytes:
+    return bytes((FieldValue * len(names))(*(FieldValue(fieldId=_FIELDS[name]) for name in names)))
+
+
+def _number(
+    nvml: Nvml, symbol: str, *arguments: Any, kind: type[Any] = ctypes.c_uint
+) -> int | None:
+    """None where the driver does not answer."""
+    found = kind()
+    return None if nvml.function(symbol)(*arguments, byref(found)) else int(found.value)

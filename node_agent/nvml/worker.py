@@ -29,7 +29,7 @@ LOOKS = 30
 """Five minutes at the default interval."""
 
 OBSERVED, UNCHANGED, FAILED = b"o", b"u", b"f"
-"""Kinds of answers; UNCHANGED, which has no body: equal to the answer before it."""
+"""Kinds of answers; UNCHANGED, which has no body: equal to the last answer to such a request."""
 READY = b"r"
 """Follows an answer: nothing of the driver is held, the next request may come."""
 
@@ -37,17 +37,17 @@ READY = b"r"
 def work(request: int, answer: int, probes: Probes) -> None:
     """Answers requests until the pipe is closed or the worker is to be replaced."""
     inherited = held()
-    last: Observation | None = None
+    last: dict[bytes, Observation] = {}
     for look in range(1, LOOKS + 1):
         kind = os.read(request, 1)
         if not kind:
             return
         observation = _look(probes[kind])
-        if observation == last:
+        if observation == last.get(kind):
             write_message(answer, UNCHANGED)
         else:
-            last = observation
-            write_message(answer, _kind(observation), observed.dump(observation).encode())
+            last[kind] = observation
+            write_message(answer, _kind(observation), observed.packed(observation))
         # The agent has its answer; the rest is done while nobody waits.
         if look == LOOKS or _kind(observation) == FAILED:
             return
@@ -74,8 +74,8 @@ def held() -> tuple[int, int, frozenset[str]]:
 
 
 def failure(code: int, text: str) -> bytes:
-    """An observation with nothing but a failure of the probe itself, as JSON."""
-    return observed.dump(Observation(failure=Failure(call="probe", code=code, text=text))).encode()
+    """An observation with nothing but a failure of the probe itself, for the pipe."""
+    return observed.packed(Observation(failure=Failure(call="probe", code=code, text=text)))
 
 
 def _look(probe: Callable[[], Observation]) -> Observation:

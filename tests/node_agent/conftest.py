@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import itertools
 import os
@@ -15,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pynvml
 import pytest
 
 import node_agent
@@ -96,17 +94,19 @@ def node() -> NodeState:
 
 
 @pytest.fixture(scope="session")
-def fake_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fake_library() -> Iterator[Path]:
     """The fake NVML, compiled."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("no C compiler: the fake NVML library cannot be built")
-    library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
     sources = sorted(str(source) for source in models.LIBRARY.glob("*.c"))
     flags = ["-shared", "-fPIC", "-O2", "-pthread", "-Wl,-soname,libnvidia-ml.so.1"]
-    subprocess.run([compiler, *flags, *sources, "-o", str(library)], check=True)
-    library.parent.chmod(0o755)
-    return library
+    # Not in pytest's directory, which it keeps from other users: some tests probe as one.
+    with tempfile.TemporaryDirectory(prefix="nvml-") as directory:
+        Path(directory).chmod(0o755)
+        library = Path(directory) / "libnvidia-ml.so.1"
+        subprocess.run([compiler, *flags, *sources, "-o", str(library)], check=True)
+        yield library
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,7 @@ class Silicon:
 
     def _probe(self, user: int | None, thorough: bool, utilization: bool) -> Observation:
         """In the worker's process, which ends afterwards."""
-        pynvml.nvmlLib = ctypes.CDLL(str(self.library))
-        pynvml._nvmlGetFunctionPointer_cache.clear()
+        os.environ["LD_LIBRARY_PATH"] = str(self.library.parent)
         os.environ[state.VARIABLE] = str(self.path)
         from node_agent.nvml import probe as nvml
 
@@ -178,11 +177,10 @@ def halves(silicon: Callable[..., Silicon]) -> Silicon:
 
 @pytest.fixture
 def in_this_process(fake_library: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
-    """`in_this_process(path)`: from here on pynvml asks the simulated GPUs of that state file,
+    """`in_this_process(path)`: from here on a probe asks the simulated GPUs of that state file,
     without a child process.
     """
-    monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(fake_library)))
-    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(fake_library.parent))
     # Set here, so that it is put back afterwards; the library reads it at every init.
     monkeypatch.setenv(state.VARIABLE, "")
 
@@ -238,10 +236,7 @@ def _as_user(
             for number, stream in enumerate(streams, start=1):
                 os.dup2(stream.fileno(), number)
             sys.stdout, sys.stderr = open(1, "w"), open(2, "w")  # noqa: SIM115 - descriptors
-            # As by name, which by then may stand for another test's library: a forked child
-            # inherits what is loaded.
-            pynvml.nvmlLib = ctypes.CDLL(str(node.library))
-            pynvml._nvmlGetFunctionPointer_cache.clear()
+            os.environ["LD_LIBRARY_PATH"] = str(node.library.parent)
             os.environ[state.VARIABLE] = str(node.path)
             os.setgroups([])
             os.setgid(user)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pynvml
 import pytest
 import urllib3
 
@@ -32,7 +31,6 @@ def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for package in (node_agent, kubeapi, telemetry, urllib3):
         where = Path(str(package.__file__)).parent
         shutil.copytree(where, source / where.name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(str(pynvml.__file__), source)
     target = tmp_path_factory.mktemp("opt") / "node_agent.pyz"
     (source / "__main__.py").write_text(
         "import sys\n\nfrom node_agent.cli import main\n\nsys.exit(main())\n"

@@ -74,7 +74,12 @@ def _milliseconds(look: Callable[[], object], times: int) -> dict[str, float]:
 def _more() -> Sequence[Mapping[str, Any]]:
     """Per GPU what the agent does not read: placements of profiles, and error codes."""
     with partition.opened() as silicon:
-        return [_more_of(gpu) for gpu in silicon.read()]
+        gpus = silicon.read()
+    pynvml.nvmlInit()
+    try:
+        return [_more_of(gpu) for gpu in gpus]
+    finally:
+        pynvml.nvmlShutdown()
 
 
 def _more_of(gpu: Gpu) -> Mapping[str, Any]:

@@ -169,7 +169,7 @@ def test_nothing_is_claimed_before_the_first_answer() -> None:
 
 LOADED = (
     "import sys; {}; print(*sorted({{m.split('.')[0] for m in sys.modules}} & {{'h2', 'hpack', "
-    "'pynvml'}}))"
+    "'ctypes'}}))"
 )
 
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pynvml
 import pytest
 
 import node_agent
@@ -33,7 +32,6 @@ def probing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     def start(node: Any, libraries: Path | None = None) -> Iterator[Prober]:
         monkeypatch.setenv("LD_LIBRARY_PATH", str(libraries or node.library.parent))
         monkeypatch.setenv(state.VARIABLE, str(node.path))
-        monkeypatch.setattr(pynvml, "nvmlLib", None)
         prober = Prober.start(deadline_s=60)
         try:
             yield prober

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import re
 import subprocess
@@ -10,11 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import pynvml
 import pytest
 
 from node_agent.desired import Desired, DesiredGpu
-from node_agent.nvml import observed, utilization
+from node_agent.nvml import binding, observed, utilization
 from node_agent.nvml import probe as nvml
 from node_agent.verdict.verify import found_instances, verify
 from rehearsal.cluster.silicon import models, state
@@ -213,7 +213,7 @@ class _Older:
 
 
 _VITAL = {
-    "nvmlInitWithFlags": "nvmlInit",
+    "nvmlInit_v2": "nvmlInit",
     "nvmlSystemGetDriverVersion": "nvmlSystemGetDriverVersion",
     "nvmlDeviceGetCount_v2": "nvmlDeviceGetCount",
     "nvmlDeviceGetHandleByIndex_v2": "nvmlDeviceGetHandleByIndex",
@@ -245,11 +245,12 @@ def test_no_missing_symbol_is_a_crash_or_a_wrong_verdict(
     symbols = sorted(set(re.findall(r" T (nvml\w+)$", listed, re.MULTILINE)))
     assert len(symbols) > 110
     assert set(_VITAL) <= set(symbols)
-    real = pynvml.nvmlLib
+    real = ctypes.CDLL(str(node.library))
+    monkeypatch.setattr(_ctypes, "dlclose", lambda _: None)
     for symbol in symbols:
-        monkeypatch.setattr(pynvml, "nvmlLib", _Older(real, symbol))
+        older = binding.Nvml(_Older(real, symbol))  # type: ignore[arg-type]
+        monkeypatch.setattr(binding, "load", lambda older=older: older)
         for options in ({}, {"thorough": True}, {"thorough": True, "with_utilization": True}):
-            pynvml._nvmlGetFunctionPointer_cache.clear()
             observation = nvml.probe(**options)
             verdict = verify(desired, observation, None, silicon_only=True)
             failure = observation.failure or observation.gpus[0].failure

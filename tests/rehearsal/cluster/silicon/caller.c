@@ -183,7 +183,7 @@ int main(void)
     int cuda;
     unsigned count;
     nvmlDevice_t first, last;
-    MUST(nvmlInitWithFlags(0));
+    MUST(nvmlInit_v2());
     MUST(nvmlSystemGetDriverVersion(driver, sizeof driver));
     MUST(nvmlSystemGetCudaDriverVersion(&cuda));
     MUST(nvmlDeviceGetCount_v2(&count));
