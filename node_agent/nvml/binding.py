@@ -35,6 +35,8 @@ ABSENT = (NOT_SUPPORTED, FUNCTION_NOT_FOUND)
 TEXT_BYTES = 96
 """NVML_DEVICE_NAME_V2_BUFFER_SIZE: enough for every text but a process's name."""
 
+_Function = ctypes.CFUNCTYPE(ctypes.c_int)
+"""Of no declared arguments: it takes what it is given."""
 Handle = ctypes.c_void_p
 """Of a GPU, a MIG device, an instance or a sample. An instance, never its number: without declared
 argument types, ctypes passes a number as an int of 32 bits.
@@ -207,10 +209,26 @@ class NvmlError(Exception):
         self.call, self.code = call, code
 
 
+class _Library:
+    """As ctypes.CDLL, which makes a class for every library that it loads."""
+
+    def __init__(self, path: str) -> None:
+        """Raises OSError."""
+        self._handle = _ctypes.dlopen(path, ctypes.DEFAULT_MODE)
+
+    def __getattr__(self, symbol: str) -> Any:
+        try:
+            found = _Function(_ctypes.dlsym(self._handle, symbol))
+        except OSError as e:
+            raise AttributeError(str(e)) from None
+        setattr(self, symbol, found)
+        return found
+
+
 class Nvml:
     """The driver's library, loaded."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
+    def __init__(self, library: ctypes.CDLL | _Library) -> None:
         self._library = library
 
     def function(self, symbol: str) -> Callable[..., int]:
@@ -298,7 +316,7 @@ def load() -> Nvml:
     directories = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     for path in (*(f"{directory}/{LIBRARY}" for directory in directories if directory), LIBRARY):
         try:
-            return Nvml(ctypes.CDLL(path))
+            return Nvml(_Library(path))
         except OSError:
             pass  # not there, or for another architecture
     raise NvmlError("nvmlInit", LIBRARY_NOT_FOUND, "NVML Shared Library Not Found")

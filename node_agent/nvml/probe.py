@@ -14,7 +14,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from ctypes import byref
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from node_agent.nvml import binding, utilization, vitals
@@ -237,41 +238,24 @@ class _Gpus:
             name = self._mig_name() if board.asks_names else None
             found = self._known.devices.get((uuid, attributes, name))
             if found is None:
-                found = self._mig_device(uuid, name)
-                self._known.devices[uuid, attributes, name] = found
-            yield (
-                replace(
-                    found,
-                    memory_used_mib=vitals.memory_used_mib(self._nvml, mig),
-                    processes=vitals.processes(self._nvml, mig),
+                # All of it is asked before it is remembered.
+                facts = (
+                    uuid,
+                    attributes,
+                    self._nvml.number("nvmlDeviceGetGpuInstanceId", mig),
+                    self._nvml.number("nvmlDeviceGetComputeInstanceId", mig),
+                    self._mig_name() if name is None else name,
                 )
-                if self._thorough
-                else found
-            )
+                found = self._known.devices[uuid, attributes, name] = _mig_device(*facts)
+                if self._thorough:
+                    used = vitals.memory_used_mib(self._nvml, mig)
+                    found = _mig_device(*facts, used, vitals.processes(self._nvml, mig))
+            yield found
 
     def _mig_name(self) -> bytes:
         """Empty where the driver does not give it."""
         code = self._name(self._mig, self._text, binding.TEXT_BYTES)
         return b"" if code else self._text.value
-
-    def _mig_device(self, uuid: bytes, name: bytes | None) -> MigDevice:
-        attributes = self._attributes
-        return MigDevice(
-            uuid=plain(uuid),
-            gpu_instance=self._nvml.number("nvmlDeviceGetGpuInstanceId", self._mig),
-            compute_instance=self._nvml.number("nvmlDeviceGetComputeInstanceId", self._mig),
-            gpu_slices=attributes.gpuInstanceSliceCount,
-            compute_slices=attributes.computeInstanceSliceCount,
-            memory_mib=attributes.memorySizeMB,
-            multiprocessors=attributes.multiprocessorCount,
-            engines=Engines(
-                decoders=attributes.sharedDecoderCount,
-                encoders=attributes.sharedEncoderCount,
-                jpeg=attributes.sharedJpegCount,
-                ofa=attributes.sharedOfaCount,
-            ),
-            name=plain(self._mig_name() if name is None else name),
-        )
 
     def _gpu_instances(
         self, device: Handle, offered: tuple[OfferedProfile, ...]
@@ -289,12 +273,49 @@ class _Gpus:
                 if self._instance_info(handle, self._info_at):
                     return None
                 place = info.placement
-                found.append(
-                    GpuInstance(
-                        id=info.id, profile=info.profileId, start=place.start, size=place.size
-                    )
-                )
-        return tuple(sorted(found, key=lambda i: (i.start, i.id)))
+                found.append(_gpu_instance(info.id, info.profileId, place.start, place.size))
+        return tuple(sorted(found, key=_place))
+
+
+# Remembered: the same facts are the same value, and making 112 of them costs a third of a look.
+@lru_cache(maxsize=512)
+def _mig_device(
+    uuid: bytes,
+    raw_attributes: bytes,
+    gpu_instance: int,
+    compute_instance: int,
+    name: bytes,
+    memory_used_mib: int | None = None,
+    processes: tuple[int, ...] | None = None,
+) -> MigDevice:
+    attributes = binding.DeviceAttributes.from_buffer_copy(raw_attributes)
+    return MigDevice(
+        uuid=plain(uuid),
+        gpu_instance=gpu_instance,
+        compute_instance=compute_instance,
+        gpu_slices=attributes.gpuInstanceSliceCount,
+        compute_slices=attributes.computeInstanceSliceCount,
+        memory_mib=attributes.memorySizeMB,
+        multiprocessors=attributes.multiprocessorCount,
+        engines=Engines(
+            decoders=attributes.sharedDecoderCount,
+            encoders=attributes.sharedEncoderCount,
+            jpeg=attributes.sharedJpegCount,
+            ofa=attributes.sharedOfaCount,
+        ),
+        name=plain(name),
+        memory_used_mib=memory_used_mib,
+        processes=processes,
+    )
+
+
+def _place(instance: GpuInstance) -> tuple[int, int]:
+    return instance.start, instance.id
+
+
+@lru_cache(maxsize=256)
+def _gpu_instance(id_: int, profile: int, start: int, size: int) -> GpuInstance:
+    return GpuInstance(id=id_, profile=profile, start=start, size=size)
 
 
 def mig_mode(nvml: Nvml, device: Handle) -> tuple[MigMode, MigMode]:

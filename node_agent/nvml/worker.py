@@ -52,25 +52,26 @@ def work(request: int, answer: int, probes: Probes) -> None:
         if look == LOOKS or _kind(observation) == FAILED:
             return
         del observation
-        # ctypes makes a class for every library that is loaded.
+        # Exceptions and their frames, for example, refer to each other.
         gc.collect()
         if held() != inherited:
             return
         write(answer, READY)
 
 
-def held() -> tuple[int, int, frozenset[str]]:
+def held() -> tuple[int, int, frozenset[bytes]]:
     """What this process holds: number of descriptors, of threads, and what it has mapped of NVIDIA.
 
     Mapped: files of a driver, and devices.
     """
-    process = Path("/proc/self")
-    files = (line.partition("/")[2] for line in (process / "maps").read_text().splitlines())
-    return (
-        len(list((process / "fd").iterdir())),
-        len(list((process / "task").iterdir())),
-        frozenset(file for file in files if "nvidia" in file),
-    )
+    maps = Path("/proc/self/maps").read_bytes()
+    files = (line.partition(b"/")[2] for line in maps.splitlines() if b"nvidia" in line)
+    return _entries("/proc/self/fd"), _entries("/proc/self/task"), frozenset(files)
+
+
+def _entries(directory: str) -> int:
+    with os.scandir(directory) as entries:
+        return sum(1 for _ in entries)
 
 
 def failure(code: int, text: str) -> bytes:

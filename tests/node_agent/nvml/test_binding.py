@@ -90,10 +90,8 @@ def test_an_error_names_the_function_without_its_version_and_says_what_the_drive
     fake_library: Path,
 ) -> None:
     nvml = binding.Nvml(ctypes.CDLL(str(fake_library)))
-    with pytest.raises(NvmlError) as caught:
-        nvml.device(0)
-    assert (caught.value.call, caught.value.code) == ("nvmlDeviceGetHandleByIndex", 1)
-    assert str(caught.value) == "Uninitialized"
+    lost = nvml.error("nvmlDeviceGetHandleByIndex_v2", 15)
+    assert (lost.call, lost.code, str(lost)) == ("nvmlDeviceGetHandleByIndex", 15, "GPU is lost")
     with pytest.raises(NvmlError, match="Function Not Found"):
         nvml.call("nvmlNotYet")
 
