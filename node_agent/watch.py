@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -78,6 +79,8 @@ class Turning(Protocol):
 
 def run(loop: Turning, stop: threading.Event) -> None:
     """Takes turns until `stop` is set. Raises ForkServerEnded: the agent must be restarted."""
+    # What is loaded by now stays: later collections of garbage need not look through it.
+    gc.freeze()
     try:
         while not stop.is_set():
             stop.wait(loop.turn())

@@ -5,8 +5,8 @@ privileged facts (placements, GPU instances without a compute instance) are adde
 gives them. Source: nvml.h, "Multi Instance GPU Management".
 
 A call costs microseconds, and a machine with 16 GPUs cut in seven needs a thousand to read
-everything. So a quick look asks again only for what can change while driver and GPU stay the same;
-`Known` says what does not.
+everything. So a look after others asks only for what can change while driver, GPU and MIG device
+stay the same; `Known` says what does not.
 """
 
 from __future__ import annotations
@@ -76,12 +76,16 @@ class _Fixed:
     """Device and subsystem."""
 
 
+_MigFacts = tuple[bytes, bytes, int, int, bytes]
+"""UUID, attributes, ids of GPU instance and compute instance, name."""
+
+
 @dataclass
 class Known:
-    """What earlier looks of this process found and a quick look need not ask again.
+    """What earlier looks of this process found and later ones need not ask again.
 
-    Plain values; nothing of the driver. A thorough look, another driver version and the end of the
-    process (`worker.LOOKS`) forget it.
+    Plain values; nothing of the driver. Another driver version forgets it, and it ends with the
+    process (after `worker.LOOKS` looks).
     """
 
     driver: str | None = None
@@ -89,7 +93,7 @@ class Known:
     """By UUID."""
     memory_mib: dict[tuple[str, MigMode], int] = field(default_factory=dict)
     boards: dict[Any, _Board] = field(default_factory=dict)
-    devices: dict[tuple[bytes, bytes, bytes | None], MigDevice] = field(default_factory=dict)
+    devices: dict[tuple[bytes, bytes, bytes | None], _MigFacts] = field(default_factory=dict)
     """By UUID, attributes and, where it matters, name. A UUID is made anew with each instance, or
     out of the ids of GPU and instances: either way an equal one has equal ids.
     """
@@ -146,7 +150,7 @@ class _Gpus:
     def read(self, *, with_utilization: bool) -> Observation:
         nvml, known = self._nvml, self._known
         driver = nvml.text("nvmlSystemGetDriverVersion")
-        if self._thorough or driver != known.driver:
+        if driver != known.driver:
             known.forget()
             known.driver = driver
         count = nvml.number("nvmlDeviceGetCount_v2")
@@ -236,21 +240,21 @@ class _Gpus:
                 raise self._nvml.error("nvmlDeviceGetUUID", code)
             uuid, attributes = text.value, bytes(self._attributes)
             name = self._mig_name() if board.asks_names else None
-            found = self._known.devices.get((uuid, attributes, name))
-            if found is None:
-                # All of it is asked before it is remembered.
-                facts = (
+            key = uuid, attributes, name
+            facts = self._known.devices.get(key)
+            if facts is None:
+                facts = self._known.devices[key] = (
                     uuid,
                     attributes,
                     self._nvml.number("nvmlDeviceGetGpuInstanceId", mig),
                     self._nvml.number("nvmlDeviceGetComputeInstanceId", mig),
                     self._mig_name() if name is None else name,
                 )
-                found = self._known.devices[uuid, attributes, name] = _mig_device(*facts)
-                if self._thorough:
-                    used = vitals.memory_used_mib(self._nvml, mig)
-                    found = _mig_device(*facts, used, vitals.processes(self._nvml, mig))
-            yield found
+            if self._thorough:
+                used = vitals.memory_used_mib(self._nvml, mig)
+                yield _mig_device(*facts, used, vitals.processes(self._nvml, mig))
+            else:
+                yield _mig_device(*facts)
 
     def _mig_name(self) -> bytes:
         """Empty where the driver does not give it."""
