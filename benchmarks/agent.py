@@ -110,11 +110,11 @@ def _compared(directory: Path, tools: Toolchain, count: int) -> float:
     why_not = launcher.why_not()
     with _prober() as prober:
         for number in range(_ROUNDS):
-            before = _processor_s(prober)
-            looks = [_timed(lambda: prober.probe(thorough=False)) for _ in range(_LOOKS - 1)]
             # As on a living node: what a thorough look finds is never what the last one found.
             for index in range(count):
                 state.set_health(node.silicon, index, temperature_c=30 + number % 50)
+            before = _processor_s(prober)
+            looks = [_timed(lambda: prober.probe(thorough=False)) for _ in range(_LOOKS - 1)]
             last = _timed(lambda: prober.probe(thorough=True))
             time.sleep(_PAUSE_S)
             after = _processor_s(prober)
