@@ -675,6 +675,10 @@ _POOL_SCHEMA: Manifest = _object(
                 "observedGeneration": _generation(
                     "The generation of the spec that the status describes."
                 ),
+                "waitingSince": _string(
+                    "Since when this generation has waited to settle; absent once it has.",
+                    format="date-time",
+                ),
                 "nodes": _object(
                     "Number of nodes, by state.",
                     {

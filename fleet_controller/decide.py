@@ -46,7 +46,7 @@ from fleet_controller.release import (
     pools_to_let_go,
     to_disable,
 )
-from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent, stamp
+from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent, seconds, stamp
 
 GRACE_S = 300.0
 """How long setting up a node may take: driver, partitions (an A100 node reboots), device plugin."""
@@ -54,6 +54,11 @@ DAMPING_S = 10.0
 """How long a finding must last before there is an event: a report may come from mid-change."""
 REPEAT_WARNING_S = 1800.0
 """The API server deletes events after an hour (its flag --event-ttl)."""
+
+SAID_EVERY_S = 10.0
+"""How often a waiting `pulumi up` is told what it waits for."""
+LONGEST_WAIT_S = 4 * 3600.0
+"""For which it is told: the most that `verify_timeout_minutes` can be."""
 
 _PASSES_WITH_PODS = frozenset({"ChangeHeldByPods"})
 """Reasons that end when pods leave the node."""
@@ -222,7 +227,11 @@ def decide(
             wanted_events[event.name] = event
         status = _status(pool, members, now)
         if status != pool.status:
-            actions.append(SetPoolStatus(pool=pool.name, status=status))
+            # A merge patch: what is left out would stay.
+            gone = {key: None for key in pool.status if key not in status}
+            actions.append(SetPoolStatus(pool=pool.name, status={**status, **gone}))
+        if progress := _still_waiting(pool, status, now, deadlines):
+            wanted_events[progress.name] = progress
     for node, left in departing(pools, nodes):
         match next_step(node, left, gpu_pods.get(node.name)):
             case DisableMig() if node.held:
@@ -394,7 +403,10 @@ def _hold(node: Node, why: str) -> HoldNode:
 
 
 def _warning(pool: Pool, node: Node, reason: str, about: str, now: float) -> EmitEvent:
-    message = f"node {node.name}: {about}"
+    return _event(pool, reason, f"node {node.name}: {about}", now)
+
+
+def _event(pool: Pool, reason: str, message: str, now: float) -> EmitEvent:
     digest = hashlib.sha256(f"{pool.uid} {reason} {message}".encode()).hexdigest()
     return EmitEvent(
         name=f"{pool.name}.{digest[:16]}",
@@ -406,14 +418,39 @@ def _warning(pool: Pool, node: Node, reason: str, about: str, now: float) -> Emi
     )
 
 
+def _still_waiting(
+    pool: Pool, status: Mapping[str, Any], now: float, deadlines: list[float]
+) -> EmitEvent | None:
+    """What a waiting `pulumi up` is told; another text every `SAID_EVERY_S`.
+
+    Of a condition that is False the provider shows neither reason nor message, and every text only
+    once (pulumi/pulumi-kubernetes #4428); Warning Events it shows as they come.
+    """
+    if not status.get("waitingSince") or status["waitingSince"] != pool.status.get("waitingSince"):
+        return None  # it has settled, or the wait is not written down yet: the next pass sees it
+    since = seconds(status["waitingSince"])
+    if now - since >= LONGEST_WAIT_S:
+        return None
+    said = int((now - since) / SAID_EVERY_S)
+    deadlines.append(since + (said + 1) * SAID_EVERY_S)
+    if said < 1:
+        return None
+    (settled,) = (c for c in status["conditions"] if c["type"] == SETTLED)
+    about = f"after {int(said * SAID_EVERY_S)} s: {settled['message']}"
+    return _event(pool, "NotYetVerified", about, now)
+
+
 def _status(pool: Pool, members: Sequence[Member], now: float) -> Mapping[str, Any]:
     bad = sorted(
         (m for m in members if m.assessment.status != "True"),
         key=lambda m: (m.assessment.status != "False", m.settling, m.node.name),
     )
     false = sum(m.assessment.status == "False" for m in members)
+    settled = _settled(pool, members, bad)
+    since = None if settled[0] else _waiting_since(pool, now)
     return {
         "observedGeneration": pool.generation,
+        **({"waitingSince": since} if since else {}),
         "nodes": {
             "total": len(members),
             "verified": len(members) - len(bad),
@@ -428,9 +465,19 @@ def _status(pool: Pool, members: Sequence[Member], now: float) -> Mapping[str, A
             _condition(pool, VERIFIED, *_verified(pool, members, bad), now),
             _condition(pool, PROGRESSING, *_progressing(pool, members), now),
             _condition(pool, DEGRADED, *_degraded(bad), now),
-            _condition(pool, SETTLED, *_settled(pool, members, bad), now),
+            _condition(pool, SETTLED, *settled, now),
         ],
     }
+
+
+def _waiting_since(pool: Pool, now: float) -> str | None:
+    """When a `pulumi up` may have begun to wait for this generation; None once it has settled: what
+    happens later, a node that joins for example, keeps no `up` waiting.
+    """
+    if pool.status.get("observedGeneration") != pool.generation:
+        return stamp(now)
+    since: str | None = pool.status.get("waitingSince")
+    return since
 
 
 def _verified(

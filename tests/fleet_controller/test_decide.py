@@ -10,7 +10,9 @@ from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.decide import (
     DAMPING_S,
     GRACE_S,
+    LONGEST_WAIT_S,
     REPEAT_WARNING_S,
+    SAID_EVERY_S,
     Decision,
     EmitEvent,
     HoldNode,
@@ -155,6 +157,72 @@ def test_what_may_pass_is_not_settled_even_after_its_grace(
     now = node.created + GRACE_S
     waiting = replace(report, verdict="Mismatch", reason="NotPartitioned", message="x", time=now)
     assert _condition(_decided(pool, [node], [waiting], now=now), "Settled")[0] == "False"
+
+
+def _waited(pool: Pool, nodes: Sequence[Node], since: float) -> Pool:
+    """The pool as it is after a pass at `since` that did not settle it."""
+    return replace(pool, status=_status(_decided(pool, nodes, now=since)))
+
+
+def _progress(decision: Decision) -> list[str]:
+    return [event.message for event in _events(decision) if event.reason == "NotYetVerified"]
+
+
+def test_while_up_waits_something_else_is_said_every_ten_seconds(node: Node, pool: Pool) -> None:
+    """The provider shows every Warning Event, but every text only once."""
+    young = replace(node, created=NOW)
+    waiting = _waited(pool, [young], NOW)
+    said: list[str] = []
+    warnings: dict[str, WarningEvent] = {}
+    at = NOW
+    while at < NOW + 120:
+        decision = _decided(waiting, [young], now=at, warnings=warnings)
+        for action in decision.actions:
+            if isinstance(action, EmitEvent):
+                said.append(f"{at - NOW:g}: {action.message}")
+                warnings[action.name] = WarningEvent(name=action.name, last_seen=at)
+            elif isinstance(action, RetractEvent):
+                del warnings[action.name]
+        assert len(warnings) <= 1, "one object, however long it takes"
+        assert decision.look_again is not None
+        assert decision.look_again - at <= SAID_EVERY_S
+        at = decision.look_again
+    assert len(said) == len({text.partition(": ")[2] for text in said}) == 11
+    assert said[0].startswith("10: after 10 s: 1 node of 1 not verified: n1 NoReport: ")
+    assert said[10].startswith("110: after 110 s: ")
+
+
+def test_once_settled_a_node_that_joins_makes_no_warning_of_waiting(
+    node: Node, pool: Pool, report: Report
+) -> None:
+    settled = replace(pool, status=_status(_decided(pool, [node], [report])))
+    assert "waitingSince" not in settled.status
+    joined = replace(node, name="n2", uid="u2", created=NOW)
+    later = replace(settled, status=_status(_decided(settled, [node, joined], [report])))
+    assert _condition(_decided(settled, [node, joined], [report]), "Settled")[0] == "False"
+    assert not _progress(_decided(later, [node, joined], [report], now=NOW + 60))
+
+
+def test_a_changed_pool_waits_anew(node: Node, pool: Pool, report: Report) -> None:
+    settled = replace(pool, status=_status(_decided(pool, [node], [report])))
+    changed = replace(settled, generation=4, layout_hash="another")
+    waiting = _waited(changed, [node], NOW)
+    assert waiting.status["waitingSince"] == stamp(NOW)
+    assert len(_progress(_decided(waiting, [node], now=NOW + 10))) == 1
+
+
+def test_what_has_settled_is_taken_out_of_the_status(
+    node: Node, pool: Pool, report: Report
+) -> None:
+    waiting = _waited(pool, [replace(node, created=NOW)], NOW)
+    status = _status(_decided(waiting, [node], [report]))
+    assert status["waitingSince"] is None, "a merge patch deletes only what is null"
+
+
+def test_nothing_is_said_when_no_up_can_still_wait(node: Node, pool: Pool) -> None:
+    waiting = _waited(pool, [node], NOW)
+    assert _progress(_decided(waiting, [node], now=NOW + LONGEST_WAIT_S - 1))
+    assert not _progress(_decided(waiting, [node], now=NOW + LONGEST_WAIT_S))
 
 
 def test_a_verified_pool_is_settled(node: Node, pool: Pool, report: Report) -> None:

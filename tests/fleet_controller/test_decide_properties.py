@@ -152,7 +152,8 @@ class World:
                 labels = {k: v for k, v in node.labels.items() if k != STATE} | {CONFIG: value}
                 self._change(name, labels=labels)
             case SetPoolStatus(pool=name, status=status):
-                self.pools[name] = replace(self.pools[name], status=status)
+                merged = {key: value for key, value in status.items() if value is not None}
+                self.pools[name] = replace(self.pools[name], status=merged)
             case EmitEvent(name=name, now=now):
                 assert name not in self.warnings
                 self.warnings[name] = WarningEvent(name=name, last_seen=now)
