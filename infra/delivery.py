@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from infra import module_parts
+
 MAX_BYTES: Final = 700 * 1024
 """A ConfigMap holds 1 MiB; this leaves a margin."""
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
@@ -72,11 +74,13 @@ def node_agent() -> Zipapp:
         "kubeapi",
         "telemetry",
         "urllib3",
+        "pynvml",
         "h2",
         "hpack",
         "hyperframe",
     )
-    return build("node_agent.pyz", packages, "node_agent.cli")
+    # pynvml declares all of NVML in 8,000 lines, which Python would compile at each start.
+    return build("node_agent.pyz", packages, "node_agent.cli", used_parts_of="pynvml")
 
 
 @cache
@@ -89,8 +93,13 @@ def fleet_controller() -> Zipapp:
     )
 
 
-def build(name: str, packages: tuple[str, ...], entry: str) -> Zipapp:
-    """A zipapp of installed packages and modules that runs `entry`.main(). Raises DeliveryError."""
+def build(
+    name: str, packages: tuple[str, ...], entry: str, *, used_parts_of: str | None = None
+) -> Zipapp:
+    """A zipapp of installed packages and modules that runs `entry`.main(). Raises DeliveryError.
+
+    used_parts_of: a module of which it gets only what the entry's package uses.
+    """
     files = {
         "__main__.py": f"import sys\n\nfrom {entry} import main\n\nsys.exit(main())\n".encode()
     }
@@ -98,6 +107,8 @@ def build(name: str, packages: tuple[str, ...], entry: str) -> Zipapp:
         files.update(_sources(package))
     if entry.replace(".", "/") + ".py" not in files:
         raise DeliveryError(f"{name}: module {entry} is missing")
+    if used_parts_of:
+        files.update(_used_parts(used_parts_of, entry.partition(".")[0], files))
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as written:
         for path, content in sorted(files.items()):
@@ -133,6 +144,18 @@ def _files(archive: bytes) -> dict[str, bytes]:
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as e:
         # RuntimeError: encrypted. NotImplementedError: another compression.
         raise ValueError("it is not a readable archive") from e
+
+
+def _used_parts(module: str, user: str, files: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    path = f"{module}.py"
+    code = [content.decode() for at, content in files.items() if at.startswith(f"{user}/")]
+    names = module_parts.names_of(module, code)
+    try:
+        return {path: module_parts.only(names, files[path].decode()).encode()}
+    except module_parts.CannotTell as e:
+        raise DeliveryError(f"{path} of this version cannot be reduced: {e}") from e
+    except KeyError as e:
+        raise DeliveryError(f"{user} uses {module}.{e.args[0]}, which {path} does not have") from e
 
 
 def _sources(package: str) -> Iterator[tuple[str, bytes]]:

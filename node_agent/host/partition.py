@@ -272,7 +272,7 @@ def _compute_profiles(nvml: Nvml, instance: Handle) -> tuple[ComputeProfile, ...
 
 def _compute_profile_info(nvml: Nvml, instance: Handle, number: int) -> Any:
     asked = (instance, number, _SHARED_ENGINES)
-    info = binding.versioned(binding.ComputeInstanceProfileInfoV2, 2)
+    info = binding.ComputeInstanceProfileInfoV2()
     try:
         nvml.call("nvmlGpuInstanceGetComputeInstanceProfileInfoV", *asked, byref(info))
         return info

@@ -1,9 +1,9 @@
-"""NVML through ctypes: loading the driver's library, calling it, and its structures (nvml.h).
+"""NVML through ctypes: loading the driver's library, and calling it.
 
-Only what the agent calls. NVIDIA's nvidia-ml-py declares all of NVML: 700 functions and 370
-structures, whose import was a quarter of the time from an agent's start to its first verdict, and
-half of it in a pod, where Python compiles them first. A test holds every structure and number here
-equal to nvidia-ml-py's.
+Structures and numbers are those of NVIDIA's nvidia-ml-py (`pynvml`). Its functions are not used,
+because that module keeps the library that it has loaded for good, and the agent unloads it after
+each look; and because a look makes hundreds of calls, of which each costs several times as much
+there (a lock, a search for the symbol, a handle made anew).
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ctypes import Structure, Union, byref, c_char, c_double, c_int64, c_uint, c_uint32, c_ulonglong
+from ctypes import byref, c_uint
 from typing import Any
+
+import pynvml
 
 LIBRARY = "libnvidia-ml.so.1"
 
-# nvmlReturn_t
-SUCCESS = 0
-INVALID_ARGUMENT = 2
-NOT_SUPPORTED = 3
-NOT_FOUND = 6
-INSUFFICIENT_SIZE = 7
-LIBRARY_NOT_FOUND = 12
-FUNCTION_NOT_FOUND = 13
-RESET_REQUIRED = 16
-ARGUMENT_VERSION_MISMATCH = 25
+SUCCESS = pynvml.NVML_SUCCESS
+INVALID_ARGUMENT = pynvml.NVML_ERROR_INVALID_ARGUMENT
+NOT_SUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
+NOT_FOUND = pynvml.NVML_ERROR_NOT_FOUND
+INSUFFICIENT_SIZE = pynvml.NVML_ERROR_INSUFFICIENT_SIZE
+LIBRARY_NOT_FOUND = pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
+FUNCTION_NOT_FOUND = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+RESET_REQUIRED = pynvml.NVML_ERROR_RESET_REQUIRED
+ARGUMENT_VERSION_MISMATCH = pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
 
 ABSENT = (NOT_SUPPORTED, FUNCTION_NOT_FOUND)
 """What a GPU or a driver answers that lacks the feature."""
 
-TEXT_BYTES = 96
-"""NVML_DEVICE_NAME_V2_BUFFER_SIZE: enough for every text but a process's name."""
+TEXT_BYTES = pynvml.NVML_DEVICE_NAME_V2_BUFFER_SIZE
+"""Enough for every text but a process's name."""
 
 _Function = ctypes.CFUNCTYPE(ctypes.c_int)
 """Of no declared arguments: it takes what it is given."""
@@ -43,161 +44,22 @@ argument types, ctypes passes a number as an int of 32 bits.
 """
 
 
-class Memory(Structure):
-    """nvmlMemory_t, bytes."""
-
-    _fields_ = [("total", c_ulonglong), ("free", c_ulonglong), ("used", c_ulonglong)]
-
-
-class PciInfo(Structure):
-    """nvmlPciInfo_t."""
-
-    _fields_ = [
-        ("busIdLegacy", c_char * 16),
-        ("domain", c_uint),
-        ("bus", c_uint),
-        ("device", c_uint),
-        ("pciDeviceId", c_uint),
-        ("pciSubSystemId", c_uint),
-        ("busId", c_char * 32),
-    ]
-
-
-class UtilizationRates(Structure):
-    """nvmlUtilization_t, percent."""
-
-    _fields_ = [("gpu", c_uint), ("memory", c_uint)]
-
-
-class ProcessInfo(Structure):
-    """nvmlProcessInfo_t, as the functions that end in _v2 and _v3 fill it."""
-
-    _fields_ = [
-        ("pid", c_uint),
-        ("usedGpuMemory", c_ulonglong),
-        ("gpuInstanceId", c_uint),
-        ("computeInstanceId", c_uint),
-    ]
-
-
-class DeviceAttributes(Structure):
-    """nvmlDeviceAttributes_t, of a MIG device."""
-
-    _fields_ = [
-        ("multiprocessorCount", c_uint),
-        ("sharedCopyEngineCount", c_uint),
-        ("sharedDecoderCount", c_uint),
-        ("sharedEncoderCount", c_uint),
-        ("sharedJpegCount", c_uint),
-        ("sharedOfaCount", c_uint),
-        ("gpuInstanceSliceCount", c_uint),
-        ("computeInstanceSliceCount", c_uint),
-        ("memorySizeMB", c_ulonglong),
-    ]
-
-
-_INSTANCE_PROFILE: list[tuple[str, Any]] = [
-    ("id", c_uint),
-    ("isP2pSupported", c_uint),
-    ("sliceCount", c_uint),
-    ("instanceCount", c_uint),
-    ("multiprocessorCount", c_uint),
-    ("copyEngineCount", c_uint),
-    ("decoderCount", c_uint),
-    ("encoderCount", c_uint),
-    ("jpegCount", c_uint),
-    ("ofaCount", c_uint),
-    ("memorySizeMB", c_ulonglong),
-]
-_COMPUTE_PROFILE: list[tuple[str, Any]] = [
-    ("id", c_uint),
-    ("sliceCount", c_uint),
-    ("instanceCount", c_uint),
-    ("multiprocessorCount", c_uint),
-    ("sharedCopyEngineCount", c_uint),
-    ("sharedDecoderCount", c_uint),
-    ("sharedEncoderCount", c_uint),
-    ("sharedJpegCount", c_uint),
-    ("sharedOfaCount", c_uint),
-]
-
-
-class GpuInstanceProfileInfo(Structure):
-    """nvmlGpuInstanceProfileInfo_t."""
-
-    _fields_ = _INSTANCE_PROFILE
-
-
-class GpuInstanceProfileInfoV2(Structure):
-    """nvmlGpuInstanceProfileInfo_v2_t; the caller fills `version`."""
-
-    _fields_ = [("version", c_uint), *_INSTANCE_PROFILE, ("name", c_char * 96)]
-
-
-class ComputeInstanceProfileInfo(Structure):
-    """nvmlComputeInstanceProfileInfo_t."""
-
-    _fields_ = _COMPUTE_PROFILE
-
-
-class ComputeInstanceProfileInfoV2(Structure):
-    """nvmlComputeInstanceProfileInfo_v2_t; the caller fills `version`."""
-
-    _fields_ = [("version", c_uint), *_COMPUTE_PROFILE, ("name", c_char * 96)]
-
-
-class Placement(Structure):
-    """nvmlGpuInstancePlacement_t and nvmlComputeInstancePlacement_t, in slices."""
-
-    _fields_ = [("start", c_uint), ("size", c_uint)]
-
-
-class GpuInstanceInfo(Structure):
-    """nvmlGpuInstanceInfo_t."""
-
-    _fields_ = [
-        ("device", Handle),
-        ("id", c_uint),
-        ("profileId", c_uint),
-        ("placement", Placement),
-    ]
-
-
-class ComputeInstanceInfo(Structure):
-    """nvmlComputeInstanceInfo_t."""
-
-    _fields_ = [
-        ("device", Handle),
-        ("gpuInstance", Handle),
-        ("id", c_uint),
-        ("profileId", c_uint),
-        ("placement", Placement),
-    ]
-
-
-class Value(Union):
-    """nvmlValue_t; which member holds is said beside it."""
-
-    _fields_ = [("dVal", c_double), ("uiVal", c_uint), ("ullVal", c_ulonglong)]
-
-
-class FieldValue(Structure):
-    """nvmlFieldValue_t."""
-
-    _fields_ = [
-        ("fieldId", c_uint32),
-        ("scopeId", c_uint32),
-        ("timestamp", c_int64),
-        ("latencyUsec", c_int64),
-        ("valueType", c_uint),
-        ("nvmlReturn", c_uint),
-        ("value", Value),
-    ]
-
-
-def versioned(structure: type[Structure], version: int) -> Any:
-    """A structure whose first field tells the driver its size and version (NVML_STRUCT_VERSION)."""
-    return structure(version=ctypes.sizeof(structure) | version << 24)
+# Structures, as nvml.h has them.
+Memory = pynvml.c_nvmlMemory_t
+PciInfo = pynvml.nvmlPciInfo_t
+UtilizationRates = pynvml.c_nvmlUtilization_t
+ProcessInfo = pynvml.c_nvmlProcessInfo_v3_t
+"""As the functions that end in _v2 and _v3 fill it."""
+DeviceAttributes = pynvml.c_nvmlDeviceAttributes
+GpuInstanceProfileInfo = pynvml.c_nvmlGpuInstanceProfileInfo_t
+GpuInstanceProfileInfoV2 = pynvml.c_nvmlGpuInstanceProfileInfo_v2_t
+ComputeInstanceProfileInfo = pynvml.c_nvmlComputeInstanceProfileInfo_t
+ComputeInstanceProfileInfoV2 = pynvml.c_nvmlComputeInstanceProfileInfo_v2_t
+Placement = pynvml.c_nvmlGpuInstancePlacement_t
+"""Of GPU instances, and of compute instances, whose structure is the same; in slices."""
+GpuInstanceInfo = pynvml.c_nvmlGpuInstanceInfo_t
+ComputeInstanceInfo = pynvml.c_nvmlComputeInstanceInfo_t
+FieldValue = pynvml.c_nvmlFieldValue_t
 
 
 class NvmlError(Exception):
@@ -286,8 +148,9 @@ class Nvml:
         _ctypes.dlclose(self._library._handle)
 
 
-def plain(raw: bytes) -> str:
-    return raw.decode(errors="replace")
+def plain(raw: bytes | str) -> str:
+    """nvidia-ml-py decodes the texts of most structures itself."""
+    return raw if isinstance(raw, str) else raw.decode(errors="replace")
 
 
 @contextmanager

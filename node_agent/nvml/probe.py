@@ -375,7 +375,7 @@ def _listed_profiles(nvml: Nvml, device: Handle) -> tuple[tuple[OfferedProfile, 
 
 def _profile_info(nvml: Nvml, device: Handle, number: int) -> tuple[Any, int]:
     """The profile and the code of the call."""
-    info = binding.versioned(binding.GpuInstanceProfileInfoV2, 2)
+    info = binding.GpuInstanceProfileInfoV2()
     code = nvml.function("nvmlDeviceGetGpuInstanceProfileInfoV")(device, number, byref(info))
     if code in (binding.FUNCTION_NOT_FOUND, binding.ARGUMENT_VERSION_MISMATCH):
         info = binding.GpuInstanceProfileInfo()

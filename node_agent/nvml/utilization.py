@@ -10,56 +10,25 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from ctypes import Structure, byref, c_char_p, c_double, c_uint
+from ctypes import byref
 from dataclasses import replace
 from typing import Any
+
+import pynvml
 
 from node_agent.nvml.binding import NOT_SUPPORTED, SUCCESS, Handle, Nvml, NvmlError
 from node_agent.nvml.observed import Failure, ObservedGpu, Utilization
 
 WINDOW_S = 0.12
-_VERSION = 1
-"""NVML_GPM_METRICS_GET_VERSION, NVML_GPM_SUPPORT_VERSION."""
-# NVML_GPM_METRIC_*; each a percentage.
-_METRICS = {"graphics": 1, "sm": 2, "dram": 10}
-
-_Samples = dict[int | None, Handle]
+# Each a percentage.
+_METRICS = {
+    "graphics": pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
+    "sm": pynvml.NVML_GPM_METRIC_SM_UTIL,
+    "dram": pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL,
+}
+_Sample = pynvml.c_nvmlGpmSample_t
+_Samples = dict[int | None, Any]
 """By GPU instance; None: the whole GPU."""
-
-
-class GpmSupport(Structure):
-    """nvmlGpmSupport_t."""
-
-    _fields_ = [("version", c_uint), ("isSupportedDevice", c_uint)]
-
-
-class MetricInfo(Structure):
-    """Of nvmlGpmMetric_t; for people."""
-
-    _fields_ = [("shortName", c_char_p), ("longName", c_char_p), ("unit", c_char_p)]
-
-
-class GpmMetric(Structure):
-    """nvmlGpmMetric_t."""
-
-    _fields_ = [
-        ("metricId", c_uint),
-        ("nvmlReturn", c_uint),
-        ("value", c_double),
-        ("metricInfo", MetricInfo),
-    ]
-
-
-class GpmMetricsGet(Structure):
-    """nvmlGpmMetricsGet_t; the driver touches only the first `numMetrics` metrics."""
-
-    _fields_ = [
-        ("version", c_uint),
-        ("numMetrics", c_uint),
-        ("sample1", Handle),
-        ("sample2", Handle),
-        ("metrics", GpmMetric * 477),
-    ]
 
 
 def measure(nvml: Nvml, gpus: Sequence[ObservedGpu]) -> tuple[ObservedGpu, ...]:
@@ -82,7 +51,7 @@ def _started(nvml: Nvml, gpu: ObservedGpu) -> _Samples | Failure:
     samples: _Samples = {}
     if gpu.failure:
         return samples  # the GPU itself did not answer, which its `failure` says
-    support = GpmSupport(version=_VERSION)
+    support = pynvml.c_nvmlGpmSupport_t(version=pynvml.NVML_GPM_SUPPORT_VERSION)
     try:
         device = nvml.device(gpu.index)
         nvml.call("nvmlGpmQueryDeviceSupport", device, byref(support))
@@ -104,8 +73,8 @@ def _started(nvml: Nvml, gpu: ObservedGpu) -> _Samples | Failure:
     return samples
 
 
-def _sample(nvml: Nvml, device: Handle, instance: int | None) -> Handle:
-    sample: Handle = nvml.read("nvmlGpmSampleAlloc", Handle)
+def _sample(nvml: Nvml, device: Handle, instance: int | None) -> Any:
+    sample = nvml.read("nvmlGpmSampleAlloc", _Sample)
     try:
         if instance is None:
             nvml.call("nvmlGpmSampleGet", device, sample)
@@ -117,7 +86,7 @@ def _sample(nvml: Nvml, device: Handle, instance: int | None) -> Handle:
     return sample
 
 
-def _free(nvml: Nvml, sample: Handle) -> None:
+def _free(nvml: Nvml, sample: Any) -> None:
     nvml.function("nvmlGpmSampleFree")(sample)  # where that fails, the process ends anyway
 
 
@@ -134,8 +103,14 @@ def _finished(nvml: Nvml, index: int, samples: _Samples) -> Iterator[Utilization
                 _free(nvml, sample)
 
 
-def _ratios(nvml: Nvml, first: Handle, second: Handle) -> dict[str, float | None]:
-    asked = GpmMetricsGet(version=_VERSION, numMetrics=len(_METRICS), sample1=first, sample2=second)
+def _ratios(nvml: Nvml, first: Any, second: Any) -> dict[str, float | None]:
+    # The driver touches only the first `numMetrics` metrics.
+    asked = pynvml.c_nvmlGpmMetricsGet_t(
+        version=pynvml.NVML_GPM_METRICS_GET_VERSION,
+        numMetrics=len(_METRICS),
+        sample1=first,
+        sample2=second,
+    )
     for position, number in enumerate(_METRICS.values()):
         asked.metrics[position].metricId = number
     nvml.call("nvmlGpmMetricsGet", byref(asked))

@@ -12,6 +12,8 @@ from ctypes import byref
 from functools import cache
 from typing import Any
 
+import pynvml
+
 from node_agent.nvml.binding import (
     INSUFFICIENT_SIZE,
     SUCCESS,
@@ -31,20 +33,20 @@ from node_agent.nvml.observed import (
     Vitals,
 )
 
-# NVML_FI_DEV_*; one call answers all, each with a return code of its own.
+# One call answers all, each with a return code of its own.
 _FIELDS = {
-    "ecc_corrected": 3,
-    "ecc_uncorrected": 4,
-    "retired_single": 29,
-    "retired_double": 30,
-    "retired_pending": 31,
-    "memory_temperature_c": 82,
-    "nvlinks": 91,
-    "remapped_correctable": 142,
-    "remapped_uncorrectable": 143,
-    "remap_pending": 144,
-    "remap_failed": 145,
-    "recovery_action": 230,
+    "ecc_corrected": pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL,
+    "ecc_uncorrected": pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL,
+    "retired_single": pynvml.NVML_FI_DEV_RETIRED_SBE,
+    "retired_double": pynvml.NVML_FI_DEV_RETIRED_DBE,
+    "retired_pending": pynvml.NVML_FI_DEV_RETIRED_PENDING,
+    "memory_temperature_c": pynvml.NVML_FI_DEV_MEMORY_TEMP,
+    "nvlinks": pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT,
+    "remapped_correctable": pynvml.NVML_FI_DEV_REMAPPED_COR,
+    "remapped_uncorrectable": pynvml.NVML_FI_DEV_REMAPPED_UNC,
+    "remap_pending": pynvml.NVML_FI_DEV_REMAPPED_PENDING,
+    "remap_failed": pynvml.NVML_FI_DEV_REMAPPED_FAILURE,
+    "recovery_action": pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
 }
 _FLAGS = ("retired_pending", "remap_pending", "remap_failed")
 _REPAIR_FIELDS = (*_FLAGS, "recovery_action")
@@ -62,10 +64,6 @@ _SLOWDOWNS = {
     0x80: "power brake",
 }
 _ENABLED = 1
-_GPU_SENSOR = 0
-"""NVML_TEMPERATURE_GPU."""
-_SM_CLOCK = 1
-"""NVML_CLOCK_SM."""
 _Mask = ctypes.c_ulonglong
 # Newest first. The plain name has another structure.
 _PROCESS_CALLS = (
@@ -102,10 +100,12 @@ def read(nvml: Nvml, device: Handle, *, mig: bool) -> Vitals:
     # Not as fields: the units of these fields changed between drivers.
     sensors: dict[str, Any] = {
         "minor": _number(nvml, "nvmlDeviceGetMinorNumber", device),
-        "temperature_c": _number(nvml, "nvmlDeviceGetTemperature", device, _GPU_SENSOR),
+        "temperature_c": _number(
+            nvml, "nvmlDeviceGetTemperature", device, pynvml.NVML_TEMPERATURE_GPU
+        ),
         "power_mw": _number(nvml, "nvmlDeviceGetPowerUsage", device),
         "power_limit_mw": _number(nvml, "nvmlDeviceGetEnforcedPowerLimit", device),
-        "sm_clock_mhz": _number(nvml, "nvmlDeviceGetClockInfo", device, _SM_CLOCK),
+        "sm_clock_mhz": _number(nvml, "nvmlDeviceGetClockInfo", device, pynvml.NVML_CLOCK_SM),
         "pcie_replays": _number(nvml, "nvmlDeviceGetPcieReplayCounter", device),
     }
     reasons = _number(nvml, "nvmlDeviceGetCurrentClocksEventReasons", device, kind=_Mask)

@@ -90,11 +90,11 @@ def _run(environment: Path, *arguments: str, **variables: str) -> subprocess.Com
     )
 
 
-def test_its_requirements_are_two_and_those_of_the_repository() -> None:
+def test_its_requirements_are_three_and_those_of_the_repository() -> None:
     own = tomllib.loads((PROJECT / "node_agent/pyproject.toml").read_text())["project"]
     whole = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     names = [re.split(r"[<>=]", requirement)[0] for requirement in own["dependencies"]]
-    assert names == ["urllib3", "h2"]
+    assert names == ["nvidia-ml-py", "urllib3", "h2"]
     assert set(own["dependencies"]) <= set(whole["dependencies"])
     assert whole["version"] == node_agent.VERSION
 
@@ -103,7 +103,7 @@ def test_the_wheel_holds_three_packages_and_brings_nothing_of_pulumi(environment
     (site,) = environment.glob("lib/python*/site-packages")
     installed = {d.metadata["Name"] for d in metadata.distributions(path=[str(site)])}
     assert installed == {
-        "slicewright-agent", "urllib3", "h2", "hpack", "hyperframe"
+        "slicewright-agent", "nvidia-ml-py", "urllib3", "h2", "hpack", "hyperframe"
     }  # fmt: skip
     (own,) = metadata.distributions(name="slicewright-agent", path=[str(site)])
     assert own.version == node_agent.VERSION
