@@ -16,19 +16,24 @@ import sys
 from pathlib import Path
 
 from rehearsal.cluster.kubelet.cluster import ClusterKubelet
+from rehearsal.cluster.kubelet.containers.backoff import LONGEST_S
 from rehearsal.cluster.kubelet.pods.addresses import NoAddress
 from rehearsal.cluster.node import container_runtime, launcher
 from rehearsal.host.toolchain import Toolchain
 from rehearsal.host.toolchain.errors import ToolchainError
 
 
-async def _run(environment: Path, cluster: str, toolchain: Toolchain) -> None:
+async def _run(
+    environment: Path, cluster: str, toolchain: Toolchain, longest_back_off_s: float
+) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     runtime = container_runtime.mode_of(os.environ)
-    kubelet = ClusterKubelet(environment, cluster, toolchain, runtime)
+    kubelet = ClusterKubelet(
+        environment, cluster, toolchain, runtime, longest_back_off_s=longest_back_off_s
+    )
     await kubelet.run(
         stopping, lambda: print(f"kubelet stand-in of {cluster}: watching", flush=True)
     )
@@ -40,6 +45,13 @@ def main() -> int:
     )
     parser.add_argument("--environment", type=Path, required=True)
     parser.add_argument("--cluster", required=True)
+    parser.add_argument(
+        "--max-container-restart-period",
+        type=float,
+        default=LONGEST_S,
+        metavar="SECONDS",
+        help="the kubelet's crashLoopBackOff.maxContainerRestartPeriod (default 300)",
+    )
     asked = parser.parse_args()
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
@@ -53,7 +65,12 @@ def main() -> int:
     environment = asked.environment.resolve()
     try:
         asyncio.run(
-            _run(environment, asked.cluster, Toolchain.load(environment / "toolchain.json"))
+            _run(
+                environment,
+                asked.cluster,
+                Toolchain.load(environment / "toolchain.json"),
+                asked.max_container_restart_period,
+            )
         )
     except (OSError, ValueError, KeyError, ToolchainError, NoAddress) as e:
         print(f"kubelet stand-in of {asked.cluster}: {e}", file=sys.stderr)

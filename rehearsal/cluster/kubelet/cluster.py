@@ -17,6 +17,7 @@ from rehearsal.cluster.control_plane.files import kubeconfig
 from rehearsal.cluster.control_plane.process_images import runs_as_process
 from rehearsal.cluster.kubelet.api import Api
 from rehearsal.cluster.kubelet.containers import stand_ins
+from rehearsal.cluster.kubelet.containers.backoff import LONGEST_S
 from rehearsal.cluster.kubelet.deviceplugin.plugins import AllocationFailed
 from rehearsal.cluster.kubelet.logs.server import LogServer, PodLogs
 from rehearsal.cluster.kubelet.nodes.layout_fault import LayoutFault
@@ -45,7 +46,11 @@ class ClusterKubelet:
         cluster: str,
         toolchain: Toolchain,
         runtime: container_runtime.Mode,
+        *,
+        longest_back_off_s: float = LONGEST_S,
     ) -> None:
+        """longest_back_off_s: between two starts of a container."""
+        self._longest_back_off_s = longest_back_off_s
         self._directory = environment / "clusters" / cluster
         client = Client.from_kubeconfig(
             kubeconfig(self._directory, "kubelet"), user_agent="slicewright-kubelet"
@@ -285,7 +290,15 @@ class ClusterKubelet:
         if not runs_as_process(pod["spec"]["containers"][0]["image"]):
             self._account(pod, node)
             return
-        run = PodRun(pod, node, self._api, self._sources, self._addresses, self._launching)
+        run = PodRun(
+            pod,
+            node,
+            self._api,
+            self._sources,
+            self._addresses,
+            self._launching,
+            longest_back_off_s=self._longest_back_off_s,
+        )
         self._pods[uid] = run
         task = asyncio.create_task(run.run(), name=f"run {run.name}")
         self._tasks[uid] = task

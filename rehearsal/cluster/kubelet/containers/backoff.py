@@ -16,6 +16,8 @@ class RestartBackoff:
     entry, the second waits for it, and twice the longest pause resets it.
     """
 
+    longest_s: float = LONGEST_S
+    """The kubelet's setting crashLoopBackOff.maxContainerRestartPeriod."""
     pause_s: float = 0.0
 
     def next(self, ran_for_s: float) -> float:
@@ -23,5 +25,5 @@ class RestartBackoff:
         if ran_for_s >= 2 * LONGEST_S:
             self.pause_s = 0.0
         pause = self.pause_s
-        self.pause_s = INITIAL_S if pause == 0 else min(LONGEST_S, pause * 2)
+        self.pause_s = min(self.longest_s, INITIAL_S if pause == 0 else pause * 2)
         return pause

@@ -118,8 +118,8 @@ class Container:
     policy: str
     grace_s: float
     """The pod's termination grace period, for a container that fails its liveness probe."""
+    backoff: RestartBackoff = field(default_factory=RestartBackoff)
     process: Process | None = None
-    _backoff: RestartBackoff = field(default_factory=RestartBackoff)
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _restart_now: bool = False
     _lost: bool = False
@@ -148,7 +148,7 @@ class Container:
                 return
             self.state.last, self.state.terminated = ended, None
             self.state.waiting_reason, self.state.waiting_message = "ContainerCreating", ""
-            pause = 0.0 if self._restart_now else self._backoff.next(time.monotonic() - began)
+            pause = 0.0 if self._restart_now else self.backoff.next(time.monotonic() - began)
             self._restart_now = False
             if pause:
                 self.state.waiting_reason = "CrashLoopBackOff"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kubeapi.client import ApiError, JsonObject, Unreachable, path_of
 from rehearsal.cluster.kubelet.api import Api
+from rehearsal.cluster.kubelet.containers.backoff import LONGEST_S, RestartBackoff
 from rehearsal.cluster.kubelet.containers.container import Container, NotCreated
 from rehearsal.cluster.kubelet.containers.environment_variables import MissingReference, Unsupported
 from rehearsal.cluster.kubelet.containers.state import ContainerState
@@ -43,8 +44,11 @@ class PodRun:
         sources: ApiSources,
         addresses: AddressBlock,
         launching: Launching,
+        *,
+        longest_back_off_s: float = LONGEST_S,
     ) -> None:
         self.pod = pod
+        self._longest_back_off_s = longest_back_off_s
         self.node = node
         self._api = api
         self._sources = sources
@@ -282,7 +286,13 @@ class PodRun:
         assert self._pod_ip is not None
         grace_s = float(self.pod["spec"].get("terminationGracePeriodSeconds", 30))
         return Container(
-            spec=spec, state=state, host=self, pod_ip=self._pod_ip, policy=policy, grace_s=grace_s
+            spec=spec,
+            state=state,
+            host=self,
+            pod_ip=self._pod_ip,
+            policy=policy,
+            grace_s=grace_s,
+            backoff=RestartBackoff(longest_s=self._longest_back_off_s),
         )
 
     def _volume_context(self) -> volumes.VolumeContext:

@@ -54,19 +54,19 @@ class SimulatedCluster:
         self.toolchain = toolchain
         self.directory = environment / "clusters" / name
 
-    def start(self) -> None:
+    def start(self, *kubelet_arguments: str) -> None:
         self.toolchain.dump(self.environment / "toolchain.json")
         endpoint = control_plane.start(self.environment, self.name, self.toolchain)
         self.kubeconfig = endpoint.kubeconfig
         self.client = Client.from_kubeconfig(self.kubeconfig)
-        self.start_kubelet()
+        self.start_kubelet(*kubelet_arguments)
 
     def stop(self) -> None:
         if kubelet := processes.find(self.environment, f"kubelet-{self.name}"):
             processes.stop(kubelet)
         control_plane.stop(self.environment, self.name)
 
-    def start_kubelet(self) -> None:
+    def start_kubelet(self, *arguments: str) -> None:
         argv = [
             sys.executable,
             "-m",
@@ -75,6 +75,7 @@ class SimulatedCluster:
             str(self.environment),
             "--cluster",
             self.name,
+            *arguments,
         ]
         processes.start(self.environment, f"kubelet-{self.name}", argv)
 
@@ -254,13 +255,15 @@ class SimulatedCluster:
 
 
 @contextmanager
-def running_cluster(environment: Path, toolchain: Toolchain) -> Iterator[SimulatedCluster]:
+def running_cluster(
+    environment: Path, toolchain: Toolchain, *kubelet_arguments: str
+) -> Iterator[SimulatedCluster]:
     """A started cluster, which is stopped in any case."""
     if why := launcher.why_not():
         pytest.skip(why)
     cluster = SimulatedCluster(environment, toolchain)
     try:
-        cluster.start()
+        cluster.start(*kubelet_arguments)
         yield cluster
     finally:
         cluster.stop()

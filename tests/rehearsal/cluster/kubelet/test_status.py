@@ -119,3 +119,8 @@ def test_the_first_restart_is_immediate_and_later_ones_back_off() -> None:
     backoff = RestartBackoff()
     assert [backoff.next(1.0) for _ in range(8)] == [0, 10, 20, 40, 80, 160, 300, 300]
     assert backoff.next(601.0) == 0
+
+
+def test_back_off_ends_where_the_kubelet_is_told_to_end_it() -> None:
+    backoff = RestartBackoff(longest_s=2.0)
+    assert [backoff.next(1.0) for _ in range(4)] == [0, 2, 2, 2]
