@@ -11,6 +11,9 @@ a mismatch, or its layout is about to change. It is released when its agent has 
 this boot. A report that is merely late holds no node. The taint keeps new pods away and leaves
 running ones alone.
 
+Nodes that exist without their pool are labelled when a pool selects them (`membership`), and get
+back what they had when they leave it (`release`).
+
 A layout is never changed under running pods. A node whose `mig.config` must change first gets the
 startup taint back, and its label is set once no pod uses its GPUs; until then its condition is
 ChangeHeldByPods and names the pods. Cordoning, draining and the order of nodes belong to a rollout.

@@ -34,14 +34,16 @@ def memberships(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Pool
     that is being deleted has no nodes, and is not listed.
     """
     ordered = sorted((pool for pool in pools if not pool.leaving), key=lambda pool: pool.name)
+    by_name = {pool.name: pool for pool in ordered}
     members: dict[str, list[Node]] = {pool.name: [] for pool in ordered}
     for node in sorted(nodes, key=lambda node: node.name):
         if node.leaving:
             continue
-        selecting = [pool.name for pool in ordered if pool.selects(node)]
-        if selecting:
-            labelled = node.labels.get(POOL_LABEL)
-            members[labelled if labelled in selecting else selecting[0]].append(node)
+        pool = by_name.get(node.labels.get(POOL_LABEL, ""))
+        if pool is None or not pool.selects(node):
+            pool = next((pool for pool in ordered if pool.selects(node)), None)
+        if pool is not None:
+            members[pool.name].append(node)
     return [(pool, members[pool.name]) for pool in ordered]
 
 

@@ -83,12 +83,14 @@ def departing(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Node, 
 
     By name.
     """
-    members = {node.name for _, present in memberships(pools, nodes) for node in present}
+    # Of nodes that were created for their pool, no question is asked: there are thousands.
+    joined = [node for node in nodes if node.joined is not None and not node.leaving]
+    members = {node.name for _, present in memberships(pools, joined) for node in present}
     by_name = {pool.name: pool for pool in pools}
     return [
         (node, by_name.get(node.joined.pool))
-        for node in sorted(nodes, key=lambda node: node.name)
-        if node.joined is not None and not node.leaving and node.name not in members
+        for node in sorted(joined, key=lambda node: node.name)
+        if node.joined is not None and node.name not in members
     ]
 
 
@@ -126,6 +128,8 @@ def disables(node: Node, pool: Pool) -> bool:
 
 def to_disable(pools: Sequence[Pool], nodes: Sequence[Node]) -> Iterator[str]:
     """Departing nodes whose MIG layout is to be disabled, which depends on their pods."""
+    if not any(pool.disables_mig for pool in pools):
+        return
     for node, pool in departing(pools, nodes):
         if (
             pool is not None
@@ -138,9 +142,12 @@ def to_disable(pools: Sequence[Pool], nodes: Sequence[Node]) -> Iterator[str]:
 
 def pools_to_let_go(pools: Sequence[Pool], nodes: Sequence[Node]) -> Iterator[LetPoolGo]:
     """Pools that are being deleted and whose nodes have all been released."""
+    going = [pool for pool in pools if pool.leaving and RELEASE_FINALIZER in pool.finalizers]
+    if not going:
+        return
     held = {node.joined.pool for node, _ in departing(pools, nodes) if node.joined}
-    for pool in sorted(pools, key=lambda pool: pool.name):
-        if pool.leaving and RELEASE_FINALIZER in pool.finalizers and pool.name not in held:
+    for pool in sorted(going, key=lambda pool: pool.name):
+        if pool.name not in held:
             others = tuple(name for name in pool.finalizers if name != RELEASE_FINALIZER)
             yield LetPoolGo(pool=pool.name, version=pool.version, finalizers=others)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -198,7 +200,9 @@ def test_a_node_waits_until_mig_manager_has_disabled_mig(
     assert isinstance(event, EmitEvent)
     assert event.reason == "ReleaseWaitsForMigManager"
     assert f"nvidia.com/mig.config.state is {state or 'absent'}" in event.message
-    assert "kubectl patch gpupool halves" in event.message
+    command = shlex.split(event.message.partition("let the layout stay: ")[2])
+    assert command[:4] == ["kubectl", "patch", "gpupool", "halves"]
+    assert json.loads(command[-1]) == {"spec": {"existingNodes": {"migLayoutOnRelease": "Keep"}}}
 
 
 def test_when_mig_is_disabled_the_node_is_released(existing: Pool, member: Node) -> None:
