@@ -1,0 +1,209 @@
+"""S4's pools under a GPU operator that the cluster has already, and back."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from fleet_controller import api
+from infra import plan
+from infra.plan import ByoFleetPlan
+from kubeapi import ApiError, Client
+from kubeapi.client import path_of
+from rehearsal.plugins.charts import gpu_operator
+from rehearsal.scenario import existing_cluster
+from rehearsal.scenario.engine_runs import Engine, Outcome
+from rehearsal.scenario.environment import Environment
+
+pytestmark = [pytest.mark.rehearsal]
+NAMESPACE = "nvidia"
+A100, T4 = "a100-40gb", "tesla-t4"
+POLICY = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
+POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+NODES = "/api/v1/nodes"
+
+
+@pytest.fixture(scope="module")
+def engine(make_environment: Callable[[str], Environment]) -> Engine:
+    """The stack adopts the operator, disables MIG on destroy, and taints new nodes."""
+    environment = make_environment("s4")
+    stack_file = environment.stack_file("s4")
+    stack = yaml.safe_load(stack_file.read_text())
+    stack["config"]["slicewright:fleet"] |= {
+        "gpu_operator": {"existing": True, "namespace": NAMESPACE, "mig_strategy": "mixed"},
+        "on_destroy": {"mig_layout": "disable"},
+        "startup_taint": "admission-policy",
+    }
+    stack_file.write_text(yaml.safe_dump(stack, sort_keys=False))
+    fleet = plan.read_file(stack_file)
+    assert isinstance(fleet, ByoFleetPlan)
+    existing_cluster.make(environment, fleet)
+    install_operator(Client.from_kubeconfig(environment.user_kubeconfig))
+    engine = Engine(environment, "s4", print)
+    assert engine.init().code == 0
+    return engine
+
+
+@pytest.fixture(scope="module")
+def client(engine: Engine) -> Client:
+    return Client.from_kubeconfig(engine.environment.user_kubeconfig)
+
+
+@pytest.fixture(scope="module")
+def before(client: Client, engine: Engine) -> Mapping[str, Any]:
+    """The nodes as the operator has them, once it is done with them."""
+    wait(
+        lambda: (
+            labels(client, A100).get(api.MIG_STATE_LABEL) == "success"
+            and "nvidia.com/gpu.count" in labels(client, T4)
+        ),
+        "the operator is at work",
+    )
+    return {node["metadata"]["name"]: node for node in client.get(NODES)["items"]}
+
+
+@pytest.fixture(scope="module")
+def refused(client: Client, engine: Engine, before: Mapping[str, Any]) -> Outcome:
+    return engine.up()
+
+
+def install_operator(client: Client) -> None:
+    """As `helm install` with the strategy `single`, by somebody else."""
+    body = {
+        "metadata": {
+            "name": NAMESPACE,
+            "labels": {"pod-security.kubernetes.io/enforce": "privileged"},
+        }
+    }
+    client.create("/api/v1/namespaces", body)
+    values = {
+        "mig": {"strategy": "single"},
+        "driver": {"enabled": False},
+        "toolkit": {"enabled": False},
+        # The simulated A100 refuses a reset, as those of clouds do.
+        "migManager": {"env": [{"name": "WITH_REBOOT", "value": "true"}]},
+    }
+    for crd in gpu_operator.crds():
+        client.create(collection(crd), crd)
+    for manifest in gpu_operator.render(values, "theirs", NAMESPACE):
+        wait(lambda one=manifest: created(client, one), f"{manifest['kind']} is made")
+
+
+def created(client: Client, manifest: Mapping[str, Any]) -> bool:
+    try:
+        client.create(collection(manifest), dict(manifest))
+    except ApiError as e:
+        if e.status == 404:  # the CRD is not served yet
+            return False
+        raise
+    return True
+
+
+def collection(manifest: Mapping[str, Any]) -> str:
+    kind = str(manifest["kind"]).lower()
+    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    if kind.endswith("class"):
+        plural = f"{kind}es"
+    namespace = manifest["metadata"].get("namespace")
+    return path_of(str(manifest["apiVersion"]), plural, namespace=namespace)
+
+
+def wait(holds: Callable[[], bool], what: str, *, timeout_s: float = 120) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
+        time.sleep(0.2)
+
+
+def pools(client: Client) -> list[Any] | None:
+    """None while the API server does not serve the new kind yet: it was made a moment ago."""
+    try:
+        return list(client.get(path_of(api.API_VERSION, api.POOL_PLURAL))["items"])
+    except ApiError as e:
+        if e.status in (404, 429):
+            return None
+        raise
+
+
+def labels(client: Client, pool: str) -> Mapping[str, str]:
+    found: Mapping[str, str] = client.get(f"{NODES}/{pool}-1")["metadata"]["labels"]
+    return found
+
+
+def offered(client: Client, pool: str) -> Mapping[str, str]:
+    found = client.get(f"{NODES}/{pool}-1")["status"]["allocatable"]
+    return {k: v for k, v in found.items() if k.startswith("nvidia.com/") and v != "0"}
+
+
+def test_an_operator_that_would_not_serve_the_pools_fails_up_before_any_pool(
+    refused: Outcome, client: Client
+) -> None:
+    assert refused.code != 0
+    for field in (
+        "mig.strategy: wanted mixed, found single",
+        "migManager.config.name: wanted mig-layouts-",
+        "devicePlugin.config.name: wanted plugin-configs-",
+        "daemonsets.tolerations: wanted",
+    ):
+        assert f"spec.{field}" in refused.output
+    assert "Traceback" not in refused.output
+    wait(lambda: pools(client) == [], "the pools' kind is served, and there is none")
+    assert client.get(POLICY)["spec"]["mig"]["strategy"] == "single", "it was only read"
+
+
+def test_with_the_command_of_the_message_up_succeeds(
+    refused: Outcome, client: Client, engine: Engine
+) -> None:
+    (command,) = {
+        line.strip() for line in refused.output.splitlines() if "kubectl patch cluster" in line
+    }
+    client.patch(POLICY, json.loads(shlex.split(command)[-1]), kind="merge")
+    up = engine.up()
+    assert up.code == 0, up.output
+    assert offered(client, A100) == {
+        "nvidia.com/mig-1g.5gb": "8",
+        "nvidia.com/mig-2g.10gb": "3",
+        "nvidia.com/mig-3g.20gb": "4",
+    }
+    assert offered(client, T4) == {"nvidia.com/gpu": "14"}
+    assert [one["metadata"]["name"] for one in client.get(POLICIES)["items"]] == [
+        "slicewright-startup-taint"
+    ]
+
+
+def test_a_second_up_reports_no_changes(engine: Engine) -> None:
+    outcome = engine.up("--expect-no-changes")
+    assert outcome.code == 0, outcome.output
+
+
+def test_destroy_disables_mig_and_leaves_operator_and_nodes_as_they_were(
+    client: Client, engine: Engine, before: Mapping[str, Any]
+) -> None:
+    adopted = client.get(POLICY)
+    destroy = engine.destroy()
+    assert destroy.code == 0, destroy.output
+    assert client.get(POLICY)["spec"] == adopted["spec"]
+    assert client.get(POLICIES)["items"] == []
+    for name, was in before.items():
+        node = client.get(f"{NODES}/{name}")
+        assert node["spec"] == was["spec"]
+        ours = {"slicewright.io", "nvidia.com/device-plugin.config"}
+        for field in ("labels", "annotations"):
+            for each in (was, node):
+                each["metadata"][field] = {
+                    key: value
+                    for key, value in each["metadata"].get(field, {}).items()
+                    if any(part in key for part in ours)
+                }
+            assert node["metadata"][field] == was["metadata"][field]
+        types = {one["type"] for one in node["status"]["conditions"]}
+        assert types == {one["type"] for one in was["status"]["conditions"]}
+    assert labels(client, A100)[api.MIG_CONFIG_LABEL] == "all-disabled"
+    assert labels(client, A100)[api.MIG_STATE_LABEL] == "success"
+    wait(lambda: offered(client, A100) == {"nvidia.com/gpu": "1"}, "a whole GPU again")
