@@ -1,11 +1,12 @@
-"""`nvidia-smi -L` in a container on a simulated node: what its CUDA would find, through NVML.
+"""`nvidia-smi` on a simulated node, through NVML: `-L`, and `-i GPU -c MODE`.
 
-The driver's own program needs the real library. Line format and exit codes are its own. Source:
-nvidia-smi(1), "--list-gpus" and "RETURN VALUE".
+The driver's own program needs the real library. Line formats and exit codes are its own. Source:
+nvidia-smi(1), "--list-gpus", "--compute-mode" and "RETURN VALUE".
 """
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -13,12 +14,27 @@ from node_agent.nvml.observed import Observation
 from node_agent.nvml.probe import probe
 
 _NO_DEVICES, _NO_DRIVER, _BAD_ARGUMENT = 6, 9, 2
+_COMPUTE_MODES = {"DEFAULT": 0, "PROHIBITED": 2, "EXCLUSIVE_PROCESS": 3}
+_PCI_INFO_BYTES, _BUS_ID_AT = 68, 36
+"""Size of nvmlPciInfo_t, and where in it the bus ID is, up to its end."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    if tuple(arguments) not in ((), ("-L",), ("--list-gpus",)):
-        print(f"simulated: nvidia-smi {' '.join(arguments)}: only -L is", file=sys.stderr)
-        return _BAD_ARGUMENT
+    match list(arguments):
+        case [] | ["-L" | "--list-gpus"]:
+            return _list()
+        case ["-i", gpu, "-c", mode] if mode in _COMPUTE_MODES:
+            return _set_compute_mode(gpu, mode)
+        case _:
+            print(
+                f"simulated: nvidia-smi {' '.join(arguments)}: only -L and -i GPU -c "
+                f"{'|'.join(_COMPUTE_MODES)} are",
+                file=sys.stderr,
+            )
+            return _BAD_ARGUMENT
+
+
+def _list() -> int:
     seen = probe()
     if seen.failure is not None:
         print(
@@ -30,6 +46,26 @@ def main(arguments: Sequence[str]) -> int:
         print("No devices were found")
         return _NO_DEVICES
     print("\n".join(listed(seen)), flush=True)
+    return 0
+
+
+def _set_compute_mode(gpu: str, mode: str) -> int:
+    """gpu: a UUID. An error's exit code is NVML's."""
+    nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    nvml.nvmlErrorString.restype = ctypes.c_char_p
+    device, pci = ctypes.c_void_p(), ctypes.create_string_buffer(_PCI_INFO_BYTES)
+    code = (
+        nvml.nvmlInit_v2()
+        or nvml.nvmlDeviceGetHandleByUUID(gpu.encode(), ctypes.byref(device))
+        or nvml.nvmlDeviceGetPciInfo_v3(device, pci)
+        or nvml.nvmlDeviceSetComputeMode(device, _COMPUTE_MODES[mode])
+    )
+    if code != 0:
+        reason = nvml.nvmlErrorString(code).decode()
+        print(f"Unable to set the compute mode for GPU {gpu}: {reason}")
+        return int(code)
+    bus_id = pci.raw[_BUS_ID_AT:].split(b"\0")[0].decode()
+    print(f"Set compute mode to {mode} for GPU {bus_id}.\nAll done.")
     return 0
 
 

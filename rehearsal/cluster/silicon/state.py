@@ -74,7 +74,7 @@ _CUDA = {
     555: 12050, 560: 12060, 565: 12070, 570: 12080, 575: 12090, 580: 13000, 590: 13010,
 }  # fmt: skip
 _CURED_BY_RESET = frozenset(
-    {"remap_pending", "retired_pending", "recovery_action", "throttle_reasons"}
+    {"remap_pending", "retired_pending", "recovery_action", "throttle_reasons", "compute_mode"}
 )
 # PCI buses of the eight GPUs of a DGX H100.
 _BUSES = (0x1B, 0x43, 0x52, 0x61, 0x9D, 0xC3, 0xD1, 0xDF)

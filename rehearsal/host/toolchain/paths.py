@@ -25,6 +25,8 @@ class Toolchain:
     gpu_feature_discovery: Path
     config_manager: Path
     """Chooses the device plugin's config by a label of its node."""
+    mps_control_daemon: Path
+    """Starts CUDA's MPS control programs, one per shared resource, and gives them their limits."""
     gke_device_plugin: Path
     fake_nvml: Path
     """The fake libnvidia-ml.so.1, in a directory of its own."""

@@ -102,13 +102,14 @@ def _nvidia(
     directory: str,
     binaries: Mapping[str, str],
     expected_s: float,
+    ask: tuple[str, ...] = ("--version",),
 ) -> Tool:
     """Programs of one of NVIDIA's Go modules. binaries: field of Toolchain -> name."""
     return Tool(
         name=name,
         version=version,
         binaries=tuple(
-            Binary(field=field, name=binary, package=f"{module}/cmd/{binary}", ask=("--version",))
+            Binary(field=field, name=binary, package=f"{module}/cmd/{binary}", ask=ask)
             for field, binary in binaries.items()
         ),
         source=GoModule(
@@ -176,8 +177,8 @@ TOOLS: tuple[Tool, ...] = (
         expected_s=89,
     ),
     Tool(
-        # Of the same module, but beside it: its flags cannot report a version, and the others are
-        # not built again because of it.
+        # Of the same module, but beside it, so that the others are not built again because of it.
+        # Its flags cannot report a version.
         name="config-manager",
         version=_DEVICE_PLUGIN,
         binaries=(
@@ -189,6 +190,17 @@ TOOLS: tuple[Tool, ...] = (
         ),
         source=GoModule(directory=_HERE / "go" / "config_manager"),
         expected_s=50,
+    ),
+    # Of the same module, too, and beside it for the same reason. It logs before it reports a
+    # version.
+    _nvidia(
+        "mps-control-daemon",
+        _DEVICE_PLUGIN,
+        module="github.com/NVIDIA/k8s-device-plugin",
+        directory="mps_control_daemon",
+        binaries={"mps_control_daemon": "mps-control-daemon"},
+        expected_s=60,
+        ask=(),
     ),
     Tool(
         name="kwok",

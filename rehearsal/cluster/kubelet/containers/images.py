@@ -115,13 +115,16 @@ def program(
                 toolchain.device_plugin,
                 toolchain.gpu_feature_discovery,
                 toolchain.config_manager,
+                toolchain.mps_control_daemon,
             )
             path = (shims, *dict.fromkeys(one.parent for one in programs))
-            return Program(
-                argv=_in_place((called or "nvidia-device-plugin", *command[1:], *args)),
-                path=path,
-                host_paths=path,
-            )
+            argv = _in_place((called or "nvidia-device-plugin", *command[1:], *args))
+            if called == "mps-control-daemon":
+                return _with_modules(
+                    Program(argv=argv, path=(*path, stand_ins.of_workloads(shims)))
+                )
+            python = (Path(sys.base_prefix), stand_ins.MPS_CONTROL)
+            return Program(argv=argv, path=path, host_paths=(*path, *python))
         case "cuda" | "tritonserver" if command:
             argv = command if called in ("", "sh", "bash") else (called, *command[1:])
             path = (stand_ins.of_workloads(shims),)

@@ -5,6 +5,7 @@ They are found on PATH, so that a container's own command line works unchanged.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,8 @@ from rehearsal.cluster.kubelet.nodes import driver_requests
 
 SOURCE = Path(__file__).resolve().parents[4]
 """The source tree, from which this interpreter imports the modules."""
+MPS_CONTROL = SOURCE / "rehearsal" / "cluster" / "node" / "mps_control.py"
+"""`nvidia-cuda-mps-control`, a program of the standard library only."""
 
 _MODULES = {
     "manage-crds": "rehearsal.cluster.gpu_operator.manage_crds",
@@ -24,10 +27,8 @@ _SIMULATED = {
     # mig-manager has both run after a change: the first makes device nodes, which the fake NVML
     # has already, the second writes a CDI specification, which the simulated runtime does not read.
     "nvidia-ctk": "exit 0",
-    # The daemon needs CUDA. Its first container only mounts a tmpfs.
-    "mps-control-daemon": '[ "$1" = mount-shm ] && exit 0\n'
-    'echo "simulated: the MPS control daemon needs CUDA; it does nothing here"\n'
-    "trap 'exit 0' TERM INT\nsleep infinity & wait $!",
+    # By its file: the MPS control daemon and the device plugin run it without their environment.
+    "nvidia-cuda-mps-control": f'exec {os.path.realpath(sys.executable)} -I -S {MPS_CONTROL} "$@"',
 }
 
 _NVIDIA_SMI = "rehearsal.cluster.node.nvidia_smi"
@@ -52,7 +53,8 @@ def write(directory: Path) -> None:
 def of_workloads(directory: Path) -> Path:
     """The programs of workloads' images, and `nvidia-smi`, which the runtime puts into them.
 
-    Apart, because NVIDIA's operands do otherwise where there is no nvidia-smi on PATH.
+    Apart, because NVIDIA's operands do otherwise where there is no nvidia-smi on PATH; but for the
+    MPS control daemon, which runs it.
     """
     return directory / "workloads"
 

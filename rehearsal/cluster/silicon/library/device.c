@@ -58,9 +58,23 @@ ANSWER(nvmlDeviceGetArchitecture, WHOLE, nvmlDeviceArchitecture_t, call.gpu->mod
 ANSWER(nvmlDeviceGetNumGpuCores, WHOLE, unsigned int, call.gpu->model->sms *call.gpu->model->cores_per_sm)
 ANSWER(nvmlDeviceGetMemoryBusWidth, WHOLE, unsigned int, call.gpu->model->bus_bits)
 ANSWER(nvmlDeviceGetPersistenceMode, WHOLE, nvmlEnableState_t, call.gpu->health[HEALTH_persistence])
-ANSWER(nvmlDeviceGetComputeMode, EITHER, nvmlComputeMode_t, 0)
+ANSWER(nvmlDeviceGetComputeMode, EITHER, nvmlComputeMode_t, (int)call.gpu->health[HEALTH_compute_mode])
 ANSWER(nvmlDeviceGetVirtualizationMode, WHOLE, nvmlGpuVirtualizationMode_t, 1) /* pass-through, as in every cloud's machines */
 ANSWER(nvmlDeviceGetNumaNodeId, WHOLE, unsigned int, call.gpu->index * 2 / (call.node->gpu_count > 1 ? call.node->gpu_count : 2))
+
+/* 0 default, 2 prohibited, 3 exclusive process; 1, exclusive thread, is gone since CUDA 8. Kept until the driver is loaded again. */
+nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, nvmlComputeMode_t mode)
+{
+    struct call call;
+    if (!begin_gpu(&call, __func__, device, WHOLE | PRIVILEGED | CHANGES))
+        return call.result;
+    if (mode == 1)
+        return end(&call, NVML_ERROR_NOT_SUPPORTED);
+    if (mode < 0 || mode > 3)
+        return end(&call, NVML_ERROR_INVALID_ARGUMENT);
+    call.gpu->health[HEALTH_compute_mode] = mode;
+    return end_changed(&call);
+}
 
 nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int length)
 {

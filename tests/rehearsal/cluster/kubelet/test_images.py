@@ -21,6 +21,7 @@ TOOLS = Toolchain(
     device_plugin=Path("/t/plugin"),
     gpu_feature_discovery=Path("/t/gfd"),
     config_manager=Path("/t/config-manager/config-manager"),
+    mps_control_daemon=Path("/t/mps/mps-control-daemon"),
     gke_device_plugin=Path("/t/gke"),
     fake_nvml=Path("/t/nvml/libnvidia-ml.so.1"),
 )
@@ -133,6 +134,12 @@ def test_a_workload_finds_nvidia_smi_which_nvidias_operands_do_not() -> None:
     assert made.path == (Path("/shims/workloads"),)
     operand = program(PLUGIN, ("nvidia-device-plugin",), (), TOOLS, Path("/shims"))
     assert Path("/shims/workloads") not in operand.path
+
+
+def test_the_mps_control_daemon_is_nvidias_own_and_finds_nvidia_smi() -> None:
+    made = program(PLUGIN, ("mps-control-daemon", "mount-shm"), (), TOOLS, Path("/shims"))
+    assert made.argv == ("mps-control-daemon", "mount-shm")
+    assert {Path("/t/mps"), Path("/shims"), Path("/shims/workloads")} <= set(made.path)
 
 
 def test_tritons_own_command_line_starts_its_stand_in() -> None:

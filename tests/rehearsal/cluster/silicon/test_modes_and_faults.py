@@ -35,6 +35,17 @@ def test_hopper_changes_mig_mode_at_once_and_disabling_removes_the_instances(
 
 
 @_root_only
+def test_the_compute_mode_is_kept_until_a_reboot(nvml: Any, make_state: Any) -> None:
+    path = make_state()
+    n = nvml.on(path)
+    gpu = n.nvmlDeviceGetHandleByIndex(0)
+    n.nvmlDeviceSetComputeMode(gpu, n.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)
+    assert n.nvmlDeviceGetComputeMode(gpu) == n.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
+    state.reboot(path)
+    assert n.nvmlDeviceGetComputeMode(gpu) == n.NVML_COMPUTEMODE_DEFAULT
+
+
+@_root_only
 @pytest.mark.parametrize("model", ["A100-40", "A100-80", "A30"])
 def test_amperes_mig_mode_is_pending_until_a_reboot_and_survives_the_next(
     nvml: Any, make_state: Any, model: str

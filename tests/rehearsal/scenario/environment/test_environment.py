@@ -27,6 +27,7 @@ def tools(tmp_path: Path) -> Toolchain:
         "device_plugin",
         "gpu_feature_discovery",
         "config_manager",
+        "mps_control_daemon",
         "gke_device_plugin",
         "fake_nvml",
     )
