@@ -199,7 +199,7 @@ TOOLS: tuple[Tool, ...] = (
         module="github.com/NVIDIA/k8s-device-plugin",
         directory="mps_control_daemon",
         binaries={"mps_control_daemon": "mps-control-daemon"},
-        expected_s=60,
+        expected_s=80,
         ask=(),
     ),
     Tool(

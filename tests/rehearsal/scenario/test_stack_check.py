@@ -44,11 +44,11 @@ def test_time_slicing_on_eks_can_be_rehearsed() -> None:
     assert problems(machine_type="g5.xlarge", sharing=SHARED) == []
 
 
-def test_mps_on_eks_is_refused_because_its_daemon_needs_cuda() -> None:
+def test_mps_on_eks_is_refused_because_its_daemon_gets_no_config() -> None:
     shared = {"mode": "mps", "replicas": {"gpu": 3}}
     ((path, reason),) = problems("none", machine_type="g5.xlarge", sharing=shared)
     assert path == ("node_pools", 0, "sharing")
-    assert "needs CUDA" in reason
+    assert "does not get the pool's config" in reason
 
 
 def existing(
@@ -104,7 +104,7 @@ def test_what_the_nodes_of_an_existing_cluster_have_already_is_not_installed(par
     assert f"have the {part} in their image" in reason
 
 
-def test_mps_on_an_existing_cluster_is_refused_because_its_daemon_needs_cuda() -> None:
+def test_mps_on_an_existing_cluster_is_refused_because_its_daemon_gets_no_config() -> None:
     shared = {"mode": "mps", "replicas": {"gpu": 3}}
     assert list(existing(operator={"mig_strategy": "none"}, sharing=shared)) == [
         ("node_pools", 0, "sharing")
