@@ -1,10 +1,11 @@
 """Sharing by MPS: NVIDIA's own daemon, device plugin and GFD over a stand-in for CUDA's control
-program. 90 s, of which the plugin waits up to 30 before it asks for the daemon again.
+program. 30 s, or 60 where the device plugin asks for the daemon before it runs.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import pytest
@@ -48,6 +49,27 @@ def node(cluster: Any) -> Any:
     cluster.client.patch(POLICY, {"spec": before})
 
 
+def _client(name: str) -> dict[str, Any]:
+    """A pod with a part of the GPU, which prints what it was given, and stays."""
+    script = "echo $CUDA_MPS_PIPE_DIRECTORY has $(cd $CUDA_MPS_PIPE_DIRECTORY; ls -d control)"
+    container = {
+        "name": "c",
+        "image": "nvcr.io/nvidia/cuda:13.0.1-base-ubuntu24.04",
+        "command": ["sh", "-c", f"{script}; sleep infinity"],
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": "part"}},
+        "spec": {
+            "containers": [container],
+            "terminationGracePeriodSeconds": 0,
+            "tolerations": [{"operator": "Exists"}],
+        },
+    }
+
+
 def daemon(cluster: Any) -> dict[str, Any]:
     """The daemon's pod."""
     (found,) = cluster.client.get(PODS, labelSelector=f"app={DAEMON}")["items"]
@@ -57,6 +79,21 @@ def daemon(cluster: Any) -> dict[str, Any]:
 def said(cluster: Any, container: str, **query: str) -> str:
     path = f"{PODS}/{daemon(cluster)['metadata']['name']}"
     return str(cluster.log(path, container=container, **query))
+
+
+def wait_for_log(cluster: Any, app: str, container: str, text: str) -> None:
+    """Until a running pod of the app has said it."""
+    deadline = time.monotonic() + 90
+    logs: list[str] = []
+    while not any(text in log for log in logs):
+        assert time.monotonic() < deadline, logs
+        time.sleep(0.5)
+        pods = cluster.client.get(PODS, labelSelector=f"app={app}")["items"]
+        logs = [
+            cluster.log(f"{PODS}/{pod['metadata']['name']}", container=container)
+            for pod in pods
+            if pod["status"].get("phase") == "Running"
+        ]
 
 
 def test_one_gpu_is_advertised_four_times_once_the_daemon_runs(cluster: Any, node: str) -> None:
@@ -69,6 +106,30 @@ def test_gfd_labels_the_node_as_shared_by_mps(cluster: Any, node: str) -> None:
     assert label(found, "gpu.product") == "NVIDIA-A10G-SHARED"
     assert label(found, "gpu.sharing-strategy") == "mps"
     assert label(found, "mps.capable") == "true"
+
+
+def test_of_five_pods_four_have_a_part_and_are_told_where_the_daemon_is(
+    cluster: Any, node: str
+) -> None:
+    for number in range(5):
+        cluster.create(_client(f"part-{number}"))
+
+    def running() -> list[str]:
+        pods = cluster.client.get(PODS, labelSelector="app=part")["items"]
+        return [p["metadata"]["name"] for p in pods if p["status"].get("phase") == "Running"]
+
+    deadline = time.monotonic() + 60
+    while len(running()) < 4:
+        assert time.monotonic() < deadline, running()
+        time.sleep(0.2)
+    for name in running():
+        while not (told := cluster.log(f"{PODS}/{name}", container="c")).endswith("\n"):
+            assert time.monotonic() < deadline, told
+            time.sleep(0.2)
+        assert told == "/mps/nvidia.com/gpu/pipe has control\n"
+    (left,) = {f"part-{n}" for n in range(5)} - set(running())
+    assert cluster.client.get(f"{PODS}/{left}")["status"]["phase"] == "Pending"
+    cluster.client.delete(PODS, labelSelector="app=part")
 
 
 def test_a_new_label_reaches_the_plugin_but_not_the_daemon(cluster: Any, node: str) -> None:
@@ -88,3 +149,12 @@ def test_a_new_label_reaches_the_plugin_but_not_the_daemon(cluster: Any, node: s
     assert "no process found" in said(cluster, "config-manager", previous="true")
     told = said(cluster, "mps-control-daemon-ctr")
     assert re.findall(r"set_default_active_thread_percentage (\d+)", told) == ["25"]
+
+
+def test_a_config_that_is_not_the_default_never_reaches_the_daemon(cluster: Any, node: str) -> None:
+    """Its config-manager links the default without waiting for the label, and cannot signal it."""
+    cluster.client.patch(POLICY, {"spec": {"devicePlugin": {"config": {"default": ""}}}})
+    wait_for_log(cluster, DAEMON, "mps-control-daemon-ctr", "No devices are configured for MPS")
+    plugin = ("nvidia-device-plugin-daemonset", "nvidia-device-plugin")
+    wait_for_log(cluster, *plugin, "error waiting for MPS daemon")
+    assert advertised(cluster.client.get(node)) in (None, "0")
