@@ -45,6 +45,13 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
             found.append(
                 f"{at} driver LATEST changes without notice; the agents report what they find"
             )
+        if not isinstance(pool, GkePoolPlan) and any(s.strategy == "mps" for s in pool.sharing):
+            # NVIDIA/k8s-device-plugin #1645, #1827
+            found.append(
+                f"{at} with the GPU Operator up to v26.7.1, nodes that share by MPS offer no GPU, "
+                "because NVIDIA's MPS daemon does not get the config that their label chooses; "
+                "use time-slicing until a newer one is out"
+            )
         if pool.gpu.mode_change_resets and pool.partitioned:
             found.append(
                 f"{at} switching MIG on or off resets {pool.gpu.name}: in a cloud the node "
