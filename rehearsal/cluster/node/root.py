@@ -19,8 +19,14 @@ from rehearsal.cluster.silicon.node_silicon import NodeSilicon
 
 _VALIDATIONS = "run/nvidia/validations"
 _DRIVER_VERSION = "proc/driver/nvidia/version"
-_LIBRARIES: Mapping[str, str] = {"eks": "usr/lib64", "gke": "home/kubernetes/bin/nvidia/lib64"}
+_LIBRARIES: Mapping[str, str] = {
+    "eks": "usr/lib64",
+    "gke": "home/kubernetes/bin/nvidia/lib64",
+    "byo": "usr/lib64",
+}
 """By cloud: where the driver's libraries are. Sources: awslabs/amazon-eks-ami; GKE's device plugin.
+Of other nodes: one of the places where NVIDIA's operands look (NVIDIA/nvidia-container-toolkit,
+internal/lookup/root).
 """
 
 _CONTAINERD_NVIDIA = """\
