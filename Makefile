@@ -7,7 +7,7 @@ STACK ?= s0 s1
 WORKERS ?= 2
 SETUP := $(VENV)/.ready-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-12)
 
-.PHONY: help rehearse destroy test unit lint bench mutate gpu-check setup toolchain clean
+.PHONY: help rehearse destroy test unit soak lint bench mutate gpu-check setup toolchain clean
 
 rehearse: $(SETUP)  ## S0 and S1 from a stack file to a proven fleet and back; STACK=NAME for stacks/Pulumi.NAME.yaml, KEEP=1 to leave it running
 	@$(BIN)/slicewright rehearse $(foreach stack,$(STACK),--stack $(stack)) $(if $(filter-out 0 no,$(KEEP)),--keep)
@@ -18,11 +18,14 @@ help:  ## what there is to make; `make` alone is `make rehearse`
 destroy: $(SETUP)  ## ends what KEEP=1 left running: pulumi destroy, then shows the simulated cloud empty
 	@$(BIN)/slicewright rehearse destroy $(if $(filter command line,$(origin STACK)),$(foreach stack,$(STACK),--stack $(stack)))
 
-test: lint toolchain  ## everything that CI checks
-	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder
+test: lint toolchain  ## everything that CI checks at each push
+	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m "not soak"
 
 unit: $(SETUP)  ## the quick tests only: no cluster, no engine, nothing to build
 	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m "not rehearsal and not toolchain and not soak"
+
+soak: toolchain  ## the tests that repeat something for minutes, such as 200 restarts and 20 reboots; CI runs them nightly
+	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m soak
 
 lint: $(SETUP)  ## style, types, and import contracts between packages
 	@$(BIN)/ruff check .
