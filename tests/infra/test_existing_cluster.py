@@ -15,6 +15,7 @@ from fleet_controller import api
 from infra import plan, program, spec
 from infra.components import existing_cluster, gpu_pool
 from infra.plan import ByoClusterPlan
+from tests.recorder import recorded
 
 ROOT = Path(__file__).resolve().parents[2]
 FLEET = """\
@@ -281,7 +282,7 @@ def test_the_labels_by_which_nodes_are_selected_are_guarded(
 
 
 def test_no_pool_is_proven_before_all_have_settled(
-    record: Record, monkeypatch: pytest.MonkeyPatch
+    zipapps: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change for one of them may restart the device plugin on the nodes of all."""
     waits: dict[str, int] = {}
@@ -293,6 +294,6 @@ def test_no_pool_is_proven_before_all_have_settled(
         init(pool, name, **rest)
 
     monkeypatch.setattr(gpu_pool.GPUPool, "__init__", noted)
-    record("s4")
+    recorded(plan.read_file(ROOT / "stacks" / "Pulumi.s4.yaml"), "s4")
     proofs = {name: count for name, count in waits.items() if name.endswith("-proof")}
     assert proofs == {"gpu-pool-a100-40gb-proof": 2, "gpu-pool-tesla-t4-proof": 2}

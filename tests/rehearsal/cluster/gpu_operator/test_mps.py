@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from kubeapi import ApiError
 from tests.rehearsal.cluster.gpu_operator.conftest import NAMESPACE, VALUES
 from tests.rehearsal.cluster.gpu_operator.test_sharing import (
     LABEL,
@@ -89,11 +91,13 @@ def wait_for_log(cluster: Any, app: str, container: str, text: str) -> None:
         assert time.monotonic() < deadline, logs
         time.sleep(0.5)
         pods = cluster.client.get(PODS, labelSelector=f"app={app}")["items"]
-        logs = [
-            cluster.log(f"{PODS}/{pod['metadata']['name']}", container=container)
-            for pod in pods
-            if pod["status"].get("phase") == "Running"
-        ]
+        logs = []
+        for pod in pods:
+            if pod["status"].get("phase") == "Running":
+                # The pod may have been replaced since it was listed.
+                with suppress(ApiError):
+                    path = f"{PODS}/{pod['metadata']['name']}"
+                    logs.append(cluster.log(path, container=container))
 
 
 def test_one_gpu_is_advertised_four_times_once_the_daemon_runs(cluster: Any, node: str) -> None:

@@ -41,12 +41,15 @@ class Control:
             made.mkdir(parents=True)
         stand_ins.write(directory / "shims")
         self._program = directory / "shims" / "nvidia-cuda-mps-control"
+        # Stands for the first process of a container, with which the daemon ends.
+        self._first = subprocess.Popen(["sleep", "600"], process_group=0)
 
     def ask(self, commands: str = "", *arguments: str) -> tuple[int, str]:
         """Exit code and output, of both kinds."""
         done = subprocess.run(
             [self._program, *arguments],
             input=commands,
+            process_group=self._first.pid,
             # As from NVIDIA's programs: nothing else.
             env={
                 "CUDA_MPS_PIPE_DIRECTORY": str(self.pipes),
@@ -60,12 +63,17 @@ class Control:
         )
         return done.returncode, done.stdout
 
+    def end(self) -> None:
+        self.ask("quit")
+        self._first.kill()
+        self._first.wait()
+
 
 @pytest.fixture
 def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     made = Control(tmp_path)
     yield made
-    made.ask("quit")
+    made.end()
 
 
 def test_without_a_daemon_a_command_fails_as_the_real_one_does(control: Control) -> None:
