@@ -61,15 +61,11 @@ class LetPoolGo:
 class DisableMig:
     """The layout of a departing node has to be disabled first."""
 
-    node: Node
-    pool: Pool
-
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
     """A departing node that cannot be released yet."""
 
-    node: Node
     pool: Pool
     reason: str
     message: str
@@ -104,10 +100,9 @@ def next_step(node: Node, pool: Pool | None, gpu_pods: tuple[str, ...] | None) -
             if node.mig_state in BUSY_STATES:
                 return _for_mig_manager(node, pool)
             if gpu_pods == ():
-                return DisableMig(node=node, pool=pool)
+                return DisableMig()
             running = ", ".join((gpu_pods or ())[:3]) or "not known yet"
             return Waiting(
-                node=node,
                 pool=pool,
                 reason="ReleaseHeldByPods",
                 message="MIG is disabled, and the node leaves the pool, when no pod uses the "
@@ -167,7 +162,6 @@ def _release(node: Node) -> ReleaseNode:
 
 def _for_mig_manager(node: Node, pool: Pool) -> Waiting:
     return Waiting(
-        node=node,
         pool=pool,
         reason="ReleaseWaitsForMigManager",
         message="the node leaves the pool when mig-manager has disabled MIG; "
