@@ -7,10 +7,14 @@ import logging
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
+from rehearsal.clouds.core.access import Credentials
 from rehearsal.clouds.core.control_planes import ControlPlanes, LocalControlPlanes
 from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
+from rehearsal.clouds.core.http_messages import Call, Protocols
+from rehearsal.clouds.endpoint import Endpoint, PortTaken
 from rehearsal.clouds.server import AlreadyServed, Server
 from rehearsal.clouds.service import Cloud
 
@@ -44,6 +48,13 @@ def main() -> int:
     except AlreadyServed as e:
         print(f"rehearsal.clouds: {e}", file=sys.stderr)
         return 1
+    try:
+        endpoint = Endpoint(environment)
+    except PortTaken as e:
+        server.server_close()
+        print(f"rehearsal.clouds: {e}", file=sys.stderr)
+        return 1
+    endpoint.protocols = protocols(cloud.call, endpoint.credentials)
     resumed = cloud.resume()
     if resumed:
         logging.getLogger(__name__).info(
@@ -52,14 +63,21 @@ def main() -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    thread = threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True
-    )
-    thread.start()
+    # The socket's server says that the clouds are up, so it is the last to start.
+    for each in (endpoint, server):
+        threading.Thread(
+            target=each.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True
+        ).start()
     stop.wait()
-    server.shutdown()
-    server.server_close()
+    for each in (server, endpoint):
+        each.shutdown()
+        each.server_close()
     return 0
+
+
+def protocols(call: Call, credentials: Credentials) -> Sequence[Protocols]:
+    """Of each cloud; the first that accepts a request answers it."""
+    return ()
 
 
 if __name__ == "__main__":

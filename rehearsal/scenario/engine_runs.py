@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rehearsal.host import processes
+from rehearsal.scenario import cloud_variables
 from rehearsal.scenario.environment import Environment
 
 LineSink = Callable[[str], None]
@@ -70,7 +71,7 @@ class Engine:
         pulumi = str(self.environment.root / "bin" / "pulumi")
         # Without bytecode every plugin would compile the SDK's modules at each start: seconds per
         # operation.
-        dropped = ("KUBECONFIG", "PYTHONDONTWRITEBYTECODE")
+        dropped = ("KUBECONFIG", "PYTHONDONTWRITEBYTECODE", *cloud_variables.USERS_OWN)
         environment = {
             k: v for k, v in os.environ.items() if k not in dropped and not k.startswith("PULUMI_")
         }

@@ -14,12 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rehearsal.clouds.core import access
 from rehearsal.clouds.core.client import CloudClient, CloudUnreachable
 from rehearsal.cluster import control_plane
 from rehearsal.host import processes
 from rehearsal.host.processes import ENVIRONMENT_VARIABLE
 from rehearsal.host.toolchain import Toolchain
-from rehearsal.scenario import plugins_and_commands, settings
+from rehearsal.scenario import cloud_variables, plugins_and_commands, settings
 from rehearsal.scenario.errors import NotRunning, RehearsalError
 from rehearsal.scenario.plugins_and_commands import link
 
@@ -95,7 +96,13 @@ class Environment:
             **plugins_and_commands.engine_settings(self.root),
             # Set whether there is one or not: never one of the user's own clusters.
             "KUBECONFIG": str(self.user_kubeconfig),
+            **self._cloud_access(),
         }
+
+    def _cloud_access(self) -> dict[str, str]:
+        """What clients of the real clouds obey; nothing before the clouds' first start."""
+        found = access.load(self.root)
+        return {} if found is None else cloud_variables.of(found)
 
     def kubeconfigs(self) -> Mapping[str, Path]:
         """Admin kubeconfig of every cluster in the simulated cloud, by cluster name."""
@@ -116,7 +123,8 @@ class Environment:
         if kubeconfigs:
             # By default kubectl caches API discovery in the home directory.
             shown["KUBECACHEDIR"] = shlex.quote(str(self.root / "kubectl-cache"))
-        return "\n".join(f"export {name}={value}" for name, value in shown.items())
+        lines = [f"export {name}={value}" for name, value in shown.items()]
+        return "\n".join([*lines, f"unset {' '.join(cloud_variables.USERS_OWN)}"])
 
     def command(self, action: str) -> str:
         """The command line to type for an action; `run` keeps the environment."""

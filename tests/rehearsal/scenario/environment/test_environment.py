@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from rehearsal.clouds.core import access
 from rehearsal.host.toolchain import Toolchain
+from rehearsal.scenario import cloud_variables
 from rehearsal.scenario import environment as environments
 from rehearsal.scenario.environment import PROJECT, Environment
 from rehearsal.scenario.errors import RehearsalError, WrongUse
@@ -245,3 +247,47 @@ def test_in_a_shell_the_users_context_comes_before_that_of_the_simulated_cloud(
     assert f"export KUBECONFIG={admin}" in environment.exports().splitlines()
     environment.user_kubeconfig.touch()
     assert f"export KUBECONFIG={environment.user_kubeconfig}" in environment.exports().splitlines()
+
+
+@pytest.mark.usefixtures("home")
+def test_clients_of_real_clouds_find_the_simulated_ones_and_no_account_of_the_users(
+    tools: Toolchain, tmp_path: Path
+) -> None:
+    environment = environments.create(tmp_path / "E", tools)
+    assert "AWS_ENDPOINT_URL" not in environment.variables()
+    found = access.Access(port=20001, credentials=access.new_credentials())
+    access.save(environment.root, found)
+    users_own = {
+        "AWS_PROFILE": "prod",
+        "AWS_ACCESS_KEY_ID": "AKIA",
+        "AWS_SESSION_TOKEN": "secret",
+        "AWS_ENDPOINT_URL_EKS": "https://eks.example",
+        "AWS_CONFIG_FILE": "/home/user/.aws/config",
+    }
+    told = subprocess.run(
+        ["sh", "-ec", f"{environment.exports()}\nenv"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | users_own,
+    ).stdout
+    aws = dict(line.split("=", 1) for line in told.splitlines() if line.startswith("AWS_"))
+    assert aws == {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:20001",
+        "AWS_ACCESS_KEY_ID": found.credentials.aws_access_key_id,
+        "AWS_SECRET_ACCESS_KEY": found.credentials.aws_secret_access_key,
+        "AWS_CONFIG_FILE": "/dev/null",
+        "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def test_calls_to_the_clouds_go_past_the_users_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's clients ask a proxy even for a loopback address."""
+    found = access.Access(port=20001, credentials=access.new_credentials())
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert "NO_PROXY" not in cloud_variables.of(found)
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", "intern.example")
+    assert cloud_variables.of(found)["NO_PROXY"] == "intern.example,127.0.0.1"

@@ -1,0 +1,60 @@
+"""Where an environment's clouds answer over HTTP, and the credentials that they accept.
+
+Any user of the machine can connect to a loopback port, so every call needs them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+ADDRESS = "127.0.0.1"
+FILE = "cloud-access.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    aws_access_key_id: str
+    aws_secret_access_key: str = field(repr=False)
+    google_access_token: str = field(repr=False)
+    """A bearer token."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    port: int
+    credentials: Credentials
+
+    @property
+    def url(self) -> str:
+        return f"http://{ADDRESS}:{self.port}"
+
+
+def new_credentials() -> Credentials:
+    return Credentials(
+        # Real ids begin with AKIA or ASIA: nothing may take this one for an account's.
+        aws_access_key_id=f"REHEARSAL{secrets.token_hex(6).upper()[:11]}",
+        aws_secret_access_key=secrets.token_urlsafe(30),
+        google_access_token=f"rehearsal.{secrets.token_urlsafe(40)}",
+    )
+
+
+def load(environment: Path) -> Access | None:
+    """None where the clouds have not been started yet."""
+    try:
+        found = json.loads((environment / FILE).read_text())
+    except FileNotFoundError:
+        return None
+    return Access(port=int(found["port"]), credentials=Credentials(**found["credentials"]))
+
+
+def save(environment: Path, access: Access) -> None:
+    """Writes the file, which only this user can read."""
+    path = environment / FILE
+    new = path.with_suffix(".new")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(asdict(access), file, indent=2)
+    new.replace(path)

@@ -1,0 +1,47 @@
+"""Variables by which clients of the real clouds find an environment's simulated ones.
+
+Source: "AWS SDKs and Tools Reference Guide", service-specific endpoints and credential settings.
+"""
+
+from __future__ import annotations
+
+import os
+
+from rehearsal.clouds.core.access import ADDRESS, Access
+
+_AWS_SERVICES = ("EC2", "EKS", "IAM", "STS")
+USERS_OWN = (
+    "AWS_PROFILE",
+    "AWS_DEFAULT_PROFILE",
+    "AWS_SESSION_TOKEN",
+    "AWS_ROLE_ARN",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CA_BUNDLE",
+    "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
+    *(f"AWS_ENDPOINT_URL_{service}" for service in _AWS_SERVICES),
+)
+"""To be unset: they would lead a client past the rehearsal, to an account of the user's."""
+_PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
+
+
+def of(access: Access) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL": access.url,
+        "AWS_ACCESS_KEY_ID": access.credentials.aws_access_key_id,
+        "AWS_SECRET_ACCESS_KEY": access.credentials.aws_secret_access_key,
+        # The user's own files name accounts, endpoints and roles.
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        **_past_the_proxy(),
+    }
+
+
+def _past_the_proxy() -> dict[str, str]:
+    """Python's clients send even calls to loopback through a proxy, where one is set."""
+    if not any(os.environ.get(name) for name in _PROXIES):
+        return {}
+    known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    hosts = [host for host in known.split(",") if host]
+    direct = ",".join(hosts if ADDRESS in hosts else [*hosts, ADDRESS])
+    return {"no_proxy": direct, "NO_PROXY": direct}
