@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from rehearsal.clouds.core.errors import CloudError
+from rehearsal.clouds.core.errors import CloudError, ConnectionLost
 from rehearsal.clouds.core.unix_socket import socket_address
 from rehearsal.clouds.service import Cloud
 
@@ -82,6 +82,8 @@ class _Handler(BaseHTTPRequestHandler):
             )
         except CloudError as e:
             self._refuse(e.code, e.reason, e.message)
+        except ConnectionLost:
+            self.close_connection = True
         except (ValueError, KeyError, TypeError) as e:
             log.exception("call")
             self._refuse(400, "BAD_REQUEST", f"{type(e).__name__}: {e}")

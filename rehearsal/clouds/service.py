@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,9 +15,19 @@ from rehearsal.clouds.aws.eks.service import Eks
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.errors import injected_error as injected_aws_error
 from rehearsal.clouds.aws.iam import AwsIam
+from rehearsal.clouds.core import fault_file
 from rehearsal.clouds.core.context import Context, Methods
 from rehearsal.clouds.core.control_planes import ControlPlanes
-from rehearsal.clouds.core.errors import not_simulated
+from rehearsal.clouds.core.errors import CloudError, ConnectionLost, not_simulated
+from rehearsal.clouds.core.fault_file import (
+    ApiError,
+    BackgroundUpdate,
+    CallFault,
+    ConnectionReset,
+    FaultFileError,
+    Slowness,
+    Throttling,
+)
 from rehearsal.clouds.core.faults import Faults
 from rehearsal.clouds.core.store import Store
 from rehearsal.clouds.core.tasks import Tasks
@@ -39,7 +50,7 @@ class Cloud:
         self._environment = environment
         store = Store(environment / "cloud")
         self.tasks = Tasks(store, self._delay_s)
-        self._faults = Faults(environment / "faults.json", store)
+        self._faults = Faults(environment / fault_file.NAME, store, knows=self._knows)
         context = Context(store, self.tasks, planes, self._faults, ready_timeout_s)
         google_iam, compute, gke = GoogleIam(context), Compute(context), Gke(context)
         aws_iam, ec2, eks = AwsIam(context), Ec2(context), Eks(context)
@@ -56,7 +67,7 @@ class Cloud:
         }
 
     def call(self, service: str, method: str, params: JsonObject, body: JsonObject) -> JsonObject:
-        """Raises CloudError."""
+        """Raises CloudError, and ConnectionLost where an injected fault breaks the connection."""
         methods = self._methods.get(service)
         if methods is None:
             raise google_error(
@@ -71,9 +82,9 @@ class Cloud:
             aws_models.validate(service, method, body)
             if not params.get("region"):
                 raise aws_error("InvalidSignatureException", "You must specify a region.")
-        fault = self._faults.of_call(service, method)
-        if fault is not None:
-            raise injected_google_error(fault) if is_google else injected_aws_error(fault)
+        fault = self._fault(service, method)
+        if isinstance(fault, ConnectionReset) and not fault.carried_out:
+            raise ConnectionLost
         handler = methods.get(method)
         if handler is None:
             known = ", ".join(sorted(methods))
@@ -81,7 +92,33 @@ class Cloud:
                 f"The rehearsal's cloud does not simulate {service} {method}; of this "
                 f"service it has {known}."
             )
-        return handler(params, body)
+        answer = handler(params, body)
+        if isinstance(fault, ConnectionReset):
+            raise ConnectionLost
+        return answer
+
+    def _fault(self, service: str, method: str) -> CallFault | None:
+        """The fault that the call meets. Slowness has passed; errors are raised as CloudError."""
+        try:
+            fault = self._faults.of_call(service, method)
+        except FaultFileError as e:
+            raise CloudError(400, "FAULT_FILE", str(e)) from None
+        match fault:
+            case None | ConnectionReset():
+                return fault
+            case Slowness():
+                time.sleep(fault.delay_s)
+                return fault
+            case ApiError() | Throttling() | BackgroundUpdate():
+                google = service in google_models.DOCUMENTS
+                raise (injected_google_error if google else injected_aws_error)(service, fault)
+
+    def _knows(self, method: str) -> bool:
+        """Whether it is `service.method`, or a method of any service."""
+        service, _, name = method.partition(".")
+        return name in self._methods.get(service, ()) or any(
+            method in methods for methods in self._methods.values()
+        )
 
     def inventory(self) -> dict[str, list[str]]:
         """Kind -> names of every resource that exists; empty = everything was destroyed."""

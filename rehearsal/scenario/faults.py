@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from fleet_controller.api import POOL_LABEL
 from infra import plan
 from infra.plan import ByoFleetPlan, FleetPlan
 from kubeapi import Client, Unreachable
+from rehearsal.clouds.core import fault_file
+from rehearsal.clouds.core.fault_file import Fault, WrongLayout
 from rehearsal.cluster.kubelet.nodes import reboots
 from rehearsal.cluster.kubelet.nodes.holds import Holds
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.errors import NoSuchFault, RehearsalError
 
+__all__ = ["MACHINE", "Hold", "WrongLayout", "hold", "inject", "inject_resolved", "reboot"]
+__all__ += ["repair", "resolve"]
+
 MACHINE = "rehearsal.slicewright.io/machine"
-
-
-@dataclass(frozen=True, kw_only=True)
-class WrongLayout:
-    """One GPU of one node gets as many `profile` instances as fit, whatever the stack file says.
-
-    It affects nodes that are made after it was injected.
-    """
-
-    pool: str
-    node: int
-    """Which node of the pool, by order of creation, from 0."""
-    gpu: int
-    profile: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,15 +80,14 @@ def inject_resolved(environment: Environment, fault: WrongLayout) -> WrongLayout
     return fault
 
 
-def inject(environment: Environment, fault: WrongLayout | Hold) -> None:
-    """Adds the fault to those that the simulated cloud reads when it makes a node."""
-    match fault:
-        case WrongLayout():
-            listed = {"fault": "wrong-layout", **asdict(fault)}
-        case Hold():
-            where = {"pool": fault.pool, "node": fault.node}
-            listed = {"fault": "hold", **where, **asdict(fault.held)}
-    _write(environment, [*_read(environment), listed])
+def inject(environment: Environment, fault: Fault | Hold) -> None:
+    """Adds the fault to those that the simulated cloud reads: before a call, when it makes a node.
+
+    Raises FaultFileError where the environment's fault file has problems.
+    """
+    if isinstance(fault, Hold):
+        fault = fault_file.Hold(pool=fault.pool, node=fault.node, **asdict(fault.held))
+    _write(environment, [*_read(environment), fault])
 
 
 def hold(client: Client, node: str, held: Holds | None) -> None:
@@ -162,14 +152,13 @@ def _repair_nodes(client: Client) -> list[str]:
     return repaired
 
 
-def _read(environment: Environment) -> list[dict[str, Any]]:
-    path = environment.root / "faults.json"
-    faults: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
-    return faults
+def _read(environment: Environment) -> tuple[Fault, ...]:
+    path = environment.root / fault_file.NAME
+    return fault_file.read(path.read_text(), where=str(path)) if path.exists() else ()
 
 
-def _write(environment: Environment, faults: list[dict[str, Any]]) -> None:
-    path = environment.root / "faults.json"
+def _write(environment: Environment, faults: Sequence[Fault]) -> None:
+    path = environment.root / fault_file.NAME
     new = path.with_suffix(".new")
-    new.write_text(json.dumps(faults, indent=1))
+    new.write_text(json.dumps([fault_file.as_json(fault) for fault in faults], indent=1))
     new.replace(path)

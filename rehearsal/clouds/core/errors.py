@@ -16,6 +16,10 @@ class CloudError(Exception):
         self.message = message
 
 
+class ConnectionLost(Exception):
+    """The server closes the connection without an answer."""
+
+
 def not_simulated(message: str) -> CloudError:
     """For calls that the real cloud has and the simulated one does not."""
     return CloudError(501, "NOT_SIMULATED", message)

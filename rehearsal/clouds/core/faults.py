@@ -1,55 +1,67 @@
-"""Injected faults: E/faults.json, read before every call and every node that is created."""
+"""Injects the faults of E/faults.json, which is read before every call and every new node."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from kubeapi import JsonObject
+from rehearsal.clouds.core.fault_file import (
+    CallFault,
+    Fault,
+    FaultFileError,
+    NodeEvent,
+    NodeMark,
+    Quota,
+    SlowIam,
+    StockOut,
+    as_json,
+    read,
+)
 from rehearsal.clouds.core.store import Kind, Store
 
 USES = Kind[JsonObject]("faults-used")
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ApiFault:
-    """An error that a call is to be answered with."""
-
-    code: int
-    """HTTP code."""
-    message: str
-    status: str | None
-    """The cloud's name for the error; None = the one that belongs to the code."""
+"""By a hash of the fault: how many calls it has seen and met, and since when it is there."""
+_POOL_LABEL = "slicewright.io/pool"
 
 
 class Faults:
-    def __init__(self, path: Path, store: Store) -> None:
+    """Raises FaultFileError where the file has problems: nothing goes on with half of a file.
+
+    What a fault has met is counted in the store, so a restart of the clouds forgets nothing. Two
+    equal entries are one fault. A fault that leaves the file and comes back begins anew.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        store: Store,
+        *,
+        knows: Callable[[str], bool] = lambda method: True,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """knows: whether a fault's `method` is one of the clouds'."""
         self._path = path
         self._store = store
+        self._knows = knows
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen: tuple[int, int, int] | None = None
+        self._found: tuple[Fault, ...] = ()
 
-    def of_call(self, service: str, method: str) -> ApiFault | None:
-        """The first fault like `{"fault": "api-error", "method": "eks.CreateNodegroup", ...}`.
-
-        `code` defaults to 500; `message` and `status` are optional. `times` says how many calls
-        fail; without it, all do.
-        """
-        names = (method, f"{service}.{method}")
+    def of_call(self, service: str, method: str) -> CallFault | None:
+        """The first fault of the file that the call meets."""
         for fault in self._listed():
-            if fault.get("fault") != "api-error" or fault.get("method") not in names:
-                continue
-            if self._use(fault):
-                return ApiFault(
-                    code=int(fault.get("code", 500)),
-                    message=str(
-                        fault.get("message", f"injected by faults.json: {fault.get('method')}")
-                    ),
-                    status=fault.get("status"),
-                )
+            if (
+                isinstance(fault, CallFault)
+                and fault.method in (method, f"{service}.{method}")
+                and self._meets(fault)
+            ):
+                return fault
         return None
 
     def of_node(self, *, pool: str, labels: Mapping[str, str], index: int) -> JsonObject | None:
@@ -57,32 +69,119 @@ class Faults:
 
         A fault names the pool by the cloud's name or by Slicewright's, which is one of its labels.
         """
-        names = (pool, labels.get("slicewright.io/pool", ""))
         for fault in self._listed():
-            if fault.get("pool") in names and fault.get("node") == index:
-                rest = {k: v for k, v in fault.items() if k not in ("fault", "pool", "node")}
-                return {"kind": fault.get("fault"), **rest}
+            if (
+                isinstance(fault, NodeMark)
+                and names_pool(fault.pool, pool, labels)
+                and fault.node == index
+            ):
+                where = ("fault", "pool", "node")
+                rest = {k: v for k, v in as_json(fault).items() if k not in where}
+                return {"kind": fault.fault, **rest}
         return None
 
-    def _listed(self) -> Sequence[JsonObject]:
-        try:
-            found = json.loads(self._path.read_text())
-        except FileNotFoundError:
-            return ()
-        except ValueError as e:
-            log.warning("%s is not JSON (%s); no fault is injected", self._path, e)
-            return ()
-        return [f for f in found if isinstance(f, dict)] if isinstance(found, list) else ()
+    def has_stock(self, *, pool: str, labels: Mapping[str, str], index: int, zone: str) -> bool:
+        """Whether the cloud has a machine in the zone for node `index` of the pool."""
+        return not any(
+            isinstance(fault, StockOut)
+            and names_pool(fault.pool, pool, labels)
+            and index >= fault.node
+            and fault.zone in (None, zone)
+            for fault in self._listed()
+        )
 
-    def _use(self, fault: JsonObject) -> bool:
-        """Whether the fault still applies; counts the use."""
-        times = fault.get("times")
-        if times is None:
-            return True
-        key = hashlib.sha256(json.dumps(fault, sort_keys=True).encode()).hexdigest()[:16]
+    def quota(self, name: str) -> float | None:
+        """The limit that a fault sets; None where none does."""
+        limits = [f.limit for f in self._listed() if isinstance(f, Quota) and f.quota == name]
+        return min(limits, default=None)
+
+    def iam_delay_s(self) -> float:
+        """After what time a new identity or right is known to the other services."""
+        return max((f.delay_s for f in self._listed() if isinstance(f, SlowIam)), default=0.0)
+
+    def due_events(self) -> Sequence[NodeEvent]:
+        """Those that have not happened, and whose time has come. See `happened`."""
+        due: list[NodeEvent] = []
+        for fault in self._listed():
+            if isinstance(fault, NodeEvent):
+                use = self._use(fault)
+                if not use["met"] and self._clock() >= use["since"] + fault.after_s:
+                    due.append(fault)
+        return due
+
+    def happened(self, event: NodeEvent) -> None:
         with self._store.lock:
-            used = int((self._store.get(USES, key) or {}).get("used", 0))
-            if used >= int(times):
-                return False
-            self._store.put(USES, key, {"used": used + 1, "fault": fault})
-            return True
+            self._store.put(USES, _key(event), self._use(event) | {"met": 1})
+
+    def _meets(self, fault: CallFault) -> bool:
+        """Counts the call; whether it meets the fault."""
+        with self._store.lock:
+            use = self._use(fault)
+            use["seen"] += 1
+            number, elapsed_s = use["seen"], self._clock() - use["since"] - fault.after_s
+            chance = _chance(fault.seed, number)
+            meets = bool(
+                number >= fault.call
+                and (fault.times is None or use["met"] < fault.times)
+                and elapsed_s >= 0
+                and (fault.for_s is None or elapsed_s < fault.for_s)
+                and chance < fault.probability
+            )
+            use["met"] += meets
+            self._store.put(USES, _key(fault), use)
+            return meets
+
+    def _use(self, fault: Fault) -> JsonObject:
+        with self._store.lock:
+            found = self._store.get(USES, _key(fault))
+            if found is None:
+                found = {"seen": 0, "met": 0, "since": self._clock(), "fault": as_json(fault)}
+                self._store.put(USES, _key(fault), found)
+            return dict(found)
+
+    def _listed(self) -> tuple[Fault, ...]:
+        try:
+            stat = self._path.stat()
+        except FileNotFoundError:
+            stat = None
+        seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino) if stat else (0, 0, 0)
+        with self._lock:
+            if seen != self._seen:
+                text = self._path.read_text() if stat else "[]"
+                found = read(text)
+                self._refuse_unknown_methods(found)
+                self._forget_others(found)
+                self._seen, self._found = seen, found
+            return self._found
+
+    def _refuse_unknown_methods(self, faults: Sequence[Fault]) -> None:
+        unknown = [
+            f"{self._path.name}: fault {number} ({fault.fault}): the rehearsal's clouds have no "
+            f"call {fault.method!r}; write it as in eks.CreateNodegroup or "
+            "container.projects.locations.clusters.create"
+            for number, fault in enumerate(faults, start=1)
+            if isinstance(fault, CallFault) and not self._knows(fault.method)
+        ]
+        if unknown:
+            raise FaultFileError("\n".join(unknown))
+
+    def _forget_others(self, faults: Sequence[Fault]) -> None:
+        kept = {_key(fault) for fault in faults}
+        with self._store.lock:
+            for key, _ in list(self._store.items(USES)):
+                if key not in kept:
+                    self._store.delete(USES, key)
+
+
+def names_pool(named: str, pool: str, labels: Mapping[str, str]) -> bool:
+    return named in (pool, labels.get(_POOL_LABEL, ""))
+
+
+def _chance(seed: int, number: int) -> float:
+    """At least 0, less than 1; the same for the same call, whatever happened before it."""
+    digest = hashlib.sha256(f"{seed}/{number}".encode()).digest()
+    return int.from_bytes(digest[:6]) / 2**48
+
+
+def _key(fault: Fault) -> str:
+    return hashlib.sha256(json.dumps(as_json(fault), sort_keys=True).encode()).hexdigest()[:16]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.faults import ApiFault
+from rehearsal.clouds.core.fault_file import ApiError, BackgroundUpdate, Throttling
 
 # google.rpc.Code for each HTTP code in use (googleapis/googleapis, google/rpc/code.proto).
 _STATUS = {
@@ -22,5 +22,26 @@ def google_error(code: int, message: str, *, status: str | None = None) -> Cloud
     return CloudError(code, status or _STATUS.get(code, "UNKNOWN"), message)
 
 
-def injected_error(fault: ApiFault) -> CloudError:
-    return google_error(fault.code, fault.message, status=fault.status)
+def injected_error(service: str, fault: ApiError | BackgroundUpdate | Throttling) -> CloudError:
+    match fault:
+        case ApiError():
+            message = fault.message or f"injected by faults.json: {fault.method}"
+            return google_error(fault.code, message, status=fault.status)
+        case Throttling():
+            return google_error(
+                429,
+                f"Quota exceeded for quota metric 'Requests' and limit 'Requests per minute' of "
+                f"service '{service}.googleapis.com' for consumer 'project_number:1'.",
+            )
+        case BackgroundUpdate():
+            return running_operation("operation-1645457290541-fe4c1eec")
+
+
+def running_operation(name: str) -> CloudError:
+    """As GKE refuses a change while another one runs (hashicorp/terraform-provider-google #11065).
+
+    The HTTP code is 400, the status FAILED_PRECONDITION; Google's providers retry it.
+    """
+    return google_error(
+        400, f"Cluster is running incompatible operation {name}.", status="FAILED_PRECONDITION"
+    )

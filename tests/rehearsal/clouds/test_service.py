@@ -177,10 +177,56 @@ def test_an_error_injected_into_aws_has_awss_name(cloud: Cloud, environment: Pat
     assert caught.value.reason == "ThrottlingException"
 
 
-@pytest.mark.parametrize("text", ["not json", '{"fault": "api-error"}', "[1, 2]"])
-def test_an_invalid_fault_file_injects_nothing(cloud: Cloud, environment: Path, text: str) -> None:
-    (environment / "faults.json").write_text(text)
-    cloud.call("compute", "networks.insert", {"project": "acme"}, dict(NETWORK))
+def test_a_fault_file_with_problems_refuses_every_call(cloud: Cloud, environment: Path) -> None:
+    (environment / "faults.json").write_text('[{"fault": "stokout"}, {"fault": "stock-out"}]')
+    with pytest.raises(CloudError) as caught:
+        cloud.call("compute", "networks.insert", {"project": "acme"}, dict(NETWORK))
+    assert caught.value.reason == "FAULT_FILE"
+    assert [line[:22] for line in caught.value.message.splitlines()] == [
+        "faults.json: fault 1 i",
+        "faults.json: fault 2 (",
+    ]
+    assert cloud.inventory() == {}
+
+
+def test_a_fault_of_a_call_that_no_cloud_has_is_refused(cloud: Cloud, environment: Path) -> None:
+    fault = {"fault": "throttling", "method": "eks.CreateNodeGroup"}
+    (environment / "faults.json").write_text(json.dumps([fault]))
+    with pytest.raises(CloudError, match=r"have no call 'eks\.CreateNodeGroup'"):
+        cloud.call("compute", "networks.insert", {"project": "acme"}, dict(NETWORK))
+
+
+@pytest.mark.parametrize(
+    ("service", "method", "params", "reason", "code"),
+    [
+        ("compute", "networks.insert", {"project": "acme"}, "RESOURCE_EXHAUSTED", 429),
+        ("eks", "ListClusters", {"region": "eu-west-1"}, "ThrottlingException", 429),
+        ("ec2", "DescribeVpcs", {"region": "eu-west-1"}, "RequestLimitExceeded", 503),
+    ],
+)
+def test_throttling_is_in_the_services_own_words(
+    cloud: Cloud, environment: Path, service: str, method: str, params: dict, reason: str, code: int
+) -> None:
+    fault = {"fault": "throttling", "method": f"{service}.{method}", "times": 1}
+    (environment / "faults.json").write_text(json.dumps([fault]))
+    body = dict(NETWORK) if service == "compute" else {}
+    with pytest.raises(CloudError) as caught:
+        cloud.call(service, method, params, body)
+    assert (caught.value.reason, caught.value.code) == (reason, code)
+    cloud.call(service, method, params, body)
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+def test_a_connection_breaks_before_or_after_the_call_was_carried_out(
+    start: Start, environment: Path, carried_out: bool
+) -> None:
+    fault = {"fault": "connection-reset", "method": "networks.insert", "times": 1}
+    (environment / "faults.json").write_text(json.dumps([fault | {"carried_out": carried_out}]))
+    start()
+    client = CloudClient(environment)
+    with pytest.raises(CloudUnreachable):
+        client.call("compute", "networks.insert", {"project": "acme"}, NETWORK)
+    assert client.inventory() == ({"compute.network": ["acme/net"]} if carried_out else {})
 
 
 def test_a_method_that_is_not_simulated_is_refused_with_501(cloud: Cloud) -> None:

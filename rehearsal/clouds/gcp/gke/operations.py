@@ -10,7 +10,7 @@ from typing import Any
 from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context, Methods, now
 from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.errors import google_error, running_operation
 from rehearsal.clouds.gcp.state import OPERATIONS
 
 API = "https://container.googleapis.com/v1"
@@ -66,12 +66,7 @@ class Operations:
         link = f"{API}/{target}"
         for operation in self._store.values(OPERATIONS):
             if operation["status"] == "RUNNING" and operation["targetLink"].startswith(link):
-                raise google_error(
-                    400,
-                    f"Cluster is running incompatible operation {operation['name']} "
-                    f"({operation['operationType']}).",
-                    status="FAILED_PRECONDITION",
-                )
+                raise running_operation(f"{operation['name']} ({operation['operationType']})")
 
     def _get(self, params: JsonObject, body: JsonObject) -> JsonObject:
         operation = self._store.get(OPERATIONS, params["name"])
