@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
 from collections import Counter
@@ -11,13 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
-from fleet_controller.api import POOL_LABEL
+from fleet_controller.api import POOL_LABEL, STARTUP_TAINT_KEY
 from infra import plan
 from infra.plan import ByoFleetPlan
 from kubeapi import Client
 from rehearsal.scenario import existing_cluster, proof, walkthrough
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import PROJECT, Environment
+from rehearsal.scenario.existing_cluster.nodes import node_objects
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
 
 pytestmark = [pytest.mark.rehearsal]
@@ -32,18 +34,24 @@ CUDA = "nvcr.io/nvidia/cuda:12.8.1-base-ubuntu22.04"
 def engine(make_environment: Callable[[str], Environment]) -> Engine:
     """The cluster is there, with MIG off and nothing of NVIDIA's but the driver."""
     environment = make_environment("s4")
-    # Its owner has labelled one node for us, and selects the other by a label of their own.
+    # Its owner has labelled one node for us, and selects the others by a label of their own.
     stack_file = environment.stack_file("s4")
-    text = stack_file.read_text()
-    own = text.replace("name: tesla-t4\n", "name: tesla-t4\n        select: { rack: t4 }\n")
-    assert own != text
-    stack_file.write_text(own)
-    fleet = plan.read_file(environment.stack_file("s4"))
-    assert isinstance(fleet, ByoFleetPlan)
-    existing_cluster.make(environment, fleet)
+    stack = yaml.safe_load(stack_file.read_text())
+    own = stack["config"]["slicewright:fleet"]
+    assert own["startup_taint"] == "admission-policy"
+    (pool,) = (pool for pool in own["node_pools"] if pool["name"] == T4)
+    pool |= {"select": {"rack": "t4"}, "nodes": {"min": 1, "max": 2}}
+    stack_file.write_text(yaml.safe_dump(stack, sort_keys=False))
+    existing_cluster.make(environment, fleet_of(environment))
     engine = Engine(environment, "s4", print)
     assert engine.init().code == 0
     return engine
+
+
+def fleet_of(environment: Environment) -> ByoFleetPlan:
+    fleet = plan.read_file(environment.stack_file("s4"))
+    assert isinstance(fleet, ByoFleetPlan)
+    return fleet
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +78,11 @@ def bring_up(engine: Engine, *, strategy: str, **a100: Any) -> None:
 def node_of(client: Client, pool: str) -> dict[str, Any]:
     (node,) = client.get("/api/v1/nodes", labelSelector=f"slicewright.io/pool={pool}")["items"]
     return dict(node)
+
+
+def is_held(node: Mapping[str, Any]) -> bool:
+    """Whether it has the startup taint."""
+    return any(taint["key"] == STARTUP_TAINT_KEY for taint in node["spec"].get("taints") or ())
 
 
 def offered(client: Client, pool: str) -> Mapping[str, str]:
@@ -297,6 +310,27 @@ def test_two_slices_of_a_partition_are_refused(shared: Client) -> None:
 def test_a_second_up_reports_no_changes(shared: Client, engine: Engine) -> None:
     outcome = engine.up("--expect-no-changes")
     assert outcome.code == 0, outcome.output
+
+
+def test_a_node_that_joins_later_is_held_by_the_api_server_until_it_is_verified(
+    shared: Client, engine: Engine
+) -> None:
+    fleet = fleet_of(engine.environment)
+    (pool,) = (pool for pool in fleet.pools if pool.name == T4)
+    grown = dataclasses.replace(pool, nodes=dataclasses.replace(pool.nodes, min=2))
+    *_, node = node_objects(dataclasses.replace(fleet, pools=(grown,)))
+    made = shared.create("/api/v1/nodes", node)
+    path = f"/api/v1/nodes/{made['metadata']['name']}"
+    # Beside node.kubernetes.io/not-ready, which the API server gives every new node.
+    assert is_held(made)
+    assert POOL_LABEL not in made["metadata"]["labels"]
+    deadline = time.monotonic() + 120
+    while is_held(now := shared.get(path)):
+        assert time.monotonic() < deadline, now
+        time.sleep(0.2)
+    assert now["status"]["allocatable"]["nvidia.com/gpu"] == "14"
+    assert now["metadata"]["labels"][POOL_LABEL] == T4
+    shared.delete(path)
 
 
 def test_destroy_leaves_the_cluster_as_it_was(client: Client, engine: Engine) -> None:
