@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from infra import catalog, spec
 from infra.catalog import DevicePluginIssue, driver_order
 from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.fleet import PoolPlan
+from infra.plan.fleet import GkePoolPlan, PoolPlan
 
 _VERSION = re.compile(r"v?([0-9]+\.[0-9]+\.[0-9]+)")
 
@@ -20,6 +20,23 @@ _MPS_STRICT = DevicePluginIssue(
     source="NVIDIA/k8s-device-plugin v0.19.0, api/config/v1/config.go",
 )
 """Older plugins set failRequestsGreaterThanOne to true for MPS, whatever the config says."""
+_MPS_STARVED_FROM = DevicePluginIssue(
+    version="0.19.0",
+    chart="v26.3.0",
+    endings=(),
+    source="NVIDIA/k8s-device-plugin v0.19.0, cmd/config-manager/main.go",
+)
+_MPS_STARVED_UNTIL = DevicePluginIssue(
+    version="0.20.2",
+    chart="v26.7.2",
+    endings=(),
+    source="NVIDIA/k8s-device-plugin #1645, #1827, open on 2026-11-21, when v0.20.1 was the newest",
+)
+"""NVIDIA's MPS daemon, for which the plugin waits, does not get the config that a node's label
+chooses: config-manager links the default one before it reads the label, and its signal does not
+reach the daemon. Whether that was so before the first version is not known, nor for which of the
+versions to come.
+"""
 
 
 def check_plugin(
@@ -29,6 +46,7 @@ def check_plugin(
     to share GPUs as the pool says.
     """
     if stated.has(*(("gpu_operator", key) for key in ("device_plugin", "chart_version"))):
+        yield from _check_mps_is_up(operator, pools)
         yield from _check_mps(operator, pools)
     if operator.mig_strategy != "mixed":
         return  # no partition has a resource of its own
@@ -53,6 +71,34 @@ def check_plugin(
                     f"choose {instead} or newer",
                     issue.source,
                 )
+
+
+def _starves_mps(operator: spec.GpuOperator) -> bool:
+    """Whether nodes that share by MPS are known to offer no GPU under this operator. False for an
+    adopted one, whose version is not in the stack file.
+    """
+    if operator.existing or _has(_MPS_STARVED_FROM, operator) is not None:
+        return False
+    return _has(_MPS_STARVED_UNTIL, operator) is not None
+
+
+def _check_mps_is_up(operator: spec.GpuOperator, pools: Sequence[PoolPlan]) -> Checked[None]:
+    if not _starves_mps(operator):
+        return
+    stated = operator.device_plugin.version is not None
+    key = ("device_plugin", "version") if stated else ("chart_version",)
+    for pool in pools:
+        # On GKE it is GKE's own plugin that shares, another program.
+        if isinstance(pool, GkePoolPlan) or all(s.strategy != "mps" for s in pool.sharing):
+            continue
+        yield refuse(
+            ("gpu_operator", *key),
+            f"the nodes of pool {pool.name} would offer no GPU: up to v0.20.1, which charts up to "
+            "v26.7.1 install, the device plugin waits for NVIDIA's MPS daemon, which does not get "
+            "the config that the nodes' label chooses",
+            "write sharing: {mode: time-slicing} for that pool, or choose a newer device plugin",
+            _MPS_STARVED_UNTIL.source,
+        )
 
 
 def _check_mps(operator: spec.GpuOperator, pools: Sequence[PoolPlan]) -> Checked[None]:

@@ -46,11 +46,12 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
                 f"{at} driver LATEST changes without notice; the agents report what they find"
             )
         if not isinstance(pool, GkePoolPlan) and any(s.strategy == "mps" for s in pool.sharing):
-            # NVIDIA/k8s-device-plugin #1645, #1827
+            # NVIDIA/k8s-device-plugin #1645, #1827. Versions that are known for it are refused
+            # (plan/device_plugin.py).
             found.append(
-                f"{at} with the GPU Operator up to v26.7.1, nodes that share by MPS offer no GPU, "
-                "because NVIDIA's MPS daemon does not get the config that their label chooses; "
-                "use time-slicing until a newer one is out"
+                f"{at} not known whether this operator brings MPS up: up to v26.7.1 NVIDIA's MPS "
+                "daemon does not get the config that the nodes' label chooses, and they offer no "
+                "GPU"
             )
         if pool.gpu.mode_change_resets and pool.partitioned:
             found.append(

@@ -87,8 +87,8 @@ def _mps(fleet: EksFleetPlan | ByoFleetPlan) -> Iterator[spec.Problem]:
         if any(s.strategy == "mps" for s in pool.sharing):
             yield spec.Problem(
                 path=("node_pools", i, "sharing"),
-                reason=f"{_CANNOT} NVIDIA's MPS control daemon, for which its device plugin "
-                "waits, does not get the pool's config (k8s-device-plugin #1645 and #1827), so the "
+                reason=f"{_CANNOT} its NVIDIA device plugin is v0.19.0, whose MPS control daemon "
+                "does not get the pool's config (k8s-device-plugin #1645 and #1827), so the "
                 "nodes would offer no GPU",
                 instead="for a rehearsal write mode: time-slicing, or use GKE",
                 source=_OPERATOR,

@@ -286,13 +286,12 @@ def test_notes_say_what_is_no_reason_to_refuse() -> None:
         assert part in said
 
 
-@pytest.mark.parametrize(("mode", "noted"), [("mps", True), ("time-slicing", False)])
-def test_it_is_noted_that_mps_does_not_work_under_the_operator_yet(mode: str, noted: bool) -> None:
-    single = f"{EKS}gpu_operator: {{mig_strategy: single}}\n"
-    fleet = planned(single, machine_type="g5.xlarge", sharing={"mode": mode, "replicas": 4})
-    assert any("offer no GPU" in note for note in plan.notes(fleet)) is noted
+def test_it_is_noted_where_it_is_not_known_whether_mps_comes_up() -> None:
+    newer = "gpu_operator: {mig_strategy: single, device_plugin: {version: v0.20.2}}\n"
+    on_eks = planned(EKS + newer, machine_type="g5.xlarge", sharing={"mode": "mps", "replicas": 4})
+    assert any("brings MPS up" in note for note in plan.notes(on_eks))
     on_gke = planned(GKE, sharing={"mode": "mps", "replicas": 4})
-    assert not any("offer no GPU" in note for note in plan.notes(on_gke))
+    assert not any("brings MPS up" in note for note in plan.notes(on_gke))
 
 
 def test_prices_are_of_the_fleets_own_region_or_unknown() -> None:

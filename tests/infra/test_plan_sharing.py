@@ -36,7 +36,8 @@ def pool(
         ],
     }
     if cloud == "eks" or (isinstance(partition, dict) and partition["mode"] == "operator"):
-        raw["gpu_operator"] = {"mig_strategy": strategy}
+        # A plugin that is not known to starve MPS.
+        raw["gpu_operator"] = {"mig_strategy": strategy, "device_plugin": {"version": "v0.20.2"}}
     return plan.read(json.dumps(raw), spec.Source("test", raw)).pools[0]
 
 
@@ -128,10 +129,67 @@ def test_what_nvidias_plugin_cannot_do(
 @pytest.mark.parametrize(
     ("operator", "refused"),
     [
-        ({}, False),
-        ({"chart_version": "v26.3.3"}, True),
-        ({"chart_version": "v26.3.3", "device_plugin": {"version": "v0.20.0"}}, False),
-        ({"device_plugin": {"version": "v0.19.3"}}, True),
+        ({}, True),
+        ({"chart_version": "v26.7.1"}, True),
+        ({"chart_version": "v26.7.2"}, False),
+        ({"chart_version": "v26.3.0"}, True),
+        ({"chart_version": "v25.10.1"}, False),
+        ({"device_plugin": {"version": "v0.20.1"}}, True),
+        ({"device_plugin": {"version": "v0.20.2"}}, False),
+        ({"device_plugin": {"version": "v0.18.1"}}, False),
+        ({"device_plugin": {"version": "ours"}}, False),
+        ({"chart_version": "v26.7.2", "device_plugin": {"version": "v0.20.0"}}, True),
+    ],
+)
+@pytest.mark.parametrize(("cloud", "mode"), [("eks", "mps"), ("byo", "mps"), ("eks", "sliced")])
+def test_mps_is_refused_under_versions_known_to_starve_it(
+    operator: dict[str, Any], refused: bool, cloud: str, mode: str
+) -> None:
+    machine: dict[str, Any] = {"machine_type": "g4dn.xlarge"}
+    cluster: dict[str, Any] = {"name": "c", "region": "eu-west-1"}
+    if cloud == "byo":
+        machine, cluster = {"gpu": {"model": "T4", "count": 1}}, {"name": "c", "context": "c"}
+    sharing = MPS if mode == "mps" else SLICED
+    raw: dict[str, Any] = {
+        "cloud": cloud,
+        "cluster": cluster,
+        "gpu_operator": {"mig_strategy": "single", **operator},
+        "node_pools": [{"name": "a", **machine, "nodes": {"count": 1}, "sharing": sharing}],
+    }
+    if not refused or mode != "mps":
+        plan.read(json.dumps(raw), spec.Source("test", raw))
+        return
+    with pytest.raises(spec.SpecError) as caught:
+        plan.read(json.dumps(raw), spec.Source("test", raw))
+    assert "the nodes of pool a would offer no GPU" in str(caught.value)
+
+
+def test_mps_is_not_refused_under_an_adopted_operator() -> None:
+    """Its version is not in the stack file."""
+    raw: dict[str, Any] = {
+        "cloud": "byo",
+        "cluster": {"name": "c", "context": "c"},
+        "gpu_operator": {"mig_strategy": "single", "existing": True},
+        "node_pools": [
+            {
+                "name": "a",
+                "gpu": {"model": "T4", "count": 1},
+                "nodes": {"count": 1},
+                "sharing": MPS,
+            }
+        ],
+    }
+    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    assert any("brings MPS up" in note for note in plan.notes(fleet))
+
+
+@pytest.mark.parametrize(
+    ("operator", "refused"),
+    [
+        ({"device_plugin": {"version": "v0.20.2"}}, False),
+        ({"chart_version": "v25.10.1"}, True),
+        ({"chart_version": "v25.10.1", "device_plugin": {"version": "v0.20.2"}}, False),
+        ({"device_plugin": {"version": "v0.18.1"}}, True),
     ],
 )
 def test_an_older_plugin_always_rejects_mps_pods_that_request_several_replicas(

@@ -29,7 +29,7 @@ node_pools:
 SINGLE = """\
 cloud: eks
 cluster: {name: c, region: eu-west-1}
-gpu_operator: {mig_strategy: single}
+gpu_operator: {mig_strategy: single, device_plugin: {version: v0.20.2}}
 node_pools:
 - {name: mps, machine_type: g4dn.xlarge, nodes: {count: 1}, sharing: {mode: mps, replicas: 12}}
 """

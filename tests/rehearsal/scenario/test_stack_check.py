@@ -23,7 +23,8 @@ SHARED = {"mode": "time-slicing", "replicas": {"gpu": 3}}
 
 def problems(mig_strategy: str = "mixed", **pool: Any) -> list[tuple[spec.Path, str]]:
     pool = {"name": "p", "nodes": {"count": 1}, **pool}
-    operator = {**EKS["gpu_operator"], "mig_strategy": mig_strategy}
+    newest = {"device_plugin": {"version": "v0.20.2"}}
+    operator = {**EKS["gpu_operator"], "mig_strategy": mig_strategy, **newest}
     raw = {**EKS, "gpu_operator": operator, "node_pools": [pool]}
     fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
     assert isinstance(fleet, plan.EksFleetPlan)
@@ -106,9 +107,8 @@ def test_what_the_nodes_of_an_existing_cluster_have_already_is_not_installed(par
 
 def test_mps_on_an_existing_cluster_is_refused_because_its_daemon_gets_no_config() -> None:
     shared = {"mode": "mps", "replicas": {"gpu": 3}}
-    assert list(existing(operator={"mig_strategy": "none"}, sharing=shared)) == [
-        ("node_pools", 0, "sharing")
-    ]
+    operator = {"mig_strategy": "none", "device_plugin": {"version": "v0.20.2"}}
+    assert list(existing(operator=operator, sharing=shared)) == [("node_pools", 0, "sharing")]
 
 
 def test_the_operators_own_driver_is_refused_because_it_is_built() -> None:
