@@ -11,7 +11,7 @@ import pytest
 
 from infra import catalog
 from infra.catalog import Cloud, Gpu, Machine
-from rehearsal.clouds.aws.machines import machines as simulated_aws
+from rehearsal.clouds.aws.machines import own_machines as simulated_aws
 from rehearsal.clouds.core.machines import Machine as SimulatedMachine
 from rehearsal.clouds.gcp.machines import machines as simulated_gcp
 from rehearsal.cluster.silicon.models import Model, models
@@ -19,7 +19,7 @@ from rehearsal.cluster.silicon.models import Model, models
 CATALOG = catalog.load()
 KEYS: Mapping[str, str] = {"H100-94": "H100-NVL"}
 """Our name -> the fake's key, where they differ."""
-WITHOUT = {"H100-96", "B300", "GB300"}
+WITHOUT = {"H100-96", "GB300"}
 """GPUs that the fake does not have."""
 BOTH = [gpu for gpu in CATALOG.gpus.values() if gpu.name not in WITHOUT]
 SIMULATED: Mapping[Cloud, Mapping[str, SimulatedMachine]] = {
@@ -77,7 +77,7 @@ def test_the_fake_gpus_have_the_catalogs_profiles(gpu: Gpu) -> None:
     assert [d for d in differences(gpu, model_of(gpu)) if d not in KNOWN] == []
 
 
-def test_every_gpu_of_the_catalog_has_a_fake_but_three() -> None:
+def test_every_gpu_of_the_catalog_has_a_fake_but_two() -> None:
     assert {KEYS.get(gpu.name, gpu.name) for gpu in BOTH} <= set(models())
     assert not WITHOUT & set(models())
 

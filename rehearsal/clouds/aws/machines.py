@@ -1,4 +1,9 @@
-"""The instance types of the simulated EC2."""
+"""The instance types of the simulated EC2.
+
+machines.toml was written independently of infra/catalog and goes before it, so that a mistake in
+the catalog shows (tests/infra/test_cross_check_rehearsal.py). The catalog's other types are taken
+from it, so that each of them can be rehearsed.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,53 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from rehearsal.clouds.core.machines import Machine, load
+from infra import catalog
+from rehearsal.clouds.core.machines import Machine, capacity_memory_ki, load
 
 
 @cache
 def machines() -> Mapping[str, Machine]:
+    return {**_of_catalog(), **own_machines()}
+
+
+@cache
+def own_machines() -> Mapping[str, Machine]:
+    """Those of machines.toml."""
     return load(Path(__file__).parent / "machines.toml")
+
+
+def _of_catalog() -> Mapping[str, Machine]:
+    found = {}
+    for (cloud, name), row in catalog.load().machines.items():
+        if cloud == "eks":
+            found[name] = Machine(
+                name=name,
+                vcpu=row.vcpus,
+                ram_gib=row.memory_gib,
+                memory_ki=capacity_memory_ki(row.memory_gib),
+                # The limit of most types with 4 or more interfaces, where none is published.
+                # Source: awslabs/amazon-eks-ami, max-pods-calculator.sh (110 below 30 vCPU).
+                pods=row.pods or (110 if row.vcpus < 30 else 250),
+                gpu=row.gpu.name if row.gpu else None,
+                gpu_count=row.gpu_count,
+                architecture=row.architecture,
+            )
+    return found
+
+
+def vcpu_quota(instance_type: str, *, spot: bool) -> str | None:
+    """The code of the quota, in vCPU, that instances of the type count against.
+
+    None: of a family whose quota does not stand in anybody's way here. Source: Service Quotas of
+    EC2, "Running On-Demand P instances" and "All P Spot Instance Requests", the same for G and VT.
+    """
+    family = instance_type[:1]
+    return {
+        ("p", False): "L-417A185B",
+        ("p", True): "L-7212CCBC",
+        ("g", False): "L-DB2E81BA",
+        ("g", True): "L-3819A6DF",
+    }.get((family, spot))
 
 
 def reserved_memory_ki(pods: int) -> int:

@@ -28,6 +28,8 @@ class Machine:
     """GKE: local SSDs that the type always has; None = free choice."""
     zones: frozenset[str] | None = None
     """GKE: zones that have it; None = all."""
+    architecture: str = "amd64"
+    """As Kubernetes names it: amd64 or arm64."""
 
 
 def load(path: Path) -> Mapping[str, Machine]:
@@ -39,9 +41,7 @@ def _machine(name: str, row: Mapping[str, object]) -> Machine:
     values = dict(row)
     ram_gib = values["ram_gib"]
     assert isinstance(ram_gib, int)
-    # About 3 % of a machine's RAM never reaches the kubelet's capacity (inferred from published
-    # node descriptions).
-    values.setdefault("memory_ki", ram_gib * 1024 * 1024 * 97 // 100)
+    values.setdefault("memory_ki", capacity_memory_ki(ram_gib))
     zones, choices = values.pop("zones", None), values.pop("gpu_choices", {})
     assert isinstance(choices, dict)
     assert zones is None or isinstance(zones, list)
@@ -51,6 +51,14 @@ def _machine(name: str, row: Mapping[str, object]) -> Machine:
         gpu_choices={gpu: tuple(counts) for gpu, counts in choices.items()},
         **values,  # type: ignore[arg-type]  # the file is ours, and a test reads every row
     )
+
+
+def capacity_memory_ki(ram_gib: int) -> int:
+    """What the kubelet reports of a machine's RAM, in KiB.
+
+    About 3 % never reaches it (inferred from published node descriptions).
+    """
+    return ram_gib * 1024 * 1024 * 97 // 100
 
 
 def reserved_cpu_millis(vcpu: int) -> int:

@@ -34,6 +34,7 @@ class NodeDetails:
     os_image: str
     kernel: str
     runtime: str
+    architecture: str = "amd64"
     machine: Mapping[str, object] | None
     """The simulated GPUs, for the kubelet stand-in; None = no GPU."""
 
@@ -76,7 +77,7 @@ def node_object(details: NodeDetails) -> JsonObject:
                 **common,
             },
             "nodeInfo": {
-                "architecture": "amd64",
+                "architecture": details.architecture,
                 "bootID": str(uuid.uuid4()),
                 "containerRuntimeVersion": details.runtime,
                 "kernelVersion": details.kernel,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from infra import catalog
 from rehearsal.clouds.aws import machines as aws
 from rehearsal.clouds.core.machines import reserved_cpu_millis
 from rehearsal.clouds.gcp import machines as gcp
+from rehearsal.cluster.silicon.models import models
 
 MACHINES = {"gke": gcp.machines(), "eks": aws.machines()}
 
@@ -53,6 +55,16 @@ def test_every_accelerator_type_of_gke_has_a_gpu_model() -> None:
         g for m in gcp.machines().values() for g in m.gpu_choices
     }
     assert offered <= set(gcp.GPU_MODELS)
+
+
+EKS_CATALOG = [m for (cloud, _), m in catalog.load().machines.items() if cloud == "eks"]
+
+
+@pytest.mark.parametrize("row", EKS_CATALOG, ids=lambda row: row.name)
+def test_every_eks_machine_of_the_catalog_can_be_rehearsed(row: catalog.Machine) -> None:
+    machine = aws.machines()[row.name]
+    assert (machine.gpu_count, machine.architecture) == (row.gpu_count, row.architecture)
+    assert machine.gpu is None or machine.gpu in models()
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,6 @@ from rehearsal.clouds.core.errors import CloudError
 from rehearsal.clouds.core.taints import taint_id
 
 VERSIONS = ("1.31", "1.32", "1.33", "1.34", "1.35", "1.36")
-_NVIDIA_FAMILIES = frozenset({"p4d", "p4de", "p5", "g4dn", "g5", "g6"})
 
 
 def invalid(message: str) -> CloudError:
@@ -125,18 +124,17 @@ def check_ami(body: JsonObject, template: JsonObject, types: list[str]) -> None:
     ami = body.get("amiType")
     if ami == "CUSTOM" and not template.get("ImageId"):
         raise invalid("Launch template with an image id is required for amiType CUSTOM")
-    families = {t.split(".")[0] for t in types}
-    if ami and "ARM_64" in ami:
+    architecture = "arm64" if ami and "ARM_64" in ami else "amd64"
+    unfit = [t for t in types if machines()[t].architecture != architecture]
+    if ami and ami != "CUSTOM" and unfit:
         raise invalid(
-            f"[{', '.join(types)}] is not a valid instance type for requested amiType {ami}"
+            f"[{', '.join(unfit)}] is not a valid instance type for requested amiType {ami}"
         )
-    if (
-        ami in ("AL2023_x86_64_NVIDIA", "BOTTLEROCKET_x86_64_NVIDIA")
-        and families & _NVIDIA_FAMILIES != families
-    ):
+    without = [t for t in types if machines()[t].gpu is None]
+    if ami and "NVIDIA" in ami and without:
         raise invalid(
-            f"[{', '.join(types)}] is not a valid instance type for requested amiType "
-            f"{ami}: it has no NVIDIA GPU"
+            f"[{', '.join(without)}] is not a valid instance type for requested amiType {ami}: it "
+            "has no NVIDIA GPU"
         )
 
 

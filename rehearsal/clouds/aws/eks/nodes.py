@@ -103,7 +103,7 @@ def _node(
         taints = changed_taints(taints, add=own, remove=())
     zone = subnet["AvailabilityZone"]
     labels = {
-        "beta.kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/arch": machine.architecture,
         "beta.kubernetes.io/instance-type": instance_type,
         "beta.kubernetes.io/os": "linux",
         "eks.amazonaws.com/capacityType": group["capacityType"],
@@ -114,7 +114,7 @@ def _node(
         "k8s.io/cloud-provider-aws": hashlib.md5(
             item["cluster"].encode(), usedforsecurity=False
         ).hexdigest(),
-        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/arch": machine.architecture,
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",
         "node.kubernetes.io/instance-type": instance_type,
@@ -143,6 +143,7 @@ def _node(
             if group["version"] != "1.36"
             else "6.18.5-12.amzn2023.x86_64",
             runtime="containerd://2.1.5",
+            architecture=machine.architecture,
             machine=_machine(context, group, machine, record["index"]),
         )
     )
