@@ -44,10 +44,14 @@ _RETRIED = frozenset(
         "ABORTED",
         "ThrottlingException",
         "Throttling",
+        "RequestLimitExceeded",
     }
 )
 """Errors that the real providers retry: another operation is running, a rate limit, a server error.
 """
+
+_UNSEEN_S = 20.0
+"""How long a new resource may not be found; the real providers allow some minutes."""
 
 
 class BridgedProvider(ProviderPlugin):
@@ -122,7 +126,7 @@ class BridgedProvider(ProviderPlugin):
             lambda: resource.create(session, unwrap(inputs)),
             retry_until=_deadline(session),
         )
-        outputs = self._outputs(session, resource, made.id, inputs)
+        outputs = self._new_outputs(session, resource, made.id, inputs)
         if outputs is None:
             raise ProviderError(
                 f"{request.type} {made.id} disappeared while it was being created; run `pulumi up` "
@@ -173,6 +177,18 @@ class BridgedProvider(ProviderPlugin):
             lambda: resource.delete(session, request.id, unwrap(request.inputs)),
             retry_until=_deadline(session),
         )
+
+    def _new_outputs(
+        self, session: Session, resource: Resource, resource_id: str, inputs: Properties
+    ) -> Properties | None:
+        """The outputs of what was created just now: a cloud's reads may not show it at once."""
+        until = time.monotonic() + min(session.timeout_s, _UNSEEN_S)
+        pause = 0.02
+        while True:
+            outputs = self._outputs(session, resource, resource_id, inputs)
+            if outputs is not None or time.monotonic() > until or self.cancelled.wait(pause):
+                return outputs
+            pause = min(pause * 2, 1)
 
     def _outputs(
         self, session: Session, resource: Resource, resource_id: str, inputs: Properties

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
 from rehearsal.clouds.service import Cloud
 
@@ -19,6 +20,8 @@ Call = Callable[..., JsonObject]
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
+    """Its AWS account has no delays: tests of those write another one (`write_account`)."""
+    write_account(tmp_path, **PROMPT)
     return tmp_path
 
 

@@ -78,7 +78,7 @@ def test_a_missing_environment_is_one_line_of_error(tmp_path: Path) -> None:
 def test_work_interrupted_by_a_kill_is_finished_after_the_restart(
     start: Start, environment: Path
 ) -> None:
-    (environment / "cloud").mkdir()
+    (environment / "cloud").mkdir(exist_ok=True)
     (environment / "cloud" / "delays.json").write_text(
         json.dumps({"container.clusters.create": 600})
     )

@@ -19,7 +19,7 @@ from rehearsal.clouds.core.context import Context, Methods
 class InternetGateways:
     def __init__(self, context: Context) -> None:
         self._store = context.store
-        self._ec2 = Resources(context.store)
+        self._ec2 = Resources(context)
 
     def methods(self) -> Methods:
         return {
@@ -37,7 +37,7 @@ class InternetGateways:
             "Attachments": [],
             "Tags": tags_of(body, "internet-gateway"),
         }
-        return {"InternetGateway": self._ec2.put(INTERNET_GATEWAYS, params, gateway)}
+        return {"InternetGateway": self._ec2.create(INTERNET_GATEWAYS, params, gateway)}
 
     def _attach(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:

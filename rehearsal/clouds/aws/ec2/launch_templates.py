@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 
 from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.resources import key_of, new_id, shown
+from rehearsal.clouds.aws.ec2.resources import key_of, missing, new_id, shown, tags_of
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.state import LAUNCH_TEMPLATES
 from rehearsal.clouds.core.context import Context, Methods, now
 from rehearsal.clouds.core.store import Store
+
+# Source: EC2 API reference, CreateLaunchTemplate.
+_NAME = re.compile(r"[a-zA-Z0-9().\-/_]{3,128}")
+_USER_DATA_BYTES = 16 * 1024
+"""Of the decoded text. Source: EC2 user guide, "Run commands when you launch an instance"."""
 
 
 class LaunchTemplates:
@@ -30,6 +36,14 @@ class LaunchTemplates:
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
         name = body["LaunchTemplateName"]
+        if not _NAME.fullmatch(name):
+            raise aws_error(
+                "InvalidLaunchTemplateName.MalformedException",
+                "A launch template name must be between 3 and 128 characters, and may contain "
+                f"letters, numbers, and the following characters: - ( ) . / _; not {name!r}",
+            )
+        _check_data(body)
+        tags = tags_of(body, "launch-template")
         with self._store.lock:
             if any(
                 t["LaunchTemplateName"] == name
@@ -40,12 +54,6 @@ class LaunchTemplates:
                     f"Launch template name already in use: {name}",
                 )
             identity = new_id("lt")
-            tags = [
-                t
-                for s in body.get("TagSpecifications", [])
-                if s.get("ResourceType") == "launch-template"
-                for t in s.get("Tags", [])
-            ]
             template = {
                 "LaunchTemplateId": identity,
                 "LaunchTemplateName": name,
@@ -63,6 +71,7 @@ class LaunchTemplates:
             }
 
     def _create_version(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        _check_data(body)
         with self._store.lock:
             key, template = self._find(params, body)
             number = template["LatestVersionNumber"] + 1
@@ -84,7 +93,7 @@ class LaunchTemplates:
         found = (
             [self._find(params, {"LaunchTemplateId": i})[1] for i in ids]
             if ids
-            else self._store.values(LAUNCH_TEMPLATES)
+            else self._store.values(LAUNCH_TEMPLATES, prefix=f"{params['region']}/")
         )
         return {"LaunchTemplates": [shown(t) for t in found]}
 
@@ -116,6 +125,13 @@ def find_template(
     store: Store, region: str, identity: str | None, name: str | None
 ) -> tuple[str, JsonObject]:
     """Key and record of a template. Raises CloudError as EC2 does when there is none."""
+    if not identity and not name:
+        raise missing("launchTemplateId or launchTemplateName")
+    if identity and name:
+        raise aws_error(
+            "InvalidParameterCombination",
+            "The parameters launchTemplateId and launchTemplateName cannot be used together",
+        )
     for key, template in store.items(LAUNCH_TEMPLATES, prefix=f"{region}/"):
         by_name = name and template["LaunchTemplateName"] == name
         if by_name or key == f"{region}/{identity}":
@@ -156,16 +172,27 @@ def _find_version(template: JsonObject, version: str) -> JsonObject:
     )
 
 
-def _version(number: int, body: JsonObject) -> JsonObject:
-    data = body.get("LaunchTemplateData") or {}
-    user_data = data.get("UserData")
+def _check_data(body: JsonObject) -> None:
+    """Raises CloudError."""
+    data = body.get("LaunchTemplateData")
+    if not data and not body.get("SourceVersion"):
+        raise missing("launchTemplateData")
+    user_data = (data or {}).get("UserData")
     if user_data:
         try:
-            base64.b64decode(user_data, validate=True)
+            decoded = base64.b64decode(user_data, validate=True)
         except (binascii.Error, ValueError):
             raise aws_error(
                 "InvalidUserData.Malformed", "Invalid BASE64 encoding of user data."
             ) from None
+        if len(decoded) > _USER_DATA_BYTES:
+            raise aws_error(
+                "InvalidParameterValue", f"User data is limited to {_USER_DATA_BYTES} bytes"
+            )
+
+
+def _version(number: int, body: JsonObject) -> JsonObject:
+    data = body.get("LaunchTemplateData") or {}
     return {
         "number": number,
         "data": data,

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.account import account_of
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.state import INTERNET_GATEWAYS, ROUTE_TABLES, SUBNETS, VPCS
-from rehearsal.clouds.core.context import Handler
+from rehearsal.clouds.core.context import Context, Handler
 from rehearsal.clouds.core.errors import CloudError, not_simulated
-from rehearsal.clouds.core.store import Kind, Store
+from rehearsal.clouds.core.store import Kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,16 +65,27 @@ API_NAMES: Mapping[Kind[JsonObject], ApiNames] = {
 class Resources:
     """Resources of the region that `params` name."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._store = context.store
 
     def find(self, kind: Kind[JsonObject], params: JsonObject, identity: str) -> JsonObject:
         """Raises CloudError when there is none."""
         found = self._store.get(kind, key_of(params, identity))
         if found is None:
-            names = API_NAMES[kind]
-            raise aws_error(names.not_found, f"The {names.noun} ID '{identity}' does not exist")
+            raise _not_found(kind, identity)
         return found
+
+    def create(
+        self, kind: Kind[JsonObject], params: JsonObject, resource: JsonObject
+    ) -> JsonObject:
+        """Stored, and in the API's form. EC2's Describe calls may not show it yet.
+
+        Source: EC2 API reference, "Eventual consistency in the Amazon EC2 API".
+        """
+        unseen = account_of(self._context).unseen_reads
+        self.put(kind, params, resource | ({"_unseen": unseen} if unseen else {}))
+        return shown(resource)
 
     def put(self, kind: Kind[JsonObject], params: JsonObject, resource: JsonObject) -> JsonObject:
         return self._store.put(kind, key_of(params, resource[API_NAMES[kind].id_field]), resource)
@@ -90,10 +102,28 @@ class Resources:
                     "The rehearsal's cloud does not simulate Filters; name the ids."
                 )
             ids = body.get(names.ids_field)
-            found = [self.find(kind, params, i) for i in ids] if ids else self.all(kind, params)
-            return {names.list_field: [shown(f) for f in found]}
+            with self._store.lock:
+                found = [self.find(kind, params, i) for i in ids] if ids else self.all(kind, params)
+                visible = [f for f in found if not self._is_unseen(kind, params, f)]
+            if ids and len(visible) < len(found):
+                raise _not_found(
+                    kind, next(i for i in ids if not any(v[names.id_field] == i for v in visible))
+                )
+            return {names.list_field: [shown(f) for f in visible]}
 
         return describe
+
+    def _is_unseen(self, kind: Kind[JsonObject], params: JsonObject, resource: JsonObject) -> bool:
+        """Whether this read does not show the resource yet; it is one of those that count."""
+        left = resource.get("_unseen", 0)
+        if left:
+            self.put(kind, params, resource | {"_unseen": left - 1})
+        return bool(left)
+
+
+def _not_found(kind: Kind[JsonObject], identity: str) -> CloudError:
+    names = API_NAMES[kind]
+    return aws_error(names.not_found, f"The {names.noun} ID '{identity}' does not exist")
 
 
 def shown(resource: JsonObject) -> JsonObject:
@@ -109,20 +139,24 @@ def key_of(params: JsonObject, identity: str) -> str:
     return f"{params['region']}/{identity}"
 
 
-def cidr_block(text: str | None, *, low: int, high: int) -> ipaddress.IPv4Network:
+def cidr_block(text: str | None, parameter: str) -> ipaddress.IPv4Network:
+    """The block, without host bits: EC2 turns 100.68.0.18/18 into 100.68.0.0/18.
+
+    Source: EC2 API reference, CreateVpc, CreateSubnet.
+    """
+    if not text:
+        raise missing(parameter)
     try:
-        block = ipaddress.IPv4Network(text or "")
+        return ipaddress.IPv4Network(text, strict=False)
     except ValueError:
         raise aws_error(
             "InvalidParameterValue",
-            f"Value ({text}) for parameter cidrBlock is invalid. This is not a valid CIDR block.",
+            f"Value ({text}) for parameter {parameter} is invalid. This is not a valid CIDR block.",
         ) from None
-    if not low <= block.prefixlen <= high:
-        raise aws_error(
-            "InvalidVpc.Range",
-            f"The CIDR '{text}' is invalid: its size must be between /{low} and /{high}.",
-        )
-    return block
+
+
+def missing(parameter: str) -> CloudError:
+    return aws_error("MissingParameter", f"The request must contain the parameter {parameter}")
 
 
 def tags_of(body: JsonObject, resource_type: str) -> list[JsonObject]:
@@ -136,7 +170,31 @@ def tags_of(body: JsonObject, resource_type: str) -> list[JsonObject]:
                 "type for this operation.",
             )
         found += specification.get("Tags", [])
+    keys = [str(t["Key"]) for t in found]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise aws_error("InvalidParameterValue", f"Duplicate tag key '{key}' specified.")
+    check_tags({str(t["Key"]): str(t.get("Value", "")) for t in found})
     return sorted(found, key=lambda t: str(t["Key"]))
+
+
+def check_tags(tags: Mapping[str, str]) -> None:
+    """All tags that a resource is to have. Source: Amazon EC2 user guide, "Tag restrictions"."""
+    for key, value in tags.items():
+        if key.lower().startswith("aws:"):
+            raise aws_error(
+                "InvalidParameterValue",
+                f"Tag keys starting with 'aws:' are reserved for internal use: {key}",
+            )
+        if not 1 <= len(key) <= 128 or len(value) > 256:
+            raise aws_error(
+                "InvalidParameterValue",
+                f"Tag {key[:128]!r}: keys have 1 to 128 characters, values at most 256",
+            )
+    if len(tags) > 50:
+        raise aws_error(
+            "TagLimitExceeded", "The maximum number of Tags for a resource has been reached."
+        )
 
 
 def dependency_violation(message: str) -> CloudError:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.ec2.resources import (
     Resources,
+    cidr_block,
     dependency_violation,
     key_of,
+    missing,
     new_id,
     tags_of,
 )
@@ -16,13 +16,13 @@ from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.state import INTERNET_GATEWAYS, ROUTE_TABLES, SUBNETS, VPCS
 from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.core.errors import not_simulated
+from rehearsal.clouds.core.errors import CloudError, not_simulated
 
 
 class RouteTables:
     def __init__(self, context: Context) -> None:
         self._store = context.store
-        self._ec2 = Resources(context.store)
+        self._ec2 = Resources(context)
 
     def methods(self) -> Methods:
         return {
@@ -31,6 +31,7 @@ class RouteTables:
             "DeleteRoute": self._delete_route,
             "AssociateRouteTable": self._associate,
             "DisassociateRouteTable": self._disassociate,
+            "ReplaceRouteTableAssociation": self._replace_association,
             "DescribeRouteTables": self._ec2.describe(ROUTE_TABLES),
             "DeleteRouteTable": self._delete,
         }
@@ -54,10 +55,10 @@ class RouteTables:
                 "PropagatingVgws": [],
                 "Tags": tags_of(body, "route-table"),
             }
-            return {"RouteTable": self._ec2.put(ROUTE_TABLES, params, table)}
+            return {"RouteTable": self._ec2.create(ROUTE_TABLES, params, table)}
 
     def _create_route(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        destination = str(ipaddress.ip_network(body.get("DestinationCidrBlock", "")))
+        destination = str(cidr_block(body.get("DestinationCidrBlock"), "destinationCidrBlock"))
         with self._store.lock:
             table = self._ec2.find(ROUTE_TABLES, params, body["RouteTableId"])
             gateway = body.get("GatewayId")
@@ -95,6 +96,12 @@ class RouteTables:
                 for r in table["Routes"]
                 if r["DestinationCidrBlock"] != body.get("DestinationCidrBlock")
             ]
+            if not any(r["GatewayId"] == "local" for r in left):
+                raise aws_error(
+                    "InvalidParameterValue",
+                    f"cannot remove local route {body['DestinationCidrBlock']} in route table "
+                    f"{table['RouteTableId']}",
+                )
             if len(left) == len(table["Routes"]):
                 raise aws_error(
                     "InvalidRoute.NotFound",
@@ -105,6 +112,8 @@ class RouteTables:
         return {}
 
     def _associate(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        if not body.get("SubnetId"):
+            raise missing("subnetId or gatewayId")
         with self._store.lock:
             table = self._ec2.find(ROUTE_TABLES, params, body["RouteTableId"])
             subnet = self._ec2.find(SUBNETS, params, body["SubnetId"])
@@ -138,21 +147,53 @@ class RouteTables:
             "AssociationState": {"State": "associated"},
         }
 
+    def _replace_association(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        """The association gets a new id. Source: EC2 API, ReplaceRouteTableAssociation."""
+        with self._store.lock:
+            new = self._ec2.find(ROUTE_TABLES, params, body["RouteTableId"])
+            found = self._find_association(params, body["AssociationId"])
+            if found is None:
+                raise _no_association(body["AssociationId"])
+            old, association = found
+            if old["VpcId"] != new["VpcId"]:
+                raise aws_error(
+                    "InvalidParameterValue",
+                    f"route table {new['RouteTableId']} and subnet {association['SubnetId']} "
+                    "belong to different networks",
+                )
+            left = [a for a in old["Associations"] if a != association]
+            self._ec2.put(ROUTE_TABLES, params, old | {"Associations": left})
+            new = self._ec2.find(ROUTE_TABLES, params, body["RouteTableId"])
+            association = association | {
+                "RouteTableAssociationId": new_id("rtbassoc"),
+                "RouteTableId": new["RouteTableId"],
+            }
+            new["Associations"].append(association)
+            self._ec2.put(ROUTE_TABLES, params, new)
+        return {
+            "NewAssociationId": association["RouteTableAssociationId"],
+            "AssociationState": {"State": "associated"},
+        }
+
+    def _find_association(
+        self, params: JsonObject, identity: str
+    ) -> tuple[JsonObject, JsonObject] | None:
+        """The table and its association."""
+        for table in self._ec2.all(ROUTE_TABLES, params):
+            for association in table["Associations"]:
+                if association["RouteTableAssociationId"] == identity:
+                    return table, association
+        return None
+
     def _disassociate(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
-            for table in self._ec2.all(ROUTE_TABLES, params):
-                left = [
-                    a
-                    for a in table["Associations"]
-                    if a["RouteTableAssociationId"] != body["AssociationId"]
-                ]
-                if len(left) < len(table["Associations"]):
-                    self._ec2.put(ROUTE_TABLES, params, table | {"Associations": left})
-                    return {}
-        raise aws_error(
-            "InvalidAssociationID.NotFound",
-            f"The association ID '{body['AssociationId']}' does not exist",
-        )
+            found = self._find_association(params, body["AssociationId"])
+            if found is None:
+                raise _no_association(body["AssociationId"])
+            table, association = found
+            left = [a for a in table["Associations"] if a != association]
+            self._ec2.put(ROUTE_TABLES, params, table | {"Associations": left})
+        return {}
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         identity = body["RouteTableId"]
@@ -163,6 +204,12 @@ class RouteTables:
                 )
             self._store.delete(ROUTE_TABLES, key_of(params, identity))
         return {}
+
+
+def _no_association(identity: str) -> CloudError:
+    return aws_error(
+        "InvalidAssociationID.NotFound", f"The association ID '{identity}' does not exist"
+    )
 
 
 def reaches_internet(context: Context, region: str, subnet: JsonObject) -> bool:

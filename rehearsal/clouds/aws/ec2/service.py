@@ -6,30 +6,36 @@ from collections.abc import Callable
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.ec2.internet_gateways import InternetGateways
-from rehearsal.clouds.aws.ec2.launch_templates import LaunchTemplates
-from rehearsal.clouds.aws.ec2.resources import API_NAMES, key_of
+from rehearsal.clouds.aws.ec2.launch_templates import LaunchTemplates, find_template
+from rehearsal.clouds.aws.ec2.resources import API_NAMES, Resources, check_tags, key_of
 from rehearsal.clouds.aws.ec2.route_tables import RouteTables
 from rehearsal.clouds.aws.ec2.subnets import Subnets
 from rehearsal.clouds.aws.ec2.vpcs import Vpcs
+from rehearsal.clouds.aws.ec2.zones import Zones
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.state import LAUNCH_TEMPLATES
+from rehearsal.clouds.aws.zones import in_known_regions
 from rehearsal.clouds.core.context import Context, Methods
+from rehearsal.clouds.core.errors import CloudError
 
 
 class Ec2:
     def __init__(self, context: Context) -> None:
         self._store = context.store
+        self._ec2 = Resources(context)
         self._parts = (
             Vpcs(context),
             InternetGateways(context),
             Subnets(context),
             RouteTables(context),
             LaunchTemplates(context),
+            Zones(context),
         )
 
     def methods(self) -> Methods:
         found = {k: v for part in self._parts for k, v in part.methods().items()}
-        return {**found, "CreateTags": self._create_tags, "DeleteTags": self._delete_tags}
+        found |= {"CreateTags": self._create_tags, "DeleteTags": self._delete_tags}
+        return in_known_regions(found, _no_region)
 
     def inventory(self) -> list[JsonObject]:
         return [
@@ -58,10 +64,24 @@ class Ec2:
         with self._store.lock:
             for identity in identities:
                 kind = kinds.get(identity.rpartition("-")[0])
-                resource = self._store.get(kind, key_of(params, identity)) if kind else None
-                if kind is None or resource is None:
+                if kind is None:
                     raise aws_error("InvalidID", f"The ID '{identity}' is not valid")
+                if kind is LAUNCH_TEMPLATES:
+                    _, resource = find_template(self._store, params["region"], identity, None)
+                else:
+                    resource = self._ec2.find(kind, params, identity)
                 tags = change({t["Key"]: t["Value"] for t in resource["Tags"]})
+                check_tags(tags)
                 resource["Tags"] = [{"Key": k, "Value": v} for k, v in sorted(tags.items())]
                 self._store.put(kind, key_of(params, identity), resource)
         return {}
+
+
+def _no_region(region: str) -> CloudError:
+    """What EC2 answers in a region that is not enabled for the account."""
+    return aws_error(
+        "AuthFailure",
+        f"AWS was not able to validate the provided access credentials ({region} is no region of "
+        "this account)",
+        code=401,
+    )

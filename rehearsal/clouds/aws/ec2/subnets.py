@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.account import account_of
 from rehearsal.clouds.aws.ec2.resources import (
     Resources,
     cidr_block,
@@ -17,15 +17,15 @@ from rehearsal.clouds.aws.ec2.resources import (
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.state import CLUSTERS, NODE_GROUPS, ROUTE_TABLES, SUBNETS, VPCS
+from rehearsal.clouds.aws.zones import zone_ids
 from rehearsal.clouds.core.context import Context, Methods
-
-_ZONE = re.compile(r"[a-z]{2}(-[a-z]+)+-\d[a-f]")
 
 
 class Subnets:
     def __init__(self, context: Context) -> None:
+        self._context = context
         self._store = context.store
-        self._ec2 = Resources(context.store)
+        self._ec2 = Resources(context)
 
     def methods(self) -> Methods:
         return {
@@ -36,16 +36,10 @@ class Subnets:
         }
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        block = cidr_block(body.get("CidrBlock"), low=16, high=28)
-        zone = body.get("AvailabilityZone") or f"{params['region']}a"
-        if not _ZONE.fullmatch(zone) or zone[:-1] != params["region"]:
-            known = ", ".join(f"{params['region']}{letter}" for letter in "abc")
-            raise aws_error(
-                "InvalidParameterValue",
-                f"Value ({zone}) for parameter availabilityZone is invalid. "
-                "Subnets can currently only be created in the following availability "
-                f"zones: {known}.",
-            )
+        block = cidr_block(body.get("CidrBlock"), "cidrBlock")
+        if not 16 <= block.prefixlen <= 28:
+            raise aws_error("InvalidSubnet.Range", f"The CIDR '{body['CidrBlock']}' is invalid.")
+        zone, zone_id = self._zone(params, body)
         with self._store.lock:
             vpc = self._ec2.find(VPCS, params, body["VpcId"])
             if not block.subnet_of(ipaddress.IPv4Network(vpc["CidrBlock"])):
@@ -65,14 +59,31 @@ class Subnets:
                 "VpcId": vpc["VpcId"],
                 "CidrBlock": str(block),
                 "AvailabilityZone": zone,
-                "AvailabilityZoneId": _zone_id(zone),
+                "AvailabilityZoneId": zone_id,
                 "AvailableIpAddressCount": block.num_addresses - 5,
                 "MapPublicIpOnLaunch": False,
                 "State": "available",
                 "OwnerId": ACCOUNT,
                 "Tags": tags_of(body, "subnet"),
             }
-            return {"Subnet": self._ec2.put(SUBNETS, params, subnet)}
+            return {"Subnet": self._ec2.create(SUBNETS, params, subnet)}
+
+    def _zone(self, params: JsonObject, body: JsonObject) -> tuple[str, str]:
+        """Name and id of the zone that a request names by either."""
+        known = zone_ids(account_of(self._context), params["region"])
+        for field, wanted in (("availabilityZone", 0), ("availabilityZoneId", 1)):
+            asked = body.get(field[:1].upper() + field[1:])
+            if asked:
+                found = next((z for z in known.items() if z[wanted] == asked), None)
+                if found is None:
+                    raise aws_error(
+                        "InvalidParameterValue",
+                        f"Value ({asked}) for parameter {field} is invalid. Subnets can currently "
+                        "only be created in the following availability zones: "
+                        f"{', '.join(sorted(z[wanted] for z in known.items()))}.",
+                    )
+                return found
+        return next(iter(known.items()))
 
     def _modify(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
@@ -109,9 +120,3 @@ class Subnets:
 
 def find_subnet(context: Context, region: str, identity: str) -> JsonObject | None:
     return context.store.get(SUBNETS, f"{region}/{identity}")
-
-
-def _zone_id(zone: str) -> str:
-    """eu-west-1a -> euw1-az1. Real accounts map letters to zone ids in different ways."""
-    country, *words, number = zone[:-1].split("-")
-    return f"{country}{''.join(w[0] for w in words)}{number}-az{'abcdef'.index(zone[-1]) + 1}"

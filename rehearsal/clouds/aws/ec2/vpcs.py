@@ -11,6 +11,7 @@ from rehearsal.clouds.aws.ec2.resources import (
     new_id,
     tags_of,
 )
+from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.state import INTERNET_GATEWAYS, ROUTE_TABLES, SUBNETS, VPCS
 from rehearsal.clouds.core.context import Context, Methods
@@ -19,7 +20,7 @@ from rehearsal.clouds.core.context import Context, Methods
 class Vpcs:
     def __init__(self, context: Context) -> None:
         self._store = context.store
-        self._ec2 = Resources(context.store)
+        self._ec2 = Resources(context)
 
     def methods(self) -> Methods:
         return {
@@ -31,7 +32,9 @@ class Vpcs:
         }
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        block = cidr_block(body.get("CidrBlock"), low=16, high=28)
+        block = cidr_block(body.get("CidrBlock"), "cidrBlock")
+        if not 16 <= block.prefixlen <= 28:
+            raise aws_error("InvalidVpc.Range", f"The CIDR '{body['CidrBlock']}' is invalid.")
         vpc = {
             "VpcId": new_id("vpc"),
             "CidrBlock": str(block),
@@ -43,9 +46,15 @@ class Vpcs:
             "Tags": tags_of(body, "vpc"),
             "_attributes": {"EnableDnsSupport": True, "EnableDnsHostnames": False},
         }
-        return {"Vpc": self._ec2.put(VPCS, params, vpc)}
+        return {"Vpc": self._ec2.create(VPCS, params, vpc)}
 
     def _modify(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        if len(body) != 2:
+            raise aws_error(
+                "InvalidParameterCombination",
+                "Exactly one attribute can be modified in a request; this one has "
+                f"{', '.join(sorted(set(body) - {'VpcId'})) or 'none'}.",
+            )
         with self._store.lock:
             vpc = self._ec2.find(VPCS, params, body["VpcId"])
             vpc["_attributes"] |= {k: bool(v.get("Value")) for k, v in body.items() if k != "VpcId"}

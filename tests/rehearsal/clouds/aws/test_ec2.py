@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.core.errors import CloudError
 
 
@@ -54,23 +55,70 @@ def test_deletion_is_refused_while_something_depends_and_ends_empty(aws) -> None
     assert aws.cloud.inventory() == {}
 
 
-@pytest.mark.parametrize(
-    ("operation", "body", "error"),
-    [
-        ("CreateVpc", {"CidrBlock": "10.0.0.0/8"}, "InvalidVpc.Range"),
-        ("CreateVpc", {"CidrBlock": "ten"}, "InvalidParameterValue"),
-        ("DescribeVpcs", {"VpcIds": ["vpc-0nothere"]}, "InvalidVpcID.NotFound"),
-        ("CreateSubnet", {"VpcId": "VPC", "CidrBlock": "10.9.0.0/24"}, "InvalidSubnet.Range"),
-        ("CreateSubnet", {"VpcId": "VPC", "CidrBlock": "10.0.0.0/25"}, "InvalidSubnet.Conflict"),
-        (
-            "CreateSubnet",
-            {"VpcId": "VPC", "CidrBlock": "10.0.7.0/24", "AvailabilityZone": "eu-west-9a"},
-            "InvalidParameterValue",
-        ),
-    ],
-)
-def test_impossible_networks_are_refused(aws, operation: str, body: dict, error: str) -> None:
-    aws.network()
+def test_ranges_lose_their_host_bits(aws) -> None:
+    """EC2 API reference, CreateVpc: 100.68.0.18/18 becomes 100.68.0.0/18."""
+    vpc = aws.call("ec2", "CreateVpc", CidrBlock="10.0.0.1/16")["Vpc"]
+    assert vpc["CidrBlock"] == "10.0.0.0/16"
+    subnet = aws.call("ec2", "CreateSubnet", VpcId=vpc["VpcId"], CidrBlock="10.0.3.7/24")["Subnet"]
+    assert subnet["CidrBlock"] == "10.0.3.0/24"
+
+
+def test_answers_have_no_field_of_the_simulations_own(aws) -> None:
+    vpc = aws.call("ec2", "CreateVpc", CidrBlock="10.0.0.0/16")["Vpc"]
+    assert not [name for name in vpc if name.startswith("_")]
+
+
+def test_a_new_resource_is_not_described_at_once(aws) -> None:
+    write_account(aws.environment, unseen_reads=2)
+    vpc = aws.call("ec2", "CreateVpc", CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     with pytest.raises(CloudError) as caught:
-        aws.call("ec2", operation, **{k: aws.vpc if v == "VPC" else v for k, v in body.items()})
-    assert caught.value.reason == error
+        aws.call("ec2", "DescribeVpcs", VpcIds=[vpc])
+    assert caught.value.reason == "InvalidVpcID.NotFound"
+    assert aws.call("ec2", "DescribeVpcs")["Vpcs"] == []
+    assert aws.call("ec2", "DescribeVpcs", VpcIds=[vpc])["Vpcs"][0]["VpcId"] == vpc
+
+
+def test_zone_names_are_the_accounts_own_and_zone_ids_everybodys(aws) -> None:
+    def zones() -> dict[str, str]:
+        found = aws.call("ec2", "DescribeAvailabilityZones")["AvailabilityZones"]
+        return {z["ZoneName"]: z["ZoneId"] for z in found}
+
+    assert zones() == {"eu-west-1a": "euw1-az2", "eu-west-1b": "euw1-az3", "eu-west-1c": "euw1-az1"}
+    write_account(aws.environment, **PROMPT, zones={"eu-west-1a": "euw1-az1"})
+    assert zones()["eu-west-1a"] == "euw1-az1"
+    vpc = aws.call("ec2", "CreateVpc", CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    made = aws.call(
+        "ec2", "CreateSubnet", VpcId=vpc, CidrBlock="10.0.0.0/24", AvailabilityZoneId="euw1-az3"
+    )
+    assert made["Subnet"]["AvailabilityZone"] == "eu-west-1b"
+
+
+def test_offerings_name_the_zones_that_have_a_type(aws) -> None:
+    def locations(kind: str) -> list[str]:
+        found = aws.call(
+            "ec2",
+            "DescribeInstanceTypeOfferings",
+            LocationType=kind,
+            Filters=[{"Name": "instance-type", "Values": ["p4d.24xlarge"]}],
+        )
+        return [o["Location"] for o in found["InstanceTypeOfferings"]]
+
+    assert locations("availability-zone-id") == ["euw1-az2"]
+    assert locations("availability-zone") == ["eu-west-1a"]
+    assert locations("region") == ["eu-west-1"]
+
+
+def test_a_route_tables_association_is_replaced_by_one_with_another_id(aws) -> None:
+    aws.network()
+    (old,) = aws.call("ec2", "DescribeRouteTables")["RouteTables"]
+    new = aws.call("ec2", "CreateRouteTable", VpcId=aws.vpc)["RouteTable"]["RouteTableId"]
+    association = old["Associations"][0]
+    made = aws.call(
+        "ec2",
+        "ReplaceRouteTableAssociation",
+        AssociationId=association["RouteTableAssociationId"],
+        RouteTableId=new,
+    )
+    assert made["NewAssociationId"] != association["RouteTableAssociationId"]
+    (table,) = aws.call("ec2", "DescribeRouteTables", RouteTableIds=[new])["RouteTables"]
+    assert [a["SubnetId"] for a in table["Associations"]] == [association["SubnetId"]]

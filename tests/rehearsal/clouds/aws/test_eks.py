@@ -50,7 +50,7 @@ def test_a_node_has_the_labels_and_taints_that_eks_sets(aws) -> None:
         "eks.amazonaws.com/capacityType": "ON_DEMAND",
         "node.kubernetes.io/instance-type": "p4d.24xlarge",
         "topology.kubernetes.io/zone": "eu-west-1a",
-        "topology.k8s.aws/zone-id": "euw1-az1",
+        "topology.k8s.aws/zone-id": "euw1-az2",
         "team": "ml",
     }
     assert expected.items() <= node["metadata"]["labels"].items()
@@ -75,7 +75,7 @@ def test_s1_allocatable_memory_is_that_of_the_published_walkthrough(aws) -> None
     template = aws.call(
         "ec2",
         "CreateLaunchTemplate",
-        LaunchTemplateName="t",
+        LaunchTemplateName="template",
         LaunchTemplateData={"UserData": user_data(NODE_CONFIG)},
     )
     identity = template["LaunchTemplate"]["LaunchTemplateId"]
@@ -90,7 +90,7 @@ def test_the_node_config_of_the_template_reaches_the_node(aws) -> None:
     template = aws.call(
         "ec2",
         "CreateLaunchTemplate",
-        LaunchTemplateName="t",
+        LaunchTemplateName="template",
         LaunchTemplateData={"UserData": user_data(NODE_CONFIG)},
     )
     aws.make_group(
@@ -162,7 +162,11 @@ def test_an_impossible_node_group_is_refused(aws, fields: dict, words: str) -> N
 @pytest.mark.parametrize(
     ("data", "fields", "words"),
     [
-        ({}, {"diskSize": 50}, "Disk size must be specified within the launch template"),
+        (
+            {"EbsOptimized": True},
+            {"diskSize": 50},
+            "Disk size must be specified within the launch template",
+        ),
         (
             {"InstanceType": "m6i.large"},
             {"instanceTypes": ["m6i.large"]},
@@ -182,7 +186,9 @@ def test_fields_that_a_launch_template_excludes_are_refused(
     aws, data: dict, fields: dict, words: str
 ) -> None:
     aws.make_cluster()
-    made = aws.call("ec2", "CreateLaunchTemplate", LaunchTemplateName="t", LaunchTemplateData=data)
+    made = aws.call(
+        "ec2", "CreateLaunchTemplate", LaunchTemplateName="template", LaunchTemplateData=data
+    )
     template = {"id": made["LaunchTemplate"]["LaunchTemplateId"], "version": "1"}
     with pytest.raises(CloudError) as caught:
         aws.make_group(launchTemplate=template, **fields)
@@ -195,7 +201,7 @@ def test_user_data_with_an_unknown_field_is_refused(aws) -> None:
     made = aws.call(
         "ec2",
         "CreateLaunchTemplate",
-        LaunchTemplateName="t",
+        LaunchTemplateName="template",
         LaunchTemplateData={"UserData": user_data(wrong)},
     )
     with pytest.raises(CloudError, match=r"spec\.kubelt"):
@@ -313,7 +319,7 @@ def test_a_new_template_version_replaces_the_nodes(aws) -> None:
     made = aws.call(
         "ec2",
         "CreateLaunchTemplate",
-        LaunchTemplateName="t",
+        LaunchTemplateName="template",
         LaunchTemplateData={"InstanceType": "m6i.large"},
     )
     identity = made["LaunchTemplate"]["LaunchTemplateId"]

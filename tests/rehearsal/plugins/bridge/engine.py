@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rehearsal.clouds.aws import account
 from rehearsal.clouds.core.client import CloudClient
 from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
 from rehearsal.clouds.server import Server
@@ -28,7 +29,12 @@ from rehearsal.plugins.engine.requests import (
 
 @contextmanager
 def cloud_in(environment: Path) -> Iterator[Cloud]:
-    """A simulated cloud with fake control planes, serving its environment."""
+    """A simulated cloud with fake control planes, serving its environment.
+
+    Its AWS account has no delays, unless its settings are written already.
+    """
+    if not (environment / "cloud" / account.FILE).exists():
+        account.write_account(environment, **account.PROMPT)
     cloud = Cloud(environment, FakeControlPlanes(environment), ready_timeout_s=0.1)
     server = Server(environment / "cloud.sock", cloud)
     threading.Thread(

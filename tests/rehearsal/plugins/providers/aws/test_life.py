@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from rehearsal.clouds.aws.account import write_account
 from rehearsal.plugins.engine.plugin import InitFailed, ProviderError
 from rehearsal.plugins.engine.properties import UNKNOWN
 from rehearsal.plugins.engine.requests import ConfigureRequest
@@ -304,3 +305,9 @@ def test_deleting_a_deleted_resource_succeeds(engine) -> None:
     for resource in reversed(engine.made):
         resource.delete()
         resource.delete()
+
+
+def test_a_resource_that_ec2_does_not_show_at_once_is_waited_for(engine, tmp_path) -> None:
+    write_account(tmp_path, unseen_reads=3)
+    vpc = engine.make(VPC, "vpc", cidrBlock="10.0.0.0/16")
+    assert vpc.outputs["cidrBlock"] == "10.0.0.0/16"
