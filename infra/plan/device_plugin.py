@@ -74,10 +74,13 @@ def check_plugin(
 
 
 def _starves_mps(operator: spec.GpuOperator) -> bool:
-    """Whether nodes that share by MPS are known to offer no GPU under this operator. False for an
-    adopted one, whose version is not in the stack file.
+    """Whether nodes that share by MPS are known to offer no GPU under this operator. Of an adopted
+    one the default version says nothing.
     """
-    if operator.existing or _has(_MPS_STARVED_FROM, operator) is not None:
+    is_stated = not operator.model_fields_set.isdisjoint(("chart_version", "device_plugin"))
+    if operator.existing and not is_stated:
+        return False
+    if _has(_MPS_STARVED_FROM, operator) is not None:
         return False
     return _has(_MPS_STARVED_UNTIL, operator) is not None
 

@@ -43,9 +43,19 @@ def check_gke_driver(operator: spec.GpuOperator, image_types: Iterable[str]) -> 
 
 
 _OF_AN_ADOPTED = frozenset(
-    ("existing", "cluster_policy", "namespace", "mig_strategy", "chart_version", "device_plugin")
+    (
+        "existing",
+        "cluster_policy",
+        "namespace",
+        "mig_strategy",
+        "mig_manager",
+        "chart_version",
+        "device_plugin",
+    )
 )
-"""What may be said about an operator that slicewright does not install."""
+"""What may be said about an operator that slicewright does not install; of mig_manager only
+with_reboot, which is checked.
+"""
 
 
 def _check_adopted(operator: spec.GpuOperator, cloud: AnyCloud) -> Checked[None]:
@@ -68,9 +78,14 @@ def _check_adopted(operator: spec.GpuOperator, cloud: AnyCloud) -> Checked[None]
                 in_key=True,
             )
         return
-    for key in sorted(operator.model_fields_set - _OF_AN_ADOPTED):
+    of_manager = operator.mig_manager.model_fields_set - {"with_reboot"}
+    without_effect: list[spec.Path] = [
+        *((_AT, key) for key in sorted(operator.model_fields_set - _OF_AN_ADOPTED)),
+        *((_AT, "mig_manager", key) for key in sorted(of_manager)),
+    ]
+    for path in without_effect:
         yield refuse(
-            (_AT, key),
+            path,
             "has no effect on an operator that exists: slicewright does not change it",
             "leave it out, and set it where that operator's settings are kept",
             in_key=True,

@@ -23,6 +23,10 @@ RUNTIME_CLASS: Final = "nvidia"
 Source: NVIDIA/gpu-operator, api/nvidia/v1 (OperatorSpec.RuntimeClass, by default nvidia).
 """
 _TOLERATIONS: Final = "daemonsets.tolerations"
+_MIG_MANAGER_ENV: Final = "migManager.env"
+_WITH_REBOOT: Final = "WITH_REBOOT"
+_TRUE: Final = frozenset(("1", "t", "T", "true", "True", "TRUE"))
+"""What mig-manager takes for true. Source: Go's strconv.ParseBool."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +82,7 @@ def mismatches(
                     field=setting.field, wanted=setting.wanted, found=found, right=setting.wanted
                 )
             )
+    wrong += _without_reboot(policy, fleet)
     given = _at(policy, _TOLERATIONS) or []
     missing = [one for one in tolerations(fleet.pools) if not any(_covers(g, one) for g in given)]
     if missing:
@@ -85,6 +90,28 @@ def mismatches(
             Mismatch(field=_TOLERATIONS, wanted=missing, found=given, right=[*given, *missing])
         )
     return tuple(wrong)
+
+
+def _without_reboot(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> Iterator[Mismatch]:
+    """A GPU whose MIG mode changes at a reset stays pending where the machine refuses the reset, as
+    clouds do. mig-manager may then reboot the node, unless the stack file says that it need not.
+    """
+    if not fleet.operator.mig_manager.with_reboot or not any(
+        pool.gpu.mode_change_resets and pool.mig_config is not None for pool in fleet.pools
+    ):
+        return
+    given: list[Mapping[str, Any]] = _at(policy, _MIG_MANAGER_ENV) or []
+    said = [one.get("value") for one in given if one.get("name") == _WITH_REBOOT]
+    if said and said[-1] in _TRUE:
+        return
+    wanted = {"name": _WITH_REBOOT, "value": "true"}
+    others = [one for one in given if one.get("name") != _WITH_REBOOT]
+    yield Mismatch(
+        field=_MIG_MANAGER_ENV,
+        wanted=[wanted],
+        found=[one for one in given if one not in others] or None,
+        right=[*others, wanted],
+    )
 
 
 def what_to_change(name: str, wrong: Sequence[Mismatch]) -> str:

@@ -49,7 +49,11 @@ def fitting(fleet: ByoFleetPlan) -> dict[str, Any]:
         "devicePlugin": {
             "config": {"name": files.plugin_configs.name, "default": values.NOT_SHARED}
         },
-        "migManager": {"enabled": True, "config": {"name": files.mig_layouts.name}},
+        "migManager": {
+            "enabled": True,
+            "config": {"name": files.mig_layouts.name},
+            "env": [{"name": "WITH_REBOOT", "value": "true"}],
+        },
     }
 
 
@@ -88,6 +92,8 @@ def test_a_policy_that_serves_the_pools_is_accepted() -> None:
             "migManager.config.name",
         ),
         ({"migManager": {"config": None}}, "migManager.config.name"),
+        ({"migManager": {"env": None}}, "migManager.env"),
+        ({"migManager": {"env": [{"name": "WITH_REBOOT", "value": "false"}]}}, "migManager.env"),
         ({"daemonsets": {"tolerations": []}}, "daemonsets.tolerations"),
         ({"daemonsets": None}, "daemonsets.tolerations"),
     ],
@@ -95,6 +101,21 @@ def test_a_policy_that_serves_the_pools_is_accepted() -> None:
 def test_each_setting_that_must_hold_is_checked(change: dict[str, Any], field: str) -> None:
     fleet = planned()
     assert wrong(merged(fitting(fleet), change), fleet) == {field}
+
+
+@pytest.mark.parametrize(
+    ("was", "other"),
+    [
+        ("namespace: nvidia", "mig_manager: {with_reboot: false}"),
+        ("model: A100-40", "model: H100-80"),
+    ],
+    ids=["as the stack file says", "the mode changes at once"],
+)
+def test_where_no_reboot_is_needed_none_has_to_be_allowed(was: str, other: str) -> None:
+    without_sharing = FLEET[: FLEET.index("  sharing:")]
+    fleet = planned(without_sharing.replace(was, other))
+    assert "migManager.env" not in wrong({}, fleet)
+    assert "migManager.env" in wrong({}, planned(without_sharing))
 
 
 def test_without_layouts_and_sharing_mig_manager_and_plugin_keep_their_config() -> None:
@@ -148,7 +169,10 @@ def test_the_message_names_each_field_and_its_command_mends_them_all() -> None:
     policy = {
         "mig": {"strategy": "single"},
         "daemonsets": {"tolerations": [{"key": "mine", "operator": "Exists"}]},
-        "migManager": {"config": {"name": "", "default": "all-disabled"}},
+        "migManager": {
+            "config": {"name": "", "default": "all-disabled"},
+            "env": [{"name": "WITH_REBOOT", "value": "0"}, {"name": "MINE", "value": "1"}],
+        },
     }
     found = values.mismatches(policy, fleet, files)
     said = values.what_to_change("cluster-policy", found)
@@ -163,6 +187,10 @@ def test_the_message_names_each_field_and_its_command_mends_them_all() -> None:
     assert wrong(mended, fleet) == set()
     assert mended["daemonsets"]["tolerations"][0] == {"key": "mine", "operator": "Exists"}
     assert mended["migManager"]["config"]["default"] == "all-disabled"
+    assert mended["migManager"]["env"] == [
+        {"name": "MINE", "value": "1"},
+        {"name": "WITH_REBOOT", "value": "true"},
+    ]
 
 
 def run(policy: Mapping[str, Any] | None, *, preview: bool = False) -> list[Made]:
@@ -209,6 +237,10 @@ def test_a_preview_goes_on_with_a_warning(zipapps: None, monkeypatch: pytest.Mon
     [
         ("existing: true, driver: {enabled: true}", "gpu_operator.driver: has no effect"),
         ("existing: true, release: mine", "gpu_operator.release: has no effect"),
+        (
+            "existing: true, mig_manager: {version: v0.14.0}",
+            "gpu_operator.mig_manager.version: has no effect",
+        ),
         ("cluster_policy: mine", "gpu_operator.cluster_policy: is not used"),
     ],
 )

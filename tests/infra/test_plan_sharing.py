@@ -164,12 +164,14 @@ def test_mps_is_refused_under_versions_known_to_starve_it(
     assert "the nodes of pool a would offer no GPU" in str(caught.value)
 
 
-def test_mps_is_not_refused_under_an_adopted_operator() -> None:
-    """Its version is not in the stack file."""
+@pytest.mark.parametrize(("runs", "refused"), [({}, False), ({"chart_version": "v26.7.1"}, True)])
+def test_mps_under_an_adopted_operator_is_refused_where_the_file_says_what_it_runs(
+    runs: dict[str, str], refused: bool
+) -> None:
     raw: dict[str, Any] = {
         "cloud": "byo",
         "cluster": {"name": "c", "context": "c"},
-        "gpu_operator": {"mig_strategy": "single", "existing": True},
+        "gpu_operator": {"mig_strategy": "single", "existing": True, **runs},
         "node_pools": [
             {
                 "name": "a",
@@ -179,6 +181,10 @@ def test_mps_is_not_refused_under_an_adopted_operator() -> None:
             }
         ],
     }
+    if refused:
+        with pytest.raises(spec.SpecError, match="would offer no GPU"):
+            plan.read(json.dumps(raw), spec.Source("test", raw))
+        return
     fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
     assert any("brings MPS up" in note for note in plan.notes(fleet))
 
