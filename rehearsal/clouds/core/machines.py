@@ -26,6 +26,10 @@ class Machine:
     """GKE's N1 only: accelerator types that may be attached, and how many."""
     local_ssd: int | None = None
     """GKE: local SSDs that the type always has; None = free choice."""
+    architecture: str = "amd64"
+    """As Kubernetes names it: amd64 or arm64."""
+    boot_disks: tuple[str, ...] = ()
+    """GKE: types of disk that it can boot from."""
     zones: frozenset[str] | None = None
     """GKE: zones that have it; None = all."""
     architecture: str = "amd64"
@@ -43,11 +47,14 @@ def _machine(name: str, row: Mapping[str, object]) -> Machine:
     assert isinstance(ram_gib, int)
     values.setdefault("memory_ki", capacity_memory_ki(ram_gib))
     zones, choices = values.pop("zones", None), values.pop("gpu_choices", {})
+    disks = values.pop("boot_disks", [])
     assert isinstance(choices, dict)
+    assert isinstance(disks, list)
     assert zones is None or isinstance(zones, list)
     return Machine(
         name=name,
         zones=frozenset(zones) if zones is not None else None,
+        boot_disks=tuple(disks),
         gpu_choices={gpu: tuple(counts) for gpu, counts in choices.items()},
         **values,  # type: ignore[arg-type]  # the file is ours, and a test reads every row
     )

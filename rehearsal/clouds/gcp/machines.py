@@ -17,10 +17,15 @@ GPU_MODELS: Mapping[str, str] = {
     "nvidia-tesla-a100": "A100-40",
     "nvidia-a100-80gb": "A100-80",
     "nvidia-h100-80gb": "H100-80",
+    "nvidia-h100-mega-80gb": "H100-80",
+    "nvidia-h200-141gb": "H200",
+    "nvidia-b200": "B200",
+    "nvidia-gb200": "GB200",
+    "nvidia-rtx-pro-6000": "RTX-PRO-6000",
 }
 """Accelerator type -> the GPU's key in rehearsal.cluster.silicon.models."""
 
-MIG_MODELS = frozenset({"A100-40", "A100-80", "H100-80"})
+MIG_MODELS = frozenset({"A100-40", "A100-80", "H100-80", "H200", "B200", "GB200", "RTX-PRO-6000"})
 
 
 @cache

@@ -67,6 +67,32 @@ def test_every_eks_machine_of_the_catalog_can_be_rehearsed(row: catalog.Machine)
     assert machine.gpu is None or machine.gpu in models()
 
 
+GOOGLES = sorted((m.name, m) for (c, _), m in catalog.load().machines.items() if c == "gke")
+
+
+@pytest.mark.parametrize(("name", "declared"), GOOGLES, ids=[name for name, _ in GOOGLES])
+def test_every_machine_type_of_google_in_the_catalog_can_be_rehearsed(name, declared) -> None:
+    """Two tables, written apart: what one gets wrong the other shows."""
+    simulated = gcp.machines()[name]
+    assert simulated.vcpu == declared.vcpus
+    assert simulated.ram_gib == declared.memory_gib
+    assert simulated.gpu_count == declared.gpu_count
+    assert simulated.architecture == declared.architecture
+    if declared.gpu is not None:
+        assert gcp.GPU_MODELS[simulated.gpu] == declared.gpu.name
+        assert simulated.gpu == declared.accelerator
+        assert models()[declared.gpu.name]
+    for attachable in declared.attachable:
+        offered = simulated.gpu_choices[attachable.accelerator]
+        assert set(attachable.counts) <= set(offered), "the catalog offers what GCE refuses"
+    if declared.zones and simulated.zones:
+        assert set(declared.zones) == simulated.zones
+    if declared.local_ssds is not None:
+        assert simulated.local_ssd == declared.local_ssds
+    if declared.boot_disk is not None:
+        assert simulated.boot_disks == (declared.boot_disk,)
+
+
 @pytest.mark.parametrize(
     ("vcpu", "millis"), [(1, 60), (2, 70), (4, 80), (8, 90), (96, 310), (208, 590)]
 )

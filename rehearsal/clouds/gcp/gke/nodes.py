@@ -26,6 +26,10 @@ GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE
 # LATEST: the driver in the published walkthrough that stacks/Pulumi.s0.yaml rebuilds; DEFAULT: an
 # older branch that GKE shipped at that time.
 _DRIVERS = {"LATEST": "550.90.07", "DEFAULT": "535.183.01"}
+# The first branches that know these GPUs: NVIDIA's data center driver release notes (570: B200, GB200;
+# 575: RTX PRO 6000). Which ones GKE ships is not public.
+_BLACKWELL_DRIVERS = {"LATEST": "580.95.05", "DEFAULT": "580.82.07"}
+_BLACKWELL = ("nvidia-b200", "nvidia-gb200", "nvidia-rtx-pro-6000")
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
@@ -87,6 +91,7 @@ def _node(item: NodePoolRecord, record: NodeRecord, *, project: str, faults: Fau
             os_image="Container-Optimized OS from Google" if cos else "Ubuntu 24.04.3 LTS",
             kernel="6.12.55+" if cos else "6.8.0-1041-gke",
             runtime="containerd://2.1.5",
+            architecture=machine.architecture,
             machine=_machine(pool, record["index"], faults),
         )
     )
@@ -97,7 +102,7 @@ def _labels(pool: JsonObject, node_name: str, zone: str) -> dict[str, str]:
     machine_type, region = config["machineType"], region_of(zone)
     cos = config["imageType"].startswith("COS")
     labels = {
-        "beta.kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/arch": machines()[machine_type].architecture,
         "beta.kubernetes.io/instance-type": machine_type,
         "beta.kubernetes.io/os": "linux",
         "cloud.google.com/gke-boot-disk": config["diskType"],
@@ -114,7 +119,7 @@ def _labels(pool: JsonObject, node_name: str, zone: str) -> dict[str, str]:
         "cloud.google.com/private-node": "false",
         "failure-domain.beta.kubernetes.io/region": region,
         "failure-domain.beta.kubernetes.io/zone": zone,
-        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/arch": machines()[machine_type].architecture,
         "kubernetes.io/hostname": node_name,
         "kubernetes.io/os": "linux",
         "node.kubernetes.io/instance-type": machine_type,
@@ -165,11 +170,13 @@ def _driver(config: JsonObject, asked: str) -> str | None:
     not complete its installation: a container of that plugin's pod would. Source: NVIDIA/aicr,
     docs/integrator/gke-gpu-setup.md.
     """
+    kind = config["accelerators"][0]["acceleratorType"]
+    drivers = _BLACKWELL_DRIVERS if kind in _BLACKWELL else _DRIVERS
     if asked == "INSTALLATION_DISABLED":
-        return _DRIVERS["DEFAULT"]
+        return drivers["DEFAULT"]
     if config.get("labels", {}).get("gke-no-default-nvidia-gpu-device-plugin") == "true":
         return None
-    return _DRIVERS.get(asked)
+    return drivers.get(asked)
 
 
 def _sharing_name(sharing: JsonObject) -> str:
