@@ -1,0 +1,188 @@
+"""What to do about resources whose creation was cut off before Pulumi learnt what became of it.
+
+The engine notes each creation as pending before it begins. An engine that is killed leaves the
+notes, and the cloud goes on. `pulumi refresh` keeps them: only a person can know the id. But the
+inputs are in the note, with all names, and the ids of the resources that take long follow from
+them. So they are put into the state as if created; the refresh after it reads what the cloud has,
+and takes out again what it does not have.
+
+Sources: pulumi/pulumi, pkg/resource/deploy/deployment_executor.go (the warning) and
+pkg/backend/snapshot.go (pending creations are kept); the ids: "Import" in the documentation of each
+resource of terraform-provider-google and terraform-provider-aws. `pulumi refresh
+--import-pending-creates` changes the note only: no resource follows from it in engine 3.259.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_HIDDEN = {
+    "04da6b54-80e4-46f7-96ec-b56ff0331ba9": "not known before another resource is made",
+    "[secret]": "secret",
+}
+"""What a preview shows in place of values. Source: pulumi/pulumi, sdk/go/common/resource/plugin."""
+
+Deployment = Mapping[str, Any]
+"""What `pulumi stack export` prints."""
+
+
+class CannotAdopt(Exception):
+    """A resource cannot be taken over like this; the message says why and what to do instead."""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """A state that can be imported, and what became of each pending operation."""
+
+    deployment: Deployment
+    adopted: Sequence[tuple[str, str]]
+    """URN and id of those that are resources now, until a refresh says otherwise."""
+    repeatable: Sequence[str]
+    """URNs of those that can simply be created again."""
+    unknown: Sequence[str]
+    """URNs of those whose id only the cloud knows. They stay pending."""
+
+
+def recover(exported: Deployment) -> Recovered:
+    """Raises KeyError for something that is no export of a stack."""
+    state = exported["deployment"]
+    resources: list[Mapping[str, Any]] = list(state.get("resources") or ())
+    there = {resource["urn"] for resource in resources if not resource.get("delete")}
+    adopted: list[tuple[str, str]] = []
+    repeatable: list[str] = []
+    pending: list[Mapping[str, Any]] = []
+    for operation in state.get("pending_operations") or ():
+        resource = operation["resource"]
+        urn, kind = resource["urn"], resource["type"]
+        if operation["type"] != "creating" or urn in there:
+            continue  # a refresh finds out about a changed or deleted resource
+        identity = _identity(resource, resources)
+        if identity is not None:
+            adopted.append((urn, identity))
+            resources.append({**resource, "id": identity, "inputs": _left_to_do(resource)})
+        elif kind in _REPEATABLE:
+            repeatable.append(urn)
+        else:
+            pending.append(operation)
+    changed = {**state, "resources": resources, "pending_operations": pending}
+    return Recovered(
+        {**exported, "deployment": changed},
+        adopted,
+        repeatable,
+        [operation["resource"]["urn"] for operation in pending],
+    )
+
+
+def with_planned(
+    exported: Deployment, previewed: Mapping[str, Any], urns: Sequence[str]
+) -> Deployment:
+    """The export with creations of the preview as if they had been cut off.
+
+    For a provider that died under a living engine: nothing is pending then, yet the cloud goes on
+    creating. Only what the user names: a resource that merely has the same name may be another's.
+    previewed: what `pulumi preview --json` prints. Raises CannotAdopt.
+    """
+    planned = {
+        step["urn"]: step["newState"]
+        for step in previewed.get("steps") or ()
+        if step["op"] == "create"
+    }
+    for urn in urns:
+        if urn not in planned:
+            raise CannotAdopt(
+                f"{urn}: the next `pulumi up` would not create it; it would create "
+                f"{', '.join(planned) or 'nothing'}"
+            )
+        for name, value in (planned[urn].get("inputs") or {}).items():
+            if isinstance(value, str) and value in _HIDDEN:
+                raise CannotAdopt(
+                    f"{urn}: its {name} is {_HIDDEN[value]}; use `pulumi import` for this resource"
+                )
+    state = exported["deployment"]
+    cut_off = [{"type": "creating", "resource": planned[urn]} for urn in urns]
+    pending = [*(state.get("pending_operations") or ()), *cut_off]
+    return {**exported, "deployment": {**state, "pending_operations": pending}}
+
+
+def _identity(resource: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str | None:
+    inputs = resource.get("inputs") or {}
+    kind = str(resource["type"])
+    find = _of_kubernetes if kind.startswith("kubernetes:") else _IDS.get(kind)
+    if find is None:
+        return None
+    try:
+        return find({**_settings(resource, others), **inputs})
+    except KeyError:
+        return None  # a name that the provider itself would have chosen
+
+
+def _left_to_do(resource: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The inputs, without those that the provider acts on after the creation itself.
+
+    Their absence makes the next `up` an update, which does it. The provider of GKE clusters deletes
+    the default pool at such an update, and is content where it is gone
+    (terraform-provider-google, resource_container_cluster.go).
+    """
+    left = _AFTERWARDS.get(str(resource["type"]), ())
+    return {k: v for k, v in (resource.get("inputs") or {}).items() if k not in left}
+
+
+def _settings(
+    resource: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    """The provider's own project and region, which its resources have by default."""
+    urn = str(resource.get("provider") or "").rpartition("::")[0]
+    for other in others:
+        if other["urn"] == urn:
+            inputs = other.get("inputs") or {}
+            return {k: inputs[k] for k in ("project", "region") if k in inputs}
+    return {}
+
+
+def _of_kubernetes(inputs: Mapping[str, Any]) -> str:
+    """A Helm release has its name among its inputs, an object in its metadata."""
+    meta = inputs.get("metadata", inputs)
+    namespace = meta.get("namespace")
+    return f"{namespace}/{meta['name']}" if namespace else str(meta["name"])
+
+
+def _account(inputs: Mapping[str, Any]) -> str:
+    project = inputs["project"]
+    email = f"{inputs['accountId']}@{project}.iam.gserviceaccount.com"
+    return f"projects/{project}/serviceAccounts/{email}"
+
+
+def _pool(inputs: Mapping[str, Any]) -> str:
+    cluster = str(inputs["cluster"])
+    if "/" not in cluster:
+        location = inputs["location"]
+        cluster = f"projects/{inputs['project']}/locations/{location}/clusters/{cluster}"
+    return f"{cluster}/nodePools/{inputs['name']}"
+
+
+_IDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "gcp:compute/network:Network": lambda i: f"projects/{i['project']}/global/networks/{i['name']}",
+    "gcp:compute/subnetwork:Subnetwork": lambda i: (
+        f"projects/{i['project']}/regions/{i['region']}/subnetworks/{i['name']}"
+    ),
+    "gcp:serviceaccount/account:Account": _account,
+    "gcp:container/cluster:Cluster": lambda i: (
+        f"projects/{i['project']}/locations/{i['location']}/clusters/{i['name']}"
+    ),
+    "gcp:container/nodePool:NodePool": _pool,
+    "aws:eks/cluster:Cluster": lambda i: str(i["name"]),
+    "aws:eks/nodeGroup:NodeGroup": lambda i: f"{i['clusterName']}:{i['nodeGroupName']}",
+    "aws:eks/addon:Addon": lambda i: f"{i['clusterName']}:{i['addonName']}",
+    "aws:iam/role:Role": lambda i: str(i["name"]),
+    "aws:iam/instanceProfile:InstanceProfile": lambda i: str(i["name"]),
+}
+_AFTERWARDS = {"gcp:container/cluster:Cluster": ("removeDefaultNodePool",)}
+# Creating them again changes nothing.
+_REPEATABLE = frozenset(
+    {
+        "gcp:projects/iAMMember:IAMMember",
+        "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
+    }
+)

@@ -1,0 +1,203 @@
+"""What becomes of creations that were cut off, from the state alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from slicewright import cli
+from slicewright.recovery import CannotAdopt, recover, with_planned
+
+PROVIDER = "urn:pulumi:p::s::pulumi:providers:gcp::google"
+
+
+def urn(kind: str, name: str = "x") -> str:
+    return f"urn:pulumi:p::s::{kind}::{name}"
+
+
+def state(kind: str, inputs: dict[str, Any], operation: str = "creating") -> dict[str, Any]:
+    """An export with one operation pending, of a resource of a provider for project acme."""
+    provider = {
+        "urn": PROVIDER,
+        "type": "pulumi:providers:gcp",
+        "inputs": {"project": "acme", "region": "us-central1", "version": "10.2.0"},
+    }
+    resource = {"urn": urn(kind), "type": kind, "inputs": inputs, "provider": f"{PROVIDER}::id"}
+    pending = {"type": operation, "resource": resource}
+    deployment = {"resources": [provider], "pending_operations": [pending], "manifest": {"m": 1}}
+    return {"version": 3, "deployment": deployment}
+
+
+CLUSTER = "projects/acme/locations/us-central1/clusters/main"
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "identity"),
+    [
+        ("gcp:compute/network:Network", {"name": "n"}, "projects/acme/global/networks/n"),
+        (
+            "gcp:compute/network:Network",
+            {"name": "n", "project": "other"},
+            "projects/other/global/networks/n",
+        ),
+        (
+            "gcp:compute/subnetwork:Subnetwork",
+            {"name": "s"},
+            "projects/acme/regions/us-central1/subnetworks/s",
+        ),
+        (
+            "gcp:serviceaccount/account:Account",
+            {"accountId": "nodes"},
+            "projects/acme/serviceAccounts/nodes@acme.iam.gserviceaccount.com",
+        ),
+        (
+            "gcp:container/cluster:Cluster",
+            {"name": "main", "location": "us-central1"},
+            CLUSTER,
+        ),
+        (
+            "gcp:container/nodePool:NodePool",
+            {"name": "p", "cluster": CLUSTER},
+            f"{CLUSTER}/nodePools/p",
+        ),
+        (
+            "gcp:container/nodePool:NodePool",
+            {"name": "p", "cluster": "main", "location": "us-central1"},
+            f"{CLUSTER}/nodePools/p",
+        ),
+        ("aws:eks/cluster:Cluster", {"name": "main"}, "main"),
+        (
+            "aws:eks/nodeGroup:NodeGroup",
+            {"clusterName": "main", "nodeGroupName": "g"},
+            "main:g",
+        ),
+        ("aws:iam/role:Role", {"name": "r"}, "r"),
+        (
+            "kubernetes:core/v1:ConfigMap",
+            {"metadata": {"name": "c", "namespace": "system"}},
+            "system/c",
+        ),
+        ("kubernetes:core/v1:Namespace", {"metadata": {"name": "system"}}, "system"),
+        (
+            "kubernetes:helm.sh/v3:Release",
+            {"name": "operator", "namespace": "gpu"},
+            "gpu/operator",
+        ),
+    ],
+)
+def test_the_id_follows_from_the_inputs(kind: str, inputs: dict, identity: str) -> None:
+    found = recover(state(kind, inputs))
+    assert found.adopted == [(urn(kind), identity)]
+    assert found.deployment["deployment"]["pending_operations"] == []
+    assert found.deployment["deployment"]["resources"][-1]["id"] == identity
+    assert found.deployment["deployment"]["manifest"] == {"m": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs"),
+    [
+        ("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"}),
+        ("gcp:container/nodePool:NodePool", {"namePrefix": "p-", "cluster": CLUSTER}),
+    ],
+)
+def test_what_only_the_cloud_knows_stays_pending(kind: str, inputs: dict) -> None:
+    before = state(kind, inputs)
+    found = recover(before)
+    assert (found.adopted, found.unknown) == ([], [urn(kind)])
+    assert found.deployment == before
+
+
+def test_a_right_that_can_be_given_twice_is_no_question() -> None:
+    found = recover(state("gcp:projects/iAMMember:IAMMember", {"role": "r"}))
+    assert (found.adopted, found.unknown) == ([], [])
+    assert found.repeatable == [urn("gcp:projects/iAMMember:IAMMember")]
+    assert found.deployment["deployment"]["pending_operations"] == []
+
+
+def test_a_cluster_taken_over_has_its_default_pool_to_lose() -> None:
+    inputs = {"name": "main", "location": "us-central1", "removeDefaultNodePool": True}
+    found = recover(state("gcp:container/cluster:Cluster", inputs))
+    assert found.deployment["deployment"]["resources"][-1]["inputs"] == {
+        "name": "main",
+        "location": "us-central1",
+    }
+
+
+def test_what_has_come_into_the_state_since_is_not_taken_over_twice() -> None:
+    before = state("aws:eks/cluster:Cluster", {"name": "main"})
+    there = {"urn": urn("aws:eks/cluster:Cluster"), "id": "main", "type": "aws:eks/cluster:Cluster"}
+    before["deployment"]["resources"].append(there)
+    found = recover(before)
+    assert found.adopted == []
+    assert found.deployment["deployment"]["resources"].count(there) == 1
+
+
+@pytest.mark.parametrize("operation", ["updating", "deleting", "reading"])
+def test_other_operations_are_left_to_the_refresh(operation: str) -> None:
+    found = recover(state("aws:eks/cluster:Cluster", {"name": "main"}, operation))
+    assert (found.adopted, found.unknown) == ([], [])
+
+
+ROLE = "aws:iam/role:Role"
+
+
+def previewed(inputs: dict[str, Any]) -> dict[str, Any]:
+    new = {"urn": urn(ROLE), "type": ROLE, "custom": True, "inputs": inputs}
+    return {"steps": [{"op": "create", "urn": urn(ROLE), "newState": new}]}
+
+
+def test_a_planned_creation_can_be_taken_over_by_its_name() -> None:
+    empty = {"version": 3, "deployment": {"resources": []}}
+    found = recover(with_planned(empty, previewed({"name": "nodes"}), [urn(ROLE)]))
+    assert found.adopted == [(urn(ROLE), "nodes")]
+    assert found.deployment["deployment"]["resources"][0]["custom"] is True
+
+
+@pytest.mark.parametrize(
+    ("inputs", "named", "words"),
+    [
+        ({"name": "nodes"}, "urn:other", "would not create it; it would create urn:pulumi"),
+        ({"name": "04da6b54-80e4-46f7-96ec-b56ff0331ba9"}, urn(ROLE), "its name is not known"),
+        ({"name": "a", "description": "[secret]"}, urn(ROLE), "its description is secret"),
+    ],
+)
+def test_what_cannot_be_taken_over_is_refused_with_the_reason(
+    inputs: dict, named: str, words: str
+) -> None:
+    with pytest.raises(CannotAdopt, match=words):
+        with_planned({"deployment": {}}, previewed(inputs), [named])
+
+
+def test_a_missing_pulumi_is_one_line_of_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert cli.main(["recover"]) == 3
+    assert capsys.readouterr().err.startswith("slicewright recover: pulumi does not start")
+
+
+@pytest.mark.parametrize("printed", ["no JSON", "{}"])
+def test_an_export_that_cannot_be_read_is_one_line_of_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Any, printed: str
+) -> None:
+    (tmp_path / "pulumi").write_text(f"#!/bin/sh\necho '{printed}'\n")
+    (tmp_path / "pulumi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert cli.main(["recover"]) == 3
+    assert "what pulumi prints cannot be read" in capsys.readouterr().err
+
+
+def test_a_dry_run_changes_nothing_and_names_what_stays(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    (tmp_path / "state.json").write_text(json.dumps(state("aws:ec2/vpc:Vpc", {})))
+    (tmp_path / "pulumi").write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\ncat {tmp_path}/state.json\n'
+    )
+    (tmp_path / "pulumi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert cli.main(["recover", "--stack", "prod", "--dry-run"]) == 1
+    assert (tmp_path / "calls").read_text() == "stack export --stack prod\n"
+    assert "stays pending: urn:pulumi:p::s::aws:ec2/vpc:Vpc::x" in capsys.readouterr().out
