@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rehearsal.plugins.engine.plugin import Difference, Kind
@@ -20,22 +20,30 @@ def difference(
     force_new: Sequence[str],
     sets: Sequence[str] = (),
     keeps: Sequence[str] = (),
+    keeps_whole: Sequence[str] = (),
     named_by: str | None = None,
+    unasked: Iterable[tuple[str, Any]] = (),
 ) -> Difference:
-    """The differences between two sets of inputs.
+    """The differences between two sets of inputs, and what the state has beyond them.
 
-    force_new, sets, keeps: as in `resources.Resource`. named_by: the property that holds the name.
+    force_new, sets, keeps, keeps_whole: as in `resources.Resource`. named_by: the property that
+    holds the name. unasked: path and value of each property that only the state has.
     If the program sets the name and does not change it, the old resource must be deleted before its
     replacement is created.
     """
     detailed: dict[str, Kind] = {}
     for path, kind, value in _changes(unwrap(dict(old)), unwrap(dict(new)), "", "", sets):
         plain = _without_indices(path)
-        if kind == "delete" and _covers(keeps, plain):
+        if kind == "delete" and (path in keeps_whole or _covers(keeps, plain)):
             continue
         # An object that is added or removed changes every property in it.
         replaces = any(_covers(force_new, leaf) for leaf in _leaves(value, plain))
         detailed[path] = f"{kind}-replace" if replaces else kind  # type: ignore[assignment]
+    for path, value in unasked:
+        plain = _without_indices(path)
+        if path not in keeps_whole and not _covers(keeps, plain):
+            replaced = any(_covers(force_new, leaf) for leaf in _leaves(value, plain))
+            detailed[path] = "delete-replace" if replaced else "delete"
     replaces = any(k.endswith("-replace") for k in detailed.values())
     return Difference(
         changes=bool(detailed),

@@ -13,6 +13,7 @@ from rehearsal.clouds.core.errors import CloudError
 from rehearsal.plugins.bridge.difference import difference
 from rehearsal.plugins.bridge.resources import Autoname, Resource, Session
 from rehearsal.plugins.bridge.schema import Schema
+from rehearsal.plugins.bridge.unasked import unasked
 from rehearsal.plugins.engine.plugin import (
     Checked,
     CheckFailure,
@@ -106,13 +107,16 @@ class BridgedProvider(ProviderPlugin):
 
     def diff(self, request: DiffRequest) -> Difference:
         resource = self._resource(request.type)
+        state, old, new = map(unwrap, (request.old_outputs, request.old_inputs, request.new_inputs))
         return difference(
             request.old_inputs,
             request.new_inputs,
             force_new=resource.force_new,
             sets=resource.sets,
             keeps=resource.keeps,
+            keeps_whole=resource.keeps_whole,
             named_by=resource.autoname.property if resource.autoname else None,
+            unasked=unasked(self.schema, request.type, state, old, new),
         )
 
     def create(self, request: CreateRequest) -> Created:

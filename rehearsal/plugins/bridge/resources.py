@@ -65,7 +65,10 @@ class Resource(ABC):
     sets: Sequence[str] = ()
     """Property paths of lists whose order does not matter."""
     keeps: Sequence[str] = ()
-    """Optional and computed: removing the property from the program keeps its value."""
+    """Optional and computed: removing the property from the program keeps its value. Also what a
+    schema shares between inputs and outputs and only the cloud sets."""
+    keeps_whole: Sequence[str] = ()
+    """The same of these alone, and not of what is below them."""
     autoname: Autoname | None = None
     default_timeout_s: float = 1800.0
     update_unknowns: Mapping[str, Sequence[str]] = {}

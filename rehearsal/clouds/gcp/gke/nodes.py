@@ -26,8 +26,8 @@ GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE
 # LATEST: the driver in the published walkthrough that stacks/Pulumi.s0.yaml rebuilds; DEFAULT: an
 # older branch that GKE shipped at that time.
 _DRIVERS = {"LATEST": "550.90.07", "DEFAULT": "535.183.01"}
-# The first branches that know these GPUs: NVIDIA's data center driver release notes (570: B200, GB200;
-# 575: RTX PRO 6000). Which ones GKE ships is not public.
+# Blackwell needs 570 (B200, GB200) or 575 (RTX PRO 6000): NVIDIA's data center driver release
+# notes. Which ones GKE ships is not public.
 _BLACKWELL_DRIVERS = {"LATEST": "580.95.05", "DEFAULT": "580.82.07"}
 _BLACKWELL = ("nvidia-b200", "nvidia-gb200", "nvidia-rtx-pro-6000")
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"

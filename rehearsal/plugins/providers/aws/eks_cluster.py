@@ -88,6 +88,7 @@ class Cluster(Resource):
         "enabledClusterLogTypes",
     )
     keeps = (
+        *("vpcConfig.clusterSecurityGroupId", "vpcConfig.vpcId", "vpcConfig.endpointPublicAccess"),
         "version",
         "accessConfig",
         "kubernetesNetworkConfig",

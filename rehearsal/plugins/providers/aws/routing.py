@@ -213,6 +213,7 @@ class RouteTableAssociation(Resource):
     kind = "aws:ec2/routeTableAssociation:RouteTableAssociation"
     # The real provider changes routeTableId in place, which gives a new id: the same effect.
     force_new = ("subnetId", "gatewayId", "routeTableId", "region")
+    keeps = ("region",)
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
         if "subnetId" not in inputs:

@@ -130,7 +130,7 @@ class Vpc(Resource):
 class Subnet(Resource):
     kind = "aws:ec2/subnet:Subnet"
     force_new = ("vpcId", "cidrBlock", "availabilityZone", "availabilityZoneId", "region")
-    keeps = ("availabilityZone", "region")
+    keeps = ("availabilityZone", "availabilityZoneId", "region")
 
     def defaults(self, inputs: Properties, settings: Mapping[str, str]) -> Properties:
         return {"mapPublicIpOnLaunch": False}

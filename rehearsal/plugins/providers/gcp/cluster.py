@@ -133,7 +133,11 @@ class Cluster(Resource):
         "clusterIpv4Cidr",
     )
     sets = ("nodeLocations",)
-    keeps = (*(k for k, f in _CLUSTER.items() if f.computed), "location", "project", "nodeConfig")
+    keeps = (
+        *(k for k, f in _CLUSTER.items() if f.computed),
+        *("location", "project", "nodeConfig", "nodePools", "nodeVersion"),
+        *("masterAuth", "clusterIpv4Cidr", "deletionProtection"),
+    )
     autoname = Autoname("name", 40, lower=True)
 
     def defaults(self, inputs: Properties, settings: Mapping[str, str]) -> Properties:

@@ -161,6 +161,12 @@ KEEPS = tuple(
         "workloadMetadataConfig",
         "kubeletConfig",
         "bootDisk",
+        "gcfsConfig",
+        "localSsdCount",
+        "minCpuPlatform",
+        "linuxNodeConfig",
+        "containerdConfig",
         "guestAccelerators.gpuDriverInstallationConfig",
+        "effectiveTaints",
     )
 )

@@ -109,8 +109,11 @@ class NodePool(Resource):
         "upgradeSettings",
         "nodeCount",
         "initialNodeCount",
+        "name",
+        "networkConfig",
         *KEEPS,
     )
+    keeps_whole = ("nodeConfig", "nodeConfig.labels")
     autoname = Autoname("name", 40, lower=True, prefix_property="namePrefix")
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:

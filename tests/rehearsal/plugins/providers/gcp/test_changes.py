@@ -127,6 +127,23 @@ def test_removing_an_optional_property_keeps_its_value(diff, h100, path) -> None
     assert not diff(changed(h100, path, None)).changes
 
 
+def test_what_the_cloud_filled_in_shows_on_a_plain_second_up(engine, h100) -> None:
+    """As a user of the real provider met it: mozilla/terraform-modules #464."""
+    engine.base()
+    del h100["nodeConfig"]["ephemeralStorageLocalSsdConfig"]
+    pool = engine.make(POOL, "h100", **h100)
+    assert pool.plan(h100).detailed == {
+        "nodeConfig.ephemeralStorageLocalSsdConfig": "delete-replace"
+    }
+
+
+def test_a_pool_that_leaves_everything_open_shows_no_difference(engine) -> None:
+    engine.base()
+    asked = {"cluster": "main", "nodeCount": 1}
+    pool = engine.make(POOL, "open", **asked)
+    assert not pool.plan(asked).changes
+
+
 def test_the_difference_names_the_path(diff, h100) -> None:
     found = diff(changed(h100, f"{GPU}.gpuPartitionSize", "1g.10gb"))
     assert found.detailed == {"nodeConfig.guestAccelerators[0].gpuPartitionSize": "update-replace"}
