@@ -37,6 +37,7 @@ from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.errors import injected_error as injected_google_error
 from rehearsal.clouds.gcp.gke.service import Gke
 from rehearsal.clouds.gcp.iam import GoogleIam
+from rehearsal.clouds.gcp.service_usage import ServiceUsage
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class Cloud:
         self._faults = Faults(environment / fault_file.NAME, store, knows=self._knows)
         context = Context(store, self.tasks, planes, self._faults, ready_timeout_s)
         google_iam, compute, gke = GoogleIam(context), Compute(context), Gke(context)
+        self._service_usage = ServiceUsage(context)
         aws_iam, ec2, eks = AwsIam(context), Ec2(context), Eks(context)
         self._cluster_services = (gke, eks)
         self._services = (gke, compute, google_iam, eks, ec2, aws_iam)
@@ -61,10 +63,16 @@ class Cloud:
             "compute": compute.methods(),
             "iam": google_iam.methods(),
             "cloudresourcemanager": google_iam.policy_methods(),
+            "serviceusage": self._service_usage.methods(),
             "eks": eks.methods(),
             "ec2": ec2.methods(),
             "aws-iam": aws_iam.methods(),
         }
+
+    @property
+    def methods(self) -> Mapping[str, Methods]:
+        """Service -> the operations that it simulates."""
+        return self._methods
 
     def call(self, service: str, method: str, params: JsonObject, body: JsonObject) -> JsonObject:
         """Raises CloudError, and ConnectionLost where an injected fault breaks the connection."""
@@ -78,6 +86,7 @@ class Cloud:
         is_google = service in google_models.DOCUMENTS
         if is_google:
             google_models.validate(service, method, params, body)
+            self._service_usage.require(service, params)
         else:
             aws_models.validate(service, method, body)
             if not params.get("region"):

@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from kubeapi import JsonObject
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.clouds.core.fault_file import ApiError, BackgroundUpdate, Throttling
 
 # google.rpc.Code for each HTTP code in use (googleapis/googleapis, google/rpc/code.proto).
 _STATUS = {
     400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
     404: "NOT_FOUND",
     409: "ALREADY_EXISTS",
     412: "FAILED_PRECONDITION",
     429: "RESOURCE_EXHAUSTED",
     500: "INTERNAL",
+    501: "UNIMPLEMENTED",
     503: "UNAVAILABLE",
 }
 
 
-def google_error(code: int, message: str, *, status: str | None = None) -> CloudError:
-    return CloudError(code, status or _STATUS.get(code, "UNKNOWN"), message)
+class GoogleError(CloudError):
+    """A refusal with `details`: messages of google/rpc/error_details.proto, each with its @type."""
+
+    def __init__(
+        self, code: int, status: str, message: str, details: Sequence[JsonObject] = ()
+    ) -> None:
+        super().__init__(code, status, message)
+        self.details = tuple(details)
+
+
+def status_of(code: int) -> str:
+    """The name of the google.rpc.Code that belongs to an HTTP code."""
+    return _STATUS.get(code, "UNKNOWN")
+
+
+def google_error(
+    code: int, message: str, *, status: str | None = None, details: Sequence[JsonObject] = ()
+) -> CloudError:
+    return GoogleError(code, status or status_of(code), message, details)
 
 
 def injected_error(service: str, fault: ApiError | BackgroundUpdate | Throttling) -> CloudError:

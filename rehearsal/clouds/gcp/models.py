@@ -16,6 +16,7 @@ DOCUMENTS: Mapping[str, str] = {
     "compute": "compute.v1",
     "iam": "iam.v1",
     "cloudresourcemanager": "cloudresourcemanager.v1",
+    "serviceusage": "serviceusage.v1",
 }
 
 _INTEGER = {
@@ -75,20 +76,24 @@ def _parameter_errors(method: Mapping[str, Any], params: Mapping[str, Any]) -> I
             if schema.get("required"):
                 yield f"Missing required parameter: {name}"
             continue
-        value = params[name]
-        if schema.get("type") == "string" and not isinstance(value, str):
-            yield f"Invalid value for parameter {name}: {_show(value)} is not a string."
-        elif "pattern" in schema and not re.fullmatch(schema["pattern"], str(value)):
-            yield (
-                f"Invalid value for parameter {name}: {_show(value)} does not match "
-                f"{schema['pattern']}"
-            )
+        for value in params[name] if schema.get("repeated") else [params[name]]:
+            yield from _one_parameter_errors(name, schema, value)
     for name in params:
         if name not in known:
             yield (
                 f'Invalid JSON payload received. Unknown name "{name}": Cannot bind query '
                 f"parameter. Field '{name}' could not be found in request message."
             )
+
+
+def _one_parameter_errors(name: str, schema: Mapping[str, Any], value: Any) -> Iterator[str]:
+    wrong = list(_scalar_errors(schema, value, _snake(name), name))
+    if wrong:
+        yield from wrong
+    elif "pattern" in schema and not re.fullmatch(schema["pattern"], str(value)):
+        yield (
+            f"Invalid value for parameter {name}: {_show(value)} does not match {schema['pattern']}"
+        )
 
 
 def _schema_errors(

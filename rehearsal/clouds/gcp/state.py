@@ -13,6 +13,11 @@ SERVICE_ACCOUNTS = Kind[JsonObject]("iam/serviceAccounts")
 POLICIES = Kind[JsonObject]("cloudresourcemanager/policies")
 """By project: its IAM policy, in the API's form."""
 
+SERVICES = Kind[JsonObject]("serviceusage/services")
+"""By project: `enabled`, the names of the APIs that are on; absent until one is switched."""
+SERVICE_OPERATIONS = Kind[JsonObject]("serviceusage/operations")
+"""By name: in the API's form."""
+
 NETWORKS = Kind[JsonObject]("compute/networks")
 """By PROJECT/NAME: in the API's form."""
 SUBNETWORKS = Kind[JsonObject]("compute/subnetworks")

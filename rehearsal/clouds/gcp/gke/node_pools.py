@@ -155,6 +155,7 @@ class NodePools:
         key = params["name"]
         with self._store.lock:
             item = self._updatable(key)
+            before = item["generation"]
             pool, config = item["pool"], dict(item["pool"]["config"])
             changes = {k: v for k, v in body.items() if k not in ("name", "etag")}
             _refuse_unsupported(changes)
@@ -181,7 +182,8 @@ class NodePools:
             if item["gke_gpu_taint"]:
                 _refuse_other_gpu_taint(pool)
             self._store.put(NODE_POOLS, key, item)
-        return self._operations.begin("container.nodePools.converge", "UPDATE_NODE_POOL", key)
+        kind = "UPGRADE_NODES" if item["generation"] > before else "UPDATE_CLUSTER"
+        return self._operations.begin("container.nodePools.converge", kind, key)
 
     def _set_size(self, params: JsonObject, body: JsonObject) -> JsonObject:
         count = int(body.get("nodeCount", 0))

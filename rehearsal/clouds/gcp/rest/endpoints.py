@@ -1,0 +1,117 @@
+"""Which URLs are which service's, and the variables that lead official clients to them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from rehearsal.clouds.gcp.models import DOCUMENTS, document
+
+# A version in a path, as in v1, v1beta1, beta.
+_VERSION = re.compile(r"v\d+((alpha|beta|p\d+beta)\d*)?|alpha|beta")
+
+# hashicorp/terraform-provider-google names its variables after the product.
+_VARIABLES = {
+    "container": "GOOGLE_CONTAINER_CUSTOM_ENDPOINT",
+    "compute": "GOOGLE_COMPUTE_CUSTOM_ENDPOINT",
+    "iam": "GOOGLE_IAM_CUSTOM_ENDPOINT",
+    "cloudresourcemanager": "GOOGLE_RESOURCE_MANAGER_CUSTOM_ENDPOINT",
+    "serviceusage": "GOOGLE_SERVICE_USAGE_CUSTOM_ENDPOINT",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What a URL leads to."""
+
+    service: str
+    version: str
+    """As asked for: v1, v1beta1, beta, v3."""
+    path: str
+    """As in the discovery document's path templates: relative to the service's base."""
+
+
+def host(service: str) -> str:
+    """The host of the real API, which is the first segment of the simulated one's paths."""
+    found = urlsplit(document(service)["rootUrl"]).hostname
+    return str(found)
+
+
+def version(service: str) -> str:
+    """The version that is simulated."""
+    return DOCUMENTS[service].rpartition(".")[2]
+
+
+def client_endpoint(service: str, address: str) -> str:
+    """`api_endpoint` of google-api-python-client, and of gcloud's api_endpoint_overrides.
+
+    address: of the simulated clouds, as http://127.0.0.1:PORT.
+    """
+    return f"{address}/{host(service)}/{document(service)['servicePath']}"
+
+
+def terraform_endpoint(service: str, address: str) -> str:
+    """The endpoint with its version, as terraform-provider-google requires it."""
+    base = client_endpoint(service, address)
+    return base if document(service)["servicePath"] else f"{base}{version(service)}/"
+
+
+def terraform_variables(address: str) -> dict[str, str]:
+    """What the official provider (pulumi-gcp is built on it) reads its endpoints from."""
+    found = {name: terraform_endpoint(service, address) for service, name in _VARIABLES.items()}
+    # Not simulated, but pointed here all the same: no call of a rehearsal reaches Google.
+    manager = client_endpoint("cloudresourcemanager", address)
+    return {**found, "GOOGLE_RESOURCE_MANAGER_V3_CUSTOM_ENDPOINT": f"{manager}v3/"}
+
+
+def gcloud_variables(address: str) -> dict[str, str]:
+    """gcloud's properties `api_endpoint_overrides/SERVICE`, as variables."""
+    return {
+        f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{service.upper()}": client_endpoint(service, address)
+        for service in DOCUMENTS
+    }
+
+
+def is_google(path: str) -> bool:
+    """Whether the path is that of a Google API, simulated or not."""
+    return path.lstrip("/").partition("/")[0].endswith(".googleapis.com")
+
+
+def find(path: str) -> Target | None:
+    """path: percent-encoded. None for a service that is not simulated, or no service's path.
+
+    terraform-provider-google removes the version of a custom endpoint only if its scheme is https
+    (RemoveBasePathVersion: `http[s]://`) and then appends another one, so that two versions may
+    follow each other; the last one counts.
+    """
+    first, _, rest = path.lstrip("/").partition("/")
+    service = _services().get(first)
+    if service is None:
+        return None
+    product, _, after = rest.partition("/")
+    in_path = document(service)["servicePath"].partition("/")[0]
+    if in_path:
+        if product != in_path:
+            return None
+        rest = after
+    asked, rest = _split_version(rest)
+    if asked is None:
+        return None
+    # Templates begin with the version unless it is a part of the service's base path.
+    relative = rest if in_path else f"{version(service)}/{rest}"
+    return Target(service=service, version=asked, path=relative)
+
+
+def _services() -> Mapping[str, str]:
+    return {f"{name}.googleapis.com": name for name in DOCUMENTS}
+
+
+def _split_version(path: str) -> tuple[str | None, str]:
+    asked: str | None = None
+    while True:
+        first, slash, rest = path.partition("/")
+        if not slash or not _VERSION.fullmatch(first):
+            return asked, path
+        asked, path = first, rest

@@ -1,0 +1,297 @@
+"""google-api-python-client drives every simulated method, and parses its answers and refusals.
+
+A method that is added to the simulated Google Cloud needs its two cases here.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeapi import JsonObject
+from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
+from rehearsal.clouds.gcp.models import DOCUMENTS
+from rehearsal.clouds.service import Cloud
+from tests.rehearsal.clouds.conftest import Gcp
+from tests.rehearsal.clouds.gcp.google_client import HttpError, client
+
+PROJECT, REGION = "acme", "us-central1"
+PARENT = f"projects/{PROJECT}/locations/{REGION}"
+CLUSTER = f"{PARENT}/clusters/main"
+POOL = f"{CLUSTER}/nodePools/default-pool"
+ACCOUNT = f"projects/{PROJECT}/serviceAccounts/gpu-nodes@{PROJECT}.iam.gserviceaccount.com"
+ROLE, MEMBER = "roles/viewer", "user:a@example.com"
+CONTAINER_API = f"projects/{PROJECT}/services/container.googleapis.com"
+
+
+class World:
+    """The simulated Google Cloud, its official clients, and what the cases need to exist."""
+
+    def __init__(self, gcp: Gcp) -> None:
+        self.gcp = gcp
+
+    def do(self, service: str, method: str, **arguments: Any) -> JsonObject:
+        answer: JsonObject = client(self.gcp.cloud.call, service).call(method, **arguments)
+        return answer
+
+    def network(self) -> None:
+        body = {"name": "net", "autoCreateSubnetworks": False}
+        self.do("compute", "networks.insert", project=PROJECT, body=body)
+
+    def subnetwork(self) -> JsonObject:
+        body = {"name": "sub", "network": f"projects/{PROJECT}/global/networks/net"}
+        body["ipCidrRange"] = "10.0.0.0/20"
+        return self.do("compute", "subnetworks.insert", project=PROJECT, region=REGION, body=body)
+
+    def cluster(self) -> None:
+        self.gcp.make_cluster()
+
+    def account(self) -> JsonObject:
+        return self.do(
+            "iam",
+            "projects.serviceAccounts.create",
+            name=f"projects/{PROJECT}",
+            body={"accountId": "gpu-nodes", "serviceAccount": {"displayName": "Nodes"}},
+        )
+
+
+Case = Callable[[World], Any]
+
+
+def _with(*needed: str) -> Callable[[str, str, dict[str, Any]], Case]:
+    def case(service: str, method: str, arguments: dict[str, Any]) -> Case:
+        def run(world: World) -> Any:
+            for name in needed:
+                getattr(world, name)()
+            return world.do(service, method, **arguments)
+
+        return run
+
+    return case
+
+
+_NET = {"project": PROJECT, "network": "net"}
+_SUB = {"project": PROJECT, "region": REGION, "subnetwork": "sub"}
+_NO_NET, _NO_SUB = {**_NET, "network": "none"}, {**_SUB, "subnetwork": "none"}
+_CLUSTERS, _POOLS = "projects.locations.clusters", "projects.locations.clusters.nodePools"
+_NO_CLUSTER = {"name": f"{PARENT}/clusters/none"}
+_NO_POOL = {"name": f"{CLUSTER}/nodePools/none"}
+_NEW_POOL = {"nodePool": {"name": "more", "initialNodeCount": 1}}
+_SIZE = {"nodeCount": 2}
+_SCALING = {"autoscaling": {"enabled": True, "minNodeCount": 1, "maxNodeCount": 2}}
+_MANAGEMENT = {"management": {"autoRepair": True}}
+_LABELS = {"resourceLabels": {"a": "b"}}
+_UPDATE = {"update": {"desiredLocations": ["us-central1-a"]}}
+_TAGS = {"tags": {"tags": ["web"]}}
+_SERVICE_ACCOUNTS = "projects.serviceAccounts"
+_PATCH = {"serviceAccount": {"displayName": "x"}, "updateMask": "displayName"}
+_NO_ACCOUNT = {"name": f"projects/{PROJECT}/serviceAccounts/none@{PROJECT}.iam.gserviceaccount.com"}
+_POLICY = {"policy": {"bindings": [{"role": ROLE, "members": [MEMBER]}]}}
+_BAD_POLICY = {"policy": {"bindings": [{"role": "viewer", "members": [MEMBER]}]}}
+_NO_API = {"name": f"projects/{PROJECT}/services/none.googleapis.com"}
+
+
+def _operation_of_cluster(world: World) -> Any:
+    world.cluster()
+    started = world.do("container", f"{_POOLS}.setSize", name=POOL, body=_SIZE)
+    return world.do(
+        "container",
+        "projects.locations.operations.get",
+        name=f"{PARENT}/operations/{started['name']}",
+    )
+
+
+def _operation_of_service(world: World) -> Any:
+    done = world.do("serviceusage", "services.enable", name=CONTAINER_API, body={})
+    return world.do("serviceusage", "operations.get", name=done["name"])
+
+
+def _create_cluster(world: World) -> Any:
+    world.network()
+    world.subnetwork()
+    body = {"cluster": {"name": "main", "initialNodeCount": 1, "network": "net"}}
+    return world.do("container", f"{_CLUSTERS}.create", parent=PARENT, body=body)
+
+
+def _with_network(world: World) -> Any:
+    world.network()
+    return world.subnetwork()
+
+
+# Method -> needed, arguments that work; needed, arguments that are refused, HTTP code, reason.
+_Arguments = dict[str, Any]
+_TABLE: Mapping[str, tuple[tuple[str, ...], _Arguments, tuple[str, ...], _Arguments, int]] = {
+    "compute networks.insert": (
+        (), {"project": PROJECT, "body": {"name": "n"}},
+        ("network",), {"project": PROJECT, "body": {"name": "net"}}, 409,
+    ),
+    "compute networks.get": (("network",), _NET, (), _NO_NET, 404),
+    "compute networks.patch": (
+        ("network",), {**_NET, "body": {"routingConfig": {"routingMode": "GLOBAL"}}},
+        (), {**_NO_NET, "body": {}}, 404,
+    ),
+    "compute networks.delete": (("network",), _NET, ("network", "subnetwork"), _NET, 400),
+    "compute subnetworks.get": (("network", "subnetwork"), _SUB, (), _NO_SUB, 404),
+    "compute subnetworks.patch": (
+        ("network", "subnetwork"), {**_SUB, "body": {"privateIpGoogleAccess": True}},
+        (), {**_NO_SUB, "body": {}}, 404,
+    ),
+    "compute subnetworks.delete": (("network", "subnetwork"), _SUB, (), _NO_SUB, 404),
+    f"container {_CLUSTERS}.get": (("cluster",), {"name": CLUSTER}, (), _NO_CLUSTER, 404),
+    f"container {_CLUSTERS}.update": (
+        ("cluster",), {"name": CLUSTER, "body": _UPDATE}, (), {**_NO_CLUSTER, "body": _UPDATE}, 404,
+    ),
+    f"container {_CLUSTERS}.setResourceLabels": (
+        ("cluster",), {"name": CLUSTER, "body": _LABELS}, (), {**_NO_CLUSTER, "body": _LABELS}, 404,
+    ),
+    f"container {_CLUSTERS}.delete": (("cluster",), {"name": CLUSTER}, (), _NO_CLUSTER, 404),
+    f"container {_POOLS}.create": (
+        ("cluster",), {"parent": CLUSTER, "body": _NEW_POOL},
+        (), {"parent": CLUSTER, "body": _NEW_POOL}, 404,
+    ),
+    f"container {_POOLS}.get": (("cluster",), {"name": POOL}, ("cluster",), _NO_POOL, 404),
+    f"container {_POOLS}.update": (
+        ("cluster",), {"name": POOL, "body": _TAGS}, ("cluster",), {**_NO_POOL, "body": _TAGS}, 404,
+    ),
+    f"container {_POOLS}.setSize": (
+        ("cluster",), {"name": POOL, "body": _SIZE}, (), {**_NO_POOL, "body": _SIZE}, 404,
+    ),
+    f"container {_POOLS}.setManagement": (
+        ("cluster",), {"name": POOL, "body": _MANAGEMENT},
+        (), {**_NO_POOL, "body": _MANAGEMENT}, 404,
+    ),
+    f"container {_POOLS}.setAutoscaling": (
+        ("cluster",), {"name": POOL, "body": _SCALING}, (), {**_NO_POOL, "body": _SCALING}, 404,
+    ),
+    f"container {_POOLS}.delete": (("cluster",), {"name": POOL}, (), _NO_POOL, 404),
+    f"iam {_SERVICE_ACCOUNTS}.create": (
+        (), {"name": f"projects/{PROJECT}", "body": {"accountId": "gpu-nodes"}},
+        ("account",), {"name": f"projects/{PROJECT}", "body": {"accountId": "gpu-nodes"}}, 409,
+    ),
+    f"iam {_SERVICE_ACCOUNTS}.get": (("account",), {"name": ACCOUNT}, (), _NO_ACCOUNT, 404),
+    f"iam {_SERVICE_ACCOUNTS}.patch": (
+        ("account",), {"name": ACCOUNT, "body": _PATCH}, (), {**_NO_ACCOUNT, "body": _PATCH}, 404,
+    ),
+    f"iam {_SERVICE_ACCOUNTS}.delete": (("account",), {"name": ACCOUNT}, (), _NO_ACCOUNT, 404),
+    "cloudresourcemanager projects.setIamPolicy": (
+        (), {"resource": PROJECT, "body": _POLICY},
+        (), {"resource": PROJECT, "body": _BAD_POLICY}, 400,
+    ),
+    "serviceusage services.get": ((), {"name": CONTAINER_API}, (), _NO_API, 403),
+    "serviceusage services.batchGet": (
+        (), {"parent": f"projects/{PROJECT}", "names": [CONTAINER_API, CONTAINER_API]},
+        (), {"parent": f"projects/{PROJECT}", "names": [_NO_API["name"]]}, 403,
+    ),
+    "serviceusage services.enable": (
+        (), {"name": CONTAINER_API, "body": {}}, (), {**_NO_API, "body": {}}, 403,
+    ),
+    "serviceusage services.batchEnable": (
+        (), {"parent": f"projects/{PROJECT}", "body": {"serviceIds": ["iam.googleapis.com"]}},
+        (), {"parent": f"projects/{PROJECT}", "body": {"serviceIds": []}}, 400,
+    ),
+    "serviceusage services.disable": (
+        (), {"name": CONTAINER_API, "body": {}}, (), {**_NO_API, "body": {}}, 403,
+    ),
+    "serviceusage services.list": (
+        (), {"parent": f"projects/{PROJECT}", "filter": "state:ENABLED", "pageSize": 3},
+        (), {"parent": f"projects/{PROJECT}", "filter": "nonsense"}, 400,
+    ),
+}  # fmt: skip
+
+_SUB_BODY = {"name": "sub", "ipCidrRange": "10.0.0.0/20"}
+_NO_PARENT = {"parent": f"projects/{PROJECT}", "pageSize": -1}
+
+
+def _cases() -> tuple[dict[str, Case], dict[str, tuple[Case, int]]]:
+    works: dict[str, Case] = {
+        "compute subnetworks.insert": _with_network,
+        f"container {_CLUSTERS}.create": _create_cluster,
+        "container projects.locations.operations.get": _operation_of_cluster,
+        "serviceusage operations.get": _operation_of_service,
+    }
+    refused: dict[str, tuple[Case, int]] = {}
+    for key, (needed, arguments, other_needed, wrong, code) in _TABLE.items():
+        service, method = key.split(" ")
+        works[key] = _with(*needed)(service, method, arguments)
+        refused[key] = _with(*other_needed)(service, method, wrong), code
+    lists = {
+        f"container {_CLUSTERS}.list": {"parent": PARENT},
+        f"container {_POOLS}.list": {"parent": CLUSTER},
+        "cloudresourcemanager projects.getIamPolicy": {"resource": PROJECT, "body": {}},
+    }
+    for key, arguments in lists.items():
+        service, method = key.split(" ")
+        works[key] = _with("cluster")(service, method, arguments)
+    simple: dict[str, tuple[dict[str, Any], int]] = {
+        "compute subnetworks.insert": (
+            {"project": PROJECT, "region": REGION, "body": _SUB_BODY},
+            400,
+        ),
+        f"container {_CLUSTERS}.create": (
+            {"parent": PARENT, "body": {"cluster": {"name": "main"}}},
+            400,
+        ),
+        "container projects.locations.operations.get": (
+            {"name": f"{PARENT}/operations/none"},
+            404,
+        ),
+        "serviceusage operations.get": ({"name": "operations/none"}, 404),
+    }
+    for key, (arguments, code) in simple.items():
+        service, method = key.split(" ")
+        refused[key] = _with()(service, method, arguments), code
+    # Methods that refuse nothing but what every method refuses: here, that the API is off.
+    for key, arguments in lists.items():
+        refused[key] = _refused_while_off(*key.split(" "), arguments), 403
+    return works, refused
+
+
+def _refused_while_off(service: str, method: str, arguments: dict[str, Any]) -> Case:
+    def run(world: World) -> Any:
+        api = f"projects/{PROJECT}/services/{service}.googleapis.com"
+        world.do("serviceusage", "services.disable", name=api, body={})
+        return world.do(service, method, **arguments)
+
+    return run
+
+
+WORKS, REFUSED = _cases()
+
+
+def _simulated() -> list[str]:
+    with tempfile.TemporaryDirectory() as directory:
+        cloud = Cloud(Path(directory), FakeControlPlanes(Path(directory)))
+        return [f"{s} {m}" for s in DOCUMENTS for m in cloud.methods[s]]
+
+
+SIMULATED = _simulated()
+
+
+@pytest.fixture
+def world(gcp: Gcp) -> World:
+    return World(gcp)
+
+
+@pytest.mark.parametrize("method", SIMULATED)
+def test_the_official_client_parses_every_answer(world: World, method: str) -> None:
+    assert isinstance(WORKS[method](world), dict)
+
+
+@pytest.mark.parametrize("method", SIMULATED)
+def test_the_official_client_parses_every_refusal(world: World, method: str) -> None:
+    run, code = REFUSED[method]
+    with pytest.raises(HttpError) as caught:
+        run(world)
+    assert caught.value.status_code == code
+    assert caught.value.reason
+    assert "simulate" not in caught.value.reason
+    assert isinstance(caught.value.error_details, list)
+    assert all(isinstance(d, dict) for d in caught.value.error_details)
+
+
+def test_no_case_is_left_of_a_method_that_is_gone() -> None:
+    assert {*WORKS, *REFUSED} <= set(SIMULATED)
