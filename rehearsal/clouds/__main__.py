@@ -15,6 +15,7 @@ from rehearsal.clouds.core.control_planes import ControlPlanes, LocalControlPlan
 from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
 from rehearsal.clouds.core.http_messages import Call, Protocols
 from rehearsal.clouds.endpoint import Endpoint, PortTaken
+from rehearsal.clouds.gcp.rest.protocol import GoogleRest
 from rehearsal.clouds.server import AlreadyServed, Server
 from rehearsal.clouds.service import Cloud
 
@@ -77,7 +78,7 @@ def main() -> int:
 
 def protocols(call: Call, credentials: Credentials) -> Sequence[Protocols]:
     """Of each cloud; the first that accepts a request answers it."""
-    return ()
+    return (GoogleRest(call, token=credentials.google_access_token),)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,17 @@
 """Variables by which clients of the real clouds find an environment's simulated ones.
 
-Source: "AWS SDKs and Tools Reference Guide", service-specific endpoints and credential settings.
+Sources: "AWS SDKs and Tools Reference Guide", service-specific endpoints and credential settings;
+terraform-provider-google, "Google Provider Configuration Reference"; gcloud's properties (`gcloud
+topic configurations`), each also a variable CLOUDSDK_SECTION_NAME.
 """
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
-from rehearsal.clouds.core.access import ADDRESS, Access
+from rehearsal.clouds.core.access import ADDRESS, FILE_OF_GCLOUD, Access
+from rehearsal.clouds.gcp.rest.endpoints import gcloud_variables, terraform_variables
 
 _AWS_SERVICES = ("EC2", "EKS", "IAM", "STS")
 USERS_OWN = (
@@ -19,13 +23,24 @@ USERS_OWN = (
     "AWS_CA_BUNDLE",
     "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
     *(f"AWS_ENDPOINT_URL_{service}" for service in _AWS_SERVICES),
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_CREDENTIALS",
+    "GOOGLE_CLOUD_KEYFILE_JSON",
+    "GCLOUD_KEYFILE_JSON",
+    "GOOGLE_IMPERSONATE_SERVICE_ACCOUNT",
+    "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE",
+    "CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT",
 )
 """To be unset: they would lead a client past the rehearsal, to an account of the user's."""
 _PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 
 
-def of(access: Access) -> dict[str, str]:
+def of(access: Access, environment: Path) -> dict[str, str]:
     return {
+        **terraform_variables(access.url),
+        "GOOGLE_OAUTH_ACCESS_TOKEN": access.credentials.google_access_token,
+        **gcloud_variables(access.url),
+        "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(environment / FILE_OF_GCLOUD),
         "AWS_ENDPOINT_URL": access.url,
         "AWS_ACCESS_KEY_ID": access.credentials.aws_access_key_id,
         "AWS_SECRET_ACCESS_KEY": access.credentials.aws_secret_access_key,

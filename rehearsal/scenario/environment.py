@@ -102,7 +102,7 @@ class Environment:
     def _cloud_access(self) -> dict[str, str]:
         """What clients of the real clouds obey; nothing before the clouds' first start."""
         found = access.load(self.root)
-        return {} if found is None else cloud_variables.of(found)
+        return {} if found is None else cloud_variables.of(found, self.root)
 
     def kubeconfigs(self) -> Mapping[str, Path]:
         """Admin kubeconfig of every cluster in the simulated cloud, by cluster name."""

@@ -13,6 +13,8 @@ from pathlib import Path
 
 ADDRESS = "127.0.0.1"
 FILE = "cloud-access.json"
+FILE_OF_GCLOUD = "google-access-token"
+"""Of gcloud, which takes a token from a file only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +54,13 @@ def load(environment: Path) -> Access | None:
 
 
 def save(environment: Path, access: Access) -> None:
-    """Writes the file, which only this user can read."""
-    path = environment / FILE
+    """Writes the files, which only this user can read."""
+    _write(environment / FILE_OF_GCLOUD, access.credentials.google_access_token)
+    _write(environment / FILE, json.dumps(asdict(access), indent=2))
+
+
+def _write(path: Path, text: str) -> None:
     new = path.with_suffix(".new")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(asdict(access), file, indent=2)
+        file.write(text)
     new.replace(path)

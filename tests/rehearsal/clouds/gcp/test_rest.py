@@ -10,8 +10,16 @@ import pytest
 from kubeapi import JsonObject
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.clouds.core.http_messages import Response
+from rehearsal.clouds.gcp import models
 from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.rest.endpoints import client_endpoint, find, terraform_variables
+from rehearsal.clouds.gcp.rest.endpoints import (
+    client_endpoint,
+    find,
+    host,
+    service_path,
+    terraform_variables,
+    version,
+)
 from rehearsal.clouds.gcp.rest.protocol import GoogleRest
 from tests.rehearsal.clouds.conftest import Gcp
 from tests.rehearsal.clouds.gcp.google_client import TOKEN, HttpError, client, send
@@ -68,6 +76,14 @@ def test_a_url_names_service_version_and_path(
     found = find(path)
     assert found is not None
     assert (found.service, found.version, found.path) == (service, version, relative)
+
+
+@pytest.mark.parametrize("service", sorted(models.DOCUMENTS))
+def test_hosts_and_paths_are_those_of_the_discovery_documents(service: str) -> None:
+    document = models.document(service)
+    assert document["rootUrl"] == f"https://{host(service)}/"
+    assert document["servicePath"] == service_path(service)
+    assert document["version"] == version(service)
 
 
 def test_official_clients_are_led_to_the_paths_of_the_real_hosts() -> None:

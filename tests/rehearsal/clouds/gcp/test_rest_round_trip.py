@@ -59,7 +59,7 @@ def _calls(draw: st.DrawFn, service: str) -> tuple[str, JsonObject, Any]:
     for name, schema in sorted(method.get("parameters", {}).items()):
         if schema["location"] == "path":
             params[name] = _path_value(draw, schema)
-        elif draw(st.booleans()):
+        elif schema.get("required") or draw(st.booleans()):
             value = _of_schema(service, schema)
             many = st.lists(value, min_size=1, max_size=3)
             params[name] = draw(many if schema.get("repeated") else value)

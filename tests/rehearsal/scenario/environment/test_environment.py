@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 import subprocess
 from pathlib import Path
 
@@ -249,6 +250,9 @@ def test_in_a_shell_the_users_context_comes_before_that_of_the_simulated_cloud(
     assert f"export KUBECONFIG={environment.user_kubeconfig}" in environment.exports().splitlines()
 
 
+_GOOGLE = ("GOOGLE_", "CLOUDSDK_AUTH_", "CLOUDSDK_API_")
+
+
 @pytest.mark.usefixtures("home")
 def test_clients_of_real_clouds_find_the_simulated_ones_and_no_account_of_the_users(
     tools: Toolchain, tmp_path: Path
@@ -263,6 +267,9 @@ def test_clients_of_real_clouds_find_the_simulated_ones_and_no_account_of_the_us
         "AWS_SESSION_TOKEN": "secret",
         "AWS_ENDPOINT_URL_EKS": "https://eks.example",
         "AWS_CONFIG_FILE": "/home/user/.aws/config",
+        "GOOGLE_APPLICATION_CREDENTIALS": "/home/user/key.json",
+        "GOOGLE_OAUTH_ACCESS_TOKEN": "ya29.of-the-user",
+        "CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT": "admin@prod.iam.gserviceaccount.com",
     }
     told = subprocess.run(
         ["sh", "-ec", f"{environment.exports()}\nenv"],
@@ -281,13 +288,40 @@ def test_clients_of_real_clouds_find_the_simulated_ones_and_no_account_of_the_us
         "AWS_EC2_METADATA_DISABLED": "true",
     }
 
+    # Others, such as a machine's own CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE, stay.
+    told_of = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
+    google = {k: v for k, v in told_of.items() if k.startswith(_GOOGLE)}
+    token = environment.root / "google-access-token"
+    assert google.pop("GOOGLE_OAUTH_ACCESS_TOKEN") == token.read_text()
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
+    assert google.pop("CLOUDSDK_AUTH_ACCESS_TOKEN_FILE") == str(token)
+    assert {
+        name: value.removeprefix("http://127.0.0.1:20001") for name, value in google.items()
+    } == {
+        "GOOGLE_COMPUTE_CUSTOM_ENDPOINT": "/compute.googleapis.com/compute/v1/",
+        "GOOGLE_CONTAINER_CUSTOM_ENDPOINT": "/container.googleapis.com/v1/",
+        "GOOGLE_IAM_CUSTOM_ENDPOINT": "/iam.googleapis.com/v1/",
+        "GOOGLE_RESOURCE_MANAGER_CUSTOM_ENDPOINT": "/cloudresourcemanager.googleapis.com/v1/",
+        "GOOGLE_RESOURCE_MANAGER_V3_CUSTOM_ENDPOINT": "/cloudresourcemanager.googleapis.com/v3/",
+        "GOOGLE_SERVICE_USAGE_CUSTOM_ENDPOINT": "/serviceusage.googleapis.com/v1/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": "/compute.googleapis.com/compute/v1/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER": "/container.googleapis.com/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_IAM": "/iam.googleapis.com/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER": (
+            "/cloudresourcemanager.googleapis.com/"
+        ),
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_SERVICEUSAGE": "/serviceusage.googleapis.com/",
+    }
 
-def test_calls_to_the_clouds_go_past_the_users_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+
+def test_calls_to_the_clouds_go_past_the_users_proxy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Python's clients ask a proxy even for a loopback address."""
     found = access.Access(port=20001, credentials=access.new_credentials())
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    assert "NO_PROXY" not in cloud_variables.of(found)
+    assert "NO_PROXY" not in cloud_variables.of(found, tmp_path)
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.example:3128")
     monkeypatch.setenv("NO_PROXY", "intern.example")
-    assert cloud_variables.of(found)["NO_PROXY"] == "intern.example,127.0.0.1"
+    assert cloud_variables.of(found, tmp_path)["NO_PROXY"] == "intern.example,127.0.0.1"
