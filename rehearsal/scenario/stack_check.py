@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from infra import catalog, plan, spec
-from infra.plan import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
-from rehearsal.clouds.aws import machines as aws_machines
-from rehearsal.clouds.gcp import machines as gcp_machines
+from infra.plan import ByoFleetPlan, EksFleetPlan, FleetPlan
 from rehearsal.cluster.silicon.models import models
 from rehearsal.scenario.environment import PROJECT
 from rehearsal.scenario.errors import NoSuchStack
@@ -15,7 +13,6 @@ from rehearsal.scenario.existing_cluster.nodes import fake_key
 
 _CANNOT = "can be brought up in a cloud, but not rehearsed yet:"
 _OPERATOR = "rehearsal/cluster/gpu_operator"
-_MACHINES = "rehearsal/clouds"
 _EXISTING = "rehearsal/scenario/existing_cluster"
 _SILICON = "rehearsal/cluster/silicon"
 
@@ -45,19 +42,7 @@ def unrehearsable(fleet: FleetPlan) -> list[spec.Problem]:
     """What the simulated clouds and their clusters lack."""
     if isinstance(fleet, ByoFleetPlan):
         return [*_existing(fleet), *_mps(fleet)]
-    cloud = gcp_machines if isinstance(fleet, GkeFleetPlan) else aws_machines
-    known = cloud.machines()
-    with_gpus = sorted(m.name for m in known.values() if m.gpu or m.gpu_choices)
-    problems = [
-        spec.Problem(
-            path=("node_pools", i, "machine_type"),
-            reason=f"{_CANNOT} the simulated cloud has no {pool.machine.name}",
-            instead=f"for a rehearsal write one of {', '.join(with_gpus)}",
-            source=_MACHINES,
-        )
-        for i, pool in enumerate(fleet.pools)
-        if pool.machine.name not in known
-    ]
+    problems: list[spec.Problem] = []
     if isinstance(fleet, EksFleetPlan):
         problems += _mps(fleet)
     if fleet.operator is not None and fleet.operator.driver.enabled:
@@ -67,16 +52,6 @@ def unrehearsable(fleet: FleetPlan) -> list[spec.Problem]:
                 reason=f"{_CANNOT} the operator's driver container builds a kernel module",
                 instead="for a rehearsal write false: Google's installer then brings the driver",
                 source=_OPERATOR,
-            )
-        )
-    if fleet.system.machine.name not in known:
-        without = sorted(set(known) - set(with_gpus))
-        problems.append(
-            spec.Problem(
-                path=("system_pool", "machine_type"),
-                reason=f"{_CANNOT} the simulated cloud has no {fleet.system.machine.name}",
-                instead=f"for a rehearsal write one of {', '.join(without)}",
-                source=_MACHINES,
             )
         )
     return problems

@@ -26,8 +26,6 @@ class Machine:
     """GKE's N1 only: accelerator types that may be attached, and how many."""
     local_ssd: int | None = None
     """GKE: local SSDs that the type always has; None = free choice."""
-    architecture: str = "amd64"
-    """As Kubernetes names it: amd64 or arm64."""
     boot_disks: tuple[str, ...] = ()
     """GKE: types of disk that it can boot from."""
     zones: frozenset[str] | None = None

@@ -75,4 +75,4 @@ def test_no_node_has_a_taint_or_an_annotation_of_slicewright(
 
 def test_most_gpus_of_the_catalog_are_simulated() -> None:
     lacking = [gpu.name for gpu in catalog.load().gpus.values() if fake_key(gpu) not in models()]
-    assert lacking == ["H100-96", "B300", "GB300"]
+    assert lacking == ["H100-96", "GB300"]
