@@ -72,6 +72,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the rendered files of tests/infra/golden, to be read in the diff",
     )
+    parser.addoption(
+        "--record-operands",
+        action="store_true",
+        help="write what NVIDIA's programs do in the rehearsal, to which the simulation is held",
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

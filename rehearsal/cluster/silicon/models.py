@@ -38,6 +38,7 @@ class Slice:
     """Memory slots occupied."""
     sms: int
     memory_mib: int
+    copy_engines: int
     decoders: int
     encoders: int
     jpegs: int
@@ -54,6 +55,7 @@ class Model:
     """PCI device id; the vendor is 0x10de."""
     memory_mib: int
     sms: int
+    compute_capability: tuple[int, int]
     slots: int
     """Memory slots that MIG divides the GPU into; 0 without MIG."""
     compute_slices: int
@@ -111,7 +113,7 @@ def model(key: str) -> Model:
 
 def _model(row: tuple[object, ...], slices: tuple[Slice, ...]) -> Model:
     key, name, *rest = row
-    pci_id, memory_mib, sms, slots, compute_slices, _, _, _, _, mig, _, nvlinks, *_ = (
+    pci_id, memory_mib, sms, slots, compute_slices, major, minor, _, _, mig, _, nvlinks, *_ = (
         int(str(n)) for n in rest
     )
     return Model(
@@ -120,6 +122,7 @@ def _model(row: tuple[object, ...], slices: tuple[Slice, ...]) -> Model:
         pci_id=pci_id,
         memory_mib=memory_mib,
         sms=sms,
+        compute_capability=(major, minor),
         slots=slots,
         compute_slices=compute_slices,
         mig=_MIG[mig],
@@ -139,7 +142,7 @@ def _slice(row: list[object]) -> Slice:
         size,
         sms,
         memory_mib,
-        _,
+        copy_engines,
         decoders,
         encoders,
         jpegs,
@@ -156,6 +159,7 @@ def _slice(row: list[object]) -> Slice:
         size=size,
         sms=sms,
         memory_mib=memory_mib,
+        copy_engines=copy_engines,
         decoders=decoders,
         encoders=encoders,
         jpegs=jpegs,

@@ -49,8 +49,11 @@ __all__ = [
     "inject",
     "load",
     "lose",
+    "new",
+    "partitioned",
     "reboot",
     "reboot_pending",
+    "rebooted",
     "record_event",
     "record_xid",
     "repartition",
@@ -58,6 +61,7 @@ __all__ = [
     "set_health",
     "set_load",
     "set_mig_mode",
+    "with_gpu",
 ]
 
 VARIABLE = "SLICEWRIGHT_FAKE_NVML_STATE"
@@ -83,7 +87,16 @@ _COMPUTE_IDS = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
 
 
 def create(path: Path, model_key: str, count: int, driver_version: str, seed: str) -> NodeSilicon:
-    """A new state file: `count` GPUs of one model, healthy, idle, MIG disabled.
+    """A new state file with `new`'s GPUs. Raises UnknownModel, ValueError."""
+    node = new(model_key, count, driver_version, seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(path):
+        _write(path, node)
+    return node
+
+
+def new(model_key: str, count: int, driver_version: str, seed: str) -> NodeSilicon:
+    """`count` GPUs of one model, healthy, idle, MIG disabled.
 
     UUIDs are derived from `seed`, a word without spaces. Raises UnknownModel, ValueError.
     """
@@ -93,17 +106,13 @@ def create(path: Path, model_key: str, count: int, driver_version: str, seed: st
     if not seed or any(c.isspace() for c in seed):
         raise ValueError(f"the seed must be a word without spaces, not {seed!r}")
     branch = int(driver_version.split(".")[0])
-    node = NodeSilicon(
+    return NodeSilicon(
         driver_version=driver_version,
         cuda=_CUDA[max((known for known in _CUDA if known <= branch), default=450)],
         seed=seed,
         serial=0,
         gpus=tuple(_new_gpu(kind, index, count, seed) for index in range(count)),
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path):
-        _write(path, node)
-    return node
 
 
 def load(path: Path) -> NodeSilicon:
@@ -126,25 +135,32 @@ def repartition(path: Path, gpu_index: int, profiles: Sequence[str]) -> NodeSili
     have, placement.NoRoom where they do not fit together.
     """
 
-    def edit(node: NodeSilicon) -> NodeSilicon:
-        instances, serial = _partitioned(node, node.gpus[gpu_index].model, profiles)
-        gpu = replace(node.gpus[gpu_index], mig=True, mig_pending=True, instances=instances)
-        return replace(_with_gpu(node, gpu), serial=serial)
+    return change(path, lambda node: partitioned(node, gpu_index, profiles))
 
-    return change(path, edit)
+
+def partitioned(node: NodeSilicon, gpu_index: int, profiles: Sequence[str]) -> NodeSilicon:
+    """What `repartition` makes of the state of a node."""
+    instances, serial = _partitioned(node, node.gpus[gpu_index].model, profiles)
+    gpu = replace(node.gpus[gpu_index], mig=True, mig_pending=True, instances=instances)
+    return replace(with_gpu(node, gpu), serial=serial)
 
 
 def set_mig_mode(path: Path, gpu_index: int, enabled: bool) -> NodeSilicon:
     """Sets MIG mode as if it had been so since boot; the GPU then has no instances."""
     return change(
         path,
-        lambda node: _with_gpu(
+        lambda node: with_gpu(
             node, replace(node.gpus[gpu_index], mig=enabled, mig_pending=enabled, instances=())
         ),
     )
 
 
 def reboot(path: Path) -> NodeSilicon:
+    """What a restart of the node leaves: `rebooted`."""
+    return change(path, rebooted)
+
+
+def rebooted(node: NodeSilicon) -> NodeSilicon:
     """The node restarts: no instances and no processes are left.
 
     Ampere's pending MIG mode becomes current; on later GPUs MIG is disabled.
@@ -161,11 +177,8 @@ def reboot(path: Path) -> NodeSilicon:
             gpu, mig=mode, mig_pending=mode, lost=False, instances=(), health=MappingProxyType(kept)
         )
 
-    return change(
-        path,
-        lambda node: replace(
-            node, gpus=tuple(started(g) for g in node.gpus), processes=(), events=(), loads=()
-        ),
+    return replace(
+        node, gpus=tuple(started(g) for g in node.gpus), processes=(), events=(), loads=()
     )
 
 
@@ -193,7 +206,7 @@ def heal(path: Path) -> NodeSilicon:
 
 def lose(path: Path, gpu_index: int) -> NodeSilicon:
     """The GPU falls off the bus: every call on it returns NVML_ERROR_GPU_IS_LOST."""
-    return change(path, lambda node: _with_gpu(node, replace(node.gpus[gpu_index], lost=True)))
+    return change(path, lambda node: with_gpu(node, replace(node.gpus[gpu_index], lost=True)))
 
 
 def set_health(path: Path, gpu_index: int, **values: int) -> NodeSilicon:
@@ -209,7 +222,7 @@ def set_health(path: Path, gpu_index: int, **values: int) -> NodeSilicon:
         merged = {
             key: value for key, value in {**gpu.health, **values}.items() if value != healthy()[key]
         }
-        return _with_gpu(node, replace(gpu, health=MappingProxyType(merged)))
+        return with_gpu(node, replace(gpu, health=MappingProxyType(merged)))
 
     return change(path, edit)
 
@@ -257,7 +270,8 @@ def record_xid(
     return record_event(path, Event(sequence=0, gpu=gpu_index, type=_XID, data=xid, gi=gi, ci=ci))
 
 
-def _with_gpu(node: NodeSilicon, gpu: Gpu) -> NodeSilicon:
+def with_gpu(node: NodeSilicon, gpu: Gpu) -> NodeSilicon:
+    """The state of a node with `gpu` in place of the GPU of its index."""
     return replace(node, gpus=tuple(gpu if g.index == gpu.index else g for g in node.gpus))
 
 

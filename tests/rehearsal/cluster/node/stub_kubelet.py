@@ -56,6 +56,12 @@ class StubKubelet:
         (self._directory / "kubelet.sock").unlink(missing_ok=True)
         os.close(self._fd)
 
+    @property
+    def offered(self) -> dict[str, list[str]]:
+        """Device ids of each resource, as they were listed last."""
+        with self._changed:
+            return {resource: sorted(lists[-1]) for resource, lists in self._lists.items() if lists}
+
     def devices(
         self,
         resource: str,
