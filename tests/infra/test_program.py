@@ -114,6 +114,9 @@ def test_s1_operator_is_pinned_and_reads_our_layouts(record: Record) -> None:
         "gpu-operator",
     )  # S1-10
     assert release["version"] == "v26.7.0"
+    namespace = one(made, ":Namespace", "gpu-operator")["metadata"]
+    assert namespace["name"] == "gpu-operator"
+    assert namespace["labels"] == {"pod-security.kubernetes.io/enforce": "privileged"}
     layouts = one(made, ":ConfigMap", "mig-layouts")
     assert release["values"]["migManager"]["config"]["name"] == layouts["metadata"]["name"]
     assert layouts["immutable"] is True
