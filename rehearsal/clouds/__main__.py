@@ -10,6 +10,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from rehearsal.clouds.aws.protocols.service import AwsProtocols
 from rehearsal.clouds.core.access import Credentials
 from rehearsal.clouds.core.control_planes import ControlPlanes, LocalControlPlanes
 from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
@@ -78,7 +79,8 @@ def main() -> int:
 
 def protocols(call: Call, credentials: Credentials) -> Sequence[Protocols]:
     """Of each cloud; the first that accepts a request answers it."""
-    return (GoogleRest(call, token=credentials.google_access_token),)
+    google = GoogleRest(call, token=credentials.google_access_token)
+    return (AwsProtocols(call, credentials), google)
 
 
 if __name__ == "__main__":

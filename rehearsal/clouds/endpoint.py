@@ -12,6 +12,7 @@ from typing import Any
 
 from rehearsal.clouds.core import access
 from rehearsal.clouds.core.access import ADDRESS, Access, Credentials
+from rehearsal.clouds.core.errors import ConnectionLost
 from rehearsal.clouds.core.http_messages import Protocols, Request, Response
 from rehearsal.cluster.control_plane import ports
 
@@ -93,7 +94,12 @@ class _Handler(BaseHTTPRequestHandler):
             headers={name.lower(): value for name, value in self.headers.items()},
             body=body,
         )
-        self._send(self._answer(request))
+        try:
+            response = self._answer(request)
+        except ConnectionLost:
+            self.close_connection = True
+        else:
+            self._send(response)
 
     # The names that the base looks up.
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815
@@ -119,6 +125,8 @@ class _Handler(BaseHTTPRequestHandler):
             for protocols in self.server.protocols:
                 if protocols.accepts(request):
                     return protocols.answer(request)
+        except ConnectionLost:
+            raise
         except Exception as e:
             log.exception("%s %s", request.method, request.path)
             return _plain(500, f"internal error of the rehearsal's cloud: {type(e).__name__}: {e}")

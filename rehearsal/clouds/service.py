@@ -15,6 +15,7 @@ from rehearsal.clouds.aws.eks.service import Eks
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.errors import injected_error as injected_aws_error
 from rehearsal.clouds.aws.iam import AwsIam
+from rehearsal.clouds.aws.sts import Sts
 from rehearsal.clouds.core import fault_file
 from rehearsal.clouds.core.context import Context, Methods
 from rehearsal.clouds.core.control_planes import ControlPlanes
@@ -67,6 +68,7 @@ class Cloud:
             "eks": eks.methods(),
             "ec2": ec2.methods(),
             "aws-iam": aws_iam.methods(),
+            "sts": Sts().methods(),
         }
 
     @property
@@ -102,6 +104,8 @@ class Cloud:
                 f"service it has {known}."
             )
         answer = handler(params, body)
+        if not is_google:
+            aws_models.check_answer(service, method, answer)
         if isinstance(fault, ConnectionReset):
             raise ConnectionLost
         return answer

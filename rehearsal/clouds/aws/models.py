@@ -1,4 +1,4 @@
-"""Validates requests to the simulated AWS against AWS's service models, which botocore ships."""
+"""Checks requests to the simulated AWS, and its answers, against the models that botocore ships."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.core.errors import CloudError
 
-SERVICES: Mapping[str, str] = {"eks": "eks", "ec2": "ec2", "aws-iam": "iam"}
-"""Our name of a service -> botocore's, which differ for IAM because Google's is `iam`, too."""
+SERVICES: Mapping[str, str] = {"eks": "eks", "ec2": "ec2", "aws-iam": "iam", "sts": "sts"}
+"""Our name of a service -> AWS's, which differ for IAM because Google's is `iam`, too."""
 
 # Service -> the error's name, by category: unknown, missing or invalid.
 _ERROR_NAMES: Mapping[str, Callable[[str], str]] = {
@@ -22,11 +22,20 @@ _ERROR_NAMES: Mapping[str, Callable[[str], str]] = {
         category, "InvalidParameterValue"
     ),
     "aws-iam": lambda _: "ValidationError",
+    "sts": lambda _: "ValidationError",
 }
+
+_UNLISTED: Mapping[str, tuple[str, ...]] = {"AttachmentStatus": ("available",)}
+"""Shape -> values that its enum lacks and its documentation has (of InternetGatewayAttachment).
+"""
+
+
+class WrongAnswer(Exception):
+    """An answer that the real service cannot give: a slip of the simulation."""
 
 
 @cache
-def _model(service: str) -> Any:
+def service_model(service: str) -> Any:
     """botocore's ServiceModel, read when first needed: EC2's takes 50 ms."""
     from botocore.loaders import Loader
     from botocore.model import ServiceModel
@@ -38,7 +47,7 @@ def _model(service: str) -> Any:
 
 def validate(service: str, operation: str, body: Mapping[str, Any]) -> None:
     """Raises CloudError 400 with every error of the request, worded as AWS words it."""
-    model = _model(service)
+    model = service_model(service)
     if operation not in model.operation_names:
         raise aws_error(
             "InvalidAction", f"The action {operation} is not valid for this web service."
@@ -46,9 +55,27 @@ def validate(service: str, operation: str, body: Mapping[str, Any]) -> None:
     shape = model.operation_model(operation).input_shape
     if shape is None:
         return
-    errors = [*_shape_errors(shape, body, ""), *_parameter_errors(shape, body)]
+    errors = _errors(shape, body)
     if errors:
         raise _refusal(service, errors)
+
+
+def check_answer(service: str, operation: str, answer: Mapping[str, Any]) -> None:
+    """Raises WrongAnswer where a field is unknown to the model, missing, or of another type."""
+    shape = service_model(service).operation_model(operation).output_shape
+    if shape is None:
+        errors = [("unknown", f"Unknown parameter '{name}'; known here: none") for name in answer]
+    else:
+        errors = _errors(shape, answer)
+    # Lengths and patterns bind requests: EKS itself answers `tags: {}`, whose least length is 1.
+    said = "; ".join(dict.fromkeys(text for kind, text in errors if kind != "constraint"))
+    if said:
+        raise WrongAnswer(f"the answer of {service} {operation} is not the API's: {said}")
+
+
+def _errors(shape: Any, value: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Category (unknown, missing, invalid, constraint) and message of each error."""
+    return [*_shape_errors(shape, value, ""), *_parameter_errors(shape, value)]
 
 
 def _refusal(service: str, errors: list[tuple[str, str]]) -> CloudError:
@@ -106,7 +133,7 @@ def _shape_errors(shape: Any, value: Any, path: str) -> Iterator[tuple[str, str]
 
 
 def _string_errors(shape: Any, value: str, path: str) -> Iterator[tuple[str, str]]:
-    if shape.enum and value not in shape.enum:
+    if shape.enum and value not in (*shape.enum, *_UNLISTED.get(shape.name, ())):
         yield (
             "invalid",
             _constraint(
@@ -118,7 +145,7 @@ def _string_errors(shape: Any, value: str, path: str) -> Iterator[tuple[str, str
     pattern = shape.metadata.get("pattern")
     if pattern and not _matches(pattern, value):
         yield (
-            "invalid",
+            "constraint",
             _constraint(value, path, f"Member must satisfy regular expression pattern: {pattern}"),
         )
 
@@ -142,7 +169,7 @@ def _bound_errors(
         (high is not None and measure > high, f"less than or equal to {high}"),
     ):
         if outside:
-            yield "invalid", _constraint(value, path, f"Member must have {what} {text}")
+            yield "constraint", _constraint(value, path, f"Member must have {what} {text}")
 
 
 def _constraint(value: Any, path: str, text: str) -> str:

@@ -38,4 +38,7 @@ class Protocols(Protocol):
         """Whether the request is for this cloud, by its path or its credentials."""
 
     def answer(self, request: Request) -> Response:
-        """Never raises CloudError: a refusal is a response, too."""
+        """Never raises CloudError: a refusal is a response, too.
+
+        Raises ConnectionLost where an injected fault breaks the connection.
+        """

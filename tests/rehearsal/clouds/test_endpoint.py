@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from rehearsal.clouds.core import access
+from rehearsal.clouds.core.errors import ConnectionLost
 from rehearsal.clouds.core.http_messages import Request, Response
 from rehearsal.clouds.endpoint import Endpoint, PortTaken
 from tests.rehearsal.clouds.services import Start, services
@@ -35,6 +36,8 @@ class Echo:
         self.seen.append(request)
         if request.path.endswith("broken"):
             raise ZeroDivisionError("by a protocol")
+        if request.path.endswith("lost"):
+            raise ConnectionLost
         return Response(status=201, body=request.body, headers={"X-By": self.path})
 
 
@@ -109,6 +112,13 @@ def test_an_internal_error_is_an_answer_and_the_connection_lives_on(serve: Serve
     assert b"ZeroDivisionError" in answer.read()
     connection.request("GET", "/works")
     assert connection.getresponse().status == 201
+
+
+def test_a_lost_connection_is_no_answer(serve: Serve) -> None:
+    connection = connect(serve(Echo("/")))
+    connection.request("GET", "/lost")
+    with pytest.raises(http.client.RemoteDisconnected):
+        connection.getresponse()
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ class Clusters:
                     {**current, **value} if isinstance(current, dict) else value
                 )
             self._store.put(CLUSTERS, key, item)
-        return {"update": self._updates.record(key, "ConfigUpdate", changes, status="Successful")}
+        return {"update": self._updates.record(key, "ConfigUpdate", {}, status="Successful")}
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         name = body["name"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from kubeapi import JsonObject
 from rehearsal.clouds.aws import models as aws_models
 from rehearsal.clouds.core.errors import CloudError
 
@@ -90,3 +93,31 @@ def test_every_service_has_its_own_error_names() -> None:
 
 def test_an_unknown_operation_is_refused() -> None:
     assert refusal("eks", "ExplodeCluster", {}).reason == "InvalidAction"
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "answer", "said"),
+    [
+        ("ec2", "CreateVpc", {"Vpc": {"_attributes": {}}}, "Unknown parameter 'Vpc._attributes'"),
+        ("eks", "ListClusters", {"clusters": "p4d"}, "Invalid type for parameter clusters"),
+        ("eks", "DescribeCluster", {"cluster": {"status": "Active"}}, "must satisfy enum value"),
+        ("ec2", "DeleteVpc", {"Return": True}, "Unknown parameter 'Return'"),
+        ("sts", "GetCallerIdentity", {"Account": 123456789012}, "Invalid type"),
+    ],
+)
+def test_an_answer_that_the_service_cannot_give_is_a_slip(
+    service: str, operation: str, answer: JsonObject, said: str
+) -> None:
+    with pytest.raises(aws_models.WrongAnswer, match=re.escape(said)):
+        aws_models.check_answer(service, operation, answer)
+
+
+def test_an_answer_may_be_shorter_than_a_request_may() -> None:
+    """EKS answers `tags: {}`, and refuses it in a request."""
+    aws_models.check_answer("eks", "DescribeCluster", {"cluster": {"tags": {}}})
+
+
+def test_a_state_that_only_the_documentation_lists_may_be_answered() -> None:
+    attachment = {"VpcId": "vpc-1", "State": "available"}
+    answer = {"InternetGateways": [{"Attachments": [attachment]}]}
+    aws_models.check_answer("ec2", "DescribeInternetGateways", answer)

@@ -1,0 +1,273 @@
+"""botocore drives every operation that is simulated, and reads each answer as it was meant."""
+
+from __future__ import annotations
+
+import base64
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore import xform_name
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.iam import ACCOUNT
+from rehearsal.clouds.aws.models import SERVICES
+from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
+from rehearsal.clouds.service import Cloud
+from tests.rehearsal.clouds.aws.protocols.over_http import (
+    OverHttp,
+    as_parsed,
+    operation_model,
+    over_http,
+    without_metadata,
+)
+
+
+def _simulated() -> list[tuple[str, str]]:
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        found = Cloud(root, FakeControlPlanes(root)).methods
+    return [(service, name) for service in SERVICES for name in sorted(found[service])]
+
+
+class Told:
+    """A user's calls, and for each operation what botocore read beside what the cloud said."""
+
+    def __init__(self, over: OverHttp) -> None:
+        self._over = over
+        self._clients: dict[str, Any] = {}
+        self.answers: dict[tuple[str, str], list[tuple[JsonObject, JsonObject]]] = {}
+
+    def __call__(self, service: str, operation: str, **parameters: Any) -> JsonObject:
+        client = self._clients.get(service)
+        if client is None:
+            client = self._clients[service] = self._over.client(SERVICES[service])
+        read = getattr(client, xform_name(operation))(**parameters)
+        said = self._over.said[-1]
+        assert (said.service, said.operation, said.answer is None) == (service, operation, False)
+        assert said.answer is not None
+        meant = as_parsed(operation_model(service, operation), said.answer)
+        self.answers.setdefault((service, operation), []).append((without_metadata(read), meant))
+        return dict(read)
+
+    def until(self, settled: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 30
+        while not settled():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def network(tell: Told) -> tuple[str, str, str, list[str]]:
+    """VPC, internet gateway, route table and subnets, each shown and changed."""
+    tell("ec2", "DescribeAvailabilityZones", ZoneNames=["eu-west-1a"])
+    offered = {"Filters": [{"Name": "instance-type", "Values": ["p4d.24xlarge"]}]}
+    tell("ec2", "DescribeInstanceTypeOfferings", LocationType="availability-zone-id", **offered)
+    vpc = tell("ec2", "CreateVpc", CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    tell("ec2", "ModifyVpcAttribute", VpcId=vpc, EnableDnsHostnames={"Value": True})
+    tell("ec2", "DescribeVpcAttribute", VpcId=vpc, Attribute="enableDnsHostnames")
+    tell("ec2", "CreateTags", Resources=[vpc], Tags=[{"Key": "Name", "Value": "a <b> & 'c'"}])
+    tell("ec2", "DescribeVpcs", VpcIds=[vpc])
+    tell("ec2", "DeleteTags", Resources=[vpc], Tags=[{"Key": "Name"}])
+    gateway = tell(
+        "ec2",
+        "CreateInternetGateway",
+        TagSpecifications=[
+            {"ResourceType": "internet-gateway", "Tags": [{"Key": "k", "Value": ""}]}
+        ],
+    )["InternetGateway"]["InternetGatewayId"]
+    tell("ec2", "AttachInternetGateway", InternetGatewayId=gateway, VpcId=vpc)
+    tell("ec2", "DescribeInternetGateways", InternetGatewayIds=[gateway])
+    table = tell("ec2", "CreateRouteTable", VpcId=vpc)["RouteTable"]["RouteTableId"]
+    everywhere = "0.0.0.0/0"
+    tell(
+        "ec2",
+        "CreateRoute",
+        RouteTableId=table,
+        DestinationCidrBlock=everywhere,
+        GatewayId=gateway,
+    )
+    subnets = []
+    for index, zone in enumerate("ab"):
+        made = tell(
+            "ec2",
+            "CreateSubnet",
+            VpcId=vpc,
+            CidrBlock=f"10.0.{index}.0/24",
+            AvailabilityZone=f"eu-west-1{zone}",
+        )
+        subnets.append(made["Subnet"]["SubnetId"])
+        tell(
+            "ec2",
+            "ModifySubnetAttribute",
+            SubnetId=subnets[-1],
+            MapPublicIpOnLaunch={"Value": True},
+        )
+    tell("ec2", "DescribeSubnets", SubnetIds=subnets)
+    for subnet in subnets:
+        joined = tell("ec2", "AssociateRouteTable", RouteTableId=table, SubnetId=subnet)
+    tell("ec2", "DisassociateRouteTable", AssociationId=joined["AssociationId"])
+    tell("ec2", "AssociateRouteTable", RouteTableId=table, SubnetId=subnet)
+    other = tell("ec2", "CreateRouteTable", VpcId=vpc)["RouteTable"]["RouteTableId"]
+    joined = tell("ec2", "DescribeRouteTables", RouteTableIds=[table])["RouteTables"][0]
+    for to in (other, table):
+        association = joined["Associations"][0]["RouteTableAssociationId"]
+        moved = {"AssociationId": association, "RouteTableId": to}
+        tell("ec2", "ReplaceRouteTableAssociation", **moved)
+        joined = tell("ec2", "DescribeRouteTables", RouteTableIds=[to])["RouteTables"][0]
+    tell("ec2", "DeleteRouteTable", RouteTableId=other)
+    return vpc, gateway, table, subnets
+
+
+def roles(tell: Told) -> None:
+    for name, service, policies in (
+        ("cluster", "eks", ["AmazonEKSClusterPolicy"]),
+        ("node", "ec2", ["AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly"]),
+    ):
+        trust = json.dumps(
+            {
+                "Version": "2012-10-17",
+                "Statement": [
+                    {
+                        "Effect": "Allow",
+                        "Principal": {"Service": f"{service}.amazonaws.com"},
+                        "Action": "sts:AssumeRole",
+                    }
+                ],
+            }
+        )
+        tell("aws-iam", "CreateRole", RoleName=name, AssumeRolePolicyDocument=trust)
+        tell("aws-iam", "UpdateAssumeRolePolicy", RoleName=name, PolicyDocument=trust)
+        for policy in policies:
+            arn = f"arn:aws:iam::aws:policy/{policy}"
+            tell("aws-iam", "AttachRolePolicy", RoleName=name, PolicyArn=arn)
+    tell("aws-iam", "UpdateRole", RoleName="node", Description="of nodes", MaxSessionDuration=7200)
+    tell("aws-iam", "TagRole", RoleName="node", Tags=[{"Key": "a", "Value": "b"}])
+    tell("aws-iam", "GetRole", RoleName="node")
+    tell("aws-iam", "UntagRole", RoleName="node", TagKeys=["a"])
+    tell("aws-iam", "ListAttachedRolePolicies", RoleName="node")
+
+
+def template(tell: Told) -> str:
+    """A launch template of two versions."""
+    data = {
+        "UserData": base64.b64encode(
+            b'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="//"\n\n'
+            b"--//\nContent-Type: text/x-shellscript\n\n#!/bin/sh\ntrue\n--//--\n"
+        ).decode(),
+        "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 2},
+    }
+    made = tell("ec2", "CreateLaunchTemplate", LaunchTemplateName="gpu", LaunchTemplateData=data)[
+        "LaunchTemplate"
+    ]["LaunchTemplateId"]
+    tell("ec2", "CreateLaunchTemplateVersion", LaunchTemplateId=made, LaunchTemplateData=data)
+    tell("ec2", "ModifyLaunchTemplate", LaunchTemplateId=made, DefaultVersion="2")
+    tell("ec2", "DescribeLaunchTemplates", LaunchTemplateIds=[made])
+    tell("ec2", "DescribeLaunchTemplateVersions", LaunchTemplateId=made, Versions=["1", "2"])
+    return str(made)
+
+
+def cluster(tell: Told, subnets: list[str], launch_template: str) -> None:
+    role = f"arn:aws:iam::{ACCOUNT}:role"
+    made = tell(
+        "eks",
+        "CreateCluster",
+        name="p4d",
+        roleArn=f"{role}/cluster",
+        resourcesVpcConfig={"subnetIds": subnets},
+        tags={"team": "gpu"},
+    )["cluster"]
+
+    def is_active() -> bool:
+        return bool(tell("eks", "DescribeCluster", name="p4d")["cluster"]["status"] == "ACTIVE")
+
+    tell.until(is_active)
+    tell("eks", "ListClusters")
+    tell("eks", "TagResource", resourceArn=made["arn"], tags={"a/b": "c d"})
+    tell("eks", "UntagResource", resourceArn=made["arn"], tagKeys=["a/b", "team"])
+    update = tell("eks", "UpdateClusterConfig", name="p4d", deletionProtection=False)["update"]
+    tell("eks", "DescribeUpdate", name="p4d", updateId=update["id"])
+    tell.until(is_active)
+    tell("eks", "CreateAddon", clusterName="p4d", addonName="kube-proxy")
+    tell("eks", "DescribeAddon", clusterName="p4d", addonName="kube-proxy")
+    tell("eks", "UpdateAddon", clusterName="p4d", addonName="kube-proxy", configurationValues="{}")
+    node_group(tell, f"{role}/node", subnets, launch_template)
+    tell("eks", "DeleteAddon", clusterName="p4d", addonName="kube-proxy", preserve=True)
+    tell("eks", "DeleteCluster", name="p4d")
+    tell.until(lambda: not tell("eks", "ListClusters")["clusters"])
+
+
+def node_group(tell: Told, role: str, subnets: list[str], launch_template: str) -> None:
+    names = {"clusterName": "p4d", "nodegroupName": "workers"}
+    tell(
+        "eks",
+        "CreateNodegroup",
+        **names,
+        nodeRole=role,
+        subnets=subnets[:1],
+        instanceTypes=["m6i.large"],
+        scalingConfig={"minSize": 0, "desiredSize": 1, "maxSize": 2},
+        launchTemplate={"id": launch_template, "version": "1"},
+        labels={"slicewright.io/pool": "workers"},
+    )
+
+    def is_settled() -> bool:
+        found = tell("eks", "DescribeNodegroup", **names)["nodegroup"]
+        return found["status"] not in ("CREATING", "UPDATING")
+
+    tell.until(is_settled)
+    tell("eks", "ListNodegroups", clusterName="p4d")
+    tell("eks", "UpdateNodegroupConfig", **names, scalingConfig={"desiredSize": 0})
+    tell.until(is_settled)
+    version = {"id": launch_template, "version": "2"}
+    tell("eks", "UpdateNodegroupVersion", **names, launchTemplate=version)
+    tell.until(is_settled)
+    tell("eks", "DeleteNodegroup", **names)
+    tell.until(lambda: not tell("eks", "ListNodegroups", clusterName="p4d")["nodegroups"])
+
+
+def removal(
+    tell: Told, vpc: str, gateway: str, table: str, subnets: list[str], launch_template: str
+) -> None:
+    tell("ec2", "DeleteLaunchTemplate", LaunchTemplateId=launch_template)
+    for subnet in subnets:
+        tell("ec2", "DeleteSubnet", SubnetId=subnet)
+    tell("ec2", "DeleteRoute", RouteTableId=table, DestinationCidrBlock="0.0.0.0/0")
+    tell("ec2", "DeleteRouteTable", RouteTableId=table)
+    tell("ec2", "DetachInternetGateway", InternetGatewayId=gateway, VpcId=vpc)
+    tell("ec2", "DeleteInternetGateway", InternetGatewayId=gateway)
+    tell("ec2", "DeleteVpc", VpcId=vpc)
+    for role in ("cluster", "node"):
+        attached = tell("aws-iam", "ListAttachedRolePolicies", RoleName=role)["AttachedPolicies"]
+        for policy in attached:
+            tell("aws-iam", "DetachRolePolicy", RoleName=role, PolicyArn=policy["PolicyArn"])
+        tell("aws-iam", "DeleteRole", RoleName=role)
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    """A cluster with all that belongs to it, from nothing to nothing."""
+    with over_http(tmp_path_factory.mktemp("E")) as over:
+        tell = Told(over)
+        tell("sts", "GetCallerIdentity")
+        vpc, gateway, table, subnets = network(tell)
+        roles(tell)
+        launch_template = template(tell)
+        cluster(tell, subnets, launch_template)
+        removal(tell, vpc, gateway, table, subnets, launch_template)
+        assert over.cloud.inventory() == {}
+        yield tell
+
+
+@pytest.mark.parametrize(("service", "operation"), _simulated())
+def test_botocore_reads_the_answer_as_it_was_meant(
+    told: Told, service: str, operation: str
+) -> None:
+    """An operation that is simulated and not called here fails: give it a call above."""
+    called = (service, operation) in told.answers
+    assert called, "simulated, and not called above"
+    for read, meant in told.answers[service, operation]:
+        assert read == meant
