@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.errors import aws_error
@@ -200,11 +200,6 @@ def _shown(role: JsonObject) -> JsonObject:
     shown = {k: v for k, v in role.items() if k not in ("trust", "policies")}
     # The API answers with the document URL-encoded.
     return shown | {"AssumeRolePolicyDocument": quote(json.dumps(role["trust"]))}
-
-
-def trust_document(role: JsonObject) -> str:
-    """The trust policy of a role in the API's form, as JSON text."""
-    return unquote(role["AssumeRolePolicyDocument"])
 
 
 def _policies(role: JsonObject) -> list[JsonObject]:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from rehearsal.clouds.core.client import CloudClient, CloudUnreachable
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.plugins.bridge.difference import difference
-from rehearsal.plugins.bridge.resources import Autoname, Resource, Session
+from rehearsal.plugins.bridge.resources import Autoname, Calls, Resource, Session
 from rehearsal.plugins.bridge.schema import Schema
 from rehearsal.plugins.bridge.unasked import unasked
 from rehearsal.plugins.engine.plugin import (
@@ -73,7 +73,17 @@ class BridgedProvider(ProviderPlugin):
         inputs = {k: v for k, v in unwrap(request.inputs).items() if isinstance(v, str)}
         self._settings = configured | inputs
         # Fails here, once and early, when it runs outside a rehearsal environment.
-        _cloud()
+        self._connected()
+
+    def connect(self) -> Calls:
+        """The cloud's APIs. Raises CloudUnreachable outside a rehearsal environment."""
+        return CloudClient.from_environment()
+
+    def _connected(self) -> Calls:
+        try:
+            return self.connect()
+        except CloudUnreachable as e:
+            raise ProviderError(str(e)) from e
 
     def check(self, request: CheckRequest) -> Checked:
         resource = self._resource(request.type)
@@ -224,7 +234,7 @@ class BridgedProvider(ProviderPlugin):
     ) -> Session:
         cancelled = self.cancelled
         return Session(
-            cloud=_cloud(),
+            cloud=self._connected(),
             settings=self._settings,
             show_status=lambda line: self.log(Severity.INFO, line, request.urn, ephemeral=True),
             timeout_s=request.timeout_s or resource.default_timeout_s,
@@ -255,13 +265,6 @@ class BridgedProvider(ProviderPlugin):
                 ):
                     raise ProviderError(f"{token}: {e.reason} ({e.code}): {e.message}") from e
                 pause = min(pause * 2, 10)
-
-
-def _cloud() -> CloudClient:
-    try:
-        return CloudClient.from_environment()
-    except CloudUnreachable as e:
-        raise ProviderError(str(e)) from e
 
 
 def _deadline(session: Session) -> float:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from rehearsal.clouds.core.client import CloudClient
+from kubeapi import JsonObject
 from rehearsal.plugins.engine.plugin import CheckFailure
 from rehearsal.plugins.engine.properties import UNKNOWN, Properties
 
@@ -24,11 +24,24 @@ class Autoname:
     """If this property is set, `create` makes the name, and the name is not an input."""
 
 
+class Calls(Protocol):
+    """The APIs of a cloud."""
+
+    def call(
+        self,
+        service: str,
+        method: str,
+        params: JsonObject | None = None,
+        body: JsonObject | None = None,
+    ) -> JsonObject:
+        """Raises CloudError when the cloud refuses, CloudUnreachable when none answers."""
+
+
 @dataclass(frozen=True)
 class Session:
     """The context of one operation: the cloud, the provider's settings, the user's timeout."""
 
-    cloud: CloudClient
+    cloud: Calls
     settings: Mapping[str, str]
     show_status: Callable[[str], None]
     """Shows a line of live status to the user."""

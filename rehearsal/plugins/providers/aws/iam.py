@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rehearsal.clouds.aws.iam import trust_document
 from rehearsal.plugins.bridge.resources import (
     Autoname,
     CreateResult,
@@ -68,7 +67,7 @@ class Role(Resource):
         call(
             session,
             inputs,
-            "aws-iam",
+            "iam",
             "CreateRole",
             RoleName=name,
             AssumeRolePolicyDocument=_text(inputs["assumeRolePolicy"]),
@@ -80,12 +79,12 @@ class Role(Resource):
         return CreateResult(str(name))
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
-        found = or_none(session, inputs, "aws-iam", "GetRole", RoleName=resource_id)
+        found = or_none(session, inputs, "iam", "GetRole", RoleName=resource_id)
         if found is None:
             return None
         role = found["Role"]
         tags = tag_map(role["Tags"])
-        trust, asked = trust_document(role), inputs.get("assumeRolePolicy")
+        trust, asked = json.dumps(role["AssumeRolePolicyDocument"]), inputs.get("assumeRolePolicy")
         # Texts of the same policy may differ in form.
         if asked is not None and _normal(asked) == _normal(trust):
             trust = asked
@@ -125,7 +124,7 @@ class Role(Resource):
             call(
                 session,
                 new,
-                "aws-iam",
+                "iam",
                 "UpdateAssumeRolePolicy",
                 RoleName=resource_id,
                 PolicyDocument=document,
@@ -135,7 +134,7 @@ class Role(Resource):
             call(
                 session,
                 new,
-                "aws-iam",
+                "iam",
                 "UpdateRole",
                 RoleName=resource_id,
                 Description=new.get("description"),
@@ -143,26 +142,26 @@ class Role(Resource):
             )
         removed, set_ = tag_changes(old, new)
         if removed:
-            call(session, new, "aws-iam", "UntagRole", RoleName=resource_id, TagKeys=removed)
+            call(session, new, "iam", "UntagRole", RoleName=resource_id, TagKeys=removed)
         if set_:
-            call(session, new, "aws-iam", "TagRole", RoleName=resource_id, Tags=tag_list(set_))
+            call(session, new, "iam", "TagRole", RoleName=resource_id, Tags=tag_list(set_))
         return []
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         if inputs.get("forceDetachPolicies"):
             found = or_none(
-                session, inputs, "aws-iam", "ListAttachedRolePolicies", RoleName=resource_id
+                session, inputs, "iam", "ListAttachedRolePolicies", RoleName=resource_id
             ) or {"AttachedPolicies": []}
             for policy in found["AttachedPolicies"]:
                 call(
                     session,
                     inputs,
-                    "aws-iam",
+                    "iam",
                     "DetachRolePolicy",
                     RoleName=resource_id,
                     PolicyArn=policy["PolicyArn"],
                 )
-        or_none(session, inputs, "aws-iam", "DeleteRole", RoleName=resource_id)
+        or_none(session, inputs, "iam", "DeleteRole", RoleName=resource_id)
 
 
 def _text(policy: Any) -> str:
@@ -196,12 +195,12 @@ class RolePolicyAttachment(Resource):
 
     def create(self, session: Session, inputs: Properties) -> CreateResult:
         role, policy = _role_name(inputs["role"]), str(inputs["policyArn"])
-        call(session, inputs, "aws-iam", "AttachRolePolicy", RoleName=role, PolicyArn=policy)
+        call(session, inputs, "iam", "AttachRolePolicy", RoleName=role, PolicyArn=policy)
         return CreateResult(f"{role}/{policy}")
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         role, _, policy = resource_id.partition("/")
-        found = or_none(session, inputs, "aws-iam", "ListAttachedRolePolicies", RoleName=role)
+        found = or_none(session, inputs, "iam", "ListAttachedRolePolicies", RoleName=role)
         if found is None or not any(p["PolicyArn"] == policy for p in found["AttachedPolicies"]):
             return None
         seen = {"role": inputs.get("role", role), "policyArn": policy}
@@ -209,7 +208,7 @@ class RolePolicyAttachment(Resource):
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         role, _, policy = resource_id.partition("/")
-        or_none(session, inputs, "aws-iam", "DetachRolePolicy", RoleName=role, PolicyArn=policy)
+        or_none(session, inputs, "iam", "DetachRolePolicy", RoleName=role, PolicyArn=policy)
 
 
 def _role_name(role: Any) -> str:

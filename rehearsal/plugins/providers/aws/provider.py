@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from rehearsal.plugins.bridge.provider import BridgedProvider
+from rehearsal.plugins.bridge.resources import Calls
 from rehearsal.plugins.bridge.schema import load
+from rehearsal.plugins.providers.aws import client
 from rehearsal.plugins.providers.aws.eks_cluster import Addon, Cluster
 from rehearsal.plugins.providers.aws.iam import Role, RolePolicyAttachment
 from rehearsal.plugins.providers.aws.launch_template import LaunchTemplate
@@ -38,3 +40,6 @@ class AwsProvider(BridgedProvider):
             Addon(),
         )
     }
+
+    def connect(self) -> Calls:
+        return client.connect()

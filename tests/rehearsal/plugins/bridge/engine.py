@@ -8,9 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from rehearsal.clouds.__main__ import protocols
 from rehearsal.clouds.aws import account
 from rehearsal.clouds.core.client import CloudClient
 from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
+from rehearsal.clouds.endpoint import Endpoint
 from rehearsal.clouds.server import Server
 from rehearsal.clouds.service import Cloud
 from rehearsal.plugins.bridge.provider import BridgedProvider
@@ -25,6 +29,7 @@ from rehearsal.plugins.engine.requests import (
     ReadRequest,
     UpdateRequest,
 )
+from rehearsal.scenario import cloud_variables
 
 
 @contextmanager
@@ -40,9 +45,18 @@ def cloud_in(environment: Path) -> Iterator[Cloud]:
     threading.Thread(
         target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
     ).start()
-    yield cloud
-    server.shutdown()
-    server.server_close()
+    endpoint = Endpoint(environment)
+    endpoint.protocols = protocols(cloud.call, endpoint.credentials)
+    threading.Thread(
+        target=endpoint.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    ).start()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in cloud_variables.of(endpoint.access, environment).items():
+            patch.setenv(name, value)
+        yield cloud
+    for each in (server, endpoint):
+        each.shutdown()
+        each.server_close()
 
 
 class Resource:

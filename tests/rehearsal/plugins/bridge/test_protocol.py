@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,7 @@ import pytest
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
-from rehearsal.clouds.server import Server
-from rehearsal.clouds.service import Cloud
+from tests.rehearsal.plugins.bridge.engine import cloud_in
 
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 NETWORK = "urn:pulumi:dev::p::gcp:compute/network:Network::net"
@@ -37,13 +34,8 @@ def struct(**values: Any) -> struct_pb2.Struct:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[Path]:
-    server = Server(tmp_path / "cloud.sock", Cloud(tmp_path, FakeControlPlanes(tmp_path)))
-    threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-    ).start()
-    yield tmp_path
-    server.shutdown()
-    server.server_close()
+    with cloud_in(tmp_path):
+        yield tmp_path
 
 
 class Launched:

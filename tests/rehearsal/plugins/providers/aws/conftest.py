@@ -17,7 +17,7 @@ from tests.rehearsal.plugins.bridge.engine import Engine, Resource, cloud_in
 
 class AwsEngine(Engine):
     def call(self, service: str, operation: str, **body: Any) -> dict[str, Any]:
-        return self.client.call(service, operation, {"region": "eu-west-1"}, body)
+        return self.cloud.call(service, operation, {"region": "eu-west-1"}, body)
 
     def network(self) -> None:
         vpc = self.make(
@@ -114,6 +114,6 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsEngin
     monkeypatch.setenv("SLICEWRIGHT_REHEARSAL", str(tmp_path))
     provider = AwsProvider()
     provider.retry_pause_s = 0.01
-    provider.configure(ConfigureRequest(inputs={"region": "eu-west-1"}))
     with cloud_in(tmp_path) as cloud:
+        provider.configure(ConfigureRequest(inputs={"region": "eu-west-1"}))
         yield AwsEngine(provider, cloud, tmp_path)
