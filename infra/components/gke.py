@@ -16,6 +16,8 @@ _NODES_RANGE = "10.0.0.0/20"
 _PODS_RANGE = "10.4.0.0/14"
 """1,024 nodes of 110 pods: GKE gives a node twice the addresses of its pods."""
 _SERVICES_RANGE = "10.8.0.0/20"
+_THROW_AWAY_DISK_GB = 20
+"""Of each node of the pool that is removed at once; GKE's images need 10."""
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 """The service account's roles decide what is allowed; scopes would only narrow it further."""
 
@@ -93,16 +95,25 @@ class GkeCluster(pulumi.ComponentResource):
                 workload_pool=f"{project}.svc.id.goog"
             ),
             # GKE creates no cluster without a pool; this one is removed at once, so that every pool
-            # is a resource of its own.
+            # is a resource of its own. By default its three nodes would take 300 GB of the quota
+            # for SSDs, of which a new project has 250, and run as the default compute account
+            # (terraform-google-modules/terraform-google-kubernetes-engine #1795).
             remove_default_node_pool=True,
             initial_node_count=1,
+            node_config=gcp.container.ClusterNodeConfigArgs(
+                disk_type="pd-standard",
+                disk_size_gb=_THROW_AWAY_DISK_GB,
+                service_account=account.email,
+                oauth_scopes=list(_SCOPES),
+            ),
             # Pulumi can protect the stack; the cloud's protection would only make `pulumi destroy`
             # fail half way.
             deletion_protection=False,
             opts=pulumi.ResourceOptions.merge(
-                # A cluster of an earlier version keeps its own: GKE would replace the cluster.
+                # A cluster of an earlier version keeps its own: GKE would replace the cluster. And
+                # the pool that nodeConfig describes is gone.
                 child,
-                pulumi.ResourceOptions(ignore_changes=["datapathProvider"]),
+                pulumi.ResourceOptions(ignore_changes=["datapathProvider", "nodeConfig"]),
             ),
         )
         self._account = account

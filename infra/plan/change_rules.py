@@ -134,13 +134,18 @@ GKE: Final[tuple[Rule, ...]] = (
         },
     ),
     *_rules(
+        ChangeEffect.ROLL,
+        _ONE_BY_ONE,
+        "gcloud container node-pools update, --resource-labels",
+        {"resource_labels": "node_config.resource_labels"},
+    ),
+    *_rules(
         ChangeEffect.IN_PLACE,
         _LIVE,
         "google-beta: updated in place",
         {
             "labels": "node_config.labels",
             "taints": "node_config.taints",
-            "resource_labels": "node_config.resource_labels",
             "management": "management",
         },
     ),

@@ -113,6 +113,7 @@ def _pool(
         yield from _check_nodes(pool.nodes, len(zones), (*path, "nodes"))
     yield from check_capacity(pool.capacity, "gke", path, pool.nodes, zones)
     management = yield from repaired(pool.management, pool.capacity, path)
+    yield from _check_management(pool.management, fleet.cluster.release_channel, path)
     by_operator = isinstance(pool.partition, spec.Operator)
     yield from _check_driver(pool, path)
     found = yield from machine_of(pool.machine_type, pool.gpu, "gke", path, stated)
@@ -156,6 +157,17 @@ def _pool(
         features=pool.features,
         management=management,
     )
+
+
+def _check_management(management: spec.Management, channel: str, path: spec.Path) -> Checked[None]:
+    if not management.auto_upgrade:
+        yield refuse(
+            (*path, "management", "auto_upgrade"),
+            f"GKE upgrades the nodes of every cluster in a release channel, and this one is in "
+            f"{channel}",
+            "leave it out, or write true",
+            "rancher/rancher #32282",
+        )
 
 
 def _check_machine(pool: spec.GkePool, machine: Machine, path: spec.Path) -> Checked[None]:

@@ -359,7 +359,7 @@ def gke() -> Iterator[Row]:
     )
     yield Row("node_pools.local_ssd.raw", {"node_pools.0.local_ssd": {"raw": 1}}, REPLACE, ssd)
     yield Row("node_pools.max_pods_per_node", {"node_pools.0.max_pods_per_node": 64}, REPLACE)
-    yield Row("node_pools.resource_labels", {"node_pools.0.resource_labels": {"a": "b"}}, IN_PLACE)
+    yield Row("node_pools.resource_labels", {"node_pools.0.resource_labels": {"a": "b"}}, ROLL)
     for name, value in (
         ("gvnic", False),
         ("gcfs", True),
@@ -367,9 +367,9 @@ def gke() -> Iterator[Row]:
         ("logging_variant", "MAX_THROUGHPUT"),
     ):
         yield Row(f"node_pools.features.{name}", {f"node_pools.0.features.{name}": value}, ROLL)
-    for name in ("auto_repair", "auto_upgrade"):
+    for name, effect in (("auto_repair", IN_PLACE), ("auto_upgrade", None)):
         yield Row(
-            f"node_pools.management.{name}", {f"node_pools.0.management.{name}": False}, IN_PLACE
+            f"node_pools.management.{name}", {f"node_pools.0.management.{name}": False}, effect
         )
 
 

@@ -170,7 +170,14 @@ def test_a_machine_with_arm64_processors_is_planned_but_not_built() -> None:
     raw = {
         "cloud": "gke",
         "cluster": CLUSTER["gke"],
-        "node_pools": [{"name": "a", "machine_type": "a4x-highgpu-4g", "nodes": {"count": 1}}],
+        "node_pools": [
+            {
+                "name": "a",
+                "machine_type": "a4x-highgpu-4g",
+                "nodes": {"count": 1},
+                "disk": {"type": "hyperdisk-balanced"},
+            }
+        ],
     }
     (problem,) = plan.unbuildable(plan.read(json.dumps(raw), spec.Source("test", raw)))
     assert problem.path == ("node_pools", 0, "machine_type")

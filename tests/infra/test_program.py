@@ -49,6 +49,15 @@ def pod_of(made: list[Any], kind: str, name: str) -> Mapping[str, Any]:
     return spec
 
 
+def test_the_pool_that_is_removed_at_once_needs_no_ssd_and_no_other_account(
+    record: Record,
+) -> None:
+    """3 x 100 GB of SSD are more than a new project has."""
+    node = one(record("s0"), ":Cluster", "gke")["nodeConfig"]
+    assert (node["diskType"], node["diskSizeGb"]) == ("pd-standard", 20)
+    assert node["serviceAccount"]
+
+
 def test_s0_pool_has_the_inputs_of_the_published_system(record: Record) -> None:
     pool = one(record("s0"), ":NodePool", "h100")
     node = pool["nodeConfig"]

@@ -26,6 +26,8 @@ class Machine:
     """GKE's N1 only: accelerator types that may be attached, and how many."""
     local_ssd: int | None = None
     """GKE: local SSDs that the type always has; None = free choice."""
+    local_ssd_choices: tuple[int, ...] = ()
+    """GKE: how many local SSDs can be had; () = any number, or see `local_ssd`."""
     boot_disks: tuple[str, ...] = ()
     """GKE: types of disk that it can boot from."""
     zones: frozenset[str] | None = None
@@ -48,11 +50,14 @@ def _machine(name: str, row: Mapping[str, object]) -> Machine:
     disks = values.pop("boot_disks", [])
     assert isinstance(choices, dict)
     assert isinstance(disks, list)
+    ssds = values.pop("local_ssd_choices", [])
+    assert isinstance(ssds, list)
     assert zones is None or isinstance(zones, list)
     return Machine(
         name=name,
         zones=frozenset(zones) if zones is not None else None,
         boot_disks=tuple(disks),
+        local_ssd_choices=tuple(ssds),
         gpu_choices={gpu: tuple(counts) for gpu, counts in choices.items()},
         **values,  # type: ignore[arg-type]  # the file is ours, and a test reads every row
     )

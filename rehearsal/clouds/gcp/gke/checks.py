@@ -18,6 +18,8 @@ from rehearsal.clouds.gcp.machines import GPU_MODELS, MIG_MODELS, machines
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 _SIZE = re.compile(r"\d+g\.\d+gb([+-][a-z0-9.]+)?")
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_RESOURCE_LABELS = 64
+"""Compute Engine, "Labels resources": labels per resource."""
 _DNS = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
@@ -30,8 +32,11 @@ def check_name(kind: str, name: str) -> None:
         )
 
 
-def check_pool(pool: JsonObject, *, location: str) -> None:
-    """Raises CloudError. pool: as requested; location: the cluster's region or zone."""
+def check_pool(pool: JsonObject, *, location: str, channel: str) -> None:
+    """Raises CloudError. pool: as requested; location, channel: of the cluster.
+
+    location: a region or a zone. channel: the release channel, UNSPECIFIED for none.
+    """
     check_name("node_pool", str(pool.get("name", "")))
     config = pool.get("config") or {}
     machine = find_machine(config.get("machineType") or "e2-medium")
@@ -52,6 +57,9 @@ def check_pool(pool: JsonObject, *, location: str) -> None:
             )
     check_accelerators(config, machine)
     check_ssd(config, machine)
+    check_boot_disk(config, machine)
+    check_features(config)
+    check_management(pool.get("management") or {"autoUpgrade": True}, channel)
     check_labels_and_taints(config)
     if config.get("spot") and config.get("preemptible"):
         raise google_error(400, "Only one of spot and preemptible may be set.")
@@ -167,8 +175,59 @@ def check_ssd(config: JsonObject, machine: Machine) -> None:
             f"Machine type {machine.name} comes with exactly {machine.local_ssd} local "
             f"SSDs, {requested} were asked for.",
         )
+    if requested and machine.local_ssd_choices and requested not in machine.local_ssd_choices:
+        raise google_error(
+            400,
+            f"Machine type {machine.name} takes {_counts(machine.local_ssd_choices)} local SSDs, "
+            f"{requested} were asked for.",
+        )
     if requested and not machine.local_ssd and machine.name.startswith("e2-"):
         raise google_error(400, f"Local SSDs cannot be attached to machine type {machine.name}.")
+
+
+def check_boot_disk(config: JsonObject, machine: Machine) -> None:
+    """In Compute Engine's words, as in NVIDIA/aicr #2338."""
+    disk = (config.get("bootDisk") or {}).get("diskType") or config.get("diskType")
+    if disk and machine.boot_disks and disk not in machine.boot_disks:
+        raise google_error(
+            400,
+            f"[{disk}] features are not compatible for creating instance: {disk} disk type cannot "
+            f"be used by {machine.name} machine type.",
+        )
+
+
+def check_features(config: JsonObject) -> None:
+    """Sources: GKE's pages on NCCL Fast Socket, image streaming and flex-start."""
+
+    def enabled(feature: str) -> bool:
+        return bool((config.get(feature) or {}).get("enabled"))
+
+    machine = config.get("machineType") or "e2-medium"
+    image = str(config.get("imageType") or "COS_CONTAINERD").upper()
+    if enabled("fastSocket") and not enabled("gvnic"):
+        raise google_error(400, "Fast Socket can only be enabled on a node pool with gVNIC.")
+    if enabled("gcfsConfig") and image != "COS_CONTAINERD":
+        raise google_error(
+            400, f"Image streaming needs image type COS_CONTAINERD; this pool has {image}."
+        )
+    if config.get("flexStart") and machine.startswith(("g4-", "a4x-")):
+        raise google_error(400, f"Flex-start is not supported on machine type {machine}.")
+    labels = config.get("resourceLabels") or {}
+    if len(labels) > _RESOURCE_LABELS:
+        raise google_error(
+            400, f"Resource labels: at most {_RESOURCE_LABELS} are allowed, got {len(labels)}."
+        )
+
+
+def check_management(management: JsonObject, channel: str) -> None:
+    """rancher/rancher #32282; terraform-google-modules/terraform-google-kubernetes-engine #682.
+
+    Whether autoRepair alone may be false there is not known: it is accepted.
+    """
+    if channel != "UNSPECIFIED" and not management.get("autoUpgrade"):
+        raise google_error(
+            400, f"Auto_upgrade cannot be false when release_channel {channel} is set."
+        )
 
 
 def check_upgrade(settings: JsonObject) -> None:
@@ -221,6 +280,10 @@ def _check_key(what: str, key: str) -> None:
             f'Invalid {what} key "{key}": a name of at most 63 characters, after an '
             'optional DNS prefix of at most 253 and "/".',
         )
+
+
+def _counts(numbers: Iterable[int]) -> str:
+    return "/".join(map(str, numbers))
 
 
 def _sorted(names: Iterable[str]) -> str:

@@ -115,7 +115,7 @@ class Clusters:
                     }
                 ]
             for pool in pools:
-                check_pool(pool, location=location)
+                check_pool(pool, location=location, channel=_channel(requested))
             try:
                 cluster_names.claim(self._store, name, owner=key)
             except cluster_names.NameTaken as e:
@@ -236,12 +236,17 @@ class Clusters:
         return name, found[0]["name"]
 
 
+def _channel(cluster: JsonObject) -> str:
+    """New clusters are in REGULAR unless they say otherwise."""
+    return str((cluster.get("releaseChannel") or {}).get("channel") or "REGULAR")
+
+
 def _filled(
     requested: JsonObject, *, name: str, project: str, location: str, locations: list[str]
 ) -> JsonObject:
     """The cluster with what GKE fills in."""
     cluster = {k: v for k, v in requested.items() if k not in ("nodePools", "masterAuth")}
-    channel = (requested.get("releaseChannel") or {}).get("channel", "REGULAR")
+    channel = _channel(requested)
     defaults: JsonObject = {
         "addonsConfig": {
             "kubernetesDashboard": {"disabled": True},

@@ -57,6 +57,11 @@ def fill_node_config(config: JsonObject) -> JsonObject:
         **config,
     }
     filled |= _own_ssds(filled)
+    machine = machines().get(filled["machineType"])
+    if machine and machine.boot_disks and "diskType" not in config:
+        # pd-balanced, or what else the machine type can boot from.
+        possible = machine.boot_disks
+        filled["diskType"] = "pd-balanced" if "pd-balanced" in possible else possible[0]
     filled["metadata"] = {"disable-legacy-endpoints": "true", **config.get("metadata", {})}
     filled["diskSizeGb"] = int(filled["diskSizeGb"])
     # Since 1.30.1-gke.1156000 an omitted driver config means DEFAULT.

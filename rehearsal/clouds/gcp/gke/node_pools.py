@@ -15,8 +15,11 @@ from rehearsal.clouds.core.tasks import Task
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.etag import etag
 from rehearsal.clouds.gcp.gke.checks import (
+    check_boot_disk,
     check_count,
+    check_features,
     check_labels_and_taints,
+    check_management,
     check_pool,
     check_ssd,
     check_upgrade,
@@ -141,7 +144,7 @@ class NodePools:
             key = f"{parent}/nodePools/{requested.get('name', '')}"
             if self._store.get(NODE_POOLS, key):
                 raise google_error(409, f"Already exists: {key}.")
-            check_pool(requested, location=cluster["location"])
+            check_pool(requested, location=cluster["location"], channel=_channel(cluster))
             self._check_account(requested.get("config") or {})
             self.add(parent, cluster, requested)
         return self._operations.begin("container.nodePools.converge", "CREATE_NODE_POOL", key)
@@ -169,6 +172,9 @@ class NodePools:
                     # The API wraps these so that "empty" differs from "unchanged".
                     inner, empty = _WRAPPED[field]
                     config[field] = (value or {}).get(inner, empty)
+                    # gcloud's reference, --resource-labels of node-pools update: the nodes are
+                    # created anew.
+                    item["generation"] += field == "resourceLabels"
                 elif field == "diskSizeGb":
                     config[field] = int(value)
                     item["generation"] += 1
@@ -177,6 +183,8 @@ class NodePools:
                     config[field] = value
             check_labels_and_taints(config)
             check_ssd(config, find_machine(config["machineType"]))
+            check_boot_disk(config, find_machine(config["machineType"]))
+            check_features(config)
             check_upgrade(pool["upgradeSettings"])
             pool |= {"config": config, "etag": etag(), "status": "RECONCILING"}
             if item["gke_gpu_taint"]:
@@ -191,10 +199,11 @@ class NodePools:
         return self._reconcile(params["name"], "SET_NODE_POOL_SIZE", count=count)
 
     def _set_management(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        management = body.get("management") or {}
+        cluster = find_cluster(self._store, params["name"].rpartition("/nodePools/")[0])
+        check_management(management, _channel(cluster["cluster"]))
         return self._reconcile(
-            params["name"],
-            "SET_NODE_POOL_MANAGEMENT",
-            pool={"management": body.get("management") or {}},
+            params["name"], "SET_NODE_POOL_MANAGEMENT", pool={"management": management}
         )
 
     def _set_autoscaling(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -277,6 +286,10 @@ class NodePools:
             item = find_pool(self._store, key)
             item["pool"] = {k: v for k, v in (item["pool"] | fields).items() if v is not None}
             self._store.put(NODE_POOLS, key, item)
+
+
+def _channel(cluster: JsonObject) -> str:
+    return str(cluster["releaseChannel"]["channel"])
 
 
 def _refuse_unsupported(changes: JsonObject) -> None:

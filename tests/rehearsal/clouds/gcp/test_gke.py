@@ -9,6 +9,7 @@ import pytest
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.clouds.core.fake_control_planes import fake_nodes
 
+H100S = [{"acceleratorType": "nvidia-h100-80gb", "acceleratorCount": "8"}]
 A100 = {"acceleratorType": "nvidia-tesla-a100", "acceleratorCount": "1"}
 
 
@@ -251,6 +252,20 @@ def test_a_partition_size_that_the_gpu_lacks_is_accepted(gcp, h100, size: str) -
             },
             "more than one taint",
         ),
+        (
+            {"machineType": "a3-highgpu-8g", "diskType": "pd-standard", "accelerators": H100S},
+            "cannot be used by",
+        ),
+        ({"fastSocket": {"enabled": True}}, "gVNIC"),
+        (
+            {"gcfsConfig": {"enabled": True}, "imageType": "UBUNTU_CONTAINERD"},
+            "needs image type COS_CONTAINERD",
+        ),
+        ({"resourceLabels": {f"k{i}": "v" for i in range(65)}}, "at most 64"),
+        (
+            {"machineType": "n2-standard-4", "localNvmeSsdBlockConfig": {"localSsdCount": 3}},
+            "1/2/4/8/16/24 local SSDs",
+        ),
         ({"serviceAccount": "nobody@acme.iam.gserviceaccount.com"}, "does not exist"),
     ],
 )
@@ -368,6 +383,42 @@ def test_a_new_machine_type_replaces_the_nodes(gcp) -> None:
     (node,) = gcp.nodes("pool")
     assert node["metadata"]["name"] != before
     assert node["metadata"]["labels"]["node.kubernetes.io/instance-type"] == "e2-standard-8"
+
+
+def test_resource_labels_cost_new_nodes(gcp) -> None:
+    gcp.make_cluster()
+    gcp.make_pool()
+    before = gcp.nodes("pool")[0]["metadata"]["name"]
+    gcp.wait(gcp.on_pool("update", resourceLabels={"labels": {"team": "ml"}}))
+    (node,) = gcp.nodes("pool")
+    assert node["metadata"]["name"] != before
+
+
+@pytest.mark.parametrize("channel", ["REGULAR", "UNSPECIFIED"])
+def test_in_a_release_channel_upgrades_cannot_be_turned_off(gcp, channel: str) -> None:
+    gcp.make_cluster(releaseChannel={"channel": channel})
+    management = {"autoRepair": True, "autoUpgrade": False}
+    if channel == "UNSPECIFIED":
+        assert gcp.make_pool(management=management)["management"] == management
+        return
+    with pytest.raises(CloudError, match="cannot be false when release_channel REGULAR is set"):
+        gcp.make_pool(management=management)
+    gcp.make_pool()
+    with pytest.raises(CloudError, match="cannot be false when release_channel REGULAR is set"):
+        gcp.on_pool("setManagement", management=management)
+    gcp.wait(gcp.on_pool("setManagement", management={"autoUpgrade": True}))
+
+
+def test_a_pool_boots_from_what_its_machine_type_can(gcp) -> None:
+    gcp.make_cluster()
+    b200 = {"acceleratorType": "nvidia-b200", "acceleratorCount": "8"}
+    config = {"machineType": "a4-highgpu-8g", "accelerators": [b200]}
+    zone = ["us-central1-b"]
+    with pytest.raises(CloudError, match="pd-balanced disk type cannot be used by a4-highgpu-8g"):
+        gcp.make_pool(config={**config, "diskType": "pd-balanced"}, locations=zone)
+    assert gcp.make_pool(config=config, locations=zone)["config"]["diskType"] == (
+        "hyperdisk-balanced"
+    )
 
 
 def test_accelerators_cannot_be_updated(gcp, h100) -> None:
