@@ -14,11 +14,24 @@ from rehearsal.clouds.aws.protocols.service import AwsProtocols
 from rehearsal.clouds.core.access import Credentials
 from rehearsal.clouds.core.control_planes import ControlPlanes, LocalControlPlanes
 from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
+from rehearsal.clouds.core.fault_file import FaultFileError
 from rehearsal.clouds.core.http_messages import Call, Protocols
 from rehearsal.clouds.endpoint import Endpoint, PortTaken
 from rehearsal.clouds.gcp.rest.protocol import GoogleRest
 from rehearsal.clouds.server import AlreadyServed, Server
 from rehearsal.clouds.service import Cloud
+
+_LOOK_S = 0.5
+
+
+def _look_around(cloud: Cloud) -> None:
+    try:
+        cloud.look_around()
+    except FaultFileError:
+        pass  # every call says so
+    except Exception:
+        # The service goes on: without it nothing could be listed or deleted.
+        logging.getLogger(__name__).exception("what happens without a call")
 
 
 def main() -> int:
@@ -70,7 +83,8 @@ def main() -> int:
         threading.Thread(
             target=each.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True
         ).start()
-    stop.wait()
+    while not stop.wait(_LOOK_S):
+        _look_around(cloud)
     for each in (server, endpoint):
         each.shutdown()
         each.server_close()

@@ -11,6 +11,7 @@ from pathlib import Path
 from kubeapi import JsonObject
 from rehearsal.clouds.aws import models as aws_models
 from rehearsal.clouds.aws.ec2.service import Ec2
+from rehearsal.clouds.aws.eks.node_events import NodeEvents
 from rehearsal.clouds.aws.eks.service import Eks
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.errors import injected_error as injected_aws_error
@@ -57,6 +58,7 @@ class Cloud:
         google_iam, compute, gke = GoogleIam(context), Compute(context), Gke(context)
         self._service_usage = ServiceUsage(context)
         aws_iam, ec2, eks = AwsIam(context), Ec2(context), Eks(context)
+        self._gke, self._node_events = gke, (gke, NodeEvents(context))
         self._cluster_services = (gke, eks)
         self._services = (gke, compute, google_iam, eks, ec2, aws_iam)
         self._methods: Mapping[str, Methods] = {
@@ -140,6 +142,16 @@ class Cloud:
             for resource in service.inventory():
                 found.setdefault(resource["kind"], []).append(resource["name"])
         return found
+
+    def look_around(self) -> None:
+        """What happens without a call: injected events, and work that the clouds take up again.
+
+        Raises FaultFileError.
+        """
+        for event in self._faults.due_events():
+            if any(service.disturb(event) for service in self._node_events):
+                self._faults.happened(event)
+        self._gke.look_around()
 
     def resume(self) -> list[str]:
         """Restarts the clusters and the unfinished work of a killed predecessor.

@@ -60,6 +60,8 @@ class DesiredNodes:
     """(location, names taken in the group) -> the name of a new node. Raises NoCapacity."""
     manifest: Callable[[NodeRecord], JsonObject]
     """The Node object that the node's kubelet registers."""
+    check_room: Callable[[int, str], None] = lambda index, location: None
+    """Raises NoCapacity where the location has no machine for the node of that number."""
     surge: bool = True
     """Whether a replacement is created before the old node goes."""
 
@@ -111,6 +113,25 @@ class NodeGroup:
         records = self._records()
         self._register_missing(desired, records)
         self._api.wait_ready([r["name"] for r in records], timeout_s=timeout_s)
+
+    def recreate(
+        self, desired: DesiredNodes, index: int, *, same_name: bool, timeout_s: float
+    ) -> bool:
+        """Ends the machine of node `index` and gives the group another; False without that node.
+
+        same_name: as the managed instance groups of GKE do. Raises NotReady.
+        """
+        record = next((r for r in self._records() if r["index"] == index), None)
+        if record is None:
+            return False
+        if same_name:
+            self._api.remove(record["name"])
+            self._api.register(desired.manifest(record))
+            self._api.wait_ready([record["name"]], timeout_s=timeout_s)
+        else:
+            self._remove([record])
+            self._api.wait_ready(self._add(desired, [record["location"]]), timeout_s=timeout_s)
+        return True
 
     def remove_nodes(self) -> None:
         self._remove(self._records())
@@ -165,9 +186,11 @@ class NodeGroup:
             if group is None:
                 return []
             nodes = group["nodes"]
-            free = (i for i in itertools.count() if i not in {r["index"] for r in nodes})
             for location in locations:
+                taken = {r["index"] for r in nodes}
+                index = next(i for i in itertools.count() if i not in taken)
                 try:
+                    desired.check_room(index, location)
                     name = desired.new_name(location, {r["name"] for r in nodes})
                 except NoCapacity as e:
                     full = e
@@ -176,7 +199,7 @@ class NodeGroup:
                     name=name,
                     location=location,
                     generation=desired.generation,
-                    index=next(free),
+                    index=index,
                 )
                 nodes.append(record)
                 new.append(record)

@@ -22,6 +22,7 @@ from rehearsal.clouds.gcp.gke.defaults import (
 )
 from rehearsal.clouds.gcp.gke.node_pools import NodePools
 from rehearsal.clouds.gcp.gke.operations import API, Operations
+from rehearsal.clouds.gcp.gke.quotas import check_quotas
 from rehearsal.clouds.gcp.gke.records import find_cluster, pools_of
 from rehearsal.clouds.gcp.state import CLUSTERS, NETWORKS, NODE_POOLS, SUBNETWORKS, ClusterRecord
 
@@ -38,6 +39,7 @@ _DESIRED = {
 
 class Clusters:
     def __init__(self, context: Context, operations: Operations, pools: NodePools) -> None:
+        self._context = context
         self._planes = context.planes
         self._store = context.store
         self._operations = operations
@@ -116,6 +118,14 @@ class Clusters:
                 ]
             for pool in pools:
                 check_pool(pool, location=location, channel=_channel(requested))
+            nodes = [
+                (
+                    pool.get("config") or {},
+                    int(pool.get("initialNodeCount", 0)) * len(pool.get("locations") or locations),
+                )
+                for pool in pools
+            ]
+            check_quotas(self._context, project, location, nodes)
             try:
                 cluster_names.claim(self._store, name, owner=key)
             except cluster_names.NameTaken as e:

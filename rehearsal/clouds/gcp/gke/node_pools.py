@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import secrets
 from collections.abc import Mapping
 from typing import Any
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context, Methods
+from rehearsal.clouds.core.errors import CloudError
+from rehearsal.clouds.core.fault_file import NodeEvent
+from rehearsal.clouds.core.faults import names_pool
 from rehearsal.clouds.core.node_api import NotReady
 from rehearsal.clouds.core.node_group import NoCapacity, NodeGroup
 from rehearsal.clouds.core.taints import taint_id
@@ -28,6 +33,7 @@ from rehearsal.clouds.gcp.gke.checks import (
 from rehearsal.clouds.gcp.gke.defaults import VERSION, fill_pool
 from rehearsal.clouds.gcp.gke.nodes import GPU_TAINT, desired_nodes, is_gpu_pool, node_settings
 from rehearsal.clouds.gcp.gke.operations import API, Operations
+from rehearsal.clouds.gcp.gke.quotas import check_quotas
 from rehearsal.clouds.gcp.gke.records import find_cluster, find_pool, pools_of
 from rehearsal.clouds.gcp.state import NODE_POOLS, SERVICE_ACCOUNTS, NodePoolRecord
 
@@ -75,6 +81,8 @@ class NodePools:
         return {
             "container.nodePools.converge": self._finish_converge,
             "container.nodePools.delete": self._finish_delete,
+            "container.nodePools.retry": self._finish_retry,
+            "container.nodes.recreate": self._finish_recreate,
         }
 
     def shown(self, item: NodePoolRecord) -> JsonObject:
@@ -128,13 +136,73 @@ class NodePools:
         desired = desired_nodes(item, project=project, cluster=cluster, faults=self._context.faults)
         try:
             self._nodes(key).converge(desired, timeout_s=self._context.ready_timeout_s)
-        except (NotReady, NoCapacity) as e:
+        except NotReady as e:
             message = (
                 f"All cluster resources were brought up, but: only some nodes have registered: {e}."
             )
             self._set(key, status="RUNNING_WITH_ERROR", statusMessage=message)
             raise google_error(400, message) from e
-        self._set(key, status="RUNNING", statusMessage=None)
+        except NoCapacity as e:
+            raise self._out_of_stock(key, sum(desired.counts.values()), e) from e
+        self._set(key, status="RUNNING", statusMessage=None, conditions=None)
+
+    def _out_of_stock(self, key: str, expected: int, full: NoCapacity) -> CloudError:
+        """Marks the pool, which keeps what it got; in GKE's words (akka/akka-core #32992)."""
+        running = len(find_pool(self._store, key)["nodes"])
+        message = (
+            f"Google Compute Engine: Not all instances running in IGM after 35m4.033429035s. "
+            f"Expected {expected}, running {running}, transitioning {expected - running}. Current "
+            f"errors: [{full.code}]: {full}"
+        )
+        condition = {"code": full.code, "message": message, "canonicalCode": "RESOURCE_EXHAUSTED"}
+        status = "RUNNING_WITH_ERROR" if running else "ERROR"
+        self._set(key, status=status, statusMessage=message, conditions=[condition])
+        return google_error(429, message)
+
+    def disturb(self, event: NodeEvent) -> bool:
+        """Lets it happen to the node that it names; False where there is no such node yet."""
+        for key, item in self._store.items(NODE_POOLS):
+            pool = item["pool"]
+            if names_pool(event.pool, pool["name"], pool["config"].get("labels", {})):
+                if not any(node["index"] == event.node for node in item["nodes"]):
+                    return False
+                self._context.tasks.begin("container.nodes.recreate", key=key, node=event.node)
+                return True
+        return False
+
+    def retry(self) -> None:
+        """Instance groups go on asking for machines that were out of stock."""
+        for key, item in self._store.items(NODE_POOLS):
+            codes = [c.get("code") for c in item["pool"].get("conditions") or ()]
+            if codes == ["GCE_STOCKOUT"] and self._has_stock_again(item):
+                self._set(key, status="RECONCILING", conditions=None)
+                self._context.tasks.begin("container.nodePools.retry", target=key)
+
+    def _has_stock_again(self, item: NodePoolRecord) -> bool:
+        pool, taken = item["pool"], {node["index"] for node in item["nodes"]}
+        index = next(i for i in itertools.count() if i not in taken)
+        return all(
+            self._context.faults.has_stock(
+                pool=pool["name"], labels=pool["config"].get("labels", {}), index=index, zone=zone
+            )
+            for zone in pool["locations"]
+        )
+
+    def _finish_retry(self, arguments: JsonObject) -> None:
+        with contextlib.suppress(CloudError):  # it is in the pool's status
+            self.converge(arguments["target"])
+
+    def _finish_recreate(self, arguments: JsonObject) -> None:
+        key = arguments["key"]
+        item = find_pool(self._store, key)
+        _, project, _, _, _, cluster, *_ = key.split("/")
+        desired = desired_nodes(item, project=project, cluster=cluster, faults=self._context.faults)
+        self._nodes(key).recreate(
+            desired,
+            arguments["node"],
+            same_name=True,
+            timeout_s=self._context.ready_timeout_s,
+        )
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
         parent = params["parent"]
@@ -146,6 +214,10 @@ class NodePools:
                 raise google_error(409, f"Already exists: {key}.")
             check_pool(requested, location=cluster["location"], channel=_channel(cluster))
             self._check_account(requested.get("config") or {})
+            zones = requested.get("locations") or cluster["locations"]
+            nodes = int(requested.get("initialNodeCount", 0)) * len(zones)
+            where = (parent.split("/")[1], cluster["location"])
+            check_quotas(self._context, *where, [(requested.get("config") or {}, nodes)])
             self.add(parent, cluster, requested)
         return self._operations.begin("container.nodePools.converge", "CREATE_NODE_POOL", key)
 
@@ -196,6 +268,10 @@ class NodePools:
     def _set_size(self, params: JsonObject, body: JsonObject) -> JsonObject:
         count = int(body.get("nodeCount", 0))
         check_count(count)
+        item = find_pool(self._store, params["name"])
+        added = (count - item["count"]) * len(item["pool"]["locations"])
+        where = (params["name"].split("/")[1], params["name"].split("/")[3])
+        check_quotas(self._context, *where, [(item["pool"]["config"], max(added, 0))])
         return self._reconcile(params["name"], "SET_NODE_POOL_SIZE", count=count)
 
     def _set_management(self, params: JsonObject, body: JsonObject) -> JsonObject:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from kubeapi import JsonObject
 from rehearsal.clouds.core.faults import Faults
 from rehearsal.clouds.core.machines import reserved_cpu_millis
-from rehearsal.clouds.core.node_group import DesiredNodes, NodeRecord, NodeSettings
+from rehearsal.clouds.core.node_group import DesiredNodes, NoCapacity, NodeRecord, NodeSettings
 from rehearsal.clouds.core.node_object import NodeDetails, node_object
 from rehearsal.clouds.core.taints import Taint, changed_taints, kubernetes_taints
 from rehearsal.clouds.gcp.gke import driver_delay
@@ -45,6 +45,17 @@ def desired_nodes(
     prefix = f"gke-{cluster}-{name}"[:49].rstrip("-")
     seed = f"{project}/{cluster}/{name}/{pool['etag_seed']}"
     group = hashlib.sha256(seed.encode()).hexdigest()[:8]
+
+    def check_room(index: int, zone: str) -> None:
+        labels = pool["config"].get("labels", {})
+        if not faults.has_stock(pool=name, labels=labels, index=index, zone=zone):
+            raise NoCapacity(
+                "GCE_STOCKOUT",
+                f"Instance '{prefix}-{group}-{index:04}' creation failed: The zone "
+                f"'projects/{project}/zones/{zone}' does not have enough resources available to "
+                "fulfill the request.  '(resource type:compute)'.",
+            )
+
     return DesiredNodes(
         counts=dict.fromkeys(pool["locations"], int(item["count"])),
         generation=item["generation"],
@@ -53,6 +64,7 @@ def desired_nodes(
             f"{prefix}-{group}-{''.join(secrets.choice(_NAME_ALPHABET) for _ in range(4))}"
         ),
         manifest=lambda record: _node(item, record, project=project, faults=faults),
+        check_room=check_room,
         surge=int(pool["upgradeSettings"].get("maxSurge", 0)) > 0,
     )
 

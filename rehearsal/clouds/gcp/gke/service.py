@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context, Methods
+from rehearsal.clouds.core.fault_file import NodeEvent
 from rehearsal.clouds.gcp.gke.clusters import Clusters
 from rehearsal.clouds.gcp.gke.node_pools import NodePools
 from rehearsal.clouds.gcp.gke.operations import Operations
@@ -34,6 +35,14 @@ class Gke:
             for key, i in self._store.items(NODE_POOLS)
         ]
         return clusters + pools
+
+    def disturb(self, event: NodeEvent) -> bool:
+        """Lets it happen to a node; False where no pool has the node that it names."""
+        return self._node_pools.disturb(event)
+
+    def look_around(self) -> None:
+        """What the cloud does of itself from time to time."""
+        self._node_pools.retry()
 
     def restart_control_planes(self) -> None:
         self._clusters.restart_control_planes()
