@@ -54,9 +54,15 @@ def match(service: str, http_method: str, path: str) -> tuple[str, dict[str, str
 
 @cache
 def templates(service: str) -> tuple[Template, ...]:
-    """All of the service, those with the most literal text first: `x:verb` before `x`."""
-    found = _walk(document(service), "")
-    return tuple(sorted(found, key=lambda t: -sum(map(len, t.literals))))
+    """All of the service: those with a custom verb first, as a segment may hold a colon, and then
+    those with the most literal text.
+    """
+
+    def order(template: Template) -> tuple[bool, int]:
+        literals = template.literals
+        return not literals[-1].startswith(":"), -sum(map(len, literals))
+
+    return tuple(sorted(_walk(document(service), ""), key=order))
 
 
 def _walk(node: Mapping[str, Any], prefix: str) -> Iterator[Template]:
