@@ -20,6 +20,7 @@ from rehearsal.clouds.gcp.rest.endpoints import (
     terraform_variables,
     version,
 )
+from rehearsal.clouds.gcp.rest.paths import match
 from rehearsal.clouds.gcp.rest.protocol import GoogleRest
 from tests.rehearsal.clouds.conftest import Gcp
 from tests.rehearsal.clouds.gcp.google_client import TOKEN, HttpError, client, send
@@ -235,6 +236,15 @@ def test_a_name_of_several_segments_arrives_decoded() -> None:
         {"method": "serviceusage services.enable", "name": "projects/a/services/x"},
         {"method": "cloudresourcemanager projects.getIamPolicy", "resource": "acme"},
     ]
+
+
+def test_a_custom_verb_is_no_part_of_the_last_segment() -> None:
+    path = "v1/projects/p/zones/z/clusters/c"
+    found = match("container", "GET", f"{path}:fetchClusterUpgradeInfo")
+    assert found is not None
+    method, parameters = found
+    assert method == "projects.zones.clusters.fetchClusterUpgradeInfo"
+    assert parameters == {"name": path.removeprefix("v1/")}
 
 
 def test_a_get_with_a_long_query_comes_as_a_post(gcp: Gcp) -> None:
