@@ -43,6 +43,8 @@ _RETRIED = frozenset(
         "RESOURCE_EXHAUSTED",
         "UNAVAILABLE",
         "ABORTED",
+        "OPERATION_IN_PROGRESS",
+        "RESOURCE_NOT_READY",
         "ThrottlingException",
         "Throttling",
         "RequestLimitExceeded",
@@ -208,8 +210,11 @@ class BridgedProvider(ProviderPlugin):
         self, session: Session, resource: Resource, resource_id: str, inputs: Properties
     ) -> Properties | None:
         """The outputs after a change; None if the resource is gone."""
+        # Retried: without an answer the engine would not learn of what was created.
         state = self._with_retries(
-            resource.kind, lambda: resource.read(session, resource_id, unwrap(inputs))
+            resource.kind,
+            lambda: resource.read(session, resource_id, unwrap(inputs)),
+            retry_until=_deadline(session),
         )
         if state is None:
             return None

@@ -12,7 +12,7 @@ from rehearsal.clouds.gcp.models import DOCUMENTS
 _VERSION = re.compile(r"v\d+((alpha|beta|p\d+beta)\d*)?|alpha|beta")
 
 # hashicorp/terraform-provider-google names its variables after the product.
-_VARIABLES = {
+TERRAFORM_VARIABLES: Mapping[str, str] = {
     "container": "GOOGLE_CONTAINER_CUSTOM_ENDPOINT",
     "compute": "GOOGLE_COMPUTE_CUSTOM_ENDPOINT",
     "iam": "GOOGLE_IAM_CUSTOM_ENDPOINT",
@@ -67,7 +67,9 @@ def terraform_endpoint(service: str, address: str) -> str:
 
 def terraform_variables(address: str) -> dict[str, str]:
     """What the official provider (pulumi-gcp is built on it) reads its endpoints from."""
-    found = {name: terraform_endpoint(service, address) for service, name in _VARIABLES.items()}
+    found = {
+        name: terraform_endpoint(service, address) for service, name in TERRAFORM_VARIABLES.items()
+    }
     # Not simulated, but pointed here all the same: no call of a rehearsal reaches Google.
     manager = client_endpoint("cloudresourcemanager", address)
     return {**found, "GOOGLE_RESOURCE_MANAGER_V3_CUSTOM_ENDPOINT": f"{manager}v3/"}

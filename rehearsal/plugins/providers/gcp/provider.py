@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from rehearsal.plugins.bridge.provider import BridgedProvider
+from rehearsal.plugins.bridge.resources import Calls
 from rehearsal.plugins.bridge.schema import load
+from rehearsal.plugins.providers.gcp import client
 from rehearsal.plugins.providers.gcp.cluster import Cluster
 from rehearsal.plugins.providers.gcp.iam import Account, IamMember
 from rehearsal.plugins.providers.gcp.network import Network, Subnetwork
@@ -19,3 +21,6 @@ class GcpProvider(BridgedProvider):
     resources = {  # noqa: RUF012
         r.kind: r for r in (Network(), Subnetwork(), Account(), IamMember(), Cluster(), NodePool())
     }
+
+    def connect(self) -> Calls:
+        return client.connect()

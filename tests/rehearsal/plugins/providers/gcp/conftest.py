@@ -51,10 +51,11 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GcpEngin
     monkeypatch.setenv("SLICEWRIGHT_REHEARSAL", str(tmp_path))
     provider = GcpProvider()
     provider.retry_pause_s = 0.01
-    provider.configure(
-        ConfigureRequest(variables={"gcp:config:project": "acme"}, inputs={"region": "us-central1"})
+    configured = ConfigureRequest(
+        variables={"gcp:config:project": "acme"}, inputs={"region": "us-central1"}
     )
     with cloud_in(tmp_path) as cloud:
+        provider.configure(configured)
         yield GcpEngine(provider, cloud, tmp_path)
 
 

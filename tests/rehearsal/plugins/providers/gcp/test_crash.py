@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from rehearsal.clouds.core import access
 from rehearsal.clouds.core.client import CloudClient
 from rehearsal.plugins.engine.requests import CheckRequest, ConfigureRequest, CreateRequest
 from rehearsal.plugins.providers.gcp.provider import GcpProvider
+from rehearsal.scenario import cloud_variables
 from tests.rehearsal.clouds.services import Start, services
 
 NETWORK = "gcp:compute/network:Network"
@@ -24,7 +27,16 @@ CLUSTER = "gcp:container/cluster:Cluster"
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     monkeypatch.setenv("SLICEWRIGHT_REHEARSAL", str(tmp_path))
     with services(tmp_path) as start:
-        yield start
+
+        def started() -> subprocess.Popen[bytes]:
+            process = start()
+            found = access.load(tmp_path)
+            assert found is not None
+            for name, value in cloud_variables.of(found, tmp_path).items():
+                monkeypatch.setenv(name, value)
+            return process
+
+        yield started
 
 
 def test_a_create_survives_a_restart_of_the_cloud(start: Start, tmp_path: Path) -> None:

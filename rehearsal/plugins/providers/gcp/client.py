@@ -1,0 +1,198 @@
+"""Calls of Google's APIs through google-api-python-client, at the endpoints that are configured.
+
+Configured as the official provider is: by GOOGLE_CONTAINER_CUSTOM_ENDPOINT and the like, and by
+GOOGLE_OAUTH_ACCESS_TOKEN. Source: terraform-provider-google, "Google Provider Configuration
+Reference".
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from kubeapi import JsonObject
+from rehearsal.clouds.core.client import CloudUnreachable
+from rehearsal.clouds.core.errors import CloudError
+from rehearsal.clouds.core.exec_credential import VARIABLE
+from rehearsal.clouds.gcp.errors import status_of
+from rehearsal.clouds.gcp.rest.endpoints import TERRAFORM_VARIABLES, service_path, version
+
+TOKEN_VARIABLE = "GOOGLE_OAUTH_ACCESS_TOKEN"  # noqa: S105 - its name
+
+# Reasons of Compute's errors, which have no status, that are not the status in camelCase.
+_STATUS = {
+    "invalid": "INVALID_ARGUMENT",
+    "forbidden": "PERMISSION_DENIED",
+    "rateLimitExceeded": "RESOURCE_EXHAUSTED",
+    "backendError": "UNAVAILABLE",
+    "internalError": "INTERNAL",
+}
+# These the official provider tells from others of their status, to try again
+# (terraform-provider-google, transport/error_retry_predicates.go).
+_MORE_EXACT = frozenset({"operationInProgress", "resourceNotReady"})
+
+
+def connect() -> GoogleClient:
+    """The client that this process's variables configure. Raises CloudUnreachable without them."""
+    names = (VARIABLE, *TERRAFORM_VARIABLES.values(), TOKEN_VARIABLE)
+    missing = [name for name in names if not os.environ.get(name)]
+    if missing:
+        raise CloudUnreachable(
+            f"{', '.join(missing)} not set: this is the rehearsal's stand-in for the gcp provider "
+            "and works only inside a rehearsal environment (make rehearse KEEP=1 prints the "
+            "exports)"
+        )
+    endpoints = tuple((s, os.environ[name]) for s, name in TERRAFORM_VARIABLES.items())
+    return _client(endpoints, os.environ[TOKEN_VARIABLE])
+
+
+@cache
+def _client(endpoints: tuple[tuple[str, str], ...], token: str) -> GoogleClient:
+    return GoogleClient(dict(endpoints), token)
+
+
+class GoogleClient:
+    """Threads may share it. A service's discovery document is read at its first call."""
+
+    def __init__(
+        self, endpoints: Mapping[str, str], token: str, *, timeout_s: float = 60.0
+    ) -> None:
+        """endpoints: service -> URL with the version, as the official provider requires it."""
+        self._endpoints = endpoints
+        self._http = _Http(token, timeout_s)
+        self._services: dict[str, Any] = {}
+        self._methods: dict[tuple[str, str], Callable[..., Any]] = {}
+        self._lock = threading.Lock()
+
+    def call(
+        self,
+        service: str,
+        method: str,
+        params: JsonObject | None = None,
+        body: JsonObject | None = None,
+    ) -> JsonObject:
+        """The answer of a method such as `projects.locations.clusters.get`.
+
+        Raises CloudError when the API refuses or the connection breaks, CloudUnreachable when
+        nothing answers.
+        """
+        from googleapiclient.errors import HttpError
+
+        arguments = {**(params or {}), **({"body": body} if body else {})}
+        try:
+            request = self._method(service, method)(**arguments)
+            answer: JsonObject = request.execute(num_retries=0)
+        except HttpError as e:
+            raise _refusal(e.status_code, e.content) from e
+        except TypeError as e:
+            # The client's own check of parameters, before anything is sent.
+            raise CloudError(400, status_of(400), str(e)) from e
+        return answer
+
+    def _method(self, service: str, method: str) -> Callable[..., Any]:
+        key = (service, method)
+        with self._lock:
+            if key not in self._methods:
+                node = self._service(service)
+                *collections, name = method.split(".")
+                for collection in collections:
+                    node = getattr(node, collection)()
+                self._methods[key] = getattr(node, name)
+            return self._methods[key]
+
+    def _service(self, service: str) -> Any:
+        if service not in self._services:
+            # Imported late: it takes 0.25 s of CPU, and most runs of a plugin call nothing.
+            from googleapiclient.discovery import build
+
+            base = self._endpoints[service]
+            if not service_path(service):
+                # google-api-python-client appends the version, the official provider does not.
+                base = base.removesuffix(f"{version(service)}/")
+            self._services[service] = build(
+                service,
+                version(service),
+                http=self._http,
+                static_discovery=True,
+                cache_discovery=False,
+                client_options={"api_endpoint": base},
+            )
+        return self._services[service]
+
+
+class _Answer(dict[str, str]):
+    """What googleapiclient reads of an httplib2.Response: a dictionary of headers with a status."""
+
+    def __init__(self, answer: http.client.HTTPResponse) -> None:
+        super().__init__((name.lower(), value) for name, value in answer.getheaders())
+        self.status = answer.status
+        self.reason = answer.reason
+
+
+class _Http:
+    """What googleapiclient needs of an httplib2.Http, with a connection per request.
+
+    httplib2 sends a request again, a POST as well, when the server closes the connection; the
+    official provider decides that by the error.
+    """
+
+    def __init__(self, token: str, timeout_s: float) -> None:
+        self._token = token
+        self._timeout_s = timeout_s
+
+    def request(
+        self,
+        uri: str,
+        method: str = "GET",
+        body: str | bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        **_: Any,
+    ) -> tuple[_Answer, bytes]:
+        """Raises CloudUnreachable; CloudError 503 when the connection breaks before the answer."""
+        url = urlsplit(uri)
+        connection = http.client.HTTPConnection(str(url.netloc), timeout=self._timeout_s)
+        try:
+            connection.connect()
+        except OSError as e:
+            raise CloudUnreachable(
+                f"no simulated cloud answers on {url.netloc} ({e}); is the rehearsal running?"
+            ) from e
+        sent = {**(headers or {}), "Authorization": f"Bearer {self._token}", "Connection": "close"}
+        try:
+            connection.request(method, f"{url.path}?{url.query}", body, sent)
+            answer = connection.getresponse()
+            content = answer.read()
+        except (OSError, http.client.HTTPException) as e:
+            raise CloudError(503, status_of(503), f"{method} {uri}: {e or type(e).__name__}") from e
+        finally:
+            connection.close()
+        return _Answer(answer), content
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+
+def _refusal(code: int, content: bytes) -> CloudError:
+    try:
+        error = json.loads(content)["error"]
+        message = str(error["message"])
+    except (ValueError, KeyError, TypeError):
+        # Google answers a URL that it does not know with a page.
+        return CloudError(code, status_of(code), content.decode(errors="replace").strip())
+    reasons = [str(item.get("reason", "")) for item in error.get("errors", ())]
+    status = error.get("status")
+    if reasons and (status is None or reasons[0] in _MORE_EXACT):
+        status = _status(reasons[0])
+    return CloudError(code, str(status or status_of(code)), message)
+
+
+def _status(reason: str) -> str:
+    """alreadyExists -> ALREADY_EXISTS"""
+    return _STATUS.get(reason) or re.sub(r"(?<!^)(?=[A-Z])", "_", reason).upper()
