@@ -9,8 +9,8 @@ SETUP := $(VENV)/.ready-$(shell cat requirements.lock pyproject.toml | sha256sum
 
 .PHONY: help rehearse destroy test unit soak lint bench mutate gpu-check setup toolchain clean
 
-rehearse: $(SETUP)  ## S0 and S1 from a stack file to a proven fleet and back; STACK=NAME for stacks/Pulumi.NAME.yaml, KEEP=1 to leave it running
-	@$(BIN)/slicewright rehearse $(foreach stack,$(STACK),--stack $(stack)) $(if $(filter-out 0 no,$(KEEP)),--keep)
+rehearse: $(SETUP)  ## S0 and S1 from a stack file to a proven fleet and back; STACK=NAME for stacks/Pulumi.NAME.yaml, KEEP=1 to leave it running, PLUGINS=official for Pulumi's own plugins
+	@$(if $(PLUGINS),SLICEWRIGHT_PLUGINS='$(PLUGINS)' )$(BIN)/slicewright rehearse $(foreach stack,$(STACK),--stack $(stack)) $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 help:  ## what there is to make; `make` alone is `make rehearse`
 	@awk -F ':.*## +' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import re
 import sys
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
 from rehearsal.host.toolchain import Toolchain
-from rehearsal.scenario.errors import WrongUse
-
-CHOICE_VARIABLE = "SLICEWRIGHT_KUBERNETES_PLUGIN"
-_STAND_IN = "stand-in"
+from rehearsal.scenario import official_plugins
 
 _LANGUAGE_HOST = "pulumi-language-python"
 _PROVIDERS: Mapping[str, str] = {
@@ -28,7 +23,6 @@ _COMMANDS: Mapping[str, str] = {
     "aws": "rehearsal.clouds.aws.cli",
     "slicewright": "slicewright.cli",
 }
-_OFFICIAL = re.compile(r"resource-kubernetes-v(\d+)\.(\d+)\.(\d+)(-.+)?")
 
 
 def install(root: Path, toolchain: Toolchain) -> None:
@@ -36,8 +30,8 @@ def install(root: Path, toolchain: Toolchain) -> None:
     commands = root / "bin"
     for name, module in _COMMANDS.items():
         _script(commands / name, f'exec "{sys.executable}" -m {module} "$@"')
-    if official := official_kubernetes_plugin():
-        link(commands / "pulumi-resource-kubernetes", official)
+    for package, official in official_plugins.chosen().items():
+        link(commands / f"pulumi-resource-{package}", official)
     link(commands / "pulumi", toolchain.pulumi)
     _script(commands / "kubectl", f'exec "{toolchain.control_plane}" kubectl "$@"')
     installed = {
@@ -64,51 +58,6 @@ def engine_settings(root: Path) -> dict[str, str]:
         if (engine.parent / _LANGUAGE_HOST).exists()
         else {"PULUMI_IGNORE_AMBIENT_PLUGINS": "true"}
     )
-
-
-def uses_stand_in(environment: Mapping[str, str]) -> bool:
-    """Whether an installed kubernetes plugin is to be left alone.
-
-    Raises WrongUse where SLICEWRIGHT_KUBERNETES_PLUGIN has another value than `stand-in`.
-    """
-    choice = environment.get(CHOICE_VARIABLE, "")
-    if choice and choice != _STAND_IN:
-        raise WrongUse(
-            f"{CHOICE_VARIABLE} is {choice!r}; it must be {_STAND_IN!r} (never use an installed "
-            "kubernetes plugin) or unset"
-        )
-    return choice == _STAND_IN
-
-
-def official_kubernetes_plugin() -> Path | None:
-    """The newest v4 of Pulumi's own kubernetes plugin that is installed for this user, or None.
-
-    None also where SLICEWRIGHT_KUBERNETES_PLUGIN asks for the stand-in. Raises WrongUse.
-    """
-    if uses_stand_in(os.environ):
-        return None
-    home = Path(os.environ.get("PULUMI_HOME", Path.home() / ".pulumi"))
-    found = sorted(
-        (version, path)
-        for path in home.glob("plugins/resource-kubernetes-v4.*/pulumi-resource-kubernetes")
-        # Inside a rehearsal's exported environment PULUMI_HOME is that rehearsal's own.
-        if (version := _version(path.parent.name)) and not _is_stand_in(path)
-    )
-    return found[-1][1] if found else None
-
-
-def _version(directory: str) -> tuple[int, int, int, bool, str] | None:
-    """A sort key: numbers as numbers, and a pre-release before its release."""
-    match = _OFFICIAL.fullmatch(directory)
-    if match is None:
-        return None
-    major, minor, patch, prerelease = match.groups()
-    return int(major), int(minor), int(patch), prerelease is None, prerelease or ""
-
-
-def _is_stand_in(plugin: Path) -> bool:
-    with plugin.open("rb") as content:
-        return _PROVIDERS["kubernetes"].encode() in content.read(4096)
 
 
 def link(path: Path, target: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from infra import plan
-from infra.plan import ByoFleetPlan
+from infra.plan import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
 from kubeapi import Client
 from rehearsal.cluster.node import launcher
 from rehearsal.host import toolchain
@@ -22,7 +22,7 @@ from rehearsal.scenario import (
     disk_space,
     display,
     existing_cluster,
-    plugins_and_commands,
+    official_plugins,
     proof,
     settings,
     walkthrough,
@@ -67,7 +67,7 @@ class Rehearsal:
         """
         settings.check(os.environ)
         for stack in stacks:
-            check_stack(stack)
+            official_plugins.require(_packages(check_stack(stack)))
         if reason := launcher.why_not():
             raise RehearsalError(reason)
         for stack in stacks:
@@ -299,16 +299,36 @@ class Rehearsal:
         )
 
 
+def _packages(fleet: FleetPlan) -> tuple[str, ...]:
+    """Of the providers that the program uses for the fleet."""
+    match fleet:
+        case GkeFleetPlan():
+            return "gcp", "kubernetes"
+        case EksFleetPlan():
+            return "aws", "kubernetes"
+        case ByoFleetPlan():
+            return ("kubernetes",)
+
+
 def _client(environment: Environment) -> Client:
     return Client.from_kubeconfig(next(iter(environment.kubeconfigs().values())))
 
 
 def _plugins() -> str:
-    official = plugins_and_commands.official_kubernetes_plugin()
-    if official is None:
-        return "           Pulumi's plugins for gcp, aws and kubernetes are stand-ins\n"
-    return (
-        "           Pulumi's plugins for gcp and aws are stand-ins; for kubernetes Pulumi's own\n"
-        f"           {official.parent.name} runs "
-        f"({plugins_and_commands.CHOICE_VARIABLE}=stand-in: the stand-in)\n"
-    )
+    official = official_plugins.chosen()
+    stand_ins = [package for package in official_plugins.PACKAGES if package not in official]
+    told = []
+    if stand_ins:
+        told.append(f"Pulumi's plugins for {_listed(stand_ins)} are stand-ins")
+    if official:
+        runs = _listed([path.parent.name for path in official.values()])
+        told.append(f"Pulumi's own {runs} {'runs' if len(official) == 1 else 'run'}")
+    if "kubernetes" in official:
+        told.append(f"({official_plugins.KUBERNETES_VARIABLE}=stand-in: the stand-in)")
+    return "".join(f"           {line}\n" for line in told)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """a, b and c"""
+    *most, final = names
+    return f"{', '.join(most)} and {final}" if most else final

@@ -11,13 +11,14 @@ from rehearsal.clouds.gcp.gke import driver_delay
 from rehearsal.cluster.node import container_runtime
 from rehearsal.host.toolchain import ToolchainError
 from rehearsal.host.toolchain.settings import from_environment
-from rehearsal.scenario import plugins_and_commands
+from rehearsal.scenario import official_plugins
 from rehearsal.scenario.errors import WrongUse
 
 _CHECKS: tuple[Callable[[Mapping[str, str]], object], ...] = (
     container_runtime.mode_of,
     driver_delay.seconds,
-    plugins_and_commands.uses_stand_in,
+    official_plugins.all_wanted,
+    official_plugins.kubernetes_kept_out,
     from_environment,
 )
 

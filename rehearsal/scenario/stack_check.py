@@ -17,9 +17,10 @@ _EXISTING = "rehearsal/scenario/existing_cluster"
 _SILICON = "rehearsal/cluster/silicon"
 
 
-def check_stack(stack: str) -> None:
-    """Raises NoSuchStack unless there is a stack file stacks/Pulumi.`stack`.yaml.
+def check_stack(stack: str) -> FleetPlan:
+    """What the stack builds.
 
+    Raises NoSuchStack unless there is a stack file stacks/Pulumi.`stack`.yaml.
     Raises SpecError where it has problems, or asks for what cannot be built or rehearsed yet.
     """
     stacks = PROJECT / "stacks"
@@ -36,6 +37,7 @@ def check_stack(stack: str) -> None:
     fleet = plan.deployable(plan.read_file(stacks / name, name=f"stacks/{name}"), source)
     if problems := unrehearsable(fleet):
         raise spec.SpecError(source, problems)
+    return fleet
 
 
 def unrehearsable(fleet: FleetPlan) -> list[spec.Problem]:

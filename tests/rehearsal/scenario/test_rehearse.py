@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from rehearsal.cluster.node import launcher
 from rehearsal.host import toolchain
 from rehearsal.host.toolchain import disk
 from rehearsal.scenario import environment as environments
-from rehearsal.scenario import rehearse
+from rehearsal.scenario import official_plugins, plugins_and_commands, rehearse
 from rehearsal.scenario.engine_runs import Outcome
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.errors import DiskFull, WrongUse
@@ -111,23 +112,49 @@ def test_too_little_space_is_refused_before_an_environment_is_made(
 
 
 @pytest.mark.parametrize(
-    ("plugin", "said"),
+    ("official", "said"),
     [
-        (None, "Pulumi's plugins for gcp, aws and kubernetes are stand-ins"),
+        ({}, ["Pulumi's plugins for gcp, aws and kubernetes are stand-ins"]),
         (
-            Path("/p/resource-kubernetes-v4.34.2/pulumi-resource-kubernetes"),
-            "resource-kubernetes-v4.34.2 runs",
+            {"kubernetes": "4.34.2"},
+            ["for gcp and aws are stand-ins", "own resource-kubernetes-v4.34.2 runs"],
+        ),
+        (
+            {"gcp": "10.2.0", "kubernetes": "4.34.2"},
+            ["for aws are", "own resource-gcp-v10.2.0 and resource-kubernetes-v4.34.2 run"],
         ),
     ],
 )
-def test_the_banner_says_which_kubernetes_plugin_runs(
+def test_the_banner_says_which_plugins_run(
     run: Callable[..., tuple[bool, str]],
     monkeypatch: pytest.MonkeyPatch,
-    plugin: Path | None,
-    said: str,
+    official: dict[str, str],
+    said: list[str],
 ) -> None:
-    monkeypatch.setattr(rehearse.plugins_and_commands, "official_kubernetes_plugin", lambda: plugin)
-    assert said in run(keep=False)[1]
+    paths = {p: Path(f"/p/resource-{p}-v{v}/pulumi-resource-{p}") for p, v in official.items()}
+    monkeypatch.setattr(official_plugins, "chosen", lambda: paths)
+    monkeypatch.setattr(plugins_and_commands, "install", lambda *_: None)
+    banner = run(keep=False)[1]
+    for words in said:
+        assert words in banner
+
+
+def test_official_plugins_that_are_missing_are_named_with_what_installs_them(
+    run: Callable[..., tuple[bool, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(toolchain, "ensure", lambda report: pytest.fail("a tool was looked for"))
+    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SLICEWRIGHT_PLUGINS", "official")
+    with pytest.raises(WrongUse) as refused:
+        run(keep=False)
+    gcp, kubernetes = metadata.version("pulumi-gcp"), metadata.version("pulumi-kubernetes")
+    assert str(refused.value) == (
+        "SLICEWRIGHT_PLUGINS=official needs Pulumi's own plugins for gcp and kubernetes, and "
+        f"{tmp_path / 'home'}/plugins has none of version v10, v4; install with: "
+        f"pulumi plugin install resource gcp {gcp}; "
+        f"pulumi plugin install resource kubernetes {kubernetes}. "
+        "Without SLICEWRIGHT_PLUGINS the rehearsal's stand-ins run"
+    )
 
 
 def test_wrong_environment_variables_are_refused_together_before_anything_starts(
@@ -137,6 +164,7 @@ def test_wrong_environment_variables_are_refused_together_before_anything_starts
     for name, value in (
         ("SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME", "docker"),
         ("SLICEWRIGHT_REHEARSAL_GKE_DRIVER_S", "a minute"),
+        ("SLICEWRIGHT_PLUGINS", "mine"),
         ("SLICEWRIGHT_KUBERNETES_PLUGIN", "official"),
         ("SLICEWRIGHT_TOOLCHAIN_DOWNLOAD", "always"),
     ):
@@ -146,6 +174,8 @@ def test_wrong_environment_variables_are_refused_together_before_anything_starts
     assert str(refused.value) == (
         "SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME=docker: must be legacy or cdi; "
         "SLICEWRIGHT_REHEARSAL_GKE_DRIVER_S=a minute: must be seconds from 0 to 3600; "
+        "SLICEWRIGHT_PLUGINS is 'mine'; it must be 'official' (Pulumi's own plugins for gcp, aws "
+        "and kubernetes) or unset; "
         "SLICEWRIGHT_KUBERNETES_PLUGIN is 'official'; it must be 'stand-in' (never use an "
         "installed kubernetes plugin) or unset; "
         "SLICEWRIGHT_TOOLCHAIN_DOWNLOAD='always' is not one of auto, never"

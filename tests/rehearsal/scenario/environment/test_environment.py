@@ -59,10 +59,9 @@ def test_the_stand_in_serves_where_no_official_plugin_is_installed(
     )
 
 
-def _install_official(home: Path, version: str) -> Path:
-    official = (
-        home / ".pulumi/plugins" / f"resource-kubernetes-v{version}" / "pulumi-resource-kubernetes"
-    )
+def _install_official(home: Path, version: str, package: str = "kubernetes") -> Path:
+    name = f"pulumi-resource-{package}"
+    official = home / ".pulumi/plugins" / f"resource-{package}-v{version}" / name
     official.parent.mkdir(parents=True)
     official.write_text("official")
     return official
@@ -76,6 +75,8 @@ def _install_official(home: Path, version: str) -> Path:
         (["4.34.2", "4.34.10"], "4.34.10"),
         (["4.35.0-alpha.1", "4.34.2"], "4.35.0-alpha.1"),
         (["4.35.0-alpha.1", "4.35.0"], "4.35.0"),
+        (["4.35.0-alpha.9", "4.35.0-alpha.10"], "4.35.0-alpha.10"),
+        (["5.0.0", "4.34.2"], "4.34.2"),
     ],
 )
 def test_the_newest_installed_official_kubernetes_plugin_takes_its_place(
@@ -88,6 +89,20 @@ def test_the_newest_installed_official_kubernetes_plugin_takes_its_place(
         "rehearsal.plugins.providers.gcp"
         in (environment.root / "bin" / "pulumi-resource-gcp").read_text()
     )
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_pulumis_own_gcp_and_aws_run_where_they_are_asked_for(
+    tools: Toolchain, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    versions = {"gcp": ["10.9.0", "10.10.0"], "aws": ["7.51.1"]}
+    paths = {p: [_install_official(home, v, p) for v in listed] for p, listed in versions.items()}
+    if asked:
+        monkeypatch.setenv("SLICEWRIGHT_PLUGINS", "official")
+    environment = environments.create(tmp_path / "E", tools)
+    for package, installed in paths.items():
+        command = environment.root / "bin" / f"pulumi-resource-{package}"
+        assert (command.resolve() == installed[-1]) is asked
 
 
 def test_the_official_plugin_can_be_kept_out(
