@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rehearsal.clouds.core import access
 from rehearsal.clouds.core.client import CloudClient
+from rehearsal.clouds.gcp.rest.endpoints import TERRAFORM_VARIABLES, terraform_endpoint
+from rehearsal.plugins.providers.gcp.client import GoogleClient
 
 Start = Callable[[], "subprocess.Popen[bytes]"]
 
@@ -45,3 +48,11 @@ def services(environment: Path) -> Iterator[Start]:
     for process in running:
         process.kill()
         process.wait()
+
+
+def google(environment: Path) -> GoogleClient:
+    """A client of the simulated Google Cloud of a service that runs."""
+    found = access.load(environment)
+    assert found is not None
+    endpoints = {service: terraform_endpoint(service, found.url) for service in TERRAFORM_VARIABLES}
+    return GoogleClient(endpoints, found.credentials.google_access_token)

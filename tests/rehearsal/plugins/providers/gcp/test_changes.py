@@ -275,7 +275,7 @@ DRIFTS = [
 def test_a_change_made_in_the_cloud_is_drift(engine, h100, method, body, expected) -> None:
     engine.base()
     pool = engine.make(POOL, "h100", **h100)
-    engine.client.call("container", f"{POOLS}.{method}", {"name": pool.id}, body)
+    engine.cloud.call("container", f"{POOLS}.{method}", {"name": pool.id}, body)
     assert engine.cloud.tasks.wait(30)
     found = pool.refresh()
     seen = {k: v for k, v in (found.detailed or {}).items() if not k.startswith("__")}
@@ -285,7 +285,7 @@ def test_a_change_made_in_the_cloud_is_drift(engine, h100, method, body, expecte
 def test_a_node_count_left_to_the_autoscaler_is_not_drift(engine, h100) -> None:
     engine.base()
     pool = engine.make(POOL, "h100", **h100, ignoreNodeCountChanges=True)
-    engine.client.call("container", f"{POOLS}.setSize", {"name": pool.id}, {"nodeCount": 3})
+    engine.cloud.call("container", f"{POOLS}.setSize", {"name": pool.id}, {"nodeCount": 3})
     assert engine.cloud.tasks.wait(30)
     assert not pool.refresh().changes
 
@@ -293,6 +293,6 @@ def test_a_node_count_left_to_the_autoscaler_is_not_drift(engine, h100) -> None:
 def test_a_pool_deleted_in_the_cloud_reads_as_gone(engine, h100) -> None:
     engine.base()
     pool = engine.make(POOL, "h100", **h100)
-    engine.client.call("container", f"{POOLS}.delete", {"name": pool.id})
+    engine.cloud.call("container", f"{POOLS}.delete", {"name": pool.id}, {})
     assert engine.cloud.tasks.wait(30)
     assert pool.refresh() is None
