@@ -18,6 +18,7 @@ from rehearsal.clouds.aws.errors import injected_error as injected_aws_error
 from rehearsal.clouds.aws.iam import AwsIam
 from rehearsal.clouds.aws.sts import Sts
 from rehearsal.clouds.core import fault_file
+from rehearsal.clouds.core.call_log import CallLog
 from rehearsal.clouds.core.context import Context, Methods
 from rehearsal.clouds.core.control_planes import ControlPlanes
 from rehearsal.clouds.core.errors import CloudError, ConnectionLost, not_simulated
@@ -51,6 +52,7 @@ class Cloud:
         self, environment: Path, planes: ControlPlanes, *, ready_timeout_s: float = 120.0
     ) -> None:
         self._environment = environment
+        self._log = CallLog(environment)
         store = Store(environment / "cloud")
         self.tasks = Tasks(store, self._delay_s)
         self._faults = Faults(environment / fault_file.NAME, store, knows=self._knows)
@@ -80,6 +82,10 @@ class Cloud:
 
     def call(self, service: str, method: str, params: JsonObject, body: JsonObject) -> JsonObject:
         """Raises CloudError, and ConnectionLost where an injected fault breaks the connection."""
+        with self._log.call(service, method, {**params, **body}):
+            return self._call(service, method, params, body)
+
+    def _call(self, service: str, method: str, params: JsonObject, body: JsonObject) -> JsonObject:
         methods = self._methods.get(service)
         if methods is None:
             raise google_error(

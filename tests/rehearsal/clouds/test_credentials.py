@@ -138,3 +138,26 @@ def test_the_credential_programs_import_little(module: str) -> None:
     count, *heavy = done.stdout.split()
     assert heavy == []
     assert int(count) - int(plain.stdout) < 60
+
+
+def test_other_commands_of_aws_go_to_the_users_own(environment: Path, tmp_path: Path) -> None:
+    """With the keys and the endpoint that the environment's exports set."""
+    ours, theirs = environment / "bin", tmp_path / "theirs"
+    for directory, line in ((ours, "exit 9"), (theirs, 'echo "own $AWS_ENDPOINT_URL $*"')):
+        directory.mkdir()
+        (directory / "aws").write_text(f"#!/bin/sh\n{line}\n")
+        (directory / "aws").chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-m", "rehearsal.clouds.aws.cli", "eks", "list-clusters"],
+        env={
+            "PATH": f"{ours}:{theirs}",
+            "SLICEWRIGHT_REHEARSAL": str(environment),
+            "AWS_ENDPOINT_URL": "http://127.0.0.1:20001",
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "own http://127.0.0.1:20001 eks list-clusters\n"
+    assert done.returncode == 0
