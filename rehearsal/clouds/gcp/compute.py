@@ -30,6 +30,7 @@ class Compute:
             "subnetworks.insert": self._insert_subnetwork,
             "subnetworks.get": lambda params, _: self._get(SUBNETWORKS, _subnetwork_key(params)),
             "subnetworks.patch": self._patch_subnetwork,
+            "subnetworks.expandIpCidrRange": self._expand_subnetwork,
             "subnetworks.delete": self._delete_subnetwork,
         }
 
@@ -123,15 +124,16 @@ class Compute:
             self._store.put(SUBNETWORKS, key, subnetwork)
         return _done(project, f"regions/{region}", link, "insert")
 
-    def _check_ranges(self, network: str, region: str, body: JsonObject) -> None:
+    def _check_ranges(self, network: str, region: str, body: JsonObject, *, but: str = "") -> None:
+        """but: the key of a subnetwork whose present ranges do not count."""
         wanted = [
             body.get("ipCidrRange"),
             *(r.get("ipCidrRange") for r in body.get("secondaryIpRanges") or []),
         ]
         taken = [
             (s["name"], ipaddress.ip_network(r))
-            for s in self._store.values(SUBNETWORKS)
-            if s["network"] == network
+            for key, s in self._store.items(SUBNETWORKS)
+            if s["network"] == network and key != but
             for r in (s["ipCidrRange"], *(x["ipCidrRange"] for x in s.get("secondaryIpRanges", [])))
         ]
         for text in wanted:
@@ -159,6 +161,24 @@ class Compute:
             )
         return _done(
             params["project"], f"regions/{params['region']}", subnetwork["selfLink"], "patch"
+        )
+
+    def _expand_subnetwork(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        key = _subnetwork_key(params)
+        with self._store.lock:
+            subnetwork = self._get(SUBNETWORKS, key)
+            old, wider = subnetwork["ipCidrRange"], str(body.get("ipCidrRange", ""))
+            others = {**subnetwork, "ipCidrRange": wider, "secondaryIpRanges": []}
+            self._check_ranges(subnetwork["network"], params["region"], others, but=key)
+            if not ipaddress.IPv4Network(old).subnet_of(ipaddress.IPv4Network(wider)):
+                raise google_error(
+                    400,
+                    f"Invalid value for field 'ipCidrRange': '{wider}'. New IP CIDR range "
+                    f"({wider}) must be a superset of the existing range ({old}).",
+                )
+            self._store.put(SUBNETWORKS, key, subnetwork | {"ipCidrRange": wider})
+        return _done(
+            params["project"], f"regions/{params['region']}", subnetwork["selfLink"], "expand"
         )
 
     def _delete_subnetwork(self, params: JsonObject, body: JsonObject) -> JsonObject:

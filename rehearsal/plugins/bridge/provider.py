@@ -123,7 +123,7 @@ class BridgedProvider(ProviderPlugin):
         return difference(
             request.old_inputs,
             request.new_inputs,
-            force_new=resource.force_new,
+            force_new=(*resource.force_new, *resource.replaced_by(old, new)),
             sets=resource.sets,
             keeps=resource.keeps,
             keeps_whole=resource.keeps_whole,

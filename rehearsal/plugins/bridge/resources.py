@@ -95,6 +95,10 @@ class Resource(ABC):
         """Checks beyond the schema, such as properties that conflict. Inputs may be UNKNOWN."""
         return ()
 
+    def replaced_by(self, old: Properties, new: Properties) -> Sequence[str]:
+        """Further paths whose change replaces it, for it depends on the values."""
+        return ()
+
     @abstractmethod
     def create(self, session: Session, inputs: Properties) -> CreateResult: ...
 

@@ -11,7 +11,7 @@ from rehearsal.clouds.core.control_planes import Address
 from rehearsal.clouds.core.tasks import Task
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.etag import etag
-from rehearsal.clouds.gcp.gke import addons
+from rehearsal.clouds.gcp.gke import addons, versions
 from rehearsal.clouds.gcp.gke.checks import check_name, check_pool
 from rehearsal.clouds.gcp.gke.defaults import (
     VERSION,
@@ -34,6 +34,15 @@ _DESIRED = {
     "desiredWorkloadIdentityConfig": "workloadIdentityConfig",
     "desiredVerticalPodAutoscaling": "verticalPodAutoscaling",
     "desiredLocations": "locations",
+    "desiredReleaseChannel": "releaseChannel",
+    "desiredMasterVersion": "currentMasterVersion",
+    "desiredAddonsConfig": "addonsConfig",
+    "desiredStackType": "ipAllocationPolicy.stackType",
+    "desiredEnableMultiNetworking": "networkConfig.enableMultiNetworking",
+    "desiredEnablePrivateEndpoint": "privateClusterConfig.enablePrivateEndpoint",
+    "desiredDefaultEnablePrivateNodes": "privateClusterConfig.enablePrivateNodes",
+    "desiredMasterAuthorizedNetworksConfig": "masterAuthorizedNetworksConfig",
+    "desiredControlPlaneEndpointsConfig": "controlPlaneEndpointsConfig",
 }
 
 
@@ -55,6 +64,7 @@ class Clusters:
             f"{clusters}.list": self._list,
             f"{clusters}.update": self._update,
             f"{clusters}.setResourceLabels": self._set_labels,
+            f"{clusters}.setMaintenancePolicy": self._set_maintenance,
             f"{clusters}.delete": self._delete,
         }
 
@@ -177,9 +187,19 @@ class Clusters:
                 f"The rehearsal's cloud updates one of {', '.join(sorted(_DESIRED))} at a time, "
                 f"not {', '.join(sorted(update)) or 'nothing'}.",
             )
-        return self._change(
-            params["name"], {_DESIRED[k]: v for k, v in update.items()}, "UPDATE_CLUSTER"
-        )
+        ((desired, value),) = update.items()
+        cluster = find_cluster(self._store, params["name"])["cluster"]
+        if desired == "desiredMasterVersion":
+            value = versions.upgraded(cluster["currentMasterVersion"], str(value))
+        field, _, member = _DESIRED[desired].partition(".")
+        if member:
+            value = {**(cluster.get(field) or {}), member: value}
+        kind = "UPGRADE_MASTER" if desired == "desiredMasterVersion" else "UPDATE_CLUSTER"
+        return self._change(params["name"], {field: value}, kind)
+
+    def _set_maintenance(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        change = {"maintenancePolicy": body.get("maintenancePolicy") or {}}
+        return self._change(params["name"], change, "UPDATE_CLUSTER")
 
     def _set_labels(self, params: JsonObject, body: JsonObject) -> JsonObject:
         return self._change(
@@ -281,9 +301,7 @@ def _filled(
         "locations": locations,
         "nodeConfig": fill_node_config(requested.get("nodeConfig") or {}),
         "releaseChannel": {"channel": channel},
-        "currentMasterVersion": requested.get("initialClusterVersion")
-        if "-gke." in str(requested.get("initialClusterVersion"))
-        else VERSION,
+        "currentMasterVersion": versions.chosen(str(requested.get("initialClusterVersion") or "-")),
         "currentNodeVersion": VERSION,
         "initialClusterVersion": VERSION,
         "createTime": now(),

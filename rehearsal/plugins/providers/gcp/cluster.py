@@ -82,7 +82,48 @@ _CLUSTER: Fields = {
         computed=True,
     ),
     "privateClusterConfig": Field(
-        of=same("enablePrivateNodes", "enablePrivateEndpoint", "masterIpv4CidrBlock"), computed=True
+        of={
+            **same("enablePrivateNodes", "enablePrivateEndpoint", "masterIpv4CidrBlock"),
+            "privateEndpointSubnetwork": Field(),
+            "masterGlobalAccessConfig": Field(of=_ENABLED),
+        },
+        computed=True,
+    ),
+    "masterAuthorizedNetworksConfig": Field(
+        of={
+            "cidrBlocks": Field(many=True, of=same("cidrBlock", "displayName")),
+            **same("gcpPublicCidrsAccessEnabled", "privateEndpointEnforcementEnabled"),
+        },
+        computed=True,
+    ),
+    "maintenancePolicy": Field(
+        of={
+            "dailyMaintenanceWindow": Field(
+                api="window.dailyMaintenanceWindow",
+                of={"startTime": Field(), "duration": Field(computed=True)},
+            ),
+            "recurringWindow": Field(
+                api="window.recurringWindow",
+                of={
+                    "startTime": Field(api="window.startTime"),
+                    "endTime": Field(api="window.endTime"),
+                    "recurrence": Field(),
+                },
+            ),
+        }
+    ),
+    "controlPlaneEndpointsConfig": Field(
+        of={
+            "dnsEndpointConfig": Field(
+                of={
+                    **same("allowExternalTraffic", "enableK8sTokensViaDns", "enableK8sCertsViaDns"),
+                    "endpoint": Field(computed=True),
+                },
+                computed=True,
+            ),
+            "ipEndpointsConfig": Field(of=_ENABLED, computed=True),
+        },
+        computed=True,
     ),
     "costManagementConfig": Field(of=_ENABLED, computed=True),
     "defaultMaxPodsPerNode": Field(
@@ -100,13 +141,22 @@ _CLIENT_SIDE = (
     "networkingMode",
     "nodeConfig",
 )
-# Property -> its name in UpdateCluster.
+# Path of a property -> its name in UpdateCluster, which takes one change per call.
 _DESIRED = {
+    "minMasterVersion": "desiredMasterVersion",
+    "releaseChannel": "desiredReleaseChannel",
     "loggingConfig": "desiredLoggingConfig",
     "monitoringConfig": "desiredMonitoringConfig",
     "workloadIdentityConfig": "desiredWorkloadIdentityConfig",
     "verticalPodAutoscaling": "desiredVerticalPodAutoscaling",
     "nodeLocations": "desiredLocations",
+    "addonsConfig": "desiredAddonsConfig",
+    "enableMultiNetworking": "desiredEnableMultiNetworking",
+    "ipAllocationPolicy.stackType": "desiredStackType",
+    "privateClusterConfig.enablePrivateEndpoint": "desiredEnablePrivateEndpoint",
+    "privateClusterConfig.enablePrivateNodes": "desiredDefaultEnablePrivateNodes",
+    "masterAuthorizedNetworksConfig": "desiredMasterAuthorizedNetworksConfig",
+    "controlPlaneEndpointsConfig": "desiredControlPlaneEndpointsConfig",
 }
 
 
@@ -119,14 +169,17 @@ class Cluster(Resource):
         "network",
         "subnetwork",
         "initialNodeCount",
-        "ipAllocationPolicy",
+        "ipAllocationPolicy.clusterIpv4CidrBlock",
+        "ipAllocationPolicy.servicesIpv4CidrBlock",
+        "ipAllocationPolicy.clusterSecondaryRangeName",
+        "ipAllocationPolicy.servicesSecondaryRangeName",
         "networkingMode",
         "nodeConfig",
         "description",
         "datapathProvider",
         "defaultMaxPodsPerNode",
-        "enableMultiNetworking",
         "privateClusterConfig.masterIpv4CidrBlock",
+        "privateClusterConfig.privateEndpointSubnetwork",
         "enableAutopilot",
         "enableTpu",
         "confidentialNodes",
@@ -170,6 +223,8 @@ class Cluster(Resource):
         for field in ("network", "subnetwork"):
             if field in body:
                 body[field] = last(body[field])
+        if "masterAuthorizedNetworksConfig" in body:
+            body["masterAuthorizedNetworksConfig"]["enabled"] = True
         body |= {"name": inputs["name"], "initialNodeCount": int(inputs.get("initialNodeCount", 0))}
         if inputs.get("networkingMode") == "VPC_NATIVE" or "ipAllocationPolicy" in body:
             body["ipAllocationPolicy"] = {
@@ -224,20 +279,28 @@ class Cluster(Resource):
                         "container", f"{_CLUSTERS}.setResourceLabels", {"name": resource_id}, body
                     ),
                 )
-            elif name in _DESIRED:
-                field = _CLUSTER[name]
-                value = (
-                    to_api({name: field}, {name: new.get(name)}).get(field.api or name)
-                    if new.get(name) is not None
-                    else {}
-                )
-                body = {"update": {_DESIRED[name]: value}}
+            elif name == "maintenancePolicy":
+                policy = to_api(_CLUSTER, {name: new.get(name)}).get(name, {})
                 complete(
                     session,
                     session.cloud.call(
-                        "container", f"{_CLUSTERS}.update", {"name": resource_id}, body
+                        "container",
+                        f"{_CLUSTERS}.setMaintenancePolicy",
+                        {"name": resource_id},
+                        {"maintenancePolicy": policy},
                     ),
                 )
+            elif updates := _updates(name, old, new):
+                for update in updates:
+                    complete(
+                        session,
+                        session.cloud.call(
+                            "container",
+                            f"{_CLUSTERS}.update",
+                            {"name": resource_id},
+                            {"update": update},
+                        ),
+                    )
             elif not (name in self.keeps and name not in new):
                 raise ProviderError(
                     f"{name}: the rehearsal does not simulate updating this property of a cluster "
@@ -258,6 +321,33 @@ class Cluster(Resource):
         operation = session.cloud.call("container", f"{_CLUSTERS}.delete", {"name": resource_id})
         session.show_status(f"waiting for operation {operation['name']}")
         complete(session, operation)
+
+
+def _updates(name: str, old: Properties, new: Properties) -> list[JsonObject]:
+    """The changes of one property, or of properties in it, as UpdateCluster takes them."""
+    updates: list[JsonObject] = []
+    for path, desired in _DESIRED.items():
+        property_, _, member = path.partition(".")
+        if property_ != name:
+            continue
+        before, after = old.get(name), new.get(name)
+        if member:
+            before = (before or {}).get(member)
+            after = (after or {}).get(member)
+            if after is not None and before != after:
+                updates.append({desired: after})
+        elif after is None:
+            if name not in Cluster.keeps:
+                updates.append({desired: {}})
+        else:
+            field = _CLUSTER[name]
+            value = to_api({name: field}, {name: after})
+            for part in (field.api or name).split("."):
+                value = value[part]
+            if name == "masterAuthorizedNetworksConfig":
+                value = {"enabled": True, **value}
+            updates.append({desired: value})
+    return updates
 
 
 def _remove_default_pool(session: Session, key: str) -> None:

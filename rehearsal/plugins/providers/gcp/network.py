@@ -5,7 +5,8 @@ Source of force_new: hashicorp/terraform-provider-google-beta, services/compute.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ipaddress
+from collections.abc import Mapping, Sequence
 
 from kubeapi import JsonObject
 from rehearsal.plugins.bridge.fields import Field, from_api, same, to_api
@@ -41,7 +42,7 @@ _SUBNETWORK = {
 
 class Network(Resource):
     kind = "gcp:compute/network:Network"
-    force_new = ("name", "description", "autoCreateSubnetworks", "project", "mtu")
+    force_new = ("name", "description", "autoCreateSubnetworks", "project")
     keeps = ("mtu", "routingMode", "project", "description")
     autoname = Autoname("name", 63, lower=True)
 
@@ -76,8 +77,12 @@ class Network(Resource):
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties
     ) -> list[str]:
+        body: JsonObject = {}
         if old.get("routingMode") != new.get("routingMode"):
-            body = {"routingConfig": {"routingMode": new.get("routingMode", "REGIONAL")}}
+            body["routingConfig"] = {"routingMode": new.get("routingMode", "REGIONAL")}
+        if old.get("mtu") != new.get("mtu") and new.get("mtu") is not None:
+            body["mtu"] = int(new["mtu"])
+        if body:
             session.cloud.call(
                 "compute",
                 "networks.patch",
@@ -94,9 +99,22 @@ class Network(Resource):
 
 class Subnetwork(Resource):
     kind = "gcp:compute/subnetwork:Subnetwork"
-    force_new = ("name", "network", "region", "project", "description", "purpose")
+    force_new = ("name", "network", "region", "project", "description")
     keeps = ("region", "project", "purpose", "stackType", "privateIpGoogleAccess", "description")
     autoname = Autoname("name", 63, lower=True)
+
+    def replaced_by(self, old: Properties, new: Properties) -> Sequence[str]:
+        """A range can grow and not shrink: resource_compute_subnetwork.go, IsShrinkageIpCidr."""
+        before, after = old.get("ipCidrRange"), new.get("ipCidrRange")
+        if not isinstance(before, str) or before == after:
+            return ()
+        if not isinstance(after, str):
+            return ("ipCidrRange",)
+        try:
+            wider = ipaddress.ip_network(before).subnet_of(ipaddress.ip_network(after))  # type: ignore[arg-type]
+        except (ValueError, TypeError):
+            wider = False  # Compute Engine says what is wrong with it
+        return () if wider else ("ipCidrRange",)
 
     def create(self, session: Session, inputs: Properties) -> CreateResult:
         project, region = project_of(session, inputs), region_of(session, inputs)
@@ -131,6 +149,14 @@ class Subnetwork(Resource):
         self, session: Session, resource_id: str, old: Properties, new: Properties
     ) -> list[str]:
         changed = {k: v for k, v in new.items() if old.get(k) != v and k in _SUBNETWORK}
+        wider = changed.pop("ipCidrRange", None)
+        if wider is not None:
+            session.cloud.call(
+                "compute",
+                "subnetworks.expandIpCidrRange",
+                _subnetwork(resource_id),
+                {"ipCidrRange": wider},
+            )
         dropped = [k for k in old if k not in new and k == "secondaryIpRanges"]
         body = to_api(_SUBNETWORK, changed) | {k: [] for k in dropped}
         if body:

@@ -86,7 +86,9 @@ class NodePool(Resource):
         "namePrefix",
         "initialNodeCount",
         "maxPodsPerNode",
-        "placementPolicy",
+        # Of a placement policy the provider updates nothing; a change of its type alone is shown,
+        # and has no effect: resource_container_node_pool.go.
+        "placementPolicy.policyName",
         "queuedProvisioning",
         "bestEffortProvisioning",
         "networkConfig.podRange",

@@ -85,6 +85,7 @@ _SIZE = {"nodeCount": 2}
 _SCALING = {"autoscaling": {"enabled": True, "minNodeCount": 1, "maxNodeCount": 2}}
 _MANAGEMENT = {"management": {"autoRepair": True, "autoUpgrade": True}}
 _LABELS = {"resourceLabels": {"a": "b"}}
+_MAINTENANCE = {"maintenancePolicy": {"window": {"dailyMaintenanceWindow": {"startTime": "03:00"}}}}
 _UPDATE = {"update": {"desiredLocations": ["us-central1-a"]}}
 _TAGS = {"tags": {"tags": ["web"]}}
 _SERVICE_ACCOUNTS = "projects.serviceAccounts"
@@ -140,6 +141,10 @@ _TABLE: Mapping[str, tuple[tuple[str, ...], _Arguments, tuple[str, ...], _Argume
         ("network", "subnetwork"), {**_SUB, "body": {"privateIpGoogleAccess": True}},
         (), {**_NO_SUB, "body": {}}, 404,
     ),
+    "compute subnetworks.expandIpCidrRange": (
+        ("network", "subnetwork"), {**_SUB, "body": {"ipCidrRange": "10.0.0.0/19"}},
+        (), {**_NO_SUB, "body": {"ipCidrRange": "10.0.0.0/19"}}, 404,
+    ),
     "compute subnetworks.delete": (("network", "subnetwork"), _SUB, (), _NO_SUB, 404),
     f"container {_CLUSTERS}.get": (("cluster",), {"name": CLUSTER}, (), _NO_CLUSTER, 404),
     f"container {_CLUSTERS}.update": (
@@ -147,6 +152,10 @@ _TABLE: Mapping[str, tuple[tuple[str, ...], _Arguments, tuple[str, ...], _Argume
     ),
     f"container {_CLUSTERS}.setResourceLabels": (
         ("cluster",), {"name": CLUSTER, "body": _LABELS}, (), {**_NO_CLUSTER, "body": _LABELS}, 404,
+    ),
+    f"container {_CLUSTERS}.setMaintenancePolicy": (
+        ("cluster",), {"name": CLUSTER, "body": _MAINTENANCE},
+        (), {**_NO_CLUSTER, "body": _MAINTENANCE}, 404,
     ),
     f"container {_CLUSTERS}.delete": (("cluster",), {"name": CLUSTER}, (), _NO_CLUSTER, 404),
     f"container {_POOLS}.create": (

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from rehearsal.plugins.engine.plugin import ProviderError
 from rehearsal.plugins.engine.properties import UNKNOWN
 
 POOL = "gcp:container/nodePool:NodePool"
 NETWORK = "gcp:compute/network:Network"
+SUBNETWORK = "gcp:compute/subnetwork:Subnetwork"
 CLUSTER = "gcp:container/cluster:Cluster"
 
 
@@ -55,7 +57,8 @@ REPLACES = [
     ("nodeConfig.bootDiskKmsKey", "key"),
     ("nodeConfig.advancedMachineFeatures", {"threadsPerCore": 1}),
     ("queuedProvisioning", {"enabled": True}),
-    ("placementPolicy", {"type": "COMPACT"}),
+    ("placementPolicy", {"type": "COMPACT", "policyName": "p"}),
+    ("nodeConfig.sandboxConfig", {"sandboxType": "gvisor"}),
     ("bestEffortProvisioning", {"enabled": True}),
     ("name", "other"),
     ("location", "us-east4"),
@@ -89,6 +92,7 @@ IN_PLACE = [
     ("nodeLocations", ["us-central1-a"]),
     ("nodeDrainConfigs", [{"respectPdbDuringNodePoolDeletion": True}]),
     ("networkConfig", {"enablePrivateNodes": True}),
+    ("placementPolicy", {"type": "COMPACT"}),
 ]
 
 
@@ -205,6 +209,141 @@ def test_a_cluster_is_replaced(engine, path) -> None:
     assert engine.diff(CLUSTER, old, new).detailed == {path: "update-replace"}
 
 
+def test_the_type_of_a_placement_policy_is_neither_replaced_nor_updated(engine, h100) -> None:
+    """The provider has no update of it: the same difference shows on every up."""
+    engine.base()
+    pool = engine.make(POOL, "h100", **h100)
+    new = changed(h100, "placementPolicy", {"type": "COMPACT"})
+    assert pool.update(new).detailed == {"placementPolicy": "add"}
+    assert pool.refresh().changes
+
+
+PRIVATE = {"enablePrivateNodes": True, "masterIpv4CidrBlock": "172.16.0.0/28"}
+CLUSTER_REPLACES = [
+    ("privateClusterConfig.masterIpv4CidrBlock", "172.16.1.0/28"),
+    ("privateClusterConfig.privateEndpointSubnetwork", "projects/acme/regions/r/subnetworks/s"),
+    ("datapathProvider", "ADVANCED_DATAPATH"),
+    ("ipAllocationPolicy", {"clusterIpv4CidrBlock": "/16"}),
+    ("nodeConfig", {"machineType": "e2-medium"}),
+]
+CLUSTER_IN_PLACE = [
+    ("minMasterVersion", "1.37"),
+    ("releaseChannel", {"channel": "RAPID"}),
+    ("privateClusterConfig.enablePrivateEndpoint", True),
+    ("ipAllocationPolicy", {"stackType": "IPV4_IPV6"}),
+    ("enableMultiNetworking", True),
+    ("addonsConfig", {"gcsFuseCsiDriverConfig": {"enabled": True}}),
+    (
+        "masterAuthorizedNetworksConfig",
+        {"cidrBlocks": [{"cidrBlock": "10.0.0.0/8", "displayName": "office"}]},
+    ),
+    ("maintenancePolicy", {"dailyMaintenanceWindow": {"startTime": "03:00"}}),
+    (
+        "maintenancePolicy",
+        {
+            "recurringWindow": {
+                "startTime": "2026-01-03T00:00:00Z",
+                "endTime": "2026-01-03T08:00:00Z",
+                "recurrence": "FREQ=WEEKLY;BYDAY=SA",
+            }
+        },
+    ),
+    (
+        "controlPlaneEndpointsConfig",
+        {"dnsEndpointConfig": {"allowExternalTraffic": True}},
+    ),
+    ("resourceLabels", {"team": "ml"}),
+    ("loggingConfig", {"enableComponents": ["SYSTEM_COMPONENTS"]}),
+]
+
+
+@pytest.fixture
+def cluster(engine):
+    network = engine.make(NETWORK, "net", name="net", autoCreateSubnetworks=False)
+    subnetwork = engine.make(
+        SUBNETWORK, "sub", name="sub", network=network.id, ipCidrRange="10.0.0.0/20"
+    )
+    asked = {
+        "name": "main",
+        "network": network.id,
+        "subnetwork": subnetwork.id,
+        "initialNodeCount": 1,
+        "privateClusterConfig": PRIVATE,
+    }
+    return engine.make(CLUSTER, "main", **asked), asked
+
+
+@pytest.mark.parametrize(("path", "value"), CLUSTER_REPLACES)
+def test_it_replaces_the_cluster(cluster, path, value) -> None:
+    made, asked = cluster
+    kinds = made.plan(changed(asked, path, value)).detailed
+    assert any(k.endswith("-replace") for k in kinds.values()), kinds
+
+
+@pytest.mark.parametrize(("path", "value"), CLUSTER_IN_PLACE)
+def test_it_changes_the_cluster_in_place_and_is_read_back(cluster, path, value) -> None:
+    made, asked = cluster
+    new = changed(asked, path, value)
+    assert made.update(new).changes
+    assert not made.refresh().changes
+    assert not made.plan(new).changes
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("1.20", "unsupported"),
+        ("9.9", "unsupported"),
+        ("1.35", "lower than the current"),
+        ("1.36.1-gke.1", "lower than the current"),
+    ],
+)
+def test_a_cluster_is_not_upgraded_to_any_version(cluster, version, words) -> None:
+    made, asked = cluster
+    with pytest.raises(ProviderError, match=words):
+        made.update({**asked, "minMasterVersion": version})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kind"),
+    [
+        ("10.0.0.0/19", "update"),
+        ("10.0.0.0/21", "update-replace"),
+        ("10.1.0.0/20", "update-replace"),
+        (UNKNOWN, "update-replace"),
+    ],
+)
+def test_a_subnetwork_grows_in_place_and_is_replaced_to_shrink(engine, wanted, kind) -> None:
+    network = engine.make(NETWORK, "net", autoCreateSubnetworks=False)
+    asked = {"network": network.id, "ipCidrRange": "10.0.0.0/20"}
+    subnetwork = engine.make(SUBNETWORK, "sub", **asked)
+    new = {**asked, "ipCidrRange": wanted}
+    assert subnetwork.plan(new).detailed == {"ipCidrRange": kind}
+    if kind == "update":
+        subnetwork.update(new)
+        assert subnetwork.outputs["ipCidrRange"] == wanted
+        assert not subnetwork.refresh().changes
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "change"),
+    [
+        (NETWORK, {"autoCreateSubnetworks": False, "mtu": 1460}, {"mtu": 8896}),
+        (
+            SUBNETWORK,
+            {"network": "net", "ipCidrRange": "10.0.0.0/20", "purpose": "PRIVATE"},
+            {"purpose": "REGIONAL_MANAGED_PROXY"},
+        ),
+    ],
+)
+def test_what_the_first_landing_replaced_changes_in_place(engine, kind, asked, change) -> None:
+    engine.make(NETWORK, "net", name="net", autoCreateSubnetworks=False)
+    resource = engine.make(kind, "x", name="x", **asked)
+    (name,) = change
+    assert resource.update({"name": "x", **asked, **change}).detailed == {name: "update"}
+    assert not resource.refresh().changes
+
+
 def test_updates_reach_the_nodes(engine, h100) -> None:
     engine.base()
     pool = engine.make(POOL, "h100", **h100)
@@ -228,7 +367,7 @@ def test_updates_reach_the_nodes(engine, h100) -> None:
     [
         (p, v)
         for p, v in IN_PLACE
-        if p not in ("nodeConfig.machineType", "networkConfig", "version")
+        if p not in ("nodeConfig.machineType", "networkConfig", "version", "placementPolicy")
     ],
 )
 def test_every_in_place_change_is_applied_and_read_back(engine, h100, path, value) -> None:

@@ -1,0 +1,63 @@
+"""Kubernetes versions of the simulated GKE's control planes.
+
+Which ones GKE offers changes weekly; here it is every patch of four minors. The rehearsal's API
+servers stay at theirs whatever a cluster is said to have.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rehearsal.clouds.core.errors import CloudError
+from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.gke.defaults import VERSION
+
+_FORM = re.compile(r"1\.(\d+)(?:\.(\d+)(?:-gke\.(\d+))?)?")
+_MINORS = range(34, 38)
+
+
+def chosen(asked: str) -> str:
+    """The full version for one that may be cut short; `-` and `latest` are GKE's choice.
+
+    Raises CloudError.
+    """
+    if asked in ("-", "latest"):
+        return VERSION
+    match = _FORM.fullmatch(asked)
+    if match is None or int(match[1]) not in _MINORS:
+        raise _unsupported(asked)
+    if match[3] is not None:
+        return asked
+    if f"{VERSION}.".startswith((f"{asked}.", f"{asked}-")):
+        return VERSION
+    return f"1.{match[1]}.{match[2] or 1}-gke.1000000"
+
+
+def upgraded(current: str, asked: str) -> str:
+    """Raises CloudError where it is lower than the current one, or more than a minor higher.
+
+    Source: Google Cloud, "About GKE cluster upgrades": no downgrade of a minor version of the
+    control plane, and one minor version at a time.
+    """
+    wanted = chosen(asked)
+    (old, *_), (new, *_) = _numbers(current), _numbers(wanted)
+    if _numbers(wanted) < _numbers(current):
+        raise google_error(
+            400, f'Master version "{wanted}" is lower than the current version "{current}".'
+        )
+    if new > old + 1:
+        raise google_error(
+            400,
+            f'Master cannot be upgraded from "{current}" to "{wanted}": cannot upgrade the master '
+            "by more than one minor version at a time.",
+        )
+    return wanted
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    match = _FORM.fullmatch(version)
+    return tuple(int(part or 0) for part in match.groups()) if match else (0, 0, 0)
+
+
+def _unsupported(version: str) -> CloudError:
+    return google_error(400, f'Master version "{version}" is unsupported.')
