@@ -76,6 +76,11 @@ SCENES: Final[Mapping[str, Scene]] = {
             Act(title="un-partition, by a reboot", layout="all-disabled"),
         ),
     ),
+    # After the reboot that its mode seems to need, Hopper has no MIG mode either.
+    "h100-in-use": Scene(
+        machine=_machine("H100-80", 1),
+        acts=(Act(title="first cut of a GPU in use", layout="halves", in_use=0),),
+    ),
     "unknown-first": Scene(
         machine=_machine("H100-80", 1),
         acts=(Act(title="unknown layout, before any change", layout="nonsense"),),
@@ -171,9 +176,11 @@ def trace(states: Iterable[Seen]) -> dict[str, Any]:
     manager: list[Any] = []
     resources: dict[str, list[int]] = {}
     for one in seen:
+        # At a reboot the GPUs may have been reset before they are looked at.
+        is_stable = one.labels.get(STATE) != "rebooting"
         row = {
             "labels": {key: one.labels.get(key) for key in (CONFIG, STATE, *CLIENTS)},
-            "geometry": geometry(one.silicon),
+            "geometry": geometry(one.silicon) if is_stable else None,
         }
         if STATE in one.labels and (not manager or manager[-1]["labels"] != row["labels"]):
             manager.append(row)
@@ -208,7 +215,7 @@ def geometry(silicon: NodeSilicon) -> list[Any]:
 
 def features(labels: Mapping[str, str]) -> dict[str, str]:
     """The labels of feature discovery, but for its time."""
-    prefixes = ("nvidia.com/gpu.", "nvidia.com/mig-", "nvidia.com/cuda.")
+    prefixes = ("nvidia.com/gpu.", "nvidia.com/mig-", "nvidia.com/cuda.", "nvidia.com/vgpu.")
     others = ("nvidia.com/gpu.deploy.", "nvidia.com/gpu.present")
     alone = {f"nvidia.com/{name}" for name in ("mig.capable", "mig.strategy", "mps.capable")}
     return {
