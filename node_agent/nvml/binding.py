@@ -36,8 +36,10 @@ ABSENT = (NOT_SUPPORTED, FUNCTION_NOT_FOUND)
 TEXT_BYTES = pynvml.NVML_DEVICE_NAME_V2_BUFFER_SIZE
 """Enough for every text but a process's name."""
 
-_Function = ctypes.CFUNCTYPE(ctypes.c_int)
-"""Of no declared arguments: it takes what it is given."""
+_Function = ctypes.PYFUNCTYPE(ctypes.c_int)
+"""Of no declared arguments: it takes what it is given. Keeps Python's lock, because no process that
+calls NVML has a second thread.
+"""
 Handle = ctypes.c_void_p
 """Of a GPU, a MIG device, an instance or a sample. An instance, never its number: without declared
 argument types, ctypes passes a number as an int of 32 bits.

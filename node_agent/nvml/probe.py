@@ -12,7 +12,6 @@ stay the same; `Known` says what does not.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from ctypes import byref
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -64,6 +63,8 @@ class _Board:
     most_devices: int
     """How many MIG devices it can have."""
     memory_slices: int | None
+    slices: int | None
+    """Compute slices of the whole GPU; None where the driver did not list every profile."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,10 @@ _MigFacts = tuple[bytes, bytes, int, int, bytes]
 """UUID, attributes, ids of GPU instance and compute instance, name."""
 
 
+_MigDevices = tuple[tuple[_MigFacts, ...], tuple[MigDevice, ...]]
+"""Of one GPU: what was read of each, and what a quick look makes of it."""
+
+
 @dataclass
 class Known:
     """What earlier looks of this process found and later ones need not ask again.
@@ -93,13 +98,25 @@ class Known:
     """By UUID."""
     memory_mib: dict[tuple[str, MigMode], int] = field(default_factory=dict)
     boards: dict[Any, _Board] = field(default_factory=dict)
-    devices: dict[tuple[bytes, bytes, bytes | None], _MigFacts] = field(default_factory=dict)
-    """By UUID, attributes and, where it matters, name. A UUID is made anew with each instance, or
-    out of the ids of GPU and instances: either way an equal one has equal ids.
+    devices: dict[bytes, _MigDevices] = field(default_factory=dict)
+    """By the UUIDs and attributes and, where they matter, names of all devices of a GPU, as each
+    look reads them. A UUID is made anew with each instance, or out of the ids of GPU and instances:
+    either way an equal one has equal ids.
     """
+    profiles: dict[str, tuple[OfferedProfile, ...]] = field(default_factory=dict)
+    """By the GPU's UUID: those offered, with those first that had instances at the last look."""
+    observed: dict[int, tuple[dict[str, Any], ObservedGpu]] = field(default_factory=dict)
+    """By index: what the last look found, and the value made of it."""
 
     def forget(self) -> None:
-        for facts in (self.gpus, self.memory_mib, self.boards, self.devices):
+        for facts in (
+            self.gpus,
+            self.memory_mib,
+            self.boards,
+            self.devices,
+            self.profiles,
+            self.observed,
+        ):
             facts.clear()
 
 
@@ -120,16 +137,47 @@ def probe(
         return Observation(failure=_failure(e))
 
 
+class _MigBuffers:
+    """Where the driver writes what is read of each MIG device of a GPU; used for every GPU."""
+
+    def __init__(self, most: int) -> None:
+        """most: MIG devices of a GPU."""
+        self._attributes = (binding.DeviceAttributes * most)()
+        self._uuids = ((ctypes.c_char * binding.TEXT_BYTES) * most)()
+        self._names = ((ctypes.c_char * binding.TEXT_BYTES) * most)()
+        self.handles = [Handle() for _ in range(most)]
+        self.places = list(
+            zip(
+                self.handles,
+                map(byref, self.handles),
+                map(byref, self._attributes),
+                self._uuids,
+                self._names,
+                strict=True,
+            )
+        )
+        """Per device: its handle, and where to write handle, attributes, UUID and name."""
+
+    def written(self, count: int, *, with_names: bool) -> bytes:
+        """All that was written for so many devices, the same for the same facts."""
+        texts = count * binding.TEXT_BYTES
+        attributes = bytes(self._attributes)[: count * ctypes.sizeof(binding.DeviceAttributes)]
+        names = bytes(self._names)[:texts] if with_names else b""
+        return attributes + bytes(self._uuids)[:texts] + names
+
+    def device(self, place: int) -> tuple[bytes, bytes]:
+        """UUID and attributes."""
+        return self._uuids[place].value, bytes(self._attributes[place])
+
+
 class _Gpus:
     """One look. The functions and buffers of calls made for every MIG device are kept for it."""
 
     def __init__(self, nvml: Nvml, known: Known, *, thorough: bool) -> None:
         self._nvml, self._known, self._thorough = nvml, known, thorough
-        self._mig = Handle()
-        self._mig_at = byref(self._mig)
+        self._buffers = _MigBuffers(0)
         self._text = ctypes.create_string_buffer(binding.TEXT_BYTES)
-        self._attributes = binding.DeviceAttributes()
-        self._attributes_at = byref(self._attributes)
+        self._device = nvml.function("nvmlDeviceGetHandleByIndex_v2")
         self._mig_handle = nvml.function("nvmlDeviceGetMigDeviceHandleByIndex")
         self._mig_attributes = nvml.function("nvmlDeviceGetAttributes_v2")
         self._uuid = nvml.function("nvmlDeviceGetUUID")
@@ -165,8 +213,12 @@ class _Gpus:
     def _gpu(self, index: int) -> ObservedGpu:
         found: dict[str, Any] = {"index": index}
         try:
-            device = self._nvml.device(index)
-            uuid = found["uuid"] = self._nvml.text("nvmlDeviceGetUUID", device)
+            device = Handle()
+            if code := self._device(index, byref(device)):
+                raise self._nvml.error("nvmlDeviceGetHandleByIndex_v2", code)
+            if code := self._uuid(device, self._text, binding.TEXT_BYTES):
+                raise self._nvml.error("nvmlDeviceGetUUID", code)
+            uuid = found["uuid"] = plain(self._text.value)
             fixed = self._known.gpus.get(uuid) or self._fixed(uuid, device)
             found["model"], found["pci_bus_id"] = fixed.model, fixed.pci_bus_id
             mig, found["mig_pending"] = mig_mode(self._nvml, device)
@@ -176,19 +228,22 @@ class _Gpus:
                 board = self._board(fixed.board or uuid, mig, device)
                 found["offered"] = board.offered
                 if mig == "enabled":
-                    found["devices"] = tuple(self._mig_devices(device, board))
-                    found["gpu_instances"] = self._gpu_instances(device, board.offered)
+                    found["devices"] = self._mig_devices(device, board)
+                    found["gpu_instances"] = self._gpu_instances(uuid, device, board)
                     if found["gpu_instances"] is not None:
                         found["memory_slices"] = board.memory_slices
             if self._thorough:
                 found["processes"] = vitals.processes(self._nvml, device)
                 health = found["vitals"] = vitals.read(self._nvml, device, mig=mig == "enabled")
+                found["repairs"] = vitals.repairs(health)
             else:
-                health = vitals.read_repairs(self._nvml, device)
-            found["repairs"] = vitals.repairs(health)
+                found["repairs"] = vitals.read_repairs(self._nvml, device)
         except NvmlError as e:
             found["failure"] = _failure(e)
-        return ObservedGpu(**found)
+        last = self._known.observed.get(index)
+        if last is None or last[0] != found:
+            last = self._known.observed[index] = found, ObservedGpu(**found)
+        return last[1]
 
     def _fixed(self, uuid: str, device: Handle) -> _Fixed:
         model = self._nvml.text("nvmlDeviceGetName", device)
@@ -222,62 +277,90 @@ class _Gpus:
             if enabled
             else 0,
             memory_slices=_memory_slices(self._nvml, device, offered) if enabled else None,
+            slices=max((p.slices for p in offered), default=None) if complete else None,
         )
         if complete:
             self._known.boards[kind, mig] = board
         return board
 
-    def _mig_devices(self, device: Handle, board: _Board) -> Iterator[MigDevice]:
-        mig, text = self._mig, self._text
+    def _mig_devices(self, device: Handle, board: _Board) -> tuple[MigDevice, ...]:
+        if len(self._buffers.places) < board.most_devices:
+            self._buffers = _MigBuffers(board.most_devices)
+        buffers, count = self._buffers, 0
         for index in range(board.most_devices):
-            if code := self._mig_handle(device, index, self._mig_at):
+            mig, mig_at, attributes_at, uuid, name = buffers.places[count]
+            if code := self._mig_handle(device, index, mig_at):
                 if code in _HOLE:
                     continue
                 raise self._nvml.error("nvmlDeviceGetMigDeviceHandleByIndex", code)
-            if code := self._mig_attributes(mig, self._attributes_at):
+            if code := self._mig_attributes(mig, attributes_at):
                 raise self._nvml.error("nvmlDeviceGetAttributes_v2", code)
-            if code := self._uuid(mig, text, binding.TEXT_BYTES):
+            if code := self._uuid(mig, uuid, binding.TEXT_BYTES):
                 raise self._nvml.error("nvmlDeviceGetUUID", code)
-            uuid, attributes = text.value, bytes(self._attributes)
-            name = self._mig_name() if board.asks_names else None
-            key = uuid, attributes, name
-            facts = self._known.devices.get(key)
-            if facts is None:
-                facts = self._known.devices[key] = (
-                    uuid,
-                    attributes,
-                    self._nvml.number("nvmlDeviceGetGpuInstanceId", mig),
-                    self._nvml.number("nvmlDeviceGetComputeInstanceId", mig),
-                    self._mig_name() if name is None else name,
-                )
-            if self._thorough:
-                used = vitals.memory_used_mib(self._nvml, mig)
-                yield _mig_device(*facts, used, vitals.processes(self._nvml, mig))
-            else:
-                yield _mig_device(*facts)
+            if board.asks_names:
+                self._read_name(mig, name)
+            count += 1
+        key = buffers.written(count, with_names=board.asks_names)
+        known = self._known.devices.get(key)
+        if known is None:
+            facts = tuple(self._mig_facts(place, board) for place in range(count))
+            known = self._known.devices[key] = facts, tuple(_mig_device(*one) for one in facts)
+        if not self._thorough:
+            return known[1]
+        return tuple(
+            _mig_device(
+                *facts,
+                vitals.memory_used_mib(self._nvml, mig),
+                vitals.processes(self._nvml, mig),
+            )
+            for facts, mig in zip(known[0], buffers.handles, strict=False)
+        )
 
-    def _mig_name(self) -> bytes:
+    def _mig_facts(self, place: int, board: _Board) -> _MigFacts:
+        mig, _, _, _, name = self._buffers.places[place]
+        if not board.asks_names:
+            self._read_name(mig, name)
+        return (
+            *self._buffers.device(place),
+            self._nvml.number("nvmlDeviceGetGpuInstanceId", mig),
+            self._nvml.number("nvmlDeviceGetComputeInstanceId", mig),
+            name.value,
+        )
+
+    def _read_name(self, mig: Handle, name: ctypes.Array[ctypes.c_char]) -> None:
         """Empty where the driver does not give it."""
-        code = self._name(self._mig, self._text, binding.TEXT_BYTES)
-        return b"" if code else self._text.value
+        if self._name(mig, name, binding.TEXT_BYTES):
+            name.value = b""
 
     def _gpu_instances(
-        self, device: Handle, offered: tuple[OfferedProfile, ...]
+        self, uuid: str, device: Handle, board: _Board
     ) -> tuple[GpuInstance, ...] | None:
         """None without privileges."""
-        found = []
-        info = self._info
-        for profile in offered:
+        found: list[GpuInstance] = []
+        used: list[OfferedProfile] = []
+        slices = 0
+        for profile in self._known.profiles.get(uuid, board.offered):
             code = self._instances_of(device, profile.id, self._instances, self._count_at)
             if code == binding.NOT_SUPPORTED:
                 continue
             if code:
                 return None
-            for handle in self._each_instance[: self._count.value]:
+            count = self._count.value
+            for handle in self._each_instance[:count]:
                 if self._instance_info(handle, self._info_at):
                     return None
-                place = info.placement
-                found.append(_gpu_instance(info.id, info.profileId, place.start, place.size))
+                place = self._info.placement
+                found.append(
+                    _gpu_instance(self._info.id, self._info.profileId, place.start, place.size)
+                )
+            if count:
+                used.append(profile)
+                slices += count * profile.slices
+                # Each instance has slices of its own: none of another profile is left to be found.
+                if slices == board.slices:
+                    break
+        if board.slices is not None:
+            self._known.profiles[uuid] = (*used, *(p for p in board.offered if p not in used))
         return tuple(sorted(found, key=_place))
 
 

@@ -36,7 +36,7 @@ READY = b"r"
 
 def work(request: int, answer: int, probes: Probes) -> None:
     """Answers requests until the pipe is closed or the worker is to be replaced."""
-    inherited = held()
+    inherited = Inherited()
     last: dict[bytes, Observation] = {}
     for look in range(1, LOOKS + 1):
         kind = os.read(request, 1)
@@ -52,26 +52,54 @@ def work(request: int, answer: int, probes: Probes) -> None:
         if look == LOOKS or _kind(observation) == FAILED:
             return
         del observation
-        # Exceptions and their frames, for example, refer to each other.
-        gc.collect()
-        if held() != inherited:
+        # Exceptions and their frames, for example, refer to each other. Only this look's: whatever
+        # outlived an earlier one is remembered on purpose.
+        gc.collect(0)
+        if not inherited.is_all():
             return
         write(answer, READY)
 
 
-def held() -> tuple[int, int, frozenset[bytes]]:
-    """What this process holds: number of descriptors, of threads, and what it has mapped of NVIDIA.
+class Inherited:
+    """What this process holds of descriptors, threads, and mapped files and devices of NVIDIA."""
 
-    Mapped: files of a driver, and devices.
-    """
-    maps = Path("/proc/self/maps").read_bytes()
-    files = (line.partition(b"/")[2] for line in maps.splitlines() if b"nvidia" in line)
-    return _entries("/proc/self/fd"), _entries("/proc/self/task"), frozenset(files)
+    def __init__(self) -> None:
+        self._opened = _opened()
+        self._files, self._pages = _nvidia_files(), _pages()
+
+    def is_all(self) -> bool:
+        """Whether it holds the same as when this was made."""
+        if _opened() != self._opened:
+            return False
+        pages = _pages()
+        if pages != self._pages:
+            # What is still mapped makes the address space larger; so does memory of Python. To look
+            # at each mapping takes as long as a quarter of a look, and is seldom needed.
+            if _nvidia_files() != self._files:
+                return False
+            self._pages = pages
+        return True
+
+
+def _opened() -> tuple[int, int]:
+    """Number of descriptors and of threads."""
+    return _entries("/proc/self/fd"), _entries("/proc/self/task")
 
 
 def _entries(directory: str) -> int:
     with os.scandir(directory) as entries:
         return sum(1 for _ in entries)
+
+
+def _pages() -> bytes:
+    """Size of the address space. Source: proc_pid_statm(5), first field."""
+    return Path("/proc/self/statm").read_bytes().partition(b" ")[0]
+
+
+def _nvidia_files() -> frozenset[bytes]:
+    """What is mapped: files of a driver, and devices."""
+    maps = Path("/proc/self/maps").read_bytes()
+    return frozenset(line.partition(b"/")[2] for line in maps.splitlines() if b"nvidia" in line)
 
 
 def failure(code: int, text: str) -> bytes:

@@ -58,7 +58,19 @@ def _moved(gpu: Any) -> Any:
     return replace(gpu, instances=(replace(first, start=first.start + 1), *rest))
 
 
+def _one_without_device(node: Any) -> None:
+    """Cut anew; the instance of the second profile has no compute instance."""
+    state.repartition(node.path, 0, ["4g.40gb", "3g.40gb"])
+
+    def emptied(gpu: Any) -> Any:
+        large, small = gpu.instances
+        return replace(gpu, instances=(large, replace(small, compute_instances=())))
+
+    _first_gpu(emptied)(node)
+
+
 CHANGES: dict[str, Change] = {
+    "cut anew, one instance without a device": _one_without_device,
     "cut anew": lambda node: state.repartition(node.path, 0, ["3g.40gb", "3g.40gb"]),
     "cut anew with the same UUIDs and ids": _same_ids_other_profile,
     "an instance gone": _first_gpu(lambda gpu: replace(gpu, instances=gpu.instances[1:])),
@@ -166,9 +178,10 @@ def test_a_look_after_others_asks_only_for_what_can_change(
     assert unasked <= set(first) - set(quick)
     assert quick["nvmlDeviceGetAttributes_v2"] == quick["nvmlDeviceGetMigDeviceHandleByIndex"] == 7
     assert quick["nvmlGpuInstanceGetInfo"] == 7
+    assert quick["nvmlDeviceGetGpuInstances"] == 1, "its instances have all slices"
     assert quick["nvmlDeviceGetFieldValues"] == quick["nvmlDeviceGetMigMode"] == 2
     # Per MIG device three calls, and one per GPU instance.
-    assert quick.total() < 7 * 4 + 2 * 8 + 16
+    assert quick.total() < 7 * 4 + 2 * 4 + 16
 
 
 @pytest.fixture

@@ -104,6 +104,27 @@ def test_a_worker_that_holds_anything_after_a_look_is_replaced(
         assert len({prober.probe().driver for _ in range(3)}) == 3
 
 
+@pytest.mark.parametrize("hold", [_open, _start_thread, _load])
+def test_so_is_one_that_holds_something_after_a_later_look(
+    hold: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """When its memory no longer grows, and mappings are looked at only because of that."""
+    path = tmp_path / "libnvidia-ml.so.1"
+    path.write_text("a library")
+    looks: list[int] = []
+
+    def holds_later() -> Observation:
+        looks.append(len(looks))
+        if len(looks) == 12:
+            hold(path)
+        return Observation(driver=str(os.getpid()))
+
+    with probing(holds_later) as prober:
+        asked = [prober.probe().driver for _ in range(14)]
+    assert asked == [asked[0]] * 12 + [asked[-1]] * 2
+    assert asked[0] != asked[-1]
+
+
 def test_a_hung_probe_ends_at_its_deadline() -> None:
     def hang() -> Observation:
         time.sleep(60)
