@@ -29,11 +29,13 @@ from rehearsal.host.toolchain.versions import Answers
 TOOLCHAIN_VARIABLE = "SLICEWRIGHT_TEST_TOOLCHAIN"
 
 # Where Python is told to write no bytecode, every worker would compile all tests, and every process
-# that they start all of the project; the bytecode goes to the project's cache, not into its tree.
-if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
-    sys.pycache_prefix = str(from_environment(os.environ).cache / "bytecode")
-    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
-    sys.dont_write_bytecode = False
+# that they start all of the project. It lies beside the sources, as the rehearsal itself writes it:
+# simulated nodes read it there, and an environment's links to the checkout lead to it. Below a
+# prefix of paths, each environment compiled the SDKs of the clouds anew: 20 s of processor time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.pop("PYTHONPYCACHEPREFIX", None)
+sys.dont_write_bytecode = False
+sys.pycache_prefix = None
 
 # An example that a busy machine was slow at says nothing about the code; pytest's own limit ends
 # what hangs.
