@@ -37,6 +37,9 @@ os.environ.pop("PYTHONPYCACHEPREFIX", None)
 sys.dont_write_bytecode = False
 sys.pycache_prefix = None
 
+# Until the tests are collected; see pytest_collection_finish.
+gc.disable()
+
 # An example that a busy machine was slow at says nothing about the code; pytest's own limit ends
 # what hangs.
 settings.register_profile(
@@ -93,8 +96,8 @@ def pytest_collection_finish() -> None:
     """Python's garbage collector took a third of the unit tests' time for what is loaded by now and
     stays until the end.
     """
-    gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(20_000, 20, 50)
 
 

@@ -8,8 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from rehearsal.host.processes import marks
 from rehearsal.host.processes.marks import marked
 from rehearsal.host.toolchain import Toolchain
 from rehearsal.scenario import environment as environments
-from rehearsal.scenario.engine_runs import Engine, Outcome
+from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
 
 pytestmark = [pytest.mark.rehearsal]
@@ -72,13 +72,10 @@ def _read_until(process: subprocess.Popen[str], sign: str) -> str:
     pytest.fail(f"ended without {sign!r}:\n{''.join(seen)}")
 
 
-@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
-def test_told_to_end_in_the_middle_of_up_it_ends_everything(
-    command: Callable[[Path], subprocess.Popen[str]], confined: Path, told: signal.Signals
+def _assert_it_ends_everything(
+    process: subprocess.Popen[str], told: signal.Signals, directory: Path
 ) -> None:
-    directory = confined / told.name.lower()
-    process = command(directory)
-    _read_until(process, "API server answers")
+    assert marked(directory / "s0"), "nothing runs yet: the test has nothing to show"
     process.send_signal(told)
     output, _ = process.communicate(timeout=180)
     assert process.returncode == 130, output
@@ -86,26 +83,42 @@ def test_told_to_end_in_the_middle_of_up_it_ends_everything(
     assert marked(directory / "s0") == []
 
 
-def test_an_interrupted_run_does_not_stand_in_the_way_of_the_next(
+def test_on_sigterm_it_ends_everything_as_on_ctrl_c(
     command: Callable[[Path], subprocess.Popen[str]], confined: Path
 ) -> None:
+    process = command(confined / "told")
+    _read_until(process, "Previewing update")
+    _assert_it_ends_everything(process, signal.SIGTERM, confined / "told")
+
+
+def test_a_run_interrupted_in_the_middle_of_up_stands_in_the_way_of_no_other(
+    command: Callable[[Path], subprocess.Popen[str]],
+    make_environment: Callable[[str], Environment],
+    confined: Path,
+) -> None:
     """Cut off while the cloud makes the cluster: the engine's state and the cloud do not agree on
-    what there is.
+    what there is. The next run works beside the same stack, with the same cluster name, in another
+    environment's own cloud.
     """
     directory = confined / "again"
     first = command(directory)
     _read_until(first, "gcp:compute:Subnetwork gke-nodes created")
-    first.send_signal(signal.SIGINT)
-    first.communicate(timeout=180)
-    second = command(directory)
-    _read_until(second, "Previewing update")
-    third = command(directory)
-    output, _ = third.communicate(timeout=180)
-    assert third.returncode == 3, output
-    assert "another run works on s0" in output
-    output, _ = second.communicate(timeout=400)
-    assert second.returncode == 0, output
-    assert not (directory / "s0").exists()
+    _assert_it_ends_everything(first, signal.SIGINT, directory)
+    beside = Engine(make_environment("beside"), "s0")
+    with ThreadPoolExecutor(max_workers=1) as in_background:
+        second = command(directory)
+        up = in_background.submit(lambda: (beside.init(), beside.up())[-1])
+        _read_until(second, "Previewing update")
+        third = command(directory)
+        output, _ = third.communicate(timeout=180)
+        assert third.returncode == 3, output
+        assert "another run works on s0" in output
+        output, _ = second.communicate(timeout=400)
+        assert second.returncode == 0, output
+        assert not (directory / "s0").exists()
+        assert up.result().code == 0, up.result().output
+    assert beside.environment.inventory() != {}, "destroying one environment emptied the other"
+    assert beside.up("--expect-no-changes").code == 0
 
 
 def test_what_a_killed_run_left_is_found_and_ended_by_a_later_one(
@@ -147,26 +160,3 @@ def test_processes_of_others_are_left_alone(
         for bystander in bystanders:
             bystander.kill()
             bystander.wait()
-
-
-def test_two_environments_work_side_by_side(make_environment: Callable[[str], Environment]) -> None:
-    """The same stack twice at once, same cluster name, each in its own cloud."""
-    engines = [Engine(make_environment(name), "s0") for name in ("left", "right")]
-    outcomes: list[Outcome | None] = [None, None]
-
-    def run(at: int) -> None:
-        engines[at].init()
-        outcomes[at] = engines[at].up()
-
-    threads = [threading.Thread(target=run, args=(at,)) for at in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [o.code if o else None for o in outcomes] == [0, 0], [
-        o.output if o else None for o in outcomes
-    ]
-    assert engines[0].destroy().code == 0
-    assert engines[0].environment.inventory() == {}
-    assert engines[1].environment.inventory() != {}, "destroying one environment emptied the other"
-    assert engines[1].up("--expect-no-changes").code == 0
