@@ -1,4 +1,4 @@
-"""S1: an EKS fleet cut by NVIDIA's own mig-manager, and back."""
+"""S1: an EKS fleet cut by NVIDIA's own mig-manager, and back; beside it a time-sliced pool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.api import NODE_CONDITION
+from fleet_controller.api import NODE_CONDITION, POOL_LABEL
 from kubeapi import Client
 from rehearsal.cluster.silicon import state
 from rehearsal.scenario import proof, walkthrough
@@ -23,6 +23,16 @@ from tests.rehearsal.scenario.whole_run import inside
 
 pytestmark = [pytest.mark.rehearsal]
 S1 = WALKTHROUGHS["s1"]
+# With a taint of its own, which neither the pods of the walkthrough nor those that ask for a whole
+# GPU tolerate.
+SHARED_POOL = """\
+      - name: shared
+        machine_type: g5.xlarge
+        nodes: { count: 1 }
+        sharing: { mode: time-slicing, replicas: { gpu: 4 } }
+        taints: [{ key: team, value: web, effect: NoSchedule }]
+    gpu_operator:
+"""
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +45,8 @@ def engine(make_environment: Callable[[str], Environment]) -> Engine:
         stack_file.read_text(),
         flags=re.M,
     )
+    assert changed == 1
+    text, changed = re.subn(r"^    gpu_operator:\n", SHARED_POOL, text, flags=re.M)
     assert changed == 1
     stack_file.write_text(text)
     engine = Engine(environment, "s1", print)
@@ -60,10 +72,14 @@ def client(engine: Engine, eager: Any) -> Client:
 
 def test_every_node_is_proven_and_released(client: Client) -> None:
     fleet = proof.read_fleet(client)
-    assert [n.pool for n in fleet] == ["demo-gpu-workers"]
     assert all(check.holds for check in proof.of_fleet("s1", fleet)), proof.of_fleet("s1", fleet)
-    assert {k: v for k, v in fleet[0].allocatable.items() if v} == {"nvidia.com/mig-1g.5gb": 56}
-    assert [dict(gpu["instances"]) for gpu in fleet[0].gpus] == [{"1g.5gb": 7}] * 8
+    (node,) = (n for n in fleet if n.pool == "demo-gpu-workers")
+    assert {k: v for k, v in node.allocatable.items() if v} == {"nvidia.com/mig-1g.5gb": 56}
+    assert [dict(gpu["instances"]) for gpu in node.gpus] == [{"1g.5gb": 7}] * 8
+
+
+def test_the_time_sliced_pool_offers_what_was_declared(client: Client) -> None:
+    assert _allocatable(client, "shared") == {"nvidia.com/gpu": "4"}
 
 
 def test_a_pod_that_asks_for_a_whole_gpu_is_never_bound(client: Client, eager: Any) -> None:
@@ -75,10 +91,7 @@ def test_a_pod_that_asks_for_a_whole_gpu_is_never_bound(client: Client, eager: A
 
 
 def test_nvidias_own_programs_did_the_cutting(client: Client) -> None:
-    (node,) = client.get("/api/v1/nodes", labelSelector="slicewright.io/pool=demo-gpu-workers")[
-        "items"
-    ]
-    labels = node["metadata"]["labels"]
+    labels = _node(client)["metadata"]["labels"]
     assert labels["nvidia.com/mig.config.state"] == "success"
     assert labels["nvidia.com/mig.config"] == "all-1g.5gb"
     # Written by GPU feature discovery from NVML, not by the stand-in.
@@ -111,6 +124,7 @@ def agents_pod(client: Client) -> dict[str, Any]:
     pods = client.get(
         "/api/v1/namespaces/slicewright-system/pods",
         labelSelector="app.kubernetes.io/name=node-agent",
+        fieldSelector=f"spec.nodeName={_node(client)['metadata']['name']}",
     )
     (pod,) = pods["items"]
     return dict(pod)
@@ -143,7 +157,8 @@ def test_each_of_the_56_pods_is_told_with_a_partition_of_its_own(
     pods = client.get(f"/api/v1/namespaces/{S1.namespace}/pods")["items"]
     bound = {p["metadata"]["name"] for p in pods if p["spec"].get("nodeName")}
     assert len(bound) == 56
-    (silicon,) = engine.environment.root.glob("clusters/*/nodes/*/silicon/state")
+    node = _node(client)["metadata"]["name"]
+    (silicon,) = engine.environment.root.glob(f"clusters/*/nodes/{node}/silicon/state")
     partitions = [
         ci.uuid
         for gpu in state.load(silicon).gpus
@@ -186,10 +201,8 @@ def test_a_refresh_finds_no_drift(client: Client, engine: Engine) -> None:
     assert outcome.code == 0, outcome.output
 
 
-def _node(client: Client) -> dict[str, Any]:
-    (node,) = client.get("/api/v1/nodes", labelSelector="slicewright.io/pool=demo-gpu-workers")[
-        "items"
-    ]
+def _node(client: Client, pool: str = "demo-gpu-workers") -> dict[str, Any]:
+    (node,) = client.get("/api/v1/nodes", labelSelector=f"{POOL_LABEL}={pool}")["items"]
     return dict(node)
 
 
@@ -201,11 +214,15 @@ def _mig_manager(client: Client) -> tuple[str, int]:
     return pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["restartCount"]
 
 
-def _partition(engine: Engine, config: str) -> None:
+def _edit(engine: Engine, pattern: str, new: str) -> None:
     stack_file = engine.environment.stack_file("s1")
-    text, changed = re.subn(r"partition: \{.*?\}", config, stack_file.read_text(), count=1)
+    text, changed = re.subn(pattern, new, stack_file.read_text(), count=1)
     assert changed == 1
     stack_file.write_text(text)
+
+
+def _partition(engine: Engine, config: str) -> None:
+    _edit(engine, r"partition: \{.*?\}", config)
 
 
 def test_a_node_that_pods_hold_keeps_its_layout_and_mig_manager_knows_it(
@@ -240,8 +257,8 @@ def _verdict(client: Client) -> str:
     return str(next(c["reason"] for c in conditions if c["type"] == NODE_CONDITION))
 
 
-def _allocatable(client: Client) -> dict[str, str]:
-    found = _node(client)["status"]["allocatable"]
+def _allocatable(client: Client, pool: str = "demo-gpu-workers") -> dict[str, str]:
+    found = _node(client, pool)["status"]["allocatable"]
     return {k: v for k, v in found.items() if k.startswith("nvidia.com/") and v != "0"}
 
 
@@ -323,6 +340,7 @@ def test_every_pod_of_the_operator_runs_or_has_completed(client: Client) -> None
 
 def test_partition_none_makes_the_gpus_whole_again(client: Client, engine: Engine) -> None:
     _partition(engine, "partition: none")
+    _edit(engine, "gpu: 4", "gpu: 2")
     up = engine.up()
     assert up.code == 0, up.output
     assert _allocatable(client) == {"nvidia.com/gpu": "8"}
@@ -331,6 +349,10 @@ def test_partition_none_makes_the_gpus_whole_again(client: Client, engine: Engin
     (gpu,) = inside.seen_by(client, path)["gpus"]
     assert (gpu["mig"], gpu["devices"]) == ("disabled", [])
     inside.delete(client, path)
+
+
+def test_a_sharing_change_of_the_same_up_reaches_the_other_node(client: Client) -> None:
+    assert _allocatable(client, "shared") == {"nvidia.com/gpu": "2"}
 
 
 def test_destroy_leaves_nothing(client: Client, engine: Engine) -> None:

@@ -1,5 +1,6 @@
-"""S0, from a stack file to a proven fleet and back: one run, many facts, in the order of the
-run.
+"""S0, from a stack file to a proven fleet and back: one run, many facts, in the order of the run.
+
+First a GPU is cut otherwise than declared: its node stays closed, and `up` fails until it is right.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.api import NODE_CONDITION, STARTUP_TAINT_KEY
+from fleet_controller.api import NODE_CONDITION, POOL_LABEL, STARTUP_TAINT_KEY
 from kubeapi import Client
 from rehearsal.scenario import environment as environments
-from rehearsal.scenario import proof, walkthrough
+from rehearsal.scenario import faults, proof, walkthrough
 from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
@@ -24,12 +25,15 @@ from tests.rehearsal.scenario.whole_run import inside
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(900)]
 S0 = WALKTHROUGHS["s0"]
+POOL = "h100-partition-3g"
 
 
 @dataclass
 class Run:
     environment: Environment
     engine: Engine
+    failed: Outcome
+    """`up` while the GPU was cut otherwise than declared."""
     up: Outcome
     eager: Any
     """A pod that asked for a GPU from the first moment of the cluster on."""
@@ -41,24 +45,51 @@ class Run:
 
 @pytest.fixture(scope="module")
 def environment(make_environment: Callable[[str], Environment]) -> Environment:
-    return make_environment("s0")
+    environment = make_environment("s0")
+    stack_file = environment.stack_file("s0")
+    text, changed = re.subn(
+        r"^( *)cloud: gke$",
+        r"\1cloud: gke\n\1verify_timeout_minutes: 1",
+        stack_file.read_text(),
+        flags=re.M,
+    )
+    assert changed == 1
+    stack_file.write_text(text)
+    return environment
 
 
 @pytest.fixture(scope="module")
-def run(environment: Environment, ask_early: Callable[[Environment], Any]) -> Run:
+def engine(environment: Environment) -> Engine:
     engine = Engine(environment, "s0", print)
     assert engine.init().code == 0
-    eager = ask_early(environment)
+    return engine
+
+
+@pytest.fixture(scope="module")
+def eager(environment: Environment, ask_early: Callable[[Environment], Any]) -> Any:
+    return ask_early(environment)
+
+
+@pytest.fixture(scope="module")
+def failed(environment: Environment, engine: Engine, eager: Any) -> Outcome:
+    faults.inject(environment, faults.WrongLayout(pool=POOL, node=0, gpu=3, profile="1g.10gb"))
+    return engine.up()
+
+
+@pytest.fixture(scope="module")
+def run(environment: Environment, engine: Engine, eager: Any, failed: Outcome) -> Run:
+    """Once the GPU is cut as declared."""
+    assert faults.repair(environment)
     up = engine.up()
     eager.end(moment_s=60)
-    return Run(environment, engine, up, eager)
+    return Run(environment, engine, failed, up, eager)
 
 
-def test_a_typo_in_the_stack_file_fails_before_any_resource(environment: Environment) -> None:
+def test_a_typo_in_the_stack_file_fails_before_any_resource(
+    environment: Environment, engine: Engine
+) -> None:
     stack_file = environment.stack_file("s0")
     right = stack_file.read_text()
-    engine = Engine(environment, "s0", print)
-    assert engine.init().code == 0
     assert "machine_type:" in right
     stack_file.write_text(right.replace("machine_type: a3", "machinetype: a3", 1))
     try:
@@ -77,11 +108,53 @@ def test_a_typo_in_the_stack_file_fails_before_any_resource(environment: Environ
     assert environment.inventory() == {}
 
 
-def test_up_ends_well_and_every_node_is_proven_and_released(run: Run) -> None:
+def _node(environment: Environment) -> dict[str, Any]:
+    client = Client.from_kubeconfig(next(iter(environment.kubeconfigs().values())))
+    (node,) = client.get("/api/v1/nodes", labelSelector=f"{POOL_LABEL}={POOL}")["items"]
+    return dict(node)
+
+
+def _says_what_is_wrong(text: str) -> bool:
+    return "GPU 3" in text and "3g.40gb" in text and "1g.10gb" in text
+
+
+def test_up_fails_within_its_timeout_and_says_which_gpu_wanted_what_and_has_what(
+    failed: Outcome,
+) -> None:
+    assert failed.code != 0
+    assert _says_what_is_wrong(failed.output), failed.output
+    assert failed.seconds < 60 + 120
+    assert "Traceback" not in failed.output
+
+
+def test_the_node_keeps_its_taint_and_its_condition_says_why(
+    failed: Outcome, environment: Environment
+) -> None:
+    node = _node(environment)
+    assert [t for t in node["spec"]["taints"] if t["key"] == STARTUP_TAINT_KEY]
+    condition = next(c for c in node["status"]["conditions"] if c["type"] == NODE_CONDITION)
+    assert condition["status"] == "False"
+    assert _says_what_is_wrong(condition["message"])
+
+
+def test_the_next_up_fails_again_without_a_refresh(failed: Outcome, engine: Engine) -> None:
+    outcome = engine.up()
+    assert outcome.code != 0
+    assert _says_what_is_wrong(outcome.output), outcome.output
+
+
+def test_and_with_a_refresh_between(failed: Outcome, engine: Engine) -> None:
+    assert engine.refresh().code == 0
+    outcome = engine.up()
+    assert outcome.code != 0
+    assert _says_what_is_wrong(outcome.output), outcome.output
+
+
+def test_once_it_is_right_up_ends_well_and_every_node_is_proven_and_released(run: Run) -> None:
     assert run.up.code == 0, run.up.output
     assert "from $PATH" not in run.up.output, "the engine warns of plugins"
     fleet = proof.read_fleet(run.client)
-    assert [n.pool for n in fleet] == ["h100-partition-3g"]
+    assert [n.pool for n in fleet] == [POOL]
     assert all(check.holds for check in proof.of_fleet("s0", fleet)), proof.of_fleet("s0", fleet)
     assert fleet[0].allocatable == {"nvidia.com/gpu": 16}
     assert [dict(gpu["instances"]) for gpu in fleet[0].gpus] == [{"3g.40gb": 2}] * 8
@@ -108,9 +181,7 @@ def test_a_refresh_finds_no_drift(run: Run) -> None:
 
 
 def test_the_node_carries_what_the_walkthrough_asks_for(run: Run) -> None:
-    (node,) = run.client.get(
-        "/api/v1/nodes", labelSelector="slicewright.io/pool=h100-partition-3g"
-    )["items"]
+    node = _node(run.environment)
     labels, taints = (
         node["metadata"]["labels"],
         {(t["key"], t.get("value"), t["effect"]) for t in node["spec"]["taints"]},
@@ -170,7 +241,7 @@ def test_neither_state_nor_logs_hold_a_key_or_a_token(run: Run) -> None:
     state = "\n".join(
         p.read_text() for p in (run.environment.root / "pulumi" / "state").rglob("*.json")
     )
-    assert "h100-partition-3g" in state
+    assert POOL in state
     pods = "/api/v1/namespaces/slicewright-system/pods"
     logs = {
         pod["metadata"]["name"]: run.client.text(f"{pods}/{pod['metadata']['name']}/log")
@@ -178,7 +249,8 @@ def test_neither_state_nor_logs_hold_a_key_or_a_token(run: Run) -> None:
     }
     assert {name[: name.index("-", 6)] for name in logs} == {"node-agent", "fleet-controller"}
     assert all(logs.values())
-    for where, text in {"state": state, "up": run.up.output, **logs}.items():
+    engine = {"state": state, "failed up": run.failed.output, "up": run.up.output}
+    for where, text in {**engine, **logs}.items():
         assert "PRIVATE KEY" not in text, where
         assert "client-key-data" not in text, where
         assert not re.search(r"eyJhbGciOi", text), f"a service account's token is in {where}"
