@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+import rehearsal.host.toolchain as toolchain_package
 from rehearsal.host.toolchain import Toolchain, ensure, go_sdk
 from rehearsal.host.toolchain.acquisition import obtain
 from rehearsal.host.toolchain.cache import Cache
@@ -119,18 +120,16 @@ def _rank(nodeid: str) -> int:
     return next((i for i, d in enumerate(SLOWEST) if nodeid.startswith(d)), len(SLOWEST))
 
 
-@pytest.fixture(autouse=True)
-def _unit_tests_build_nothing(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test without the marks `toolchain` and `rehearsal` fails where it reaches for a tool."""
-    if any(request.node.get_closest_marker(mark) for mark in ("toolchain", "rehearsal")):
-        return
+    # Not a fixture: its set-up would be a sixth of the calls of a test that does nothing.
+    builds = any(item.get_closest_marker(mark) for mark in ("toolchain", "rehearsal"))
+    toolchain_package.obtain = obtain if builds else _refuse
 
-    def refuse(*_: object) -> NoReturn:
-        pytest.fail("a unit test asked for the toolchain; take the `toolchain` fixture instead")
 
-    monkeypatch.setattr("rehearsal.host.toolchain.obtain", refuse)
+def _refuse(*_: object) -> NoReturn:
+    pytest.fail("a unit test asked for the toolchain; take the `toolchain` fixture instead")
 
 
 @pytest.fixture(scope="session", autouse=True)
