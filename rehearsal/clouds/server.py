@@ -10,16 +10,14 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from rehearsal.clouds.core.errors import CloudError, ConnectionLost
 from rehearsal.clouds.core.unix_socket import socket_address
 from rehearsal.clouds.service import Cloud
 
 log = logging.getLogger(__name__)
-_MAX_BODY_BYTES = 64 * 1024 * 1024
 
 
 class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """POST /call, GET /inventory, GET /healthz."""
+    """GET /inventory, GET /healthz: what no real cloud has. Its APIs are on `endpoint`."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -66,47 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/inventory":
             self._answer(200, self.server.cloud.inventory())
         else:
-            self._refuse(404, "NOT_FOUND", f"no {self.path}; there are /call, /inventory, /healthz")
-
-    def do_POST(self) -> None:
-        if self.path != "/call":
-            self._refuse(404, "NOT_FOUND", f"no {self.path}; calls go to /call")
-            return
-        try:
-            request = self._request()
-            answer = self.server.cloud.call(
-                str(request["service"]),
-                str(request["method"]),
-                request.get("params") or {},
-                request.get("body") or {},
-            )
-        except CloudError as e:
-            self._refuse(e.code, e.reason, e.message)
-        except ConnectionLost:
-            self.close_connection = True
-        except (ValueError, KeyError, TypeError) as e:
-            log.exception("call")
-            self._refuse(400, "BAD_REQUEST", f"{type(e).__name__}: {e}")
-        except Exception as e:
-            log.exception("call")
-            message = f"internal error of the rehearsal's cloud: {type(e).__name__}: {e}"
-            self._refuse(500, "INTERNAL", message)
-        else:
-            self._answer(200, {"result": answer})
-
-    def _request(self) -> dict[str, Any]:
-        length = int(self.headers.get("Content-Length", "0"))
-        if not 0 < length <= _MAX_BODY_BYTES:
-            raise ValueError(
-                f"a call needs a JSON body of 1 to {_MAX_BODY_BYTES} bytes, this one has {length}"
-            )
-        request = json.loads(self.rfile.read(length))
-        if not isinstance(request, dict):
-            raise TypeError("a call must be a JSON object with service, method, params and body")
-        return request
-
-    def _refuse(self, code: int, status: str, message: str) -> None:
-        self._answer(code, {"error": {"code": code, "status": status, "message": message}})
+            self._answer(404, {"error": f"no {self.path}; there are /inventory and /healthz"})
 
     def _answer(self, code: int, body: dict[str, Any]) -> None:
         data = json.dumps(body).encode()

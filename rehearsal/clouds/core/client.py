@@ -1,16 +1,13 @@
-"""Client of the simulated clouds, for the provider stand-ins and the tests."""
+"""What no real cloud tells: whether the simulated ones run, and all that exists in them."""
 
 from __future__ import annotations
 
 import http.client
 import json
-import os
 import socket
 from pathlib import Path
 
 from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.exec_credential import VARIABLE
 from rehearsal.clouds.core.unix_socket import socket_address
 
 
@@ -25,49 +22,22 @@ class CloudClient:
         self._path = environment / "cloud.sock"
         self._timeout_s = timeout_s
 
-    @classmethod
-    def from_environment(cls) -> CloudClient:
-        """For the rehearsal that this process runs in. Raises CloudUnreachable outside of one."""
-        named = os.environ.get(VARIABLE)
-        if not named:
-            raise CloudUnreachable(
-                f"{VARIABLE} is not set: this is the rehearsal's stand-in for a cloud "
-                "provider and works only inside a rehearsal environment "
-                "(make rehearse KEEP=1 prints the exports)"
-            )
-        return cls(Path(named))
-
-    def call(
-        self,
-        service: str,
-        method: str,
-        params: JsonObject | None = None,
-        body: JsonObject | None = None,
-    ) -> JsonObject:
-        """Raises CloudError when the cloud refuses, CloudUnreachable when none answers."""
-        request = {"service": service, "method": method, "params": params or {}, "body": body or {}}
-        answer: JsonObject = self._send("POST", "/call", json.dumps(request).encode())["result"]
-        return answer
-
     def inventory(self) -> dict[str, list[str]]:
         """Kind -> names; {} = nothing is left."""
-        return self._send("GET", "/inventory", None)
+        return self._get("/inventory")
 
     def is_up(self) -> bool:
         try:
-            self._send("GET", "/healthz", None)
-        except (CloudUnreachable, CloudError):
+            self._get("/healthz")
+        except CloudUnreachable:
             return False
         return True
 
-    def _send(self, method: str, path: str, data: bytes | None) -> JsonObject:
+    def _get(self, path: str) -> JsonObject:
         connection = _UnixConnection(self._path, self._timeout_s)
         try:
-            connection.request(
-                method, path, data, {"Content-Type": "application/json"} if data else {}
-            )
-            response = connection.getresponse()
-            raw = response.read()
+            connection.request("GET", path)
+            raw = connection.getresponse().read()
         except (OSError, http.client.HTTPException) as e:
             raise CloudUnreachable(
                 f"no simulated cloud answers on {self._path} ({e}); is the rehearsal running?"
@@ -75,9 +45,6 @@ class CloudClient:
         finally:
             connection.close()
         body: JsonObject = json.loads(raw)
-        if response.status >= 400:
-            error = body["error"]
-            raise CloudError(int(error["code"]), str(error["status"]), str(error["message"]))
         return body
 
 

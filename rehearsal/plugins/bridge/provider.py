@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from rehearsal.clouds.core.client import CloudClient, CloudUnreachable
+from rehearsal.clouds.core.client import CloudUnreachable
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.plugins.bridge.difference import difference
 from rehearsal.plugins.bridge.resources import Autoname, Calls, Resource, Session
@@ -77,9 +78,9 @@ class BridgedProvider(ProviderPlugin):
         # Fails here, once and early, when it runs outside a rehearsal environment.
         self._connected()
 
+    @abstractmethod
     def connect(self) -> Calls:
         """The cloud's APIs. Raises CloudUnreachable outside a rehearsal environment."""
-        return CloudClient.from_environment()
 
     def _connected(self) -> Calls:
         try:

@@ -119,12 +119,6 @@ def test_the_client_says_that_no_service_runs(environment: Path) -> None:
         CloudClient(environment).inventory()
 
 
-def test_the_client_says_that_it_runs_outside_a_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SLICEWRIGHT_REHEARSAL", raising=False)
-    with pytest.raises(CloudUnreachable, match="SLICEWRIGHT_REHEARSAL is not set"):
-        CloudClient.from_environment()
-
-
 def test_a_socket_path_longer_than_the_kernels_limit_works(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 60) / ("e" * 60)
     deep.mkdir(parents=True)
