@@ -257,7 +257,8 @@ class HostWatch:
     def turn(self) -> float:
         """One turn: probe, judge, log, export. Returns seconds until the next."""
         started = self._health.turned = self._clock.monotonic()
-        found = self._gpus.probe()
+        # The first verdict must not wait for a thorough probe.
+        found = self._gpus.probe(allow_thorough=self._verdicts.last is not None)
         observation = found.observation
         probed, probed_at = self._clock.monotonic(), self._clock.wall()
         self._health.probed, self._health.report_error = probed, None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import platform
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -14,6 +14,8 @@ from node_agent.reporting import gpu_metrics
 from node_agent.verdict.reasons import MATCH, REASONS
 from node_agent.verdict.verify import Verdict
 from telemetry.prometheus import Family, Sample, labels, lines
+
+_PYTHON = sys.version.partition(" ")[0]
 
 # A probe takes milliseconds on a healthy node and up to its deadline on a broken one.
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -78,7 +80,7 @@ class Metrics:
     def _families(
         self, observation: Observation, verdict: Verdict, node: NodeState | None
     ) -> Iterator[Family]:
-        build = Sample(labels(version=VERSION, python=platform.python_version()), 1)
+        build = Sample(labels(version=VERSION, python=_PYTHON), 1)
         yield Family(
             "slicewright_build_info",
             "gauge",
