@@ -16,6 +16,7 @@ from rich.console import Console
 from infra import plan
 from infra.plan import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
 from kubeapi import Client
+from rehearsal.cluster.control_plane import process_images
 from rehearsal.cluster.node import launcher
 from rehearsal.host import toolchain
 from rehearsal.scenario import (
@@ -38,13 +39,13 @@ from rehearsal.scenario.proof import Check
 from rehearsal.scenario.stack_check import check_stack
 from rehearsal.scenario.walkthrough import WALKTHROUGHS, Walkthrough
 
-_REAL_AND_SIMULATED = """\
+_REAL = """\
 [bold]real[/]       the pulumi engine and its program; etcd, kube-apiserver, controller-manager,
-           scheduler; node agent, fleet controller, RBAC, tokens;
-           NVIDIA's mig-manager, device plugin, feature discovery (not on GKE)
+           scheduler; node agent, fleet controller, RBAC, tokens"""
+_SIMULATED = """\
 [bold]simulated[/]  the cloud; nodes and their kubelet; the GPUs (a fake libnvidia-ml.so.1);
-           the GPU operator's controller; the workload's pods
-"""
+           the GPU operator's controller; the workload's pods"""
+_OPERANDS = "NVIDIA's mig-manager, device plugin, feature discovery (not on GKE)"
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Rehearsal:
                     f"`{environment.command('destroy')}` first"
                 )
         self.console.rule("[bold]slicewright rehearsal")
-        self.console.print(_REAL_AND_SIMULATED + _plugins(), highlight=False)
+        self.console.print(_real_and_simulated() + _plugins(), highlight=False)
         began = time.monotonic()
         tools = toolchain.ensure(toolchain.reporter(self.console))
         self._live.say(f"toolchain ready in {time.monotonic() - began:.1f} s")
@@ -312,6 +313,12 @@ def _packages(fleet: FleetPlan) -> tuple[str, ...]:
 
 def _client(environment: Environment) -> Client:
     return Client.from_kubeconfig(next(iter(environment.kubeconfigs().values())))
+
+
+def _real_and_simulated() -> str:
+    if process_images.mode_of(os.environ) == "simulated":
+        return f"{_REAL}\n{_SIMULATED};\n           {_OPERANDS}\n"
+    return f"{_REAL};\n           {_OPERANDS}\n{_SIMULATED}\n"
 
 
 def _plugins() -> str:

@@ -18,6 +18,7 @@ from rehearsal.cluster.control_plane import (
     parts,
     pki,
     ports,
+    process_images,
     waiting,
 )
 from rehearsal.cluster.control_plane.errors import ControlPlaneError
@@ -184,7 +185,7 @@ class _Start:
                 cluster=self._cluster, server=endpoint.server, pki=made, user=user
             )
             files.write(files.kubeconfig(self._directory, user), content)
-        files.write(self._directory / _STAGES, kwok.stages())
+        files.write(self._directory / _STAGES, kwok.stages(process_images.mode_of(os.environ)))
         if self._admission:
             files.write(self._directory / self._admission, admission.critical_pods_need_quota())
         files.store_endpoint(self._directory, endpoint)

@@ -7,21 +7,47 @@ could write a pod's status.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Final, Literal
 
-PROCESS_IMAGES: tuple[str, ...] = (
+Operands = Literal["nvidia", "simulated"]
+"""Whether mig-manager, device plugin and feature discovery are NVIDIA's programs, or simulated by
+the kubelet stand-in, which then needs no process for them; kwok keeps their pods' status.
+"""
+VARIABLE: Final = "SLICEWRIGHT_REHEARSAL_OPERANDS"
+"""Chooses it for all clusters of an environment."""
+
+_ALWAYS: Final = (
     r"^(docker\.io/library/)?python[:@]",
-    r"^nvcr\.io/nvidia/",
     r"^registry\.k8s\.io/nfd/",
     r"^registry\.k8s\.io/pause[:@]",
     r"^gke\.gcr\.io/nvidia-gpu-device-plugin",
 )
-"""Regular expressions on the image of a pod's first container, in the syntax that Python and RE2
-(kwok) share.
-"""
+_OF_NVIDIA: Final[Mapping[Operands, str]] = {
+    "nvidia": r"^nvcr\.io/nvidia/",
+    "simulated": r"^nvcr\.io/nvidia/([a-z0-9-]+/)?"
+    r"(gpu-operator|container-toolkit|cuda|tritonserver)[:@]",
+}
 
-_ANY = re.compile("|".join(PROCESS_IMAGES))
+
+def mode_of(environment: Mapping[str, str]) -> Operands:
+    """Raises ValueError."""
+    match environment.get(VARIABLE) or "nvidia":
+        case "nvidia":
+            return "nvidia"
+        case "simulated":
+            return "simulated"
+        case other:
+            raise ValueError(f"{VARIABLE}={other}: must be nvidia or simulated")
 
 
-def runs_as_process(image: str) -> bool:
+def pattern(operands: Operands) -> str:
+    """A regular expression on the image of a pod's first container, in the syntax that Python and
+    RE2 (kwok) share.
+    """
+    return "|".join((*_ALWAYS, _OF_NVIDIA[operands]))
+
+
+def runs_as_process(image: str, *, operands: Operands = "nvidia") -> bool:
     """Whether the kubelet stand-in, not kwok, runs a pod whose first container has this image."""
-    return _ANY.search(image) is not None
+    return re.search(pattern(operands), image) is not None

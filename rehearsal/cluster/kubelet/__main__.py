@@ -15,6 +15,7 @@ import signal
 import sys
 from pathlib import Path
 
+from rehearsal.cluster.control_plane import process_images
 from rehearsal.cluster.kubelet.cluster import ClusterKubelet
 from rehearsal.cluster.kubelet.containers.backoff import LONGEST_S
 from rehearsal.cluster.kubelet.pods.addresses import NoAddress
@@ -32,7 +33,12 @@ async def _run(
         loop.add_signal_handler(number, stopping.set)
     runtime = container_runtime.mode_of(os.environ)
     kubelet = ClusterKubelet(
-        environment, cluster, toolchain, runtime, longest_back_off_s=longest_back_off_s
+        environment,
+        cluster,
+        toolchain,
+        runtime,
+        longest_back_off_s=longest_back_off_s,
+        operands=process_images.mode_of(os.environ),
     )
     await kubelet.run(
         stopping, lambda: print(f"kubelet stand-in of {cluster}: watching", flush=True)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
 from kubeapi.watch import Event, list_and_watch
 from rehearsal.cluster.control_plane.files import kubeconfig
-from rehearsal.cluster.control_plane.process_images import runs_as_process
+from rehearsal.cluster.control_plane.process_images import Operands, runs_as_process
 from rehearsal.cluster.kubelet.api import Api
 from rehearsal.cluster.kubelet.containers import stand_ins
 from rehearsal.cluster.kubelet.containers.backoff import LONGEST_S
@@ -26,6 +26,7 @@ from rehearsal.cluster.kubelet.nodes.reboots import write_shims
 from rehearsal.cluster.kubelet.pods.addresses import AddressBlock
 from rehearsal.cluster.kubelet.pods.launching import Launching
 from rehearsal.cluster.kubelet.pods.pod import PodRun
+from rehearsal.cluster.kubelet.pods.simulated_operands import SimulatedOperands
 from rehearsal.cluster.kubelet.pods.sources import ApiSources
 from rehearsal.cluster.kubelet.pods.status import status_after_reboot
 from rehearsal.cluster.kubelet.timestamps import timestamp
@@ -48,8 +49,12 @@ class ClusterKubelet:
         runtime: container_runtime.Mode,
         *,
         longest_back_off_s: float = LONGEST_S,
+        operands: Operands = "nvidia",
     ) -> None:
-        """longest_back_off_s: between two starts of a container."""
+        """longest_back_off_s: between two starts of a container. operands: whether NVIDIA's
+        programs run, or are simulated.
+        """
+        self._operands_mode = operands
         self._longest_back_off_s = longest_back_off_s
         self._directory = environment / "clusters" / cluster
         client = Client.from_kubeconfig(
@@ -74,6 +79,8 @@ class ClusterKubelet:
         self._bus = SystemBus()
         self._nodes: dict[str, SimulatedNode] = {}
         self._faults: dict[str, LayoutFault] = {}
+        self._operands: dict[str, SimulatedOperands] = {}
+        """Of the nodes whose operands are simulated, by name."""
         self._pods: dict[str, PodRun] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._bound: dict[str, JsonObject] = {}
@@ -128,6 +135,8 @@ class ClusterKubelet:
         started()
         await stopping.wait()
         self._stop.set()
+        for operands in self._operands.values():
+            operands.stop()
         for run in self._pods.values():
             run.kill()
         for task in self._tasks.values():
@@ -162,6 +171,8 @@ class ClusterKubelet:
         if known is not None and known.uid == uid:
             known.update(node)
             self._faults[name].look(node)
+            if operands := self._operands.get(name):
+                operands.look()
             return
         if known is not None:
             self._drop_node(name)
@@ -177,6 +188,8 @@ class ClusterKubelet:
         )
         self._nodes[name] = fresh
         self._faults[name] = LayoutFault(fresh, self._restart_pods)
+        if self._operands_mode == "simulated" and fresh.machine.gpu_model:
+            self._operands[name] = SimulatedOperands(fresh, self._api, self._sources)
         fresh.start(self._ending.get(name))
         self._spawn(self._settle(fresh))
         self._faults[name].look(node)
@@ -193,6 +206,8 @@ class ClusterKubelet:
         if node is None:
             return
         self._faults.pop(name).stop()
+        if operands := self._operands.pop(name, None):
+            operands.stop()
         if rebooting := self._rebooting.pop(name, None):
             rebooting.cancel()
         runs = [run for run in self._pods.values() if run.node is node]
@@ -235,6 +250,8 @@ class ClusterKubelet:
         finally:
             if self._rebooting.get(node.name) is asyncio.current_task():
                 del self._rebooting[node.name]
+        if operands := self._operands.get(node.name):
+            operands.look()
         for pod in [p for p in self._simulated.values() if self._placed.get(_uid(p)) is node]:
             self._spawn(self._restart_simulated(pod, node))
 
@@ -247,6 +264,8 @@ class ClusterKubelet:
 
     async def _restart_pods(self, node: SimulatedNode, programs: frozenset[str]) -> None:
         """Restarts the containers on one node whose image contains one of `programs`."""
+        if operands := self._operands.get(node.name):
+            operands.restart(programs)
         for run in list(self._pods.values()):
             if run.node is node and any(
                 p in run.pod["spec"]["containers"][0]["image"] for p in programs
@@ -280,6 +299,8 @@ class ClusterKubelet:
         if node is not None:
             self._placed[uid] = node
             node.see_pod(pod)
+            if operands := self._operands.get(node.name):
+                operands.see_pod(pod)
         run = self._pods.get(uid)
         if run is not None:
             run.update(pod)
@@ -287,7 +308,8 @@ class ClusterKubelet:
         if node is None:
             self._bound[uid] = pod
             return
-        if not runs_as_process(pod["spec"]["containers"][0]["image"]):
+        image = pod["spec"]["containers"][0]["image"]
+        if not runs_as_process(image, operands=self._operands_mode):
             self._account(pod, node)
             return
         run = PodRun(
@@ -317,6 +339,8 @@ class ClusterKubelet:
         self._simulated.pop(uid, None)
         if node := self._placed.pop(uid, None):
             node.forget_pod(uid)
+            if operands := self._operands.get(node.name):
+                operands.forget_pod(uid)
         if node := self._held.pop(uid, None):
             node.release(uid)
         if run := self._pods.get(uid):

@@ -157,12 +157,27 @@ def test_official_plugins_that_are_missing_are_named_with_what_installs_them(
     )
 
 
+@pytest.mark.parametrize(("asked", "counted_as"), [("nvidia", "real"), ("simulated", "simulated")])
+def test_the_first_lines_say_whether_nvidias_programs_run(
+    run: Callable[..., tuple[bool, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    asked: str,
+    counted_as: str,
+) -> None:
+    monkeypatch.setenv("SLICEWRIGHT_REHEARSAL_OPERANDS", asked)
+    said = run(keep=False)[1]
+    real, simulated = said[said.index("real ") :].split("simulated ", 1)
+    found = {"real": real, "simulated": simulated.split("kubernetes plugin")[0]}
+    assert {key for key, text in found.items() if "NVIDIA's mig-manager" in text} == {counted_as}
+
+
 def test_wrong_environment_variables_are_refused_together_before_anything_starts(
     run: Callable[..., tuple[bool, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(toolchain, "ensure", lambda report: pytest.fail("a tool was looked for"))
     for name, value in (
         ("SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME", "docker"),
+        ("SLICEWRIGHT_REHEARSAL_OPERANDS", "real"),
         ("SLICEWRIGHT_REHEARSAL_GKE_DRIVER_S", "a minute"),
         ("SLICEWRIGHT_PLUGINS", "mine"),
         ("SLICEWRIGHT_KUBERNETES_PLUGIN", "official"),
@@ -173,6 +188,7 @@ def test_wrong_environment_variables_are_refused_together_before_anything_starts
         run(keep=False)
     assert str(refused.value) == (
         "SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME=docker: must be legacy or cdi; "
+        "SLICEWRIGHT_REHEARSAL_OPERANDS=real: must be nvidia or simulated; "
         "SLICEWRIGHT_REHEARSAL_GKE_DRIVER_S=a minute: must be seconds from 0 to 3600; "
         "SLICEWRIGHT_PLUGINS is 'mine'; it must be 'official' (Pulumi's own plugins for gcp, aws "
         "and kubernetes) or unset; "

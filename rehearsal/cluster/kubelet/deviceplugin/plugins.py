@@ -15,6 +15,7 @@ import grpc
 from rehearsal.cluster.kubelet import grpc_socket
 from rehearsal.cluster.kubelet.deviceplugin import messages
 from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger, Unavailable, failure
+from rehearsal.cluster.kubelet.deviceplugin.simulated_plugin import SimulatedPlugin
 
 KUBELET_SOCKET = "kubelet.sock"
 STOPPED_TTL_S = 5.0
@@ -81,7 +82,7 @@ class DevicePlugins:
         self._ledger = ledger
         self._changed = changed
         self._stopped_ttl_s = stopped_ttl_s
-        self._plugins: dict[str, _Plugin] = {}
+        self._plugins: dict[str, _Plugin | SimulatedPlugin] = {}
         self._forgetting: dict[str, asyncio.TimerHandle] = {}
         self._server: Any = None
         self._fd = -1
@@ -163,7 +164,21 @@ class DevicePlugins:
             device_files=frozenset(files),
         )
 
-    async def _preferred(self, plugin: _Plugin, count: int) -> tuple[str, ...]:
+    def offer(self, devices: Mapping[str, tuple[str, ...]], *, by_cdi: bool) -> None:
+        """Devices of plugins without a process, in place of all that were offered before.
+
+        What is not there any more is forgotten at once.
+        """
+        for resource, plugin in list(self._plugins.items()):
+            if isinstance(plugin, SimulatedPlugin) and resource not in devices:
+                del self._plugins[resource]
+                self._ledger.devices[resource] = {}
+        for resource, ids in devices.items():
+            self._plugins[resource] = SimulatedPlugin(resource, by_cdi)
+            self._ledger.devices[resource] = dict.fromkeys(ids, True)
+        self._changed()
+
+    async def _preferred(self, plugin: _Plugin | SimulatedPlugin, count: int) -> tuple[str, ...]:
         free = self._ledger.free(plugin.resource)
         if not plugin.preferred or len(free) <= count:
             return ()

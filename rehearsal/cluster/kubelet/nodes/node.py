@@ -176,6 +176,16 @@ class SimulatedNode:
             raise AllocationFailed("Allocate failed: the node has no device manager yet")
         return await self._plugins.allocate(pod_uid, container, known, running=running)
 
+    @property
+    def boot_id(self) -> str:
+        """Of the last simulated reboot; empty before."""
+        return self._boot_id or ""
+
+    def offer(self, devices: Mapping[str, tuple[str, ...]], *, by_cdi: bool) -> None:
+        """The devices of plugins without a process."""
+        if self._plugins is not None:
+            self._plugins.offer(devices, by_cdi=by_cdi)
+
     def release(self, pod_uid: str) -> None:
         self._ledger.release(pod_uid)
 

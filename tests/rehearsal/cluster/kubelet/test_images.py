@@ -148,3 +148,20 @@ def test_tritons_own_command_line_starts_its_stand_in() -> None:
         "/opt/tritonserver/bin/tritonserver",
         args=("--model-repository=/models",),
     ) == ("tritonserver", "--model-repository=/models")
+
+
+@pytest.mark.parametrize(
+    ("image", "runs"),
+    [
+        ("nvcr.io/nvidia/cloud-native/k8s-mig-manager:v0.15.0", False),
+        ("nvcr.io/nvidia/k8s-device-plugin:v0.20.0", False),
+        ("nvcr.io/nvidia/k8s/dcgm-exporter@sha256:00", False),
+        ("nvcr.io/nvidia/gpu-operator:v26.7.0", True),
+        ("nvcr.io/nvidia/k8s/container-toolkit:v1.20.0", True),
+        ("nvcr.io/nvidia/cuda:12.8.1-base-ubuntu22.04", True),
+        ("nvcr.io/nvidia/cuda-samples:1", False),
+        ("docker.io/library/python:3.13-slim", True),
+    ],
+)
+def test_simulated_operands_have_no_process(image: str, runs: bool) -> None:
+    assert runs_as_process(image, operands="simulated") is runs

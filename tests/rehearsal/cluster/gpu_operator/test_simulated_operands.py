@@ -1,0 +1,95 @@
+"""The tests of S1, and a fleet of 200 nodes, with NVIDIA's operands simulated by the kubelet
+stand-in. 45 s without the fleet.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal.cluster.control_plane.process_images import VARIABLE
+from rehearsal.host.toolchain import Toolchain
+from tests.rehearsal.cluster.gpu_operator import test_s1 as s1
+from tests.rehearsal.cluster.gpu_operator.conftest import LAYOUTS, VALUES, install_operator
+from tests.rehearsal.cluster.kubelet.simulated_cluster import running_cluster
+
+nodes = s1.nodes
+NODES = "/api/v1/nodes"
+MACHINE = {"cloud": "eks", "gpu_model": "H100-80", "gpu_count": 8, "driver_version": "580.95.05"}
+FLEET = 200
+VALIDATOR = "nvidia.com/gpu.deploy.operator-validator"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, "simulated")
+        with running_cluster(tmp_path_factory.mktemp("simulated"), toolchain) as made:
+            made.add_node("system")
+            install_operator(made, VALUES, LAYOUTS)
+            yield made
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        s1.test_whole_gpus_are_registered_and_labelled_before_any_layout,
+        s1.test_the_label_partitions_every_gpu_after_a_reboot_and_the_plugin_registers_them,
+        s1.test_pods_get_partitions_until_none_is_left,
+        s1.test_a_wrong_layout_after_mig_managers_success_is_simulated_and_repaired,
+    ],
+)
+def test_what_nvidias_own_programs_do_in_s1(
+    fact: Callable[..., None], cluster: Any, nodes: dict[str, str]
+) -> None:
+    fact(cluster, nodes)
+
+
+def test_none_of_nvidias_programs_runs(cluster: Any, nodes: dict[str, str]) -> None:
+    mark = str(cluster.environment).encode()
+    programs = ("nvidia-mig-manager", "nvidia-device-plugin", "gpu-feature-discovery")
+    for directory in Path("/proc").iterdir():
+        with suppress(OSError):
+            if directory.name.isdigit() and mark in (directory / "environ").read_bytes():
+                assert (directory / "comm").read_text().strip() not in [p[:15] for p in programs]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1500)
+def test_200_nodes_are_partitioned_by_one_process(cluster: Any) -> None:
+    # Their validators would be processes.
+    labels = {VALIDATOR: "false", "fleet": "large"}
+    for number in range(FLEET):
+        cluster.add_node(f"fleet-{number}", MACHINE, labels)
+    settled(cluster, {("all-disabled", "success", "8", None): FLEET})
+    for number in range(FLEET):
+        change = {"nvidia.com/mig.config": "all-3g.40gb", "nvidia.com/mig.config.state": None}
+        cluster.client.patch(f"{NODES}/fleet-{number}", {"metadata": {"labels": change}})
+    settled(cluster, {("all-3g.40gb", "success", "0", "16"): FLEET})
+    for number in range(FLEET):
+        cluster.client.delete(f"{NODES}/fleet-{number}")
+
+
+def settled(cluster: Any, wanted: dict[Any, int], *, timeout_s: float = 600) -> None:
+    """Waits until so many nodes of the fleet have layout, state, GPUs and partitions as wanted."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = Counter(
+            (
+                node["metadata"]["labels"].get("nvidia.com/mig.config"),
+                node["metadata"]["labels"].get("nvidia.com/mig.config.state"),
+                node["status"]["allocatable"].get("nvidia.com/gpu"),
+                node["status"]["allocatable"].get("nvidia.com/mig-3g.40gb"),
+            )
+            for node in cluster.client.get(NODES, labelSelector="fleet=large")["items"]
+        )
+        if found == wanted:
+            return
+        assert time.monotonic() < deadline, found
+        time.sleep(1)
