@@ -271,9 +271,9 @@ def check_labels_and_taints(config: JsonObject) -> None:
 
 
 def _check_key(what: str, key: str) -> None:
-    prefix, _, name = key.rpartition("/")
+    prefix, slash, name = key.rpartition("/")
     if not _LABEL_NAME.fullmatch(name) or (
-        prefix and (len(prefix) > 253 or not _DNS.fullmatch(prefix))
+        slash and (len(prefix) > 253 or not _DNS.fullmatch(prefix))
     ):
         raise google_error(
             400,
