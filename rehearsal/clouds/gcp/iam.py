@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context, Methods
+from rehearsal.clouds.core.store import Kind
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.etag import etag
 from rehearsal.clouds.gcp.state import POLICIES, SERVICE_ACCOUNTS
@@ -19,8 +21,24 @@ _MEMBER = re.compile(
 )
 
 
+_SINCE = Kind[JsonObject]("iam/since")
+"""By e-mail address: when the account was created, in seconds since the epoch."""
+
+
+def known_account(context: Context, email: str) -> JsonObject | None:
+    """The account, as soon as reads and the other services know of it.
+
+    IAM is eventually consistent: hashicorp/terraform-provider-google waits after the creation of an
+    account until it can be read (resource_google_service_account.go).
+    """
+    found = context.store.get(SERVICE_ACCOUNTS, email)
+    since = (context.store.get(_SINCE, email) or {}).get("at", 0.0)
+    return None if time.time() < since + context.faults.iam_delay_s() else found
+
+
 class GoogleIam:
     def __init__(self, context: Context) -> None:
+        self._context = context
         self._store = context.store
 
     def methods(self) -> Methods:
@@ -52,7 +70,7 @@ class GoogleIam:
 
     def _account(self, name: str) -> JsonObject:
         email = name.rpartition("/")[2]
-        found = self._store.get(SERVICE_ACCOUNTS, email)
+        found = known_account(self._context, email)
         if found is None:
             raise google_error(404, f"Unknown service account: {email}")
         return found
@@ -85,6 +103,7 @@ class GoogleIam:
                 "etag": etag(),
                 "oauth2ClientId": str(10**20 + secrets.randbits(64)),
             }
+            self._store.put(_SINCE, email, {"at": time.time()})
             return self._store.put(SERVICE_ACCOUNTS, email, account)
 
     def _patch(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -98,6 +117,7 @@ class GoogleIam:
         with self._store.lock:
             account = self._account(params["name"])
             self._store.delete(SERVICE_ACCOUNTS, account["email"])
+            self._store.delete(_SINCE, account["email"])
             # Its bindings stay, under a name that no other account can get.
             for project, policy in self._store.items(POLICIES):
                 member = f"serviceAccount:{account['email']}"
@@ -148,5 +168,5 @@ class GoogleIam:
                 )
             kind, _, email = member.partition(":")
             simulated = kind == "serviceAccount" and email.endswith(".iam.gserviceaccount.com")
-            if simulated and self._store.get(SERVICE_ACCOUNTS, email) is None:
+            if simulated and known_account(self._context, email) is None:
                 raise google_error(400, f"Service account {email} does not exist.")

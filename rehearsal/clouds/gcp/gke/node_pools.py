@@ -35,7 +35,8 @@ from rehearsal.clouds.gcp.gke.nodes import GPU_TAINT, desired_nodes, is_gpu_pool
 from rehearsal.clouds.gcp.gke.operations import API, Operations
 from rehearsal.clouds.gcp.gke.quotas import check_quotas
 from rehearsal.clouds.gcp.gke.records import find_cluster, find_pool, pools_of
-from rehearsal.clouds.gcp.state import NODE_POOLS, SERVICE_ACCOUNTS, NodePoolRecord
+from rehearsal.clouds.gcp.iam import known_account
+from rehearsal.clouds.gcp.state import NODE_POOLS, NodePoolRecord
 
 # The fields of UpdateNodePoolRequest: those that change nodes in place, and those for which GKE
 # recreates every node. Sources: GKE's API reference of nodePools.update;
@@ -223,7 +224,7 @@ class NodePools:
 
     def _check_account(self, config: JsonObject) -> None:
         account = config.get("serviceAccount") or "default"
-        if account != "default" and self._store.get(SERVICE_ACCOUNTS, account) is None:
+        if account != "default" and known_account(self._context, account) is None:
             raise google_error(400, f'Service account "{account}" does not exist.')
 
     def _update(self, params: JsonObject, body: JsonObject) -> JsonObject:

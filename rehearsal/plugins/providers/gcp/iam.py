@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from kubeapi import JsonObject
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.plugins.bridge.resources import CreateResult, Resource, Session, State, kept, known
+from rehearsal.plugins.bridge.waiting import wait_until
 from rehearsal.plugins.engine.plugin import CheckFailure
 from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.gcp.calls import last, or_none, project_of
@@ -47,6 +48,13 @@ class Account(Resource):
                 raise
             email = f"{inputs['accountId']}@{project}.iam.gserviceaccount.com"
             return CreateResult(f"projects/{project}/serviceAccounts/{email}")
+        # IAM is eventually consistent: the provider waits until it can read what it made
+        # (resource_google_service_account.go).
+        wait_until(
+            session,
+            f"service account {inputs['accountId']}",
+            lambda: or_none(session, "iam", "projects.serviceAccounts.get", {"name": made["name"]}),
+        )
         return CreateResult(str(made["name"]))
 
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:

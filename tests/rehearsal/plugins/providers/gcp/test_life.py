@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from rehearsal.clouds.core.errors import CloudError
 from rehearsal.plugins.engine.plugin import InitFailed, ProviderError
 from rehearsal.plugins.engine.properties import UNKNOWN, Secret
 from rehearsal.plugins.engine.requests import Autonaming, ConfigureRequest
@@ -284,6 +285,21 @@ def test_transient_errors_are_retried(engine) -> None:
     assert engine.client.inventory() == {
         "compute.network": [f"acme/{engine.made[0].inputs['name']}"]
     }
+
+
+def test_an_account_is_waited_for_where_iam_is_slow(engine) -> None:
+    fault = {"fault": "slow-iam", "delay_s": 0.4}
+    (engine.environment / "faults.json").write_text(json.dumps([fault]))
+    body = {"accountId": "early-bird"}
+    made = engine.client.call(
+        "iam", "projects.serviceAccounts.create", {"name": "projects/acme"}, body
+    )
+    with pytest.raises(CloudError, match="Unknown service account"):
+        engine.client.call("iam", "projects.serviceAccounts.get", {"name": made["name"]})
+    account = engine.make(ACCOUNT, "nodes", accountId="main-nodes")
+    member = account.outputs["member"]
+    engine.make(MEMBER, "right", project="acme", role="roles/viewer", member=member)
+    assert not account.refresh().changes
 
 
 def test_pools_of_one_cluster_are_created_concurrently(engine, h100) -> None:
