@@ -108,6 +108,8 @@ def seen_node_config(config: JsonObject, asked: JsonObject | None) -> JsonObject
         keys = {t.get("key") for t in asked.get("taints") or []}
         shown["taints"] = [t for t in config.get("taints", []) if t["key"] in keys]
     found = from_api(NODE_CONFIG, shown, asked)
+    if asked is None and "fastSocket" in config:
+        found["fastSocket"] = {"enabled": bool(config["fastSocket"].get("enabled"))}
     if asked is None:
         found["effectiveTaints"] = config.get("taints", [])
         own = [t for t in config.get("taints", []) if t["key"] != "nvidia.com/gpu"]

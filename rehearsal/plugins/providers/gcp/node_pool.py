@@ -346,6 +346,9 @@ def _config_bodies(old: JsonObject, new: JsonObject) -> list[JsonObject]:
         if old.get(name) != new.get(name) and new.get(name) is not None:
             value = to_api({name: NODE_CONFIG[name]}, {name: new[name]}, "nodeConfig")
             bodies.append({api: value[api]})
+    if old.get("fastSocket") is not None and new.get("fastSocket") is None:
+        # The provider sends an empty block; what it reads back then is not enabled, but is there.
+        bodies.append({"fastSocket": {}})
     if old.get("labels") != new.get("labels"):
         bodies.append({"labels": {"labels": new.get("labels") or {}}})
     if old.get("taints") != new.get("taints"):

@@ -344,6 +344,33 @@ def test_what_the_first_landing_replaced_changes_in_place(engine, kind, asked, c
     assert not resource.refresh().changes
 
 
+def test_a_fast_socket_block_that_is_left_out_again_differs_on_every_up(engine, h100) -> None:
+    """Always state it. Source: node_config.go, the update of fast_socket and flattenFastSocket."""
+    engine.base()
+    asked = changed(h100, "nodeConfig.fastSocket", {"enabled": True})
+    pool = engine.make(POOL, "h100", **asked)
+    pool.update(h100)
+    assert pool.plan(h100).detailed == {"nodeConfig.fastSocket": "delete"}
+    stated = changed(h100, "nodeConfig.fastSocket", {"enabled": False})
+    pool.update(stated)
+    assert not pool.plan(stated).changes
+
+
+def test_a_pool_that_is_spread_over_zones_is_resized_first(engine, h100) -> None:
+    """Two nodes in c become one each in a and c: the provider ends one in c, then adds a."""
+    engine.base()
+    two = {**h100, "nodeCount": 2}
+    pool = engine.make(POOL, "h100", **two)
+    before = {n["metadata"]["name"] for n in engine.nodes()}
+    pool.update({**h100, "nodeLocations": ["us-central1-a", "us-central1-c"]})
+    zones = {
+        n["metadata"]["name"]: n["metadata"]["labels"]["topology.kubernetes.io/zone"]
+        for n in engine.nodes()
+    }
+    assert sorted(zones.values()) == ["us-central1-a", "us-central1-c"]
+    assert len(before & set(zones)) == 1
+
+
 def test_updates_reach_the_nodes(engine, h100) -> None:
     engine.base()
     pool = engine.make(POOL, "h100", **h100)
