@@ -72,6 +72,33 @@ def test_every_output_of_the_schema_is_present(engine, h100) -> None:
         )
 
 
+def test_the_programs_cluster_shows_no_difference_on_a_second_up(engine) -> None:
+    """With the node config of the pool that is removed at once: infra/components/gke.py."""
+    network = engine.make(NETWORK, "net", autoCreateSubnetworks=False)
+    subnetwork = engine.make(SUBNETWORK, "sub", network=network.id, ipCidrRange="10.0.0.0/20")
+    account = engine.make(ACCOUNT, "nodes", accountId="main-nodes")
+    asked = {
+        "name": "main",
+        "network": network.id,
+        "subnetwork": subnetwork.id,
+        "networkingMode": "VPC_NATIVE",
+        "releaseChannel": {"channel": "REGULAR"},
+        "removeDefaultNodePool": True,
+        "initialNodeCount": 1,
+        "deletionProtection": False,
+        "nodeConfig": {
+            "diskType": "pd-standard",
+            "diskSizeGb": 20,
+            "serviceAccount": account.outputs["email"],
+            "oauthScopes": ["https://www.googleapis.com/auth/cloud-platform"],
+        },
+    }
+    cluster = engine.make(CLUSTER, "main", **asked)
+    assert not cluster.plan(asked).changes
+    assert not cluster.refresh().changes
+    assert engine.nodes() == []
+
+
 def test_the_default_pool_is_removed(engine) -> None:
     engine.base()
     assert "container.nodePool" not in engine.client.inventory()
