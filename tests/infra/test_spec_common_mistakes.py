@@ -105,6 +105,7 @@ MISTAKES: Mapping[str, Mistake] = {
         f"        management: {{auto_repair: yes, auto_upgrade: off}}\n{POOL}",
         '.auto_repair (pool a): "yes" is not true or false; write true',
         '.auto_upgrade (pool a): "off" is not true or false; write false',
+        ".auto_upgrade (pool a): GKE upgrades the nodes of every cluster in a release channel",
     ),
     "octal": eks(
         "count: 1",
