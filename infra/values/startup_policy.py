@@ -65,9 +65,11 @@ def startup_policy(pools: Sequence[ByoPoolPlan]) -> tuple[JsonObject, JsonObject
                 {
                     "patchType": "JSONPatch",
                     "jsonPatch": {
-                        "expression": "has(object.spec.taints) ? "
-                        f'[JSONPatch{{op: "add", path: "/spec/taints/-", value: {value}}}] : '
-                        f'[JSONPatch{{op: "add", path: "/spec/taints", value: [{value}]}}]'
+                        # Not one patch with a list of objects: API servers of 1.36 panic at that
+                        # (kubernetes/kubernetes #142181).
+                        "expression": "(has(object.spec.taints) ? [] : "
+                        '[JSONPatch{op: "add", path: "/spec/taints", value: []}]) + '
+                        f'[JSONPatch{{op: "add", path: "/spec/taints/-", value: {value}}}]'
                     },
                 }
             ],

@@ -125,6 +125,19 @@ def test_a_node_that_gets_its_labels_later_is_held_then_and_not_again(
     assert not held(again), "it was a member before"
 
 
+def test_a_node_without_any_taint_is_held_too(api_server: Any, policy: None) -> None:
+    """A ready node has none. API servers of 1.36 panic where a patch's value is a list of objects,
+    and close the connection: kubernetes/kubernetes #142181.
+    """
+    admin: Client = api_server.admin
+    admin.create(NODES, body_of("without-taints", {"example.org/rack": "7"}))
+    path = f"{NODES}/without-taints"
+    bare = admin.patch(path, {"spec": {"taints": None}}, kind="merge")
+    assert not keys(bare)
+    joined = admin.patch(path, {"metadata": {"labels": BOTH}}, kind="merge")
+    assert keys(joined) == [api.STARTUP_TAINT_KEY]
+
+
 def test_a_kubelet_registers_with_the_taint_and_its_updates_are_not_refused(
     api_server: Any, policy: None
 ) -> None:
