@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from typing import Any
 from urllib.parse import quote
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.account import account_of
 from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.state import ROLES
+from rehearsal.clouds.aws.state import INSTANCE_PROFILES, ROLES
 from rehearsal.clouds.core.context import Context, Methods, now
 from rehearsal.clouds.core.errors import CloudError
 
@@ -45,6 +47,8 @@ class AwsIam:
                 "AttachedPolicies": _policies(self._role(body)),
                 "IsTruncated": False,
             },
+            "ListInstanceProfilesForRole": self._list_profiles,
+            "RemoveRoleFromInstanceProfile": self._remove_from_profile,
             "TagRole": self._tag,
             "UntagRole": self._untag,
         }
@@ -56,7 +60,11 @@ class AwsIam:
             for key, role in roles
             for arn in role["policies"]
         ]
-        return [{"kind": "iam.role", "name": key} for key, _ in roles] + attached
+        profiles = [
+            {"kind": "iam.instanceProfile", "name": key}
+            for key, _ in self._store.items(INSTANCE_PROFILES)
+        ]
+        return [{"kind": "iam.role", "name": key} for key, _ in roles] + attached + profiles
 
     def _role(self, body: JsonObject) -> JsonObject:
         found = self._store.get(ROLES, body["RoleName"])
@@ -85,6 +93,7 @@ class AwsIam:
                 "Tags": body.get("Tags", []),
                 "trust": trust,
                 "policies": [],
+                "_since": {"role": time.time()},
             }
             return {"Role": _shown(self._store.put(ROLES, name, role))}
 
@@ -110,7 +119,44 @@ class AwsIam:
                     "Cannot delete entity, must detach all policies first.",
                     code=409,
                 )
+            if self._profiles_of(body["RoleName"]):
+                raise aws_error(
+                    "DeleteConflict",
+                    "Cannot delete entity, must remove roles from instance profile first.",
+                    code=409,
+                )
             self._store.delete(ROLES, body["RoleName"])
+        return {}
+
+    def _profiles_of(self, role_name: str) -> list[JsonObject]:
+        return [p for p in self._store.values(INSTANCE_PROFILES) if p["RoleName"] == role_name]
+
+    def _list_profiles(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        role = self._role(body)
+        return {
+            "InstanceProfiles": [
+                {
+                    "Path": "/",
+                    "InstanceProfileName": p["InstanceProfileName"],
+                    "InstanceProfileId": p["InstanceProfileId"],
+                    "Arn": f"arn:aws:iam::{ACCOUNT}:instance-profile/{p['InstanceProfileName']}",
+                    "CreateDate": p["CreateDate"],
+                    "Roles": [_shown(role)],
+                }
+                for p in self._profiles_of(body["RoleName"])
+            ],
+            "IsTruncated": False,
+        }
+
+    def _remove_from_profile(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        name = body["InstanceProfileName"]
+        with self._store.lock:
+            profile = self._store.get(INSTANCE_PROFILES, name)
+            if profile is None or profile["RoleName"] != body["RoleName"]:
+                raise aws_error(
+                    "NoSuchEntity", f"Instance Profile {name} cannot be found.", code=404
+                )
+            self._store.put(INSTANCE_PROFILES, name, profile | {"RoleName": ""})
         return {}
 
     def _attach(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -124,7 +170,10 @@ class AwsIam:
             )
         with self._store.lock:
             role = self._role(body)
-            return self._change(body, policies=sorted({*role["policies"], arn}))
+            since = (
+                role["_since"] if arn in role["policies"] else role["_since"] | {arn: time.time()}
+            )
+            return self._change(body, policies=sorted({*role["policies"], arn}), _since=since)
 
     def _detach(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
@@ -153,6 +202,31 @@ class AwsIam:
 
 def find_role(context: Context, arn: str) -> JsonObject | None:
     return next((r for r in context.store.values(ROLES) if r["Arn"] == arn), None)
+
+
+def known_role(context: Context, arn: str) -> JsonObject | None:
+    """The role as other services know it: new roles and attachments spread slowly.
+
+    Source: IAM user guide, "Troubleshoot IAM: Changes that I make are not always immediately
+    visible".
+    """
+    role = find_role(context, arn)
+    spread_s = max(account_of(context).iam_spread_s, context.faults.iam_delay_s())
+    before = time.time() - spread_s
+    if role is None or role["_since"]["role"] > before:
+        return None
+    return role | {"policies": [p for p in role["policies"] if role["_since"][p] <= before]}
+
+
+def make_instance_profile(context: Context, name: str, role_arn: str) -> None:
+    """EKS makes one for each node group; it holds the node role until the group is gone."""
+    profile = {
+        "InstanceProfileName": name,
+        "InstanceProfileId": f"AIPA{secrets.token_hex(8).upper()}",
+        "CreateDate": now(),
+        "RoleName": role_arn.rpartition("/")[2],
+    }
+    context.store.put(INSTANCE_PROFILES, name, profile)
 
 
 def trusts(role: JsonObject, service: str) -> bool:
@@ -197,7 +271,7 @@ def _malformed(message: str) -> CloudError:
 
 
 def _shown(role: JsonObject) -> JsonObject:
-    shown = {k: v for k, v in role.items() if k not in ("trust", "policies")}
+    shown = {k: v for k, v in role.items() if k not in ("trust", "policies", "_since")}
     # The API answers with the document URL-encoded.
     return shown | {"AssumeRolePolicyDocument": quote(json.dumps(role["trust"]))}
 

@@ -14,6 +14,9 @@ from rehearsal.clouds.core.store import Kind
 ROLES = Kind[JsonObject]("aws-iam/roles")
 """By name: the role, its trust policy (`trust`), the ARNs of its managed policies (`policies`)."""
 
+INSTANCE_PROFILES = Kind[JsonObject]("aws-iam/instanceProfiles")
+"""By name: the profiles that EKS makes for node groups, with the name of the role in each."""
+
 VPCS = Kind[JsonObject]("ec2/vpcs")
 INTERNET_GATEWAYS = Kind[JsonObject]("ec2/internetGateways")
 SUBNETS = Kind[JsonObject]("ec2/subnets")
@@ -27,6 +30,8 @@ class ClusterRecord(TypedDict):
 
     cluster: JsonObject
     """In the API's form."""
+    zones: list[str]
+    """Of the subnets that it was created with; it keeps to them."""
 
 
 class NodeGroupRecord(GroupRecord):

@@ -18,6 +18,8 @@ def difference(
     new: Mapping[str, Any],
     *,
     force_new: Sequence[str],
+    force_new_if_removed: Sequence[str] = (),
+    delete_before_replace: bool = False,
     sets: Sequence[str] = (),
     keeps: Sequence[str] = (),
     keeps_whole: Sequence[str] = (),
@@ -26,8 +28,9 @@ def difference(
 ) -> Difference:
     """The differences between two sets of inputs, and what the state has beyond them.
 
-    force_new, sets, keeps, keeps_whole: as in `resources.Resource`. named_by: the property that
-    holds the name. unasked: path and value of each property that only the state has.
+    force_new, force_new_if_removed, delete_before_replace, sets, keeps, keeps_whole: as in
+    `resources.Resource`. named_by: the property that holds the name. unasked: path and value of
+    each property that only the state has.
     If the program sets the name and does not change it, the old resource must be deleted before its
     replacement is created.
     """
@@ -38,6 +41,7 @@ def difference(
             continue
         # An object that is added or removed changes every property in it.
         replaces = any(_covers(force_new, leaf) for leaf in _leaves(value, plain))
+        replaces |= kind == "delete" and plain in force_new_if_removed
         detailed[path] = f"{kind}-replace" if replaces else kind  # type: ignore[assignment]
     for path, value in unasked:
         plain = _without_indices(path)
@@ -48,7 +52,8 @@ def difference(
     return Difference(
         changes=bool(detailed),
         detailed=detailed,
-        delete_before_replace=replaces and _keeps_its_name(named_by, old, new),
+        delete_before_replace=replaces
+        and (delete_before_replace or _keeps_its_name(named_by, old, new)),
     )
 
 

@@ -20,13 +20,13 @@ Call = Callable[..., JsonObject]
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
-    """Its AWS account has no delays: tests of those write another one (`write_account`)."""
-    write_account(tmp_path, **PROMPT)
     return tmp_path
 
 
 @pytest.fixture
 def cloud(environment: Path) -> Iterator[Cloud]:
+    """Its AWS account has no delays: tests of those write another one (`write_account`)."""
+    write_account(environment, **PROMPT)
     cloud = Cloud(environment, FakeControlPlanes(environment), ready_timeout_s=0.2)
     yield cloud
     assert cloud.tasks.wait(30)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.core import access
 from rehearsal.clouds.core.client import CloudClient
 from rehearsal.clouds.gcp.rest.endpoints import TERRAFORM_VARIABLES, terraform_endpoint
@@ -21,8 +22,9 @@ Start = Callable[[], "subprocess.Popen[bytes]"]
 def services(environment: Path) -> Iterator[Start]:
     """Gives a function that starts the service and waits until it answers.
 
-    Control planes are fake; the log is `service.log`.
+    Control planes are fake, the AWS account has no delays; the log is `service.log`.
     """
+    write_account(environment, **PROMPT)
     running: list[subprocess.Popen[bytes]] = []
 
     def start() -> subprocess.Popen[bytes]:

@@ -1,17 +1,19 @@
-"""EKS add-ons: recorded and ACTIVE at once; nothing runs in the cluster for them."""
+"""EKS add-ons: records that change in the background; nothing runs in the cluster for them."""
 
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.eks.checks import invalid
 from rehearsal.clouds.aws.eks.clusters import Clusters
-from rehearsal.clouds.aws.eks.updates import Updates
+from rehearsal.clouds.aws.eks.updates import Updates, in_use
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.state import ADDONS
+from rehearsal.clouds.aws.state import ADDONS, NODE_GROUPS
 from rehearsal.clouds.core.context import Context, Methods, now
+from rehearsal.clouds.core.tasks import Task
 
 _DEFAULT_VERSIONS = {
     "vpc-cni": "v1.21.1-eksbuild.1",
@@ -23,20 +25,66 @@ _DEFAULT_VERSIONS = {
     "metrics-server": "v0.8.0-eksbuild.3",
 }
 
+_DEPLOYMENTS = frozenset({"coredns", "metrics-server"})
+_CHANGEABLE = ("addonVersion", "configurationValues", "serviceAccountRoleArn")
+
 
 class Addons:
     def __init__(self, context: Context, clusters: Clusters, updates: Updates) -> None:
         self._store = context.store
+        self._tasks = context.tasks
         self._clusters = clusters
         self._updates = updates
 
     def methods(self) -> Methods:
         return {
             "CreateAddon": self._create,
-            "DescribeAddon": lambda params, body: {"addon": self._addon(params, body)},
+            "DescribeAddon": self._describe,
+            "ListAddons": self._list,
             "UpdateAddon": self._update,
             "DeleteAddon": self._delete,
         }
+
+    def tasks(self) -> dict[str, Task]:
+        return {
+            "eks.CreateAddon": self._finish_create,
+            "eks.UpdateAddon": self._finish_update,
+            "eks.DeleteAddon": self._finish_delete,
+        }
+
+    def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        """An add-on whose pods find no node is created, and DEGRADED until they do.
+
+        Source: EKS API reference, AddonIssue (InsufficientNumberOfReplicas).
+        """
+        addon = self._addon(params, body)
+        if addon["status"] == "ACTIVE" and self._lacks_nodes(params, addon):
+            issue = {
+                "code": "InsufficientNumberOfReplicas",
+                "message": "The add-on is unhealthy because it doesn't have the desired number of "
+                "replicas.",
+                "resourceIds": [],
+            }
+            addon = addon | {"status": "DEGRADED", "health": {"issues": [issue]}}
+        return {"addon": addon}
+
+    def _lacks_nodes(self, params: JsonObject, addon: JsonObject) -> bool:
+        """Of the add-ons, those that are Deployments need a node that takes ordinary pods."""
+        if addon["addonName"] not in _DEPLOYMENTS:
+            return False
+        groups = self._store.values(
+            NODE_GROUPS, prefix=f"{params['region']}/{addon['clusterName']}/"
+        )
+        hard = {"NO_SCHEDULE", "NO_EXECUTE"}
+        return not any(
+            group["nodes"] and not hard & {t["effect"] for t in group["nodegroup"]["taints"]}
+            for group in groups
+        )
+
+    def _list(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        self._clusters.find(params, body["clusterName"])
+        prefix = f"{params['region']}/{body['clusterName']}/"
+        return {"addons": [a["addonName"] for a in self._store.values(ADDONS, prefix=prefix)]}
 
     def _addon(self, params: JsonObject, body: JsonObject) -> JsonObject:
         found = self._store.get(ADDONS, _key(params, body))
@@ -58,8 +106,9 @@ class Addons:
                     f"Addon {name} specified is not supported; the rehearsal's cloud knows "
                     f"{', '.join(sorted(_DEFAULT_VERSIONS))}"
                 )
+            _check_version(name, body.get("addonVersion"))
             if self._store.get(ADDONS, key):
-                raise aws_error("ResourceInUseException", "Addon already exists.", code=409)
+                raise in_use("Addon already exists.")
             optional = ("configurationValues", "serviceAccountRoleArn")
             addon: JsonObject = {
                 "addonName": name,
@@ -70,27 +119,72 @@ class Addons:
                 "createdAt": now(),
                 "modifiedAt": now(),
                 "health": {"issues": []},
-                "status": "ACTIVE",
+                "status": "CREATING",
                 "tags": body.get("tags", {}),
                 **{k: body[k] for k in optional if k in body},
             }
-            return {"addon": self._store.put(ADDONS, key, addon)}
+            self._store.put(ADDONS, key, addon)
+        self._tasks.begin("eks.CreateAddon", key=key)
+        return {"addon": addon}
+
+    def _finish_create(self, arguments: JsonObject) -> None:
+        self._set(arguments["key"], "CREATING", status="ACTIVE")
 
     def _update(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        changeable = ("addonVersion", "configurationValues", "serviceAccountRoleArn")
         key = _key(params, body)
         with self._store.lock:
             addon = self._addon(params, body)
-            addon |= {k: body[k] for k in changeable if k in body}
-            addon["modifiedAt"] = now()
-            self._store.put(ADDONS, key, addon)
-        return {"update": self._updates.record(key, "AddonUpdate", {}, status="Successful")}
+            if addon["status"] != "ACTIVE":
+                raise in_use(
+                    f"Addon {body['addonName']} cannot be updated as it is currently in "
+                    f"{addon['status']} state"
+                )
+            _check_version(body["addonName"], body.get("addonVersion"))
+            parameters = {
+                k[:1].upper() + k[1:]: body[k]
+                for k in (*_CHANGEABLE, "resolveConflicts")
+                if k in body
+            }
+            update = self._updates.begin(key, "AddonUpdate", parameters)
+            self._set(key, "ACTIVE", status="UPDATING")
+        fields = {k: body[k] for k in _CHANGEABLE if k in body}
+        self._tasks.begin("eks.UpdateAddon", key=key, update=update["id"], fields=fields)
+        return {"update": update}
+
+    def _finish_update(self, arguments: JsonObject) -> None:
+        key = arguments["key"]
+        with self._store.lock:
+            self._set(key, "UPDATING", **arguments["fields"], status="ACTIVE", modifiedAt=now())
+            self._updates.close(key, arguments["update"], None)
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        key = _key(params, body)
         with self._store.lock:
             addon = self._addon(params, body)
-            self._store.delete(ADDONS, _key(params, body))
+            if addon["status"] == "UPDATING":
+                raise in_use(f"Addon {body['addonName']} is being updated")
+            self._set(key, addon["status"], status="DELETING")
+        self._tasks.begin("eks.DeleteAddon", key=key)
         return {"addon": addon | {"status": "DELETING"}}
+
+    def _finish_delete(self, arguments: JsonObject) -> None:
+        self._store.delete(ADDONS, arguments["key"])
+
+    def _set(self, key: str, status_before: str, **fields: Any) -> None:
+        """Changes an add-on that still has this status."""
+        with self._store.lock:
+            addon = self._store.get(ADDONS, key)
+            if addon is not None and addon["status"] == status_before:
+                self._store.put(ADDONS, key, addon | fields)
+
+
+def _check_version(name: str, version: str | None) -> None:
+    """Source: hashicorp/terraform-provider-aws #33385."""
+    if version and version != _DEFAULT_VERSIONS[name]:
+        raise invalid(
+            f"Addon version specified is not supported; the rehearsal's cloud knows {name} "
+            f"{_DEFAULT_VERSIONS[name]}"
+        )
 
 
 def _key(params: JsonObject, body: JsonObject) -> str:

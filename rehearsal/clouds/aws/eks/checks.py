@@ -1,4 +1,4 @@
-"""What EKS refuses although its API model allows it, and what it accepts and then fails at.
+"""What EKS refuses of a node group although its API model allows it, and what it fails at later.
 
 Sources: the EKS user guide, "Customize managed nodes with launch templates", and the EKS API
 reference (Issue, CreateCluster, CreateNodegroup); messages as reported in public issues:
@@ -7,9 +7,11 @@ hashicorp/terraform-provider-aws #18025, #18310, eksctl-io/eksctl #4007.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.account import account_of
 from rehearsal.clouds.aws.ec2.launch_templates import (
     find_template,
     resolved_version,
@@ -19,47 +21,41 @@ from rehearsal.clouds.aws.ec2.route_tables import reaches_internet
 from rehearsal.clouds.aws.ec2.subnets import find_subnet
 from rehearsal.clouds.aws.ec2.user_data import BadUserData, node_config
 from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import attached, find_role, trusts
+from rehearsal.clouds.aws.iam import attached, find_role, known_role, trusts
 from rehearsal.clouds.aws.machines import machines
+from rehearsal.clouds.aws.zones import zone_ids, zones_with
 from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.core.errors import CloudError
+from rehearsal.clouds.core.node_object import KUBERNETES
 from rehearsal.clouds.core.taints import taint_id
 
 VERSIONS = ("1.31", "1.32", "1.33", "1.34", "1.35", "1.36")
+
+
+AMI_RELEASE = "20260714"
+"""The newest release of EKS's AMIs. Source: awslabs/amazon-eks-ami, v20260714."""
+
+
+def refused(message: str) -> CloudError:
+    return aws_error("InvalidRequestException", message)
 
 
 def invalid(message: str) -> CloudError:
     return aws_error("InvalidParameterException", message)
 
 
-def check_cluster(context: Context, region: str, body: JsonObject) -> str:
-    """The id of the VPC that the subnets are in. Raises CloudError."""
-    version = body.get("version")
-    if version and version not in VERSIONS:
-        raise invalid(f"unsupported Kubernetes version {version}; supported: {', '.join(VERSIONS)}")
-    _check_role(context, body["roleArn"], "eks.amazonaws.com", field="roleArn")
-    subnets = [
-        _subnet(context, region, i) for i in body["resourcesVpcConfig"].get("subnetIds") or []
-    ]
-    if len({s["AvailabilityZone"] for s in subnets}) < 2:
-        raise invalid("Subnets specified must be in at least two different AZs")
-    _one_vpc(subnets)
-    return str(subnets[0]["VpcId"])
-
-
 def check_nodegroup(context: Context, region: str, cluster: JsonObject, body: JsonObject) -> None:
     """Raises CloudError for what EKS refuses at once."""
-    _check_role(context, body["nodeRole"], "ec2.amazonaws.com", field="nodeRole")
-    subnets = [_subnet(context, region, i) for i in body["subnets"]]
-    _one_vpc(subnets)
+    _check_role(context, body["nodeRole"])
+    subnets = [subnet_of(context, region, i) for i in body["subnets"]]
+    one_vpc(subnets)
     if subnets and subnets[0]["VpcId"] != cluster["resourcesVpcConfig"]["vpcId"]:
         raise invalid("Subnets are not in the VPC of the cluster")
     template = check_launch_template(context, region, body)
     types = body.get("instanceTypes") or []
     if types and template.get("InstanceType"):
-        raise invalid(
-            "Instance types can not be specified in both the launch template and the API request"
-        )
+        # terraform-aws-modules/terraform-aws-eks #1545
+        raise refused("Cannot specify instance types in launch template and API request")
     types = types or [template.get("InstanceType") or "t3.medium"]
     unknown = [t for t in types if t not in machines()]
     if unknown:
@@ -69,9 +65,70 @@ def check_nodegroup(context: Context, region: str, cluster: JsonObject, body: Js
             f"(the rehearsal's cloud knows {known})"
         )
     check_ami(body, template, types)
+    _check_offered(context, region, subnets, types)
+    check_version(cluster, body)
     check_scaling(body.get("scalingConfig") or {})
     check_labels(body.get("labels") or {})
     check_taints(body.get("taints") or [])
+
+
+def _check_offered(
+    context: Context, region: str, subnets: list[JsonObject], types: list[str]
+) -> None:
+    """Source: eksctl-io/eksctl #6461, awslabs/ec2-spot-workshops #154."""
+    names = zone_ids(account_of(context), region)
+    for instance_type in types:
+        offered = zones_with(instance_type, region)
+        for subnet in subnets:
+            if offered is not None and subnet["AvailabilityZoneId"] not in offered:
+                others = sorted(n for n, i in names.items() if i in offered)
+                raise refused(
+                    f"Your requested instance type ({instance_type}) is not supported in your "
+                    f"requested Availability Zone ({subnet['AvailabilityZone']}). Please retry "
+                    "your request by not specifying an Availability Zone or choosing "
+                    f"{', '.join(others) or 'another region'}."
+                )
+
+
+_RELEASE = re.compile(r"(?P<version>\d+\.\d+)\.(?P<patch>\d+)-(?P<date>\d{8})")
+
+
+def check_version(cluster: JsonObject, body: JsonObject) -> None:
+    """Of a new node group. Raises CloudError."""
+    version = body.get("version") or cluster["version"]
+    if version != cluster["version"]:
+        raise invalid(
+            f"Requested Nodegroup version {version} is invalid: the cluster's version is "
+            f"{cluster['version']}"
+        )
+    check_release(version, body.get("releaseVersion"), body.get("amiType"))
+
+
+def check_release(version: str, release: str | None, ami: str | None) -> None:
+    """Sources: eksctl-io/eksctl #7976, hashicorp/terraform-provider-aws #14492."""
+    if not release or (ami or "").startswith(("BOTTLEROCKET", "WINDOWS")):
+        # Their release versions do not name the Kubernetes version.
+        return
+    found = _RELEASE.fullmatch(release)
+    if found and found["version"] != version:
+        raise invalid(
+            f"Requested release version {release} is not valid for kubernetes version {version}."
+        )
+    if not found or found["date"] > AMI_RELEASE:
+        raise invalid(
+            f"Requested Nodegroup release version {release} is invalid. Allowed release version "
+            f"is {default_release(version)}"
+        )
+
+
+def default_release(version: str) -> str:
+    return f"{kubelet_version(version).partition('-')[0]}-{AMI_RELEASE}"
+
+
+def kubelet_version(version: str) -> str:
+    """The patch release in the simulated AMI of this Kubernetes minor version."""
+    patch = KUBERNETES if KUBERNETES.startswith(f"{version}.") else f"{version}.5"
+    return f"{patch}-eks-a1b2c3d"
 
 
 def check_launch_template(context: Context, region: str, body: JsonObject) -> JsonObject:
@@ -179,7 +236,14 @@ class HealthIssue(NamedTuple):
     """Why a node group that EKS accepted lacks nodes."""
 
     code: str
+    """The API's NodegroupIssueCode."""
     message: str
+
+    @property
+    def error_code(self) -> str:
+        """The API's ErrorCode, which has fewer values."""
+        known = ("NodeCreationFailure", "InsufficientFreeAddresses", "SubnetNotFound")
+        return self.code if self.code in known else "Unknown"
 
     def api_form(self) -> JsonObject:
         return {"code": self.code, "message": self.message, "resourceIds": []}
@@ -225,27 +289,26 @@ def why_nodes_cannot_join(
     return None
 
 
-def _check_role(context: Context, arn: str, service: str, *, field: str) -> None:
-    role = find_role(context, arn)
+def _check_role(context: Context, arn: str) -> None:
+    """CreateNodegroup refuses a role that has not spread yet; the provider does not retry it."""
+    role = known_role(context, arn)
     if role is None:
-        raise invalid(
-            f"The role with name {arn.rpartition('/')[2]} cannot be found ({field} {arn})."
-        )
-    if not trusts(role, service):
+        raise invalid(f"The role with name {arn.rpartition('/')[2]} cannot be found. ({arn})")
+    if not trusts(role, "ec2.amazonaws.com"):
         raise invalid(
             f"Role with arn: {arn}, could not be assumed because it does not exist "
-            f"or the trusted entity is not correct ({service})"
+            "or the trusted entity is not correct"
         )
 
 
-def _subnet(context: Context, region: str, identity: str) -> JsonObject:
+def subnet_of(context: Context, region: str, identity: str) -> JsonObject:
     found = find_subnet(context, region, identity)
     if found is None:
         raise invalid(f"The subnet ID '{identity}' does not exist")
     return found
 
 
-def _one_vpc(subnets: list[JsonObject]) -> None:
+def one_vpc(subnets: list[JsonObject]) -> None:
     vpcs = sorted({s["VpcId"] for s in subnets})
     if len(vpcs) > 1:
         raise invalid(f"Subnets must belong to the same VPC, these are in {', '.join(vpcs)}")

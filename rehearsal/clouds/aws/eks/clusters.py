@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import secrets
+import threading
 from typing import Any
 
 from kubeapi import JsonObject
-from rehearsal.clouds.aws.eks.checks import VERSIONS, check_cluster, invalid
-from rehearsal.clouds.aws.eks.updates import Updates
+from rehearsal.clouds.aws.eks.checks import VERSIONS, refused
+from rehearsal.clouds.aws.eks.cluster_checks import (
+    Change,
+    check_cluster,
+    check_encryption,
+    check_version_change,
+    config_change,
+    enabled_logs,
+    logging_of,
+    vpc_range,
+    zones_of,
+)
+from rehearsal.clouds.aws.eks.updates import Updates, in_use
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.state import ADDONS, CLUSTERS, NODE_GROUPS, UPDATES, ClusterRecord
@@ -24,6 +37,7 @@ class Clusters:
         self._context = context
         self._store = context.store
         self._updates = updates
+        self._planes: dict[str, threading.Lock] = {}
 
     def methods(self) -> Methods:
         return {
@@ -33,19 +47,22 @@ class Clusters:
             },
             "ListClusters": self._list,
             "UpdateClusterConfig": self._update_config,
+            "UpdateClusterVersion": self._update_version,
+            "AssociateEncryptionConfig": self._encrypt,
             "DeleteCluster": self._delete,
         }
 
     def tasks(self) -> dict[str, Task]:
         return {
             "eks.CreateCluster": self._finish_create,
+            "eks.UpdateCluster": self._finish_update,
             "eks.DeleteCluster": self._finish_delete,
         }
 
     def restart_control_planes(self) -> None:
         """For active clusters whose processes have ended, for example with the machine."""
         for key, item in self._store.items(CLUSTERS):
-            if item["cluster"]["status"] == "ACTIVE":
+            if item["cluster"]["status"] in ("ACTIVE", "UPDATING"):
                 address = self._context.planes.start(item["cluster"]["name"])
                 self._set(
                     key, endpoint=address.server, certificateAuthority={"data": address.ca_data}
@@ -61,14 +78,13 @@ class Clusters:
         return item
 
     def active(self, params: JsonObject, name: str) -> ClusterRecord:
-        """Raises CloudError when the cluster is in another status, too."""
+        """Raises CloudError when the cluster is in another status, too.
+
+        Source: eksctl-io/eksctl #2244.
+        """
         item = self.find(params, name)
         if item["cluster"]["status"] != "ACTIVE":
-            raise aws_error(
-                "ResourceInUseException",
-                f"Cluster '{name}' is not in ACTIVE status, it is {item['cluster']['status']}",
-                code=409,
-            )
+            raise refused(f"Cluster '{name}' is not in ACTIVE status")
         return item
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
@@ -84,14 +100,39 @@ class Clusters:
                 cluster_names.claim(self._store, name, owner=key)
             except cluster_names.NameTaken as e:
                 raise aws_error("ResourceInUseException", str(e), code=409) from None
-            cluster = _filled(body, region=region, vpc=vpc)
-            self._store.put(CLUSTERS, key, ClusterRecord(cluster=cluster))
+            cluster = _filled(body, region=region, vpc=vpc, services=self._services(region, vpc))
+            zones = zones_of(self._context, region, cluster["resourcesVpcConfig"]["subnetIds"])
+            self._store.put(CLUSTERS, key, ClusterRecord(cluster=cluster, zones=zones))
         self._context.tasks.begin("eks.CreateCluster", key=key)
         return {"cluster": cluster}
 
+    def _services(self, region: str, vpc: str) -> str:
+        """EKS keeps the addresses of Services out of the VPC's range.
+
+        Source: EKS API reference, KubernetesNetworkConfigRequest.
+        """
+        default = ipaddress.IPv4Network("10.100.0.0/16")
+        inside = vpc_range(self._context, region, vpc).subnet_of(
+            ipaddress.IPv4Network("10.0.0.0/8")
+        )
+        return "172.20.0.0/16" if inside else str(default)
+
     def _finish_create(self, arguments: JsonObject) -> None:
-        key = arguments["key"]
+        with self._plane_of(arguments["key"]):
+            self._start_plane(arguments["key"])
+
+    def _plane_of(self, key: str) -> threading.Lock:
+        """Held while the cluster's control plane starts or ends: a cluster may be deleted while it
+        is being created.
+        """
+        with self._store.lock:
+            return self._planes.setdefault(key, threading.Lock())
+
+    def _start_plane(self, key: str) -> None:
         name = key.partition("/")[2]
+        item = self._store.get(CLUSTERS, key)
+        if item is None or item["cluster"]["status"] != "CREATING":
+            return
         try:
             address = self._context.planes.start(name)
         except Exception as e:
@@ -103,12 +144,15 @@ class Clusters:
             }
             self._set(key, status="FAILED", health={"issues": [issue]})
             return
-        self._set(
-            key,
-            status="ACTIVE",
-            endpoint=address.server,
-            certificateAuthority={"data": address.ca_data},
-        )
+        with self._store.lock:
+            item = self._store.get(CLUSTERS, key)
+            if item is not None and item["cluster"]["status"] == "CREATING":
+                self._set(
+                    key,
+                    status="ACTIVE",
+                    endpoint=address.server,
+                    certificateAuthority={"data": address.ca_data},
+                )
 
     def _set(self, key: str, **fields: Any) -> None:
         with self._store.lock:
@@ -122,45 +166,81 @@ class Clusters:
         return {"clusters": [key.partition("/")[2] for key, _ in found]}
 
     def _update_config(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        name = body["name"]
-        key = f"{params['region']}/{name}"
-        changes = {k: v for k, v in body.items() if k not in ("name", "clientRequestToken")}
-        if len(changes) != 1:
-            raise invalid(
-                "Only one type of update can be allowed, got "
-                f"{', '.join(sorted(changes)) or 'none'}."
-            )
+        asked = {k: v for k, v in body.items() if k not in ("name", "clientRequestToken")}
         with self._store.lock:
-            item = self.active(params, name)
-            for field, value in changes.items():
-                current = item["cluster"].get(field)
-                item["cluster"][field] = (
-                    {**current, **value} if isinstance(current, dict) else value
-                )
-            self._store.put(CLUSTERS, key, item)
-        return {"update": self._updates.record(key, "ConfigUpdate", {}, status="Successful")}
+            item = self.find(params, body["name"])
+            change = config_change(self._context, params["region"], item, asked)
+            return self._begin_update(params, item, change)
+
+    def _update_version(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        """The simulated control plane goes on running the one version that it has."""
+        version = body["version"]
+        with self._store.lock:
+            item = self.find(params, body["name"])
+            check_version_change(item["cluster"], version)
+            parameters = {"Version": version, "PlatformVersion": "eks.4"}
+            change = Change("VersionUpdate", parameters, {"version": version})
+            return self._begin_update(params, item, change)
+
+    def _encrypt(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        config = body["encryptionConfig"]
+        with self._store.lock:
+            item = self.find(params, body["clusterName"])
+            if item["cluster"].get("encryptionConfig"):
+                raise refused("Encryption is already enabled for this cluster")
+            check_encryption(config)
+            change = Change(
+                "AssociateEncryptionConfig",
+                {"EncryptionConfig": config},
+                {"encryptionConfig": config},
+            )
+            return self._begin_update(params, item, change)
+
+    def _begin_update(self, params: JsonObject, item: ClusterRecord, change: Change) -> JsonObject:
+        name = item["cluster"]["name"]
+        key = f"{params['region']}/{name}"
+        self._updates.refuse_second(key, change.kind)
+        if item["cluster"]["status"] != "ACTIVE":
+            raise in_use(
+                f"Cannot {change.kind} because cluster {name} is {item['cluster']['status']}"
+            )
+        update = self._updates.begin(key, change.kind, change.parameters)
+        self._set(key, status="UPDATING")
+        self._context.tasks.begin(
+            "eks.UpdateCluster", key=key, update=update["id"], fields=change.fields
+        )
+        return {"update": update}
+
+    def _finish_update(self, arguments: JsonObject) -> None:
+        key = arguments["key"]
+        with self._store.lock:
+            self._set(key, **arguments["fields"], status="ACTIVE")
+            self._updates.close(key, arguments["update"], None)
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         name = body["name"]
         key = f"{params['region']}/{name}"
         with self._store.lock:
             item = self.find(params, name)
-            if item["cluster"].get("deletionProtection"):
+            # EKS user guide, "Protect EKS clusters from accidental deletion": of active clusters.
+            if item["cluster"].get("deletionProtection") and item["cluster"]["status"] == "ACTIVE":
                 raise aws_error(
                     "InvalidRequestException",
                     f"Cannot delete cluster {name}: deletion protection is enabled.",
                 )
             if self._store.values(NODE_GROUPS, prefix=f"{key}/"):
-                raise aws_error(
-                    "ResourceInUseException", "Cluster has nodegroups attached", code=409
-                )
+                raise in_use("Cluster has nodegroups attached")
+            self._updates.refuse_second(key, "delete")
             item["cluster"]["status"] = "DELETING"
             self._store.put(CLUSTERS, key, item)
         self._context.tasks.begin("eks.DeleteCluster", key=key)
         return {"cluster": item["cluster"]}
 
     def _finish_delete(self, arguments: JsonObject) -> None:
-        key = arguments["key"]
+        with self._plane_of(arguments["key"]):
+            self._delete_all(arguments["key"])
+
+    def _delete_all(self, key: str) -> None:
         name = key.partition("/")[2]
         self._context.planes.remove(name)
         for kind in (ADDONS, UPDATES):
@@ -170,12 +250,17 @@ class Clusters:
         cluster_names.release(self._store, name)
 
 
-def _filled(body: JsonObject, *, region: str, vpc: str) -> JsonObject:
+def _filled(body: JsonObject, *, region: str, vpc: str, services: str) -> JsonObject:
     """The cluster with what EKS fills in."""
     name = body["name"]
     network = body["resourcesVpcConfig"]
-    services: JsonObject = {"serviceIpv4Cidr": "10.100.0.0/16", "ipFamily": "ipv4"}
+    addresses: JsonObject = {
+        "serviceIpv4Cidr": services,
+        "ipFamily": "ipv4",
+        "elasticLoadBalancing": {"enabled": False},
+    }
     access = body.get("accessConfig") or {}
+    optional = ("encryptionConfig", "zonalShiftConfig")
     return {
         "name": name,
         "arn": f"arn:aws:eks:{region}:{ACCOUNT}:cluster/{name}",
@@ -192,8 +277,8 @@ def _filled(body: JsonObject, *, region: str, vpc: str) -> JsonObject:
             "endpointPrivateAccess": network.get("endpointPrivateAccess", False),
             "publicAccessCidrs": network.get("publicAccessCidrs", ["0.0.0.0/0"]),
         },
-        "kubernetesNetworkConfig": services | (body.get("kubernetesNetworkConfig") or {}),
-        "logging": body.get("logging") or {"clusterLogging": [{"types": [], "enabled": False}]},
+        "kubernetesNetworkConfig": addresses | (body.get("kubernetesNetworkConfig") or {}),
+        "logging": logging_of(enabled_logs(body.get("logging") or {"clusterLogging": []})),
         "identity": {
             "oidc": {
                 "issuer": f"https://oidc.eks.{region}.amazonaws.com/id/"
@@ -203,12 +288,10 @@ def _filled(body: JsonObject, *, region: str, vpc: str) -> JsonObject:
         "status": "CREATING",
         "accessConfig": {
             "authenticationMode": access.get("authenticationMode", "CONFIG_MAP"),
-            "bootstrapClusterCreatorAdminPermissions": access.get(
-                "bootstrapClusterCreatorAdminPermissions", True
-            ),
         },
         "upgradePolicy": body.get("upgradePolicy") or {"supportType": "EXTENDED"},
         "deletionProtection": body.get("deletionProtection", False),
         "tags": body.get("tags", {}),
         "health": {"issues": []},
+        **{k: body[k] for k in optional if body.get(k)},
     }

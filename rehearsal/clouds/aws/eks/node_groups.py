@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.eks.checks import (
+    VERSIONS,
     HealthIssue,
     check_labels,
     check_launch_template,
     check_nodegroup,
+    check_release,
     check_scaling,
     check_taints,
+    default_release,
     invalid,
+    kubelet_version,
     launch_template_version,
     why_nodes_cannot_join,
 )
@@ -22,16 +27,14 @@ from rehearsal.clouds.aws.eks.clusters import Clusters
 from rehearsal.clouds.aws.eks.nodes import desired_nodes, node_settings
 from rehearsal.clouds.aws.eks.updates import Updates
 from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
+from rehearsal.clouds.aws.iam import ACCOUNT, make_instance_profile
+from rehearsal.clouds.aws.state import INSTANCE_PROFILES, NODE_GROUPS, NodeGroupRecord
 from rehearsal.clouds.core.context import Context, Methods, now
 from rehearsal.clouds.core.node_api import NotReady
 from rehearsal.clouds.core.node_group import NoCapacity, NodeGroup
-from rehearsal.clouds.core.node_object import KUBERNETES
 from rehearsal.clouds.core.taints import changed_taints
 from rehearsal.clouds.core.tasks import Task
 
-_AMI_RELEASE = "20260714"
 log = logging.getLogger(__name__)
 
 
@@ -91,13 +94,14 @@ class NodeGroups:
                 )
             check_nodegroup(self._context, region, cluster, body)
             group = self._filled(region, cluster, body)
+            make_instance_profile(self._context, _profile(group), group["nodeRole"])
             item: NodeGroupRecord = {
                 "key": key,
                 "region": region,
                 "cluster": name,
                 "nodegroup": group,
                 "generation": 1,
-                "kubelet_version": _kubelet_version(group["version"]),
+                "kubelet_version": kubelet_version(group["version"]),
                 "nodes": [],
                 "applied": node_settings(group),
             }
@@ -115,8 +119,7 @@ class NodeGroups:
             f"{body['nodegroupName']}/{uuid.uuid4()}",
             "clusterName": cluster["name"],
             "version": version,
-            "releaseVersion": body.get("releaseVersion")
-            or f"{_kubelet_version(version).split('-')[0]}-{_AMI_RELEASE}",
+            "releaseVersion": body.get("releaseVersion") or default_release(version),
             "createdAt": now(),
             "modifiedAt": now(),
             "status": "CREATING",
@@ -184,6 +187,8 @@ class NodeGroups:
         return None
 
     def _update_config(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        if not {*body} - {"clusterName", "nodegroupName", "clientRequestToken"}:
+            raise invalid("No update parameters were provided for the node group")
         with self._store.lock:
             item = self._updatable(params, body)
             group = item["nodegroup"]
@@ -206,7 +211,7 @@ class NodeGroups:
             check_scaling(group["scalingConfig"])
             check_labels(group["labels"])
             check_taints(group["taints"])
-            return self._begin_update(item, "ConfigUpdate")
+            return self._begin_update(item, "ConfigUpdate", _config_parameters(body))
 
     def _update_version(self, params: JsonObject, body: JsonObject) -> JsonObject:
         region = params["region"]
@@ -237,20 +242,33 @@ class NodeGroups:
                     region,
                     {**wanted, "id": group["launchTemplate"]["id"], "name": None},
                 )
-            group["version"] = body.get("version") or group["version"]
-            group["releaseVersion"] = body.get("releaseVersion") or group["releaseVersion"]
-            item["kubelet_version"] = _kubelet_version(group["version"])
+            version = body.get("version") or group["version"]
+            _check_newer(
+                version, group, self._clusters.find(params, body["clusterName"])["cluster"]
+            )
+            check_release(version, body.get("releaseVersion"), group["amiType"])
+            newest = default_release(version)
+            # Without a release, the newest of the version, unless only the template changes.
+            kept = group["releaseVersion"] if body.get("launchTemplate") else newest
+            group["version"] = version
+            group["releaseVersion"] = body.get("releaseVersion") or (
+                newest if body.get("version") else kept
+            )
+            item["kubelet_version"] = kubelet_version(group["version"])
             item["generation"] += 1
-            return self._begin_update(item, "VersionUpdate")
+            parameters = {"Version": group["version"], "ReleaseVersion": group["releaseVersion"]}
+            return self._begin_update(item, "VersionUpdate", parameters)
 
     def _nodes(self, item: NodeGroupRecord) -> NodeGroup:
         api = self._context.planes.nodes(item["cluster"])
         return NodeGroup(self._store, NODE_GROUPS, item["key"], api)
 
-    def _begin_update(self, item: NodeGroupRecord, kind: str) -> JsonObject:
+    def _begin_update(
+        self, item: NodeGroupRecord, kind: str, parameters: Mapping[str, object]
+    ) -> JsonObject:
         item["nodegroup"] |= {"status": "UPDATING", "modifiedAt": now()}
         self._store.put(NODE_GROUPS, item["key"], item)
-        update = self._updates.record(item["key"], kind, {}, status="InProgress")
+        update = self._updates.begin(item["key"], kind, parameters)
         self._context.tasks.begin("eks.UpdateNodegroup", key=item["key"], update=update["id"])
         return {"update": update}
 
@@ -291,6 +309,7 @@ class NodeGroups:
             issues = [_internal_failure(e).api_form()]
             self._set(key, status="DELETE_FAILED", health={"issues": issues})
             return
+        self._store.delete(INSTANCE_PROFILES, _profile(item["nodegroup"]))
         self._store.delete(NODE_GROUPS, key)
 
     def _updatable(self, params: JsonObject, body: JsonObject) -> NodeGroupRecord:
@@ -312,15 +331,47 @@ class NodeGroups:
                 self._store.put(NODE_GROUPS, key, item)
 
 
+def _check_newer(version: str, group: JsonObject, cluster: JsonObject) -> None:
+    """A node group is never newer than its cluster, and never goes back. Raises CloudError."""
+    if version not in VERSIONS or not (
+        VERSIONS.index(group["version"])
+        <= VERSIONS.index(version)
+        <= VERSIONS.index(cluster["version"])
+    ):
+        raise invalid(
+            f"Requested Nodegroup version {version} is invalid: the node group's version is "
+            f"{group['version']}, the cluster's {cluster['version']}"
+        )
+
+
+def _config_parameters(body: JsonObject) -> dict[str, object]:
+    """What UpdateNodegroupConfig asks for, by the API's UpdateParamType."""
+    labels, taints = body.get("labels") or {}, body.get("taints") or {}
+    scaling, update = body.get("scalingConfig") or {}, body.get("updateConfig") or {}
+    found = {
+        "LabelsToAdd": labels.get("addOrUpdateLabels"),
+        "LabelsToRemove": labels.get("removeLabels"),
+        "TaintsToAdd": taints.get("addOrUpdateTaints"),
+        "TaintsToRemove": taints.get("removeTaints"),
+        "MinSize": scaling.get("minSize"),
+        "MaxSize": scaling.get("maxSize"),
+        "DesiredSize": scaling.get("desiredSize"),
+        "MaxUnavailable": update.get("maxUnavailable"),
+        "MaxUnavailablePercentage": update.get("maxUnavailablePercentage"),
+        "UpdateStrategy": update.get("updateStrategy"),
+        "NodeRepairConfig": body.get("nodeRepairConfig"),
+    }
+    return {k: v for k, v in found.items() if v not in (None, [], {})}
+
+
 def _internal_failure(e: Exception) -> HealthIssue:
     return HealthIssue("InternalFailure", f"the rehearsal's cloud: {type(e).__name__}: {e}")
 
 
+def _profile(group: JsonObject) -> str:
+    """The name of the node group's instance profile: eks-UUID."""
+    return f"eks-{group['nodegroupArn'].rpartition('/')[2]}"
+
+
 def _key(params: JsonObject, body: JsonObject) -> str:
     return f"{params['region']}/{body['clusterName']}/{body['nodegroupName']}"
-
-
-def _kubelet_version(version: str) -> str:
-    """The patch release in the simulated AMI of this Kubernetes minor version."""
-    patch = KUBERNETES if KUBERNETES.startswith(f"{version}.") else f"{version}.5"
-    return f"{patch}-eks-a1b2c3d"

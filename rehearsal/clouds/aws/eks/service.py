@@ -9,7 +9,9 @@ from rehearsal.clouds.aws.eks.node_groups import NodeGroups
 from rehearsal.clouds.aws.eks.updates import Updates
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.state import ADDONS, CLUSTERS, NODE_GROUPS
+from rehearsal.clouds.aws.zones import in_known_regions
 from rehearsal.clouds.core.context import Context, Methods
+from rehearsal.clouds.core.errors import CloudError
 
 
 class Eks:
@@ -19,10 +21,11 @@ class Eks:
         self._clusters = Clusters(context, self._updates)
         self._node_groups = NodeGroups(context, self._clusters, self._updates)
         self._addons = Addons(context, self._clusters, self._updates)
-        context.tasks.register({**self._clusters.tasks(), **self._node_groups.tasks()})
+        for part in (self._clusters, self._node_groups, self._addons):
+            context.tasks.register(part.tasks())
 
     def methods(self) -> Methods:
-        return {
+        found = {
             **self._clusters.methods(),
             **self._node_groups.methods(),
             **self._addons.methods(),
@@ -30,6 +33,7 @@ class Eks:
             "TagResource": self._tag,
             "UntagResource": self._untag,
         }
+        return in_known_regions(found, _no_region)
 
     def inventory(self) -> list[JsonObject]:
         found: list[JsonObject] = [
@@ -53,7 +57,12 @@ class Eks:
     def _retag(self, arn: str, *, add: JsonObject, remove: list[str]) -> JsonObject:
         def changed(resource: JsonObject) -> JsonObject:
             tags = resource.get("tags", {}) | add
-            return {k: v for k, v in tags.items() if k not in remove}
+            left = {k: v for k, v in tags.items() if k not in remove}
+            if len(left) > 50:
+                raise aws_error(
+                    "BadRequestException", f"A resource has at most 50 tags, not {len(left)}."
+                )
+            return left
 
         with self._store.lock:
             for key, cluster in self._store.items(CLUSTERS):
@@ -72,3 +81,13 @@ class Eks:
                     self._store.put(ADDONS, key, addon)
                     return {}
         raise aws_error("NotFoundException", f"The resource {arn} does not exist.", code=404)
+
+
+def _no_region(region: str) -> CloudError:
+    """What EKS answers in a region that is not enabled for the account."""
+    return aws_error(
+        "UnrecognizedClientException",
+        f"The security token included in the request is invalid ({region} is no region of this "
+        "account)",
+        code=403,
+    )

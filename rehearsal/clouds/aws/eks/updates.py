@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import uuid
+from collections.abc import Mapping
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.eks.checks import HealthIssue
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.state import UPDATES
 from rehearsal.clouds.core.context import Context, Methods, now
+from rehearsal.clouds.core.errors import CloudError
 
 
 class Updates:
@@ -18,17 +21,43 @@ class Updates:
     def methods(self) -> Methods:
         return {"DescribeUpdate": self._describe}
 
-    def record(self, owner: str, kind: str, parameters: JsonObject, *, status: str) -> JsonObject:
-        """A new update of what is stored under the key `owner`, in the API's form."""
-        update = {
+    def begin(self, owner: str, kind: str, parameters: Mapping[str, object]) -> JsonObject:
+        """A new update in progress of what is stored under the key `owner`, in the API's form.
+
+        parameters: by their names in the API's UpdateParamType.
+        """
+        update: JsonObject = {
             "id": str(uuid.uuid4()),
-            "status": status,
+            "status": "InProgress",
             "type": kind,
-            "params": [{"type": k, "value": str(v)} for k, v in parameters.items()],
+            "params": [{"type": k, "value": _text(v)} for k, v in parameters.items()],
             "createdAt": now(),
             "errors": [],
         }
         return self._store.put(UPDATES, f"{owner}/{update['id']}", update)
+
+    def refuse_second(self, owner: str, kind: str) -> None:
+        """EKS makes one update of a cluster at a time. Raises CloudError.
+
+        Source: aws-controllers-k8s/community #1192, aws/aws-cdk #33452.
+        """
+        running = self.in_progress(owner)
+        if running is not None:
+            raise in_use(
+                f"Cannot {kind} because cluster {owner.rpartition('/')[2]} currently has update "
+                f"{running['id']} in progress"
+            )
+
+    def in_progress(self, owner: str) -> JsonObject | None:
+        """Of the owner itself, not of its node groups and add-ons."""
+        return next(
+            (
+                update
+                for key, update in self._store.items(UPDATES, prefix=f"{owner}/")
+                if key == f"{owner}/{update['id']}" and update["status"] == "InProgress"
+            ),
+            None,
+        )
 
     def close(self, owner: str, identity: str, issue: HealthIssue | None) -> None:
         """None = successful."""
@@ -39,7 +68,11 @@ class Updates:
             update["status"] = "Failed" if issue else "Successful"
             if issue:
                 update["errors"] = [
-                    {"errorCode": issue.code, "errorMessage": issue.message, "resourceIds": []}
+                    {
+                        "errorCode": issue.error_code,
+                        "errorMessage": issue.message,
+                        "resourceIds": [],
+                    }
                 ]
             self._store.put(UPDATES, f"{owner}/{identity}", update)
 
@@ -52,3 +85,11 @@ class Updates:
                 "ResourceNotFoundException", f"No update found for ID: {body['updateId']}", code=404
             )
         return {"update": update}
+
+
+def in_use(message: str) -> CloudError:
+    return aws_error("ResourceInUseException", message, code=409)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

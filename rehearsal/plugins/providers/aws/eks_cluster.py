@@ -6,9 +6,12 @@ Source of force_new: hashicorp/terraform-provider-aws, internal/service/eks/clus
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from kubeapi import JsonObject
+from rehearsal.clouds.core.errors import CloudError
 from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
 from rehearsal.plugins.bridge.resources import (
     Autoname,
@@ -45,9 +48,13 @@ _CLUSTER: Fields = {
         of=same("authenticationMode", "bootstrapClusterCreatorAdminPermissions", computed=True),
         computed=True,
     ),
+    "encryptionConfig": Field(
+        of={"provider": Field(of=same("keyArn")), "resources": Field(unordered=True)}
+    ),
     "kubernetesNetworkConfig": Field(
         of=same("serviceIpv4Cidr", "ipFamily", computed=True), computed=True
     ),
+    "zonalShiftConfig": Field(of=same("enabled")),
     "upgradePolicy": Field(of=same("supportType"), computed=True),
     "deletionProtection": Field(default=False),
     "tags": Field(),
@@ -59,13 +66,17 @@ _OWN = (
     "region",
     "defaultAddonsToRemove",
 )
-# One call of UpdateClusterConfig each: EKS takes one kind of change per call.
-_UPDATES = (
-    "vpcConfig",
-    "accessConfig",
-    "upgradePolicy",
-    "deletionProtection",
-    "enabledClusterLogTypes",
+_ENDPOINT = ("endpointPrivateAccess", "endpointPublicAccess", "publicAccessCidrs")
+_PROPAGATION_S = 10.0
+"""How long CreateCluster is retried for a role that EKS does not know yet; officially 2 minutes,
+for an IAM that takes longer to spread than the rehearsal's.
+"""
+_ROLE_NOT_SPREAD = (
+    "does not exist",
+    "Error in role params",
+    "Role could not be assumed because the trusted entity is not correct",
+    "The provided role doesn't have the Amazon EKS Managed Policies associated with it",
+    "IAM role's policy must include",
 )
 
 
@@ -75,12 +86,15 @@ class Cluster(Resource):
         "name",
         "roleArn",
         "region",
-        "kubernetesNetworkConfig",
+        "kubernetesNetworkConfig.ipFamily",
+        "kubernetesNetworkConfig.serviceIpv4Cidr",
         "bootstrapSelfManagedAddons",
-        "encryptionConfig",
         "accessConfig.bootstrapClusterCreatorAdminPermissions",
+        "computeConfig.nodeRoleArn",
         "outpostConfig",
+        "remoteNetworkConfig",
     )
+    force_new_if_removed = ("encryptionConfig",)
     sets = (
         "vpcConfig.subnetIds",
         "vpcConfig.securityGroupIds",
@@ -112,7 +126,17 @@ class Cluster(Resource):
                 "clusterLogging": [{"types": inputs["enabledClusterLogTypes"], "enabled": True}]
             }
         body["bootstrapSelfManagedAddons"] = inputs.get("bootstrapSelfManagedAddons")
-        call(session, inputs, "eks", "CreateCluster", name=name, **body)
+        if "encryptionConfig" in body:
+            body["encryptionConfig"] = [body["encryptionConfig"]]
+        _retried_while(
+            session,
+            _PROPAGATION_S,
+            lambda e: (
+                e.reason == "InvalidParameterException"
+                and any(words in e.message for words in _ROLE_NOT_SPREAD)
+            ),
+            lambda: call(session, inputs, "eks", "CreateCluster", name=name, **body),
+        )
         session.show_status("waiting for the cluster to become ACTIVE")
         cluster = wait_until(
             session, f"EKS Cluster ({name}) create", lambda: _settled(session, inputs, name)
@@ -131,6 +155,7 @@ class Cluster(Resource):
         cluster = _cluster(session, inputs, resource_id)
         if cluster is None:
             return None
+        cluster = _with_the_unreturned(cluster, inputs)
         imported = not inputs
         seen = from_api(_CLUSTER, cluster, None if imported else inputs) | {"name": cluster["name"]}
         if "tags" not in seen:
@@ -154,22 +179,46 @@ class Cluster(Resource):
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties
     ) -> Sequence[str]:
+        def config(**body: JsonObject | bool) -> None:
+            made = call(session, new, "eks", "UpdateClusterConfig", name=resource_id, **body)
+            _finish(session, new, resource_id, made["update"])
+
+        # In the order of the official provider, which waits for each update: EKS makes one at a
+        # time.
         if old.get("version") != new.get("version") and "version" in new:
-            raise ProviderError(
-                "version: the rehearsal does not simulate upgrades: its control planes run one "
-                "version of Kubernetes"
+            version = new["version"]
+            made = call(
+                session, new, "eks", "UpdateClusterVersion", name=resource_id, version=version
             )
-        for name in _UPDATES:
-            if old.get(name) == new.get(name):
-                continue
-            if name == "enabledClusterLogTypes":
-                body: JsonObject = {"logging": _logging(old.get(name) or [], new.get(name) or [])}
-            elif name == "deletionProtection":
-                body = {name: bool(new.get(name))}
-            else:
-                body = to_api(_CLUSTER, {name: new[name]}) if name in new else {}
-            if body:
-                call(session, new, "eks", "UpdateClusterConfig", name=resource_id, **body)
+            _finish(session, new, resource_id, made["update"])
+        mode = (new.get("accessConfig") or {}).get("authenticationMode")
+        if mode is not None and mode != (old.get("accessConfig") or {}).get("authenticationMode"):
+            config(accessConfig={"authenticationMode": mode})
+        if new.get("encryptionConfig") and not old.get("encryptionConfig"):
+            encryption = [
+                to_api(_CLUSTER, {"encryptionConfig": new["encryptionConfig"]})["encryptionConfig"]
+            ]
+            made = call(
+                session,
+                new,
+                "eks",
+                "AssociateEncryptionConfig",
+                clusterName=resource_id,
+                encryptionConfig=encryption,
+            )
+            _finish(session, new, resource_id, made["update"])
+        logs = (old.get("enabledClusterLogTypes") or [], new.get("enabledClusterLogTypes") or [])
+        if sorted(logs[0]) != sorted(logs[1]):
+            config(logging=_logging(*logs))
+        for name in ("upgradePolicy", "zonalShiftConfig"):
+            if old.get(name) != new.get(name) and new.get(name):
+                config(**to_api(_CLUSTER, {name: new[name]}))
+        if bool(old.get("deletionProtection")) != bool(new.get("deletionProtection")):
+            config(deletionProtection=bool(new.get("deletionProtection")))
+        for names in (_ENDPOINT, ("subnetIds",), ("securityGroupIds",)):
+            part = _vpc_part(old, new, names)
+            if part is not None:
+                config(resourcesVpcConfig=part)
         cluster = _cluster(session, new, resource_id) or {}
         retag_eks(session, str(cluster.get("arn")), old, new)
         return []
@@ -177,7 +226,12 @@ class Cluster(Resource):
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         if _cluster(session, inputs, resource_id) is None:
             return
-        call(session, inputs, "eks", "DeleteCluster", name=resource_id)
+        _retried_while(
+            session,
+            session.timeout_s,
+            lambda e: e.reason == "ResourceInUseException" and "in progress" in e.message,
+            lambda: call(session, inputs, "eks", "DeleteCluster", name=resource_id),
+        )
         session.show_status("waiting for the cluster to be deleted")
         wait_until(
             session,
@@ -198,6 +252,76 @@ def _settled(session: Session, inputs: Properties, name: str) -> JsonObject | No
     return cluster if cluster["status"] not in ("CREATING", "PENDING", "UPDATING") else None
 
 
+def _retried_while(
+    session: Session,
+    timeout_s: float,
+    transient: Callable[[CloudError], bool],
+    step: Callable[[], JsonObject],
+) -> JsonObject:
+    """The step's answer; errors that `transient` accepts are retried until the timeout."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return step()
+        except CloudError as e:
+            if not transient(e) or time.monotonic() > deadline or session.cancelled():
+                raise
+        time.sleep(_RETRY_PAUSE_S)
+
+
+_RETRY_PAUSE_S = 0.1
+
+
+def _with_the_unreturned(cluster: JsonObject, inputs: Properties) -> JsonObject:
+    """The cluster with what EKS does not tell: the official provider shows what was asked for.
+
+    Source: aws/containers-roadmap #185.
+    """
+    access = cluster.get("accessConfig") or {}
+    asked = (inputs.get("accessConfig") or {}).get("bootstrapClusterCreatorAdminPermissions", True)
+    shown = {"accessConfig": {**access, "bootstrapClusterCreatorAdminPermissions": asked}}
+    encryption = cluster.get("encryptionConfig")
+    return {
+        **cluster,
+        **(shown if access else {}),
+        **({"encryptionConfig": encryption[0]} if encryption else {}),
+    }
+
+
+def _vpc_part(old: Properties, new: Properties, names: Sequence[str]) -> JsonObject | None:
+    """The request for a change of these members of vpcConfig; None where they are the same."""
+    before, after = old.get("vpcConfig") or {}, new.get("vpcConfig") or {}
+
+    def value(config: Mapping[str, Any], name: str) -> Any:
+        found = config.get(name)
+        if isinstance(found, list):
+            return sorted(found)
+        return found if found is not None else {"endpointPublicAccess": True}.get(name, False)
+
+    if all(value(before, name) == value(after, name) for name in names):
+        return None
+    wanted = {k: after[k] for k in names if k in after}
+    if names is _ENDPOINT:
+        wanted |= {k: value(after, k) for k in ("endpointPrivateAccess", "endpointPublicAccess")}
+    return wanted
+
+
+def _finish(session: Session, inputs: Properties, name: str, update: JsonObject) -> None:
+    """Waits for an update of the cluster. Raises ProviderError when it failed."""
+
+    def poll() -> JsonObject | None:
+        answer = call(session, inputs, "eks", "DescribeUpdate", name=name, updateId=update["id"])
+        found: JsonObject = answer["update"]
+        return found if found["status"] != "InProgress" else None
+
+    done = wait_until(session, f"EKS Cluster ({name}) update {update['id']}", poll)
+    if done["status"] != "Successful":
+        errors = "; ".join(f"{e['errorCode']}: {e['errorMessage']}" for e in done["errors"])
+        raise ProviderError(
+            f"waiting for EKS Cluster ({name}) update ({update['id']}): {done['status']}: {errors}"
+        )
+
+
 def _issues(thing: JsonObject) -> str:
     issues = thing.get("health", {}).get("issues", [])
     return (
@@ -212,6 +336,7 @@ def _logging(old: list[str], new: list[str]) -> JsonObject:
 
 
 def _outputs(cluster: JsonObject, region: str) -> Properties:
+    """cluster: as `_with_the_unreturned` gives it."""
     shown = from_api(_CLUSTER, cluster, None)
     network = cluster["resourcesVpcConfig"]
     authority = cluster.get("certificateAuthority") or {"data": ""}
@@ -289,7 +414,8 @@ class Addon(Resource):
             addon = call(
                 session, inputs, "eks", "DescribeAddon", clusterName=cluster, addonName=name
             )["addon"]
-            return addon if addon["status"] != "CREATING" else None
+            # An add-on that is DEGRADED, coredns without nodes, is waited for as well.
+            return addon if addon["status"] not in ("CREATING", "DEGRADED") else None
 
         wait_until(session, f"EKS Add-On ({cluster}:{name}) create", active)
         return CreateResult(f"{cluster}:{name}")
@@ -329,7 +455,7 @@ class Addon(Resource):
         changed = {k: new[k] for k in _ADDON if k != "tags" and k in new and old.get(k) != new[k]}
         if changed:
             conflicts = new.get("resolveConflictsOnUpdate")
-            call(
+            made = call(
                 session,
                 new,
                 "eks",
@@ -339,6 +465,13 @@ class Addon(Resource):
                 resolveConflicts=conflicts,
                 **changed,
             )
+            update = {"name": cluster, "addonName": name, "updateId": made["update"]["id"]}
+
+            def done() -> JsonObject | None:
+                found: JsonObject = call(session, new, "eks", "DescribeUpdate", **update)["update"]
+                return found if found["status"] != "InProgress" else None
+
+            wait_until(session, f"EKS Add-On ({cluster}:{name}) update", done)
         addon = call(session, new, "eks", "DescribeAddon", clusterName=cluster, addonName=name)[
             "addon"
         ]
@@ -356,3 +489,11 @@ class Addon(Resource):
             addonName=name,
             preserve=inputs.get("preserve"),
         )
+
+        def gone() -> bool | None:
+            found = or_none(
+                session, inputs, "eks", "DescribeAddon", clusterName=cluster, addonName=name
+            )
+            return None if found else True
+
+        wait_until(session, f"EKS Add-On ({cluster}:{name}) delete", gone)

@@ -192,6 +192,9 @@ def _normal_member(value: Any) -> Any:
 class RolePolicyAttachment(Resource):
     kind = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
     force_new = ("role", "policyArn")
+    # As pulumi/pulumi-aws asks for it: otherwise the old attachment's end takes away the new one's
+    # right where both are the same.
+    delete_before_replace = True
 
     def create(self, session: Session, inputs: Properties) -> CreateResult:
         role, policy = _role_name(inputs["role"]), str(inputs["policyArn"])

@@ -9,6 +9,7 @@ from email.mime.text import MIMEText
 
 import pytest
 
+from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.core.errors import CloudError
 
 P4D = {"instanceTypes": ["p4d.24xlarge"], "amiType": "AL2023_x86_64_NVIDIA"}
@@ -170,7 +171,7 @@ def test_an_impossible_node_group_is_refused(aws, fields: dict, words: str) -> N
         (
             {"InstanceType": "m6i.large"},
             {"instanceTypes": ["m6i.large"]},
-            "both the launch template and the API request",
+            "in launch template and API request",
         ),
         (
             {"InstanceMarketOptions": {"MarketType": "spot"}},
@@ -398,17 +399,224 @@ def test_an_unsupported_version_is_refused(aws) -> None:
         )
 
 
+def addon(aws, name: str) -> dict:
+    return aws.call("eks", "DescribeAddon", clusterName="p4d", addonName=name)["addon"]
+
+
 def test_deleting_a_cluster_deletes_its_addons(aws) -> None:
     aws.make_cluster()
-    for addon in ("vpc-cni", "kube-proxy", "coredns"):
-        assert (
-            aws.call("eks", "CreateAddon", clusterName="p4d", addonName=addon)["addon"]["status"]
-            == "ACTIVE"
-        )
-    with pytest.raises(CloudError, match="not supported"):
-        aws.call("eks", "CreateAddon", clusterName="p4d", addonName="vpc-cnj")
-    with pytest.raises(CloudError, match="already exists"):
-        aws.call("eks", "CreateAddon", clusterName="p4d", addonName="coredns")
+    for name in ("vpc-cni", "kube-proxy"):
+        made = aws.call("eks", "CreateAddon", clusterName="p4d", addonName=name)["addon"]
+        assert made["status"] == "CREATING"
+    assert aws.cloud.tasks.wait(30)
+    assert addon(aws, "vpc-cni")["status"] == "ACTIVE"
     aws.call("eks", "DeleteCluster", name="p4d")
     assert aws.cloud.tasks.wait(30)
     assert "eks.addon" not in aws.cloud.inventory()
+
+
+def test_coredns_is_degraded_until_there_is_a_node_for_it(aws) -> None:
+    aws.make_cluster()
+    aws.call("eks", "CreateAddon", clusterName="p4d", addonName="coredns")
+    assert aws.cloud.tasks.wait(30)
+    found = addon(aws, "coredns")
+    assert found["status"] == "DEGRADED"
+    assert found["health"]["issues"][0]["code"] == "InsufficientNumberOfReplicas"
+    taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}
+    aws.make_group(nodegroupName="gpu", taints=[taint])
+    assert addon(aws, "coredns")["status"] == "DEGRADED"
+    aws.make_group()
+    assert addon(aws, "coredns")["status"] == "ACTIVE"
+
+
+def hold(aws, *tasks: str) -> None:
+    """These tasks do not end for a while, as updates of EKS."""
+    path = aws.environment / "cloud" / "delays.json"
+    path.write_text(json.dumps(dict.fromkeys(tasks, 1.0)))
+
+
+def test_a_cluster_takes_one_update_at_a_time(aws) -> None:
+    aws.make_cluster()
+    hold(aws, "eks.UpdateCluster")
+    protect = {"name": "p4d", "deletionProtection": True}
+    update = aws.call("eks", "UpdateClusterConfig", **protect)["update"]
+    assert (update["type"], update["status"]) == ("DeletionProtectionUpdate", "InProgress")
+    assert aws.call("eks", "DescribeCluster", name="p4d")["cluster"]["status"] == "UPDATING"
+    refused = [
+        (
+            "UpdateClusterConfig",
+            {"name": "p4d", "upgradePolicy": {"supportType": "STANDARD"}},
+            f"Cannot UpgradePolicyUpdate because cluster p4d currently has update {update['id']}",
+        ),
+        ("DeleteCluster", {"name": "p4d"}, "in progress"),
+    ]
+    for operation, body, words in refused:
+        with pytest.raises(CloudError) as caught:
+            aws.call("eks", operation, **body)
+        assert (caught.value.reason, caught.value.code) == ("ResourceInUseException", 409)
+        assert words in caught.value.message
+    with pytest.raises(CloudError, match="not in ACTIVE status") as caught:
+        aws.make_group()
+    assert caught.value.reason == "InvalidRequestException"
+    assert aws.settle("cluster")["deletionProtection"] is True
+    done = aws.call("eks", "DescribeUpdate", name="p4d", updateId=update["id"])["update"]
+    assert done["status"] == "Successful"
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "parameter"),
+    [
+        (
+            {"accessConfig": {"authenticationMode": "API_AND_CONFIG_MAP"}},
+            "AccessConfigUpdate",
+            "AuthenticationMode",
+        ),
+        (
+            {"resourcesVpcConfig": {"endpointPrivateAccess": True}},
+            "EndpointAccessUpdate",
+            "EndpointPrivateAccess",
+        ),
+        (
+            {"logging": {"clusterLogging": [{"types": ["api"], "enabled": True}]}},
+            "LoggingUpdate",
+            "ClusterLogging",
+        ),
+        ({"upgradePolicy": {"supportType": "STANDARD"}}, "UpgradePolicyUpdate", "UpgradePolicy"),
+        ({"zonalShiftConfig": {"enabled": True}}, "ZonalShiftConfigUpdate", "ZonalShiftConfig"),
+    ],
+)
+def test_an_update_has_the_apis_type_and_parameters(aws, change, kind, parameter) -> None:
+    aws.make_cluster()
+    update = aws.call("eks", "UpdateClusterConfig", name="p4d", **change)["update"]
+    assert update["type"] == kind
+    assert parameter in [p["type"] for p in update["params"]]
+    aws.settle("cluster")
+
+
+def test_a_cluster_rises_by_one_version_and_its_node_groups_stay(aws) -> None:
+    aws.network()
+    aws.network = lambda: None
+    role = aws.role("early", "eks.amazonaws.com", "AmazonEKSClusterPolicy")
+    aws.call(
+        "eks",
+        "CreateCluster",
+        name="p4d",
+        roleArn=role,
+        version="1.35",
+        resourcesVpcConfig={"subnetIds": aws.subnets},
+    )
+    aws.settle("cluster")
+    aws.node_role = aws.role(
+        "node",
+        "ec2.amazonaws.com",
+        "AmazonEKSWorkerNodePolicy",
+        "AmazonEC2ContainerRegistryPullOnly",
+    )
+    aws.make_group()
+    with pytest.raises(CloudError, match=r"minor version update from 1\.35 to 1\.35"):
+        aws.call("eks", "UpdateClusterVersion", name="p4d", version="1.35")
+    aws.call("eks", "UpdateClusterVersion", name="p4d", version="1.36")
+    assert aws.settle("cluster")["version"] == "1.36"
+    assert aws.settle("nodegroup")["version"] == "1.35"
+    with pytest.raises(CloudError, match=r"1\.36\.2-20260714 is not valid for kubernetes version"):
+        aws.call(
+            "eks",
+            "UpdateNodegroupVersion",
+            clusterName="p4d",
+            nodegroupName="workers",
+            releaseVersion="1.36.2-20260714",
+        )
+    update(aws, "UpdateNodegroupVersion", version="1.36")
+    group = aws.settle("nodegroup")
+    assert (group["version"], group["releaseVersion"]) == ("1.36", "1.36.2-20260714")
+
+
+def test_subnets_of_the_clusters_own_zones_may_change(aws) -> None:
+    aws.make_cluster()
+    third = aws.call(
+        "ec2",
+        "CreateSubnet",
+        VpcId=aws.vpc,
+        CidrBlock="10.0.20.0/24",
+        AvailabilityZone="eu-west-1b",
+    )["Subnet"]["SubnetId"]
+    wanted = [aws.subnets[0], third]
+    aws.call("eks", "UpdateClusterConfig", name="p4d", resourcesVpcConfig={"subnetIds": wanted})
+    assert aws.settle("cluster")["resourcesVpcConfig"]["subnetIds"] == wanted
+
+
+def test_services_of_a_cluster_in_a_10_network_are_elsewhere(aws) -> None:
+    network = aws.make_cluster()["kubernetesNetworkConfig"]
+    assert network["serviceIpv4Cidr"] == "172.20.0.0/16"
+
+
+def test_protection_counts_only_once_the_cluster_is_active(aws) -> None:
+    aws.network()
+    role = aws.role("early", "eks.amazonaws.com", "AmazonEKSClusterPolicy")
+    hold(aws, "eks.CreateCluster")
+    aws.call(
+        "eks",
+        "CreateCluster",
+        name="p4d",
+        roleArn=role,
+        deletionProtection=True,
+        resourcesVpcConfig={"subnetIds": aws.subnets},
+    )
+    assert aws.call("eks", "DeleteCluster", name="p4d")["cluster"]["status"] == "DELETING"
+    assert aws.cloud.tasks.wait(30)
+    assert "eks.cluster" not in aws.cloud.inventory()
+
+
+def test_a_zone_without_room_for_control_planes_is_refused(aws) -> None:
+    zones = {"eu-west-1b": "use1-az3", "eu-west-1-lis-1a": "euw1-lis1-az1"}
+    write_account(aws.environment, **PROMPT, zones=zones)
+    aws.network()
+    role = aws.role("early", "eks.amazonaws.com", "AmazonEKSClusterPolicy")
+    with pytest.raises(CloudError, match="does not currently have sufficient capacity") as caught:
+        aws.call(
+            "eks",
+            "CreateCluster",
+            name="p4d",
+            roleArn=role,
+            resourcesVpcConfig={"subnetIds": aws.subnets},
+        )
+    assert caught.value.reason == "UnsupportedAvailabilityZoneException"
+
+
+def test_eks_does_not_know_a_new_role_at_once(aws) -> None:
+    aws.make_cluster()
+    write_account(aws.environment, **{**PROMPT, "iam_spread_s": 3600.0})
+    for operation, words in (
+        (aws.make_group, "cannot be found"),
+        (
+            lambda: aws.call(
+                "eks",
+                "CreateCluster",
+                name="other",
+                version="1.36",
+                roleArn="arn:aws:iam::123456789012:role/cluster",
+                resourcesVpcConfig={"subnetIds": aws.subnets},
+            ),
+            "does not exist",
+        ),
+    ):
+        with pytest.raises(CloudError, match=words) as caught:
+            operation()
+        assert caught.value.reason == "InvalidParameterException"
+
+
+def test_a_node_role_is_held_by_the_profile_that_eks_made_of_it(aws) -> None:
+    aws.make_cluster()
+    aws.make_group()
+    for policy in ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly"):
+        aws.call(
+            "aws-iam",
+            "DetachRolePolicy",
+            RoleName="node",
+            PolicyArn=f"arn:aws:iam::aws:policy/{policy}",
+        )
+    with pytest.raises(CloudError, match="must remove roles from instance profile first"):
+        aws.call("aws-iam", "DeleteRole", RoleName="node")
+    aws.call("eks", "DeleteNodegroup", clusterName="p4d", nodegroupName="workers")
+    assert aws.cloud.tasks.wait(30)
+    aws.call("aws-iam", "DeleteRole", RoleName="node")

@@ -35,6 +35,8 @@ class World:
             LaunchTemplateData={"InstanceType": "m6i.large"},
         )
         spare = aws.call("ec2", "CreateInternetGateway")
+        aws.call("eks", "CreateAddon", clusterName="p4d", addonName="vpc-cni")
+        assert aws.cloud.tasks.wait(30)
         self.names: Mapping[str, Any] = {
             "$vpc": aws.vpc,
             "$subnet": aws.subnets[0],
@@ -43,7 +45,16 @@ class World:
             "$gateway": gateways[0]["InternetGatewayId"],
             "$spare_gateway": spare["InternetGateway"]["InternetGatewayId"],
             "$template": template["LaunchTemplate"]["LaunchTemplateId"],
+            "$third_subnet": aws.call(
+                "ec2",
+                "CreateSubnet",
+                VpcId=aws.vpc,
+                CidrBlock="10.0.40.0/24",
+                AvailabilityZone="eu-west-1c",
+            )["Subnet"]["SubnetId"],
             "$node_role": aws.node_role,
+            "$cluster_role": "arn:aws:iam::123456789012:role/cluster",
+            "$bare_role": aws.role("bare", "eks.amazonaws.com"),
             "$trust": json.dumps(TRUST),
         }
 

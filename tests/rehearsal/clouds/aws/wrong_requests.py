@@ -254,6 +254,259 @@ ROLES: tuple[Wrong, ...] = (
          RoleName="nobody", PolicyDocument="$trust"),
 )  # fmt: skip
 
+EKS_API = "EKS API reference"
+INVALID = "InvalidParameterException"
+VALIDATION = "ValidationException"
+
+
+def _cluster(what: str, error: str, source: str, words: str = "", **changes: Any) -> Wrong:
+    """A CreateCluster that is right but for the changes."""
+    body: dict[str, Any] = {
+        "name": "other",
+        "roleArn": "$cluster_role",
+        "resourcesVpcConfig": {"subnetIds": ["$subnet", "$other_subnet"]},
+    }
+    return _eks(what, "CreateCluster", error, source, words, **(body | changes))
+
+
+def _group(what: str, error: str, source: str, words: str = "", **changes: Any) -> Wrong:
+    """A CreateNodegroup that is right but for the changes."""
+    body: dict[str, Any] = {
+        "clusterName": "p4d",
+        "nodegroupName": "other",
+        "nodeRole": "$node_role",
+        "subnets": ["$subnet"],
+    }
+    return _eks(what, "CreateNodegroup", error, source, words, **(body | changes))
+
+
+def _config(what: str, error: str, source: str, words: str = "", **changes: Any) -> Wrong:
+    return _eks(what, "UpdateClusterConfig", error, source, words, name="p4d", **changes)
+
+
+def _group_config(what: str, error: str, source: str, words: str = "", **changes: Any) -> Wrong:
+    where = {"clusterName": "p4d", "nodegroupName": "workers"}
+    return _eks(what, "UpdateNodegroupConfig", error, source, words, **where, **changes)
+
+
+def _group_version(what: str, error: str, source: str, words: str = "", **changes: Any) -> Wrong:
+    where = {"clusterName": "p4d", "nodegroupName": "workers"}
+    return _eks(what, "UpdateNodegroupVersion", error, source, words, **where, **changes)
+
+
+def _eks(what: str, operation: str, error: str, source: str, words: str = "", **body: Any) -> Wrong:
+    status = {
+        "ResourceInUseException": 409,
+        "ResourceNotFoundException": 404,
+        "NotFoundException": 404,
+    }.get(error, 400)
+    return Wrong(
+        what=what,
+        service="eks",
+        operation=operation,
+        body=body,
+        error=error,
+        words=words,
+        status=status,
+        source=source,
+    )
+
+
+CLUSTER: tuple[Wrong, ...] = (
+    _cluster("cluster twice", "ResourceInUseException", EKS_API, "already exists", name="p4d"),
+    _cluster("cluster's name", VALIDATION, MODEL, name="-other"),
+    _cluster("cluster of 1.20", INVALID, "rancher/rancher #27777", "unsupported Kubernetes version",
+             version="1.20"),
+    _cluster("cluster of a word", INVALID, "rancher/rancher #27777", version="latest"),
+    _cluster("cluster in one zone", INVALID, "awsdocs/amazon-eks-user-guide #795",
+             "at least two different AZs", resourcesVpcConfig={"subnetIds": ["$subnet"]}),
+    _cluster("cluster in an unknown subnet", INVALID, EKS_API, "does not exist",
+             resourcesVpcConfig={"subnetIds": ["$subnet", "subnet-00000000000000000"]}),
+    _cluster("cluster of an unknown role", INVALID, "terraform-provider-aws, eks/cluster.go",
+             "does not exist", roleArn="arn:aws:iam::123456789012:role/nobody"),
+    _cluster("cluster of a role for nodes", INVALID, "terraform-provider-aws, eks/cluster.go",
+             "trusted entity is not correct", roleArn="$node_role"),
+    _cluster("cluster role without its policy", INVALID, "terraform-provider-aws, eks/cluster.go",
+             "doesn't have the Amazon EKS Managed Policies", roleArn="$bare_role"),
+    _cluster("cluster without an endpoint", INVALID, EKS_API, resourcesVpcConfig={
+        "subnetIds": ["$subnet", "$other_subnet"], "endpointPublicAccess": False}),
+    _cluster("private range as public", INVALID, EKS_API, "not allowed in publicAccessCidrs",
+             resourcesVpcConfig={"subnetIds": ["$subnet", "$other_subnet"],
+                                 "publicAccessCidrs": ["10.0.0.0/8"]}),
+    _cluster("range of words", INVALID, EKS_API, "publicAccessCidrs",
+             resourcesVpcConfig={"subnetIds": ["$subnet", "$other_subnet"],
+                                 "publicAccessCidrs": ["home"]}),
+    _cluster("services in the VPC's range", INVALID, EKS_API, "overlaps",
+             kubernetesNetworkConfig={"serviceIpv4Cidr": "10.0.0.0/20"}),
+    _cluster("services in a public range", INVALID, EKS_API,
+             kubernetesNetworkConfig={"serviceIpv4Cidr": "8.8.0.0/16"}),
+    _cluster("services in a /8", INVALID, EKS_API,
+             kubernetesNetworkConfig={"serviceIpv4Cidr": "10.0.0.0/8"}),
+    _cluster("creator without rights under CONFIG_MAP", INVALID,
+             "terraform-aws-modules/terraform-aws-eks #3206", "must be true",
+             accessConfig={"authenticationMode": "CONFIG_MAP",
+                           "bootstrapClusterCreatorAdminPermissions": False}),
+    _cluster("authentication mode unknown", VALIDATION, MODEL, "enum value set",
+             accessConfig={"authenticationMode": "ENTRIES"}),
+    _cluster("key that is none", INVALID, EKS_API, "keyArn", encryptionConfig=[
+        {"resources": ["secrets"], "provider": {"keyArn": "key"}}]),
+    _cluster("encryption of pods", INVALID, EKS_API, "secrets", encryptionConfig=[
+        {"resources": ["pods"], "provider": {"keyArn": "arn:aws:kms:eu-west-1:1:key/a"}}]),
+    _cluster("51 tags of a cluster", VALIDATION, MODEL,
+             tags={f"key{n}": "v" for n in range(51)}),
+    _cluster("cluster's unknown member", INVALID, MODEL, "Unknown parameter", subnets=["$subnet"]),
+    _eks("unknown cluster", "DescribeCluster", "ResourceNotFoundException", EKS_API,
+         "No cluster found for name: other", name="other"),
+    _eks("unknown cluster to delete", "DeleteCluster", "ResourceNotFoundException", EKS_API,
+         name="other"),
+    _eks("cluster with node groups", "DeleteCluster", "ResourceInUseException", EKS_API,
+         "nodegroups attached", name="p4d"),
+    _config("no update", INVALID, "aws/aws-cli #4072", "Invalid type for cluster update"),
+    _config("two updates", INVALID, "kubernetes-sigs/cluster-api-provider-aws #3553",
+            "Only one type of update", resourcesVpcConfig={"endpointPrivateAccess": True},
+            logging={"clusterLogging": [{"types": ["api"], "enabled": True}]}),
+    _config("endpoint and subnets", INVALID, "kubernetes-sigs/cluster-api-provider-aws #3553",
+            "Only one type of update", resourcesVpcConfig={
+                "endpointPrivateAccess": True, "subnetIds": ["$subnet", "$other_subnet"]}),
+    _config("endpoint as it is", INVALID, "EKS API's answer as quoted in public issues",
+            "already at the desired configuration", resourcesVpcConfig={
+                "endpointPublicAccess": True}),
+    _config("endpoint of nobody", INVALID, EKS_API, resourcesVpcConfig={
+        "endpointPublicAccess": False}),
+    _config("logging as it is", INVALID, "aws-controllers-k8s/eks-controller #29",
+            "No changes needed", logging={"clusterLogging": [{"types": ["api"],
+                                                              "enabled": False}]}),
+    _config("authentication mode as it is", INVALID, "aws/aws-cdk #31032",
+            "update from CONFIG_MAP to CONFIG_MAP",
+            accessConfig={"authenticationMode": "CONFIG_MAP"}),
+    _config("authentication mode by two steps", INVALID, "pulumi/pulumi-eks #1493",
+            "update from CONFIG_MAP to API", accessConfig={"authenticationMode": "API"}),
+    _config("creator's rights of a cluster that is there", INVALID, MODEL, "Unknown parameter",
+            accessConfig={"bootstrapClusterCreatorAdminPermissions": False}),
+    _config("subnets of another zone", INVALID, "aws/containers-roadmap #2258",
+            "should belong to the exact set of AZs eu-west-1a,eu-west-1b",
+            resourcesVpcConfig={"subnetIds": ["$subnet", "$third_subnet"]}),
+    _config("subnets as they are", INVALID, "aws-controllers-k8s/eks-controller #119",
+            resourcesVpcConfig={"subnetIds": ["$other_subnet", "$subnet"]}),
+    _config("upgrade policy as it is", INVALID, EKS_API,
+            upgradePolicy={"supportType": "EXTENDED"}),
+    _eks("version backward", "UpdateClusterVersion", INVALID, "EKS user guide, update a cluster",
+         "from 1.36 to 1.35", name="p4d", version="1.35"),
+    _eks("version unknown", "UpdateClusterVersion", INVALID, "EKS user guide, update a cluster",
+         name="p4d", version="9.9"),
+    _eks("encryption of an unknown cluster", "AssociateEncryptionConfig",
+         "ResourceNotFoundException", EKS_API, clusterName="other", encryptionConfig=[]),
+    _eks("unknown update", "DescribeUpdate", "ResourceNotFoundException", EKS_API,
+         name="p4d", updateId="0"),
+    _eks("tags of nothing", "TagResource", "NotFoundException", EKS_API,
+         resourceArn="arn:aws:eks:eu-west-1:123456789012:cluster/other", tags={"a": "b"}),
+)  # fmt: skip
+
+GROUP: tuple[Wrong, ...] = (
+    _group("group twice", "ResourceInUseException", EKS_API, "already exists",
+           nodegroupName="workers"),
+    _group("group of an unknown cluster", "ResourceNotFoundException", EKS_API,
+           clusterName="other"),
+    _group("group of an unknown role", INVALID, EKS_API, "cannot be found",
+           nodeRole="arn:aws:iam::123456789012:role/nobody"),
+    _group("group of the cluster's role", INVALID, EKS_API, "trusted entity is not correct",
+           nodeRole="$cluster_role"),
+    _group("group in an unknown subnet", INVALID, EKS_API, "does not exist",
+           subnets=["subnet-00000000000000000"]),
+    _group("type unknown", INVALID, EKS_API, "do not exist: [p9.huge]", instanceTypes=["p9.huge"]),
+    _group("type that the zone lacks", "InvalidRequestException", "eksctl-io/eksctl #6461",
+           "(p4d.24xlarge) is not supported in your requested Availability Zone (eu-west-1b)",
+           instanceTypes=["p4d.24xlarge"], subnets=["$other_subnet"]),
+    _group("type that one of two zones lacks", "InvalidRequestException", "eksctl-io/eksctl #6461",
+           "choosing eu-west-1a", instanceTypes=["p4d.24xlarge"],
+           subnets=["$subnet", "$other_subnet"]),
+    _group("type that the region lacks", "InvalidRequestException", "eksctl-io/eksctl #6461",
+           "is not supported", instanceTypes=["p5.48xlarge"]),
+    _group("types in template and request", "InvalidRequestException",
+           "terraform-aws-modules/terraform-aws-eks #1545", "Cannot specify instance types",
+           instanceTypes=["m6i.large"], launchTemplate={"id": "$template", "version": "1"}),
+    _group("template by id and name", INVALID, EKS_API, "not both",
+           launchTemplate={"id": "$template", "name": "template"}),
+    _group("template unknown", INVALID, EKS_API, "does not exist",
+           launchTemplate={"id": "lt-00000000000000000", "version": "1"}),
+    _group("template's version unknown", INVALID, EKS_API, "version 9",
+           launchTemplate={"id": "$template", "version": "9"}),
+    _group("disk with a template", INVALID, "EKS user guide, launch templates", "Disk size",
+           diskSize=50, launchTemplate={"id": "$template", "version": "1"}),
+    _group("image of GPUs without GPU", INVALID, EKS_API, "not a valid instance type",
+           instanceTypes=["m6i.large"], amiType="AL2023_x86_64_NVIDIA"),
+    _group("image of another architecture", INVALID, EKS_API, "not a valid instance type",
+           instanceTypes=["g4dn.xlarge"], amiType="AL2023_ARM_64_NVIDIA"),
+    _group("own image without one", INVALID, EKS_API, "image id", amiType="CUSTOM"),
+    _group("image unknown", VALIDATION, MODEL, "enum value set", amiType="AL2023_NVIDIA"),
+    _group("capacity unknown", VALIDATION, MODEL, capacityType="FLEX"),
+    _group("group older than its cluster", INVALID, EKS_API, "1.35", version="1.35"),
+    _group("release of another minor", INVALID, "eksctl-io/eksctl #7976",
+           "1.35.5-20260714 is not valid for kubernetes version 1.36",
+           releaseVersion="1.35.5-20260714"),
+    _group("release of the future", INVALID, "hashicorp/terraform-provider-aws #14492",
+           "Allowed release version is 1.36.2-20260714", releaseVersion="1.36.2-20990101"),
+    _group("release of words", INVALID, "hashicorp/terraform-provider-aws #14492",
+           "Allowed release version", releaseVersion="latest"),
+    _group("minimum above desired", INVALID, "hashicorp/terraform-provider-aws #18310",
+           "Minimum capacity 2 can't be greater than desired size 1",
+           scalingConfig={"minSize": 2, "desiredSize": 1, "maxSize": 3}),
+    _group("desired above maximum", INVALID, "hashicorp/terraform-provider-aws #18310",
+           "Desired capacity 4 can't be greater than max size 3",
+           scalingConfig={"minSize": 1, "desiredSize": 4, "maxSize": 3}),
+    _group("maximum zero", VALIDATION, MODEL, scalingConfig={"maxSize": 0}),
+    _group("label of EKS", INVALID, "eksctl-io/eksctl #4007", "reserved prefixes",
+           labels={"eks.amazonaws.com/pool": "x"}),
+    _group("label of Kubernetes", INVALID, "eksctl-io/eksctl #4007", "reserved prefixes",
+           labels={"node-role.kubernetes.io/gpu": "x"}),
+    _group("label's empty value", VALIDATION, MODEL, labels={"a": ""}),
+    _group("label's long key", VALIDATION, MODEL, labels={"k" * 64: "v"}),
+    _group("51 taints", INVALID, EKS_API, "50",
+           taints=[{"key": f"k{n}", "effect": "NO_SCHEDULE"} for n in range(51)]),
+    _group("taint twice", INVALID, EKS_API, "Duplicate taint",
+           taints=[{"key": "k", "effect": "NO_SCHEDULE"}] * 2),
+    _group("taint in Kubernetes' words", VALIDATION, MODEL, "enum value set",
+           taints=[{"key": "k", "effect": "NoSchedule"}]),
+    _group("51 tags of a group", VALIDATION, MODEL, tags={f"key{n}": "v" for n in range(51)}),
+    _group_config("no change of a group", INVALID, EKS_API),
+    _group_config("minimum above what is desired now", INVALID,
+                  "terraform-aws-modules/terraform-aws-eks #3683", "can't be greater than desired",
+                  scalingConfig={"minSize": 2, "maxSize": 3}),
+    _group_config("label of EKS, later", INVALID, "eksctl-io/eksctl #4007", "reserved prefixes",
+                  labels={"addOrUpdateLabels": {"eks.amazonaws.com/x": "y"}}),
+    _group_config("51 taints, later", INVALID, EKS_API, "50", taints={"addOrUpdateTaints": [
+        {"key": f"k{n}", "effect": "NO_SCHEDULE"} for n in range(51)]}),
+    _group_version("group newer than its cluster", INVALID, EKS_API, "1.99", version="1.99"),
+    _group_version("group back", INVALID, EKS_API, "1.35", version="1.35"),
+    _group_version("release of another minor, later", INVALID, "eksctl-io/eksctl #7976",
+                   "not valid for kubernetes version", releaseVersion="1.35.5-20260714"),
+    _group_version("template of a group without", INVALID, EKS_API, "without one",
+                   launchTemplate={"id": "$template", "version": "1"}),
+    _eks("unknown group", "DescribeNodegroup", "ResourceNotFoundException", EKS_API,
+         clusterName="p4d", nodegroupName="other"),
+    _eks("unknown group to delete", "DeleteNodegroup", "ResourceNotFoundException", EKS_API,
+         clusterName="p4d", nodegroupName="other"),
+)  # fmt: skip
+
+ADDONS: tuple[Wrong, ...] = (
+    _eks("add-on twice", "CreateAddon", "ResourceInUseException", EKS_API, "already exists",
+         clusterName="p4d", addonName="vpc-cni"),
+    _eks("add-on unknown", "CreateAddon", INVALID, "aws/containers-roadmap #1429",
+         "specified is not supported", clusterName="p4d", addonName="vpc-cnj"),
+    _eks("add-on's version unknown", "CreateAddon", INVALID,
+         "hashicorp/terraform-provider-aws #33385", "Addon version specified is not supported",
+         clusterName="p4d", addonName="kube-proxy", addonVersion="v9.9.9-eksbuild.1"),
+    _eks("add-on's version unknown, later", "UpdateAddon", INVALID,
+         "nebari-dev/nebari #3016", "Addon version specified is not supported",
+         clusterName="p4d", addonName="vpc-cni", addonVersion="v9.9.9-eksbuild.1"),
+    _eks("add-on not there", "DescribeAddon", "ResourceNotFoundException", EKS_API, "No addon",
+         clusterName="p4d", addonName="coredns"),
+    _eks("unknown add-on to delete", "DeleteAddon", "ResourceNotFoundException", EKS_API,
+         clusterName="p4d", addonName="coredns"),
+    _eks("conflicts unknown", "CreateAddon", VALIDATION, MODEL, clusterName="p4d",
+         addonName="kube-proxy", resolveConflicts="WIN"),
+)  # fmt: skip
+
 REGIONS: tuple[Wrong, ...] = (
     Wrong(
         what="EC2 in an unknown region",
@@ -264,6 +517,15 @@ REGIONS: tuple[Wrong, ...] = (
         region="eu-west-9",
         source="AWS account management guide, enable or disable Regions",
     ),
+    Wrong(
+        what="EKS in an unknown region",
+        service="eks",
+        operation="ListClusters",
+        error="UnrecognizedClientException",
+        status=403,
+        region="eu-west-9",
+        source="AWS account management guide, enable or disable Regions",
+    ),
 )
 
-WRONG_REQUESTS = (*NETWORK, *TEMPLATES, *ROLES, *REGIONS)
+WRONG_REQUESTS = (*NETWORK, *TEMPLATES, *ROLES, *CLUSTER, *GROUP, *ADDONS, *REGIONS)
