@@ -154,8 +154,8 @@ class Addons:
     def _finish_update(self, arguments: JsonObject) -> None:
         key = arguments["key"]
         with self._store.lock:
-            self._set(key, "UPDATING", **arguments["fields"], status="ACTIVE", modifiedAt=now())
             self._updates.close(key, arguments["update"], None)
+            self._set(key, "UPDATING", **arguments["fields"], status="ACTIVE", modifiedAt=now())
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         key = _key(params, body)

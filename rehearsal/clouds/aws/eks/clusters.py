@@ -42,9 +42,7 @@ class Clusters:
     def methods(self) -> Methods:
         return {
             "CreateCluster": self._create,
-            "DescribeCluster": lambda params, body: {
-                "cluster": self.find(params, body["name"])["cluster"]
-            },
+            "DescribeCluster": self._describe,
             "ListClusters": self._list,
             "UpdateClusterConfig": self._update_config,
             "UpdateClusterVersion": self._update_version,
@@ -86,6 +84,11 @@ class Clusters:
         if item["cluster"]["status"] != "ACTIVE":
             raise refused(f"Cluster '{name}' is not in ACTIVE status")
         return item
+
+    def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        # With the lock: never between an update's end and its effect.
+        with self._store.lock:
+            return {"cluster": self.find(params, body["name"])["cluster"]}
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
         name, region = body["name"], params["region"]
@@ -214,8 +217,9 @@ class Clusters:
     def _finish_update(self, arguments: JsonObject) -> None:
         key = arguments["key"]
         with self._store.lock:
-            self._set(key, **arguments["fields"], status="ACTIVE")
+            # In this order: a caller that sees the cluster ACTIVE again finds its update closed.
             self._updates.close(key, arguments["update"], None)
+            self._set(key, **arguments["fields"], status="ACTIVE")
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         name = body["name"]

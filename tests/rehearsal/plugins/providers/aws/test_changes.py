@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from rehearsal.clouds.aws.account import PROMPT, write_account
+from rehearsal.plugins.engine.plugin import ProviderError
 from rehearsal.plugins.engine.properties import UNKNOWN
 
 GROUP = "aws:eks/nodeGroup:NodeGroup"
@@ -70,6 +72,7 @@ IN_PLACE = [
     ("updateConfig.maxUnavailable", 2),
     ("updateConfig.updateStrategy", "MINIMAL"),
     ("nodeRepairConfig", {"enabled": True}),
+    ("forceUpdateVersion", True),
     ("launchTemplate.version", "2"),
     ("version", "1.36"),
     ("releaseVersion", "1.35.6-20260801"),
@@ -276,3 +279,127 @@ def test_a_cluster_changes_its_protection_and_access_in_place(engine) -> None:
     assert not cluster.refresh().changes
     assert cluster.outputs["vpcConfig"]["endpointPrivateAccess"] is True
     assert cluster.outputs["tags"] == {"a": "b"}
+
+
+CLUSTER_ASKED = {
+    "name": "a",
+    "roleArn": "a",
+    "vpcConfig": {"subnetIds": ["a", "b"], "endpointPublicAccess": True},
+    "accessConfig": {
+        "authenticationMode": "API",
+        "bootstrapClusterCreatorAdminPermissions": True,
+    },
+    "kubernetesNetworkConfig": {"serviceIpv4Cidr": "172.20.0.0/16", "ipFamily": "ipv4"},
+    "encryptionConfig": {"provider": {"keyArn": "key"}, "resources": ["secrets"]},
+    "version": "1.35",
+    "bootstrapSelfManagedAddons": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "replaces"),
+    [
+        ("version", "1.36", False),
+        ("vpcConfig.subnetIds", ["a", "c"], False),
+        ("vpcConfig.endpointPrivateAccess", True, False),
+        ("accessConfig.authenticationMode", "API_AND_CONFIG_MAP", False),
+        ("accessConfig.bootstrapClusterCreatorAdminPermissions", False, True),
+        ("kubernetesNetworkConfig.serviceIpv4Cidr", "172.21.0.0/16", True),
+        ("kubernetesNetworkConfig.ipFamily", "ipv6", True),
+        ("encryptionConfig", None, True),
+        ("bootstrapSelfManagedAddons", False, True),
+        ("upgradePolicy", {"supportType": "STANDARD"}, False),
+        ("zonalShiftConfig", {"enabled": True}, False),
+        ("deletionProtection", True, False),
+        ("enabledClusterLogTypes", ["api"], False),
+        ("tags", {"a": "b"}, False),
+    ],
+)
+def test_a_change_of_a_cluster_is_as_the_official_schema_says(
+    engine, path, value, replaces
+) -> None:
+    old = engine.checked(CLUSTER, "c", {}, CLUSTER_ASKED)
+    new = engine.checked(CLUSTER, "c", old, changed(CLUSTER_ASKED, path, value))
+    kinds = engine.diff(CLUSTER, old, new).detailed
+    assert kinds
+    assert {k.endswith("-replace") for k in kinds.values()} == {replaces}, kinds
+
+
+def test_encryption_is_added_to_a_cluster_in_place(engine) -> None:
+    asked = {k: v for k, v in CLUSTER_ASKED.items() if k != "encryptionConfig"}
+    old = engine.checked(CLUSTER, "c", {}, asked)
+    new = engine.checked(CLUSTER, "c", old, CLUSTER_ASKED)
+    assert engine.diff(CLUSTER, old, new).detailed == {"encryptionConfig": "add"}
+
+
+def test_a_policys_attachment_is_deleted_before_it_is_replaced(engine) -> None:
+    kind = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
+    old = engine.checked(kind, "a", {}, {"role": "r", "policyArn": "a"})
+    new = engine.checked(kind, "a", old, {"role": "r", "policyArn": "b"})
+    assert engine.diff(kind, old, new).delete_before_replace is True
+
+
+def test_every_change_of_a_cluster_is_an_update_of_its_own_that_is_waited_for(engine) -> None:
+    """The changes of one `up`, with updates that take a while: EKS refuses a second one."""
+    cluster = engine.base()
+    (engine.environment / "cloud" / "delays.json").write_text('{"eks.UpdateCluster": 0.05}')
+    asked = {k: v for k, v in cluster.inputs.items() if k != "__defaults"}
+    key = "arn:aws:kms:eu-west-1:123456789012:key/a"
+    cluster.update(
+        {
+            **asked,
+            "accessConfig": {"authenticationMode": "API_AND_CONFIG_MAP"},
+            "encryptionConfig": {"provider": {"keyArn": key}, "resources": ["secrets"]},
+            "enabledClusterLogTypes": ["api", "audit"],
+            "upgradePolicy": {"supportType": "STANDARD"},
+            "deletionProtection": True,
+            "vpcConfig": {
+                "subnetIds": asked["vpcConfig"]["subnetIds"],
+                "endpointPrivateAccess": True,
+                "publicAccessCidrs": ["1.2.3.4/32"],
+            },
+        }
+    )
+    seen = engine.call("eks", "DescribeCluster", name="p4d-cluster")["cluster"]
+    assert seen["status"] == "ACTIVE"
+    assert seen["accessConfig"] == {"authenticationMode": "API_AND_CONFIG_MAP"}
+    assert seen["encryptionConfig"][0]["provider"] == {"keyArn": key}
+    assert seen["resourcesVpcConfig"]["publicAccessCidrs"] == ["1.2.3.4/32"]
+    assert not cluster.refresh().changes
+
+
+def test_a_clusters_version_rises_in_place(engine) -> None:
+    engine.network()
+    engine.network = lambda: None
+    role = engine.role("c", "eks.amazonaws.com", "AmazonEKSClusterPolicy")
+    asked = {
+        "name": "old",
+        "roleArn": role.outputs["arn"],
+        "version": "1.35",
+        "vpcConfig": {"subnetIds": engine.subnets},
+    }
+    cluster = engine.make(CLUSTER, "old", **asked)
+    cluster.update({**asked, "version": "1.36"})
+    assert cluster.outputs["version"] == "1.36"
+
+
+def test_the_zones_of_a_cluster_are_planned_in_place_and_refused_by_eks(engine) -> None:
+    cluster = engine.base()
+    asked = {k: v for k, v in cluster.inputs.items() if k != "__defaults"}
+    vpc = cluster.outputs["vpcConfig"]["vpcId"]
+    where = {"vpcId": vpc, "cidrBlock": "10.0.9.0/24", "availabilityZone": "eu-west-1c"}
+    third = engine.make("aws:ec2/subnet:Subnet", "third", **where)
+    with pytest.raises(ProviderError, match="should belong to the exact set of AZs"):
+        cluster.update({**asked, "vpcConfig": {"subnetIds": [engine.subnets[0], third.id]}})
+
+
+def test_a_cluster_is_created_once_its_role_has_spread(engine) -> None:
+    write_account(engine.environment, **{**PROMPT, "iam_spread_s": 0.3})
+    assert engine.base().outputs["status"] == "ACTIVE"
+
+
+def test_a_node_group_of_a_role_that_has_not_spread_fails(engine) -> None:
+    engine.base()
+    write_account(engine.environment, **{**PROMPT, "iam_spread_s": 3600.0})
+    with pytest.raises(ProviderError, match="cannot be found"):
+        engine.make(GROUP, "g", **engine.group())
