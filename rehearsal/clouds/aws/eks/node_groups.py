@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.eks.capacity import launchable
 from rehearsal.clouds.aws.eks.checks import (
     VERSIONS,
     HealthIssue,
@@ -24,7 +26,7 @@ from rehearsal.clouds.aws.eks.checks import (
     why_nodes_cannot_join,
 )
 from rehearsal.clouds.aws.eks.clusters import Clusters
-from rehearsal.clouds.aws.eks.nodes import desired_nodes, node_settings
+from rehearsal.clouds.aws.eks.nodes import desired_nodes, instance_type_of, node_settings
 from rehearsal.clouds.aws.eks.updates import Updates
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT, make_instance_profile
@@ -172,8 +174,12 @@ class NodeGroups:
         if issue and item["nodegroup"]["scalingConfig"]["desiredSize"] > 0:
             return issue
         try:
+            desired = desired_nodes(self._context, item)
+            counts, shortage = launchable(
+                self._context, item, instance_type_of(self._context, item), desired.counts
+            )
             self._nodes(item).converge(
-                desired_nodes(self._context, item), timeout_s=self._context.ready_timeout_s
+                replace(desired, counts=counts), timeout_s=self._context.ready_timeout_s
             )
         except NotReady as e:
             return HealthIssue(
@@ -184,7 +190,7 @@ class NodeGroups:
         except Exception as e:
             log.exception("node group %s", key)
             return _internal_failure(e)
-        return None
+        return shortage
 
     def _update_config(self, params: JsonObject, body: JsonObject) -> JsonObject:
         if not {*body} - {"clusterName", "nodegroupName", "clientRequestToken"}:
@@ -276,7 +282,12 @@ class NodeGroups:
         issue = self._converge(arguments["key"])
         # In this order: a caller that sees the group ACTIVE again finds its update closed.
         self._updates.close(arguments["key"], arguments["update"], issue)
-        self._set(arguments["key"], status="ACTIVE")
+        short = issue is not None and issue.code == "AsgInstanceLaunchFailures"
+        self._set(
+            arguments["key"],
+            status="DEGRADED" if short else "ACTIVE",
+            health={"issues": [issue.api_form()] if issue and short else []},
+        )
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:

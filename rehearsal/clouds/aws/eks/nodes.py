@@ -163,6 +163,10 @@ def _node(
     )
 
 
+def instance_type_of(context: Context, item: NodeGroupRecord) -> str:
+    return _instance_type(item["nodegroup"], _template_data(context, item))
+
+
 def _instance_type(group: JsonObject, template: JsonObject) -> str:
     types = group.get("instanceTypes") or [template.get("InstanceType") or "t3.medium"]
     return str(types[0])

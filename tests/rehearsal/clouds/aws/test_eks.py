@@ -9,7 +9,7 @@ from email.mime.text import MIMEText
 
 import pytest
 
-from rehearsal.clouds.aws.account import PROMPT, write_account
+from rehearsal.clouds.aws.account import EMPTY, PROMPT, write_account
 from rehearsal.clouds.core.errors import CloudError
 
 P4D = {"instanceTypes": ["p4d.24xlarge"], "amiType": "AL2023_x86_64_NVIDIA"}
@@ -620,3 +620,77 @@ def test_a_node_role_is_held_by_the_profile_that_eks_made_of_it(aws) -> None:
     aws.call("eks", "DeleteNodegroup", clusterName="p4d", nodegroupName="workers")
     assert aws.cloud.tasks.wait(30)
     aws.call("aws-iam", "DeleteRole", RoleName="node")
+
+
+def scaled(size: int) -> dict:
+    return {"minSize": 0, "desiredSize": size, "maxSize": 9}
+
+
+def test_a_new_account_has_no_quota_for_gpus(aws) -> None:
+    aws.make_cluster()
+    write_account(aws.environment, **PROMPT, **EMPTY)
+    group = aws.make_group(**P4D)
+    assert group["status"] == "CREATE_FAILED"
+    (issue,) = group["health"]["issues"]
+    assert issue["code"] == "AsgInstanceLaunchFailures"
+    assert "VcpuLimitExceeded" in issue["message"]
+    assert "vCPU limit of 0" in issue["message"]
+    assert aws.nodes() == []
+    assert aws.make_group(nodegroupName="system")["status"] == "ACTIVE"
+
+
+def test_a_quota_is_of_vcpus_of_all_groups_of_a_family(aws) -> None:
+    aws.make_cluster()
+    write_account(aws.environment, **PROMPT, vcpus={"L-417A185B": 300})
+    assert aws.make_group(**P4D, scalingConfig=scaled(2))["status"] == "ACTIVE"
+    second = aws.make_group(**P4D, nodegroupName="second", scalingConfig=scaled(2))
+    assert second["status"] == "CREATE_FAILED"
+    assert len(aws.nodes()) == 3
+
+
+def test_a_zone_that_runs_out_gives_what_it_has(aws) -> None:
+    aws.make_cluster()
+    stock = {"p4d.24xlarge": {"euw1-az2": 2}}
+    write_account(aws.environment, **PROMPT, stock=stock)
+    group = aws.make_group(**P4D, scalingConfig=scaled(3))
+    assert group["status"] == "CREATE_FAILED"
+    assert "InsufficientInstanceCapacity" in group["health"]["issues"][0]["message"]
+    assert "(eu-west-1a)" in group["health"]["issues"][0]["message"]
+    assert len(aws.nodes()) == 2
+
+
+def test_a_group_that_cannot_grow_is_degraded_until_it_can(aws) -> None:
+    aws.make_cluster()
+    aws.make_group(**P4D, scalingConfig=scaled(1))
+    write_account(aws.environment, **PROMPT, stock={"p4d.24xlarge": {"euw1-az2": 1}})
+    assert update(aws, "UpdateNodegroupConfig", scalingConfig=scaled(2))["status"] == "Failed"
+    group = aws.settle("nodegroup")
+    assert group["status"] == "DEGRADED"
+    assert group["health"]["issues"][0]["code"] == "AsgInstanceLaunchFailures"
+    assert len(aws.nodes()) == 1
+    write_account(aws.environment, **PROMPT)
+    assert update(aws, "UpdateNodegroupConfig", scalingConfig=scaled(3))["status"] == "Successful"
+    assert aws.settle("nodegroup")["status"] == "ACTIVE"
+    assert len(aws.nodes()) == 3
+
+
+def test_what_one_zone_lacks_another_gives(aws) -> None:
+    aws.make_cluster()
+    write_account(aws.environment, **PROMPT, stock={"g4dn.xlarge": {"euw1-az2": 0}})
+    group = aws.make_group(
+        instanceTypes=["g4dn.xlarge"], subnets=aws.subnets, scalingConfig=scaled(2)
+    )
+    assert group["status"] == "ACTIVE"
+    zones = [n["metadata"]["labels"]["topology.kubernetes.io/zone"] for n in aws.nodes()]
+    assert zones == ["eu-west-1b", "eu-west-1b"]
+
+
+def test_a_fault_takes_the_third_node_or_the_quota_away(aws) -> None:
+    aws.make_cluster()
+    faults = aws.environment / "faults.json"
+    faults.write_text('[{"fault": "stock-out", "pool": "workers", "node": 2}]')
+    assert aws.make_group(**P4D, scalingConfig=scaled(3))["status"] == "CREATE_FAILED"
+    assert len(aws.nodes()) == 2
+    faults.write_text('[{"fault": "quota", "quota": "L-417A185B", "limit": 96}]')
+    other = aws.make_group(**P4D, nodegroupName="other")
+    assert "vCPU limit of 96" in other["health"]["issues"][0]["message"]
