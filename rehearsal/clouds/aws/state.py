@@ -21,6 +21,12 @@ VPCS = Kind[JsonObject]("ec2/vpcs")
 INTERNET_GATEWAYS = Kind[JsonObject]("ec2/internetGateways")
 SUBNETS = Kind[JsonObject]("ec2/subnets")
 ROUTE_TABLES = Kind[JsonObject]("ec2/routeTables")
+NETWORK_INTERFACES = Kind[JsonObject]("ec2/networkInterfaces")
+SECURITY_GROUPS = Kind[JsonObject]("ec2/securityGroups")
+VOLUMES = Kind[JsonObject]("ec2/volumes")
+LOAD_BALANCERS = Kind[JsonObject]("elb/loadBalancers")
+LOG_GROUPS = Kind[JsonObject]("logs/logGroups")
+"""The last three by REGION/NAME, only once they are left over; no operation deletes them."""
 LAUNCH_TEMPLATES = Kind[JsonObject]("ec2/launchTemplates")
 """By REGION/ID: in the API's form; fields that begin with `_` are not shown."""
 

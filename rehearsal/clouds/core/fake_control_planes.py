@@ -95,6 +95,27 @@ class FakeNodes:
                 f"not Ready after {timeout_s:.0f} s: {', '.join(sorted(missing or names))}"
             )
 
+    def listed(self, path: str) -> list[JsonObject]:
+        """What `add_object` has put there."""
+        try:
+            found: list[JsonObject] = json.loads(self._objects.read_text()).get(path, [])
+        except FileNotFoundError:
+            return []
+        return found
+
+    def add_object(self, path: str, manifest: JsonObject) -> None:
+        """As if a user had created it."""
+        try:
+            known = json.loads(self._objects.read_text())
+        except FileNotFoundError:
+            known = {}
+        known.setdefault(path, []).append(manifest)
+        self._objects.write_text(json.dumps(known))
+
+    @property
+    def _objects(self) -> Path:
+        return self.directory / "objects"
+
     def install(self, path: str, manifest: JsonObject) -> None:
         """Does nothing: no fake node runs pods."""
 

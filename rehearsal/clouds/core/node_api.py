@@ -43,6 +43,9 @@ class NodeApi(Protocol):
     def wait_ready(self, names: Sequence[str], *, timeout_s: float) -> None:
         """Raises NotReady."""
 
+    def listed(self, path: str) -> list[JsonObject]:
+        """The objects under this path of the API; none where no API server answers."""
+
     def install(self, path: str, manifest: JsonObject) -> None:
         """Creates or replaces one object of the cloud's own add-ons."""
 
@@ -136,6 +139,15 @@ class ApiServerNodes:
                 raise NotReady(f"not Ready after {timeout_s:.0f} s: {', '.join(sorted(missing))}")
             if missing:
                 time.sleep(0.1)
+
+    def listed(self, path: str) -> list[JsonObject]:
+        if not self.kubeconfig.exists():
+            return []
+        try:
+            found: list[JsonObject] = self._client.get(path)["items"]
+        except (ApiError, Unreachable):
+            return []
+        return found
 
     def install(self, path: str, manifest: JsonObject) -> None:
         self._client.patch(

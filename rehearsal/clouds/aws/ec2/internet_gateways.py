@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.network_interfaces import interfaces
 from rehearsal.clouds.aws.ec2.resources import (
     Resources,
     dependency_violation,
@@ -18,6 +19,7 @@ from rehearsal.clouds.core.context import Context, Methods
 
 class InternetGateways:
     def __init__(self, context: Context) -> None:
+        self._context = context
         self._store = context.store
         self._ec2 = Resources(context)
 
@@ -91,6 +93,8 @@ class InternetGateways:
 
     def _has_nodes(self, params: JsonObject, vpc: str) -> bool:
         inside = {s["SubnetId"] for s in self._ec2.all(SUBNETS, params) if s["VpcId"] == vpc}
-        return any(
+        region = params["region"]
+        balancers = interfaces(self._context, region, vpc=vpc)
+        return any(i["Description"].startswith("ELB ") for i in balancers) or any(
             n["location"] in inside for g in self._store.values(NODE_GROUPS) for n in g["nodes"]
         )

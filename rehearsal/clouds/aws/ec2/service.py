@@ -7,13 +7,21 @@ from collections.abc import Callable
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.ec2.internet_gateways import InternetGateways
 from rehearsal.clouds.aws.ec2.launch_templates import LaunchTemplates, find_template
+from rehearsal.clouds.aws.ec2.network_interfaces import NetworkInterfaces, is_gone
 from rehearsal.clouds.aws.ec2.resources import API_NAMES, Resources, check_tags, key_of
 from rehearsal.clouds.aws.ec2.route_tables import RouteTables
 from rehearsal.clouds.aws.ec2.subnets import Subnets
 from rehearsal.clouds.aws.ec2.vpcs import Vpcs
 from rehearsal.clouds.aws.ec2.zones import Zones
 from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.state import LAUNCH_TEMPLATES
+from rehearsal.clouds.aws.state import (
+    LAUNCH_TEMPLATES,
+    LOAD_BALANCERS,
+    LOG_GROUPS,
+    NETWORK_INTERFACES,
+    SECURITY_GROUPS,
+    VOLUMES,
+)
 from rehearsal.clouds.aws.zones import in_known_regions
 from rehearsal.clouds.core.context import Context, Methods
 from rehearsal.clouds.core.errors import CloudError
@@ -29,6 +37,7 @@ class Ec2:
             Subnets(context),
             RouteTables(context),
             LaunchTemplates(context),
+            NetworkInterfaces(context),
             Zones(context),
         )
 
@@ -38,10 +47,22 @@ class Ec2:
         return in_known_regions(found, _no_region)
 
     def inventory(self) -> list[JsonObject]:
-        return [
+        found: list[JsonObject] = [
             {"kind": f"ec2.{kind.name.partition('/')[2][:-1]}", "name": key}
-            for kind in (*API_NAMES, LAUNCH_TEMPLATES)
+            for kind in (*API_NAMES, LAUNCH_TEMPLATES, VOLUMES)
             for key, _ in self._store.items(kind)
+        ]
+        found += [
+            {"kind": kind.name.replace("/", ".")[:-1], "name": key}
+            for kind in (LOAD_BALANCERS, LOG_GROUPS)
+            for key, _ in self._store.items(kind)
+        ]
+        # A security group that its cluster keeps is not counted beside it.
+        return found + [
+            {"kind": f"ec2.{kind.name.partition('/')[2][:-1]}", "name": key}
+            for kind in (NETWORK_INTERFACES, SECURITY_GROUPS)
+            for key, resource in self._store.items(kind)
+            if not is_gone(resource) and not resource.get("_cluster")
         ]
 
     def _create_tags(self, params: JsonObject, body: JsonObject) -> JsonObject:

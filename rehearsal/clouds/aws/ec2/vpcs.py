@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.network_interfaces import interfaces, security_groups
 from rehearsal.clouds.aws.ec2.resources import (
     Resources,
     cidr_block,
@@ -19,6 +20,7 @@ from rehearsal.clouds.core.context import Context, Methods
 
 class Vpcs:
     def __init__(self, context: Context) -> None:
+        self._context = context
         self._store = context.store
         self._ec2 = Resources(context)
 
@@ -77,6 +79,8 @@ class Vpcs:
                 for g in self._ec2.all(INTERNET_GATEWAYS, params)
                 if any(a["VpcId"] == identity for a in g["Attachments"])
             ]
+            inside += interfaces(self._context, params["region"], vpc=identity)
+            inside += security_groups(self._context, params["region"], vpc=identity)
             if inside:
                 raise dependency_violation(
                     f"The vpc '{identity}' has dependencies and cannot be deleted."

@@ -9,6 +9,7 @@ import threading
 from typing import Any
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.network_interfaces import add_security_group
 from rehearsal.clouds.aws.eks.checks import VERSIONS, refused
 from rehearsal.clouds.aws.eks.cluster_checks import (
     Change,
@@ -21,6 +22,7 @@ from rehearsal.clouds.aws.eks.cluster_checks import (
     vpc_range,
     zones_of,
 )
+from rehearsal.clouds.aws.eks.leftovers import keep_logs, leave_of_cluster
 from rehearsal.clouds.aws.eks.updates import Updates, in_use
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
@@ -105,7 +107,10 @@ class Clusters:
                 raise aws_error("ResourceInUseException", str(e), code=409) from None
             cluster = _filled(body, region=region, vpc=vpc, services=self._services(region, vpc))
             zones = zones_of(self._context, region, cluster["resourcesVpcConfig"]["subnetIds"])
+            network = cluster["resourcesVpcConfig"]
+            network["clusterSecurityGroupId"] = add_security_group(self._context, region, vpc, name)
             self._store.put(CLUSTERS, key, ClusterRecord(cluster=cluster, zones=zones))
+            keep_logs(self._context, region, cluster)
         self._context.tasks.begin("eks.CreateCluster", key=key)
         return {"cluster": cluster}
 
@@ -220,6 +225,9 @@ class Clusters:
             # In this order: a caller that sees the cluster ACTIVE again finds its update closed.
             self._updates.close(key, arguments["update"], None)
             self._set(key, **arguments["fields"], status="ACTIVE")
+            item = self._store.get(CLUSTERS, key)
+            if item is not None:
+                keep_logs(self._context, key.partition("/")[0], item["cluster"])
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         name = body["name"]
@@ -246,6 +254,10 @@ class Clusters:
 
     def _delete_all(self, key: str) -> None:
         name = key.partition("/")[2]
+        item = self._store.get(CLUSTERS, key)
+        if item is not None:
+            api = self._context.planes.nodes(name)
+            leave_of_cluster(self._context, key.partition("/")[0], item["cluster"], api)
         self._context.planes.remove(name)
         for kind in (ADDONS, UPDATES):
             for owned, _ in list(self._store.items(kind, prefix=f"{key}/")):
@@ -275,7 +287,6 @@ def _filled(body: JsonObject, *, region: str, vpc: str, services: str) -> JsonOb
         "resourcesVpcConfig": {
             "subnetIds": network["subnetIds"],
             "securityGroupIds": network.get("securityGroupIds", []),
-            "clusterSecurityGroupId": f"sg-0{secrets.token_hex(8)}",
             "vpcId": vpc,
             "endpointPublicAccess": network.get("endpointPublicAccess", True),
             "endpointPrivateAccess": network.get("endpointPrivateAccess", False),

@@ -26,11 +26,12 @@ from rehearsal.clouds.aws.eks.checks import (
     why_nodes_cannot_join,
 )
 from rehearsal.clouds.aws.eks.clusters import Clusters
+from rehearsal.clouds.aws.eks.leftovers import leave_of_nodes
 from rehearsal.clouds.aws.eks.nodes import desired_nodes, instance_type_of, node_settings
 from rehearsal.clouds.aws.eks.updates import Updates
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT, make_instance_profile
-from rehearsal.clouds.aws.state import INSTANCE_PROFILES, NODE_GROUPS, NodeGroupRecord
+from rehearsal.clouds.aws.state import CLUSTERS, INSTANCE_PROFILES, NODE_GROUPS, NodeGroupRecord
 from rehearsal.clouds.core.context import Context, Methods, now
 from rehearsal.clouds.core.node_api import NotReady
 from rehearsal.clouds.core.node_group import NoCapacity, NodeGroup
@@ -313,8 +314,11 @@ class NodeGroups:
         item = self._store.get(NODE_GROUPS, key)
         if item is None:
             return
+        cluster = self._store.get(CLUSTERS, f"{item['region']}/{item['cluster']}")
         try:
             self._nodes(item).remove_nodes()
+            if cluster is not None:
+                leave_of_nodes(self._context, item, cluster["cluster"])
         except Exception as e:
             log.exception("node group %s", key)
             issues = [_internal_failure(e).api_form()]

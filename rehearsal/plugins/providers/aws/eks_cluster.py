@@ -6,12 +6,10 @@ Source of force_new: hashicorp/terraform-provider-aws, internal/service/eks/clus
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kubeapi import JsonObject
-from rehearsal.clouds.core.errors import CloudError
 from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
 from rehearsal.plugins.bridge.resources import (
     Autoname,
@@ -32,6 +30,7 @@ from rehearsal.plugins.providers.aws.calls import (
     retag_eks,
     seen_tags,
 )
+from rehearsal.plugins.providers.aws.retries import retried_while
 
 _VPC = {
     "subnetIds": Field(unordered=True),
@@ -128,7 +127,7 @@ class Cluster(Resource):
         body["bootstrapSelfManagedAddons"] = inputs.get("bootstrapSelfManagedAddons")
         if "encryptionConfig" in body:
             body["encryptionConfig"] = [body["encryptionConfig"]]
-        _retried_while(
+        retried_while(
             session,
             _PROPAGATION_S,
             lambda e: (
@@ -226,7 +225,7 @@ class Cluster(Resource):
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         if _cluster(session, inputs, resource_id) is None:
             return
-        _retried_while(
+        retried_while(
             session,
             session.timeout_s,
             lambda e: e.reason == "ResourceInUseException" and "in progress" in e.message,
@@ -250,26 +249,6 @@ def _settled(session: Session, inputs: Properties, name: str) -> JsonObject | No
     if cluster is None:
         raise ProviderError(f"EKS Cluster ({name}) disappeared while it was being created")
     return cluster if cluster["status"] not in ("CREATING", "PENDING", "UPDATING") else None
-
-
-def _retried_while(
-    session: Session,
-    timeout_s: float,
-    transient: Callable[[CloudError], bool],
-    step: Callable[[], JsonObject],
-) -> JsonObject:
-    """The step's answer; errors that `transient` accepts are retried until the timeout."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            return step()
-        except CloudError as e:
-            if not transient(e) or time.monotonic() > deadline or session.cancelled():
-                raise
-        time.sleep(_RETRY_PAUSE_S)
-
-
-_RETRY_PAUSE_S = 0.1
 
 
 def _with_the_unreturned(cluster: JsonObject, inputs: Properties) -> JsonObject:

@@ -18,6 +18,7 @@ from rehearsal.plugins.providers.aws.calls import (
     specified,
     tag_map,
 )
+from rehearsal.plugins.providers.aws.retries import once_free
 
 
 class InternetGateway(Resource):
@@ -97,14 +98,12 @@ def _gateway(session: Session, resource_id: str, inputs: Properties) -> JsonObje
 def _detach(session: Session, resource_id: str, inputs: Properties) -> None:
     gateway = _gateway(session, resource_id, inputs) or {"Attachments": []}
     for attachment in gateway["Attachments"]:
-        call(
-            session,
-            inputs,
-            "ec2",
-            "DetachInternetGateway",
-            InternetGatewayId=resource_id,
-            VpcId=attachment["VpcId"],
-        )
+        where = {"InternetGatewayId": resource_id, "VpcId": attachment["VpcId"]}
+        _once_detachable(session, inputs, where)
+
+
+def _once_detachable(session: Session, inputs: Properties, where: JsonObject) -> None:
+    once_free(session, lambda: call(session, inputs, "ec2", "DetachInternetGateway", **where))
 
 
 class RouteTable(Resource):
@@ -211,8 +210,7 @@ def _set_routes(session: Session, resource_id: str, old: Properties, new: Proper
 
 class RouteTableAssociation(Resource):
     kind = "aws:ec2/routeTableAssociation:RouteTableAssociation"
-    # The real provider changes routeTableId in place, which gives a new id: the same effect.
-    force_new = ("subnetId", "gatewayId", "routeTableId", "region")
+    force_new = ("subnetId", "gatewayId", "region")
     keeps = ("region",)
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
@@ -239,7 +237,11 @@ class RouteTableAssociation(Resource):
     def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
         tables = call(session, inputs, "ec2", "DescribeRouteTables")["RouteTables"]
         for association in (a for t in tables for a in t["Associations"]):
-            if association["RouteTableAssociationId"] == resource_id:
+            # By the subnet, too: a change of the table in place gives the association another id,
+            # which Pulumi does not store.
+            if resource_id == association["RouteTableAssociationId"] or (
+                inputs.get("subnetId") == association["SubnetId"]
+            ):
                 seen = {
                     "routeTableId": association["RouteTableId"],
                     "subnetId": association["SubnetId"],
@@ -250,5 +252,30 @@ class RouteTableAssociation(Resource):
                 )
         return None
 
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> Sequence[str]:
+        identity = self._identity(session, resource_id, old)
+        if identity is not None:
+            call(
+                session,
+                new,
+                "ec2",
+                "ReplaceRouteTableAssociation",
+                AssociationId=identity,
+                RouteTableId=new["routeTableId"],
+            )
+        return []
+
+    def _identity(self, session: Session, resource_id: str, inputs: Properties) -> str | None:
+        """The association's id of today."""
+        tables = call(session, inputs, "ec2", "DescribeRouteTables")["RouteTables"]
+        found = {
+            a["SubnetId"]: a["RouteTableAssociationId"] for t in tables for a in t["Associations"]
+        }
+        return resource_id if resource_id in found.values() else found.get(inputs["subnetId"])
+
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
-        or_none(session, inputs, "ec2", "DisassociateRouteTable", AssociationId=resource_id)
+        identity = self._identity(session, resource_id, inputs)
+        if identity is not None:
+            or_none(session, inputs, "ec2", "DisassociateRouteTable", AssociationId=identity)

@@ -27,6 +27,7 @@ from rehearsal.plugins.providers.aws.calls import (
     specified,
     tag_map,
 )
+from rehearsal.plugins.providers.aws.retries import once_free
 
 _DNS = {"enableDnsSupport": "EnableDnsSupport", "enableDnsHostnames": "EnableDnsHostnames"}
 
@@ -124,7 +125,7 @@ class Vpc(Resource):
         return []
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
-        or_none(session, inputs, "ec2", "DeleteVpc", VpcId=resource_id)
+        once_free(session, lambda: or_none(session, inputs, "ec2", "DeleteVpc", VpcId=resource_id))
 
 
 class Subnet(Resource):
@@ -210,4 +211,6 @@ class Subnet(Resource):
         return []
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
-        or_none(session, inputs, "ec2", "DeleteSubnet", SubnetId=resource_id)
+        once_free(
+            session, lambda: or_none(session, inputs, "ec2", "DeleteSubnet", SubnetId=resource_id)
+        )

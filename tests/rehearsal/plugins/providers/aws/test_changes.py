@@ -403,3 +403,16 @@ def test_a_node_group_of_a_role_that_has_not_spread_fails(engine) -> None:
     write_account(engine.environment, **{**PROMPT, "iam_spread_s": 3600.0})
     with pytest.raises(ProviderError, match="cannot be found"):
         engine.make(GROUP, "g", **engine.group())
+
+
+def test_a_subnet_gets_another_route_table_in_place(engine) -> None:
+    """The association's id changes, which Pulumi does not store: pulumi/pulumi-aws #3911."""
+    engine.network()
+    association = next(r for r in engine.made if "Association" in r.kind)
+    vpc = next(r for r in engine.made if r.kind == "aws:ec2/vpc:Vpc").id
+    table = engine.make("aws:ec2/routeTable:RouteTable", "second", vpcId=vpc)
+    association.update({**association.inputs, "routeTableId": table.id})
+    assert association.outputs["routeTableId"] == table.id
+    assert not association.refresh().changes
+    association.delete()
+    assert association.refresh() is None

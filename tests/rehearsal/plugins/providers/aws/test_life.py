@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rehearsal.clouds.aws.account import write_account
+from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.plugins.engine.plugin import InitFailed, ProviderError
 from rehearsal.plugins.engine.properties import UNKNOWN
 from rehearsal.plugins.engine.requests import ConfigureRequest
@@ -315,3 +315,12 @@ def test_a_resource_that_ec2_does_not_show_at_once_is_waited_for(engine, tmp_pat
     write_account(tmp_path, unseen_reads=3)
     vpc = engine.make(VPC, "vpc", cidrBlock="10.0.0.0/16")
     assert vpc.outputs["cidrBlock"] == "10.0.0.0/16"
+
+
+def test_destroy_waits_for_what_the_nodes_leave_behind(engine, tmp_path) -> None:
+    engine.base()
+    engine.make(GROUP, "group", **engine.group())
+    write_account(tmp_path, **{**PROMPT, "leftovers_s": 0.5})
+    for resource in reversed(engine.made):
+        resource.delete()
+    assert engine.client.inventory() == {}

@@ -1,0 +1,67 @@
+"""What EKS leaves in the account when a node group or a cluster is deleted.
+
+Sources: terraform-aws-modules/terraform-aws-eks #2048, #2643, pulumi/pulumi-eks #194 (interfaces,
+security group); terraform-aws-eks #2808 (load balancers); eksctl-io/eksctl #274 (volumes); EKS user
+guide, "Send control plane logs to CloudWatch Logs" (the log group is never deleted).
+"""
+
+from __future__ import annotations
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.account import account_of
+from rehearsal.clouds.aws.ec2.network_interfaces import add_interface, release_security_group
+from rehearsal.clouds.aws.eks.cluster_checks import enabled_logs
+from rehearsal.clouds.aws.state import LOAD_BALANCERS, LOG_GROUPS, VOLUMES, NodeGroupRecord
+from rehearsal.clouds.core.context import Context
+from rehearsal.clouds.core.node_api import NodeApi
+
+
+def leave_of_nodes(context: Context, item: NodeGroupRecord, cluster: JsonObject) -> None:
+    """The CNI's interfaces, which nobody removes when node and CNI end together."""
+    lasts_s = account_of(context).leftovers_s
+    if lasts_s <= 0:
+        return
+    for node in item["nodes"]:
+        add_interface(
+            context,
+            item["region"],
+            node["location"],
+            group=cluster["resourcesVpcConfig"]["clusterSecurityGroupId"],
+            description=f"aws-K8S-{node['name']}",
+            status="available",
+            lasts_s=lasts_s,
+        )
+
+
+def leave_of_cluster(context: Context, region: str, cluster: JsonObject, api: NodeApi) -> None:
+    """What its Services and claims had made, and its security group while something uses it."""
+    network = cluster["resourcesVpcConfig"]
+    group = network["clusterSecurityGroupId"]
+    name = cluster["name"]
+    for service in api.listed("/api/v1/services"):
+        if service["spec"].get("type") != "LoadBalancer":
+            continue
+        balancer = f"a{service['metadata']['uid'].replace('-', '')}"[:32]
+        context.store.put(LOAD_BALANCERS, f"{region}/{balancer}", {"cluster": name})
+        for subnet in network["subnetIds"]:
+            add_interface(
+                context,
+                region,
+                subnet,
+                group=group,
+                description=f"ELB {balancer}",
+                status="in-use",
+                lasts_s=None,
+            )
+    for volume in api.listed("/api/v1/persistentvolumes"):
+        source = volume["spec"].get("csi") or {}
+        if source.get("driver") == "ebs.csi.aws.com":
+            context.store.put(VOLUMES, f"{region}/{source['volumeHandle']}", {"cluster": name})
+    release_security_group(context, region, group)
+
+
+def keep_logs(context: Context, region: str, cluster: JsonObject) -> None:
+    """EKS makes the log group once a log is enabled; it outlives the cluster."""
+    if enabled_logs(cluster["logging"]):
+        name = f"/aws/eks/{cluster['name']}/cluster"
+        context.store.put(LOG_GROUPS, f"{region}{name}", {"logGroupName": name})

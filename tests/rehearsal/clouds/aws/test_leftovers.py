@@ -1,0 +1,103 @@
+"""What EKS leaves in the account, and what it stands in the way of."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from rehearsal.clouds.aws.account import PROMPT, write_account
+from rehearsal.clouds.core.errors import CloudError
+from rehearsal.clouds.core.fake_control_planes import fake_nodes
+
+
+def delete_all(aws) -> None:
+    """The node groups, the cluster."""
+    for group in aws.call("eks", "ListNodegroups", clusterName="p4d")["nodegroups"]:
+        aws.call("eks", "DeleteNodegroup", clusterName="p4d", nodegroupName=group)
+    assert aws.cloud.tasks.wait(30)
+    aws.call("eks", "DeleteCluster", name="p4d")
+    assert aws.cloud.tasks.wait(30)
+
+
+def refused(aws, operation: str, **body: str) -> str:
+    with pytest.raises(CloudError) as caught:
+        aws.call("ec2", operation, **body)
+    return caught.value.reason
+
+
+def test_interfaces_of_nodes_hold_subnet_security_group_and_network(aws) -> None:
+    aws.make_cluster()
+    aws.make_group()
+    write_account(aws.environment, **{**PROMPT, "leftovers_s": 3600.0})
+    delete_all(aws)
+    inventory = aws.cloud.inventory()
+    assert len(inventory["ec2.networkInterface"]) == 1
+    assert len(inventory["ec2.securityGroup"]) == 1
+    (interface,) = aws.call(
+        "ec2",
+        "DescribeNetworkInterfaces",
+        Filters=[{"Name": "subnet-id", "Values": [aws.subnets[0]]}],
+    )["NetworkInterfaces"]
+    assert interface["Status"] == "available"
+    group = interface["Groups"][0]["GroupId"]
+    assert refused(aws, "DeleteSubnet", SubnetId=aws.subnets[0]) == "DependencyViolation"
+    assert refused(aws, "DeleteSecurityGroup", GroupId=group) == "DependencyViolation"
+    # The remedy that AWS has: interfaces first.
+    aws.call("ec2", "DeleteNetworkInterface", NetworkInterfaceId=interface["NetworkInterfaceId"])
+    aws.call("ec2", "DeleteSecurityGroup", GroupId=group)
+    aws.call("ec2", "DeleteSubnet", SubnetId=aws.subnets[0])
+
+
+def test_leftovers_of_nodes_go_by_themselves(aws) -> None:
+    aws.make_cluster()
+    aws.make_group()
+    write_account(aws.environment, **{**PROMPT, "leftovers_s": 0.05})
+    delete_all(aws)
+    deleted = False
+    while not deleted:
+        with suppress(CloudError):
+            aws.call("ec2", "DeleteSubnet", SubnetId=aws.subnets[0])
+            deleted = True
+    inventory = aws.cloud.inventory()
+    assert not {"ec2.networkInterface", "ec2.securityGroup"} & set(inventory)
+
+
+def test_the_clusters_security_group_is_eks_own_while_it_lives(aws) -> None:
+    cluster = aws.make_cluster()
+    group = cluster["resourcesVpcConfig"]["clusterSecurityGroupId"]
+    (found,) = aws.call("ec2", "DescribeSecurityGroups", GroupIds=[group])["SecurityGroups"]
+    assert found["GroupName"].startswith("eks-cluster-sg-p4d-")
+    assert not [name for name in found if name.startswith("_")]
+    assert refused(aws, "DeleteSecurityGroup", GroupId=group) == "DependencyViolation"
+
+
+def test_load_balancers_and_volumes_outlive_their_cluster(aws) -> None:
+    aws.make_cluster()
+    nodes = fake_nodes(aws.environment, "p4d")
+    uid = "0a1b2c3d-0000-4000-8000-123456789abc"
+    nodes.add_object(
+        "/api/v1/services", {"metadata": {"uid": uid}, "spec": {"type": "LoadBalancer"}}
+    )
+    nodes.add_object("/api/v1/services", {"metadata": {"uid": "b"}, "spec": {"type": "ClusterIP"}})
+    csi = {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-0123456789abcdef0"}
+    nodes.add_object("/api/v1/persistentvolumes", {"spec": {"csi": csi}})
+    delete_all(aws)
+    inventory = aws.cloud.inventory()
+    assert inventory["elb.loadBalancer"] == ["eu-west-1/a0a1b2c3d000040008000123456789ab"]
+    assert inventory["ec2.volume"] == ["eu-west-1/vol-0123456789abcdef0"]
+    assert len(inventory["ec2.networkInterface"]) == len(aws.subnets)
+    gateway = aws.call("ec2", "DescribeInternetGateways")["InternetGateways"][0]
+    identity = gateway["InternetGatewayId"]
+    where = {"InternetGatewayId": identity, "VpcId": aws.vpc}
+    assert refused(aws, "DetachInternetGateway", **where) == "DependencyViolation"
+    assert refused(aws, "DeleteSubnet", SubnetId=aws.subnets[0]) == "DependencyViolation"
+
+
+def test_the_log_group_of_a_cluster_with_logs_stays(aws) -> None:
+    aws.make_cluster()
+    on = {"clusterLogging": [{"types": ["api"], "enabled": True}]}
+    aws.call("eks", "UpdateClusterConfig", name="p4d", logging=on)
+    aws.settle("cluster")
+    delete_all(aws)
+    assert aws.cloud.inventory()["logs.logGroup"] == ["eu-west-1/aws/eks/p4d/cluster"]
