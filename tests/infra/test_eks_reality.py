@@ -1,0 +1,98 @@
+"""Where today's program would fail on a real EKS: each turns green with its mend.
+
+The simulated EKS refuses what these lead to (tests/rehearsal/clouds/aws/wrong_requests.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from infra import spec
+from rehearsal.clouds.aws.eks.checks import check_scaling
+from rehearsal.clouds.core.errors import CloudError
+
+FLEET = """\
+cloud: eks
+cluster: {{name: c, region: {region}, version: "1.35", zones: [{zones}]}}
+node_pools:
+- {{name: a, machine_type: p4d.24xlarge, nodes: {nodes}, zones: [{region}b]}}
+"""
+
+
+def made(
+    record: Callable[..., Any],
+    kind: str,
+    name: str = "",
+    *,
+    region: str = "us-west-2",
+    zones: str = "",
+    nodes: str = "{count: 1}",
+) -> Mapping[str, Any]:
+    zones = zones or f"{region}a, {region}b"
+    resources = record("x", fleet=FLEET.format(region=region, zones=zones, nodes=nodes))
+    (found,) = (m.inputs for m in resources if m.type.endswith(kind) and m.name.endswith(name))
+    return dict(found)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=CloudError,
+    reason="desiredSize is ignored and the provider sends the stale one with min and max: EKS "
+    "refuses a minimum above it (terraform-aws-modules/terraform-aws-eks #3683)",
+)
+def test_the_smallest_count_of_an_autoscaled_pool_can_be_raised(record: Callable[..., Any]) -> None:
+    old = made(record, ":NodeGroup", "-a", nodes="{min: 1, max: 4}")["scalingConfig"]
+    new = made(record, ":NodeGroup", "-a", nodes="{min: 2, max: 4}")["scalingConfig"]
+    # Changes of desiredSize are ignored, so the engine gives the provider the old one.
+    check_scaling({**new, "desiredSize": old["desiredSize"]})
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=KeyError,
+    reason="without a version a node group stays behind when its cluster rises",
+)
+@pytest.mark.parametrize("group", ["-a", "-system"])
+def test_node_groups_rise_with_their_cluster(record: Callable[..., Any], group: str) -> None:
+    assert made(record, ":NodeGroup", group)["version"] == "1.35"
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="EKS takes subnets of the zones of the cluster's creation only "
+    "(aws/containers-roadmap #2258); a pool's zone needs a subnet, not the cluster's",
+)
+def test_another_zone_for_a_pool_leaves_the_clusters_subnets(record: Callable[..., Any]) -> None:
+    two = made(record, ":Cluster")["vpcConfig"]["subnetIds"]
+    three = made(record, ":Cluster", zones="us-west-2a, us-west-2b, us-west-2c")
+    assert three["vpcConfig"]["subnetIds"] == two
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="policies of GovCloud are arn:aws-us-gov: (and arn:aws-cn: in China)",
+)
+def test_policies_are_of_the_regions_partition(record: Callable[..., Any]) -> None:
+    attachment = made(
+        record, ":RolePolicyAttachment", "AmazonEKSClusterPolicy", region="us-gov-west-1"
+    )
+    assert attachment["policyArn"].startswith("arn:aws-us-gov:iam::aws:policy/")
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=spec.SpecError,
+    reason="a zone's letter means another zone in another account: p4d is in euw1-az2, which is "
+    "eu-west-1a in some accounts only",
+)
+def test_zones_can_be_given_by_their_ids() -> None:
+    text = FLEET.format(region="eu-west-1", zones="euw1-az2, euw1-az3", nodes="{count: 1}")
+    fleet = yaml.safe_load(text.replace("[eu-west-1b]", "[euw1-az2]"))
+    spec.parse(json.dumps(fleet), spec.Source("x", fleet))
