@@ -31,8 +31,9 @@ def launchable(
     free = (i for i in itertools.count() if i not in used)
     issue: HealthIssue | None = None
     index = next(free)
-    for subnet in sorted(wanted):
-        for _ in range(wanted[subnet] - counts[subnet]):
+    missing = {subnet: wanted[subnet] - counts[subnet] for subnet in sorted(wanted)}
+    for subnet, number in missing.items():
+        for _ in range(number):
             limit = _limit(context, item, instance_type)
             new = sum(counts.values()) - sum(min(found[s], wanted[s]) for s in wanted)
             if limit is not None and _vcpus_in_use(context, item, instance_type, new) > limit:

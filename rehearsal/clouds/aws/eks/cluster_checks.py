@@ -196,7 +196,7 @@ def _endpoint_change(cluster: JsonObject, network: JsonObject) -> Change:
     wanted = {**now, **network}
     check_endpoint(wanted)
     if wanted == now:
-        # terraform-aws-modules/terraform-aws-eks, common report of a repeated update
+        # eksctl-io/eksctl #4043
         raise invalid(
             "Cluster is already at the desired configuration with endpointPrivateAccess: "
             f"{str(now['endpointPrivateAccess']).lower()} , endpointPublicAccess: "

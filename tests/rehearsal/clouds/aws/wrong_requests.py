@@ -333,7 +333,7 @@ CLUSTER: tuple[Wrong, ...] = (
     _cluster("private range as public", INVALID, EKS_API, "not allowed in publicAccessCidrs",
              resourcesVpcConfig={"subnetIds": ["$subnet", "$other_subnet"],
                                  "publicAccessCidrs": ["10.0.0.0/8"]}),
-    _cluster("range of words", INVALID, EKS_API, "publicAccessCidrs",
+    _cluster("range of words", INVALID, "aws/aws-cdk #33176", "publicAccessCidrs",
              resourcesVpcConfig={"subnetIds": ["$subnet", "$other_subnet"],
                                  "publicAccessCidrs": ["home"]}),
     _cluster("services in the VPC's range", INVALID, EKS_API, "overlaps",
@@ -368,7 +368,7 @@ CLUSTER: tuple[Wrong, ...] = (
     _config("endpoint and subnets", INVALID, "kubernetes-sigs/cluster-api-provider-aws #3553",
             "Only one type of update", resourcesVpcConfig={
                 "endpointPrivateAccess": True, "subnetIds": ["$subnet", "$other_subnet"]}),
-    _config("endpoint as it is", INVALID, "EKS API's answer as quoted in public issues",
+    _config("endpoint as it is", INVALID, "eksctl-io/eksctl #4043",
             "already at the desired configuration", resourcesVpcConfig={
                 "endpointPublicAccess": True}),
     _config("endpoint of nobody", INVALID, EKS_API, resourcesVpcConfig={

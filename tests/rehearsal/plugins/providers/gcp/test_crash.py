@@ -40,7 +40,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
 
 def test_a_create_survives_a_restart_of_the_cloud(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "cloud").mkdir()
+    (tmp_path / "cloud").mkdir(exist_ok=True)
     delays = tmp_path / "cloud" / "delays.json"
     delays.write_text(json.dumps({"container.clusters.create": 600}))
     service = start()
