@@ -14,6 +14,7 @@ import pytest
 from botocore import xform_name
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.models import SERVICES
 from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
@@ -178,6 +179,7 @@ def cluster(tell: Told, subnets: list[str], launch_template: str) -> None:
         name="p4d",
         roleArn=f"{role}/cluster",
         resourcesVpcConfig={"subnetIds": subnets},
+        version="1.35",
         tags={"team": "gpu"},
     )["cluster"]
 
@@ -188,12 +190,27 @@ def cluster(tell: Told, subnets: list[str], launch_template: str) -> None:
     tell("eks", "ListClusters")
     tell("eks", "TagResource", resourceArn=made["arn"], tags={"a/b": "c d"})
     tell("eks", "UntagResource", resourceArn=made["arn"], tagKeys=["a/b", "team"])
-    update = tell("eks", "UpdateClusterConfig", name="p4d", deletionProtection=False)["update"]
-    tell("eks", "DescribeUpdate", name="p4d", updateId=update["id"])
+    for protected in (True, False):
+        change = {"name": "p4d", "deletionProtection": protected}
+        update = tell("eks", "UpdateClusterConfig", **change)["update"]
+        tell("eks", "DescribeUpdate", name="p4d", updateId=update["id"])
+        tell.until(is_active)
+    tell("eks", "UpdateClusterVersion", name="p4d", version="1.36")
+    tell.until(is_active)
+    key = {"keyArn": f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/a"}
+    encryption = [{"resources": ["secrets"], "provider": key}]
+    tell("eks", "AssociateEncryptionConfig", clusterName="p4d", encryptionConfig=encryption)
     tell.until(is_active)
     tell("eks", "CreateAddon", clusterName="p4d", addonName="kube-proxy")
-    tell("eks", "DescribeAddon", clusterName="p4d", addonName="kube-proxy")
-    tell("eks", "UpdateAddon", clusterName="p4d", addonName="kube-proxy", configurationValues="{}")
+    addon = {"clusterName": "p4d", "addonName": "kube-proxy"}
+
+    def addon_is_active() -> bool:
+        return bool(tell("eks", "DescribeAddon", **addon)["addon"]["status"] == "ACTIVE")
+
+    tell.until(addon_is_active)
+    tell("eks", "ListAddons", clusterName="p4d")
+    tell("eks", "UpdateAddon", **addon, configurationValues="{}")
+    tell.until(addon_is_active)
     node_group(tell, f"{role}/node", subnets, launch_template)
     tell("eks", "DeleteAddon", clusterName="p4d", addonName="kube-proxy", preserve=True)
     tell("eks", "DeleteCluster", name="p4d")
@@ -220,8 +237,11 @@ def node_group(tell: Told, role: str, subnets: list[str], launch_template: str) 
 
     tell.until(is_settled)
     tell("eks", "ListNodegroups", clusterName="p4d")
-    tell("eks", "UpdateNodegroupConfig", **names, scalingConfig={"desiredSize": 0})
+    tell("eks", "UpdateNodegroupConfig", **names, scalingConfig={"maxSize": 3})
     tell.until(is_settled)
+    (profile,) = tell("aws-iam", "ListInstanceProfilesForRole", RoleName="node")["InstanceProfiles"]
+    held = {"InstanceProfileName": profile["InstanceProfileName"], "RoleName": "node"}
+    tell("aws-iam", "RemoveRoleFromInstanceProfile", **held)
     version = {"id": launch_template, "version": "2"}
     tell("eks", "UpdateNodegroupVersion", **names, launchTemplate=version)
     tell.until(is_settled)
@@ -233,6 +253,11 @@ def removal(
     tell: Told, vpc: str, gateway: str, table: str, subnets: list[str], launch_template: str
 ) -> None:
     tell("ec2", "DeleteLaunchTemplate", LaunchTemplateId=launch_template)
+    for interface in tell("ec2", "DescribeNetworkInterfaces")["NetworkInterfaces"]:
+        identity = interface["NetworkInterfaceId"]
+        tell("ec2", "DeleteNetworkInterface", NetworkInterfaceId=identity)
+    for group in tell("ec2", "DescribeSecurityGroups")["SecurityGroups"]:
+        tell("ec2", "DeleteSecurityGroup", GroupId=group["GroupId"])
     for subnet in subnets:
         tell("ec2", "DeleteSubnet", SubnetId=subnet)
     tell("ec2", "DeleteRoute", RouteTableId=table, DestinationCidrBlock="0.0.0.0/0")
@@ -250,7 +275,9 @@ def removal(
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     """A cluster with all that belongs to it, from nothing to nothing."""
-    with over_http(tmp_path_factory.mktemp("E")) as over:
+    environment = tmp_path_factory.mktemp("E")
+    with over_http(environment) as over:
+        write_account(environment, **{**PROMPT, "leftovers_s": 3600.0})
         tell = Told(over)
         tell("sts", "GetCallerIdentity")
         vpc, gateway, table, subnets = network(tell)
