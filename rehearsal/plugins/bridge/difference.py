@@ -18,7 +18,6 @@ def difference(
     new: Mapping[str, Any],
     *,
     force_new: Sequence[str],
-    force_new_if_removed: Sequence[str] = (),
     delete_before_replace: bool = False,
     sets: Sequence[str] = (),
     keeps: Sequence[str] = (),
@@ -28,7 +27,7 @@ def difference(
 ) -> Difference:
     """The differences between two sets of inputs, and what the state has beyond them.
 
-    force_new, force_new_if_removed, delete_before_replace, sets, keeps, keeps_whole: as in
+    force_new, delete_before_replace, sets, keeps, keeps_whole: as in
     `resources.Resource`. named_by: the property that holds the name. unasked: path and value of
     each property that only the state has.
     If the program sets the name and does not change it, the old resource must be deleted before its
@@ -41,7 +40,6 @@ def difference(
             continue
         # An object that is added or removed changes every property in it.
         replaces = any(_covers(force_new, leaf) for leaf in _leaves(value, plain))
-        replaces |= kind == "delete" and plain in force_new_if_removed
         detailed[path] = f"{kind}-replace" if replaces else kind  # type: ignore[assignment]
     for path, value in unasked:
         plain = _without_indices(path)

@@ -125,7 +125,6 @@ class BridgedProvider(ProviderPlugin):
             request.old_inputs,
             request.new_inputs,
             force_new=(*resource.force_new, *resource.replaced_by(old, new)),
-            force_new_if_removed=resource.force_new_if_removed,
             delete_before_replace=resource.delete_before_replace,
             sets=resource.sets,
             keeps=resource.keeps,

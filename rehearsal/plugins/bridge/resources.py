@@ -75,8 +75,6 @@ class Resource(ABC):
     kind: str
     force_new: Sequence[str] = ()
     """Property paths (no list indices, all below included) whose change replaces the resource."""
-    force_new_if_removed: Sequence[str] = ()
-    """Property paths whose removal replaces the resource; adding them does not."""
     delete_before_replace: bool = False
     """Whether the real provider always asks for this order."""
     sets: Sequence[str] = ()

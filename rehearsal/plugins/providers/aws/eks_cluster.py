@@ -93,7 +93,6 @@ class Cluster(Resource):
         "outpostConfig",
         "remoteNetworkConfig",
     )
-    force_new_if_removed = ("encryptionConfig",)
     sets = (
         "vpcConfig.subnetIds",
         "vpcConfig.securityGroupIds",
@@ -116,6 +115,11 @@ class Cluster(Resource):
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
         return not_simulated(inputs, {*_CLUSTER, *_OWN})
+
+    def replaced_by(self, old: Properties, new: Properties) -> Sequence[str]:
+        """EKS can encrypt the secrets of a living cluster, and not stop doing it."""
+        removed = old.get("encryptionConfig") and not new.get("encryptionConfig")
+        return ("encryptionConfig",) if removed else ()
 
     def create(self, session: Session, inputs: Properties) -> CreateResult:
         name = str(inputs["name"])

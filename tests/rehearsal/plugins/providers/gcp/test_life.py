@@ -318,11 +318,11 @@ def test_an_account_is_waited_for_where_iam_is_slow(engine) -> None:
     fault = {"fault": "slow-iam", "delay_s": 0.4}
     (engine.environment / "faults.json").write_text(json.dumps([fault]))
     body = {"accountId": "early-bird"}
-    made = engine.client.call(
+    made = engine.cloud.call(
         "iam", "projects.serviceAccounts.create", {"name": "projects/acme"}, body
     )
     with pytest.raises(CloudError, match="Unknown service account"):
-        engine.client.call("iam", "projects.serviceAccounts.get", {"name": made["name"]})
+        engine.cloud.call("iam", "projects.serviceAccounts.get", {"name": made["name"]}, {})
     account = engine.make(ACCOUNT, "nodes", accountId="main-nodes")
     member = account.outputs["member"]
     engine.make(MEMBER, "right", project="acme", role="roles/viewer", member=member)
