@@ -14,8 +14,8 @@ from typing import Any
 
 from rich.console import Console
 
+from infra.recovery import CannotAdopt, Recovered, recover, with_planned
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
-from slicewright.recovery import CannotAdopt, Recovered, recover, with_planned
 
 
 def add_parser(commands: Any) -> None:

@@ -91,6 +91,8 @@ def environment(
             "partition": {"mode": "operator", "layout": {"3g.40gb": 2}},
         }
         fleet["node_pools"] = [a100, h100]
+        # Where both machine types are.
+        fleet["cluster"] |= {"region": "us-west-2", "zones": ["us-west-2a", "us-west-2b"]}
         # So that a node that hangs ends the run with a message.
         fleet["verify_timeout_minutes"] = 6
         stack_file.write_text(yaml.safe_dump(stack))

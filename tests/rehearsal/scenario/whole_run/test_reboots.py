@@ -50,6 +50,9 @@ REPLICAS = 5
 def engine(make_environment: Callable[[str], Environment]) -> Engine:
     environment = make_environment("reboot")
     edit(environment, "    gpu_operator:\n", f"{H100_POOL}    gpu_operator:\n")
+    # Where both machine types are.
+    stack_file = environment.stack_file("s1")
+    stack_file.write_text(stack_file.read_text().replace("eu-west-1", "us-west-2"))
     engine = Engine(environment, "s1", print)
     assert engine.init().code == 0
     return engine

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from infra.recovery import CannotAdopt, recover, with_planned
 from slicewright import cli
-from slicewright.recovery import CannotAdopt, recover, with_planned
 
 PROVIDER = "urn:pulumi:p::s::pulumi:providers:gcp::google"
 
