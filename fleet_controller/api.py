@@ -167,33 +167,14 @@ def report_policy(
             "reason": "Forbidden",
         },
     ]
-    policy: Manifest = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {
-                "resourceRules": [
-                    {
-                        "apiGroups": [GROUP],
-                        "apiVersions": ["*"],
-                        "operations": ["CREATE", "UPDATE", "DELETE"],
-                        "resources": [REPORT_PLURAL, f"{REPORT_PLURAL}/*"],
-                    }
-                ]
-            },
-            "matchConditions": [
-                {
-                    "name": "is-agent",
-                    "expression": "request.userInfo.username == "
-                    f"'system:serviceaccount:{namespace}:{service_account}'",
-                }
-            ],
-            "validations": validations,
-        },
-    }
-    return policy, _in_force(name)
+    return _limiting(
+        "agent",
+        f"system:serviceaccount:{namespace}:{service_account}",
+        name=name,
+        operations=["CREATE", "UPDATE", "DELETE"],
+        resources=[REPORT_PLURAL, f"{REPORT_PLURAL}/*"],
+        validations=validations,
+    )
 
 
 def pool_policy(
@@ -212,39 +193,56 @@ def pool_policy(
         f"object.metadata.?{field}.orValue({{}}) == oldObject.metadata.?{field}.orValue({{}})"
         for field in ("labels", "annotations")
     )
+    validation = {
+        "expression": f"object.spec == oldObject.spec && {unchanged} && "
+        f"object.metadata.?finalizers.orValue([]).{other} == "
+        f"oldObject.metadata.?finalizers.orValue([]).{other}",
+        "message": "of a pool, the fleet controller may write the status only, and "
+        f"remove the finalizer {RELEASE_FINALIZER}",
+        "reason": "Forbidden",
+    }
+    return _limiting(
+        "controller",
+        f"system:serviceaccount:{namespace}:{service_account}",
+        name=name,
+        operations=["UPDATE"],
+        resources=[POOL_PLURAL],
+        validations=[validation],
+    )
+
+
+def _limiting(
+    who: str,
+    user: str,
+    *,
+    name: str,
+    operations: Sequence[str],
+    resources: Sequence[str],
+    validations: Sequence[Manifest],
+) -> tuple[Manifest, Manifest]:
+    """ValidatingAdmissionPolicy and Binding: what one user may do with resources of our API group.
+
+    who: what the user is, for the name of the match condition.
+    """
+    rule = {
+        "apiGroups": [GROUP],
+        "apiVersions": ["*"],
+        "operations": list(operations),
+        "resources": list(resources),
+    }
+    condition = {
+        "name": f"is-{who}",
+        "expression": f"request.userInfo.username == {_cel_string(user)}",
+    }
     policy: Manifest = {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": name},
         "spec": {
             "failurePolicy": "Fail",
-            "matchConstraints": {
-                "resourceRules": [
-                    {
-                        "apiGroups": [GROUP],
-                        "apiVersions": ["*"],
-                        "operations": ["UPDATE"],
-                        "resources": [POOL_PLURAL],
-                    }
-                ]
-            },
-            "matchConditions": [
-                {
-                    "name": "is-controller",
-                    "expression": "request.userInfo.username == "
-                    + _cel_string(f"system:serviceaccount:{namespace}:{service_account}"),
-                }
-            ],
-            "validations": [
-                {
-                    "expression": f"object.spec == oldObject.spec && {unchanged} && "
-                    f"object.metadata.?finalizers.orValue([]).{other} == "
-                    f"oldObject.metadata.?finalizers.orValue([]).{other}",
-                    "message": "of a pool, the fleet controller may write the status only, and "
-                    f"remove the finalizer {RELEASE_FINALIZER}",
-                    "reason": "Forbidden",
-                }
-            ],
+            "matchConstraints": {"resourceRules": [rule]},
+            "matchConditions": [condition],
+            "validations": list(validations),
         },
     }
     return policy, _in_force(name)
