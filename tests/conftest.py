@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -126,6 +126,39 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     # Not a fixture: its set-up would be a sixth of the calls of a test that does nothing.
     builds = any(item.get_closest_marker(mark) for mark in ("toolchain", "rehearsal"))
     toolchain_package.obtain = obtain if builds else _refuse
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(_SharedByDirectory())
+
+
+class _SharedByDirectory:
+    """The session's fixtures of a directory of ONE_WORKER end with its last test on this worker: a
+    control plane that nobody uses still takes a twentieth of a core.
+
+    pytest has no scope between `module` and `session` but `package`, which needs test packages with
+    the names of ours. A plugin of its own, because a conftest is not told of a session's fixtures.
+    """
+
+    def __init__(self) -> None:
+        self._there: list[tuple[pytest.FixtureDef[Any], Any]] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any], request: Any) -> None:
+        if fixturedef.scope == "session" and fixturedef.baseid in ONE_WORKER:
+            self._there.append((fixturedef, request))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
+        directory = _directory_of(item)
+        if directory is not None and (nextitem is None or _directory_of(nextitem) != directory):
+            while self._there:
+                fixturedef, request = self._there.pop()
+                fixturedef.finish(request)
+
+
+def _directory_of(item: pytest.Item) -> str | None:
+    return next((d for d in ONE_WORKER if item.nodeid.startswith(f"{d}/")), None)
 
 
 def _refuse(*_: object) -> NoReturn:
