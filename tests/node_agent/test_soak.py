@@ -112,6 +112,7 @@ def test_on_a_host_it_watches_without_a_cluster(halves: Any, tmp_path: Path) -> 
     state.set_health(halves.path, 1, temperature_c=71, ecc_corrected_volatile=5)
     with _watching(halves, log) as (_, port):
         _until(lambda: 'slicewright_verdict{verdict="Match"} 1' in _metrics(port), "a match")
+        _until(lambda: "slicewright_gpu_temperature_celsius{" in _metrics(port), "GPUs' health")
         text = _metrics(port)
         first, second = state.load(halves.path).gpus
         own = f'gpu="1",minor="1",uuid="{second.uuid}"'
