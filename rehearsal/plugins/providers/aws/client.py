@@ -7,7 +7,6 @@ to 25 times. Source: terraform-provider-aws, "max_retries" and "retry_mode".
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -17,9 +16,9 @@ from typing import Any
 from kubeapi import JsonObject
 from rehearsal.clouds.core.client import CloudUnreachable
 from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.exec_credential import VARIABLE
+from rehearsal.plugins.bridge.variables import values_of
 
-_NEEDED = (VARIABLE, "AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+_NEEDED = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _MAX_ATTEMPTS = 25
 _PARALLEL = 32
 """Connections kept to a service: the engine works on 16 resources at a time or more."""
@@ -27,14 +26,7 @@ _PARALLEL = 32
 
 def connect() -> AwsClient:
     """The client that this process's variables configure. Raises CloudUnreachable without them."""
-    missing = [name for name in _NEEDED if not os.environ.get(name)]
-    if missing:
-        raise CloudUnreachable(
-            f"{', '.join(missing)} not set: this is the rehearsal's stand-in for the aws provider "
-            "and works only inside a rehearsal environment (`make rehearse KEEP=1` prints the "
-            "exports)"
-        )
-    _, endpoint, key, secret = (os.environ[name] for name in _NEEDED)
+    endpoint, key, secret = values_of(_NEEDED, provider="aws")
     return _client(endpoint, key, secret)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import re
 import threading
 from collections.abc import Callable, Mapping
@@ -20,9 +19,9 @@ from urllib.parse import urlsplit
 from kubeapi import JsonObject
 from rehearsal.clouds.core.client import CloudUnreachable
 from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.exec_credential import VARIABLE
 from rehearsal.clouds.gcp.errors import status_of
 from rehearsal.clouds.gcp.rest.endpoints import TERRAFORM_VARIABLES, service_path, version
+from rehearsal.plugins.bridge.variables import values_of
 
 TOKEN_VARIABLE = "GOOGLE_OAUTH_ACCESS_TOKEN"  # noqa: S105 - its name
 
@@ -41,16 +40,8 @@ _MORE_EXACT = frozenset({"operationInProgress", "resourceNotReady"})
 
 def connect() -> GoogleClient:
     """The client that this process's variables configure. Raises CloudUnreachable without them."""
-    names = (VARIABLE, *TERRAFORM_VARIABLES.values(), TOKEN_VARIABLE)
-    missing = [name for name in names if not os.environ.get(name)]
-    if missing:
-        raise CloudUnreachable(
-            f"{', '.join(missing)} not set: this is the rehearsal's stand-in for the gcp provider "
-            "and works only inside a rehearsal environment (make rehearse KEEP=1 prints the "
-            "exports)"
-        )
-    endpoints = tuple((s, os.environ[name]) for s, name in TERRAFORM_VARIABLES.items())
-    return _client(endpoints, os.environ[TOKEN_VARIABLE])
+    *urls, token = values_of((*TERRAFORM_VARIABLES.values(), TOKEN_VARIABLE), provider="gcp")
+    return _client(tuple(zip(TERRAFORM_VARIABLES, urls, strict=True)), token)
 
 
 @cache
