@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from kubeapi import JsonObject
@@ -30,7 +30,8 @@ def connect() -> AwsClient:
     return _client(endpoint, key, secret)
 
 
-@cache
+# A process has one; one kept of each would fill the memory of a test run with models.
+@lru_cache(maxsize=1)
 def _client(endpoint: str, key: str, secret: str) -> AwsClient:
     return AwsClient(endpoint, key, secret)
 

@@ -12,7 +12,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -44,7 +44,8 @@ def connect() -> GoogleClient:
     return _client(tuple(zip(TERRAFORM_VARIABLES, urls, strict=True)), token)
 
 
-@cache
+# A process has one; one kept of each would fill the memory of a test run with models.
+@lru_cache(maxsize=1)
 def _client(endpoints: tuple[tuple[str, str], ...], token: str) -> GoogleClient:
     return GoogleClient(dict(endpoints), token)
 
