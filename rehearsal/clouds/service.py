@@ -18,6 +18,7 @@ from rehearsal.clouds.aws.errors import injected_error as injected_aws_error
 from rehearsal.clouds.aws.iam import AwsIam
 from rehearsal.clouds.aws.sts import Sts
 from rehearsal.clouds.core import fault_file
+from rehearsal.clouds.core.account_file import AccountFileError
 from rehearsal.clouds.core.call_log import CallLog
 from rehearsal.clouds.core.context import Context, Methods
 from rehearsal.clouds.core.control_planes import ControlPlanes
@@ -83,7 +84,11 @@ class Cloud:
     def call(self, service: str, method: str, params: JsonObject, body: JsonObject) -> JsonObject:
         """Raises CloudError, and ConnectionLost where an injected fault breaks the connection."""
         with self._log.call(service, method, {**params, **body}):
-            return self._call(service, method, params, body)
+            try:
+                return self._call(service, method, params, body)
+            except AccountFileError as e:
+                # No server error, which clients would send again and again.
+                raise CloudError(400, "ACCOUNT_FILE", str(e)) from None
 
     def _call(self, service: str, method: str, params: JsonObject, body: JsonObject) -> JsonObject:
         methods = self._methods.get(service)

@@ -6,11 +6,14 @@ leftovers go as in AWS, in seconds instead of minutes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
+from annotated_types import Ge
+
+from rehearsal.clouds.core import account_file
 from rehearsal.clouds.core.context import Context
 
 FILE = "aws-account.json"
@@ -24,51 +27,37 @@ EMPTY: Mapping[str, object] = {"vcpus": dict.fromkeys(ORDINARY_VCPUS, 0)}
 """Settings of a new account: it must ask for P and G instances first."""
 
 
-class AccountSettingsError(Exception):
-    """aws-account.json cannot be used; the message says what is wrong in it."""
+_Count: TypeAlias = Annotated[int, Ge(0)]
+_Seconds: TypeAlias = Annotated[float, Ge(0)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    vcpus: Mapping[str, int] = field(default_factory=lambda: ORDINARY_VCPUS)
+    __pydantic_config__ = {"extra": "forbid", "strict": True}  # noqa: RUF012 - pydantic's name
+
+    vcpus: Mapping[str, _Count] = field(default_factory=lambda: ORDINARY_VCPUS)
     """Quota code -> vCPU that instances of its families may have together, in one region."""
-    stock: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    stock: Mapping[str, Mapping[str, _Count]] = field(default_factory=dict)
     """Instance type -> zone id -> instances that EC2 has; a type without an entry never runs out.
     """
     zones: Mapping[str, str] = field(default_factory=dict)
     """Zone name -> zone id, where they are not as `zones.zone_ids` gives them."""
-    iam_spread_s: float = 1.0
+    iam_spread_s: _Seconds = 1.0
     """Until other services know of a new role or attachment, in seconds; in AWS some seconds."""
-    unseen_reads: int = 1
+    unseen_reads: _Count = 1
     """How many Describe calls do not show a new EC2 resource yet."""
-    leftovers_s: float = 1.5
+    leftovers_s: _Seconds = 1.5
     """How long interfaces outlive their node, in seconds; in AWS some minutes."""
 
 
 def account_of(context: Context) -> Account:
-    """Raises AccountSettingsError."""
-    path = context.store.root / FILE
-    try:
-        found = json.loads(path.read_text())
-    except FileNotFoundError:
-        return Account()
-    except ValueError as e:
-        raise AccountSettingsError(f"{path}: is not JSON: {e}") from None
-    known = {f.name for f in fields(Account)}
-    if not isinstance(found, dict) or set(found) - known:
-        raise AccountSettingsError(
-            f"{path}: must be an object with some of the members {', '.join(sorted(known))}"
-        )
-    return Account(**found)
+    """Raises AccountFileError."""
+    return account_file.read(context.store.root / FILE, Account) or Account()
 
 
 def write_account(environment: Path, **settings: object) -> None:
     """Gives the environment's account these settings, and the ordinary ones for the rest."""
-    path = environment / "cloud" / FILE
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    temporary = path.with_suffix(".new")
-    temporary.write_text(json.dumps(settings))
-    temporary.replace(path)
+    account_file.write(environment, FILE, settings)
 
 
 PROMPT: Mapping[str, object] = {"iam_spread_s": 0.0, "unseen_reads": 0, "leftovers_s": 0.0}

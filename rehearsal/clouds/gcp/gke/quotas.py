@@ -6,12 +6,16 @@ does not name has none. A fault `quota` goes before it. Names: Compute Engine's 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+from annotated_types import Ge
 
 from kubeapi import JsonObject
+from rehearsal.clouds.core import account_file
 from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.clouds.gcp.errors import google_error
@@ -53,11 +57,16 @@ Source: terraform-google-modules/terraform-google-kubernetes-engine #1795 and ku
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Settings:
+    __pydantic_config__ = {"extra": "forbid", "strict": True}  # noqa: RUF012 - pydantic's name
+
+    quotas: Mapping[str, Annotated[float, Ge(0)]] = field(default_factory=dict)
+
+
 def write_account(environment: Path, settings: Mapping[str, object]) -> None:
     """Gives the environment's projects these settings, for example EMPTY."""
-    path = environment / "cloud" / FILE
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.write_text(json.dumps(settings))
+    account_file.write(environment, FILE, settings)
 
 
 def check_quotas(
@@ -123,9 +132,5 @@ def _limit(context: Context, name: str) -> float | None:
     injected = context.faults.quota(name)
     if injected is not None:
         return injected
-    try:
-        settings = json.loads((context.store.root / FILE).read_text())
-    except FileNotFoundError:
-        return None
-    limit = settings.get("quotas", {}).get(name)
-    return None if limit is None else float(limit)
+    settings = account_file.read(context.store.root / FILE, _Settings)
+    return None if settings is None else settings.quotas.get(name)
