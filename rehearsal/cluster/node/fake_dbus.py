@@ -104,8 +104,8 @@ class SystemBus:
                 with self._lock:
                     if key.fd == self._wake_read:
                         os.read(self._wake_read, 64)
-                    elif key.fileobj not in self._selector.get_map():
-                        pass  # closed by an earlier event of this round
+                    elif self._selector.get_map().get(key.fd) is not key:
+                        pass  # closed since `select` returned; its number may be another's now
                     elif isinstance(key.data, _Node):
                         self._accept(key.data)
                     else:

@@ -7,6 +7,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,6 +106,22 @@ def test_stopping_a_unit_signals_the_listening_connection(bus: SystemBus, tmp_pa
     assert b"JobRemoved\0" in signal
     assert signal.endswith(b"done\0")
     assert bus.units(path) == {"kubelet.service": False}
+
+
+def test_a_connection_closed_between_select_and_its_event_ends_nothing_else(
+    bus: SystemBus, tmp_path: Path
+) -> None:
+    bus.listen(tmp_path / "one")
+    bus.listen(tmp_path / "other")
+    client = Client(tmp_path / "one")
+    with bus._lock:
+        client.socket.sendall(b"an event that the thread takes from select")
+        time.sleep(0.1)  # it now waits for the lock, or the event is gone: both must be harmless
+        connection = bus._nodes[tmp_path / "one"].connections.pop()
+        bus._drop(connection)
+    other = Client(tmp_path / "other")
+    other.call("Hello")
+    assert b":1.1\0" in other.receive()[1]
 
 
 def test_an_unknown_method_returns_an_error(bus: SystemBus, tmp_path: Path) -> None:
