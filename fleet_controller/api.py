@@ -67,6 +67,8 @@ DEFAULT_MIG_CONFIG: Final = "all-disabled"
 NVIDIA/gpu-operator, node labelling (migConfigDisabledValue).
 """
 DEPLOY_LABEL_PREFIX: Final = "nvidia.com/gpu.deploy."
+CLUSTER_POLICY_API: Final = "nvidia.com/v1"
+CLUSTER_POLICY_PLURAL: Final = "clusterpolicies"
 
 VERIFIED: Final = "Verified"
 PROGRESSING: Final = "Progressing"
@@ -105,6 +107,8 @@ CONTROLLER_RULES: Final[tuple[Rule, ...]] = (
     # To let go of a pool that is being deleted: finalizers are no part of the status.
     # `pool_policy` allows no more.
     {"apiGroups": [GROUP], "resources": [POOL_PLURAL], "verbs": ["patch"]},
+    # To quote why NVIDIA's operator does not serve a node.
+    {"apiGroups": ["nvidia.com"], "resources": [CLUSTER_POLICY_PLURAL], "verbs": ["list"]},
 )
 """ClusterRole of the controller."""
 

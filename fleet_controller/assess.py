@@ -7,7 +7,7 @@ partitions, the node's labels agree and none of its GPU operands is paused; and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fleet_controller.state import Node, Pool, Report, stamp
@@ -64,12 +64,28 @@ def assess(
     *,
     gpu_pods: tuple[str, ...] | None = None,
     no_agent: str | None = None,
+    no_operands: str | None = None,
 ) -> Assessment:
     """The condition that `node` should have as a member of `pool`.
 
     gpu_pods: pods that use the node's GPUs; only looked at where the node's layout must change.
-    None: not known. no_agent: why its agent has not reported, as far as the cluster says.
+    None: not known. no_agent: why its agent has not reported, and no_operands: why NVIDIA's
+    operands do not serve it, as far as the cluster says.
     """
+    found = _assess(node, pool, report, now, gpu_pods, no_agent)
+    if no_operands and found.settles:
+        return replace(found, message=f"{found.message}; GPU operator: {no_operands}")
+    return found
+
+
+def _assess(
+    node: Node,
+    pool: Pool,
+    report: Report | None,
+    now: float,
+    gpu_pods: tuple[str, ...] | None,
+    no_agent: str | None,
+) -> Assessment:
     if report is None and no_agent:
         return _unknown("NoReport", f"the node's agent has not reported: {no_agent}", settles=True)
     if pool.mig_config and gpu_pods and node.mig_config != pool.mig_config:

@@ -63,6 +63,9 @@ SAID_EVERY_S = 10.0
 LONGEST_WAIT_S = 4 * 3600.0
 """For which it is told: the most that `verify_timeout_minutes` can be."""
 
+_EXAMPLES = 2
+"""Nodes of a pool that its conditions tell in full."""
+
 _PASSES_WITH_PODS = frozenset({"ChangeHeldByPods"})
 """Reasons that end when pods leave the node."""
 
@@ -191,12 +194,14 @@ def decide(
     now: float,
     *,
     no_agents: Mapping[str, str] = MappingProxyType({}),
+    no_operands: Mapping[str, str] = MappingProxyType({}),
 ) -> Decision:
     """The actions that bring the cluster to where it should be.
 
     reports: by node. gpu_pods: node -> pods that use its GPUs, for the nodes that `to_inspect`
     returns; without an entry the node's layout is not changed. warnings: the controller's own
     Events in the cluster, by name. no_agents: node -> why its agent has not reported.
+    no_operands: node -> why NVIDIA's operands do not serve it.
     """
     holds: list[Action] = []
     actions: list[Action] = []
@@ -208,7 +213,13 @@ def decide(
             pods = gpu_pods.get(node.name)
             report = reports.get(node.name)
             assessment = assess(
-                node, pool, report, now, gpu_pods=pods, no_agent=no_agents.get(node.name)
+                node,
+                pool,
+                report,
+                now,
+                gpu_pods=pods,
+                no_agent=no_agents.get(node.name),
+                no_operands=no_operands.get(node.name),
             )
             member = _member(node, assessment, now, deadlines)
             members.append(member)
@@ -284,6 +295,17 @@ def without_report(
         for node in members
         if node.name not in reports
     }
+
+
+def unproven(pools: Sequence[Pool], nodes: Sequence[Node]) -> dict[str, Mapping[str, str]]:
+    """Node -> its labels: the first few of each pool that were not verified when last assessed,
+    whose messages stand for the others.
+    """
+    found: dict[str, Mapping[str, str]] = {}
+    for _, members in memberships(pools, nodes):
+        waiting = [m for m in members if m.condition is None or m.condition.status != "True"]
+        found |= {m.name: m.labels for m in sorted(waiting, key=lambda m: m.name)[:_EXAMPLES]}
+    return found
 
 
 def _member(node: Node, assessment: Assessment, now: float, deadlines: list[float]) -> Member:
@@ -522,11 +544,12 @@ def _settled(pool: Pool, members: Sequence[Member], bad: Sequence[Member]) -> tu
 
 
 def _examples(members: Sequence[Member]) -> str:
-    """The first two with reason and message; others are in failingNodes."""
+    """The first with reason and message; others are in failingNodes."""
     text = "; ".join(
-        f"{m.node.name} {m.assessment.reason}: {m.assessment.message}" for m in members[:2]
+        f"{m.node.name} {m.assessment.reason}: {m.assessment.message}" for m in members[:_EXAMPLES]
     )
-    return text + (f"; and {len(members) - 2} more" if len(members) > 2 else "")
+    more = len(members) - _EXAMPLES
+    return text + (f"; and {more} more" if more > 0 else "")
 
 
 def _condition(

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from fleet_controller import absent_agents
+from fleet_controller import absent_agents, absent_operands
 from fleet_controller.decide import (
     Action,
     Decision,
@@ -21,6 +21,7 @@ from fleet_controller.decide import (
     SetPoolStatus,
     decide,
     to_inspect,
+    unproven,
     without_report,
 )
 from fleet_controller.execute import execute, subject
@@ -37,8 +38,10 @@ RESYNC_S = 30.0
 """Longest time between two passes; bounds the delay after a missed event."""
 _EVENTS_RELISTED_S = 300.0
 _BACKOFF_MAX_S = 10.0
-_AGENTS_ASKED_S = 15.0
-"""Least time between two lists of the agents' pods, to see why some do not report."""
+_ASKED_AGAIN_S = 15.0
+"""Least time between two lists of the agents' pods, to see why some do not report, and of NVIDIA's
+operands, to see why nodes are not verified.
+"""
 
 
 @dataclass
@@ -70,6 +73,8 @@ class Loop:
         self._warnings_listed = float("-inf")
         self._agents_asked = float("-inf")
         self._no_agents: Mapping[str, str] = {}
+        self._operands_asked = float("-inf")
+        self._no_operands: Mapping[str, str] = {}
         self._failures = 0
 
     def run(self, stop: threading.Event) -> None:
@@ -135,13 +140,14 @@ class Loop:
             self._warnings,
             self._clock(),
             no_agents=self._why_no_agents(without_report(pools, nodes, reports)),
+            no_operands=self._why_no_operands(unproven(pools, nodes)),
         )
 
     def _why_no_agents(self, pool_of: Mapping[str, str]) -> Mapping[str, str]:
         """Why the agents of these nodes have not reported. Asked for again after a while only."""
         if not pool_of:
             return {}
-        if time.monotonic() - self._agents_asked > _AGENTS_ASKED_S:
+        if time.monotonic() - self._agents_asked > _ASKED_AGAIN_S:
             self._agents_asked = time.monotonic()
             try:
                 pods = self._cluster.agent_pods()
@@ -153,6 +159,21 @@ class Loop:
             else:
                 self._no_agents = absent_agents.reasons(pool_of, pods, events)
         return self._no_agents
+
+    def _why_no_operands(self, labels_of: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
+        """Why NVIDIA's operands do not serve these nodes. Asked for again after a while only."""
+        if not labels_of:
+            return {}
+        if time.monotonic() - self._operands_asked > _ASKED_AGAIN_S:
+            self._operands_asked = time.monotonic()
+            try:
+                policies = self._cluster.cluster_policies()
+                pods = self._cluster.operand_pods(labels_of) if policies else []
+            except (ApiError, Unreachable) as e:
+                log.warning("operands not readable", error=error_text(e))
+            else:
+                self._no_operands = absent_operands.reasons(labels_of, pods, policies)
+        return {node: why for node, why in self._no_operands.items() if node in labels_of}
 
     def _do(self, action: Action) -> str | None:
         """Carries out one action. Returns why it failed, or None."""

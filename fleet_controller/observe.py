@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from fleet_controller.absent_agents import AGENT_SELECTOR
+from fleet_controller.absent_operands import OPERAND_SELECTOR
 from fleet_controller.api import (
     API_VERSION,
+    CLUSTER_POLICY_API,
+    CLUSTER_POLICY_PLURAL,
     EVENTS_NAMESPACE,
     NAMESPACE,
     POOL_KIND,
@@ -196,6 +199,34 @@ class Cluster:
         path = path_of("v1", "events", namespace=NAMESPACE)
         selector = "involvedObject.kind=DaemonSet,type=Warning"
         return list(self.client.get(path, fieldSelector=selector).get("items") or ())
+
+    def cluster_policies(self) -> list[JsonObject]:
+        """Of NVIDIA's GPU operator; none where the cluster has none. Raises ApiError or
+        Unreachable.
+        """
+        try:
+            listed = self.client.get(path_of(CLUSTER_POLICY_API, CLUSTER_POLICY_PLURAL))
+        except ApiError as e:
+            if e.status != 404:
+                raise
+            return []
+        return list(listed.get("items") or ())
+
+    def operand_pods(self, nodes: Iterable[str]) -> list[JsonObject]:
+        """NVIDIA's operands on these nodes, and those that are bound to none.
+
+        Raises ApiError or Unreachable.
+        """
+        found: list[JsonObject] = []
+        for node in ("", *nodes):
+            listed = self.client.get(
+                path_of("v1", "pods"),
+                labelSelector=OPERAND_SELECTOR,
+                fieldSelector=f"spec.nodeName={node}",
+                resourceVersion="0",
+            )
+            found += listed.get("items") or ()
+        return found
 
     def gpu_pods(self, node: str) -> tuple[str, ...]:
         """`namespace/name` of a node's pods that request GPUs and have not ended.

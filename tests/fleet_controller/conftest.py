@@ -185,6 +185,7 @@ class ApiServer:
         namespace: str = api.NAMESPACE,
         account: str = "default",
         gpus: int = 0,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         resources = (
             {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": {"nvidia.com/gpu": str(gpus)}}
@@ -198,7 +199,8 @@ class ApiServer:
             "tolerations": [{"operator": "Exists"}],
             "containers": [{"name": "c", "image": "test", "resources": resources}],
         }
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        metadata = {"name": name, "labels": dict(labels or {})}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         self.admin.create(f"/api/v1/namespaces/{namespace}/pods", body)
 
     def node(self, name: str) -> Node:

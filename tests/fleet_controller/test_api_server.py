@@ -15,17 +15,31 @@ from fleet_controller.decide import LiftTaint
 from fleet_controller.execute import execute
 from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster
-from kubeapi import ApiError
+from kubeapi import ApiError, Client
+from kubeapi.client import path_of
 from node_agent.cluster.node import read
 from node_agent.nvml.observed import Failure, Observation, ObservedGpu
 from node_agent.reporting.report import body
 from node_agent.verdict.verify import Verdict
+from rehearsal.plugins.charts import gpu_operator
 from tests.fleet_controller import objects
 from tests.fleet_controller.objects import POOLS, REPORTS
 
 _ENTRY = api.crds()[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["report"][
     "properties"
 ]["gpus"]["items"]
+
+OPERAND = {"app.kubernetes.io/managed-by": "gpu-operator"}
+
+
+def accepted(client: Client, path: str, body: dict[str, Any]) -> bool:
+    try:
+        client.create(path, body)
+    except ApiError as e:
+        if e.status == 404:  # the CRD is not served yet
+            return False
+        raise
+    return True
 
 
 class TestResources:
@@ -176,6 +190,69 @@ class TestController:
 
         api_server.wait(quoted, "the event in the node's condition")
         assert api_server.node("mute-1").condition.reason == "NoReport"
+
+    def test_no_report_quotes_why_nvidias_operands_are_not_there(
+        self, api_server: Any, loop: Loop
+    ) -> None:
+        """First the operator's own state, then an operand's pod that waits."""
+        admin, name = api_server.admin, "unserved-1"
+        (crd,) = (c for c in gpu_operator.crds() if c["spec"]["names"]["kind"] == "ClusterPolicy")
+        api_server.apply(path_of("apiextensions.k8s.io/v1", "customresourcedefinitions"), crd)
+        policies = path_of(api.CLUSTER_POLICY_API, api.CLUSTER_POLICY_PLURAL)
+        rendered = gpu_operator.render({}, "theirs", "default")
+        (made,) = (one for one in rendered if one["kind"] == "ClusterPolicy")
+        api_server.wait(lambda: accepted(admin, policies, made), "ClusterPolicies are served")
+        words = "ClusterPolicy is not ready, states not ready: [state-device-plugin]"
+        status = {"state": "notReady", "conditions": [self._operator_error(words)]}
+        admin.patch(f"{policies}/cluster-policy/status", {"status": status}, kind="merge")
+        admin.create(POOLS, objects.pool("unserved"))
+        api_server.make_node(name, "unserved")
+        admin.patch(
+            f"/api/v1/nodes/{name}",
+            {"metadata": {"labels": {"nvidia.com/gpu.present": "true"}}},
+            kind="merge",
+        )
+
+        def quoted(text: str) -> bool:
+            loop._operands_asked = float("-inf")
+            loop._cluster.changed.set()
+            condition = api_server.node(name).condition
+            return condition is not None and text in condition.message
+
+        api_server.wait(lambda: quoted(words), "the operator's state in the node's condition")
+        assert api_server.node(name).condition.reason == "NoReport"
+        api_server.make_pod("operand", name, namespace="default", labels=OPERAND)
+        waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+        container = {
+            "name": "c",
+            "state": {"waiting": waiting},
+            "image": "test",
+            "imageID": "",
+            "ready": False,
+            "restartCount": 0,
+        }
+        admin.patch(
+            "/api/v1/namespaces/default/pods/operand/status",
+            {"status": {"containerStatuses": [container]}},
+            kind="merge",
+        )
+        api_server.wait(
+            lambda: quoted("GPU operator: pod operand: ImagePullBackOff: no such image"),
+            "the operand's state in the node's condition",
+        )
+        pool = admin.get(f"{POOLS}/unserved")["status"]
+        assert "ImagePullBackOff" in str(pool["conditions"])
+        admin.delete(f"{policies}/cluster-policy")
+
+    @staticmethod
+    def _operator_error(message: str) -> dict[str, str]:
+        return {
+            "type": "Error",
+            "status": "True",
+            "reason": "OperandNotReady",
+            "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
 
     @pytest.mark.parametrize("layout", ["Keep", "Disable"])
     def test_an_existing_node_joins_and_leaves_as_it_was(

@@ -502,5 +502,7 @@ class TestTheController:
             *_triples(api.GROUP, "gpunodereports", ("get", "list", "watch")),
             *_triples(api.GROUP, "gpupools", ("get", "list", "watch", "patch")),
             ("patch", api.GROUP, "gpupools/status"),
+            # Why NVIDIA's operands do not serve a node.
+            ("list", "nvidia.com", "clusterpolicies"),
             *events.get(namespace, ()),
         }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from fleet_controller.api import NODE_CONDITION, POOL_LABEL
 from kubeapi import Client
 from rehearsal.cluster.silicon import state
 from rehearsal.scenario import proof, walkthrough
-from rehearsal.scenario.engine_runs import Engine
+from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
 from tests.rehearsal.scenario.whole_run import inside
@@ -33,6 +34,20 @@ SHARED_POOL = """\
         taints: [{ key: team, value: web, effect: NoSchedule }]
     gpu_operator:
 """
+STAYS = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "stays", "namespace": "default"},
+    "spec": {
+        "nodeSelector": {POOL_LABEL: "shared"},
+        "tolerations": [{"operator": "Exists"}],
+        "terminationGracePeriodSeconds": 0,
+        "containers": [
+            {"name": "c", "image": "busybox", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+        ],
+    },
+}
+"""On a slice of the GPU that is shared."""
 
 
 @pytest.fixture(scope="module")
@@ -206,6 +221,11 @@ def _node(client: Client, pool: str = "demo-gpu-workers") -> dict[str, Any]:
     return dict(node)
 
 
+@pytest.fixture(scope="module")
+def mig_manager(client: Client) -> tuple[str, int]:
+    return _mig_manager(client)
+
+
 def _mig_manager(client: Client) -> tuple[str, int]:
     """Its pod, and how often its container has restarted."""
     (pod,) = client.get(
@@ -225,31 +245,90 @@ def _partition(engine: Engine, config: str) -> None:
     _edit(engine, r"partition: \{.*?\}", config)
 
 
-def test_a_node_that_pods_hold_keeps_its_layout_and_mig_manager_knows_it(
-    client: Client, engine: Engine
-) -> None:
-    """Its ConfigMap has every layout, so that it is not even restarted."""
-    before = _mig_manager(client)
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """An `up` that changes the layout of the one pool while pods hold its node, and the replicas of
+    the other.
+    """
+
+    up: Outcome
+    labels: Mapping[str, str]
+    """Of the node that pods hold, when the other pool's change was done."""
+    mig_manager: tuple[str, int]
+    restarted: frozenset[str]
+    """Owners of the pods that were not at that moment as they were before: gone, or restarted."""
+
+
+@pytest.fixture(scope="module")
+def held(client: Client, engine: Engine, mig_manager: tuple[str, int]) -> Held:
     walkthrough.apply(client, S1)
     walkthrough.wait_until_landed(client, S1, 100)
+    client.create("/api/v1/namespaces/default/pods", STAYS)
+    path = "/api/v1/namespaces/default/pods/stays"
+    deadline = time.monotonic() + 60
+    while (pod := client.get(path))["status"].get("phase") != "Running":
+        assert time.monotonic() < deadline, pod["status"]
+        time.sleep(0.2)
+    before = _lives(client)
     _partition(engine, "partition: { mode: operator, config: all-balanced }")
+    _edit(engine, "gpu: 4", "gpu: 2")
     with ThreadPoolExecutor() as pool:
         up = pool.submit(engine.up)
         try:
             deadline = time.monotonic() + 120
-            while _verdict(client) != "ChangeHeldByPods":
+            while (_verdict(client), _allocatable(client, "shared")) != (
+                "ChangeHeldByPods",
+                {"nvidia.com/gpu": "2"},
+            ):
                 assert time.monotonic() < deadline, _node(client)["status"]["conditions"]
                 time.sleep(0.2)
-            labels = _node(client)["metadata"]["labels"]
+            labels, manager = _node(client)["metadata"]["labels"], _mig_manager(client)
+            after = _lives(client)
         finally:
             walkthrough.delete(client, S1)
-        assert up.result().code == 0, up.result().output
-    assert (labels["nvidia.com/mig.config"], labels["nvidia.com/mig.config.state"]) == (
-        "all-1g.5gb",
-        "success",
+        outcome = up.result()
+    return Held(
+        up=outcome,
+        labels=labels,
+        mig_manager=manager,
+        restarted=frozenset(
+            owner for uid, (owner, n) in before.items() if after.get(uid) != (owner, n)
+        ),
     )
-    assert _mig_manager(client) == before
-    assert "mig-layouts" not in up.result().output
+
+
+def _lives(client: Client) -> dict[str, tuple[str, int]]:
+    """Uid of each pod -> its owner, and how often its containers have restarted."""
+    return {
+        pod["metadata"]["uid"]: (
+            (pod["metadata"].get("ownerReferences") or [pod["metadata"]])[0]["name"],
+            sum(c["restartCount"] for c in pod["status"].get("containerStatuses") or ()),
+        )
+        for pod in client.get("/api/v1/pods")["items"]
+    }
+
+
+def test_a_node_that_pods_hold_keeps_its_layout_and_mig_manager_knows_it(
+    held: Held, mig_manager: tuple[str, int]
+) -> None:
+    """Its ConfigMap has every layout, so that it is not even restarted."""
+    assert held.up.code == 0, held.up.output
+    assert held.labels["nvidia.com/mig.config"] == "all-1g.5gb"
+    assert held.labels["nvidia.com/mig.config.state"] == "success"
+    assert held.mig_manager == mig_manager
+    assert "mig-layouts" not in held.up.output
+
+
+def test_a_sharing_change_restarts_what_reads_the_sharing_and_nothing_else(
+    held: Held, client: Client
+) -> None:
+    """Not mig-manager, toolkit, validator or exporter, and no pod that uses a GPU. The agents'
+    pods are new where what they verify is.
+    """
+    assert _allocatable(client, "shared") == {"nvidia.com/gpu": "2"}
+    readers = {"nvidia-device-plugin-daemonset", "gpu-feature-discovery"}
+    agents = {"node-agent-shared", "node-agent-demo-gpu-workers"}
+    assert readers <= held.restarted <= readers | agents
 
 
 def _verdict(client: Client) -> str:
@@ -340,7 +419,6 @@ def test_every_pod_of_the_operator_runs_or_has_completed(client: Client) -> None
 
 def test_partition_none_makes_the_gpus_whole_again(client: Client, engine: Engine) -> None:
     _partition(engine, "partition: none")
-    _edit(engine, "gpu: 4", "gpu: 2")
     up = engine.up()
     assert up.code == 0, up.output
     assert _allocatable(client) == {"nvidia.com/gpu": "8"}
@@ -349,10 +427,6 @@ def test_partition_none_makes_the_gpus_whole_again(client: Client, engine: Engin
     (gpu,) = inside.seen_by(client, path)["gpus"]
     assert (gpu["mig"], gpu["devices"]) == ("disabled", [])
     inside.delete(client, path)
-
-
-def test_a_sharing_change_of_the_same_up_reaches_the_other_node(client: Client) -> None:
-    assert _allocatable(client, "shared") == {"nvidia.com/gpu": "2"}
 
 
 def test_destroy_leaves_nothing(client: Client, engine: Engine) -> None:

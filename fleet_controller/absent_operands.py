@@ -1,0 +1,76 @@
+"""Why NVIDIA's operands do not serve a node: what their pods on it wait for, else what the GPU
+operator says of itself. Pure.
+
+Sources: NVIDIA/gpu-operator, internal/conditions/clusterpolicy.go and controllers/state_manager.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from fleet_controller.api import DEPLOY_LABEL_PREFIX
+from fleet_controller.waiting_pods import Object, node_of, waits_for
+from telemetry.plain import plain
+
+OPERAND_SELECTOR: Final = "app.kubernetes.io/managed-by=gpu-operator"
+"""A label of the pods of every DaemonSet that the operator makes."""
+_PRESENT: Final = "nvidia.com/gpu.present"
+_FOUND_BY_NFD: Final = frozenset(
+    f"feature.node.kubernetes.io/pci-{name}.present" for name in ("10de", "0302_10de", "0300_10de")
+)
+"""By one of these the operator knows a node with a GPU."""
+_NOTHING_RUNS: Final = ("NoGPUNodes", "NFDLabelsMissing")
+"""Reasons of a ClusterPolicy that is ready, though it serves no node."""
+_LONGEST = 400
+"""Characters of an answer: it becomes part of a condition."""
+
+
+def reasons(
+    labels_of: Mapping[str, Mapping[str, str]], pods: Sequence[Object], policies: Sequence[Object]
+) -> dict[str, str]:
+    """Why, by node, where something is known.
+
+    labels_of: the labels of each node in question. pods: the operands' pods of these nodes, and
+    those that are bound to no node. policies: all ClusterPolicies; without one, nobody expects
+    operands.
+    """
+    if not policies:
+        return {}
+    served = {
+        node: labels
+        for node, labels in labels_of.items()
+        if labels.get(f"{DEPLOY_LABEL_PREFIX}operands") != "false"
+    }
+    found = {}
+    for node, labels in served.items():
+        why = _of_pods(p for p in pods if node_of(p) == node) or _of_operator(labels, policies)
+        if why:
+            # Repeated in conditions and events, which people read in terminals.
+            found[node] = plain(why)[:_LONGEST]
+    return found
+
+
+def _of_pods(pods: Iterable[Object]) -> str | None:
+    by_name = sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
+    return next((why for why in map(waits_for, by_name) if why), None)
+
+
+def _of_operator(labels: Mapping[str, str], policies: Sequence[Object]) -> str | None:
+    if not any(labels.get(key) == "true" for key in (_PRESENT, *_FOUND_BY_NFD)):
+        return (
+            "Node Feature Discovery has not labelled the node as one with an NVIDIA GPU "
+            f"({', '.join(sorted(_FOUND_BY_NFD))}), so it gets no operands; its worker must run "
+            "there and tolerate all taints of the node"
+        )
+    # Of several, the operator uses the oldest.
+    policy = min(policies, key=lambda one: str(one["metadata"].get("creationTimestamp", "")))
+    name, status = policy["metadata"]["name"], policy.get("status") or {}
+    for condition in status.get("conditions") or ():
+        said = f"ClusterPolicy {name}: {condition.get('reason')}: {condition.get('message')}"
+        true, kind = condition.get("status") == "True", condition.get("type")
+        if true and (kind == "Error" or condition.get("reason") in _NOTHING_RUNS):
+            return said
+    if status.get("state") == "ready":
+        return None
+    return f"ClusterPolicy {name} is {status.get('state') or 'not looked at by the operator yet'}"

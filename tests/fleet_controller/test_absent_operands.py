@@ -1,0 +1,148 @@
+"""Why NVIDIA's operands do not serve a node, in their own words and the operator's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fleet_controller.absent_operands import reasons
+from fleet_controller.assess import assess
+from fleet_controller.decide import decide, unproven
+from fleet_controller.state import Condition, Node, Pool, Report
+
+GPU = {"nvidia.com/gpu.present": "true"}
+FOUND = {"feature.node.kubernetes.io/pci-10de.present": "true"}
+
+
+def policy(state: str = "ready", *conditions: tuple[str, str, str, str], **meta: str) -> Any:
+    """conditions: type, status, reason, message."""
+    keys = ("type", "status", "reason", "message")
+    return {
+        "metadata": {"name": "cluster-policy", **meta},
+        "status": {
+            "state": state,
+            "conditions": [dict(zip(keys, c, strict=True)) for c in conditions],
+        },
+    }
+
+
+READY = policy("ready", ("Ready", "True", "Reconciled", "ready"), ("Error", "False", "Ready", ""))
+STATES = "states not ready: [state-device-plugin]"
+NOT_READY = policy(
+    "notReady",
+    ("Ready", "False", "Error", ""),
+    ("Error", "True", "OperandNotReady", STATES),
+)
+
+
+def pod(name: str, node: str, **waiting: str) -> Any:
+    state = {"waiting": waiting} if waiting else {"running": {}}
+    statuses = [{"name": "c", "state": state}]
+    return {
+        "metadata": {"name": name},
+        "spec": {"nodeName": node},
+        "status": {"containerStatuses": statuses},
+    }
+
+
+CRASHES = pod(
+    "nvidia-device-plugin-x", "n1", reason="CrashLoopBackOff", message="back-off 10s restarting"
+)
+
+
+def test_an_operand_that_does_not_run_is_quoted_before_the_operator() -> None:
+    found = reasons({"n1": GPU, "n2": GPU}, [pod("a", "n1"), CRASHES], [NOT_READY])
+    assert found == {
+        "n1": "pod nvidia-device-plugin-x: CrashLoopBackOff: back-off 10s restarting",
+        "n2": f"ClusterPolicy cluster-policy: OperandNotReady: {STATES}",
+    }
+
+
+def test_of_an_operator_that_is_ready_with_operands_that_run_nothing_is_said() -> None:
+    starting = pod("b", "n1", reason="PodInitializing")
+    assert reasons({"n1": GPU}, [pod("a", "n1"), starting], [READY]) == {}
+
+
+def test_without_a_cluster_policy_nobody_expects_operands() -> None:
+    assert reasons({"n1": {}}, [CRASHES], []) == {}
+
+
+def test_nor_on_a_node_that_is_kept_from_the_operator() -> None:
+    kept = {**GPU, "nvidia.com/gpu.deploy.operands": "false"}
+    assert reasons({"n1": kept}, [CRASHES], [NOT_READY]) == {}
+
+
+@pytest.mark.parametrize("labels", [{}, {"nvidia.com/gpu.present": "false"}])
+def test_a_node_that_feature_discovery_has_not_labelled_is_said_to_be(labels: Any) -> None:
+    (why,) = reasons({"n1": labels}, [], [READY]).values()
+    assert "feature.node.kubernetes.io/pci-10de.present" in why
+    assert "must run there and tolerate all taints of the node" in why
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (
+            policy("ready", ("Ready", "True", "NoGPUNodes", "No GPU node found")),
+            "NoGPUNodes: No GPU",
+        ),
+        (policy("notReady", ("Ready", "False", "Error", "")), "cluster-policy is notReady"),
+        (policy("", creationTimestamp="2026"), "cluster-policy is not looked at by the operator"),
+    ],
+    ids=str,
+)
+def test_the_operators_own_state_is_quoted(found: Any, said: str) -> None:
+    (why,) = reasons({"n1": FOUND}, [], [found]).values()
+    assert said in why
+
+
+def test_of_two_policies_the_oldest_counts() -> None:
+    later = policy("notReady", ("Error", "True", "Ignored", "x"), creationTimestamp="2026-02")
+    older = policy("ready", ("Ready", "True", "Reconciled", "ready"), creationTimestamp="2026-01")
+    assert reasons({"n1": GPU}, [], [later, older]) == {}
+
+
+def test_text_of_the_cluster_cannot_command_a_terminal_and_has_an_end() -> None:
+    wild = pod("p", "n1", reason="Error", message="\x1b[2J" + "x" * 1000)
+    (why,) = reasons({"n1": GPU}, [wild], [READY]).values()
+    assert "\x1b" not in why
+    assert len(why) == 400
+
+
+def test_it_ends_the_message_while_the_node_may_settle(
+    node: Node, pool: Pool, report: Report, now: float
+) -> None:
+    for said in (None, replace(report, verdict="Mismatch", reason="ResourcesNotAdvertised")):
+        plain = assess(node, pool, said, now)
+        found = assess(node, pool, said, now, no_operands="pod x: CrashLoopBackOff")
+        assert found == replace(
+            plain, message=f"{plain.message}; GPU operator: pod x: CrashLoopBackOff"
+        )
+
+
+@pytest.mark.parametrize("change", [{}, {"verdict": "Mismatch", "reason": "GpuLost"}], ids=str)
+def test_it_is_left_out_where_the_operator_is_not_to_blame(
+    node: Node, pool: Pool, report: Report, now: float, change: dict[str, str]
+) -> None:
+    said = replace(report, **change)
+    assert assess(node, pool, said, now, no_operands="x") == assess(node, pool, said, now)
+
+
+def test_the_pools_conditions_tell_it(node: Node, pool: Pool, now: float) -> None:
+    decision = decide([pool], [node], {}, {}, {}, now, no_operands={"n1": "pod x: Pending"})
+    assert "GPU operator: pod x: Pending" in str(decision.actions)
+
+
+def test_asked_for_are_the_first_two_nodes_of_each_pool_that_are_not_verified(
+    node: Node, pool: Pool
+) -> None:
+    def named(name: str, status: str | None) -> Node:
+        said = status and Condition(status=status, reason="", message="", changed=0, written=0)
+        return replace(node, name=name, condition=said or None)
+
+    statuses = {"e": None, "d": "False", "c": "Unknown", "b": "True", "a": None}
+    nodes = [named(name, status) for name, status in statuses.items()]
+    assert [*unproven([pool], nodes)] == ["a", "c"]
+    assert unproven([pool], nodes)["a"] == node.labels
