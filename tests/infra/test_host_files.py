@@ -124,20 +124,35 @@ def play() -> dict[str, Any]:
     return dict(only)
 
 
+def command_lines() -> list[list[str]]:
+    """As they are in the playbook."""
+    return [
+        task["ansible.builtin.command"]["argv"]
+        for task in _tasks(play()["tasks"])
+        if "ansible.builtin.command" in task
+    ]
+
+
+def test_nvidia_smi_gets_its_options_as_single_arguments() -> None:
+    """An unquoted comma would end an argument in YAML. Source of the options: nvidia-smi(1)."""
+    called = [line for line in command_lines() if line[0] == "nvidia-smi"]
+    ((_, i, _, *read), (_, j, _, *write), (_, k, _, *reset)) = called
+    assert (i, j, k) == ("-i", "-i", "-i")
+    assert read == ["--query-gpu=persistence_mode", "--format=csv,noheader"]
+    assert write == ["-pm", "{{ item.item.persistence | ternary(1, 0) }}"]
+    assert reset == ["--gpu-reset"]
+
+
 def commands() -> list[list[str]]:
-    """The command lines of the playbook, with the written inventory's values for its variables."""
+    """The agent's command lines, with the written inventory's values for its variables."""
     known = yaml.safe_load(values.host_files(s2())["inventory.yaml"])["gpu_hosts"]["hosts"]["rnd3"]
     known |= {"slicewright_agent": "slicewright-agent", "partitioned": "2"}
 
     def filled(text: str) -> str:
         return re.sub(r"\{\{ (\w+) \}\}", lambda found: str(known[found[1]]), text)
 
-    lines = [
-        task["ansible.builtin.command"]["argv"]
-        for task in _tasks(play()["tasks"])
-        if "ansible.builtin.command" in task
-    ]
-    return [[filled(str(part)) for part in line] for line in lines if "slicewright" in line[0]]
+    ours = [line for line in command_lines() if "slicewright" in line[0]]
+    return [[filled(str(part)) for part in line] for line in ours]
 
 
 def test_every_option_that_the_playbook_gives_the_agent_exists() -> None:
