@@ -6,20 +6,22 @@ Sources: NVIDIA/gpu-operator, internal/conditions/clusterpolicy.go and controlle
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from fleet_controller.api import DEPLOY_LABEL_PREFIX
+from fleet_controller.state import Node
 from fleet_controller.waiting_pods import Object, node_of, waits_for
 from telemetry.plain import plain
 
 OPERAND_SELECTOR: Final = "app.kubernetes.io/managed-by=gpu-operator"
 """A label of the pods of every DaemonSet that the operator makes."""
 _PRESENT: Final = "nvidia.com/gpu.present"
-_FOUND_BY_NFD: Final = frozenset(
+_FOUND_BY_NFD: Final = tuple(
     f"feature.node.kubernetes.io/pci-{name}.present" for name in ("10de", "0302_10de", "0300_10de")
 )
 """By one of these the operator knows a node with a GPU."""
+_OF_KUBERNETES: Final = "node.kubernetes.io/"
 _NOTHING_RUNS: Final = ("NoGPUNodes", "NFDLabelsMissing")
 """Reasons of a ClusterPolicy that is ready, though it serves no node."""
 _LONGEST = 400
@@ -27,27 +29,24 @@ _LONGEST = 400
 
 
 def reasons(
-    labels_of: Mapping[str, Mapping[str, str]], pods: Sequence[Object], policies: Sequence[Object]
+    nodes: Iterable[Node], pods: Sequence[Object], policies: Sequence[Object]
 ) -> dict[str, str]:
     """Why, by node, where something is known.
 
-    labels_of: the labels of each node in question. pods: the operands' pods of these nodes, and
-    those that are bound to no node. policies: all ClusterPolicies; without one, nobody expects
-    operands.
+    pods: the operands' pods of these nodes, and those that are bound to no node. policies: all
+    ClusterPolicies; without one, nobody expects operands.
     """
     if not policies:
         return {}
-    served = {
-        node: labels
-        for node, labels in labels_of.items()
-        if labels.get(f"{DEPLOY_LABEL_PREFIX}operands") != "false"
-    }
     found = {}
-    for node, labels in served.items():
-        why = _of_pods(p for p in pods if node_of(p) == node) or _of_operator(labels, policies)
+    for node in nodes:
+        if node.labels.get(f"{DEPLOY_LABEL_PREFIX}operands") == "false":
+            continue
+        own = [pod for pod in pods if node_of(pod) == node.name]
+        why = _of_pods(own) or _of_discovery(node) or _of_operator(policies)
         if why:
             # Repeated in conditions and events, which people read in terminals.
-            found[node] = plain(why)[:_LONGEST]
+            found[node.name] = plain(why)[:_LONGEST]
     return found
 
 
@@ -56,13 +55,19 @@ def _of_pods(pods: Iterable[Object]) -> str | None:
     return next((why for why in map(waits_for, by_name) if why), None)
 
 
-def _of_operator(labels: Mapping[str, str], policies: Sequence[Object]) -> str | None:
-    if not any(labels.get(key) == "true" for key in (_PRESENT, *_FOUND_BY_NFD)):
-        return (
-            "Node Feature Discovery has not labelled the node as one with an NVIDIA GPU "
-            f"({', '.join(sorted(_FOUND_BY_NFD))}), so it gets no operands; its worker must run "
-            "there and tolerate all taints of the node"
-        )
+def _of_discovery(node: Node) -> str | None:
+    if any(node.labels.get(key) == "true" for key in (_PRESENT, *_FOUND_BY_NFD)):
+        return None
+    # Those of the node's state every DaemonSet tolerates.
+    taints = [key for key in node.taint_keys if not key.startswith(_OF_KUBERNETES)]
+    tolerating = f" and tolerate its taints ({', '.join(taints)})" if taints else ""
+    return (
+        f"Node Feature Discovery has not labelled the node ({_FOUND_BY_NFD[0]}), so it gets no "
+        f"operands: its worker must run there{tolerating}"
+    )
+
+
+def _of_operator(policies: Sequence[Object]) -> str | None:
     # Of several, the operator uses the oldest.
     policy = min(policies, key=lambda one: str(one["metadata"].get("creationTimestamp", "")))
     name, status = policy["metadata"]["name"], policy.get("status") or {}

@@ -297,15 +297,15 @@ def without_report(
     }
 
 
-def unproven(pools: Sequence[Pool], nodes: Sequence[Node]) -> dict[str, Mapping[str, str]]:
-    """Node -> its labels: the first few of each pool that were not verified when last assessed,
-    whose messages stand for the others.
+def unproven(pools: Sequence[Pool], nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """The first few nodes of each pool that were not verified when last assessed, whose messages
+    stand for the others.
     """
-    found: dict[str, Mapping[str, str]] = {}
+    found: list[Node] = []
     for _, members in memberships(pools, nodes):
         waiting = [m for m in members if m.condition is None or m.condition.status != "True"]
-        found |= {m.name: m.labels for m in sorted(waiting, key=lambda m: m.name)[:_EXAMPLES]}
-    return found
+        found += sorted(waiting, key=lambda node: node.name)[:_EXAMPLES]
+    return tuple(found)
 
 
 def _member(node: Node, assessment: Assessment, now: float, deadlines: list[float]) -> Member:

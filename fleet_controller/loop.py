@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleet_controller import absent_agents, absent_operands
@@ -28,7 +28,7 @@ from fleet_controller.execute import execute, subject
 from fleet_controller.membership import JoinNode
 from fleet_controller.observe import Cluster, error_text
 from fleet_controller.release import ClearNodeCondition, LetPoolGo, ReleaseNode
-from fleet_controller.state import WarningEvent
+from fleet_controller.state import Node, WarningEvent
 from kubeapi import ApiError, Unreachable
 from telemetry import log
 
@@ -160,20 +160,19 @@ class Loop:
                 self._no_agents = absent_agents.reasons(pool_of, pods, events)
         return self._no_agents
 
-    def _why_no_operands(self, labels_of: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
+    def _why_no_operands(self, nodes: Sequence[Node]) -> Mapping[str, str]:
         """Why NVIDIA's operands do not serve these nodes. Asked for again after a while only."""
-        if not labels_of:
-            return {}
-        if time.monotonic() - self._operands_asked > _ASKED_AGAIN_S:
+        names = {node.name for node in nodes}
+        if names and time.monotonic() - self._operands_asked > _ASKED_AGAIN_S:
             self._operands_asked = time.monotonic()
             try:
                 policies = self._cluster.cluster_policies()
-                pods = self._cluster.operand_pods(labels_of) if policies else []
+                pods = self._cluster.operand_pods(names) if policies else []
             except (ApiError, Unreachable) as e:
                 log.warning("operands not readable", error=error_text(e))
             else:
-                self._no_operands = absent_operands.reasons(labels_of, pods, policies)
-        return {node: why for node, why in self._no_operands.items() if node in labels_of}
+                self._no_operands = absent_operands.reasons(nodes, pods, policies)
+        return {name: why for name, why in self._no_operands.items() if name in names}
 
     def _do(self, action: Action) -> str | None:
         """Carries out one action. Returns why it failed, or None."""
