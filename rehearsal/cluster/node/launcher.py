@@ -17,15 +17,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from rehearsal.cluster.node.privileges import missing, own
 from rehearsal.cluster.silicon import device_nodes
 from rehearsal.cluster.silicon.state import VARIABLE
 
 _SANDBOX = Path(__file__).with_name("sandbox.py")
 _SILICON_INSIDE = "/dev/simulated-silicon"
-
-
-class NoNamespaces(Exception):
-    """Mount namespaces cannot be created here; the message says why and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +113,7 @@ def why_not() -> str | None:
         )
     with tempfile.TemporaryDirectory() as directory:
         tried = subprocess.run(
-            [*_interpreter(), str(_SANDBOX), "--probe", directory],
+            [*_interpreter(), str(_SANDBOX), "--probe", directory, *_rootless()],
             capture_output=True,
             text=True,
             timeout=30,
@@ -128,17 +125,10 @@ def why_not() -> str | None:
         -1
     ].removeprefix("rehearsal: ")
     return (
-        "simulated nodes run programs in mount namespaces, which this host does not allow "
-        f"({reason}). Run as root, or allow unprivileged user namespaces (sysctl "
-        "kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0); in a "
-        "container add --cap-add SYS_ADMIN --security-opt seccomp=unconfined."
+        "simulated nodes run programs in mount namespaces, also with "
+        "SLICEWRIGHT_REHEARSAL_OPERANDS=simulated: agents, controller and operator run there as "
+        f"they are. This host does not allow them ({reason}). {missing(own())}"
     )
-
-
-def require() -> None:
-    """Raises NoNamespaces where `start` could not work."""
-    if (reason := why_not()) is not None:
-        raise NoNamespaces(reason)
 
 
 class _Starter:
@@ -224,8 +214,15 @@ def _described(spec: LaunchSpec) -> dict[str, object]:
         "privileged": spec.privileged,
         "gpu_devices": sorted(spec.gpu_devices or ()),
         "processes": str(spec.processes.absolute()) if spec.processes else None,
+        "rootless": bool(_rootless()),
         "parent": os.getpid(),
     }
+
+
+@cache
+def _rootless() -> tuple[str, ...]:
+    """Whether mounts need a user namespace, as an argument of the sandbox."""
+    return () if own().sys_admin else ("rootless",)
 
 
 def _interpreter() -> list[str]:

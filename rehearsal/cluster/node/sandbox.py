@@ -208,8 +208,8 @@ class Root:
         self._on_tmpfs.append(full)
 
 
-def _isolate() -> None:
-    if os.geteuid() == 0:
+def _isolate(*, rootless: bool) -> None:
+    if not rootless:
         _check(_libc.unshare(_CLONE_NEWNS), "unshare of the mount namespace")
     else:
         uid, gid = os.geteuid(), os.getegid()
@@ -355,9 +355,9 @@ def _die_with_parent(parent: int) -> None:
         os._exit(137)
 
 
-def _probe(at: str) -> None:
+def _probe(at: str, *, rootless: bool) -> None:
     """Tries everything that a start needs of the kernel, on an empty root."""
-    _isolate()
+    _isolate(rootless=rootless)
     root = Root(at)
     root.bind("/proc", "/.proc", read_only=False)
     root.bind("/usr", "/usr", read_only=True)
@@ -368,13 +368,13 @@ def _probe(at: str) -> None:
 def main() -> None:
     try:
         if sys.argv[1] == "--probe":
-            _probe(sys.argv[2])
+            _probe(sys.argv[2], rootless=sys.argv[3:] == ["rootless"])
             return
         descriptor = int(sys.argv[1])
         with open(descriptor, "rb") as file:
             spec = json.loads(file.read())
-        rootless = os.geteuid() != 0
-        _isolate()
+        rootless = spec["rootless"]
+        _isolate(rootless=rootless)
         _build(spec)
         _enter(spec["mount_point"])
         _become(spec["uid"], spec["gid"], rootless=rootless, privileged=spec["privileged"])

@@ -17,6 +17,7 @@ from rehearsal.cluster.kubelet.containers.environment_variables import (
     field_value,
 )
 from rehearsal.cluster.kubelet.pods.sources import Sources
+from rehearsal.cluster.node import privileges
 
 _DEFAULT_MODE = 0o644
 
@@ -230,7 +231,8 @@ def _write(path: Path, data: bytes, mode: int, owner: int | None) -> None:
         with os.fdopen(descriptor, "wb", closefd=False) as file:
             file.write(data)
         os.fchmod(descriptor, mode)
-        if owner is not None and os.geteuid() == 0:
+        # In a user namespace one user is mapped, to which all files must belong.
+        if owner is not None and privileges.own().sys_admin:
             os.fchown(descriptor, owner, -1)
     finally:
         os.close(descriptor)

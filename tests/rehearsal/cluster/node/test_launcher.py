@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.node import launcher, root
+from rehearsal.cluster.node import launcher, privileges, root
 from rehearsal.cluster.node.launcher import Bind
 
 _PROJECT = Path(__file__).resolve().parents[4]
@@ -278,11 +278,20 @@ def test_many_starts_at_once_leave_no_mounts_behind(make_node: Any) -> None:
 _SYSTEM_PYTHON = Path("/usr/bin/python3")
 
 
+WITHOUT_SYS_ADMIN = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(24, 21, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_SYS_ADMIN
+os.execv(sys.executable, [sys.executable, "-c", sys.argv[1]])
+"""
+"""As root in an ordinary container."""
+
+
 @pytest.mark.skipif(
     os.geteuid() != 0 or not _SYSTEM_PYTHON.exists(),
     reason="needs root to become somebody else, and a Python for all",
 )
-def test_it_works_without_root(toolchain: Any, namespaces: None) -> None:
+@pytest.mark.parametrize("root", [False, True], ids=["nobody", "root without CAP_SYS_ADMIN"])
+def test_it_works_in_a_user_namespace(toolchain: Any, namespaces: None, root: bool) -> None:
     base = Path(tempfile.mkdtemp(dir="/tmp"))
     try:
         base.chmod(0o777)
@@ -300,6 +309,7 @@ def test_it_works_without_root(toolchain: Any, namespaces: None) -> None:
             from rehearsal.cluster.node.machine import Machine
             base = Path({str(base)!r})
             assert launcher.why_not() is None, launcher.why_not()
+            assert not launcher.own().sys_admin
             machine = Machine(cloud="eks", gpu_model="H100-80", gpu_count=1,
                 driver_version="550.90.07")
             node = root.build(base / "node", machine,
@@ -313,9 +323,13 @@ def test_it_works_without_root(toolchain: Any, namespaces: None) -> None:
                 assert launcher.start(spec).wait(timeout=60) == 0, (base / "log").read_text()
         """
         done = subprocess.run(
-            [_SYSTEM_PYTHON, "-c", textwrap.dedent(script)],
-            user=65534,
-            group=65534,
+            [
+                _SYSTEM_PYTHON,
+                *(["-c", WITHOUT_SYS_ADMIN] if root else ["-c"]),
+                textwrap.dedent(script),
+            ],
+            user=None if root else 65534,
+            group=None if root else 65534,
             extra_groups=[],
             cwd="/",
             env={"PATH": "/usr/bin:/bin"},
@@ -343,15 +357,16 @@ def test_without_namespaces_the_error_has_a_remedy(
         "rehearsal: the node's file system cannot be built: unshare of mounts: Operation "
         "not permitted\n",
     )
+    lacking = privileges.Privileges(root=False, sys_admin=False, filtered=False)
     monkeypatch.setattr(launcher.subprocess, "run", lambda *_, **__: refused)
+    monkeypatch.setattr(launcher, "own", lambda: lacking)
     launcher.why_not.cache_clear()
     try:
         reason = launcher.why_not()
         assert reason is not None
         assert "unshare of mounts: Operation not permitted" in reason
-        assert "Run as root" in reason
-        with pytest.raises(launcher.NoNamespaces):
-            launcher.require()
+        assert "also with SLICEWRIGHT_REHEARSAL_OPERANDS=simulated" in reason
+        assert reason.endswith(privileges.missing(lacking))
     finally:
         launcher.why_not.cache_clear()
 
