@@ -416,6 +416,7 @@ class ClusterKubelet:
             directory=run.directory,
             containers=frozenset(c["name"] for c in containers),
             running=run.is_running,
+            execute=run.execute,
         )
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:

@@ -1,6 +1,7 @@
-"""The kubelet's HTTPS server, for `kubectl logs`: GET /containerLogs/NAMESPACE/POD/CONTAINER.
+"""The kubelet's HTTPS server, for `kubectl logs`: GET /containerLogs/NAMESPACE/POD/CONTAINER, and
+`kubectl exec`: /exec/NAMESPACE/POD/CONTAINER, over WebSockets.
 
-exec, attach and port-forward are refused with a message that kubectl shows.
+attach and port-forward are refused with a message that kubectl shows.
 """
 
 from __future__ import annotations
@@ -8,19 +9,22 @@ from __future__ import annotations
 import json
 import logging
 import ssl
+import subprocess
 import threading
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from rehearsal.cluster.kubelet.logs import files as logfiles
+from rehearsal.cluster.kubelet.remote_command import session, websocket
 
 ALLOWED_CLIENT = "kube-apiserver-kubelet-client"
 SIMULATED = b"this pod is simulated by kwok: it has no process and no log\n"
-_STREAMS = {"exec": "exec", "attach": "attach", "portForward": "port-forward"}
+_STREAMS = {"attach": "attach", "portForward": "port-forward"}
 """First part of the kubelet's path -> kubectl's command."""
 _FOLLOW_PAUSE_S = 0.25
 _log = logging.getLogger(__name__)
@@ -28,12 +32,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class PodLogs:
-    """The logs of one pod."""
+    """The logs of one pod, and a way into it."""
 
     directory: Path
     containers: frozenset[str]
     running: Callable[[str], bool]
     """Whether the container of that name runs; called while its log is followed."""
+    execute: Callable[[str, Sequence[str], Path], subprocess.Popen[bytes]]
+    """Starts a command in a container that runs; its output goes to the file."""
 
 
 Find = Callable[[str, str], PodLogs | None]
@@ -85,7 +91,13 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         parts = [unquote(p) for p in url.path.split("/")[1:]]
         if parts[0] in _STREAMS:
-            self._refuse(_STREAMS[parts[0]])
+            self._refuse(
+                501, f"kubectl {_STREAMS[parts[0]]} is not simulated; kubectl logs and exec are"
+            )
+            return
+        if parts[0] == "exec" and len(parts) == 4:
+            _, namespace, pod, container = parts
+            self._execute(namespace, pod, container, parse_qs(url.query).get("command", []))
             return
         if len(parts) != 4 or parts[0] != "containerLogs":
             self._answer(
@@ -168,21 +180,54 @@ class _Handler(BaseHTTPRequestHandler):
         }
         return ALLOWED_CLIENT in names
 
-    def _refuse(self, what: str) -> None:
-        """Answers with a Status object, which the API server passes on unchanged."""
-        message = (
-            f"simulated kubelet: kubectl {what} is not simulated; kubectl logs is, of pods "
-            "that run as processes"
+    def _execute(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> None:
+        served = self.server.find(namespace, pod)
+        if served is None:
+            self._refuse(501, f"pod {pod!r} is simulated by kwok: it has no process")
+            return
+        if not served.running(container):
+            self._refuse(404, f"container {container!r} of pod {pod!r} does not run")
+            return
+        protocol = session.protocol(self.headers.get("Sec-WebSocket-Protocol", ""))
+        key = self.headers.get("Sec-WebSocket-Key")
+        if protocol is None or key is None:
+            # After another refusal kubectl asks again in this way.
+            self._refuse(501, "kubectl exec is simulated over WebSockets only (kubectl 1.31)")
+            return
+        output = served.directory / "exec" / f"{uuid.uuid4()}.log"
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.touch(mode=0o600)
+        try:
+            process = served.execute(container, command, output)
+        except Exception as e:  # noqa: BLE001 - told to whoever asked, whatever it is
+            self._refuse(500, f"{command[:1]} cannot be started in container {container!r}: {e}")
+            return
+        self.send_response(101)
+        for name, value in (
+            ("Upgrade", "websocket"),
+            ("Connection", "Upgrade"),
+            ("Sec-WebSocket-Accept", websocket.accept(key)),
+            ("Sec-WebSocket-Protocol", protocol),
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+        self.close_connection = True
+        session.Session(connection=self.connection, reading=self.rfile, writing=self.wfile).run(
+            process, output
         )
+        output.unlink(missing_ok=True)
+
+    def _refuse(self, code: int, why: str) -> None:
+        """Answers with a Status object, which the API server passes on unchanged."""
         status = {
             "kind": "Status",
             "apiVersion": "v1",
             "metadata": {},
             "status": "Failure",
-            "message": message,
-            "code": 501,
+            "message": f"simulated kubelet: {why}",
+            "code": code,
         }
-        self._answer(501, json.dumps(status).encode(), "application/json")
+        self._answer(code, json.dumps(status).encode(), "application/json")
 
     def _answer(self, status: int, body: bytes, kind: str = "text/plain") -> None:
         self.send_response(status)

@@ -396,6 +396,9 @@ class SimulatedNode:
             ]
         if (status.get("daemonEndpoints") or {}).get("kubeletEndpoint") != {"Port": self._log_port}:
             wanted["daemonEndpoints"] = {"kubeletEndpoint": {"Port": self._log_port}}
+            # The API server then passes WebSockets of `kubectl exec` on; to other kubelets it
+            # speaks SPDY. Source: Kubernetes 1.36, pkg/registry/core/pod/rest/subresources.go.
+            wanted["declaredFeatures"] = ["ExtendWebSocketsToKubelet"]
         if self._boot_id and (status.get("nodeInfo") or {}).get("bootID") != self._boot_id:
             wanted["nodeInfo"] = {"bootID": self._boot_id}
         for key, counts in (

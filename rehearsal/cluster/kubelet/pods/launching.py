@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -41,6 +41,9 @@ _DRIVER_LIBRARIES = Path("/opt/nvidia/lib64")
 
 NVIDIA's container toolkit mounts it in the system's directory, which here is this machine's.
 """
+
+Devices = frozenset[str] | None
+"""As `LaunchSpec.gpu_devices`."""
 
 
 class Node(Protocol):
@@ -107,15 +110,31 @@ class Launching:
         self._runtime = runtime
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="launch")
 
-    async def start(self, wanted: Start) -> subprocess.Popen[bytes]:
-        """Raises NotCreated, MissingReference, Unsupported, ApiError, Unreachable, OSError."""
+    async def start(self, wanted: Start) -> tuple[subprocess.Popen[bytes], Devices]:
+        """The process, and the device nodes of GPUs that its container was created with.
 
-        def launch() -> subprocess.Popen[bytes]:
+        Raises NotCreated, MissingReference, Unsupported, ApiError, Unreachable, OSError.
+        """
+
+        def launch() -> tuple[subprocess.Popen[bytes], Devices]:
             spec = self._specify(wanted)
             logfiles.prepare(spec.log)
-            return launcher.start(spec)
+            return launcher.start(spec), spec.gpu_devices
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, launch)
+
+    def execute(
+        self, created: Start, devices: Devices, command: Sequence[str], output: Path
+    ) -> subprocess.Popen[bytes]:
+        """Starts a command with the files, variables and device nodes of a container that was
+        created; its processes see each other only where the pod's containers do.
+
+        Called by other threads. Raises as `start`.
+        """
+        literally = [word.replace("$(", "$$(") for word in command]
+        container = {**created.container, "command": literally, "args": []}
+        spec = self._specify(replace(created, container=container))
+        return launcher.start(replace(spec, log=output, gpu_devices=devices))
 
     def _specify(self, wanted: Start) -> launcher.LaunchSpec:
         run, container = wanted.run, wanted.container

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from kubeapi.client import ApiError, JsonObject, Unreachable, path_of
@@ -18,7 +19,7 @@ from rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation, Allocatio
 from rehearsal.cluster.kubelet.nodes.node import SimulatedNode, devices_asked
 from rehearsal.cluster.kubelet.pods import volumes
 from rehearsal.cluster.kubelet.pods.addresses import AddressBlock
-from rehearsal.cluster.kubelet.pods.launching import Launching, Start, processes_of
+from rehearsal.cluster.kubelet.pods.launching import Devices, Launching, Start, processes_of
 from rehearsal.cluster.kubelet.pods.sources import ApiSources
 from rehearsal.cluster.kubelet.pods.status import PodFacts, pod_status
 from rehearsal.cluster.kubelet.timestamps import timestamp
@@ -75,6 +76,8 @@ class PodRun:
         self._pod_ip: str | None = None
         self._volumes: volumes.PodVolumes | None = None
         self._devices: dict[str, Allocation] = {}
+        self._created: dict[str, tuple[Start, Devices]] = {}
+        """By container, as it was last created."""
         self.containers: list[Container] = []
         self._leaving = asyncio.Event()
         self._gone = False
@@ -129,16 +132,24 @@ class PodRun:
         await self._released()
         assert self._pod_ip is not None
         assert self._volumes is not None
-        return await self._launching.start(
-            Start(
-                run=self,
-                container=container,
-                attempt=attempt,
-                pod_ip=self._pod_ip,
-                volumes=self._volumes,
-                devices=self._devices.get(container["name"]),
-            )
+        wanted = Start(
+            run=self,
+            container=container,
+            attempt=attempt,
+            pod_ip=self._pod_ip,
+            volumes=self._volumes,
+            devices=self._devices.get(container["name"]),
         )
+        process, devices = await self._launching.start(wanted)
+        self._created[container["name"]] = (wanted, devices)
+        return process
+
+    def execute(
+        self, container: str, command: Sequence[str], output: Path
+    ) -> subprocess.Popen[bytes]:
+        """Starts a command in a container that runs. Called by other threads."""
+        wanted, devices = self._created[container]
+        return self._launching.execute(wanted, devices, command, output)
 
     def ended(self, pid: int) -> None:
         if shared := processes_of(self.pod, self.directory):

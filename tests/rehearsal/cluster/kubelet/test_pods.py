@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,10 +78,94 @@ def test_the_log_of_a_simulated_pod_says_that_there_is_none(cluster: Any) -> Non
     cluster.gone(path)
 
 
+def kubectl(cluster: Any, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The real one."""
+    argv = [cluster.toolchain.control_plane, "kubectl", "--kubeconfig", cluster.kubeconfig]
+    return subprocess.run(
+        [*argv, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+LOOKS = """
+import os, sys
+code = open("/code/main.py").read()
+print(os.environ["POD_IP"], os.getuid(), code == sys.argv[2], sys.argv[3:], flush=True)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+def test_kubectl_exec_runs_a_command_with_the_containers_files_user_and_variables(
+    cluster: Any,
+) -> None:
+    container = {**READY, "securityContext": {"runAsUser": 65532}}
+    pod = cluster.ready(cluster.run_python("entered", SERVER, container=container))
+    look = ("exec", "entered", "--", "python", "-c", LOOKS)
+    for code in (0, 7):
+        asked = kubectl(cluster, *look, str(code), SERVER, "$(POD_IP)")
+        assert asked.stdout == f"{pod['status']['podIP']} 65532 True ['$(POD_IP)']\n", asked.stderr
+        assert asked.returncode == code
+    assert "exit code 7" in asked.stderr
+
+
+def test_kubectl_exec_passes_long_output_on(cluster: Any) -> None:
+    cluster.ready(cluster.run_python("talks", SERVER, container=READY))
+    asked = kubectl(cluster, "exec", "talks", "--", "python", "-c", "print('x' * 200_000)")
+    assert asked.stdout == "x" * 200_000 + "\n"
+
+
+def test_kubectl_exec_that_is_ended_ends_its_command(cluster: Any) -> None:
+    cluster.ready(cluster.run_python("left", SERVER, container=READY))
+    argv = [cluster.toolchain.control_plane, "kubectl", "--kubeconfig", cluster.kubeconfig]
+    script = "import time; print('here', flush=True); time.sleep(4711)"
+    with subprocess.Popen(
+        [*argv, "exec", "left", "--", "python", "-c", script], stdout=subprocess.PIPE, text=True
+    ) as asked:
+        assert asked.stdout is not None
+        assert asked.stdout.readline() == "here\n"
+        assert _running("4711")
+        asked.kill()
+    deadline = time.monotonic() + 30
+    while _running("4711"):
+        assert time.monotonic() < deadline, "the command is still there"
+        time.sleep(0.1)
+
+
+def _running(word: str) -> list[str]:
+    """Pids of processes with that word in their last argument."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                arguments = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if f"time.sleep({word})".encode() in arguments[-2:][0]:
+                found.append(entry.name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("plain-exec", "is simulated by kwok: it has no process"), ("ended-exec", "does not run")],
+)
+def test_kubectl_exec_says_why_it_cannot(cluster: Any, name: str, why: str) -> None:
+    if name.startswith("plain"):
+        meta = {"name": name, "namespace": "default"}
+        spec = {"containers": [{"name": "c", "image": "busybox"}]}
+        cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+        cluster.ready(f"/api/v1/namespaces/default/pods/{name}")
+    else:
+        path = cluster.run_python(name, "raise SystemExit(1)")
+        cluster.until(path, lambda p: "waiting" in container_of(p).get("state", {}))
+        cluster.until(path, lambda p: container_of(p).get("restartCount", 0) > 1)
+    asked = kubectl(cluster, "exec", name, "--", "true")
+    assert asked.returncode == 1
+    assert why in asked.stderr
+
+
 @pytest.mark.parametrize(
     ("word", "arguments"),
     [
-        ("exec", ("exec", "asked-exec", "--", "true")),
         ("attach", ("attach", "asked-attach")),
         ("port-forward", ("port-forward", "pod/asked-port-forward", ":8000")),
     ],
@@ -89,21 +174,9 @@ def test_other_kubelet_requests_of_kubectl_are_refused_with_a_message(
     cluster: Any, word: str, arguments: tuple[str, ...]
 ) -> None:
     cluster.ready(cluster.run_python(f"asked-{word}", SERVER, container=READY))
-    asked = subprocess.run(
-        [
-            cluster.toolchain.control_plane,
-            "kubectl",
-            "--kubeconfig",
-            cluster.kubeconfig,
-            *arguments,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    asked = kubectl(cluster, *arguments)
     assert asked.returncode == 1
-    assert f"simulated kubelet: kubectl {word} is not simulated; kubectl logs is" in asked.stderr
+    assert f"simulated kubelet: kubectl {word} is not simulated; kubectl logs and" in asked.stderr
     assert "<html" not in asked.stderr.lower()
 
 

@@ -1,0 +1,1 @@
+"""`kubectl exec` on the simulated kubelet, over WebSockets."""
