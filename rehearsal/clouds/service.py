@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws import models as aws_models
+from rehearsal.clouds.aws.account import ORDINARY_VCPUS
 from rehearsal.clouds.aws.ec2.service import Ec2
 from rehearsal.clouds.aws.eks.node_events import NodeEvents
 from rehearsal.clouds.aws.eks.service import Eks
@@ -39,6 +40,7 @@ from rehearsal.clouds.gcp import models as google_models
 from rehearsal.clouds.gcp.compute import Compute
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.errors import injected_error as injected_google_error
+from rehearsal.clouds.gcp.gke import quotas
 from rehearsal.clouds.gcp.gke.service import Gke
 from rehearsal.clouds.gcp.iam import GoogleIam
 from rehearsal.clouds.gcp.service_usage import ServiceUsage
@@ -56,7 +58,12 @@ class Cloud:
         self._log = CallLog(environment)
         store = Store(environment / "cloud")
         self.tasks = Tasks(store, self._delay_s)
-        self._faults = Faults(environment / fault_file.NAME, store, knows=self._knows)
+        self._faults = Faults(
+            environment / fault_file.NAME,
+            store,
+            knows=self._knows,
+            quotas={*ORDINARY_VCPUS, *quotas.NAMES},
+        )
         context = Context(store, self.tasks, planes, self._faults, ready_timeout_s)
         google_iam, compute, gke = GoogleIam(context), Compute(context), Gke(context)
         self._service_usage = ServiceUsage(context)

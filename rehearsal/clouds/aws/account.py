@@ -15,6 +15,7 @@ from annotated_types import Ge
 
 from rehearsal.clouds.core import account_file
 from rehearsal.clouds.core.context import Context
+from rehearsal.clouds.core.strict import Strict
 
 FILE = "aws-account.json"
 ORDINARY_VCPUS: Mapping[str, int] = {
@@ -32,9 +33,7 @@ _Seconds: TypeAlias = Annotated[float, Ge(0)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Account:
-    __pydantic_config__ = {"extra": "forbid", "strict": True}  # noqa: RUF012 - pydantic's name
-
+class Account(Strict):
     vcpus: Mapping[str, _Count] = field(default_factory=lambda: ORDINARY_VCPUS)
     """Quota code -> vCPU that instances of its families may have together, in one region."""
     stock: Mapping[str, Mapping[str, _Count]] = field(default_factory=dict)

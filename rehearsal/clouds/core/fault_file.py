@@ -13,12 +13,13 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from annotated_types import Ge, Gt, Interval, Le, MinLen
 
+from rehearsal.clouds.core.strict import Strict
+
 NAME = "faults.json"
 
 _Name: TypeAlias = Annotated[str, MinLen(1)]
 _Index: TypeAlias = Annotated[int, Ge(0)]
 _Seconds: TypeAlias = Annotated[float, Interval(ge=0, le=86_400)]
-_STRICT = {"extra": "forbid", "strict": True}
 
 
 class FaultFileError(Exception):
@@ -26,14 +27,12 @@ class FaultFileError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AtCalls:
+class AtCalls(Strict):
     """Which calls of the clouds' APIs meet a fault.
 
     The calls of `method` are numbered from 1, from the first one that comes after the fault was
     written. All conditions must hold.
     """
-
-    __pydantic_config__ = _STRICT
 
     method: _Name
     """`eks.CreateNodegroup`, or `CreateNodegroup` of any service."""
@@ -94,10 +93,8 @@ class Slowness(AtCalls):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StockOut:
+class StockOut(Strict):
     """The cloud has no machine for the nodes of a pool from number `node` on."""
-
-    __pydantic_config__ = _STRICT
 
     fault: Literal["stock-out"] = "stock-out"
     pool: _Name
@@ -108,10 +105,8 @@ class StockOut:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quota:
+class Quota(Strict):
     """The account's limit of one quota, in place of that of its kind of account."""
-
-    __pydantic_config__ = _STRICT
 
     fault: Literal["quota"] = "quota"
     quota: _Name
@@ -120,20 +115,16 @@ class Quota:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlowIam:
+class SlowIam(Strict):
     """New roles, service accounts and bindings take so long to be known to the other services."""
-
-    __pydantic_config__ = _STRICT
 
     fault: Literal["slow-iam"] = "slow-iam"
     delay_s: Annotated[float, Gt(0), Le(3600)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _NodeEvent:
+class _NodeEvent(Strict):
     """Happens once to one node that exists."""
-
-    __pydantic_config__ = _STRICT
 
     pool: _Name
     node: _Index = 0
@@ -157,13 +148,11 @@ class NodeRepair(_NodeEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WrongLayout:
+class WrongLayout(Strict):
     """One GPU of one node gets as many `profile` instances as fit, whatever the stack file says.
 
     It affects nodes that are made after it was injected.
     """
-
-    __pydantic_config__ = _STRICT
 
     fault: Literal["wrong-layout"] = "wrong-layout"
     pool: str
@@ -174,13 +163,11 @@ class WrongLayout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hold:
+class Hold(Strict):
     """Something does not happen yet on a node that is made after the fault was injected.
 
     What each field holds: rehearsal/cluster/kubelet/nodes/holds.py.
     """
-
-    __pydantic_config__ = _STRICT
 
     fault: Literal["hold"] = "hold"
     pool: _Name

@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from kubeapi import JsonObject
@@ -42,12 +42,14 @@ class Faults:
         store: Store,
         *,
         knows: Callable[[str], bool] = lambda method: True,
+        quotas: Collection[str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """knows: whether a fault's `method` is one of the clouds'."""
+        """knows: whether a fault's `method` is one of the clouds'. quotas: theirs; None = any."""
         self._path = path
         self._store = store
         self._knows = knows
+        self._quotas = quotas
         self._clock = clock
         self._lock = threading.Lock()
         self._seen: tuple[int, int, int] | None = None
@@ -149,21 +151,32 @@ class Faults:
             if seen != self._seen:
                 text = self._path.read_text() if stat else "[]"
                 found = read(text)
-                self._refuse_unknown_methods(found)
+                self._refuse_unknown_names(found)
                 self._forget_others(found)
                 self._seen, self._found = seen, found
             return self._found
 
-    def _refuse_unknown_methods(self, faults: Sequence[Fault]) -> None:
+    def _refuse_unknown_names(self, faults: Sequence[Fault]) -> None:
+        """Nothing would ever meet such a fault."""
         unknown = [
             f"{self._path.name}: fault {number} ({fault.fault}): the rehearsal's clouds have no "
-            f"call {fault.method!r}; write it as in eks.CreateNodegroup or "
-            "container.projects.locations.clusters.create"
+            f"{why}"
             for number, fault in enumerate(faults, start=1)
-            if isinstance(fault, CallFault) and not self._knows(fault.method)
+            if (why := self._unknown_name(fault)) is not None
         ]
         if unknown:
             raise FaultFileError("\n".join(unknown))
+
+    def _unknown_name(self, fault: Fault) -> str | None:
+        if isinstance(fault, CallFault) and not self._knows(fault.method):
+            return (
+                f"call {fault.method!r}; write it as in eks.CreateNodegroup or "
+                "container.projects.locations.clusters.create"
+            )
+        known = self._quotas
+        if isinstance(fault, Quota) and known is not None and fault.quota not in known:
+            return f"quota {fault.quota!r}; they have {', '.join(sorted(known))}"
+        return None
 
     def _forget_others(self, faults: Sequence[Fault]) -> None:
         kept = {_key(fault) for fault in faults}

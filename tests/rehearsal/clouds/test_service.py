@@ -190,6 +190,13 @@ def test_a_fault_of_a_call_that_no_cloud_has_is_refused(cloud: Cloud, environmen
         cloud.call("compute", "networks.insert", {"project": "acme"}, dict(NETWORK))
 
 
+def test_a_fault_of_a_quota_that_no_cloud_has_is_refused(cloud: Cloud, environment: Path) -> None:
+    fault = {"fault": "quota", "quota": "L-417A185A"}
+    (environment / "faults.json").write_text(json.dumps([fault]))
+    with pytest.raises(CloudError, match=r"have no quota 'L-417A185A'; they have .*L-417A185B"):
+        cloud.call("sts", "GetCallerIdentity", {"region": "eu-west-1"}, {})
+
+
 @pytest.mark.parametrize(
     ("service", "method", "params", "reason", "code"),
     [

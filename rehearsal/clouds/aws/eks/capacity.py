@@ -11,6 +11,7 @@ from rehearsal.clouds.aws.eks.checks import HealthIssue
 from rehearsal.clouds.aws.machines import machines, vcpu_quota
 from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
 from rehearsal.clouds.core.context import Context
+from rehearsal.clouds.core.node_group import NoCapacity
 
 
 def launchable(
@@ -55,16 +56,30 @@ def launchable(
                 None,
             )
             if place is None:
-                zone = (find_subnet(context, item["region"], subnet) or {})["AvailabilityZone"]
-                issue = _launch_failure(
-                    "InsufficientInstanceCapacity - We currently do not have sufficient "
-                    f"{instance_type} capacity in the Availability Zone you requested ({zone}). "
-                    "Our system will be working on provisioning additional capacity."
-                )
+                issue = _out_of_stock(context, item, instance_type, subnet)
                 continue
             counts[place] += 1
             index = next(free)
     return counts, issue
+
+
+def check_stock(
+    context: Context, item: NodeGroupRecord, instance_type: str, subnet: str, index: int
+) -> None:
+    """Of one more instance, such as the surge of an update. Raises NoCapacity."""
+    if not _has_stock(context, item, instance_type, subnet, index, 0):
+        raise NoCapacity(*_out_of_stock(context, item, instance_type, subnet))
+
+
+def _out_of_stock(
+    context: Context, item: NodeGroupRecord, instance_type: str, subnet: str
+) -> HealthIssue:
+    zone = (find_subnet(context, item["region"], subnet) or {})["AvailabilityZone"]
+    return _launch_failure(
+        f"InsufficientInstanceCapacity - We currently do not have sufficient {instance_type} "
+        f"capacity in the Availability Zone you requested ({zone}). Our system will be working on "
+        "provisioning additional capacity."
+    )
 
 
 def _launch_failure(reason: str) -> HealthIssue:

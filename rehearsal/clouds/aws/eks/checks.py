@@ -294,9 +294,17 @@ def _check_role(context: Context, arn: str) -> None:
     role = known_role(context, arn)
     if role is None:
         raise invalid(f"The role with name {arn.rpartition('/')[2]} cannot be found. ({arn})")
-    if not trusts(role, "ec2.amazonaws.com"):
+    check_trust(role, "ec2.amazonaws.com")
+
+
+def check_trust(role: JsonObject, service: str) -> None:
+    """hashicorp/terraform-provider-aws retries on this message (internal/service/eks/cluster.go).
+
+    Raises CloudError.
+    """
+    if not trusts(role, service):
         raise invalid(
-            f"Role with arn: {arn}, could not be assumed because it does not exist "
+            f"Role with arn: {role['Arn']}, could not be assumed because it does not exist "
             "or the trusted entity is not correct"
         )
 

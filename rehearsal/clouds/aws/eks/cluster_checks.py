@@ -13,9 +13,9 @@ from typing import NamedTuple
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import account_of
 from rehearsal.clouds.aws.ec2.subnets import find_subnet
-from rehearsal.clouds.aws.eks.checks import VERSIONS, invalid, one_vpc, subnet_of
+from rehearsal.clouds.aws.eks.checks import VERSIONS, check_trust, invalid, one_vpc, subnet_of
 from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.iam import attached, known_role, trusts
+from rehearsal.clouds.aws.iam import attached, known_role
 from rehearsal.clouds.aws.state import VPCS, ClusterRecord
 from rehearsal.clouds.aws.zones import holds_control_planes, zone_ids
 from rehearsal.clouds.core.context import Context
@@ -129,11 +129,7 @@ def _check_role(context: Context, arn: str) -> None:
     role = known_role(context, arn)
     if role is None:
         raise invalid(f"roleArn, {arn}, does not exist")
-    if not trusts(role, "eks.amazonaws.com"):
-        raise invalid(
-            f"Role with arn: {arn}, could not be assumed because it does not exist "
-            "or the trusted entity is not correct"
-        )
+    check_trust(role, "eks.amazonaws.com")
     if "AmazonEKSClusterPolicy" not in attached(role):
         raise invalid(
             "The provided role doesn't have the Amazon EKS Managed Policies associated with it. "

@@ -10,6 +10,7 @@ from kubeapi import JsonObject
 from rehearsal.clouds.aws.ec2.launch_templates import find_template, template_data
 from rehearsal.clouds.aws.ec2.subnets import find_subnet
 from rehearsal.clouds.aws.ec2.user_data import NodeConfig, node_config
+from rehearsal.clouds.aws.eks.capacity import check_stock
 from rehearsal.clouds.aws.machines import machines, reserved_memory_ki
 from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
 from rehearsal.clouds.core.context import Context
@@ -35,22 +36,11 @@ def desired_nodes(context: Context, item: NodeGroupRecord) -> DesiredNodes:
         settings=node_settings(group),
         new_name=lambda subnet, taken: _new_name(context, region, subnet, taken),
         manifest=lambda record: _node(context, item, template, config, record),
-        check_room=lambda index, subnet: _check_stock(context, item, index, subnet),
+        check_room=lambda index, subnet: check_stock(
+            context, item, _instance_type(group, template), subnet, index
+        ),
         surge=(group.get("updateConfig") or {}).get("updateStrategy") != "MINIMAL",
     )
-
-
-def _check_stock(context: Context, item: NodeGroupRecord, index: int, subnet: str) -> None:
-    group, found = item["nodegroup"], find_subnet(context, item["region"], subnet)
-    zone = str(found["AvailabilityZone"]) if found else ""
-    if not context.faults.has_stock(
-        pool=group["nodegroupName"], labels=group.get("labels", {}), index=index, zone=zone
-    ):
-        raise NoCapacity(
-            "AsgInstanceLaunchFailures",
-            "Could not launch On-Demand Instances. InsufficientInstanceCapacity - We currently do "
-            f"not have sufficient capacity in the Availability Zone you requested ({zone}).",
-        )
 
 
 def node_settings(group: JsonObject) -> NodeSettings:

@@ -18,6 +18,7 @@ from kubeapi import JsonObject
 from rehearsal.clouds.core import account_file
 from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.core.errors import CloudError
+from rehearsal.clouds.core.strict import Strict
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.gke.defaults import fill_node_config, region_of
 from rehearsal.clouds.gcp.state import NODE_POOLS
@@ -44,6 +45,14 @@ _DISKS: Mapping[str, str] = {
     "pd-ssd": "SSD_TOTAL_GB",
     "hyperdisk-balanced": "HDB_TOTAL_GB",
 }
+NAMES = frozenset(
+    {
+        "DISKS_TOTAL_GB",
+        *_DISKS.values(),
+        *(prefix + name for name in _GPUS.values() for prefix in ("", "PREEMPTIBLE_")),
+    }
+)
+"""Those that a request is counted against."""
 EMPTY: Mapping[str, object] = {
     "quotas": {
         "SSD_TOTAL_GB": 250,
@@ -58,9 +67,7 @@ Source: terraform-google-modules/terraform-google-kubernetes-engine #1795 and ku
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Settings:
-    __pydantic_config__ = {"extra": "forbid", "strict": True}  # noqa: RUF012 - pydantic's name
-
+class _Settings(Strict):
     quotas: Mapping[str, Annotated[float, Ge(0)]] = field(default_factory=dict)
 
 

@@ -694,3 +694,13 @@ def test_a_fault_takes_the_third_node_or_the_quota_away(aws) -> None:
     faults.write_text('[{"fault": "quota", "quota": "L-417A185B", "limit": 96}]')
     other = aws.make_group(**P4D, nodegroupName="other")
     assert "vCPU limit of 96" in other["health"]["issues"][0]["message"]
+
+
+def test_the_surge_of_an_update_needs_stock_too(aws) -> None:
+    aws.make_cluster()
+    aws.make_group(**P4D, scalingConfig=scaled(1))
+    write_account(aws.environment, **PROMPT, stock={"p4d.24xlarge": {"euw1-az2": 1}})
+    done = update(aws, "UpdateNodegroupVersion", releaseVersion="1.36.1-20260601")
+    assert done["status"] == "Failed"
+    assert "InsufficientInstanceCapacity" in done["errors"][0]["errorMessage"]
+    assert len(aws.nodes()) == 1

@@ -16,7 +16,8 @@ from kubeapi import ApiError, Client, Unreachable, list_and_watch
 from rehearsal.cluster.kubelet.nodes.holds import Holds, holds_of
 from rehearsal.cluster.node.root import NodeFiles
 from rehearsal.cluster.silicon import state
-from rehearsal.scenario import faults
+from rehearsal.scenario import faults, proof
+from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
 
 _REPORTS = "/apis/slicewright.io/v1alpha1/gpunodereports"
@@ -195,3 +196,26 @@ class Conductor:
     def _files(self, node: str) -> NodeFiles:
         found: list[Path] = list(self.environment.root.glob(f"clusters/*/nodes/{node}"))
         return NodeFiles(found[0]) if found else NodeFiles(Path("/nonexistent"))
+
+
+def bring_up(environment: Environment, stack: str) -> Outcome:
+    engine = Engine(environment, stack, print)
+    assert engine.init().code == 0
+    return engine.up()
+
+
+def check_all_verified(stack: str, up: Outcome, conductor: Conductor, *, nodes: int) -> None:
+    assert conductor.undone == {}, conductor.reasons
+    assert up.code == 0, up.output
+    fleet = proof.read_fleet(conductor.client)
+    assert len(fleet) == nodes
+    checks = proof.of_fleet(stack, fleet)
+    assert all(check.holds for check in checks), checks
+
+
+def check_said(conductor: Conductor, order: str, reasons: Sequence[str]) -> None:
+    """That the agent's first report has the first of these reasons, and its last one none."""
+    said = conductor.reasons_of(order)
+    assert said[0] == [*reasons, "PartitionsMatch"][0]
+    assert said[-1] == "PartitionsMatch"
+    assert set(reasons) <= set(said)

@@ -13,10 +13,16 @@ import yaml
 
 from rehearsal.cluster.kubelet.nodes.holds import Holds
 from rehearsal.cluster.node import container_runtime
-from rehearsal.scenario import proof
-from rehearsal.scenario.engine_runs import Engine, Outcome
+from rehearsal.scenario.engine_runs import Outcome
 from rehearsal.scenario.environment import Environment
-from tests.rehearsal.scenario.whole_run.orders import AGENT, Conductor, Order
+from tests.rehearsal.scenario.whole_run.orders import (
+    AGENT,
+    Conductor,
+    Order,
+    bring_up,
+    check_all_verified,
+    check_said,
+)
 
 pytestmark = [pytest.mark.rehearsal]
 A100, H100 = "demo-gpu-workers", "h100-workers"
@@ -107,17 +113,11 @@ def conductor(environment: Environment) -> Iterator[Conductor]:
 
 @pytest.fixture(scope="module")
 def up(environment: Environment, conductor: Conductor) -> Outcome:
-    engine = Engine(environment, "s1", print)
-    assert engine.init().code == 0
-    return engine.up()
+    return bring_up(environment, "s1")
 
 
 def test_every_node_is_verified_without_a_human(up: Outcome, conductor: Conductor) -> None:
-    assert conductor.undone == {}, conductor.reasons
-    assert up.code == 0, up.output
-    fleet = proof.read_fleet(conductor.client)
-    assert len(fleet) == 4
-    assert all(check.holds for check in proof.of_fleet("s1", fleet)), proof.of_fleet("s1", fleet)
+    check_all_verified("s1", up, conductor, nodes=4)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,4 @@ def test_the_agent_ended_by_itself_once_per_event(
 def test_the_agent_said_which_situation_it_was_in(
     up: Outcome, conductor: Conductor, order: str, reasons: list[str]
 ) -> None:
-    said = conductor.reasons_of(order)
-    assert said[0] == [*reasons, "PartitionsMatch"][0]
-    assert said[-1] == "PartitionsMatch"
-    assert set(reasons) <= set(said)
+    check_said(conductor, order, reasons)

@@ -7,10 +7,16 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rehearsal.cluster.kubelet.nodes.holds import Holds
-from rehearsal.scenario import proof
-from rehearsal.scenario.engine_runs import Engine, Outcome
+from rehearsal.scenario.engine_runs import Outcome
 from rehearsal.scenario.environment import Environment
-from tests.rehearsal.scenario.whole_run.orders import AGENT, Conductor, Order
+from tests.rehearsal.scenario.whole_run.orders import (
+    AGENT,
+    Conductor,
+    Order,
+    bring_up,
+    check_all_verified,
+    check_said,
+)
 
 pytestmark = [pytest.mark.rehearsal]
 POOL = "h100-partition-3g"
@@ -76,17 +82,11 @@ def conductor(environment: Environment) -> Iterator[Conductor]:
 
 @pytest.fixture(scope="module")
 def up(environment: Environment, conductor: Conductor) -> Outcome:
-    engine = Engine(environment, "s0", print)
-    assert engine.init().code == 0
-    return engine.up()
+    return bring_up(environment, "s0")
 
 
 def test_every_node_is_verified_without_a_human(up: Outcome, conductor: Conductor) -> None:
-    assert conductor.undone == {}, conductor.reasons
-    assert up.code == 0, up.output
-    fleet = proof.read_fleet(conductor.client)
-    assert len(fleet) == 4
-    assert all(check.holds for check in proof.of_fleet("s0", fleet)), proof.of_fleet("s0", fleet)
+    check_all_verified("s0", up, conductor, nodes=4)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,4 @@ def test_the_agent_ended_by_itself_once_per_event(
 def test_the_agent_said_which_situation_it_was_in(
     up: Outcome, conductor: Conductor, order: str, reasons: list[str]
 ) -> None:
-    said = conductor.reasons_of(order)
-    assert said[0] == [*reasons, "PartitionsMatch"][0]
-    assert said[-1] == "PartitionsMatch"
-    assert set(reasons) <= set(said)
+    check_said(conductor, order, reasons)
