@@ -18,6 +18,7 @@ from rehearsal.scenario.existing_cluster import Differences
 from rehearsal.scenario.walkthrough import Landing, Walkthrough
 
 _WHOLE = "whole GPU"
+_MOST_NAMES = 3
 _KNOWN = ("enabled", "disabled", "unsupported")
 """What a report says of a GPU's MIG mode where the driver gave it."""
 
@@ -184,8 +185,13 @@ def of_overflow(example: Walkthrough, landing: Landing) -> Check:
 
 def of_empty_cloud(stack: str, inventory: Mapping[str, Sequence[str]]) -> Check:
     """The simulated cloud after `pulumi destroy`."""
-    left = ", ".join(f"{len(names)} {kind}" for kind, names in inventory.items())
+    left = "; ".join(f"{len(names)} {kind} ({_few(names)})" for kind, names in inventory.items())
     return Check(stack, "simulated cloud after destroy", "empty", left or "empty", not inventory)
+
+
+def _few(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMES])
+    return shown if len(names) <= _MOST_NAMES else f"{shown}, …"
 
 
 def of_cluster_as_it_was(stack: str, left: Differences) -> Check:

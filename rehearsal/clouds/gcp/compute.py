@@ -5,21 +5,24 @@ from __future__ import annotations
 import ipaddress
 import re
 import secrets
+from collections.abc import Iterator
 
 from kubeapi import JsonObject
-from rehearsal.clouds.core.context import Context, Methods, now
-from rehearsal.clouds.core.errors import CloudError
+from rehearsal.clouds.core.context import Context, Methods
 from rehearsal.clouds.core.store import Kind
+from rehearsal.clouds.gcp.cluster_resources import ClusterResources, users_of
+from rehearsal.clouds.gcp.compute_answers import API, common, done, in_use
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.state import CLUSTERS, NETWORKS, SUBNETWORKS
 
-_API = "https://www.googleapis.com/compute/v1"
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class Compute:
     def __init__(self, context: Context) -> None:
+        self._context = context
         self._store = context.store
+        self._of_clusters = ClusterResources(context)
 
     def methods(self) -> Methods:
         return {
@@ -32,14 +35,16 @@ class Compute:
             "subnetworks.patch": self._patch_subnetwork,
             "subnetworks.expandIpCidrRange": self._expand_subnetwork,
             "subnetworks.delete": self._delete_subnetwork,
+            **self._of_clusters.methods(),
         }
 
     def inventory(self) -> list[JsonObject]:
-        return [
+        networks: list[JsonObject] = [
             {"kind": kind, "name": key}
             for kind, where in (("compute.network", NETWORKS), ("compute.subnetwork", SUBNETWORKS))
             for key, _ in self._store.items(where)
         ]
+        return networks + self._of_clusters.inventory()
 
     def _get(self, kind: Kind[JsonObject], key: str) -> JsonObject:
         found = self._store.get(kind, key)
@@ -56,7 +61,7 @@ class Compute:
     def _insert_network(self, params: JsonObject, body: JsonObject) -> JsonObject:
         project, name = params["project"], str(body.get("name", ""))
         _check_name(name)
-        link = f"{_API}/projects/{project}/global/networks/{name}"
+        link = f"{API}/projects/{project}/global/networks/{name}"
         with self._store.lock:
             if self._store.get(NETWORKS, f"{project}/{name}"):
                 raise google_error(
@@ -66,32 +71,32 @@ class Compute:
                 "routingConfig": {"routingMode": "REGIONAL"},
                 "networkFirewallPolicyEnforcementOrder": "AFTER_CLASSIC_FIREWALL",
                 **body,
-                **_common(link, "compute#network"),
+                **common(link, "compute#network"),
             }
             self._store.put(NETWORKS, f"{project}/{name}", network)
-        return _done(project, "global", link, "insert")
+        return done(project, "global", link, "insert")
 
     def _patch_network(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
             network = self._get(NETWORKS, _network_key(params))
             self._store.put(NETWORKS, _network_key(params), network | body)
-        return _done(params["project"], "global", network["selfLink"], "patch")
+        return done(params["project"], "global", network["selfLink"], "patch")
 
     def _delete_network(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
             network = self._get(NETWORKS, _network_key(params))
             for subnetwork in self._store.values(SUBNETWORKS):
                 if subnetwork["network"] == network["selfLink"]:
-                    raise _in_use(network["selfLink"], subnetwork["selfLink"])
+                    raise in_use(network["selfLink"], subnetwork["selfLink"])
             self._refuse_while_used("network", network)
             self._store.delete(NETWORKS, _network_key(params))
-        return _done(params["project"], "global", network["selfLink"], "delete")
+        return done(params["project"], "global", network["selfLink"], "delete")
 
     def _insert_subnetwork(self, params: JsonObject, body: JsonObject) -> JsonObject:
         project, region, name = params["project"], params["region"], str(body.get("name", ""))
         _check_name(name)
         key = f"{project}/{region}/{name}"
-        link = f"{_API}/projects/{project}/regions/{region}/subnetworks/{name}"
+        link = f"{API}/projects/{project}/regions/{region}/subnetworks/{name}"
         network_name = str(body.get("network", "")).rpartition("/")[2]
         with self._store.lock:
             network = self._store.get(NETWORKS, f"{project}/{network_name}")
@@ -116,13 +121,13 @@ class Compute:
                 "stackType": "IPV4_ONLY",
                 "gatewayAddress": str(address[1]),
                 **body,
-                **_common(link, "compute#subnetwork"),
+                **common(link, "compute#subnetwork"),
                 "network": network["selfLink"],
-                "region": f"{_API}/projects/{project}/regions/{region}",
+                "region": f"{API}/projects/{project}/regions/{region}",
                 "fingerprint": secrets.token_urlsafe(8),
             }
             self._store.put(SUBNETWORKS, key, subnetwork)
-        return _done(project, f"regions/{region}", link, "insert")
+        return done(project, f"regions/{region}", link, "insert")
 
     def _check_ranges(self, network: str, region: str, body: JsonObject, *, but: str = "") -> None:
         """but: the key of a subnetwork whose present ranges do not count."""
@@ -159,7 +164,7 @@ class Compute:
             self._store.put(
                 SUBNETWORKS, key, subnetwork | body | {"fingerprint": secrets.token_urlsafe(8)}
             )
-        return _done(
+        return done(
             params["project"], f"regions/{params['region']}", subnetwork["selfLink"], "patch"
         )
 
@@ -177,7 +182,7 @@ class Compute:
                     f"({wider}) must be a superset of the existing range ({old}).",
                 )
             self._store.put(SUBNETWORKS, key, subnetwork | {"ipCidrRange": wider})
-        return _done(
+        return done(
             params["project"], f"regions/{params['region']}", subnetwork["selfLink"], "expand"
         )
 
@@ -186,19 +191,26 @@ class Compute:
             subnetwork = self._get(SUBNETWORKS, _subnetwork_key(params))
             self._refuse_while_used("subnetwork", subnetwork)
             self._store.delete(SUBNETWORKS, _subnetwork_key(params))
-        return _done(
+        return done(
             params["project"], f"regions/{params['region']}", subnetwork["selfLink"], "delete"
         )
 
     def _refuse_while_used(self, field: str, resource: JsonObject) -> None:
-        """Raises CloudError while a cluster's machines use the network or subnetwork."""
-        project = resource["selfLink"].removeprefix(f"{_API}/projects/").split("/")[0]
+        """Raises CloudError while machines of a cluster, or what one has left, use it.
+
+        field: of a cluster, `network` or `subnetwork`.
+        """
+        link = resource["selfLink"]
+        for user in (*self._machines_in(field, resource), *users_of(self._context, link)):
+            raise in_use(link, user)
+
+    def _machines_in(self, field: str, resource: JsonObject) -> Iterator[str]:
+        project = resource["selfLink"].removeprefix(f"{API}/projects/").split("/")[0]
         for key, item in self._store.items(CLUSTERS):
             if key.split("/")[1] == project and item["cluster"].get(field) == resource["name"]:
                 zone = item["cluster"]["locations"][0]
                 name = f"gke-{item['cluster']['name']}"
-                machine = f"{_API}/projects/{project}/zones/{zone}/instances/{name}"
-                raise _in_use(resource["selfLink"], machine)
+                yield f"{API}/projects/{project}/zones/{zone}/instances/{name}"
 
 
 def _check_name(name: str) -> None:
@@ -208,38 +220,6 @@ def _check_name(name: str) -> None:
             f"Invalid value for field 'resource.name': '{name}'. Must be a match of regex "
             f"'{_NAME.pattern}'",
         )
-
-
-def _common(link: str, kind: str) -> JsonObject:
-    return {
-        "kind": kind,
-        "id": str(secrets.randbits(62)),
-        "selfLink": link,
-        "creationTimestamp": now(),
-    }
-
-
-def _done(project: str, scope: str, target: str, kind: str) -> JsonObject:
-    """An operation that is already done: changes of networks take no time worth simulating."""
-    name = f"operation-{secrets.token_hex(12)}"
-    return {
-        "kind": "compute#operation",
-        "name": name,
-        "operationType": kind,
-        "status": "DONE",
-        "progress": 100,
-        "targetLink": target,
-        "selfLink": f"{_API}/projects/{project}/{scope}/operations/{name}",
-    }
-
-
-def _in_use(link: str, by: str) -> CloudError:
-    return google_error(
-        400,
-        f"The resource '{link.removeprefix(_API + '/')}' is already being used by "
-        f"'{by.removeprefix(_API + '/')}'",
-        status="RESOURCE_IN_USE_BY_ANOTHER_RESOURCE",
-    )
 
 
 def _network_key(params: JsonObject) -> str:

@@ -23,6 +23,16 @@ NETWORKS = Kind[JsonObject]("compute/networks")
 SUBNETWORKS = Kind[JsonObject]("compute/subnetworks")
 """By PROJECT/REGION/NAME: in the API's form."""
 
+FIREWALLS = Kind[JsonObject]("compute/firewalls")
+"""By PROJECT/NAME, as the following only once they are left over by a cluster."""
+FORWARDING_RULES = Kind[JsonObject]("compute/forwardingRules")
+TARGET_POOLS = Kind[JsonObject]("compute/targetPools")
+BACKEND_SERVICES = Kind[JsonObject]("compute/backendServices")
+"""By PROJECT/REGION/NAME."""
+NETWORK_ENDPOINT_GROUPS = Kind[JsonObject]("compute/networkEndpointGroups")
+DISKS = Kind[JsonObject]("compute/disks")
+"""By PROJECT/ZONE/NAME. All in the API's form; fields that begin with `_` are not shown."""
+
 
 class ClusterRecord(TypedDict):
     """A GKE cluster, by its full resource name."""

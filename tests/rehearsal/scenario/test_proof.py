@@ -163,3 +163,11 @@ def test_what_the_gpu_operator_leaves_is_told_and_not_held_against_the_stack() -
     assert check.found == "as it was, but for 2 labels and CRDs of the GPU operator"
     none = Differences(of_operator=(), others=())
     assert proof.of_cluster_as_it_was("s4", none).found == "as it was"
+
+
+def test_what_is_left_in_the_cloud_is_told_by_kind_and_name() -> None:
+    assert proof.of_empty_cloud("s0", {}).holds
+    left = {"compute.disk": ["acme/us-central1-a/pvc-1"], "ec2.volume": ["a", "b", "c", "d"]}
+    check = proof.of_empty_cloud("s0", left)
+    assert not check.holds
+    assert check.found == "1 compute.disk (acme/us-central1-a/pvc-1); 4 ec2.volume (a, b, c, …)"

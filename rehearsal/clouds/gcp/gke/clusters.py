@@ -20,6 +20,7 @@ from rehearsal.clouds.gcp.gke.defaults import (
     region_of,
     zones_of,
 )
+from rehearsal.clouds.gcp.gke.leftovers import leave_of_cluster
 from rehearsal.clouds.gcp.gke.node_pools import NodePools
 from rehearsal.clouds.gcp.gke.operations import API, Operations
 from rehearsal.clouds.gcp.gke.quotas import check_quotas
@@ -228,6 +229,10 @@ class Clusters:
 
         def step() -> None:
             name = key.rpartition("/")[2]
+            item = self._store.get(CLUSTERS, key)
+            if item is not None:
+                api = self._planes.nodes(name)
+                leave_of_cluster(self._context, key.split("/")[1], item["cluster"], api)
             self._planes.remove(name)
             for pool in pools_of(self._store, key):
                 self._store.delete(NODE_POOLS, pool["key"])

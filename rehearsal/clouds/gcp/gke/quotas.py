@@ -1,29 +1,22 @@
 """Regional quotas of the simulated Compute Engine, as GKE counts a request against them.
 
-E/cloud/google-account.json gives the project's limits, {"quotas": {"SSD_TOTAL_GB": 250}}; what it
-does not name has none. A fault `quota` goes before it. Names: Compute Engine's `regions.get`.
+The account file gives the project's limits; a fault `quota` goes before it. Names: Compute Engine's
+`regions.get`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated
-
-from annotated_types import Ge
 
 from kubeapi import JsonObject
-from rehearsal.clouds.core import account_file
 from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.core.strict import Strict
+from rehearsal.clouds.gcp.account import account_of
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.gke.defaults import fill_node_config, region_of
 from rehearsal.clouds.gcp.state import NODE_POOLS
 
-FILE = "google-account.json"
 _GPUS: Mapping[str, str] = {
     "nvidia-tesla-t4": "NVIDIA_T4_GPUS",
     "nvidia-tesla-p4": "NVIDIA_P4_GPUS",
@@ -64,16 +57,6 @@ EMPTY: Mapping[str, object] = {
 Source: terraform-google-modules/terraform-google-kubernetes-engine #1795 and kubeflow/pipelines
 #10907 (SSD_TOTAL_GB 250); Google Cloud's "GPU quota": 0 until it is asked for.
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Settings(Strict):
-    quotas: Mapping[str, Annotated[float, Ge(0)]] = field(default_factory=dict)
-
-
-def write_account(environment: Path, settings: Mapping[str, object]) -> None:
-    """Gives the environment's projects these settings, for example EMPTY."""
-    account_file.write(environment, FILE, settings)
 
 
 def check_quotas(
@@ -139,5 +122,4 @@ def _limit(context: Context, name: str) -> float | None:
     injected = context.faults.quota(name)
     if injected is not None:
         return injected
-    settings = account_file.read(context.store.root / FILE, _Settings)
-    return None if settings is None else settings.quotas.get(name)
+    return account_of(context).quotas.get(name)

@@ -8,7 +8,7 @@ import pytest
 
 from rehearsal.clouds.aws.account import FILE as AWS
 from rehearsal.clouds.core.errors import CloudError
-from rehearsal.clouds.gcp.gke.quotas import FILE as GOOGLE
+from rehearsal.clouds.gcp.account import FILE as GOOGLE
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_a_wrong_google_account_refuses_a_cluster(gcp: Any, text: str) -> None:
     with pytest.raises(CloudError) as caught:
         gcp.make_cluster()
     assert (caught.value.code, caught.value.reason) == (400, "ACCOUNT_FILE")
-    assert "Its members are quotas" in caught.value.message
+    assert "Its members are quotas, leftovers_s" in caught.value.message

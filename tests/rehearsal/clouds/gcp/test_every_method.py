@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from kubeapi import JsonObject
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
+from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
+from rehearsal.clouds.gcp.account import write_account
 from rehearsal.clouds.gcp.models import DOCUMENTS
 from rehearsal.clouds.service import Cloud
 from tests.rehearsal.clouds.conftest import Gcp
@@ -25,6 +26,8 @@ CLUSTER = f"{PARENT}/clusters/main"
 POOL = f"{CLUSTER}/nodePools/default-pool"
 ACCOUNT = f"projects/{PROJECT}/serviceAccounts/gpu-nodes@{PROJECT}.iam.gserviceaccount.com"
 ROLE, MEMBER = "roles/viewer", "user:a@example.com"
+UID = "0a1b2c3d-0000-4000-8000-123456789abc"
+BALANCER = "a0a1b2c3d000040008000123456789ab"
 CONTAINER_API = f"projects/{PROJECT}/services/container.googleapis.com"
 
 
@@ -49,6 +52,30 @@ class World:
 
     def cluster(self) -> None:
         self.gcp.make_cluster()
+
+    def left_by_a_cluster(self) -> None:
+        """One of each kind that a cluster leaves, and a target pool that nothing leads to."""
+        write_account(self.gcp.environment, {"leftovers_s": 3600})
+        self.cluster()
+        nodes = fake_nodes(self.gcp.environment, "main")
+        annotations = {"cloud.google.com/neg": '{"exposed_ports": {"80": {"name": "left"}}}'}
+        meta = {"uid": UID, "namespace": "a", "name": "b", "annotations": annotations}
+        spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+        nodes.add_object("/api/v1/services", {"metadata": meta, "spec": spec})
+        internal = {"networking.gke.io/load-balancer-type": "Internal"}
+        meta = {"uid": "1", "namespace": "a", "name": "c", "annotations": internal}
+        nodes.add_object("/api/v1/services", {"metadata": meta, "spec": spec})
+        handle = f"projects/{PROJECT}/zones/{REGION}-a/disks/left"
+        source = {"driver": "pd.csi.storage.gke.io", "volumeHandle": handle}
+        nodes.add_object("/api/v1/persistentvolumes", {"spec": {"csi": source}})
+        self.do("container", f"{_CLUSTERS}.delete", name=CLUSTER)
+        assert self.gcp.cloud.tasks.wait(30)
+
+    def unused_backends(self) -> None:
+        self.left_by_a_cluster()
+        for name in (BALANCER, "a1"):
+            where = {"project": PROJECT, "region": REGION, "forwardingRule": name}
+            self.do("compute", "forwardingRules.delete", **where)
 
     def account(self) -> JsonObject:
         return self.do(
@@ -211,6 +238,31 @@ _TABLE: Mapping[str, tuple[tuple[str, ...], _Arguments, tuple[str, ...], _Argume
     ),
 }  # fmt: skip
 
+_ZONE, _REGION = {"zone": f"{REGION}-a"}, {"region": REGION}
+# Collection -> the parameter with a name, where, and the name of one.
+_LEFT: Mapping[str, tuple[str, _Arguments, str]] = {
+    "firewalls": ("firewall", {}, f"k8s-fw-{BALANCER}"),
+    "forwardingRules": ("forwardingRule", _REGION, BALANCER),
+    "targetPools": ("targetPool", _REGION, BALANCER),
+    "regionBackendServices": ("backendService", _REGION, "a1"),
+    "networkEndpointGroups": ("networkEndpointGroup", _ZONE, "left"),
+    "disks": ("disk", _ZONE, "left"),
+}
+_USED = ("targetPools", "regionBackendServices")
+_LISTS_OF_LEFT: Mapping[str, _Arguments] = {
+    **{f"{name}.list": place for name, (_, place, _) in _LEFT.items()},
+    **{
+        f"{name}.aggregatedList": {}
+        for name in (
+            "forwardingRules",
+            "targetPools",
+            "backendServices",
+            "networkEndpointGroups",
+            "disks",
+        )
+    },
+}
+
 _SUB_BODY = {"name": "sub", "ipCidrRange": "10.0.0.0/20"}
 _NO_PARENT = {"parent": f"projects/{PROJECT}", "pageSize": -1}
 
@@ -223,6 +275,20 @@ def _cases() -> tuple[dict[str, Case], dict[str, tuple[Case, int]]]:
         "serviceusage operations.get": _operation_of_service,
     }
     refused: dict[str, tuple[Case, int]] = {}
+    for name, (parameter, place, existing) in _LEFT.items():
+        where = {"project": PROJECT, **place}
+        needed = "unused_backends" if name in _USED else "left_by_a_cluster"
+        for method in ("get", "delete"):
+            key = f"compute {name}.{method}"
+            works[key] = _with(needed)(
+                "compute", f"{name}.{method}", {**where, parameter: existing}
+            )
+            wrong = {**where, parameter: "none"}
+            refused[key] = _with()("compute", f"{name}.{method}", wrong), 404
+    for method, where in _LISTS_OF_LEFT.items():
+        arguments = {"project": PROJECT, **where}
+        works[f"compute {method}"] = _with("left_by_a_cluster")("compute", method, arguments)
+        refused[f"compute {method}"] = _refused_while_off("compute", method, arguments), 403
     for key, (needed, arguments, other_needed, wrong, code) in _TABLE.items():
         service, method = key.split(" ")
         works[key] = _with(*needed)(service, method, arguments)

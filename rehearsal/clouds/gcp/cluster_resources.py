@@ -1,0 +1,189 @@
+"""Compute Engine's resources that GKE's controllers make for Services and claims.
+
+Only what a deleted cluster has left is simulated; it can be looked at and deleted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from kubeapi import JsonObject
+from rehearsal.clouds.core.context import Context, Handler, Methods
+from rehearsal.clouds.core.errors import not_simulated
+from rehearsal.clouds.core.store import Kind
+from rehearsal.clouds.gcp.compute_answers import API, done, in_use
+from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.state import (
+    BACKEND_SERVICES,
+    DISKS,
+    FIREWALLS,
+    FORWARDING_RULES,
+    NETWORK_ENDPOINT_GROUPS,
+    TARGET_POOLS,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collection:
+    """One kind of resource, as the API names it."""
+
+    name: str
+    """In methods, and in links."""
+    parameter: str
+    """Of a method, with the resource's name."""
+    scope: Literal["zone", "region", "global"]
+    aggregated: str | None
+    """In the name of the method that lists those of all zones or regions; None = there is none."""
+    in_links: str | None = None
+    """If not `name`."""
+
+    def path(self, key: str) -> str:
+        """As in links. key: of the store."""
+        project, *place, name = key.split("/")
+        where = f"{self.scope}s/{place[0]}" if place else "global"
+        return f"projects/{project}/{where}/{self.in_links or self.name}/{name}"
+
+    def place(self, params: JsonObject) -> str:
+        """What the keys of the resources there begin with."""
+        parts = [params["project"], *([] if self.scope == "global" else [params[self.scope]])]
+        return f"{'/'.join(parts)}/"
+
+
+COLLECTIONS: Mapping[Kind[JsonObject], Collection] = {
+    FIREWALLS: Collection(name="firewalls", parameter="firewall", scope="global", aggregated=None),
+    FORWARDING_RULES: Collection(
+        name="forwardingRules",
+        parameter="forwardingRule",
+        scope="region",
+        aggregated="forwardingRules",
+    ),
+    TARGET_POOLS: Collection(
+        name="targetPools", parameter="targetPool", scope="region", aggregated="targetPools"
+    ),
+    BACKEND_SERVICES: Collection(
+        name="regionBackendServices",
+        parameter="backendService",
+        scope="region",
+        aggregated="backendServices",
+        in_links="backendServices",
+    ),
+    NETWORK_ENDPOINT_GROUPS: Collection(
+        name="networkEndpointGroups",
+        parameter="networkEndpointGroup",
+        scope="zone",
+        aggregated="networkEndpointGroups",
+    ),
+    DISKS: Collection(name="disks", parameter="disk", scope="zone", aggregated="disks"),
+}
+
+
+class ClusterResources:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._store = context.store
+
+    def methods(self) -> Methods:
+        found: dict[str, Handler] = {}
+        for kind, collection in COLLECTIONS.items():
+            found |= {
+                f"{collection.name}.get": self._get(kind, collection),
+                f"{collection.name}.list": self._list(kind, collection),
+                f"{collection.name}.delete": self._delete(kind, collection),
+            }
+            if collection.aggregated is not None:
+                listed = self._aggregated(kind, collection)
+                found[f"{collection.aggregated}.aggregatedList"] = listed
+        return found
+
+    def inventory(self) -> list[JsonObject]:
+        return [
+            {"kind": f"compute.{collection.parameter}", "name": key}
+            for kind, collection in COLLECTIONS.items()
+            for key, _ in there(self._context, kind)
+        ]
+
+    def _find(self, kind: Kind[JsonObject], collection: Collection, params: JsonObject) -> str:
+        """The key of the resource that a request names. Raises CloudError."""
+        key = f"{collection.place(params)}{params[collection.parameter]}"
+        if key not in dict(there(self._context, kind)):
+            raise google_error(404, f"The resource '{collection.path(key)}' was not found")
+        return key
+
+    def _get(self, kind: Kind[JsonObject], collection: Collection) -> Handler:
+        def get(params: JsonObject, body: JsonObject) -> JsonObject:
+            key = self._find(kind, collection, params)
+            return shown(dict(there(self._context, kind))[key])
+
+        return get
+
+    def _list(self, kind: Kind[JsonObject], collection: Collection) -> Handler:
+        def list_(params: JsonObject, body: JsonObject) -> JsonObject:
+            _refuse_filter(params)
+            found = there(self._context, kind, prefix=collection.place(params))
+            return {
+                "kind": f"compute#{collection.parameter}List",
+                "id": f"{collection.place(params)}{collection.name}",
+                "items": [shown(resource) for _, resource in found],
+            }
+
+        return list_
+
+    def _aggregated(self, kind: Kind[JsonObject], collection: Collection) -> Handler:
+        member = collection.in_links or collection.name
+
+        def aggregated(params: JsonObject, body: JsonObject) -> JsonObject:
+            _refuse_filter(params)
+            items: dict[str, JsonObject] = {}
+            for key, resource in there(self._context, kind, prefix=f"{params['project']}/"):
+                place = f"{collection.scope}s/{key.split('/')[1]}"
+                items.setdefault(place, {member: []})[member].append(shown(resource))
+            return {"kind": f"compute#{collection.parameter}AggregatedList", "items": items}
+
+        return aggregated
+
+    def _delete(self, kind: Kind[JsonObject], collection: Collection) -> Handler:
+        def delete(params: JsonObject, body: JsonObject) -> JsonObject:
+            with self._store.lock:
+                key = self._find(kind, collection, params)
+                link = f"{API}/{collection.path(key)}"
+                for user in users_of(self._context, link):
+                    raise in_use(link, user)
+                self._store.delete(kind, key)
+            _, project, *scope = collection.path(key).split("/")[:-2]
+            return done(project, "/".join(scope), link, "delete")
+
+        return delete
+
+
+def there(
+    context: Context, kind: Kind[JsonObject], *, prefix: str = ""
+) -> Iterator[tuple[str, JsonObject]]:
+    """Key and resource of those that Google has not removed by itself yet."""
+    for key, resource in context.store.items(kind, prefix=prefix):
+        until = resource.get("_until")
+        if until is None or until > time.time():
+            yield key, resource
+
+
+def users_of(context: Context, link: str) -> Iterator[str]:
+    """Links of the resources that refer to this one."""
+    for kind in COLLECTIONS:
+        for _, resource in there(context, kind):
+            refers = (
+                resource.get(f) for f in ("network", "subnetwork", "target", "backendService")
+            )
+            if link in refers:
+                yield resource["selfLink"]
+
+
+def shown(resource: JsonObject) -> JsonObject:
+    """Without the fields that only the simulation knows, which begin with `_`."""
+    return {k: v for k, v in resource.items() if not k.startswith("_")}
+
+
+def _refuse_filter(params: JsonObject) -> None:
+    if params.get("filter"):
+        raise not_simulated("The rehearsal's cloud does not simulate filters of Compute's lists.")

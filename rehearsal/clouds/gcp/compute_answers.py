@@ -1,0 +1,50 @@
+"""What Compute Engine's answers share: links, operations, and the refusal of what is in use."""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+from kubeapi import JsonObject
+from rehearsal.clouds.core.context import now
+from rehearsal.clouds.core.errors import CloudError
+from rehearsal.clouds.gcp.errors import google_error
+
+API = "https://www.googleapis.com/compute/v1"
+
+
+def common(link: str, kind: str) -> JsonObject:
+    return {
+        "kind": kind,
+        "id": str(secrets.randbits(62)),
+        "selfLink": link,
+        "creationTimestamp": now(),
+    }
+
+
+def done(project: str, scope: str, target: str, kind: str) -> JsonObject:
+    """An operation that is already done: changes of networks take no time worth simulating.
+
+    scope: `global`, or as in `regions/us-central1`.
+    """
+    name = f"operation-{secrets.token_hex(12)}"
+    return {
+        "kind": "compute#operation",
+        "name": name,
+        "operationType": kind,
+        "status": "DONE",
+        "progress": 100,
+        "targetLink": target,
+        "selfLink": f"{API}/projects/{project}/{scope}/operations/{name}",
+    }
+
+
+def in_use(link: str, by: str) -> CloudError:
+    """Wording: hashicorp/terraform-provider-google #5948."""
+    kind = re.sub(r"(?<!^)(?=[A-Z])", "_", link.split("/")[-2]).lower().removesuffix("s")
+    return google_error(
+        400,
+        f"The {kind} resource '{link.removeprefix(API + '/')}' is already being used by "
+        f"'{by.removeprefix(API + '/')}'",
+        status="RESOURCE_IN_USE_BY_ANOTHER_RESOURCE",
+    )
