@@ -95,8 +95,10 @@ class FakeNodes:
                 f"not Ready after {timeout_s:.0f} s: {', '.join(sorted(missing or names))}"
             )
 
-    def listed(self, path: str) -> list[JsonObject]:
-        """What `add_object` has put there."""
+    def listed(self, path: str, **query: str) -> list[JsonObject]:
+        """What `add_object` has put there, whatever the query; and the nodes."""
+        if path == "/api/v1/nodes":
+            return self.read()
         try:
             found: list[JsonObject] = json.loads(self._objects.read_text()).get(path, [])
         except FileNotFoundError:

@@ -43,7 +43,7 @@ class NodeApi(Protocol):
     def wait_ready(self, names: Sequence[str], *, timeout_s: float) -> None:
         """Raises NotReady."""
 
-    def listed(self, path: str) -> list[JsonObject]:
+    def listed(self, path: str, **query: str) -> list[JsonObject]:
         """The objects under this path of the API; none where no API server answers."""
 
     def install(self, path: str, manifest: JsonObject) -> None:
@@ -140,11 +140,11 @@ class ApiServerNodes:
             if missing:
                 time.sleep(0.1)
 
-    def listed(self, path: str) -> list[JsonObject]:
+    def listed(self, path: str, **query: str) -> list[JsonObject]:
         if not self.kubeconfig.exists():
             return []
         try:
-            found: list[JsonObject] = self._client.get(path)["items"]
+            found: list[JsonObject] = self._client.get(path, **query)["items"]
         except (ApiError, Unreachable):
             return []
         return found

@@ -50,6 +50,8 @@ class NodePoolRecord(GroupRecord):
     """In the API's form, and `etag_seed`, from which the nodes' names derive."""
     count: int
     """Nodes per zone."""
+    scaled: dict[str, int] | None
+    """Zone -> nodes, where the autoscaler has changed that; None = `count` in each."""
     gke_gpu_taint: bool
     """Whether GKE adds its GPU taint to the nodes: decided when the pool is created."""
 

@@ -124,6 +124,34 @@ def test_nodes_of_a_real_cluster_are_added_changed_and_removed(
     assert nodes("pool") == []
     until(lambda: not _exists(admin, "/api/v1/namespaces/default/pods/bound"))
 
+    # A pod that asks for a partition, and that the scheduler finds no node for, brings one.
+    scaling = {"enabled": True, "totalMinNodeCount": 0, "totalMaxNodeCount": 1}
+    gcp.wait(gcp.on_pool("setAutoscaling", autoscaling=scaling))
+    gcp.cloud.look_around()
+    assert nodes("pool") == []
+    asked = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+    waiting = {
+        "metadata": {"name": "waiting", "namespace": "default"},
+        "spec": {
+            "containers": [{"name": "c", "image": "example.com/x", "resources": asked}],
+            "tolerations": [{"operator": "Exists"}],
+        },
+    }
+    admin.create("/api/v1/namespaces/default/pods", waiting)
+
+    def grown() -> bool:
+        gcp.cloud.look_around()
+        return bool(nodes("pool"))
+
+    until(grown)
+    assert gcp.cloud.tasks.wait(60)
+    (node,) = nodes("pool")
+    gpus = {"nvidia.com/gpu": "16"}
+    name = node["metadata"]["name"]
+    admin.patch(f"/api/v1/nodes/{name}/status", {"status": {"capacity": gpus, "allocatable": gpus}})
+    pod = "/api/v1/namespaces/default/pods/waiting"
+    until(lambda: admin.get(pod)["spec"].get("nodeName") == name)
+
     gcp.wait(gcp.call("container", "projects.locations.clusters.delete", {"name": gcp.cluster}))
     assert not (environment / "clusters" / "main").exists()
     assert [r.name for r in processes.recorded(environment)] == []

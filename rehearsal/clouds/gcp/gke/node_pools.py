@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import secrets
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,7 +32,13 @@ from rehearsal.clouds.gcp.gke.checks import (
     find_machine,
 )
 from rehearsal.clouds.gcp.gke.defaults import VERSION, fill_pool
-from rehearsal.clouds.gcp.gke.nodes import GPU_TAINT, desired_nodes, is_gpu_pool, node_settings
+from rehearsal.clouds.gcp.gke.nodes import (
+    GPU_TAINT,
+    counts_of,
+    desired_nodes,
+    is_gpu_pool,
+    node_settings,
+)
 from rehearsal.clouds.gcp.gke.operations import API, Operations
 from rehearsal.clouds.gcp.gke.quotas import check_quotas
 from rehearsal.clouds.gcp.gke.records import find_cluster, find_pool, pools_of
@@ -62,6 +69,7 @@ class NodePools:
         self._context = context
         self._store = context.store
         self._operations = operations
+        self._converging: dict[str, threading.Lock] = {}
 
     def methods(self) -> Methods:
         pools = "projects.locations.clusters.nodePools"
@@ -83,6 +91,7 @@ class NodePools:
             "container.nodePools.converge": self._finish_converge,
             "container.nodePools.delete": self._finish_delete,
             "container.nodePools.retry": self._finish_retry,
+            "container.nodePools.scaleUp": self._finish_retry,
             "container.nodes.recreate": self._finish_recreate,
         }
 
@@ -123,6 +132,7 @@ class NodePools:
             "key": key,
             "pool": pool,
             "count": pool["initialNodeCount"],
+            "scaled": None,
             "generation": 1,
             "gke_gpu_taint": gpu_taint,
             "nodes": [],
@@ -132,6 +142,12 @@ class NodePools:
 
     def converge(self, key: str) -> None:
         """Gives the pool the nodes it asks for. On failure records it and raises CloudError."""
+        with self._store.lock:
+            converging = self._converging.setdefault(key, threading.Lock())
+        with converging:  # an operation's nodes and the autoscaler's, one after the other
+            self._converge(key)
+
+    def _converge(self, key: str) -> None:
         item = find_pool(self._store, key)
         _, project, _, _, _, cluster, *_ = key.split("/")
         desired = desired_nodes(item, project=project, cluster=cluster, faults=self._context.faults)
@@ -180,14 +196,31 @@ class NodePools:
                 self._context.tasks.begin("container.nodePools.retry", target=key)
 
     def _has_stock_again(self, item: NodePoolRecord) -> bool:
+        return all(self._has_stock(item, zone) for zone in item["pool"]["locations"])
+
+    def _has_stock(self, item: NodePoolRecord, zone: str) -> bool:
         pool, taken = item["pool"], {node["index"] for node in item["nodes"]}
         index = next(i for i in itertools.count() if i not in taken)
-        return all(
-            self._context.faults.has_stock(
-                pool=pool["name"], labels=pool["config"].get("labels", {}), index=index, zone=zone
-            )
-            for zone in pool["locations"]
+        return self._context.faults.has_stock(
+            pool=pool["name"], labels=pool["config"].get("labels", {}), index=index, zone=zone
         )
+
+    def scale_up(self, key: str, added: Mapping[str, int]) -> None:
+        """By the autoscaler, which does nothing while an operation changes the pool.
+
+        added: zone -> nodes. Zones without stock get none, and no zone if there is no quota: the
+        autoscaler asks again at its next look.
+        """
+        with self._store.lock, contextlib.suppress(CloudError):
+            item = self._updatable(key)
+            new = {zone: n for zone, n in added.items() if self._has_stock(item, zone)}
+            nodes = [(item["pool"]["config"], sum(new.values()))]
+            check_quotas(self._context, key.split("/")[1], key.split("/")[3], nodes)
+            if new:
+                counts = counts_of(item)
+                item["scaled"] = {zone: n + new.get(zone, 0) for zone, n in counts.items()}
+                self._store.put(NODE_POOLS, key, item)
+                self._context.tasks.begin("container.nodePools.scaleUp", target=key)
 
     def _finish_retry(self, arguments: JsonObject) -> None:
         with contextlib.suppress(CloudError):  # it is in the pool's status
@@ -270,7 +303,7 @@ class NodePools:
         count = int(body.get("nodeCount", 0))
         check_count(count)
         item = find_pool(self._store, params["name"])
-        added = (count - item["count"]) * len(item["pool"]["locations"])
+        added = count * len(item["pool"]["locations"]) - sum(counts_of(item).values())
         where = (params["name"].split("/")[1], params["name"].split("/")[3])
         check_quotas(self._context, *where, [(item["pool"]["config"], max(added, 0))])
         return self._reconcile(params["name"], "SET_NODE_POOL_SIZE", count=count)
@@ -306,7 +339,8 @@ class NodePools:
     ) -> JsonObject:
         with self._store.lock:
             item = self._updatable(key)
-            item["count"] = item["count"] if count is None else count
+            if count is not None:
+                item |= {"count": count, "scaled": None}
             # Despite its name, initialNodeCount is where the API shows a pool's current size.
             item["pool"] |= {
                 **(pool or {}),

@@ -21,6 +21,7 @@ from rehearsal.clouds.gcp.gke import driver_delay
 from rehearsal.clouds.gcp.gke.defaults import provisioning_model, region_of
 from rehearsal.clouds.gcp.machines import GPU_MODELS, machines, reserved_memory_ki
 from rehearsal.clouds.gcp.state import NodePoolRecord
+from rehearsal.cluster.silicon.models import model
 
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}
 # LATEST: the driver in the published walkthrough that stacks/Pulumi.s0.yaml rebuilds; DEFAULT: an
@@ -57,7 +58,7 @@ def desired_nodes(
             )
 
     return DesiredNodes(
-        counts=dict.fromkeys(pool["locations"], int(item["count"])),
+        counts=counts_of(item),
         generation=item["generation"],
         settings=node_settings(pool),
         new_name=lambda _zone, _taken: (
@@ -69,6 +70,36 @@ def desired_nodes(
     )
 
 
+def counts_of(item: NodePoolRecord) -> dict[str, int]:
+    """Zone -> nodes."""
+    zones, scaled = item["pool"]["locations"], item.get("scaled")
+    if scaled is None:
+        return dict.fromkeys(zones, int(item["count"]))
+    return {zone: scaled.get(zone, 0) for zone in zones}
+
+
+def advertised_gpus(pool: JsonObject) -> int:
+    """What GKE's device plugin advertises on a node; 0 where GKE does not know it beforehand."""
+    config = pool["config"]
+    if not config.get("accelerators"):
+        return 0
+    gpu = config["accelerators"][0]
+    number = int(gpu["acceleratorCount"])
+    size = gpu.get("gpuPartitionSize")
+    if size:
+        slices = model(GPU_MODELS[gpu["acceleratorType"]]).slices
+        number *= next((s.most for s in slices if s.name == size), 0)
+    sharing = gpu.get("gpuSharingConfig")
+    return number * (int(sharing["maxSharedClientsPerGpu"]) if sharing else 1)
+
+
+def sample_node(item: NodePoolRecord, zone: str, *, project: str) -> JsonObject:
+    """A node as the pool would get it there, without GPU resources."""
+    generation = item["generation"]
+    record = NodeRecord(name="sample", location=zone, generation=generation, index=-1)
+    return _node(item, record, project=project, faults=None)
+
+
 def node_settings(pool: JsonObject) -> NodeSettings:
     """pool: in the API's form."""
     config = pool["config"]
@@ -78,7 +109,9 @@ def node_settings(pool: JsonObject) -> NodeSettings:
     }
 
 
-def _node(item: NodePoolRecord, record: NodeRecord, *, project: str, faults: Faults) -> JsonObject:
+def _node(
+    item: NodePoolRecord, record: NodeRecord, *, project: str, faults: Faults | None
+) -> JsonObject:
     pool = item["pool"]
     config = pool["config"]
     machine = machines()[config["machineType"]]
@@ -195,7 +228,7 @@ def _sharing_name(sharing: JsonObject) -> str:
     return str(sharing["gpuSharingStrategy"]).lower().replace("_", "-")
 
 
-def _machine(pool: JsonObject, index: int, faults: Faults) -> JsonObject | None:
+def _machine(pool: JsonObject, index: int, faults: Faults | None) -> JsonObject | None:
     """What the machine annotation says of the node's GPUs."""
     config = pool["config"]
     if not config.get("accelerators"):
@@ -221,7 +254,8 @@ def _machine(pool: JsonObject, index: int, faults: Faults) -> JsonObject | None:
             else None,
         },
     }
-    fault = faults.of_node(pool=pool["name"], labels=config.get("labels", {}), index=index)
+    labels = config.get("labels", {})
+    fault = faults and faults.of_node(pool=pool["name"], labels=labels, index=index)
     if fault:
         machine["fault"] = fault
     return machine

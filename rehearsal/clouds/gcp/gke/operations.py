@@ -65,7 +65,8 @@ class Operations:
         """Raises CloudError while an operation changes the target or a part of it."""
         link = f"{API}/{target}"
         for operation in self._store.values(OPERATIONS):
-            if operation["status"] == "RUNNING" and operation["targetLink"].startswith(link):
+            changes = operation["targetLink"]
+            if operation["status"] == "RUNNING" and f"{changes}/".startswith(f"{link}/"):
                 raise running_operation(f"{operation['name']} ({operation['operationType']})")
 
     def _get(self, params: JsonObject, body: JsonObject) -> JsonObject:

@@ -15,6 +15,7 @@ from rehearsal.clouds.core.errors import CloudError
 from rehearsal.clouds.gcp.account import account_of
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.gke.defaults import fill_node_config, region_of
+from rehearsal.clouds.gcp.gke.nodes import counts_of
 from rehearsal.clouds.gcp.state import NODE_POOLS
 
 _GPUS: Mapping[str, str] = {
@@ -112,7 +113,7 @@ def _used(context: Context, project: str, region: str) -> Counter[str]:
     used: Counter[str] = Counter()
     for key, item in context.store.items(NODE_POOLS, prefix=f"projects/{project}/"):
         if region_of(key.split("/")[3]) == region:
-            nodes = max(len(item["nodes"]), item["count"] * len(item["pool"]["locations"]))
+            nodes = max(len(item["nodes"]), sum(counts_of(item).values()))
             per_node = _per_node(item["pool"]["config"])
             used.update({k: v * nodes for k, v in per_node.items()})
     return used

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context, Methods
 from rehearsal.clouds.core.fault_file import NodeEvent
+from rehearsal.clouds.gcp.gke.autoscaler import Autoscaler
 from rehearsal.clouds.gcp.gke.clusters import Clusters
 from rehearsal.clouds.gcp.gke.node_pools import NodePools
 from rehearsal.clouds.gcp.gke.operations import Operations
@@ -16,6 +17,7 @@ class Gke:
         self._store = context.store
         self._operations = Operations(context)
         self._node_pools = NodePools(context, self._operations)
+        self._autoscaler = Autoscaler(context, self._node_pools)
         self._clusters = Clusters(context, self._operations, self._node_pools)
         context.tasks.register({**self._clusters.tasks(), **self._node_pools.tasks()})
 
@@ -43,6 +45,7 @@ class Gke:
     def look_around(self) -> None:
         """What the cloud does of itself from time to time."""
         self._node_pools.retry()
+        self._autoscaler.look_around()
 
     def restart_control_planes(self) -> None:
         self._clusters.restart_control_planes()
