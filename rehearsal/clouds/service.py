@@ -68,7 +68,7 @@ class Cloud:
         google_iam, compute, gke = GoogleIam(context), Compute(context), Gke(context)
         self._service_usage = ServiceUsage(context)
         aws_iam, ec2, eks = AwsIam(context), Ec2(context), Eks(context)
-        self._gke, self._node_events = gke, (gke, NodeEvents(context))
+        self._node_events = (gke, NodeEvents(context))
         self._cluster_services = (gke, eks)
         self._services = (gke, compute, google_iam, eks, ec2, aws_iam)
         self._methods: Mapping[str, Methods] = {
@@ -169,7 +169,8 @@ class Cloud:
         for event in self._faults.due_events():
             if any(service.disturb(event) for service in self._node_events):
                 self._faults.happened(event)
-        self._gke.look_around()
+        for cloud in self._cluster_services:
+            cloud.look_around()
 
     def resume(self) -> list[str]:
         """Restarts the clusters and the unfinished work of a killed predecessor.

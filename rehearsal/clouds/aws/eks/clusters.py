@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import logging
 import secrets
-import threading
 from typing import Any
 
 from kubeapi import JsonObject
@@ -29,6 +28,7 @@ from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.state import ADDONS, CLUSTERS, NODE_GROUPS, UPDATES, ClusterRecord
 from rehearsal.clouds.core import cluster_names
 from rehearsal.clouds.core.context import Context, Methods, now
+from rehearsal.clouds.core.locks import Locks
 from rehearsal.clouds.core.tasks import Task
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,10 @@ class Clusters:
         self._context = context
         self._store = context.store
         self._updates = updates
-        self._planes: dict[str, threading.Lock] = {}
+        self._planes = Locks()
+        """Each held while the control plane starts or ends: a cluster may be deleted while it is
+        being created.
+        """
 
     def methods(self) -> Methods:
         return {
@@ -126,15 +129,8 @@ class Clusters:
         return "172.20.0.0/16" if inside else str(default)
 
     def _finish_create(self, arguments: JsonObject) -> None:
-        with self._plane_of(arguments["key"]):
+        with self._planes.of(arguments["key"]):
             self._start_plane(arguments["key"])
-
-    def _plane_of(self, key: str) -> threading.Lock:
-        """Held while the cluster's control plane starts or ends: a cluster may be deleted while it
-        is being created.
-        """
-        with self._store.lock:
-            return self._planes.setdefault(key, threading.Lock())
 
     def _start_plane(self, key: str) -> None:
         name = key.partition("/")[2]
@@ -249,7 +245,7 @@ class Clusters:
         return {"cluster": item["cluster"]}
 
     def _finish_delete(self, arguments: JsonObject) -> None:
-        with self._plane_of(arguments["key"]):
+        with self._planes.of(arguments["key"]):
             self._delete_all(arguments["key"])
 
     def _delete_all(self, key: str) -> None:

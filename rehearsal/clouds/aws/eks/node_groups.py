@@ -33,6 +33,7 @@ from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT, make_instance_profile
 from rehearsal.clouds.aws.state import CLUSTERS, INSTANCE_PROFILES, NODE_GROUPS, NodeGroupRecord
 from rehearsal.clouds.core.context import Context, Methods, now
+from rehearsal.clouds.core.locks import Locks
 from rehearsal.clouds.core.node_api import NotReady
 from rehearsal.clouds.core.node_group import NoCapacity, NodeGroup
 from rehearsal.clouds.core.taints import changed_taints
@@ -47,6 +48,9 @@ class NodeGroups:
         self._store = context.store
         self._clusters = clusters
         self._updates = updates
+        self._converging = Locks()
+        self._retried: set[str] = set()
+        """Keys of the groups whose missing instances are being launched."""
 
     def methods(self) -> Methods:
         return {
@@ -65,6 +69,7 @@ class NodeGroups:
             "eks.CreateNodegroup": self._finish_create,
             "eks.UpdateNodegroup": self._finish_update,
             "eks.DeleteNodegroup": self._finish_delete,
+            "eks.nodegroups.retry": self._finish_retry,
         }
 
     def _group(self, params: JsonObject, body: JsonObject) -> NodeGroupRecord:
@@ -166,8 +171,48 @@ class NodeGroups:
         else:
             self._set(key, status="ACTIVE", health={"issues": []})
 
+    def retry(self) -> None:
+        """Auto Scaling groups go on launching what was refused; a group that has it all is ACTIVE.
+
+        One that failed as it was created stays CREATE_FAILED.
+        """
+        for key, item in self._store.items(NODE_GROUPS):
+            if item["nodegroup"]["status"] == "DEGRADED" and key not in self._retried:
+                wanted = desired_nodes(self._context, item).counts
+                kind = instance_type_of(self._context, item)
+                counts, _ = launchable(self._context, item, kind, wanted)
+                # Nothing is missing where only an update found no room for its surge.
+                complete = len(item["nodes"]) >= sum(wanted.values())
+                if complete or sum(counts.values()) > len(item["nodes"]):
+                    self._retried.add(key)
+                    self._context.tasks.begin("eks.nodegroups.retry", key=key, launch=not complete)
+
+    def _finish_retry(self, arguments: JsonObject) -> None:
+        key = arguments["key"]
+        try:
+            issue = self._converge(key) if arguments["launch"] else None
+            with self._store.lock:
+                item = self._store.get(NODE_GROUPS, key)
+                # An update that began meanwhile ends by itself.
+                if item is not None and item["nodegroup"]["status"] == "DEGRADED":
+                    self._set_health(key, issue)
+        finally:
+            self._retried.discard(key)
+
+    def _set_health(self, key: str, issue: HealthIssue | None) -> None:
+        short = issue is not None and issue.code == "AsgInstanceLaunchFailures"
+        self._set(
+            key,
+            status="DEGRADED" if short else "ACTIVE",
+            health={"issues": [issue.api_form()] if issue and short else []},
+        )
+
     def _converge(self, key: str) -> HealthIssue | None:
         """Gives the group the nodes it asks for; returns what went wrong."""
+        with self._converging.of(key):  # an update and a launch that is tried again
+            return self._converged(key)
+
+    def _converged(self, key: str) -> HealthIssue | None:
         item = self._store.get(NODE_GROUPS, key)
         if item is None:
             return None
@@ -283,12 +328,7 @@ class NodeGroups:
         issue = self._converge(arguments["key"])
         # In this order: a caller that sees the group ACTIVE again finds its update closed.
         self._updates.close(arguments["key"], arguments["update"], issue)
-        short = issue is not None and issue.code == "AsgInstanceLaunchFailures"
-        self._set(
-            arguments["key"],
-            status="DEGRADED" if short else "ACTIVE",
-            health={"issues": [issue.api_form()] if issue and short else []},
-        )
+        self._set_health(arguments["key"], issue)
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:

@@ -45,6 +45,10 @@ class Eks:
         ]
         return found + [{"kind": "eks.addon", "name": key} for key, _ in self._store.items(ADDONS)]
 
+    def look_around(self) -> None:
+        """What the cloud does of itself from time to time."""
+        self._node_groups.retry()
+
     def restart_control_planes(self) -> None:
         self._clusters.restart_control_planes()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import secrets
-import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from rehearsal.clouds.core.context import Context, Methods
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.clouds.core.fault_file import NodeEvent
 from rehearsal.clouds.core.faults import names_pool
+from rehearsal.clouds.core.locks import Locks
 from rehearsal.clouds.core.node_api import NotReady
 from rehearsal.clouds.core.node_group import NoCapacity, NodeGroup
 from rehearsal.clouds.core.taints import taint_id
@@ -69,7 +69,7 @@ class NodePools:
         self._context = context
         self._store = context.store
         self._operations = operations
-        self._converging: dict[str, threading.Lock] = {}
+        self._converging = Locks()
 
     def methods(self) -> Methods:
         pools = "projects.locations.clusters.nodePools"
@@ -142,9 +142,7 @@ class NodePools:
 
     def converge(self, key: str) -> None:
         """Gives the pool the nodes it asks for. On failure records it and raises CloudError."""
-        with self._store.lock:
-            converging = self._converging.setdefault(key, threading.Lock())
-        with converging:  # an operation's nodes and the autoscaler's, one after the other
+        with self._converging.of(key):  # an operation and the autoscaler, one after the other
             self._converge(key)
 
     def _converge(self, key: str) -> None:

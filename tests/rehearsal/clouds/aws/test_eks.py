@@ -667,6 +667,9 @@ def test_a_group_that_cannot_grow_is_degraded_until_it_can(aws) -> None:
     group = aws.settle("nodegroup")
     assert group["status"] == "DEGRADED"
     assert group["health"]["issues"][0]["code"] == "AsgInstanceLaunchFailures"
+    aws.cloud.look_around()
+    assert aws.cloud.tasks.wait(30)
+    assert aws.settle("nodegroup")["status"] == "DEGRADED"
     assert len(aws.nodes()) == 1
     write_account(aws.environment, **PROMPT)
     assert update(aws, "UpdateNodegroupConfig", scalingConfig=scaled(3))["status"] == "Successful"
@@ -703,4 +706,32 @@ def test_the_surge_of_an_update_needs_stock_too(aws) -> None:
     done = update(aws, "UpdateNodegroupVersion", releaseVersion="1.36.1-20260601")
     assert done["status"] == "Failed"
     assert "InsufficientInstanceCapacity" in done["errors"][0]["errorMessage"]
-    assert len(aws.nodes()) == 1
+    assert (aws.settle("nodegroup")["status"], len(aws.nodes())) == ("DEGRADED", 1)
+    aws.cloud.look_around()
+    assert aws.cloud.tasks.wait(30)
+    assert (aws.settle("nodegroup")["status"], len(aws.nodes())) == ("ACTIVE", 1)
+
+
+def test_a_degraded_group_recovers_by_itself(aws) -> None:
+    aws.make_cluster()
+    aws.make_group(**P4D, scalingConfig=scaled(1))
+    write_account(aws.environment, **PROMPT, stock={"p4d.24xlarge": {"euw1-az2": 2}})
+    assert update(aws, "UpdateNodegroupConfig", scalingConfig=scaled(4))["status"] == "Failed"
+    assert (aws.settle("nodegroup")["status"], len(aws.nodes())) == ("DEGRADED", 2)
+    for stock, status in ((3, "DEGRADED"), (4, "ACTIVE")):
+        write_account(aws.environment, **PROMPT, stock={"p4d.24xlarge": {"euw1-az2": stock}})
+        aws.cloud.look_around()
+        assert aws.cloud.tasks.wait(30)
+        group = aws.settle("nodegroup")
+        assert (group["status"], len(aws.nodes())) == (status, stock)
+        assert bool(group["health"]["issues"]) == (status == "DEGRADED")
+
+
+def test_a_group_that_failed_at_its_creation_stays_failed(aws) -> None:
+    aws.make_cluster()
+    write_account(aws.environment, **PROMPT, stock={"p4d.24xlarge": {"euw1-az2": 1}})
+    assert aws.make_group(**P4D, scalingConfig=scaled(2))["status"] == "CREATE_FAILED"
+    write_account(aws.environment, **PROMPT)
+    aws.cloud.look_around()
+    assert aws.cloud.tasks.wait(30)
+    assert (aws.settle("nodegroup")["status"], len(aws.nodes())) == ("CREATE_FAILED", 1)
