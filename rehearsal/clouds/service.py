@@ -17,6 +17,7 @@ from rehearsal.clouds.aws.eks.service import Eks
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.errors import injected_error as injected_aws_error
 from rehearsal.clouds.aws.iam import AwsIam
+from rehearsal.clouds.aws.load_balancers import LoadBalancers
 from rehearsal.clouds.aws.sts import Sts
 from rehearsal.clouds.core import fault_file
 from rehearsal.clouds.core.account_file import AccountFileError
@@ -68,9 +69,10 @@ class Cloud:
         google_iam, compute, gke = GoogleIam(context), Compute(context), Gke(context)
         self._service_usage = ServiceUsage(context)
         aws_iam, ec2, eks = AwsIam(context), Ec2(context), Eks(context)
+        balancers = LoadBalancers(context)
         self._node_events = (gke, NodeEvents(context))
         self._cluster_services = (gke, eks)
-        self._services = (gke, compute, google_iam, eks, ec2, aws_iam)
+        self._services = (gke, compute, google_iam, eks, ec2, balancers, aws_iam)
         self._methods: Mapping[str, Methods] = {
             "container": gke.methods(),
             "compute": compute.methods(),
@@ -81,6 +83,8 @@ class Cloud:
             "ec2": ec2.methods(),
             "aws-iam": aws_iam.methods(),
             "sts": Sts().methods(),
+            "elb": balancers.classic_methods(),
+            "elbv2": balancers.methods(),
         }
 
     @property

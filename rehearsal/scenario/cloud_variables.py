@@ -13,7 +13,14 @@ from pathlib import Path
 from rehearsal.clouds.core.access import ADDRESS, FILE_OF_GCLOUD, Access
 from rehearsal.clouds.gcp.rest.endpoints import gcloud_variables, terraform_variables
 
-_AWS_SERVICES = ("EC2", "EKS", "IAM", "STS")
+_AWS_SERVICES = (
+    "EC2",
+    "EKS",
+    "IAM",
+    "STS",
+    "ELASTIC_LOAD_BALANCING",
+    "ELASTIC_LOAD_BALANCING_V2",
+)
 USERS_OWN = (
     "AWS_PROFILE",
     "AWS_DEFAULT_PROFILE",

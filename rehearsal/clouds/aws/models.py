@@ -10,8 +10,15 @@ from typing import Any
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.core.errors import CloudError
 
-SERVICES: Mapping[str, str] = {"eks": "eks", "ec2": "ec2", "aws-iam": "iam", "sts": "sts"}
-"""Our name of a service -> AWS's, which differ for IAM because Google's is `iam`, too."""
+SERVICES: Mapping[str, str] = {
+    "eks": "eks",
+    "ec2": "ec2",
+    "aws-iam": "iam",
+    "sts": "sts",
+    "elb": "elb",
+    "elbv2": "elbv2",
+}
+"""Our name of a service -> botocore's, which differ for IAM because Google's is `iam`, too."""
 
 # Service -> the error's name, by category: unknown, missing or invalid.
 _ERROR_NAMES: Mapping[str, Callable[[str], str]] = {
@@ -23,6 +30,8 @@ _ERROR_NAMES: Mapping[str, Callable[[str], str]] = {
     ),
     "aws-iam": lambda _: "ValidationError",
     "sts": lambda _: "ValidationError",
+    "elb": lambda _: "ValidationError",
+    "elbv2": lambda _: "ValidationError",
 }
 
 _UNLISTED: Mapping[str, tuple[str, ...]] = {"AttachmentStatus": ("available",)}

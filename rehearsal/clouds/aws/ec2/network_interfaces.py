@@ -155,6 +155,15 @@ def add_interface(
     context.store.put(NETWORK_INTERFACES, f"{region}/{identity}", interface)
 
 
+def detach_interfaces(context: Context, region: str, description: str, *, lasts_s: float) -> None:
+    """Of a load balancer that is deleted: AWS removes them after these seconds."""
+    for interface in interfaces(context, region):
+        if interface["Description"] == description:
+            until = {"_until": time.time() + lasts_s}
+            key = f"{region}/{interface['NetworkInterfaceId']}"
+            context.store.put(NETWORK_INTERFACES, key, interface | until)
+
+
 def add_security_group(context: Context, region: str, vpc: str, cluster: str) -> str:
     """The group that EKS makes of a new cluster; returns its id."""
     identity = new_id("sg")

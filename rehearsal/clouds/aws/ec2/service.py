@@ -11,12 +11,12 @@ from rehearsal.clouds.aws.ec2.network_interfaces import NetworkInterfaces, is_go
 from rehearsal.clouds.aws.ec2.resources import API_NAMES, Resources, check_tags, key_of
 from rehearsal.clouds.aws.ec2.route_tables import RouteTables
 from rehearsal.clouds.aws.ec2.subnets import Subnets
+from rehearsal.clouds.aws.ec2.volumes import Volumes
 from rehearsal.clouds.aws.ec2.vpcs import Vpcs
 from rehearsal.clouds.aws.ec2.zones import Zones
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.state import (
     LAUNCH_TEMPLATES,
-    LOAD_BALANCERS,
     LOG_GROUPS,
     NETWORK_INTERFACES,
     SECURITY_GROUPS,
@@ -38,6 +38,7 @@ class Ec2:
             RouteTables(context),
             LaunchTemplates(context),
             NetworkInterfaces(context),
+            Volumes(context),
             Zones(context),
         )
 
@@ -54,7 +55,7 @@ class Ec2:
         ]
         found += [
             {"kind": kind.name.replace("/", ".")[:-1], "name": key}
-            for kind in (LOAD_BALANCERS, LOG_GROUPS)
+            for kind in (LOG_GROUPS,)
             for key, _ in self._store.items(kind)
         ]
         # A security group that its cluster keeps is not counted beside it.

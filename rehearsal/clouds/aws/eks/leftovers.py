@@ -10,8 +10,10 @@ from __future__ import annotations
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import account_of
 from rehearsal.clouds.aws.ec2.network_interfaces import add_interface, release_security_group
+from rehearsal.clouds.aws.ec2.volumes import leave_volume
 from rehearsal.clouds.aws.eks.cluster_checks import enabled_logs
-from rehearsal.clouds.aws.state import LOAD_BALANCERS, LOG_GROUPS, VOLUMES, NodeGroupRecord
+from rehearsal.clouds.aws.load_balancers import leave_load_balancer
+from rehearsal.clouds.aws.state import LOG_GROUPS, NodeGroupRecord
 from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.core.node_api import NodeApi
 
@@ -37,26 +39,12 @@ def leave_of_cluster(context: Context, region: str, cluster: JsonObject, api: No
     """What its Services and claims had made, and its security group while something uses it."""
     network = cluster["resourcesVpcConfig"]
     group = network["clusterSecurityGroupId"]
-    name = cluster["name"]
     for service in api.listed("/api/v1/services"):
-        if service["spec"].get("type") != "LoadBalancer":
-            continue
-        balancer = f"a{service['metadata']['uid'].replace('-', '')}"[:32]
-        context.store.put(LOAD_BALANCERS, f"{region}/{balancer}", {"cluster": name})
-        for subnet in network["subnetIds"]:
-            add_interface(
-                context,
-                region,
-                subnet,
-                group=group,
-                description=f"ELB {balancer}",
-                status="in-use",
-                lasts_s=None,
-            )
+        if service["spec"].get("type") == "LoadBalancer":
+            subnets = network["subnetIds"]
+            leave_load_balancer(context, region, service, subnets=subnets, group=group)
     for volume in api.listed("/api/v1/persistentvolumes"):
-        source = volume["spec"].get("csi") or {}
-        if source.get("driver") == "ebs.csi.aws.com":
-            context.store.put(VOLUMES, f"{region}/{source['volumeHandle']}", {"cluster": name})
+        leave_volume(context, region, volume)
     release_security_group(context, region, group)
 
 

@@ -81,6 +81,11 @@ class Query:
         return _response(error.code, self.refusal_body(error, request_id), request_id)
 
 
+def version(request: Request) -> str:
+    """Of the API, as the request names it."""
+    return _texts(request).get("Version", "")
+
+
 def _texts(request: Request) -> dict[str, str]:
     text = request.body.decode() or request.query
     return dict(parse_qsl(text, keep_blank_values=True))

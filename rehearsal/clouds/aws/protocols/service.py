@@ -33,6 +33,9 @@ _PROTOCOLS: Mapping[str, _Protocol] = {
 }
 _REST_XML = ("s3", "cloudfront", "route53")
 _OUR_NAMES = {theirs: ours for ours, theirs in models.SERVICES.items()}
+# Two services that sign as one, and are told apart by the API version of a request.
+_SHARED = "elasticloadbalancing"
+_BY_VERSION = {"2012-06-01": "elb", "2015-12-01": "elbv2"}
 
 
 class AwsProtocols:
@@ -46,7 +49,7 @@ class AwsProtocols:
     def answer(self, request: Request) -> Response:
         request_id = str(uuid.uuid4())
         signature = signatures.read(request)
-        service = _OUR_NAMES.get(signature.service) if signature else None
+        service = _service(signature, request) if signature else None
         if signature is None or service is None:
             return _likely_protocol(request, signature).refusal(_unusable(signature), request_id)
         model = models.service_model(service)
@@ -65,6 +68,13 @@ class AwsProtocols:
             log.exception("%s %s", request.method, request.path)
             message = f"internal error of the rehearsal's cloud: {type(e).__name__}: {e}"
             return protocol.refusal(aws_error("InternalFailure", message, code=500), request_id)
+
+
+def _service(signature: signatures.Signature, request: Request) -> str | None:
+    """Our name of the service that the request is for."""
+    if signature.service == _SHARED:
+        return _BY_VERSION.get(query.version(request))
+    return _OUR_NAMES.get(signature.service)
 
 
 def _unusable(signature: signatures.Signature | None) -> CloudError:

@@ -92,6 +92,35 @@ def test_load_balancers_and_volumes_outlive_their_cluster(aws) -> None:
     where = {"InternetGatewayId": identity, "VpcId": aws.vpc}
     assert refused(aws, "DetachInternetGateway", **where) == "DependencyViolation"
     assert refused(aws, "DeleteSubnet", SubnetId=aws.subnets[0]) == "DependencyViolation"
+    # The remedies that AWS has.
+    (left,) = aws.call("elb", "DescribeLoadBalancers")["LoadBalancerDescriptions"]
+    assert sorted(left["Subnets"]) == sorted(aws.subnets)
+    assert aws.call("elbv2", "DescribeLoadBalancers")["LoadBalancers"] == []
+    aws.call("elb", "DeleteLoadBalancer", LoadBalancerName=left["LoadBalancerName"])
+    (volume,) = aws.call("ec2", "DescribeVolumes")["Volumes"]
+    aws.call("ec2", "DeleteVolume", VolumeId=volume["VolumeId"])
+    aws.call("ec2", "DetachInternetGateway", **where)
+    (group,) = aws.call("ec2", "DescribeSecurityGroups")["SecurityGroups"]
+    aws.call("ec2", "DeleteSecurityGroup", GroupId=group["GroupId"])
+    aws.call("ec2", "DeleteSubnet", SubnetId=aws.subnets[0])
+    assert not {"elb.loadBalancer", "ec2.volume"} & set(aws.cloud.inventory())
+
+
+def test_a_network_load_balancer_is_deleted_by_its_arn(aws) -> None:
+    aws.make_cluster()
+    kind = {"service.beta.kubernetes.io/aws-load-balancer-type": "nlb"}
+    meta = {"uid": "0a1b2c3d-0000-4000-8000-123456789abc", "annotations": kind}
+    service = {"metadata": meta, "spec": {"type": "LoadBalancer"}}
+    fake_nodes(aws.environment, "p4d").add_object("/api/v1/services", service)
+    delete_all(aws)
+    assert aws.call("elb", "DescribeLoadBalancers")["LoadBalancerDescriptions"] == []
+    (left,) = aws.call("elbv2", "DescribeLoadBalancers")["LoadBalancers"]
+    assert {z["SubnetId"] for z in left["AvailabilityZones"]} == set(aws.subnets)
+    assert refused(aws, "DeleteSubnet", SubnetId=aws.subnets[0]) == "DependencyViolation"
+    # Twice: the API reference says that the second call succeeds, too.
+    for _ in range(2):
+        aws.call("elbv2", "DeleteLoadBalancer", LoadBalancerArn=left["LoadBalancerArn"])
+    aws.call("ec2", "DeleteSubnet", SubnetId=aws.subnets[0])
 
 
 def test_the_log_group_of_a_cluster_with_logs_stays(aws) -> None:

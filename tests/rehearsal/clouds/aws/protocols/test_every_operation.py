@@ -17,7 +17,7 @@ from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.models import SERVICES
-from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
+from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
 from rehearsal.clouds.service import Cloud
 from tests.rehearsal.clouds.aws.protocols.over_http import (
     OverHttp,
@@ -54,6 +54,19 @@ class Told:
         meant = as_parsed(operation_model(service, operation), said.answer)
         self.answers.setdefault((service, operation), []).append((without_metadata(read), meant))
         return dict(read)
+
+    @property
+    def environment(self) -> Path:
+        return self._over.environment
+
+    def interfaces_are_gone(self) -> None:
+        """Waits for those of deleted load balancers."""
+
+        def left() -> list[str]:
+            found = self("ec2", "DescribeNetworkInterfaces")["NetworkInterfaces"]
+            return [i["Description"] for i in found if i["Description"].startswith("ELB ")]
+
+        self.until(lambda: not left())
 
     def until(self, settled: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 30
@@ -212,9 +225,23 @@ def cluster(tell: Told, subnets: list[str], launch_template: str) -> None:
     tell("eks", "UpdateAddon", **addon, configurationValues="{}")
     tell.until(addon_is_active)
     node_group(tell, f"{role}/node", subnets, launch_template)
+    leave_behind(tell)
     tell("eks", "DeleteAddon", clusterName="p4d", addonName="kube-proxy", preserve=True)
     tell("eks", "DeleteCluster", name="p4d")
     tell.until(lambda: not tell("eks", "ListClusters")["clusters"])
+
+
+def leave_behind(tell: Told) -> None:
+    """A load balancer of either kind and a volume, which outlive the cluster."""
+    write_account(tell.environment, **PROMPT)
+    nodes = fake_nodes(tell.environment, "p4d")
+    kind = {"service.beta.kubernetes.io/aws-load-balancer-type": "nlb"}
+    for uid, asked in (("1", {}), ("2", kind)):
+        meta = {"uid": uid, "annotations": asked}
+        service = {"metadata": meta, "spec": {"type": "LoadBalancer"}}
+        nodes.add_object("/api/v1/services", service)
+    csi = {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-0123456789abcdef0"}
+    nodes.add_object("/api/v1/persistentvolumes", {"spec": {"csi": csi}})
 
 
 def node_group(tell: Told, role: str, subnets: list[str], launch_template: str) -> None:
@@ -253,6 +280,13 @@ def removal(
     tell: Told, vpc: str, gateway: str, table: str, subnets: list[str], launch_template: str
 ) -> None:
     tell("ec2", "DeleteLaunchTemplate", LaunchTemplateId=launch_template)
+    for left in tell("elb", "DescribeLoadBalancers")["LoadBalancerDescriptions"]:
+        tell("elb", "DeleteLoadBalancer", LoadBalancerName=left["LoadBalancerName"])
+    for left in tell("elbv2", "DescribeLoadBalancers")["LoadBalancers"]:
+        tell("elbv2", "DeleteLoadBalancer", LoadBalancerArn=left["LoadBalancerArn"])
+    tell.interfaces_are_gone()
+    for volume in tell("ec2", "DescribeVolumes")["Volumes"]:
+        tell("ec2", "DeleteVolume", VolumeId=volume["VolumeId"])
     for interface in tell("ec2", "DescribeNetworkInterfaces")["NetworkInterfaces"]:
         identity = interface["NetworkInterfaceId"]
         tell("ec2", "DeleteNetworkInterface", NetworkInterfaceId=identity)

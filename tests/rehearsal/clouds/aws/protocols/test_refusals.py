@@ -30,12 +30,17 @@ WRONG: list[tuple[str, str, dict[str, Any], str, int]] = [
     ("ec2", "create_vpc", {"CidrBlock": "10.0.0.0/8"}, "InvalidVpc.Range", 400),
     ("iam", "get_role", {"RoleName": "none"}, "NoSuchEntity", 404),
     ("iam", "get_role", {"RoleName": "a" * 65}, "ValidationError", 400),
+    ("ec2", "delete_volume", {"VolumeId": "vol-0"}, "InvalidVolume.NotFound", 400),
+    ("elb", "describe_load_balancers", {"LoadBalancerNames": ["a"]}, "LoadBalancerNotFound", 400),
+    ("elbv2", "describe_load_balancers", {"Names": ["a"]}, "LoadBalancerNotFound", 400),
+    ("elbv2", "delete_load_balancer", {"LoadBalancerArn": "a"}, "ValidationError", 400),
 ]
 NOT_SIMULATED = [
     ("eks", "list_fargate_profiles", {"clusterName": "c"}),
     ("ec2", "describe_spot_price_history", {}),
     ("iam", "list_users", {}),
     ("sts", "get_session_token", {}),
+    ("elbv2", "describe_target_groups", {}),
     ("s3", "list_buckets", {}),
     ("sqs", "list_queues", {}),
     ("dynamodb", "list_tables", {}),
@@ -45,6 +50,8 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "ec2": ("describe_vpcs", {}),
     "iam": ("get_role", {"RoleName": "r"}),
     "sts": ("get_caller_identity", {}),
+    "elb": ("describe_load_balancers", {}),
+    "elbv2": ("describe_load_balancers", {}),
 }
 
 

@@ -1,0 +1,74 @@
+"""Volumes of claims, which outlive their cluster."""
+
+from __future__ import annotations
+
+import re
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.resources import key_of
+from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.state import VOLUMES
+from rehearsal.clouds.core.context import Context, Methods, now
+
+_DRIVER = "ebs.csi.aws.com"
+_ZONE = ("topology.ebs.csi.aws.com/zone", "topology.kubernetes.io/zone")
+
+
+class Volumes:
+    def __init__(self, context: Context) -> None:
+        self._store = context.store
+
+    def methods(self) -> Methods:
+        return {"DescribeVolumes": self._describe, "DeleteVolume": self._delete}
+
+    def _find(self, params: JsonObject, identity: str) -> JsonObject:
+        found = self._store.get(VOLUMES, key_of(params, identity))
+        if found is None:
+            raise aws_error(
+                "InvalidVolume.NotFound", f"The volume '{identity}' does not exist.", code=400
+            )
+        return found
+
+    def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        if body.get("Filters"):
+            raise aws_error("InvalidParameterValue", "The rehearsal's cloud takes VolumeIds only")
+        ids = body.get("VolumeIds")
+        found = [self._find(params, i) for i in ids] if ids else None
+        listed = self._store.values(VOLUMES, prefix=f"{params['region']}/")
+        return {"Volumes": listed if found is None else found}
+
+    def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            self._find(params, body["VolumeId"])
+            self._store.delete(VOLUMES, key_of(params, body["VolumeId"]))
+        return {}
+
+
+def leave_volume(context: Context, region: str, volume: JsonObject) -> None:
+    """Puts the volume of a PersistentVolume on record, if it is one of EBS. Can be repeated."""
+    spec = volume["spec"]
+    source = spec.get("csi") or {}
+    if source.get("driver") != _DRIVER:
+        return
+    size = re.fullmatch(r"(\d+)Gi", str((spec.get("capacity") or {}).get("storage", "")))
+    identity = source["volumeHandle"]
+    found: JsonObject = {
+        "VolumeId": identity,
+        "State": "available",
+        "Attachments": [],
+        "AvailabilityZone": _zone(spec) or f"{region}a",
+        "Size": int(size[1]) if size else 1,
+        "VolumeType": "gp3",
+        "CreateTime": now(),
+        "Tags": [{"Key": "ebs.csi.aws.com/cluster", "Value": "true"}],
+    }
+    context.store.put(VOLUMES, f"{region}/{identity}", found)
+
+
+def _zone(spec: JsonObject) -> str | None:
+    required = ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms")
+    for term in required or ():
+        for expression in term.get("matchExpressions") or ():
+            if expression["key"] in _ZONE:
+                return str(expression["values"][0])
+    return None

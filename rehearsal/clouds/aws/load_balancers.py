@@ -1,0 +1,180 @@
+"""Elastic Load Balancing, both generations: what Services of a deleted cluster have left.
+
+A Service's load balancer is a classic one, or a network load balancer where its annotation asks for
+that. Source: Kubernetes' cloud-provider-aws, "Service controller".
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.account import account_of
+from rehearsal.clouds.aws.ec2.network_interfaces import add_interface, detach_interfaces
+from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.iam import ACCOUNT
+from rehearsal.clouds.aws.state import LOAD_BALANCERS, SUBNETS
+from rehearsal.clouds.aws.zones import in_known_regions
+from rehearsal.clouds.core.context import Context, Methods, now
+from rehearsal.clouds.core.errors import CloudError
+
+_TYPE = "service.beta.kubernetes.io/aws-load-balancer-type"
+_SCHEME = "service.beta.kubernetes.io/aws-load-balancer-internal"
+
+
+class LoadBalancers:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._store = context.store
+
+    def classic_methods(self) -> Methods:
+        found = {
+            "DescribeLoadBalancers": self._describe_classic,
+            "DeleteLoadBalancer": self._delete_classic,
+        }
+        return in_known_regions(found, _no_region)
+
+    def methods(self) -> Methods:
+        """Of the second version."""
+        found = {"DescribeLoadBalancers": self._describe, "DeleteLoadBalancer": self._delete}
+        return in_known_regions(found, _no_region)
+
+    def inventory(self) -> list[JsonObject]:
+        return [
+            {"kind": "elb.loadBalancer", "name": key}
+            for key, _ in self._store.items(LOAD_BALANCERS)
+        ]
+
+    def _of(self, params: JsonObject, *, classic: bool) -> dict[str, JsonObject]:
+        """By name."""
+        found = self._store.values(LOAD_BALANCERS, prefix=f"{params['region']}/")
+        return {b["name"]: b for b in found if (b["arn"] is None) == classic}
+
+    def _describe_classic(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        known = self._of(params, classic=True)
+        for name in body.get("LoadBalancerNames") or ():
+            if name not in known:
+                raise _not_found(f"There is no ACTIVE Load Balancer named '{name}'")
+        shown = [known[name] for name in body.get("LoadBalancerNames") or known]
+        return {
+            "LoadBalancerDescriptions": [
+                {
+                    "LoadBalancerName": b["name"],
+                    "DNSName": b["dns"],
+                    "Scheme": b["scheme"],
+                    "VPCId": b["vpc"],
+                    "Subnets": list(b["subnets"]),
+                    "AvailabilityZones": sorted(b["subnets"].values()),
+                    "Instances": [],
+                    "CreatedTime": b["since"],
+                }
+                for b in shown
+            ]
+        }
+
+    def _delete_classic(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        """One that does not exist is deleted with success, as the API reference says."""
+        with self._store.lock:
+            self._remove(params, self._of(params, classic=True).get(body["LoadBalancerName"]))
+        return {}
+
+    def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        known = self._of(params, classic=False)
+        arns = {b["arn"]: b for b in known.values()}
+        names, wanted = body.get("Names") or [], body.get("LoadBalancerArns") or []
+        unknown = [n for n in names if n not in known] or [a for a in wanted if a not in arns]
+        if unknown:
+            raise _not_found(f"Load balancers '[{', '.join(unknown)}]' not found")
+        named = [known[n] for n in names] + [arns[a] for a in wanted]
+        return {
+            "LoadBalancers": [
+                {
+                    "LoadBalancerArn": b["arn"],
+                    "LoadBalancerName": b["name"],
+                    "DNSName": b["dns"],
+                    "Scheme": b["scheme"],
+                    "VpcId": b["vpc"],
+                    "Type": "network",
+                    "State": {"Code": "active"},
+                    "IpAddressType": "ipv4",
+                    "AvailabilityZones": [
+                        {"ZoneName": zone, "SubnetId": subnet}
+                        for subnet, zone in b["subnets"].items()
+                    ],
+                    "CreatedTime": b["since"],
+                }
+                for b in (named if names or wanted else known.values())
+            ]
+        }
+
+    def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        """One that does not exist is deleted with success, as the API reference says."""
+        arn = body["LoadBalancerArn"]
+        if ":loadbalancer/" not in arn:
+            raise aws_error("ValidationError", f"'{arn}' is not a valid load balancer ARN")
+        with self._store.lock:
+            known = self._of(params, classic=False).values()
+            self._remove(params, next((b for b in known if b["arn"] == arn), None))
+        return {}
+
+    def _remove(self, params: JsonObject, balancer: JsonObject | None) -> None:
+        if balancer is not None:
+            self._store.delete(LOAD_BALANCERS, f"{params['region']}/{balancer['name']}")
+            lasts_s = account_of(self._context).leftovers_s
+            description = balancer["interfaces"]
+            detach_interfaces(self._context, params["region"], description, lasts_s=lasts_s)
+
+
+def leave_load_balancer(
+    context: Context, region: str, service: JsonObject, *, subnets: list[str], group: str
+) -> None:
+    """Puts on record what a Service had, with an interface in each subnet. Can be repeated."""
+    meta = service["metadata"]
+    name = f"a{meta['uid'].replace('-', '')}"[:32]
+    if context.store.get(LOAD_BALANCERS, f"{region}/{name}") is not None:
+        return
+    annotations = meta.get("annotations") or {}
+    network = annotations.get(_TYPE, "").startswith(("nlb", "external"))
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    path = f"net/{name}/{digest}"
+    places = {s: context.store.get(SUBNETS, f"{region}/{s}") for s in subnets}
+    known = {identity: subnet for identity, subnet in places.items() if subnet is not None}
+    description = f"ELB {path if network else name}"
+    internal = annotations.get(_SCHEME) == "true"
+    balancer: JsonObject = {
+        "name": name,
+        "arn": f"arn:aws:elasticloadbalancing:{region}:{ACCOUNT}:loadbalancer/{path}"
+        if network
+        else None,
+        "dns": f"{name}-{digest[:10]}.{'elb.' if network else ''}{region}"
+        f"{'' if network else '.elb'}.amazonaws.com",
+        "scheme": "internal" if internal else "internet-facing",
+        "vpc": next((s["VpcId"] for s in known.values()), ""),
+        "subnets": {identity: s["AvailabilityZone"] for identity, s in known.items()},
+        "interfaces": description,
+        "since": now(),
+    }
+    context.store.put(LOAD_BALANCERS, f"{region}/{name}", balancer)
+    for subnet in known:
+        add_interface(
+            context,
+            region,
+            subnet,
+            group=group,
+            description=description,
+            status="in-use",
+            lasts_s=None,
+        )
+
+
+def _not_found(message: str) -> CloudError:
+    return aws_error("LoadBalancerNotFound", message)
+
+
+def _no_region(region: str) -> CloudError:
+    return aws_error(
+        "InvalidClientTokenId",
+        f"The security token included in the request is invalid ({region} is no region of this "
+        "account)",
+        code=403,
+    )
