@@ -17,6 +17,7 @@ from rehearsal.clouds.aws.eks.service import Eks
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.errors import injected_error as injected_aws_error
 from rehearsal.clouds.aws.iam import AwsIam
+from rehearsal.clouds.aws.idempotency import answered_once
 from rehearsal.clouds.aws.load_balancers import LoadBalancers
 from rehearsal.clouds.aws.sts import Sts
 from rehearsal.clouds.core import fault_file
@@ -57,7 +58,7 @@ class Cloud:
     ) -> None:
         self._environment = environment
         self._log = CallLog(environment)
-        store = Store(environment / "cloud")
+        self._store = store = Store(environment / "cloud")
         self.tasks = Tasks(store, self._delay_s)
         self._faults = Faults(
             environment / fault_file.NAME,
@@ -127,8 +128,10 @@ class Cloud:
                 f"The rehearsal's cloud does not simulate {service} {method}; of this "
                 f"service it has {known}."
             )
-        answer = handler(params, body)
-        if not is_google:
+        if is_google:
+            answer = handler(params, body)
+        else:
+            answer = answered_once(self._store, service, method, handler, params, body)
             aws_models.check_answer(service, method, answer)
         if isinstance(fault, ConnectionReset):
             raise ConnectionLost
