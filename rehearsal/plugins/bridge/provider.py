@@ -6,7 +6,7 @@ import hashlib
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from rehearsal.clouds.core.client import CloudUnreachable
@@ -38,21 +38,6 @@ from rehearsal.plugins.engine.requests import (
 )
 
 T = TypeVar("T")
-_RETRIED = frozenset(
-    {
-        "FAILED_PRECONDITION",
-        "RESOURCE_EXHAUSTED",
-        "UNAVAILABLE",
-        "ABORTED",
-        "OPERATION_IN_PROGRESS",
-        "RESOURCE_NOT_READY",
-        "ThrottlingException",
-        "Throttling",
-        "RequestLimitExceeded",
-    }
-)
-"""Errors that the real providers retry: another operation is running, a rate limit, a server error.
-"""
 
 _UNSEEN_S = 20.0
 """How long a new resource may not be found; the real providers allow some minutes."""
@@ -64,6 +49,11 @@ class BridgedProvider(ProviderPlugin):
     package = ""
     schema: Schema
     resources: Mapping[str, Resource]
+    busy_reasons: Collection[str] = ()
+    """Refusals that the real provider takes for `not yet`: it tries until the resource's timeout.
+
+    What it sends again for less long, such as after a server error, is its client's matter.
+    """
     retry_pause_s = 0.5
 
     def __init__(self) -> None:
@@ -251,7 +241,7 @@ class BridgedProvider(ProviderPlugin):
     def _with_retries(
         self, token: str, step: Callable[[], T], *, retry_until: float | None = None
     ) -> T:
-        """The step's result, with transient errors retried until the deadline.
+        """The step's result, tried again until the deadline while the cloud is busy.
 
         Raises ProviderError with the cloud's message.
         """
@@ -263,9 +253,8 @@ class BridgedProvider(ProviderPlugin):
             except CloudUnreachable as e:
                 raise ProviderError(str(e)) from e
             except CloudError as e:
-                transient = e.reason in _RETRIED or (e.code >= 500 and e.code != 501)
                 if (
-                    not transient
+                    e.reason not in self.busy_reasons
                     or retry_until is None
                     or time.monotonic() + pause > retry_until
                     or cancelled.wait(pause)

@@ -12,6 +12,7 @@ from rehearsal.plugins.providers.gcp.cluster import Cluster
 from rehearsal.plugins.providers.gcp.iam import Account, IamMember
 from rehearsal.plugins.providers.gcp.network import Network, Subnetwork
 from rehearsal.plugins.providers.gcp.node_pool import NodePool
+from rehearsal.plugins.providers.gcp.retries import Retrying
 
 
 class GcpProvider(BridgedProvider):
@@ -22,5 +23,9 @@ class GcpProvider(BridgedProvider):
         r.kind: r for r in (Network(), Subnetwork(), Account(), IamMember(), Cluster(), NodePool())
     }
 
+    # Source: hashicorp/terraform-provider-google, services/container, which tries again while
+    # another operation runs (retryWhileIncompatibleOperation).
+    busy_reasons = frozenset({"FAILED_PRECONDITION"})
+
     def connect(self) -> Calls:
-        return client.connect()
+        return Retrying(client.connect(), self.cancelled, self.retry_pause_s)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.clouds.core import access
+from rehearsal.clouds.core import access, call_log
 from rehearsal.clouds.core.client import CloudUnreachable
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.plugins.bridge.resources import Calls
@@ -17,6 +17,7 @@ from rehearsal.plugins.engine.requests import ConfigureRequest
 from rehearsal.plugins.providers.aws import client
 from rehearsal.plugins.providers.aws.provider import AwsProvider
 from tests.rehearsal.plugins.bridge.engine import cloud_in
+from tests.rehearsal.plugins.providers.aws.conftest import AwsEngine
 
 HERE = {"region": "eu-west-1"}
 
@@ -53,6 +54,18 @@ def test_a_broken_connection_is_tried_again(aws: Calls, tmp_path: Path) -> None:
     fault = {"fault": "connection-reset", "method": "ec2.DescribeVpcs", "times": 1}
     (tmp_path / "faults.json").write_text(json.dumps([fault]))
     assert aws.call("ec2", "DescribeVpcs", HERE) == {"Vpcs": []}
+
+
+def test_a_server_error_that_lasts_ends_with_the_clients_attempts(
+    engine: AwsEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_MAX_ATTEMPTS", 2)
+    fault = {"fault": "api-error", "method": "ec2.CreateVpc", "code": 500}
+    (engine.environment / "faults.json").write_text(json.dumps([fault]))
+    with pytest.raises(ProviderError, match="500"):
+        engine.make("aws:ec2/vpc:Vpc", "net", cidrBlock="10.0.0.0/16")
+    calls = [c for c in call_log.read(engine.environment) if c.operation == "CreateVpc"]
+    assert len(calls) == 2
 
 
 def test_a_refusal_has_the_clouds_code_name_and_message(aws: Calls) -> None:
