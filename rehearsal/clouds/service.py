@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws import models as aws_models
-from rehearsal.clouds.aws.account import ORDINARY_VCPUS
+from rehearsal.clouds.aws.account import ORDINARY_VCPUS, account_of
+from rehearsal.clouds.aws.ec2.request_rates import RequestRates
 from rehearsal.clouds.aws.ec2.service import Ec2
 from rehearsal.clouds.aws.eks.node_events import NodeEvents
 from rehearsal.clouds.aws.eks.service import Eks
@@ -54,7 +55,12 @@ class Cloud:
     """Both clouds. State is under E/cloud; calls may come from many threads."""
 
     def __init__(
-        self, environment: Path, planes: ControlPlanes, *, ready_timeout_s: float = 120.0
+        self,
+        environment: Path,
+        planes: ControlPlanes,
+        *,
+        ready_timeout_s: float = 120.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._environment = environment
         self._log = CallLog(environment)
@@ -66,7 +72,8 @@ class Cloud:
             knows=self._knows,
             quotas={*ORDINARY_VCPUS, *quotas.NAMES},
         )
-        context = Context(store, self.tasks, planes, self._faults, ready_timeout_s)
+        self._context = context = Context(store, self.tasks, planes, self._faults, ready_timeout_s)
+        self._rates = RequestRates(clock)
         google_iam, compute, gke = GoogleIam(context), Compute(context), Gke(context)
         self._service_usage = ServiceUsage(context)
         aws_iam, ec2, eks = AwsIam(context), Ec2(context), Eks(context)
@@ -118,6 +125,8 @@ class Cloud:
             aws_models.validate(service, method, body)
             if not params.get("region"):
                 raise aws_error("InvalidSignatureException", "You must specify a region.")
+            if service == "ec2" and account_of(self._context).request_rates:
+                self._rates.take(params["region"], method, body)
         fault = self._fault(service, method)
         if isinstance(fault, ConnectionReset) and not fault.carried_out:
             raise ConnectionLost

@@ -45,6 +45,8 @@ class Account(Strict):
     """Until other services know of a new role or attachment, in seconds; in AWS some seconds."""
     unseen_reads: _Count = 1
     """How many Describe calls do not show a new EC2 resource yet."""
+    request_rates: bool = True
+    """Whether EC2 refuses requests beyond its published rates."""
     leftovers_s: _Seconds = 1.5
     """How long interfaces outlive their node, in seconds; in AWS some minutes."""
 
@@ -59,5 +61,10 @@ def write_account(environment: Path, **settings: object) -> None:
     account_file.write(environment, FILE, settings)
 
 
-PROMPT: Mapping[str, object] = {"iam_spread_s": 0.0, "unseen_reads": 0, "leftovers_s": 0.0}
+PROMPT: Mapping[str, object] = {
+    "iam_spread_s": 0.0,
+    "unseen_reads": 0,
+    "leftovers_s": 0.0,
+    "request_rates": False,
+}
 """Settings of an account without delays, for tests of something else."""

@@ -15,8 +15,13 @@ def aws_error(name: str, message: str, *, code: int = 400) -> CloudError:
 _THROTTLED = {
     "eks": ("ThrottlingException", 429, "Rate exceeded"),
     "ec2": ("RequestLimitExceeded", 503, "Request limit exceeded."),
-    "aws-iam": ("Throttling", 400, "Rate exceeded"),
+    **dict.fromkeys(("aws-iam", "sts", "elb", "elbv2"), ("Throttling", 400, "Rate exceeded")),
 }
+
+
+def throttled(service: str) -> CloudError:
+    name, code, message = _THROTTLED[service]
+    return aws_error(name, message, code=code)
 
 
 def injected_error(service: str, fault: ApiError | BackgroundUpdate | Throttling) -> CloudError:
@@ -26,8 +31,7 @@ def injected_error(service: str, fault: ApiError | BackgroundUpdate | Throttling
             message = fault.message or f"injected by faults.json: {fault.method}"
             return aws_error(fault.status or default, message, code=fault.code)
         case Throttling():
-            name, code, message = _THROTTLED.get(service, _THROTTLED["eks"])
-            return aws_error(name, message, code=code)
+            return throttled(service)
         case BackgroundUpdate():
             return aws_error(
                 "ResourceInUseException",
