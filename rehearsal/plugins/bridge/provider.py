@@ -49,12 +49,12 @@ class BridgedProvider(ProviderPlugin):
     package = ""
     schema: Schema
     resources: Mapping[str, Resource]
+    retry_pause_s = 0.5
     busy_reasons: Collection[str] = ()
     """Refusals that the real provider takes for `not yet`: it tries until the resource's timeout.
 
     What it sends again for less long, such as after a server error, is its client's matter.
     """
-    retry_pause_s = 0.5
 
     def __init__(self) -> None:
         super().__init__()
