@@ -8,6 +8,7 @@ its wording is ours.
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 
 from kubeapi import JsonObject
@@ -17,7 +18,7 @@ from rehearsal.clouds.core.context import Handler
 from rehearsal.clouds.core.store import Kind, Store
 
 TOKENS = Kind[JsonObject]("aws-tokens")
-"""By SERVICE/REGION/OPERATION/TOKEN: `request` without the token, and its `answer`."""
+"""By a hash of service, region, operation and token: `request` without the token, and `answer`."""
 _ERRORS = {"eks": "InvalidParameterException"}
 
 
@@ -34,7 +35,7 @@ def answered_once(
     token = body.get(member) if member else None
     if not token:
         return handler(params, body)
-    key = f"{service}/{params['region']}/{operation}/{token}"
+    key = hashlib.sha256(f"{service}/{params['region']}/{operation}/{token}".encode()).hexdigest()
     request = {k: v for k, v in body.items() if k != member}
     before = store.get(TOKENS, key)
     if before is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +34,7 @@ from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT, make_instance_profile
 from rehearsal.clouds.aws.state import CLUSTERS, INSTANCE_PROFILES, NODE_GROUPS, NodeGroupRecord
 from rehearsal.clouds.core.context import Context, Methods, now
+from rehearsal.clouds.core.errors import CloudError
 from rehearsal.clouds.core.locks import Locks
 from rehearsal.clouds.core.node_api import NotReady
 from rehearsal.clouds.core.node_group import NoCapacity, NodeGroup
@@ -178,14 +180,19 @@ class NodeGroups:
         """
         for key, item in self._store.items(NODE_GROUPS):
             if item["nodegroup"]["status"] == "DEGRADED" and key not in self._retried:
-                wanted = desired_nodes(self._context, item).counts
-                kind = instance_type_of(self._context, item)
-                counts, _ = launchable(self._context, item, kind, wanted)
-                # Nothing is missing where only an update found no room for its surge.
-                complete = len(item["nodes"]) >= sum(wanted.values())
-                if complete or sum(counts.values()) > len(item["nodes"]):
-                    self._retried.add(key)
-                    self._context.tasks.begin("eks.nodegroups.retry", key=key, launch=not complete)
+                # Its template or subnets may have been deleted meanwhile.
+                with suppress(CloudError):
+                    self._retry(key, item)
+
+    def _retry(self, key: str, item: NodeGroupRecord) -> None:
+        wanted = desired_nodes(self._context, item).counts
+        kind = instance_type_of(self._context, item)
+        counts, _ = launchable(self._context, item, kind, wanted)
+        # Nothing is missing where only an update found no room for its surge.
+        complete = len(item["nodes"]) >= sum(wanted.values())
+        if complete or sum(counts.values()) > len(item["nodes"]):
+            self._retried.add(key)
+            self._context.tasks.begin("eks.nodegroups.retry", key=key, launch=not complete)
 
     def _finish_retry(self, arguments: JsonObject) -> None:
         key = arguments["key"]
