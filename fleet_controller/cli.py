@@ -20,7 +20,7 @@ from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster
 from kubeapi import Client, Unreachable
 from telemetry import log
-from telemetry.endpoints import host_and_port, serve
+from telemetry.endpoints import serve
 from telemetry.plain import plain
 
 # One API call may take 30 s, and a pass makes many of them.
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     cluster.follow(stop)
-    log.info("watching", server=cluster.client.server, http=host_and_port(server))
+    log.info("watching", server=cluster.client.server, http=server.host_and_port)
     loop.run(stop)
     server.shutdown()
     log.info("stopped")

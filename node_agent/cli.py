@@ -10,6 +10,7 @@ one, 2 cannot start, 3 its fork server ended and it must be restarted.
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import os
 import signal
@@ -30,8 +31,6 @@ from telemetry.plain import plain_stream
 # Everything else is imported by the command that needs it: the fork server must be forked before
 # the process has threads, and while it is small.
 if TYPE_CHECKING:
-    from http.server import HTTPServer
-
     from node_agent.cluster.node import NodeState
     from node_agent.desired import Desired
     from node_agent.layout import Layout
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from node_agent.nvml.observed import Observation, ObservedGpu
     from node_agent.reporting.health import Health
     from node_agent.reporting.metrics import Metrics
+    from telemetry.endpoints import Endpoints
 
 OK, MISMATCH, UNKNOWN, RESTART_NEEDED = 0, 1, 2, 3
 WRONG_USE = 2
@@ -391,7 +391,12 @@ def _watch(options: argparse.Namespace) -> int:
         raise _WrongUse(
             "watch: give either --desired FILE (in a cluster) or a layout (LAYOUT or --file FILE)"
         )
-    return _watch_node(options) if options.desired else _watch_host(options)
+    # Modules are loaded from here on, of which nothing becomes garbage before the loop begins.
+    gc.disable()
+    try:
+        return _watch_node(options) if options.desired else _watch_host(options)
+    finally:
+        gc.enable()
 
 
 def _watch_node(options: argparse.Namespace) -> int:
@@ -412,7 +417,6 @@ def _watch_node(options: argparse.Namespace) -> int:
     from node_agent.verdict.renewal import Renewal
     from node_agent.watch import NodeWatch, Pace, run
     from telemetry import log
-    from telemetry.endpoints import host_and_port
 
     stop = _stopped_by_signals()
     log.start()
@@ -426,13 +430,14 @@ def _watch_node(options: argparse.Namespace) -> int:
         stale_after_s=options.deadline + 3 * options.interval,
     )
     metrics = Metrics(desired)
-    server = _serve(options, health, metrics)
+    judged = threading.Event()
+    server = _serve(options, health, metrics, judged)
     log.info(
         "watching",
         node=node_name,
         pool=desired.pool,
         layout=desired_file.hash_of(desired)[:8],
-        http=host_and_port(server),
+        http=server.host_and_port,
     )
     renewal = Renewal(
         desired, end=stop.set, memory=RestartMemory(), driver_loaded=_DRIVER_VERSION.exists
@@ -448,7 +453,7 @@ def _watch_node(options: argparse.Namespace) -> int:
         renewal=renewal,
     )
     try:
-        run(loop, stop)
+        run(loop, stop, judged)
     finally:
         server.shutdown()
         prober.close()
@@ -464,7 +469,6 @@ def _watch_host(options: argparse.Namespace) -> int:
     from node_agent.verdict.verify import desired_of
     from node_agent.watch import HostWatch, Pace, run
     from telemetry import log
-    from telemetry.endpoints import host_and_port
 
     stop = _stopped_by_signals()
     log.start()
@@ -477,18 +481,22 @@ def _watch_host(options: argparse.Namespace) -> int:
         stale_after_s=options.deadline + 3 * options.interval,
     )
     metrics = Metrics(desired_of({}, first))
-    server = _serve(options, health, metrics)
-    log.info("watching", http=host_and_port(server))
+    judged = threading.Event()
+    server = _serve(options, health, metrics, judged)
+    log.info("watching", http=server.host_and_port)
     pace = Pace(interval_s=options.interval)
     try:
-        run(HostWatch(layout, prober, metrics=metrics, health=health, pace=pace), stop)
+        run(HostWatch(layout, prober, metrics=metrics, health=health, pace=pace), stop, judged)
     finally:
         server.shutdown()
         prober.close()
     return OK
 
 
-def _serve(options: argparse.Namespace, health: Health, metrics: Metrics) -> HTTPServer:
+def _serve(
+    options: argparse.Namespace, health: Health, metrics: Metrics, judged: threading.Event
+) -> Endpoints:
+    """judged: set when there is a first verdict, which would else come later."""
     from telemetry.endpoints import serve
 
     address = os.environ.get("POD_IP", "127.0.0.1")
@@ -499,6 +507,7 @@ def _serve(options: argparse.Namespace, health: Health, metrics: Metrics) -> HTT
             alive=health.alive,
             ready=health.ready,
             metrics=lambda: metrics.text,
+            begin=judged,
         )
     except OSError as e:
         raise _WrongUse(

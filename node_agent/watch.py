@@ -77,13 +77,19 @@ class Turning(Protocol):
     def close(self) -> None: ...
 
 
-def run(loop: Turning, stop: threading.Event) -> None:
-    """Takes turns until `stop` is set. Raises ForkServerEnded: the agent must be restarted."""
+def run(loop: Turning, stop: threading.Event, judged: threading.Event) -> None:
+    """Takes turns until `stop` is set. Raises ForkServerEnded: the agent must be restarted.
+
+    judged: set after the first turn.
+    """
     # What is loaded by now stays: later collections of garbage need not look through it.
     gc.freeze()
+    gc.enable()  # the command line has disabled it
     try:
         while not stop.is_set():
-            stop.wait(loop.turn())
+            pause = loop.turn()
+            judged.set()
+            stop.wait(pause)
     finally:
         loop.close()
 

@@ -1,37 +1,60 @@
-"""The HTTP endpoints /healthz, /readyz and /metrics."""
+"""The HTTP endpoints /healthz, /readyz and /metrics.
+
+To load Python's HTTP server takes longer than to look at a machine's GPUs. So only the thread that
+answers loads it (`http_pages`), and not before it is asked to. The port is taken at once: a client
+that connects before then waits for its answer.
+"""
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
-from socketserver import TCPServer
-from typing import Any
+from typing import TYPE_CHECKING
 
-from telemetry.plain import plain_lines
+from telemetry.pages import Pages
 
-_REQUEST_TIMEOUT_S = 5.0
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from http.server import HTTPServer
 
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def server_bind(self) -> None:
-        # As the base class, which would also ask the cluster's DNS for a name, and wait for it.
-        TCPServer.server_bind(self)
-        host, self.server_port = self.server_address[:2]
-        self.server_name = str(host)
+_WAITING = 16
+"""Connections that the kernel keeps until they are answered."""
+_PATIENCE_S = 0.5
+"""The kubelet waits 3 s for an answer (infra/components/pods.py)."""
 
 
-class _Server6(_Server):
-    address_family = socket.AF_INET6
+class Endpoints:
+    """Answers on a listening socket until `shutdown()`."""
 
+    def __init__(self, listening: socket.socket, pages: Pages, begin: threading.Event) -> None:
+        self._listening, self._pages, self._begin = listening, pages, begin
+        host, self.server_port = listening.getsockname()[:2]
+        self.host_and_port = f"{f'[{host}]' if ':' in host else host}:{self.server_port}"
+        """`10.0.0.5:9470`, `[fd00::5]:9470`"""
+        self._lock = threading.Lock()
+        self._ended = False
+        self._server: HTTPServer | None = None
+        threading.Thread(target=self._answer, name="http", daemon=True).start()
 
-def host_and_port(server: HTTPServer) -> str:
-    """`10.0.0.5:9470`, `[fd00::5]:9470`"""
-    host = str(server.server_address[0])
-    return f"{f'[{host}]' if ':' in host else host}:{server.server_port}"
+    def shutdown(self) -> None:
+        """Returns when no new connection is answered any more."""
+        with self._lock:
+            self._ended = True
+        self._begin.set()
+        if self._server:
+            self._server.shutdown()
+
+    def _answer(self) -> None:
+        self._begin.wait(_PATIENCE_S)
+        from telemetry.http_pages import server_of
+
+        with self._listening:
+            with self._lock:
+                if self._ended:
+                    return
+                self._server = server_of(self._listening, self._pages)
+            # Ends at once where `shutdown` came first.
+            self._server.serve_forever()
 
 
 def serve(
@@ -41,45 +64,16 @@ def serve(
     alive: Callable[[], str | None],
     ready: Callable[[], str | None],
     metrics: Callable[[], str],
-) -> HTTPServer:
+    begin: threading.Event | None = None,
+) -> Endpoints:
     """Serves until `shutdown()`. Raises OSError if it cannot listen.
 
-    address: IPv4 or IPv6. alive, ready: return None, or the reason why not. port: 0 for any free
-    one.
+    address: IPv4 or IPv6. port: 0 for any free one. alive, ready: return None, or the reason why
+    not. begin: answers when this is set, or half a second has passed; None: at once.
     """
-
-    class Handler(BaseHTTPRequestHandler):
-        timeout = _REQUEST_TIMEOUT_S
-        protocol_version = "HTTP/1.1"
-        server_version = "slicewright"
-        sys_version = ""
-
-        def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
-            if path == "/metrics":
-                self._answer(200, metrics(), "text/plain; version=0.0.4; charset=utf-8")
-            elif path in ("/healthz", "/readyz"):
-                problem = alive() if path == "/healthz" else ready()
-                text = f"{plain_lines(problem) if problem else 'ok'}\n"
-                self._answer(503 if problem else 200, text, "text/plain; charset=utf-8")
-            else:
-                self._answer(
-                    404,
-                    "not found; try /healthz, /readyz or /metrics\n",
-                    "text/plain; charset=utf-8",
-                )
-
-        def _answer(self, status: int, text: str, content_type: str) -> None:
-            data = text.encode()
-            self.send_response(status)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
-            pass  # the kubelet probes every few seconds
-
-    server = (_Server6 if ":" in address else _Server)((address, port), Handler)
-    threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
-    return server
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listening = socket.create_server((address, port), family=family, backlog=_WAITING)
+    if begin is None:
+        begin = threading.Event()
+        begin.set()
+    return Endpoints(listening, Pages(alive=alive, ready=ready, metrics=metrics), begin)

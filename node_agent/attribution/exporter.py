@@ -18,7 +18,7 @@ from node_agent.attribution import pod_resources
 from node_agent.attribution.grpc_call import CallFailed
 from node_agent.attribution.pod_resources import ContainerDevices
 from telemetry import log
-from telemetry.endpoints import host_and_port, serve
+from telemetry.endpoints import serve
 from telemetry.prometheus import Family, Sample, labels, lines
 
 _DEADLINE_S: Final = 5.0
@@ -75,7 +75,7 @@ def run(path: str, *, address: str, port: int, interval_s: float, stop: threadin
     server = serve(
         address, port, alive=exporter.alive, ready=exporter.ready, metrics=lambda: exporter.text
     )
-    log.info("attributing", http=host_and_port(server))
+    log.info("attributing", http=server.host_and_port)
     try:
         while not stop.is_set():
             exporter.update(path)

@@ -93,7 +93,12 @@ def _entries(directory: str) -> int:
 
 def _pages() -> bytes:
     """Size of the address space. Source: proc_pid_statm(5), first field."""
-    return Path("/proc/self/statm").read_bytes().partition(b" ")[0]
+    # Not by pathlib, which takes three times as long.
+    statm = os.open("/proc/self/statm", os.O_RDONLY)
+    try:
+        return os.read(statm, 64).partition(b" ")[0]
+    finally:
+        os.close(statm)
 
 
 def _nvidia_files() -> frozenset[bytes]:

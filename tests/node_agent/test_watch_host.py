@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +17,7 @@ from node_agent.nvml.observed import Observation
 from node_agent.reporting.health import Health
 from node_agent.reporting.metrics import Metrics
 from node_agent.verdict.verify import desired_of
-from node_agent.watch import HostWatch, Pace
+from node_agent.watch import HostWatch, Pace, run
 from rehearsal.cluster.silicon import state
 from telemetry import log
 from tests.node_agent.clocks import Clocks
@@ -96,3 +98,26 @@ def test_a_machine_that_shows_no_gpu_never_matches(
     assert verdict["message"].startswith(
         f"host wanted {layout}, found 0 GPUs, none of them named: "
     )
+
+
+def test_garbage_is_collected_from_the_first_turn_on_and_who_waits_for_it_is_told() -> None:
+    stop, judged = threading.Event(), threading.Event()
+    seen: list[tuple[bool, bool]] = []
+
+    class Loop:
+        def turn(self) -> float:
+            seen.append((gc.isenabled(), judged.is_set()))
+            if len(seen) == 2:
+                stop.set()
+            return 0.0
+
+        def close(self) -> None:
+            seen.append((gc.isenabled(), judged.is_set()))
+
+    gc.disable()
+    try:
+        run(Loop(), stop, judged)
+    finally:
+        gc.enable()
+        gc.unfreeze()
+    assert seen == [(True, False), (True, True), (True, True)]

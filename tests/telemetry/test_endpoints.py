@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import socketserver
+import subprocess
+import sys
+import threading
 import urllib.error
 import urllib.request
 from functools import partialmethod
 
 import pytest
 
-from telemetry.endpoints import host_and_port, serve
+from telemetry.endpoints import serve
 
 _SERVE = socketserver.BaseServer.serve_forever
 
@@ -50,7 +53,7 @@ def test_answers(path: str, alive: str | None, ready: str | None, status: int, t
 def test_it_listens_on_ipv4_and_on_ipv6(address: str) -> None:
     server = serve(address, 0, alive=lambda: None, ready=lambda: None, metrics=str)
     try:
-        where = host_and_port(server)
+        where = server.host_and_port
         host = f"[{address}]" if ":" in address else address
         assert where == f"{host}:{server.server_port}"
         with urllib.request.urlopen(f"http://{where}/healthz", timeout=5) as answer:
@@ -68,3 +71,55 @@ def test_a_taken_port_is_an_error() -> None:
             )
     finally:
         server.shutdown()
+
+
+def test_who_asks_too_early_waits_for_the_answer() -> None:
+    begin = threading.Event()
+    server = serve("127.0.0.1", 0, alive=lambda: None, ready=lambda: None, metrics=str, begin=begin)
+    try:
+        url = f"http://{server.host_and_port}/readyz"
+        answers: list[bytes] = []
+
+        def ask() -> None:
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                answers.append(answer.read())
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        begin.set()
+        asking.join(timeout=30)
+        assert answers == [b"ok\n"]
+    finally:
+        server.shutdown()
+
+
+def test_nobody_waits_for_a_beginning_that_does_not_come() -> None:
+    never = threading.Event()
+    server = serve("127.0.0.1", 0, alive=lambda: None, ready=lambda: None, metrics=str, begin=never)
+    try:
+        with urllib.request.urlopen(f"http://{server.host_and_port}/healthz", timeout=30) as answer:
+            assert answer.read() == b"ok\n"
+        assert not never.is_set()
+    finally:
+        server.shutdown()
+
+
+def test_what_is_shut_down_before_it_began_frees_its_port() -> None:
+    server = serve(
+        "127.0.0.1", 0, alive=lambda: None, ready=lambda: None, metrics=str, begin=threading.Event()
+    )
+    server.shutdown()
+    for thread in threading.enumerate():
+        if thread.name == "http":
+            thread.join(timeout=30)
+    again = serve("127.0.0.1", server.server_port, alive=str, ready=str, metrics=str)
+    again.shutdown()
+
+
+def test_to_listen_loads_no_http_server() -> None:
+    """Nor what belongs to it, such as ssl and email: it would delay an agent's first verdict."""
+    code = (
+        "import sys, telemetry.endpoints; print(sorted({'http', 'ssl', 'email'} & {*sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

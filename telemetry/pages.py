@@ -1,0 +1,14 @@
+"""What the HTTP endpoints answer with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Pages(NamedTuple):
+    """alive, ready: return None, or the reason why not."""
+
+    alive: Callable[[], str | None]
+    ready: Callable[[], str | None]
+    metrics: Callable[[], str]
