@@ -77,6 +77,24 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         ("cloud", '"gcp" is not one of gke, eks', "did you mean gke?"),
     ),
     (GKE, "cloud: gke\n", "", ("cloud", "is missing")),
+    (
+        EKS,
+        "machine_type: p4d.24xlarge",
+        "machine_type: p4d.24xlarge\n  ami_type: BOTTLEROCKET_x86_64_NVIDIA",
+        (
+            'node_pools[0].ami_type (pool a): "BOTTLEROCKET_x86_64_NVIDIA" is not supported: '
+            "Bottlerocket partitions GPUs itself when it boots",
+            "write AL2023_x86_64_NVIDIA",
+            "[source: bottlerocket.dev, settings.kubelet-device-plugins]",
+            "1 problem,",
+        ),
+    ),
+    (
+        EKS,
+        "machine_type: p4d.24xlarge",
+        "machine_type: p4d.24xlarge\n  ami_type: AL2023_x86_64_NVIDA",
+        ("did you mean AL2023_x86_64_NVIDIA?", "1 problem,"),
+    ),
     (GKE, "location: us-central1", "location: Iowa", ("cluster.location",)),
     (GKE, "count: 1", 'count: "1"', ("nodes.count", "not an integer", "without quotes")),
     (GKE, "count: 1", "count: true", ("nodes.count", "true is not an integer")),

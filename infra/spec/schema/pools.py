@@ -7,7 +7,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from infra.spec.schema.capacity import Capacity, EksCapacity, GkeCapacity, OnDemand
-from infra.spec.schema.constraints import OWN_LIMIT, DnsLabel, FreeText, IntRange, Pattern
+from infra.spec.schema.constraints import (
+    OWN_LIMIT,
+    DnsLabel,
+    FreeText,
+    IntRange,
+    NoSupport,
+    Pattern,
+)
 from infra.spec.schema.field_types import (
     MAX_NODES,
     NODE_LIMIT,
@@ -229,7 +236,20 @@ class EksPool(_CloudPool):
     """Some of the cluster's zones. By default its first, to keep the nodes close to each other."""
     capacity: EksCapacity = OnDemand()
     partition: OperatorPartition = Unpartitioned()
-    ami_type: Literal["AL2023_x86_64_NVIDIA", "AL2023_ARM_64_NVIDIA"] | None = None
+    ami_type: (
+        Annotated[
+            Literal["AL2023_x86_64_NVIDIA", "AL2023_ARM_64_NVIDIA"],
+            NoSupport(
+                beginning="BOTTLEROCKET_",
+                why="Bottlerocket partitions GPUs itself when it boots, by its setting "
+                "kubelet-device-plugins.nvidia.mig.profile, and has its own device plugin; "
+                "mig-manager and the GPU operator's plugin would work against both",
+                instead="write AL2023_x86_64_NVIDIA, or AL2023_ARM_64_NVIDIA for Arm processors",
+                source="bottlerocket.dev, settings.kubelet-device-plugins",
+            ),
+        ]
+        | None
+    ) = None
     """The EKS AMI type with NVIDIA's driver. By default the one for the machine's architecture."""
     release_version: (
         Annotated[
