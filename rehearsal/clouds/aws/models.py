@@ -46,12 +46,19 @@ class WrongAnswer(Exception):
 @cache
 def service_model(service: str) -> Any:
     """botocore's ServiceModel, read when first needed: EC2's takes 50 ms."""
-    from botocore.loaders import Loader
     from botocore.model import ServiceModel
 
     return ServiceModel(
-        Loader().load_service_model(SERVICES[service], "service-2"), SERVICES[service]
+        loader().load_service_model(SERVICES[service], "service-2"), SERVICES[service]
     )
+
+
+@cache
+def loader() -> Any:
+    """What reads botocore's data files; it keeps what it has read, and a process needs one."""
+    from botocore.loaders import Loader
+
+    return Loader()
 
 
 def validate(service: str, operation: str, body: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws import models
 from rehearsal.clouds.core.client import CloudUnreachable
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.plugins.bridge.variables import values_of
@@ -84,8 +85,10 @@ class AwsClient:
         from botocore.config import Config
         from botocore.session import Session
 
-        # One session: it keeps the models and partitions that its clients share.
-        self._session = self._session or Session()
+        if self._session is None:
+            # One session: it keeps the models and partitions that its clients share.
+            self._session = Session()
+            self._session.register_component("data_loader", models.loader())
         client = self._session.create_client(
             service,
             region_name=region,

@@ -18,7 +18,7 @@ from botocore.session import Session
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import write_account
-from rehearsal.clouds.aws.models import SERVICES
+from rehearsal.clouds.aws.models import SERVICES, loader
 from rehearsal.clouds.aws.protocols.service import AwsProtocols
 from rehearsal.clouds.core.access import Access
 from rehearsal.clouds.core.errors import CloudError
@@ -74,7 +74,9 @@ class OverHttp:
 @cache
 def session() -> Session:
     """Shared: it keeps the models, whose reading takes a second."""
-    return Session()
+    made = Session()
+    made.register_component("data_loader", loader())
+    return made
 
 
 @contextmanager
