@@ -19,6 +19,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 import rehearsal.host.toolchain as toolchain_package
+from rehearsal.clouds.endpoint import Endpoint
 from rehearsal.host.toolchain import Toolchain, ensure, go_sdk
 from rehearsal.host.toolchain.acquisition import obtain
 from rehearsal.host.toolchain.cache import Cache
@@ -46,12 +47,17 @@ gc.disable()
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+# A fifth of the examples: `make unit`. See tests/properties.py.
+settings.register_profile("quick", settings.get_profile("any machine"), max_examples=20)
 settings.load_profile("any machine")
 
 
 # Fixtures through which a test gets a tool that is found, downloaded or built: such a test is no
 # unit test. Every fixture that starts a cluster or an engine asks for one of them.
 TOOL_FIXTURES = frozenset({"toolchain", "one_tool", "go", "cross_check", "fake_library", "library"})
+# The fixture of all that serve the simulated clouds over HTTP: no unit tests either, because the
+# clouds' SDKs that call them take a tenth of a second of processor time a test.
+CLOUDS_FIXTURE = "clouds_over_http"
 # Slowest first, so that no worker starts a whole run when the others are done.
 SLOWEST = ("tests/rehearsal/scenario/whole_run", "tests/rehearsal/plugins", "tests/rehearsal")
 # Directories whose tests share one cluster, or the machine's lock of `slicewright-agent apply`: all
@@ -66,8 +72,13 @@ ONE_WORKER = (
 )
 # Files whose tests import the Pulumi SDKs of the clouds, 5 s of processor time: on one worker, too.
 SDK_FILES = (
-    "tests/infra/test_program.py",
+    "tests/infra/test_adopted_operator.py",
+    "tests/infra/test_eks_reality.py",
     "tests/infra/test_eks_subnets.py",
+    "tests/infra/test_existing_cluster.py",
+    "tests/infra/test_gke_operator.py",
+    "tests/infra/test_program.py",
+    "tests/infra/test_verified_start.py",
     "tests/rehearsal/plugins/bridge/test_schema.py",
 )
 
@@ -88,8 +99,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks tests by the fixtures they use; the slowest first."""
     for item in items:
-        if not TOOL_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+        fixtures = getattr(item, "fixturenames", ())
+        if not TOOL_FIXTURES.isdisjoint(fixtures):
             item.add_marker(pytest.mark.toolchain)
+        if CLOUDS_FIXTURE in fixtures:
+            item.add_marker(pytest.mark.clouds)
     items.sort(key=lambda item: _rank(item.nodeid))
 
 
@@ -122,10 +136,14 @@ def _rank(nodeid: str) -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test without the marks `toolchain` and `rehearsal` fails where it reaches for a tool."""
+    """A test without the marks `toolchain` and `rehearsal` fails where it reaches for a tool, and
+    where it serves the simulated clouds over HTTP without the mark `clouds`.
+    """
     # Not a fixture: its set-up would be a sixth of the calls of a test that does nothing.
     builds = any(item.get_closest_marker(mark) for mark in ("toolchain", "rehearsal"))
-    toolchain_package.obtain = obtain if builds else _refuse
+    toolchain_package.obtain = obtain if builds else _refuse_tools
+    serves = builds or item.get_closest_marker("clouds")
+    Endpoint.__init__ = _ENDPOINT_INIT if serves else _refuse_clouds
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -161,8 +179,15 @@ def _directory_of(item: pytest.Item) -> str | None:
     return next((d for d in ONE_WORKER if item.nodeid.startswith(f"{d}/")), None)
 
 
-def _refuse(*_: object) -> NoReturn:
+_ENDPOINT_INIT = Endpoint.__init__
+
+
+def _refuse_tools(*_: object) -> NoReturn:
     pytest.fail("a unit test asked for the toolchain; take the `toolchain` fixture instead")
+
+
+def _refuse_clouds(*_: object) -> NoReturn:
+    pytest.fail(f"a unit test serves the clouds over HTTP; take the `{CLOUDS_FIXTURE}` fixture")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -176,6 +201,11 @@ def _interruptible() -> None:
     ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+
+
+@pytest.fixture(scope="session")
+def clouds_over_http() -> None:
+    """Asked for by what serves the simulated clouds over HTTP, in this process or as a service."""
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from fleet_controller.decide import (
     to_inspect,
 )
 from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent
+from tests.properties import examples
 
 NOW = 1_800_000_000.0
 HASHES = ("a" * 64, "b" * 64)
@@ -201,7 +202,7 @@ worlds = st.builds(
 
 
 @given(worlds)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_it_converges(world: World) -> None:
     for _ in range(6):
         actions = world.decided()
@@ -213,7 +214,7 @@ def test_it_converges(world: World) -> None:
 
 
 @given(worlds)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_the_final_status_is_the_count_of_the_nodes(world: World) -> None:
     while actions := world.decided():
         for action in actions:
@@ -239,7 +240,7 @@ def test_the_final_status_is_the_count_of_the_nodes(world: World) -> None:
 
 
 @given(worlds)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_in_the_end_no_node_is_open_to_pods_that_may_have_lost_what_was_verified(
     world: World,
 ) -> None:
@@ -265,7 +266,7 @@ def test_in_the_end_no_node_is_open_to_pods_that_may_have_lost_what_was_verified
 
 
 @given(worlds)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_true_condition_has_a_matching_report(world: World) -> None:
     while actions := world.decided():
         for action in actions:
@@ -402,4 +403,6 @@ class OneNodeThatReboots(RuleBasedStateMachine):
 
 
 TestOneNodeThatReboots = OneNodeThatReboots.TestCase
-TestOneNodeThatReboots.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
+TestOneNodeThatReboots.settings = settings(
+    max_examples=examples(100), stateful_step_count=25, deadline=None
+)

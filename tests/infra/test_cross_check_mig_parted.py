@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from infra import catalog, geometry
 from infra.catalog import Gpu
 from infra.geometry import Misfit
+from tests.properties import examples
 
 CATALOG = catalog.load()
 MIG_GPUS = [gpu for gpu in CATALOG.gpus.values() if gpu.family]
@@ -158,7 +159,9 @@ def test_named_configs_and_all_accepted_layouts_are_valid_for_nvidia(
 
 @given(gpu=st.sampled_from(MIG_GPUS), data=st.data())
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_layouts_for_each_gpu_of_a_node_are_valid_for_nvidia(
     gpu: Gpu, data: st.DataObject, accepts: Callable[[Mapping[str, Any], str], str]

@@ -15,6 +15,7 @@ from infra import catalog, geometry
 from infra.catalog import Family, Gpu, Kind
 from infra.geometry import Fit, LayoutError, Misfit, Placement
 from infra.geometry.nearest import shrinks
+from tests.properties import examples
 
 GPUS = catalog.load().gpus
 MIG_GPUS = [gpu for gpu in GPUS.values() if gpu.family]
@@ -231,7 +232,7 @@ def test_nothing_that_fits_is_nearer_than_the_nearest_layout(
 
 
 @given(st.lists(st.sampled_from(sorted(GPUS["A100-40"].profiles)), min_size=4, max_size=5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_nothing_that_fits_is_nearer_for_larger_layouts(wanted: list[str]) -> None:
     gpu = GPUS["A100-40"]
     answer = geometry.check(gpu, Counter(wanted))
@@ -315,7 +316,7 @@ def as_pairs(placed: Sequence[Placement]) -> tuple[tuple[str, int], ...]:
 
 
 @given(in_use(), st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_a_change_keeps_as_much_as_possible(
     case: tuple[Gpu, tuple[tuple[str, int], ...]], data: st.DataObject
 ) -> None:
@@ -370,7 +371,7 @@ def test_a_change_keeps_the_most_instances_then_compute_then_memory(gpu: str, st
 
 
 @given(in_use())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_headroom_is_what_still_fits_beside_the_instances_in_use(
     case: tuple[Gpu, tuple[tuple[str, int], ...]],
 ) -> None:
@@ -414,7 +415,7 @@ def test_the_maximal_layouts_are_all_that_the_search_finds(gpu: str, step: int) 
 
 
 @given(in_use(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_what_fits_beside_instances_in_use_is_what_the_search_finds(
     case: tuple[Gpu, tuple[tuple[str, int], ...]], data: st.DataObject
 ) -> None:

@@ -15,6 +15,7 @@ from infra import plan, spec
 from infra.plan.nodes import GKE_LABELS
 from infra.spec import json_schema as schema
 from infra.spec.reading.annotations import example
+from tests.properties import examples
 
 A100 = "{name: a, gpu: {model: A100-40, count: 2}, nodes: {count: 1}"
 BYO = f"cloud: byo\ncluster: {{name: c, context: c}}\nnode_pools:\n- {A100}}}\n"
@@ -188,7 +189,7 @@ node_pools: [{name: a, gpu: {model: T4, count: 8}, nodes: {count: 1}, sharing: f
 
 
 @given(st.integers(1, 40_000), st.integers(1, 1000), st.integers(1, 8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_the_proposed_fraction_is_not_refused(mib: int, percent: int, cards: int) -> None:
     share = {"memory": f"{mib}Mi", "compute_percent": percent, "cards": cards}
 

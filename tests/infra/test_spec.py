@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infra import plan, spec
+from tests.properties import examples
 
 ROOT = Path(__file__).resolve().parents[2]
 GKE = """\
@@ -401,7 +402,7 @@ _ANY_VALUE = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_value_at_any_path_is_planned_or_refused(data: st.DataObject) -> None:
     """A random value replaces one value of a correct fleet."""

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra import plan, spec
+from tests.properties import examples
 
 ROOT = Path(__file__).resolve().parents[2]
 STACKS = {f.name.split(".")[1]: f for f in sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))}
@@ -223,7 +224,7 @@ def test_a_missing_cloud_is_inferred_from_the_other_keys() -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_several_random_mistakes_are_all_reported_and_nothing_else(data: st.DataObject) -> None:
     stack = data.draw(st.sampled_from(sorted(STACKS)))
     fleet = yaml.safe_load(STACKS[stack].read_text())["config"]["slicewright:fleet"]

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from node_agent.attribution import grpc_call, pod_resources
 from node_agent.attribution.grpc_call import CallFailed
 from rehearsal.cluster.kubelet.podresources import messages
+from tests.properties import examples
 
 LIST = f"/{messages.LISTER}/List"
 
@@ -268,7 +269,9 @@ def test_an_answer_that_is_not_a_list_is_a_failed_call(path: str) -> None:
 
 
 @settings(
-    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=examples(60),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
 )
 @given(st.binary(max_size=200), st.booleans())
 def test_junk_is_one_clear_error_and_nothing_else(

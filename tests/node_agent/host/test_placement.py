@@ -24,6 +24,7 @@ from node_agent.layout import GpuLayout, parse
 from node_agent.nvml.observed import Engines
 from rehearsal.cluster.silicon import models
 from rehearsal.cluster.silicon import placement as silicon_rules
+from tests.properties import examples
 
 MIG_MODELS = sorted(key for key, model in models.models().items() if model.slices)
 
@@ -62,7 +63,7 @@ def a_model_and_profiles(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 
 @given(a_model_and_profiles())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_it_finds_a_placement_exactly_where_there_is_one(case: tuple[str, list[str]]) -> None:
     key, profiles = case
     model = models.model(key)
@@ -83,7 +84,7 @@ def test_it_finds_a_placement_exactly_where_there_is_one(case: tuple[str, list[s
 
 
 @given(a_model_and_profiles(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_it_keeps_as_much_as_can_be_kept(case: tuple[str, list[str]], data: st.DataObject) -> None:
     key, profiles = case
     there_names = data.draw(st.lists(st.sampled_from([p.name for p in offered(key)]), max_size=5))

@@ -21,13 +21,16 @@ from node_agent.host.transaction import Done, GpusInUse, NvmlCallFailed, Rollbac
 from node_agent.layout import Layout, parse
 from rehearsal.cluster.silicon import models, state
 from rehearsal.cluster.silicon import placement as silicon_rules
+from tests.properties import examples
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="cutting GPUs is for root, in reality and on the fake"
 )
 OnSilicon = Callable[[Path], None]
 fixtures_ok = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 
@@ -168,7 +171,9 @@ def test_any_layout_is_reached_from_any_other_and_a_second_time_nothing_is_done(
 
 @given(change=changes(), at=st.integers(1, 60), after=st.booleans())
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_a_call_that_fails_leaves_what_was_or_what_is_wanted(
     change: tuple[str, list[list[str] | None], list[list[str] | None]],

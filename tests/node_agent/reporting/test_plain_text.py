@@ -33,6 +33,7 @@ from node_agent.reporting import report
 from node_agent.reporting.metrics import Metrics
 from node_agent.verdict.verify import verify
 from tests.nasty import NASTY, obeyed, texts
+from tests.properties import examples
 
 ENGINES = Engines(decoders=1, encoders=0, jpeg=1, ofa=0)
 failures = st.none() | st.builds(
@@ -105,7 +106,7 @@ def _too_long(value: Any, schema: Any) -> list[str]:
     return [value] if len(str(value)) > schema.get("maxLength", 10**9) else []
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(observations())
 def test_reports_and_metrics_are_plain_and_within_the_limits(observation: Observation) -> None:
     desired = Desired(

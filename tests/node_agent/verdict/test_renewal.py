@@ -26,6 +26,7 @@ from node_agent.verdict.renewal import (
 from node_agent.verdict.verify import Verdict, partitioning_in_progress, verify
 from rehearsal.cluster.kubelet.containers.backoff import RestartBackoff
 from telemetry import log
+from tests.properties import examples
 
 NO_DRIVER = Observation(failure=Failure(call="nvmlInit", code=9, text="Driver Not Loaded"))
 NO_LIBRARY = Observation(failure=Failure(call="nvmlInit", code=12, text="NVML Not Found"))
@@ -447,7 +448,7 @@ def test_nothing_is_to_be_waited_for_before_the_first_end() -> None:
     assert wait_s(Past(boot_id="b"), "a", 0.0) == 0
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60))
 @given(data=st.data())
 def test_whatever_the_node_says_a_matching_container_never_ends(
     data: st.DataObject, machine: Callable[..., Machine]
@@ -465,7 +466,9 @@ def test_whatever_the_node_says_a_matching_container_never_ends(
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=examples(40),
+    deadline=None,
 )
 @given(data=st.data())
 def test_whatever_happens_ends_are_far_apart(

@@ -45,7 +45,7 @@ Serve = Callable[..., Endpoint]
 
 
 @pytest.fixture
-def serve(environment: Path) -> Iterator[Serve]:
+def serve(clouds_over_http: None, environment: Path) -> Iterator[Serve]:
     running: list[Endpoint] = []
 
     def serve(*protocols: Echo) -> Endpoint:
@@ -163,6 +163,7 @@ def test_each_environment_has_keys_of_its_own() -> None:
     assert 16 <= len(first.aws_access_key_id) <= 128
 
 
+@pytest.mark.usefixtures("clouds_over_http")
 def test_port_and_keys_survive_a_kill_of_the_service(environment: Path) -> None:
     with services(environment) as start:
         process = start()
@@ -212,6 +213,7 @@ def test_before_the_first_start_there_is_no_access(environment: Path) -> None:
     assert access.load(environment) is None
 
 
+@pytest.mark.usefixtures("clouds_over_http")
 def test_it_starts_with_the_service(environment: Path) -> None:
     start: Start
     with services(environment) as start:

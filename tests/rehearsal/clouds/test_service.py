@@ -25,7 +25,7 @@ NETWORK = {"name": "net", "autoCreateSubnetworks": False}
 
 
 @pytest.fixture
-def start(environment: Path) -> Iterator[Start]:
+def start(clouds_over_http: None, environment: Path) -> Iterator[Start]:
     with services(environment) as start:
         yield start
 

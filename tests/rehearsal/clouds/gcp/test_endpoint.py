@@ -16,6 +16,7 @@ from rehearsal.clouds.gcp.rest.endpoints import client_endpoint
 from tests.rehearsal.clouds.services import services
 
 
+@pytest.mark.usefixtures("clouds_over_http")
 def test_the_official_client_makes_a_network_with_the_environments_token(
     environment: Path,
 ) -> None:

@@ -16,6 +16,7 @@ from rehearsal.clouds.gcp.models import find_method
 from rehearsal.clouds.gcp.rest.endpoints import find
 from rehearsal.clouds.gcp.rest.paths import match, templates
 from rehearsal.clouds.gcp.rest.query import split, typed
+from tests.properties import examples
 from tests.rehearsal.clouds.gcp.google_client import ADDRESS, client
 
 # What percent-encoding must not lose; of these, reserved expansion encodes only the first four.
@@ -80,7 +81,7 @@ def _path_value(draw: st.DrawFn, schema: JsonObject) -> str:
 
 
 @pytest.mark.parametrize("service", sorted(models.DOCUMENTS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(data=st.data())
 def test_a_call_arrives_as_it_was_made(service: str, data: st.DataObject) -> None:
     method, params, body = data.draw(_calls(service))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rehearsal.cluster.silicon import models, node_silicon, placement, state
+from tests.properties import examples
 
 _MIG_MODELS = sorted(key for key, kind in models.models().items() if kind.mig != "none")
 
@@ -22,7 +23,7 @@ def _layouts(draw: st.DrawFn) -> tuple[str, list[str]]:
     return key, draw(st.lists(st.sampled_from(names), max_size=7))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(_layouts())
 def test_profiles_that_fit_are_created_and_read_back_the_same(
     tmp_path_factory: pytest.TempPathFactory, layout: tuple[str, list[str]]
@@ -44,7 +45,7 @@ def test_profiles_that_fit_are_created_and_read_back_the_same(
     assert len({gi.id for gi in made.gpus[0].instances}) == len(names)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(_layouts())
 def test_c_reads_what_python_wrote_and_writes_the_same_back(
     tmp_path_factory: pytest.TempPathFactory, bound: Any, layout: tuple[str, list[str]]

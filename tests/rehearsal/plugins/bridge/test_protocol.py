@@ -33,7 +33,7 @@ def struct(**values: Any) -> struct_pb2.Struct:
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> Iterator[Path]:
+def environment(clouds_over_http: None, tmp_path: Path) -> Iterator[Path]:
     with cloud_in(tmp_path):
         yield tmp_path
 

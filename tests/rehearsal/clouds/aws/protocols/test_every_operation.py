@@ -307,7 +307,7 @@ def removal(
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+def told(clouds_over_http: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     """A cluster with all that belongs to it, from nothing to nothing."""
     environment = tmp_path_factory.mktemp("E")
     with over_http(environment) as over:

@@ -56,7 +56,7 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OverHttp]:
+def over(clouds_over_http: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OverHttp]:
     with over_http(tmp_path_factory.mktemp("E")) as over:
         yield over
 

@@ -17,11 +17,12 @@ from rehearsal.clouds.aws.models import SERVICES
 from rehearsal.clouds.aws.protocols import rest_json
 from rehearsal.clouds.aws.protocols.query import EC2, QUERY
 from rehearsal.clouds.core.http_messages import Request
+from tests.properties import examples
 from tests.rehearsal.clouds.aws.protocols.over_http import session
 
 OURS: dict[str, Any] = {"rest-json": rest_json, "query": QUERY, "ec2": EC2}
 SUPPORTED_TRAITS = {"name", "queryName", "location", "resultWrapper"}
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 TEXT = st.text(
     st.characters(exclude_categories=("Cs", "Cc", "Cn"), include_characters="\r\n\t"),
     min_size=1,

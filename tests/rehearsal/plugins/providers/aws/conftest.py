@@ -110,7 +110,9 @@ class AwsEngine(Engine):
 
 
 @pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsEngine]:
+def engine(
+    clouds_over_http: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[AwsEngine]:
     monkeypatch.setenv("SLICEWRIGHT_REHEARSAL", str(tmp_path))
     provider = AwsProvider()
     provider.retry_pause_s = 0.01

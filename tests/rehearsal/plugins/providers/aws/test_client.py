@@ -23,7 +23,7 @@ HERE = {"region": "eu-west-1"}
 
 
 @pytest.fixture
-def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
+def aws(clouds_over_http: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
     monkeypatch.setenv("SLICEWRIGHT_REHEARSAL", str(tmp_path))
     with cloud_in(tmp_path):
         yield client.connect()
@@ -90,7 +90,7 @@ def test_answers_are_what_state_can_hold(aws: Calls) -> None:
 
 
 def test_a_cloud_that_has_stopped_is_said_so_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    clouds_over_http: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLICEWRIGHT_REHEARSAL", str(tmp_path))
     with cloud_in(tmp_path):

@@ -47,7 +47,9 @@ class GcpEngine(Engine):
 
 
 @pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GcpEngine]:
+def engine(
+    clouds_over_http: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[GcpEngine]:
     monkeypatch.setenv("SLICEWRIGHT_REHEARSAL", str(tmp_path))
     provider = GcpProvider()
     provider.retry_pause_s = 0.01
