@@ -68,7 +68,9 @@ def _run(arguments: list[str] | None) -> int:
     if parsed.command is None:
         parser.print_help()
         return PROVEN
-    console = _Console() if sys.stdout.isatty() else _Console(width=_WIDTH_WITHOUT_TERMINAL)
+    # Without emoji: rich would print line 100 of a file, `:100:`, as a picture.
+    width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
+    console = _Console(emoji=False, width=width)
     try:
         code: int = parsed.run(parsed, console)
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.text import Text
 
-from infra import plan, values
+from infra import plan, spec, values
 from infra.catalog import Gpu, Price
 from infra.geometry import Placement
 from infra.plan import ChangeEffect, drivers, prices
@@ -67,7 +67,7 @@ def show_notes(fleet: plan.FleetPlan, console: Console) -> None:
     for note in plan.notes(fleet):
         _line(console, f"note: {note}", "dim")
     for problem in plan.unbuildable(fleet):
-        _line(console, f"note: {'.'.join(map(str, problem.path))}: {problem.reason}", "yellow")
+        _line(console, f"note: {spec.format_path(problem.path)}: {problem.reason}", "yellow")
 
 
 def show_changes(change: plan.FleetChange, console: Console) -> None:

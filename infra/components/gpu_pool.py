@@ -13,6 +13,7 @@ from typing import Any
 import pulumi
 
 from fleet_controller import api
+from infra import spec
 from infra.plan import ByoPoolPlan, PoolPlan
 
 _ANNOTATIONS = {
@@ -134,15 +135,8 @@ def unverified(pool: str, status: Mapping[str, Any] | None, generation: int) -> 
     ]
     if len(failing) > _MAX_SHOWN:
         lines.append(f"  and {len(failing) - _MAX_SHOWN} more: kubectl get gpupool {pool} -o yaml")
-    return "\n".join(map(_plain, lines))
-
-
-def _plain(text: str) -> str:
-    """Without characters that the terminal would obey: nodes wrote some of it.
-
-    As telemetry.plain, which infra may not import.
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    # Nodes wrote some of it.
+    return "\n".join(map(spec.plain, lines))
 
 
 def _judge(known: Mapping[str, Sequence[Any]]) -> bool:

@@ -39,7 +39,7 @@ def read(text: str, source: spec.Source) -> FleetPlan:
         recovered, more = e.recovered, list(e.problems)
         if recovered is not None and recovered.fleet is not None:
             _, found = build(recovered.fleet, recovered.unknown)
-            more += [p for p in map(recovered.in_file, found) if p not in more]
+            more = [*dict.fromkeys((*more, *map(recovered.in_file, found)))]
         raise (SpecError(e.source, more) if len(more) > len(e.problems) else e) from None
     plan, problems = build(fleet)
     if plan is None:

@@ -7,12 +7,13 @@ outermost.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 from infra.spec import REFERENCE, Path, Problem
+from infra.spec.nearest import nearest_names
 
 CATALOG = "slicewright's catalog, infra/catalog/*.toml"
 T = TypeVar("T")
@@ -42,7 +43,7 @@ class Stated:
 
     def has(self, *paths: Path) -> bool:
         """Whether the file states all of this validly, so that something may follow from it."""
-        return not any(_overlap(path, place) for path in paths for place in self.invalid)
+        return not any(path in self._above or self._is_within_invalid(path) for path in paths)
 
     def has_for_all(self, pools: Sequence[object], key: str) -> bool:
         """Whether the file states the key validly in every pool."""
@@ -56,13 +57,19 @@ class Stated:
         return tuple(
             found.problem
             for found in findings
-            if not any(
-                found.problem.path[: len(place)] == place
-                if found.certain
-                else _overlap(found.problem.path, place)
-                for place in self.invalid
-            )
+            if not self._is_within_invalid(found.problem.path)
+            and (found.certain or found.problem.path not in self._above)
         )
+
+    @cached_property
+    def _above(self) -> frozenset[Path]:
+        """Every place that an invalid place is in, or is."""
+        return frozenset(
+            place[:length] for place in self.invalid for length in range(len(place) + 1)
+        )
+
+    def _is_within_invalid(self, path: Path) -> bool:
+        return any(path[:length] in self.invalid for length in range(len(path) + 1))
 
 
 def refuse(
@@ -101,14 +108,9 @@ def collect(check: Checked[T]) -> tuple[T, tuple[Finding, ...]]:
             return end.value, tuple(found)
 
 
-def _overlap(one: Path, other: Path) -> bool:
-    shorter = min(len(one), len(other))
-    return one[:shorter] == other[:shorter]
-
-
 def nearest(found: str, known: Sequence[str]) -> str:
     """What was probably meant, or all that is known."""
-    close = difflib.get_close_matches(found, known, n=1, cutoff=0.5)
+    close = nearest_names(found, tuple(known), count=1, similarity=0.5)
     return f"did you mean {close[0]}?" if close else f"known: {listed(known)}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -10,8 +10,11 @@ from infra import catalog, spec
 from infra.catalog import Cloud, Gpu, Machine
 from infra.plan.findings import CATALOG, Checked, Stated, listed, nearest, refuse
 from infra.spec import Path
+from infra.spec.nearest import nearest_names
 
 _SHOWN = 3
+_MISSPELLED = 0.75
+"""Similarity (0 to 1, difflib) from which one name is taken for a misspelling of another."""
 _ALL = "all are in infra/catalog/machines.toml"
 
 
@@ -129,14 +132,16 @@ def _machine(name: str, cloud: Cloud, path: Path, *, gpus: bool) -> Checked[Mach
         alike = _shown(_by_size(elsewhere, (m for m in _of(cloud) if bool(m.gpu) is gpus)))
         yield refuse(path, reason, f"nearest on {cloud}: {alike}; {_ALL}", elsewhere.source)
         return None
-    own = [m.name for m in _of(cloud) if bool(m.gpu or m.attachable) is gpus]
-    close = difflib.get_close_matches(name, own, n=_SHOWN, cutoff=0)
-    meant = difflib.SequenceMatcher(a=name, b=close[0]).ratio() >= 0.5
-    others = close[1:] if meant else close
-    hint = f"did you mean {close[0]}? else nearest by name" if meant else "nearest by name"
-    yield refuse(
-        path, f"{name} is not in the catalog", f"{hint}: {listed(others)}; {_ALL}", CATALOG
-    )
+    own = tuple(m.name for m in _of(cloud) if bool(m.gpu or m.attachable) is gpus)
+    misspelled = nearest_names(name, own, count=1, similarity=_MISSPELLED)
+    if misspelled:
+        hint = f"did you mean {misspelled[0]}?"
+    else:
+        family = re.split(r"[-.]", name)[0]
+        related = tuple(one for one in own if re.split(r"[-.]", one)[0] == family)
+        close = nearest_names(name, related or own, count=_SHOWN, similarity=0)
+        hint = f"nearest by name: {listed(close or own[:_SHOWN])}"
+    yield refuse(path, f"{name} is not in the catalog", f"{hint}; {_ALL}", CATALOG)
     return None
 
 

@@ -1,11 +1,12 @@
 """Stack files: the schema, and a parser that reports every problem at once with its line."""
 
 from infra.spec.problem import KEY, REFERENCE, Path, Problem
+from infra.spec.reading.formatting import format_path, plain
+from infra.spec.reading.not_readable import NotReadable
 from infra.spec.reading.parse import parse, parse_file, unreadable
 from infra.spec.reading.recovery import RecoveredFleet
 from infra.spec.reading.source import Source, read
 from infra.spec.reading.spec_error import SpecError
-from infra.spec.reading.yaml_reader import NotReadable
 from infra.spec.schema.access import MetricsNamespace, MetricsRange, MetricsSource
 from infra.spec.schema.capacity import (
     Capacity,
@@ -122,9 +123,11 @@ __all__ = [
     "Unpartitioned",
     "Wait",
     "Workload",
+    "format_path",
     "mebibytes",
     "parse",
     "parse_file",
+    "plain",
     "read",
     "unreadable",
 ]

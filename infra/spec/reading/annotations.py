@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, Field, Tag
 
+from infra.spec.nearest import nearest_names
 from infra.spec.problem import Path
 from infra.spec.schema.fleet import Fleet
 from infra.spec.schema.model import MAPPING_TAG, WORD_TAG
@@ -21,10 +22,17 @@ FLEET_TYPE: Any = Annotated[Fleet, Field(discriminator="cloud")]
 
 def locate(loc: Sequence[str | int]) -> tuple[Path, Any]:
     """The path in the file, without pydantic's union tags, and the type of its last holder."""
-    path: list[str | int] = []
+    kept, parent = _located(tuple(0 if isinstance(step, int) else step for step in loc))
+    return tuple(loc[i] for i in kept), parent
+
+
+@lru_cache(maxsize=4096)  # the same for every item of a list
+def _located(loc: tuple[str | int, ...]) -> tuple[tuple[int, ...], Any]:
+    """Which steps are of the path in the file, and the type of its last holder."""
+    kept: list[int] = []
     at: Any = FLEET_TYPE
     parent: Any = None
-    for step in loc:
+    for i, step in enumerate(loc):
         if step in (WORD_TAG, MAPPING_TAG):
             continue
         at = _unwrapped(at)
@@ -36,8 +44,8 @@ def locate(loc: Sequence[str | int]) -> tuple[Path, Any]:
         if step == "[key]":
             break
         parent, at = at, type_at(at, step)
-        path.append(step)
-    return tuple(path), parent
+        kept.append(i)
+    return tuple(kept), parent
 
 
 def type_at(annotation: Any, step: str | int) -> Any:
@@ -65,7 +73,8 @@ def tag_for_keys(annotation: Any, keys: set[str]) -> str:
 
     def has(model: Any) -> bool:
         return all(
-            difflib.get_close_matches(key, model.model_fields, n=1, cutoff=SIMILAR) for key in keys
+            nearest_names(key, tuple(model.model_fields), count=1, similarity=SIMILAR)
+            for key in keys
         )
 
     members = _union_members(_unwrapped(annotation)).items()

@@ -9,6 +9,25 @@ from typing import Any
 
 from infra.spec.problem import KEY, Path
 
+_KEY_LENGTH = 60
+"""Characters of a key or value that are shown: enough to find it."""
+
+
+def plain(text: str) -> str:
+    """The text with characters that are not printable as escapes: `\\x1b`, `\\u202e`, `\\n`.
+
+    A terminal would obey them, and bidirectional overrides make text read as something else
+    (CVE-2021-42574).
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shorten(text: str, length: int) -> str:
+    """At most so many characters."""
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
 
 def format_path(path: Path) -> str:
     """`node_pools[0].partition.profile`; keys that are not plain words are quoted."""
@@ -17,15 +36,15 @@ def format_path(path: Path) -> str:
         if isinstance(step, int):
             text += f"[{step}]"
         else:
-            key = step if re.fullmatch(r"[A-Za-z_][\w-]*", step) else json.dumps(step)
+            key = shorten(step, _KEY_LENGTH)
+            key = key if re.fullmatch(r"[A-Za-z_][\w-]*", key) else json.dumps(key)
             text += f".{key}" if text else key
     return text or KEY
 
 
 def format_value(value: Any) -> str:
     """A value as JSON, shortened to 60 characters."""
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shorten(json.dumps(value, default=str, ensure_ascii=False), _KEY_LENGTH)
 
 
 def flow_style(value: Any) -> str:
@@ -51,8 +70,7 @@ def describe(value: Any) -> str:
         case int() | float():
             return f"the number {value}"
         case str():
-            shortened = value if len(value) <= 40 else value[:37] + "..."
-            return f"the string {json.dumps(shortened, ensure_ascii=False)}"
+            return f"the string {json.dumps(shorten(value, 40), ensure_ascii=False)}"
         case list():
             return f"a list of {len(value)} item{'' if len(value) == 1 else 's'}"
         case _:

@@ -7,11 +7,11 @@ import json
 from pathlib import Path as FilePath
 
 from infra.spec.problem import Problem
-from infra.spec.reading.formatting import describe
+from infra.spec.reading.formatting import describe, plain, shorten
+from infra.spec.reading.not_readable import NotReadable
 from infra.spec.reading.recovery import ENCRYPTED, recover
 from infra.spec.reading.source import Source, read
 from infra.spec.reading.spec_error import SpecError
-from infra.spec.reading.yaml_reader import NotReadable
 from infra.spec.schema.fleet import ByoFleet, Fleet
 
 
@@ -26,7 +26,7 @@ def parse_file(file: FilePath, *, name: str | None = None) -> Fleet:
 
 def unreadable(reason: str, name: str) -> SpecError:
     error = SpecError(Source(name), ())
-    error.args = (reason,)
+    error.args = ("\n".join(map(plain, shorten(reason, 2000).split("\n"))),)
     return error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import json
@@ -45,6 +46,9 @@ class RecoveredFleet:
 
 def recover(text: str, source: Source) -> RecoveredFleet:
     """The fleet in JSON text; `source.raw` is the same as Python objects."""
+    if not source.unusable and '"secure"' not in text:
+        with contextlib.suppress(ValidationError):
+            return RecoveredFleet(fleet=_ADAPTER.validate_json(text), problems=())
     draft = _Draft(source)
     if '"secure"' in text:
         draft.drop_secrets()
@@ -101,7 +105,8 @@ class _Draft:
         # As before this round: a key and its value can both be wrong.
         unknown = frozenset(self.unknown)
         for diagnosis in diagnose(error, self.source):
-            if not any(diagnosis.problem.path[: len(known)] == known for known in unknown):
+            path = diagnosis.problem.path
+            if not any(path[:length] in unknown for length in range(len(path) + 1)):
                 self._report(diagnosis.problem)
             self._apply(diagnosis)
         return json.dumps(self.raw)

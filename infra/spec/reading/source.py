@@ -1,4 +1,4 @@
-"""The text of a fleet: its file, its values, and the line of every key."""
+"""The text of a fleet: its file, its values, and the position of every key."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import Any
 import yaml
 
 from infra.spec.problem import KEY, Path, Problem
+from infra.spec.reading.merges import at
+from infra.spec.reading.not_readable import NotReadable
 from infra.spec.reading.yaml_reader import (
     NO_TEMPLATES,
     Loader,
-    NotReadable,
+    Positions,
     Reader,
     check_depth,
 )
@@ -53,8 +55,7 @@ class Source:
     """The file's name as the user typed it, or a description of the text."""
     raw: Any = None
     """The value as Python objects."""
-    lines: Mapping[Path, tuple[int, int]] = field(default_factory=dict)
-    """Path -> lines of its key and of its value, counted from 1."""
+    positions: Mapping[Path, Positions] = field(default_factory=dict)
     written: Mapping[Path, str] = field(default_factory=dict)
     """Numbers, booleans and nulls as written: YAML reads 1.30 as 1.3."""
     problems: tuple[Problem, ...] = ()
@@ -62,14 +63,18 @@ class Source:
     unusable: frozenset[Path] = frozenset()
     """Paths whose value could not be read and is None."""
 
-    def line(self, path: Path, *, key: bool = False) -> int | None:
-        """The line of the key or value at `path`, or else of its closest parent in the file."""
-        at = path
-        while at not in self.lines:
-            if not at:
+    def position(self, path: Path, *, key: bool = False) -> tuple[int, int] | None:
+        """Line and column, counted from 1, of the key or value at `path`, or else of its closest
+        parent in the file. An empty value is where its key is.
+        """
+        found = path
+        while found not in self.positions:
+            if not found:
                 return None
-            at, key = at[:-1], True
-        return self.lines[at][0 if key else 1]
+            found, key = found[:-1], True
+        positions = self.positions[found]
+        mark = positions.key if key else positions.value
+        return mark.line + 1, mark.column + 1
 
     def value(self, path: Path) -> Any:
         """The value at `path`; None if there is none."""
@@ -96,19 +101,23 @@ def read(file: FilePath, *, name: str | None = None) -> Source:
     if not isinstance(root, yaml.MappingNode):
         what = "a list" if isinstance(root, yaml.SequenceNode) else "a string"
         raise NotReadable(
-            f"{name}:{root.start_mark.line + 1}: is {what}, not a mapping; it must have "
-            f"the key {KEY} under config"
+            f"{name}{at(root)}: is {what}, not a mapping; it must have the key {KEY} under config"
         )
-    key_node, value_node = _child(_child((None, root), "config", name), KEY, name)
+    for mapping in (root, _child(root, "config", name)[1]):
+        _refuse_duplicates(mapping, name)
+    key_node, value_node = _child(_child(root, "config", name)[1], KEY, name)
     reader = Reader()
     try:
-        raw = reader.value(value_node, (), key_node.start_mark.line + 1)
+        raw = reader.value(value_node, (), key_node.start_mark)
     except NotReadable as e:
         raise NotReadable(f"{name}{e}") from None
-    except yaml.YAMLError as e:
-        raise NotReadable(f"{name}{_syntax_error(e, text)}") from None
     return Source(
-        name, raw, reader.lines, reader.written, tuple(reader.problems), frozenset(reader.unusable)
+        name,
+        raw,
+        reader.positions,
+        reader.written,
+        tuple(reader.problems),
+        frozenset(reader.unusable),
     )
 
 
@@ -148,32 +157,43 @@ def _file_type(mode: int) -> str:
 def _syntax_error(error: yaml.YAMLError, text: str) -> str:
     """`:LINE: is not valid YAML: …`, to follow the file's name."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    # At the end of the file, libyaml points past the last line.
-    at = f":{min(mark.line, text.count(chr(10), 0, -1)) + 1}" if mark else ""
+    where = ""
+    if mark:
+        # At the end of the file, libyaml points past the last line.
+        last = text.count("\n", 0, -1)
+        where = f":{last + 1}" if mark.line > last else f":{mark.line + 1}:{mark.column + 1}"
     message = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
     hint = next((hint for part, hint in _HINTS.items() if part in message), "")
     line = "".join(text.splitlines()[mark.line : mark.line + 1]) if mark else ""
     hint = next((hint for part, hint in _IN_LINE.items() if part in line), hint)
-    return f"{at}: is not valid YAML: {message}{hint and '; ' + hint}"
+    return f"{where}: is not valid YAML: {message}{hint and '; ' + hint}"
 
 
-def _child(entry: Any, key: str, name: str) -> tuple[yaml.Node, yaml.Node]:
-    """The key and value nodes of a key that must be there exactly once."""
-    holder = entry[1]
+def _refuse_duplicates(mapping: yaml.Node, name: str) -> None:
+    """Pulumi refuses a file with a key twice, also where the key is not the fleet's."""
+    first: dict[str, int] = {}
+    for key, _ in mapping.value if isinstance(mapping, yaml.MappingNode) else ():
+        text = key.value if isinstance(key, yaml.ScalarNode) else None
+        if text is None:
+            continue
+        if text in first:
+            raise NotReadable(
+                f"{name}{at(key)}: duplicate key {text}; remove one: the other is on line "
+                f"{first[text]}"
+            )
+        first[text] = key.start_mark.line + 1
+
+
+def _child(holder: yaml.Node, key: str, name: str) -> tuple[yaml.Node, yaml.Node]:
+    """The key and value nodes of a key that must be there."""
     found = (
         [e for e in holder.value if e[0].value == key]
         if isinstance(holder, yaml.MappingNode)
         else []
     )
-    under = "" if key == "config" else " under config"
     if not found:
+        under = "" if key == "config" else " under config"
         raise NotReadable(
             f"{name}: has no key {key}{under}; the fleet must be under config, then {KEY}"
-        )
-    if len(found) > 1:
-        lines = [e[0].start_mark.line + 1 for e in found]
-        raise NotReadable(
-            f"{name}:{lines[-1]}: duplicate key {key}{under}; remove one: the other "
-            f"is on line {lines[0]}"
         )
     return found[0][0], found[0][1]

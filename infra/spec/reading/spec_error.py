@@ -1,17 +1,28 @@
-"""The error with all problems of a stack file."""
+"""The error with all problems of a stack file.
+
+Names, keys and values of a file may be of any length and may hold control characters; the message
+is for a terminal.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from infra.spec.problem import Path, Problem
-from infra.spec.reading.formatting import format_path
+from infra.spec.reading.formatting import format_path, plain, shorten
 from infra.spec.reading.recovery import RecoveredFleet
 from infra.spec.reading.source import Source
 
+_SHOWN = 50
+"""Problems of one file that are shown: nobody reads more before mending the first."""
+_LENGTH = 700
+"""Characters of a reason or remedy; the longest of slicewright's own is shorter."""
+
 
 class SpecError(Exception):
-    """A refused stack file. The message has file, line, key, reason and remedy of every problem."""
+    """A refused stack file. The message has file, line and column, key, reason and remedy of the
+    first 50 problems.
+    """
 
     def __init__(
         self, source: Source, problems: Sequence[Problem], recovered: RecoveredFleet | None = None
@@ -26,17 +37,20 @@ class SpecError(Exception):
 def _message(source: Source, problems: Sequence[Problem]) -> str:
     # In the order of the file. A problem without a line of its own has that of its closest parent.
     located = sorted(
-        ((source.line(p.path, key=p.in_key), p) for p in problems),
-        key=lambda at: (at[0] or 0, tuple(map(str, at[1].path))),
+        ((source.position(p.path, key=p.in_key), p) for p in problems),
+        key=lambda at: (at[0] or (0, 0), tuple(map(str, at[1].path))),
     )
     lines = [
         f"{source.name}: {len(problems)} problem{'s' if len(problems) != 1 else ''}, "
         "nothing was created or changed"
     ]
-    for line, problem in located:
-        text = f"  {source.name}:{line}: " if line else "  "
-        text += f"{format_path(problem.path)}{_pool(source, problem.path)}: {problem.reason}"
-        lines.append(f"{text}; {problem.instead} [source: {problem.source}]")
+    for position, problem in located[:_SHOWN]:
+        where = f"{source.name}:{position[0]}:{position[1]}: " if position else ""
+        key = f"{format_path(problem.path)}{_pool(source, problem.path)}"
+        reason, instead = shorten(problem.reason, _LENGTH), shorten(problem.instead, _LENGTH)
+        lines.append(plain(f"  {where}{key}: {reason}; {instead} [source: {problem.source}]"))
+    if len(located) > _SHOWN:
+        lines.append(f"  and {len(located) - _SHOWN} more; they are shown once these are mended")
     return "\n".join(lines)
 
 
@@ -46,4 +60,4 @@ def _pool(source: Source, path: Path) -> str:
         return ""
     pool = source.value(path[:2])
     name = pool.get("name") if isinstance(pool, dict) else None
-    return f" (pool {name})" if isinstance(name, str) else ""
+    return f" (pool {shorten(name, 60)})" if isinstance(name, str) else ""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from infra.spec.nearest import nearest_names
 
 KEY_SYNONYMS: Mapping[str, str] = {
     "instance_type": "machine_type",
@@ -84,5 +85,5 @@ def closest_word(found: Any, allowed: Sequence[str]) -> str:
     if VALUE_SYNONYMS.get(text) in allowed:
         return VALUE_SYNONYMS[text]
     folded = {a.casefold().replace("_", "-"): a for a in allowed}
-    close = difflib.get_close_matches(text.replace("_", "-"), folded, n=1, cutoff=0.5)
+    close = nearest_names(text.replace("_", "-"), tuple(folded), count=1, similarity=0.5)
     return folded[close[0]] if close else ""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from infra.spec.nearest import nearest_names
 from infra.spec.problem import Path, Problem
 from infra.spec.reading.annotations import SIMILAR, tag_for_keys, type_at
 from infra.spec.reading.diagnosis import MISSING, Diagnosis, DropValue, Fix, ReplaceValue
@@ -61,9 +61,7 @@ def _no_mapping(path: Path, tag_key: str, found: Any) -> tuple[Problem, Fix]:
 
 
 def _missing(path: Path, tag_key: str, found: dict[str, Any]) -> tuple[Problem, Fix]:
-    misspelled = difflib.get_close_matches(
-        tag_key, [str(key) for key in found], n=1, cutoff=SIMILAR
-    )
+    misspelled = nearest_names(tag_key, tuple(map(str, found)), count=1, similarity=SIMILAR)
     if misspelled:
         problem = Problem(
             path=(*path, misspelled[0]),

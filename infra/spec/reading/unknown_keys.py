@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Any
 
+from infra.spec.nearest import nearest_names
 from infra.spec.problem import Path, Problem
 from infra.spec.reading.annotations import SIMILAR, example, type_at
 from infra.spec.reading.diagnosis import Diagnosis, DropValue, Fix, RenameKey
@@ -31,7 +31,7 @@ def _remedy(path: Path, parent: Any, holder: dict[str, Any]) -> tuple[str, Fix]:
     target = synonym.partition(":")[0].partition(",")[0]
     if target in known and target != synonym:
         return f"use {synonym}", DropValue(unknown=((*path[:-1], target),))
-    similar = difflib.get_close_matches(snake, known, n=1, cutoff=SIMILAR)
+    similar = nearest_names(snake, known, count=1, similarity=SIMILAR)
     if target in known or similar:
         closest = target if target in known else similar[0]
         readable = similar or isinstance(value, type(example(type_at(parent, closest))))

@@ -1,14 +1,19 @@
-"""YAML to values as the Pulumi engine reads it, with lines, and problems of the YAML itself."""
+"""YAML to values as the Pulumi engine reads it, with positions, and problems of the YAML itself."""
 
 from __future__ import annotations
 
-import math
+import json
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from infra.spec.problem import Path, Problem
+from infra.spec.reading import scalars
+from infra.spec.reading.formatting import shorten
+from infra.spec.reading.merges import MERGE, Merges, at
+from infra.spec.reading.not_readable import NotReadable
+from infra.spec.reading.scalars import Kind
 
 _MAX_VALUES = 200_000
 """Far more than 1,000 pools have; nested aliases can expand to billions."""
@@ -18,60 +23,26 @@ _TOO_DEEP = f"is nested more than {_MAX_DEPTH} levels deep"
 _MAX_PARSER_DEPTH = 5000
 """libyaml recurses without a limit; measured, it crashes the process beyond 20,000 levels."""
 NO_TEMPLATES = "variables and templates are not expanded in stack files; write the value"
-
-
-class NotReadable(Exception):
-    """The stack file cannot be read, is not YAML, or has no fleet. The message names the line."""
-
+_NO_TAG = "write the value without a tag"
 
 # libyaml takes a tenth of the time; PyYAML may be built without it.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-
-_PLAIN_TAGS = {
-    yaml.ScalarNode: "tag:yaml.org,2002:str",
-    yaml.SequenceNode: "tag:yaml.org,2002:seq",
-    yaml.MappingNode: "tag:yaml.org,2002:map",
-}
+_PLAIN = "plain"
+"""Tag of a scalar without quotes and without a tag, which `scalars.resolve` reads."""
+_PREFIX = "tag:yaml.org,2002:"
+_STRING, _LIST, _MAPPING = f"{_PREFIX}str", f"{_PREFIX}seq", f"{_PREFIX}map"
+_TAGS = {yaml.ScalarNode: _STRING, yaml.SequenceNode: _LIST, yaml.MappingNode: _MAPPING}
 
 
 class Loader(_Base):  # type: ignore[misc]
-    """YAML as the Pulumi engine reads it: `yes`, `on`, `12:30` and dates are strings."""
+    """Composes nodes; what a plain scalar is, is decided later."""
 
     def resolve(self, kind: type[yaml.Node], value: str, implicit: Any) -> Any:
-        """As inherited, but without path resolvers: it runs for every node and was slow."""
+        """The tag of a node that has none in the file."""
         if kind is yaml.ScalarNode and implicit[0]:
-            for tag, pattern in self.yaml_implicit_resolvers.get(value[:1], ()):
-                if pattern.match(value):
-                    return tag
-        return _PLAIN_TAGS[kind]
-
-
-_TAG_PREFIX = "tag:yaml.org,2002:"
-_SCALARS = {
-    "bool": ("a boolean", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")),
-    "int": ("an integer", re.compile(r"^[-+]?[0-9]+$")),
-    "float": (
-        "a number",
-        re.compile(r"^[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]+)?$"),
-    ),
-    "null": ("null", re.compile(r"^(?:~|null|Null|NULL|)$")),
-}
-"""YAML tag -> its name in messages, and the text that it may have."""
-_NO_TAG = "write the value without a tag"
-Loader.yaml_implicit_resolvers = {}
-for _kind, _first in (
-    ("bool", "tTfF"),
-    ("int", "-+0123456789"),
-    ("float", "-+.0123456789"),
-    ("null", ["~", "n", "N", ""]),
-):
-    Loader.add_implicit_resolver(_TAG_PREFIX + _kind, _SCALARS[_kind][1], list(_first))
-Loader.add_implicit_resolver(f"{_TAG_PREFIX}merge", re.compile(r"^(?:<<)$"), ["<"])
-
-
-def _short(tag: str) -> str:
-    return tag.replace(_TAG_PREFIX, "!!")
+            return _PLAIN
+        return _TAGS[kind]
 
 
 def check_depth(text: str, name: str) -> None:
@@ -96,104 +67,115 @@ def check_depth(text: str, name: str) -> None:
             depth -= 1
 
 
+class Positions(NamedTuple):
+    """Where a key (or list item) and its value begin: PyYAML's marks, which count from 0."""
+
+    key: Any
+    value: Any
+
+
 class Reader:
-    """Converts YAML nodes to values and records lines and problems by path."""
+    """Converts YAML nodes to values and records positions and problems by path."""
 
     def __init__(self) -> None:
-        self.lines: dict[Path, tuple[int, int]] = {}
+        self.positions: dict[Path, Positions] = {}
         self.written: dict[Path, str] = {}
         self.problems: list[Problem] = []
         self.unusable: list[Path] = []
-        self._loader = Loader("")
+        self._merges = Merges()
         self._inside: set[int] = set()
         """Ids of the nodes whose values are being read."""
 
-    def value(self, node: yaml.Node, path: Path, key_line: int) -> Any:
-        if len(self.lines) > _MAX_VALUES:
+    def value(self, node: yaml.Node, path: Path, key_mark: Any) -> Any:
+        """The node's value. Raises NotReadable, its message beginning with the position."""
+        if len(self.positions) > _MAX_VALUES:
             raise NotReadable(
                 f": has more than {_MAX_VALUES} values when its aliases are expanded; "
                 "use fewer aliases"
             )
         if len(path) > _MAX_DEPTH:
-            raise NotReadable(f":{node.start_mark.line + 1}: {_TOO_DEEP}")
-        self.lines[path] = (key_line, node.start_mark.line + 1)
+            raise NotReadable(f"{at(node)}: {_TOO_DEEP}")
+        self.positions[path] = Positions(key_mark, node.start_mark)
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        if node.tag not in (_LIST, _MAPPING) or node.tag != _TAGS[type(node)]:
+            return self._refuse(path, f"the YAML tag {_short(node.tag)} is not supported", _NO_TAG)
         if id(node) in self._inside:
-            self._refuse(
+            return self._refuse(
                 path,
                 "the alias is part of the value that it refers to",
                 "write the value",
                 in_key=True,
             )
-            return None
         self._inside.add(id(node))
         try:
             if isinstance(node, yaml.MappingNode):
                 return self._mapping(node, path)
-            if isinstance(node, yaml.SequenceNode):
-                return [
-                    self.value(n, (*path, i), n.start_mark.line + 1)
-                    for i, n in enumerate(node.value)
-                ]
-            return self._scalar(node, path)
+            return [self.value(n, (*path, i), n.start_mark) for i, n in enumerate(node.value)]
         finally:
             self._inside.discard(id(node))
 
-    def _scalar(self, node: yaml.Node, path: Path) -> str | int | float | bool | None:
-        text = str(node.value)
-        if node.tag == "tag:yaml.org,2002:str":
+    def _scalar(self, node: yaml.ScalarNode, path: Path) -> scalars.Value:
+        text: str = node.value
+        if node.tag == _STRING:
             return text
-        if node.tag.endswith(":int") and re.fullmatch(r"[-+]?0\d+", text):
-            self._refuse(
-                path,
-                f"{text[:20]} is ambiguous: YAML 1.1 reads a number with a leading 0 as octal, "
-                "YAML 1.2 as decimal",
-                f'write {text.lstrip("+-0")[:20] or 0}, or "{text[:20]}" in quotes for a string',
-                "YAML 1.1 and 1.2 specifications",
-            )
-            return None
-        kind = node.tag.removeprefix(_TAG_PREFIX)
-        if kind not in _SCALARS:
+        if node.tag != _PLAIN:
             self._refuse(path, f"the YAML tag {_short(node.tag)} is not supported", _NO_TAG)
             return None
-        name, pattern = _SCALARS[kind]
-        if not pattern.match(text):
-            # Only with an explicit tag: PyYAML's constructors assume text of the right form.
-            reason = f'"{text[:20]}" is not {name}, which its YAML tag {_short(node.tag)} requires'
-            self._refuse(path, reason, _NO_TAG)
-            return None
-        try:
-            value = self._loader.construct_object(node)
-        except ValueError:
-            # Python does not convert more than 4,300 digits.
-            value = math.inf
-        if isinstance(value, float) and not math.isfinite(value):
-            # YAML's 1e999 is infinite as a Python float, which JSON does not have.
-            self._refuse(path, "the number is too large", "write a smaller number")
-            return None
-        self.written[path] = text
-        return value  # type: ignore[no-any-return]
+        found = scalars.resolve(text)
+        if found.kind is Kind.VALUE:
+            self.written[path] = text
+        elif found.kind not in (Kind.STRING, Kind.MERGE):
+            self._refuse(path, *_remedy(text, found))
+        return text if found.kind is Kind.MERGE else found.value
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
-        # Own keys override merged ones (`<<`), so only own keys can be duplicates.
-        own: dict[str, list[int]] = {}
+        first: dict[str, int] = {}
+        duplicates: set[str] = set()
         for key_node, _ in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
-                line = key_node.start_mark.line + 1
                 raise NotReadable(
-                    f":{line}: a key must be a string, not a list or mapping; {NO_TEMPLATES}"
+                    f"{at(key_node)}: a key must be a string, not a list or mapping; {NO_TEMPLATES}"
                 )
-            if key_node.tag != "tag:yaml.org,2002:merge":
-                own.setdefault(key_node.value, []).append(key_node.start_mark.line + 1)
-        if len(own) < len(node.value):
-            self._loader.flatten_mapping(node)
+            if key_node.value in first:
+                duplicates.add(key_node.value)
+            first.setdefault(key_node.value, key_node.start_mark.line + 1)
+            if key_node.value == MERGE:
+                # Not among the entries, but it may be there twice.
+                self.positions[(*path, key_node.value)] = Positions(
+                    key_node.start_mark, key_node.start_mark
+                )
+        for key in sorted(duplicates):
+            self._duplicate((*path, key), first[key])
         mapping: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            key = str(key_node.value)
-            mapping[key] = self.value(value_node, (*path, key), key_node.start_mark.line + 1)
-        for key, lines in own.items():
-            if len(lines) > 1:
-                self._duplicate((*path, key), lines[0])
+        for key, (key_node, value_node) in self._merges.resolve(node).items():
+            mapping[key] = self.value(value_node, (*path, key), key_node.start_mark)
+            if key_node.tag != _STRING:
+                self._check_key(key_node, (*path, key))
         return mapping
+
+    def _check_key(self, node: yaml.ScalarNode, path: Path) -> None:
+        """Refuses a key that the engine would hand over as another text."""
+        text: str = node.value
+        if node.tag != _PLAIN:
+            reason, instead = f"the YAML tag {_short(node.tag)} is not supported", _NO_TAG
+        else:
+            found = scalars.resolve(text)
+            if found.kind is Kind.STRING:
+                return
+            if found.value is not None and json.dumps(found.value) == text:
+                return  # 8 and true: the engine writes them as they stand
+            reason = "the key is no string in YAML"
+            instead = f"write {json.dumps(text, ensure_ascii=False)} in quotes"
+        self.problems.append(
+            Problem(
+                path=path,
+                reason=reason,
+                instead=instead,
+                source="YAML 1.1 and 1.2 specifications",
+                in_key=True,
+            )
+        )
 
     def _duplicate(self, path: Path, other_line: int) -> None:
         self.problems.append(
@@ -219,3 +201,39 @@ class Reader:
             Problem(path=path, reason=reason, instead=instead, source=source, in_key=in_key)
         )
         self.unusable.append(path)
+
+
+def _remedy(text: str, found: scalars.Scalar) -> tuple[str, str, str]:
+    """Reason, remedy and source for a plain scalar that Pulumi would read as something else."""
+    shown = shorten(text, 30)
+    quoted = f"{json.dumps(text, ensure_ascii=False) if shown == text else 'it'} in quotes"
+    match found.kind:
+        case Kind.LEADING_ZERO:
+            return (
+                f"{shown} is ambiguous: YAML 1.1 reads a number with a leading 0 as octal, "
+                "YAML 1.2 as decimal",
+                f"write {shown.lstrip('+-0') or 0}, or {quoted} for a string",
+                "YAML 1.1 and 1.2 specifications",
+            )
+        case Kind.NOTATION:
+            return (
+                f"{shown} is the number {found.value} in YAML 1.1",
+                f"write {found.value}, or {quoted} for a string",
+                "YAML 1.1 specification, int and float",
+            )
+        case Kind.TIMESTAMP:
+            return (
+                f"{shown} is a timestamp in YAML 1.1, which Pulumi writes in another way",
+                f"write {quoted}",
+                "YAML 1.1 specification, timestamp",
+            )
+        case _:
+            return (
+                f"{shown} is too large or not finite: Pulumi does not hand it over exactly",
+                f"write a smaller number, or {quoted} for a string",
+                "RFC 8259, numbers",
+            )
+
+
+def _short(tag: str) -> str:
+    return tag.replace(_PREFIX, "!!")

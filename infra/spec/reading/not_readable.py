@@ -1,0 +1,7 @@
+"""The error of a stack file of which nothing can be read."""
+
+from __future__ import annotations
+
+
+class NotReadable(Exception):
+    """The stack file cannot be read, is not YAML, or has no fleet. The message names the place."""
