@@ -11,7 +11,8 @@ from infra.catalog import Gpu, Image, driver_order
 from infra.plan.findings import Checked, refuse
 from infra.plan.fleet import EksPoolPlan, FleetPlan, GkePoolPlan, Layout, Offer, PoolPlan
 
-_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,2}")
+# An image's tag may name its system behind the version: 580.95.05-ubuntu22.04.
+_VERSION = re.compile(r"([0-9]+(?:\.[0-9]+){1,2})(?:-.*)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +65,9 @@ def operator_driver(operator: spec.GpuOperator) -> Driver:
     if not operator.driver.enabled:
         return Driver(version=None, exact=False, of="the nodes themselves", source="", key=())
     if written is not None:
-        known = written if _VERSION.fullmatch(written) else None
+        known = _VERSION.fullmatch(written)
         return Driver(
-            version=known,
+            version=known[1] if known else None,
             exact=True,
             of="the GPU Operator",
             source="the stack file",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,14 +48,20 @@ def gpu_of(asked: spec.GpuChoice, path: spec.Path, stated: Stated) -> Checked[Gp
             exclusion.source,
         )
         return None
-    folded = {name.casefold(): name for name in known}
-    hint = (
-        f"did you mean {folded[asked.model.casefold()]}?"
-        if asked.model.casefold() in folded
-        else nearest(asked.model, [*known])
-    )
+    # By the name that nvidia-smi prints, too: H100-NVL is "NVIDIA H100 NVL", here H100-94.
+    asked_for = _folded(asked.model)
+    meant = [
+        gpu.name
+        for gpu in known.values()
+        if asked_for in (_folded(gpu.name), *map(_folded, gpu.products))
+    ]
+    hint = f"did you mean {meant[0]}?" if len(meant) == 1 else nearest(asked.model, [*known])
     yield refuse((*path, "model"), f"{asked.model} is not in the catalog", hint, CATALOG)
     return None
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.casefold()).removeprefix("nvidia")
 
 
 def plan_hosts(hosts: tuple[spec.Host, ...], stated: Stated) -> Checked[tuple[HostPlan, ...]]:

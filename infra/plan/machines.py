@@ -79,6 +79,15 @@ def machine_of(
         )
         return None
     if asked.model not in choices:
+        if asked.model not in catalog.load().gpus:
+            # Not "cannot be attached": V100 and P100 can, but cannot be partitioned.
+            yield refuse(
+                (*path, "gpu", "model"),
+                f"{asked.model} is not in the catalog",
+                nearest(asked.model, tuple(choices)),
+                CATALOG,
+            )
+            return None
         yield refuse(
             (*path, "gpu", "model"),
             f"{asked.model} cannot be attached to {name}",

@@ -37,6 +37,21 @@ GKE_LABELS = frozenset(
     )
 )
 """Labels that GKE sets from a pool's settings. Source: GKE docs, GPU node labels."""
+_OPERAND_LABEL = "nvidia.com/gpu.deploy."
+"""Prefix of the labels by which the operator chooses each operand's nodes, and mig-manager pauses
+operands (`paused-for-mig-change`).
+"""
+_OPERATORS_LABELS = frozenset(
+    f"nvidia.com/{name}"
+    for name in (
+        "gpu.present",
+        "mig.capable",
+        "mig.strategy",
+        "gpu-driver-upgrade-state",
+        "vgpu.present",
+    )
+)
+"""Labels that the operator and GPU feature discovery set from what they find."""
 _OWN = "slicewright.io/"
 _GPU_TAINT: Mapping[str, str] = {
     "key": "nvidia.com/gpu",
@@ -108,6 +123,17 @@ def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud) -> Checked[Mapping[s
                 "it removes GKE's device plugin, which also completes the driver's installation",
                 "use partition: {mode: operator}, which sets it",
                 "NVIDIA/aicr docs/integrator/gke-gpu-setup.md",
+                in_key=True,
+            )
+        elif isinstance(pool.partition, spec.Operator) and (
+            key in _OPERATORS_LABELS or key.startswith(_OPERAND_LABEL)
+        ):
+            yield refuse(
+                at,
+                "the GPU Operator sets it; on this pool it could keep the nodes from being "
+                "partitioned or their partitions from being advertised",
+                "leave it out",
+                "NVIDIA/gpu-operator, controllers/state_manager.go",
                 in_key=True,
             )
         elif key.startswith(_OWN):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from infra import catalog
 from infra.catalog import driver_order
 from infra.plan.drivers import driver_of
 from infra.plan.fleet import ByoFleetPlan, CloudPoolPlan, FleetPlan, GkePoolPlan
@@ -14,6 +15,8 @@ NO_STARTUP_TAINT: Final = (
     "admission-policy (Kubernetes 1.36 and later) or registered"
 )
 """What it costs that nobody taints the new nodes of an existing cluster."""
+_REBOOT_MINUTES = 15
+"""Of a machine with eight GPUs, until its GPUs are partitioned."""
 
 
 def notes(fleet: FleetPlan) -> tuple[str, ...]:
@@ -21,6 +24,16 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
     found = []
     if isinstance(fleet, ByoFleetPlan) and fleet.pools and fleet.startup_taint == "none":
         found.append(NO_STARTUP_TAINT)
+    if (
+        fleet.operator is not None
+        and not fleet.operator.existing
+        and fleet.operator.chart_path is None
+        and fleet.operator.chart_version not in catalog.load().charts
+    ):
+        found.append(
+            f"gpu_operator: the catalog does not know chart {fleet.operator.chart_version}, so "
+            "which driver and device plugin it installs is not checked"
+        )
     for pool in fleet.pools:
         at = f"pool {pool.name}:"
         if isinstance(pool, CloudPoolPlan):
@@ -66,6 +79,12 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
                 found.append(
                     f"{at} most clouds refuse that reset, and "
                     "gpu_operator.mig_manager.with_reboot is false"
+                )
+            if fleet.verify_timeout_minutes < _REBOOT_MINUTES:
+                found.append(
+                    f"{at} verify_timeout_minutes is {fleet.verify_timeout_minutes}, so that "
+                    f"`pulumi up` may give up before the reboot is over; write {_REBOOT_MINUTES} "
+                    "or more"
                 )
         driver = driver_of(pool, fleet)
         if (

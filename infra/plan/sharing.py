@@ -95,6 +95,7 @@ def plugin_sharing(
     if devices is not None and known:
         wrong += _check_names(sharing, path, devices)
     each = _by_full_name(sharing.replicas, devices or (WHOLE_GPU,))
+    wrong += _check_duplicates(sharing, path)
     wrong += _check_replicas(sharing, path, each)
     yield from wrong
     if wrong or devices is None or not known:
@@ -122,6 +123,21 @@ def _check_names(sharing: Replicated, path: Path, devices: Mapping[str, int]) ->
                 _PLUGIN,
                 in_key=True,
             )
+
+
+def _check_duplicates(sharing: Replicated, path: Path) -> Checked[None]:
+    """`gpu` and `nvidia.com/gpu` are two keys of one resource."""
+    first: dict[str, str] = {}
+    for written in () if isinstance(sharing.replicas, int) else sharing.replicas:
+        name = _full_name(written)
+        if name in first:
+            yield refuse(
+                (*path, "replicas", written),
+                f"is the same resource as {first[name]}",
+                "remove one of the two",
+                in_key=True,
+            )
+        first.setdefault(name, written)
 
 
 def _check_replicas(sharing: Replicated, path: Path, each: Mapping[str, int]) -> Checked[None]:

@@ -233,6 +233,24 @@ def test_the_proposed_fraction_is_not_refused(mib: int, percent: int, cards: int
             "mig-manager",
         ),
         *(
+            (
+                EKS,
+                {
+                    "labels": {key: "false"},
+                    "machine_type": "p4d.24xlarge",
+                    "partition": {"mode": "operator", "layout": {"1g.5gb": 7}},
+                },
+                ("labels", key),
+                "the GPU Operator sets it",
+            )
+            for key in (
+                "nvidia.com/gpu.deploy.mig-manager",
+                "nvidia.com/gpu.deploy.device-plugin",
+                "nvidia.com/mig.capable",
+                "nvidia.com/gpu.present",
+            )
+        ),
+        *(
             (text, {"labels": {key: "x"}}, ("labels", key), "GKE sets it")
             for text in (EKS, GKE, BYO)
             for key in sorted(GKE_LABELS)
@@ -249,6 +267,9 @@ def test_what_a_cloud_or_an_operator_would_refuse_or_overwrite(
 
 def test_what_the_clouds_allow_is_allowed() -> None:
     assert not problems(EKS, tags={"k" * 128: "v" * 256, "Team": "A B", "awsome": ""})
+    assert not problems(
+        EKS, labels={"nvidia.com/gpu.deploy.dcgm-exporter": "false"}, partition="none"
+    )
     assert not problems(
         GKE,
         resource_labels={"team": "", "équipe": "größe_1-a"},

@@ -59,6 +59,8 @@ def test_each_gpu_accepts_its_minimum_driver_and_refuses_the_one_before(gpu: Gpu
     oldest = geometry.minimum_driver(gpu, layout)
     (problem,) = refusals(byo(gpu, layout, driver={"enabled": True, "version": older(oldest)}))
     assert problem.path == ("gpu_operator", "driver", "version")
+    of_a_system = {"enabled": True, "version": f"{older(oldest)}-ubuntu22.04"}
+    assert refusals(byo(gpu, layout, driver=of_a_system)) == [problem]
     assert older(oldest) in problem.reason
     assert oldest in problem.instead
     assert problem.source == gpu.source

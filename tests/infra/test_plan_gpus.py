@@ -286,6 +286,20 @@ def test_notes_say_what_is_no_reason_to_refuse() -> None:
         assert part in said
 
 
+def test_a_timeout_shorter_than_the_reboot_that_the_pool_needs_is_noted() -> None:
+    split = {"mode": "operator", "layout": {"3g.20gb": 2}}
+    short = plan.notes(planned(EKS + "verify_timeout_minutes: 1\n", partition=split))
+    assert any("verify_timeout_minutes is 1, so that" in note for note in short)
+    long = plan.notes(planned(EKS + "verify_timeout_minutes: 15\n", partition=split))
+    assert not any("verify_timeout_minutes" in note for note in long)
+
+
+def test_a_chart_that_the_catalog_does_not_know_is_noted() -> None:
+    unknown = plan.notes(planned(EKS + "gpu_operator: {chart_version: v99.0.0}\n"))
+    assert any("does not know chart v99.0.0" in note for note in unknown)
+    assert not any("does not know chart" in note for note in plan.notes(planned(EKS)))
+
+
 def test_it_is_noted_where_it_is_not_known_whether_mps_comes_up() -> None:
     newer = "gpu_operator: {mig_strategy: single, device_plugin: {version: v0.20.2}}\n"
     on_eks = planned(EKS + newer, machine_type="g5.xlarge", sharing={"mode": "mps", "replicas": 4})

@@ -28,6 +28,7 @@ def refusals(cloud: str, machine: str, **fleet: Any) -> list[spec.Problem]:
     [
         ("eks", "p4d.24xl", "is not in the catalog", "did you mean p4d.24xlarge?"),
         ("eks", "dgx", "is not in the catalog", "nearest by name:"),
+        ("gke", "n1-highmem-8", "is not in the catalog", "nearest by name: n1-standard-8"),
         (
             "eks",
             "m7i.large",

@@ -114,6 +114,12 @@ def test_what_gke_offers_with_mps_on_partitions_too(
         ("none", {**SLICED, "replicas": {"mig-1g.5gb+me": 2}}, "mixed", "with '.' for '+'"),
         ("none", {**SLICED, "replicas": {"amd.com/gpu": 2}}, "mixed", "is not a GPU resource"),
         ("none", {**SLICED, "replica": 2}, "mixed", "did you mean replicas?"),
+        (
+            "none",
+            {**SLICED, "replicas": {"gpu": 4, "nvidia.com/gpu": 2}},
+            "mixed",
+            "is the same resource as gpu; remove one",
+        ),
         ("none", "time-slicing", "mixed", "sharing.replicas (pool a): is missing"),
         ("none", {"replicas": 2}, "mixed", "time-slicing, mps, fractional, or none"),
         ("none", "fractional", "mixed", "has no scheduler"),

@@ -828,9 +828,9 @@ def test_line_numbers_come_from_the_stack_file_only_where_it_equals_the_config(
         "config:\n  slicewright:fleet:\n    cloud: gke\n"
     )
     same = program.locate('{"cloud": "gke"}', tmp_path, "x")
-    assert (same.name, same.line(("cloud",))) == ("stacks/Pulumi.x.yaml", 3)
+    assert (same.name, same.position(("cloud",))) == ("stacks/Pulumi.x.yaml", (3, 12))
     other = program.locate('{"cloud": "eks"}', tmp_path, "x")
-    assert (other.name, other.line(("cloud",))) == ("stack x", None)
+    assert (other.name, other.position(("cloud",))) == ("stack x", None)
 
 
 def test_a_broken_stack_file_ends_the_program_before_any_resource_and_without_a_traceback(
