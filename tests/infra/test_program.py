@@ -311,7 +311,7 @@ def test_on_eks_the_agent_gets_the_gpus_from_the_nodes_default_runtime(
 def test_every_image_that_a_stack_file_may_name_has_its_way_to_the_gpus() -> None:
     named = {
         *get_args(GkePool.model_fields["image_type"].annotation),
-        *get_args(get_args(EksPool.model_fields["ami_type"].annotation)[0]),
+        *get_args(get_args(get_args(EksPool.model_fields["ami_type"].annotation)[0])[0]),
     }
     assert named == {
         "COS_CONTAINERD",

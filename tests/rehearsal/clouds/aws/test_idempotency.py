@@ -36,6 +36,7 @@ def retrying(over: OverHttp, service: str) -> Any:
     )
 
 
+@pytest.mark.usefixtures("clouds_over_http")
 def test_a_cluster_whose_answer_was_lost_is_made_once(tmp_path: Path) -> None:
     with over_http(tmp_path) as over:
         ec2, iam, eks = (retrying(over, s) for s in ("ec2", "iam", "eks"))
