@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from fleet_controller.absent_agents import reasons
 from fleet_controller.assess import assess
-from fleet_controller.state import Node, Pool
+from fleet_controller.decide import decide, without_report
+from fleet_controller.state import Node, Pool, Report
 
 REFUSED = 'Error creating: pods "node-agent-a-" is forbidden: RuntimeClass "nvidia" not found'
 
@@ -67,3 +69,33 @@ def test_it_becomes_the_message_of_no_report(node: Node, pool: Pool, now: float)
     assert assessed.reason == "NoReport"
     assert assessed.message == f"the node's agent has not reported: FailedCreate: {REFUSED}"
     assert assessed.settles
+
+
+def test_it_is_the_message_on_the_node_itself(node: Node, pool: Pool, now: float) -> None:
+    decision = decide([pool], [node], {}, {}, {}, now, no_agents={"n1": REFUSED, "n2": "other"})
+    said = [text for a in decision.actions if (text := getattr(a, "message", None))]
+    assert f"the node's agent has not reported: {REFUSED}" in said
+
+
+def test_a_report_says_more_than_what_the_cluster_says(
+    node: Node, pool: Pool, report: Report, now: float
+) -> None:
+    judged = assess(node, pool, report, now)
+    assert assess(node, pool, report, now, no_agent=REFUSED) == judged
+    assert judged.reason == "PartitionsMatch"
+
+
+def test_where_the_cluster_says_nothing_nothing_is_quoted(
+    node: Node, pool: Pool, now: float
+) -> None:
+    assessed = assess(node, pool, None, now)
+    assert assessed.reason == "NoReport"
+    assert "None" not in assessed.message
+
+
+def test_agents_without_a_report_are_asked_for_by_node_and_pool(
+    node: Node, pool: Pool, report: Report
+) -> None:
+    other = replace(node, name="n2", uid="u2")
+    foreign = replace(node, name="n3", uid="u3", labels={})
+    assert without_report([pool], [node, other, foreign], {"n1": report}) == {"n2": "halves"}

@@ -145,6 +145,22 @@ def test_a_node_that_its_pool_no_longer_selects_joins_another(existing: Pool, fo
     assert action.labels == {POOL_LABEL: "rack8", PLUGIN: None}
 
 
+def test_a_pool_that_is_being_deleted_has_no_nodes_and_is_not_listed(
+    existing: Pool, found: Node
+) -> None:
+    going = replace(existing, name="aaa", uid="u", leaving=True)
+    assert memberships([going, existing], [found]) == [(existing, [found])]
+    assert memberships([going], [found]) == []
+
+
+def test_nodes_are_listed_by_name_without_those_that_are_being_deleted(
+    existing: Pool, found: Node
+) -> None:
+    first, last = (replace(found, name=name, uid=name) for name in ("a", "z"))
+    gone = replace(found, name="b", uid="b", leaving=True)
+    assert memberships([existing], [last, gone, first]) == [(existing, [first, last])]
+
+
 def raw(annotations: Mapping[str, str]) -> dict[str, object]:
     return {"metadata": {"name": "n1", "uid": "u", "annotations": annotations}}
 

@@ -173,6 +173,13 @@ def test_mig_is_not_disabled_under_pods_and_that_is_said(
     assert said in event.message
 
 
+def test_of_many_pods_three_are_named(existing: Pool, member: Node) -> None:
+    cut = labelled(member, config="all-3g.40gb", state="success")
+    (event,) = actions([disabling(existing)], cut, ("a/1", "a/2", "a/3", "a/4"))
+    assert isinstance(event, EmitEvent)
+    assert event.message.endswith("still running: a/1, a/2, a/3")
+
+
 def test_the_pods_of_a_departing_node_are_asked_for_only_where_its_layout_must_go(
     existing: Pool, member: Node
 ) -> None:
@@ -180,6 +187,18 @@ def test_the_pods_of_a_departing_node_are_asked_for_only_where_its_layout_must_g
     assert to_inspect([disabling(existing)], [cut]) == ("n1",)
     assert to_inspect([deleted(existing)], [cut]) == ()
     assert to_inspect([disabling(existing)], [labelled(member, config="all-disabled")]) == ()
+    busy = labelled(member, config="all-3g.40gb", state="pending")
+    assert to_inspect([disabling(existing)], [busy]) == ()
+
+
+def test_they_are_asked_for_by_each_nodes_own_pool(existing: Pool, member: Node) -> None:
+    keeps = replace(deleted(existing), name="keeps", uid="k")
+    cut = labelled(member, config="all-3g.40gb", state="success")
+    nodes = [
+        replace(cut, name=f"in-{pool}", uid=pool, joined=Joined(pool=pool, labels={}))
+        for pool in ("keeps", "halves", "long-gone")
+    ]
+    assert to_inspect([keeps, disabling(existing)], nodes) == ("in-halves",)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +218,7 @@ def test_a_node_waits_until_mig_manager_has_disabled_mig(
     (event,) = actions([disabling(existing)], busy)
     assert isinstance(event, EmitEvent)
     assert event.reason == "ReleaseWaitsForMigManager"
-    assert f"nvidia.com/mig.config.state is {state or 'absent'}" in event.message
+    assert f"nvidia.com/mig.config.state is {state or 'absent'}. If" in event.message
     command = shlex.split(event.message.partition("let the layout stay: ")[2])
     assert command[:4] == ["kubectl", "patch", "gpupool", "halves"]
     assert json.loads(command[-1]) == {"spec": {"existingNodes": {"migLayoutOnRelease": "Keep"}}}
@@ -214,7 +233,28 @@ def test_where_mig_manager_does_not_partition_nothing_is_disabled(
     existing: Pool, member: Node
 ) -> None:
     pool = replace(disabling(existing), mig_config=None)
-    assert [type(a) for a in actions([pool], replace(member, condition=None))] == [ReleaseNode]
+    done = replace(member, condition=None)
+    assert [type(a) for a in actions([pool], done)] == [ReleaseNode]
+    theirs = labelled(done, config="all-1g.10gb", state="success")
+    assert [type(a) for a in actions([pool], theirs)] == [ReleaseNode]
+
+
+def test_on_a_node_that_never_got_a_layout_nothing_is_disabled(
+    existing: Pool, member: Node
+) -> None:
+    bare = replace(member, condition=None)
+    assert [type(a) for a in actions([disabling(existing)], bare)] == [ReleaseNode]
+    assert to_inspect([disabling(existing)], [bare]) == ()
+
+
+def test_nodes_leave_and_pools_go_by_name(existing: Pool, member: Node) -> None:
+    ready = replace(member, condition=None)
+    nodes = [replace(ready, name=name, uid=name) for name in ("z", "a")]
+    left = decide([deleted(existing)], nodes, {}, {}, {}, 0.0).actions
+    assert [a.node for a in left if isinstance(a, ReleaseNode)] == ["a", "z"]
+    pools = [replace(deleted(existing), name=name, uid=name) for name in ("z", "a")]
+    gone = decide(pools, [], {}, {}, {}, 0.0).actions
+    assert [a.pool for a in gone if isinstance(a, LetPoolGo)] == ["a", "z"]
 
 
 labels = st.dictionaries(st.sampled_from([POOL_LABEL, PLUGIN, "a", "b"]), st.sampled_from("xy"))
