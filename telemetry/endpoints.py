@@ -71,8 +71,14 @@ def serve(
     address: IPv4 or IPv6. port: 0 for any free one. alive, ready: return None, or the reason why
     not. begin: answers when this is set, or half a second has passed; None: at once.
     """
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listening = socket.create_server((address, port), family=family, backlog=_WAITING)
+    six = ":" in address
+    listening = socket.create_server(
+        (address, port),
+        family=socket.AF_INET6 if six else socket.AF_INET,
+        backlog=_WAITING,
+        # `::` is every address of both kinds.
+        dualstack_ipv6=six and socket.has_dualstack_ipv6(),
+    )
     if begin is None:
         begin = threading.Event()
         begin.set()

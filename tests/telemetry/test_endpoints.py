@@ -62,6 +62,17 @@ def test_it_listens_on_ipv4_and_on_ipv6(address: str) -> None:
         server.shutdown()
 
 
+def test_every_address_means_those_of_both_kinds() -> None:
+    server = serve("::", 0, alive=lambda: None, ready=lambda: None, metrics=str)
+    try:
+        for host in ("127.0.0.1", "[::1]"):
+            url = f"http://{host}:{server.server_port}/healthz"
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                assert answer.read() == b"ok\n"
+    finally:
+        server.shutdown()
+
+
 def test_a_taken_port_is_an_error() -> None:
     server = serve("127.0.0.1", 0, alive=lambda: None, ready=lambda: None, metrics=str)
     try:
