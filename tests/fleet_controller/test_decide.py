@@ -159,6 +159,34 @@ def test_what_may_pass_is_not_settled_even_after_its_grace(
     assert _condition(_decided(pool, [node], [waiting], now=now), "Settled")[0] == "False"
 
 
+def _lasts(
+    pool: Pool, node: Node, report: Report, gpu_pods: Mapping[str, tuple[str, ...]] | None = None
+) -> Decision:
+    """The decision once the node's condition is written, and so old that it is no passing one."""
+    (said,) = [
+        a
+        for a in _decided(pool, [node], [report], gpu_pods=gpu_pods).actions
+        if isinstance(a, SetNodeCondition)
+    ]
+    told = _said(node, said.status, said.reason, said.message, at=NOW)
+    return _decided(pool, [told], [report], gpu_pods=gpu_pods, now=NOW + DAMPING_S)
+
+
+def test_a_change_that_pods_hold_is_not_settled_however_long_they_run(
+    node: Node, pool: Pool, report: Report
+) -> None:
+    asked = replace(pool, mig_config="new")
+    decision = _lasts(asked, node, report, {"n1": ("ai/a",)})
+    assert [event.reason for event in _events(decision)] == ["ChangeHeldByPods"]
+    assert _condition(decision, "Settled")[:2] == ("False", "NodesFailing")
+
+
+def test_what_nobody_knows_is_not_settled(node: Node, pool: Pool, report: Report) -> None:
+    decision = _lasts(pool, node, replace(report, verdict="Strange"))
+    assert [event.reason for event in _events(decision)] == ["ReportUnreadable"]
+    assert _condition(decision, "Settled")[0] == "False"
+
+
 def _waited(pool: Pool, nodes: Sequence[Node], since: float) -> Pool:
     """The pool as it is after a pass at `since` that did not settle it."""
     return replace(pool, status=_status(_decided(pool, nodes, now=since)))
@@ -397,6 +425,7 @@ def _events(decision: Decision) -> list[EmitEvent]:
 
 def test_the_periods_are_the_documented_ones() -> None:
     assert (GRACE_S, DAMPING_S, REPEAT_WARNING_S) == (300.0, 10.0, 1800.0)
+    assert LONGEST_WAIT_S == 4 * 3600
 
 
 class TestGracePeriod:

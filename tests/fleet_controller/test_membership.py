@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from fleet_controller.api import JOINED_ANNOTATION, POOL_LABEL
-from fleet_controller.decide import decide
+from fleet_controller.decide import SetNodeCondition, decide
 from fleet_controller.membership import JoinNode, joining, memberships
 from fleet_controller.state import BroughtLabel, Joined, Node, Pool, read_node
 
@@ -59,6 +59,17 @@ def test_a_selected_node_gets_the_labels_of_its_pool(existing: Pool, found: Node
             },
         ),
     )
+
+
+def test_nothing_else_is_done_to_a_node_before_it_is_noted_there(
+    existing: Pool, found: Node
+) -> None:
+    """Nor does it keep the others waiting; one that is noted gets what it lacks at once."""
+    noted = joined(replace(found, name="n2", uid="u2"), existing)
+    changed = replace(noted, labels={**noted.labels, PLUGIN: "mine"})
+    done = decide([existing], [found, changed], {}, {}, {}, 0.0).actions
+    of_nodes = [(type(a), a.node) for a in done if isinstance(a, JoinNode | SetNodeCondition)]
+    assert of_nodes == [(JoinNode, "n1"), (JoinNode, "n2"), (SetNodeCondition, "n2")]
 
 
 def test_a_node_that_has_its_labels_is_left_alone(existing: Pool, found: Node) -> None:
