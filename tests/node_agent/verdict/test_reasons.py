@@ -371,6 +371,17 @@ def test_pods_can_choose_the_node_by_its_labels(
     assert _labelled(found)(scene).judged().reason == reason
 
 
+def test_wrong_labels_are_said_by_name_and_an_empty_one_is_called_so(scene: Scene) -> None:
+    wanted = {"nvidia.com/gpu.replicas": ("2",), "nvidia.com/gpu.product": ("Tesla-T4-SHARED",)}
+    found = _labelled({"nvidia.com/gpu.replicas": ""})(scene)
+    judged = replace(found, desired=replace(found.desired, labels=wanted)).judged()
+    assert judged.reason == "WrongLabels"
+    assert [(c.where, c.found) for c in judged.checks if c.reason == "WrongLabels"] == [
+        ("nvidia.com/gpu.product", "no label"),
+        ("nvidia.com/gpu.replicas", "an empty label"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("capacity", "allocatable", "reason"),
     [
