@@ -417,6 +417,7 @@ class ClusterKubelet:
             containers=frozenset(c["name"] for c in containers),
             running=run.is_running,
             execute=run.execute,
+            ended=run.ended,
         )
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:

@@ -21,12 +21,15 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from rehearsal.cluster.kubelet.logs import files as logfiles
 from rehearsal.cluster.kubelet.remote_command import session, websocket
+from rehearsal.cluster.node import launcher
 
 ALLOWED_CLIENT = "kube-apiserver-kubelet-client"
 SIMULATED = b"this pod is simulated by kwok: it has no process and no log\n"
 _STREAMS = {"attach": "attach", "portForward": "port-forward"}
 """First part of the kubelet's path -> kubectl's command."""
 _FOLLOW_PAUSE_S = 0.25
+_GRACE_S = 1.0
+"""For a command whose client has gone."""
 _log = logging.getLogger(__name__)
 
 
@@ -40,6 +43,8 @@ class PodLogs:
     """Whether the container of that name runs; called while its log is followed."""
     execute: Callable[[str, Sequence[str], Path], subprocess.Popen[bytes]]
     """Starts a command in a container that runs; its output goes to the file."""
+    ended: Callable[[int], None]
+    """Called when such a command has ended, with its pid."""
 
 
 Find = Callable[[str, str], PodLogs | None]
@@ -202,6 +207,17 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception as e:  # noqa: BLE001 - told to whoever asked, whatever it is
             self._refuse(500, f"{command[:1]} cannot be started in container {container!r}: {e}")
             return
+        try:
+            self._switch_protocols(key, protocol)
+            session.Session(connection=self.connection, reading=self.rfile, writing=self.wfile).run(
+                process, output
+            )
+        finally:
+            launcher.stop(process, grace_s=_GRACE_S)
+            served.ended(process.pid)
+            output.unlink(missing_ok=True)
+
+    def _switch_protocols(self, key: str, protocol: str) -> None:
         self.send_response(101)
         for name, value in (
             ("Upgrade", "websocket"),
@@ -212,10 +228,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.close_connection = True
-        session.Session(connection=self.connection, reading=self.rfile, writing=self.wfile).run(
-            process, output
-        )
-        output.unlink(missing_ok=True)
 
     def _refuse(self, code: int, why: str) -> None:
         """Answers with a Status object, which the API server passes on unchanged."""

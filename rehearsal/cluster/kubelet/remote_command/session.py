@@ -19,12 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from rehearsal.cluster.kubelet.remote_command import websocket
-from rehearsal.cluster.node import launcher
 
 PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _STDOUT, _STATUS = b"\x01", b"\x03"
 _LOOK_S: Final = 0.05
-_GRACE_S: Final = 1.0
 _CHUNK: Final = 32 * 1024
 
 
@@ -56,8 +54,6 @@ class Session:
             self._write(websocket.frame(websocket.CLOSE, (1000).to_bytes(2)))
         except (websocket.Ended, OSError):
             pass  # nobody listens any more
-        finally:
-            launcher.stop(process, grace_s=_GRACE_S)
 
     def _copy(self, file: BufferedReader) -> None:
         while data := file.read(_CHUNK):

@@ -1,11 +1,13 @@
-"""Pods of a walkthrough that look at their GPUs from the inside, as `kubectl exec` with nvidia-smi
-would: through the NVML library and the device nodes of their own container.
+"""Pods of a walkthrough, looked into by `kubectl exec`: with the NVML library and the device nodes
+of their own container.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import os
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -13,15 +15,9 @@ from typing import Any, TypeVar
 from infra import delivery
 from kubeapi import ApiError, Client
 from rehearsal.scenario import walkthrough
+from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.walkthrough import Walkthrough
 
-_SCRIPT = """
-import json, subprocess, sys, time
-asked = [sys.executable, "-S", "/code/agent.pyz", "show", "--json"]
-seen = subprocess.run(asked, capture_output=True, text=True)
-print(json.dumps(json.loads(seen.stdout) if seen.stdout else {"failed": seen.stderr}), flush=True)
-time.sleep(3600)
-"""
 _CODE = "look"
 T = TypeVar("T")
 
@@ -45,14 +41,31 @@ def pod_without_toleration(client: Client, of: Walkthrough, name: str, key: str)
     return _create(client, of, name, {**spec, "tolerations": left})
 
 
-def seen_by(client: Client, path: str) -> Mapping[str, Any]:
-    """What the pod at that path sees, once it is Running and Ready: `slicewright-agent show`."""
+def seen_by(environment: Environment, client: Client, path: str) -> Mapping[str, Any]:
+    """What is seen in the pod at that path, once it is Running and Ready: `slicewright-agent
+    show`.
+    """
     _until(client, path, _ready)
-    deadline = time.monotonic() + 60
-    while not (said := client.text(f"{path}/log")).strip():
-        assert time.monotonic() < deadline, f"{path} says nothing"
-        time.sleep(0.2)
+    said = kubectl_exec(environment, path, "python", "/code/agent.pyz", "show", "--json")
     return dict(json.loads(said))
+
+
+def kubectl_exec(environment: Environment, path: str, *command: str) -> str:
+    """The output of a command in the pod at that path."""
+    (kubeconfig,) = environment.kubeconfigs().values()
+    namespace, _, name = path.split("/")[-3:]
+    kubectl = [environment.toolchain.control_plane, "kubectl", "--kubeconfig", kubeconfig]
+    asked = subprocess.run(
+        [*kubectl, "exec", "-n", namespace, name, "--", *command],
+        # Else it caches what the API offers in the home directory.
+        env={**os.environ, "KUBECACHEDIR": str(environment.root / "kubectl-cache")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert asked.returncode == 0, asked.stderr
+    return asked.stdout
 
 
 def why_pending(client: Client, path: str) -> str:
@@ -79,7 +92,7 @@ def _create(client: Client, of: Walkthrough, name: str, spec: Mapping[str, Any])
         {
             **kept,
             "image": "python:3.13-slim",
-            "command": ["python", "-c", _SCRIPT],
+            "command": ["python", "-c", "import time; time.sleep(3600)"],
             # As NVIDIA's CUDA images set it for GKE, which mounts the driver there.
             "env": [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}],
             "volumeMounts": [{"name": "code", "mountPath": "/code"}],

@@ -114,12 +114,12 @@ def test_nvidias_own_programs_did_the_cutting(client: Client) -> None:
     assert labels["nvidia.com/mig-1g.5gb.count"] == "56"
 
 
-def test_a_running_pod_sees_its_one_partition_and_no_other(client: Client) -> None:
+def test_a_running_pod_sees_its_one_partition_and_no_other(client: Client, engine: Engine) -> None:
     """S1-32: the published pod has 14 SMs and 4864 MiB."""
     paths = [inside.pod_of(client, S1, f"look-{n}") for n in range(2)]
     uuids = []
     for path in paths:
-        (gpu,) = inside.seen_by(client, path)["gpus"]
+        (gpu,) = inside.seen_by(engine.environment, client, path)["gpus"]
         (device,) = gpu["devices"]
         assert (gpu["mig"], device["name"].rpartition(" ")[2]) == ("enabled", "1g.5gb")
         assert (device["multiprocessors"], device["memory_mib"]) == (14, 4864)
@@ -424,7 +424,7 @@ def test_partition_none_makes_the_gpus_whole_again(client: Client, engine: Engin
     assert _allocatable(client) == {"nvidia.com/gpu": "8"}
     assert _node(client)["metadata"]["labels"]["nvidia.com/mig.config"] == "all-disabled"
     path = inside.pod_of(client, S1, "whole", wants="nvidia.com/gpu")  # S1-22
-    (gpu,) = inside.seen_by(client, path)["gpus"]
+    (gpu,) = inside.seen_by(engine.environment, client, path)["gpus"]
     assert (gpu["mig"], gpu["devices"]) == ("disabled", [])
     inside.delete(client, path)
 

@@ -21,6 +21,7 @@ from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import PROJECT, Environment
 from rehearsal.scenario.existing_cluster.nodes import node_objects
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
+from tests.rehearsal.scenario.whole_run import inside
 
 pytestmark = [pytest.mark.rehearsal]
 S4 = WALKTHROUGHS["s4"]
@@ -267,7 +268,7 @@ def test_the_agent_sees_the_devices_themselves_and_what_is_shared(shared: Client
 
 
 def test_8_triton_servers_run_at_most_4_on_a_partition_and_see_no_other(
-    shared: Client,
+    shared: Client, engine: Engine
 ) -> None:  # S4-63
     walkthrough.apply(shared, S4)
     landing = walkthrough.wait_until_landed(shared, S4, 8)
@@ -276,6 +277,8 @@ def test_8_triton_servers_run_at_most_4_on_a_partition_and_see_no_other(
     seen = [seen_by(shared, pod, what="MIG") for pod in pods]
     assert [len(one) for one in seen] == [1] * 8, seen
     assert sorted(Counter(uuid for one in seen for uuid in one).values()) == [4, 4]
+    path = f"{PODS}/{pods[0]['metadata']['name']}"
+    assert seen[0][0] in inside.kubectl_exec(engine.environment, path, "nvidia-smi", "-L")
 
 
 def test_the_ninth_finds_no_place(shared: Client) -> None:

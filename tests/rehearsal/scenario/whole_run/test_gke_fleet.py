@@ -209,7 +209,7 @@ def test_a_running_pod_sees_its_one_partition_and_no_other(run: Run) -> None:
     paths = [inside.pod_of(run.client, S0, f"look-{n}") for n in range(2)]
     uuids = []
     for path in paths:
-        (gpu,) = inside.seen_by(run.client, path)["gpus"]
+        (gpu,) = inside.seen_by(run.environment, run.client, path)["gpus"]
         (device,) = gpu["devices"]
         assert (gpu["mig"], device["name"].rpartition(" ")[2]) == ("enabled", "3g.40gb")
         assert (device["multiprocessors"], device["memory_mib"] // 1000) == (60, 40)
