@@ -62,13 +62,24 @@ class EksCluster(pulumi.ComponentResource):
             role_arn=cluster_role.arn,
             version=plan.cluster.version,
             vpc_config=aws.eks.ClusterVpcConfigArgs(
-                subnet_ids=[subnet.id for subnet in subnets.values()]
+                subnet_ids=[subnets[zone].id for zone in plan.cluster.zones]
             ),
             access_config=aws.eks.ClusterAccessConfigArgs(
                 authentication_mode="API_AND_CONFIG_MAP",
                 bootstrap_cluster_creator_admin_permissions=True,
             ),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=cluster_rights),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=cluster_rights,
+                # EKS refuses subnets of other zones than those of the cluster's creation
+                # (aws/containers-roadmap #2258), and the provider would try. So other zones are
+                # another cluster, and one of an earlier version, which has the subnets of the
+                # pools' zones too, keeps them: without a trigger in the state, none is pulled.
+                ignore_changes=["vpcConfig.subnetIds"],
+                replacement_trigger=sorted(plan.cluster.zones),
+                # Its name is fixed.
+                delete_before_replace=True,
+            ),
         )
         addons = [self._addon(name, addon, []) for addon in _ADDONS_BEFORE_NODES]
         self._before_nodes = [*node_rights, *addons, *routes]
@@ -133,7 +144,8 @@ class EksCluster(pulumi.ComponentResource):
         )
         subnets: dict[str, aws.ec2.Subnet] = {}
         routes: list[pulumi.Resource] = []
-        for zone, block in _ranges(plan.cluster.zones, plan.cluster.region).items():
+        cluster = plan.cluster
+        for zone, block in _ranges((*cluster.zones, *cluster.pool_zones), cluster.region).items():
             subnets[zone] = aws.ec2.Subnet(
                 f"{name}-{zone}",
                 vpc_id=vpc.id,

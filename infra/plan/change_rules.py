@@ -298,11 +298,16 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
         {"cluster.version": "version"},
     ),
     *_rules(
-        ChangeEffect.IN_PLACE,
-        "subnets are added or removed, a zone keeps its own; EKS may refuse zones that the "
-        "cluster was not created with (unverified)",
-        "aws cluster.go: UpdateClusterConfig",
+        ChangeEffect.REPLACE,
+        f"EKS accepts subnets of the zones of the cluster's creation only: {_CLUSTER_GOES}",
+        "aws/containers-roadmap #2258",
         {"cluster.zones": "vpc_config.subnet_ids"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        "subnets are added or removed; a zone keeps its own, and the cluster its zones",
+        "EC2 API, CreateSubnet",
+        {"cluster.pool_zones": "subnets of the VPC"},
     ),
     *_rules(
         ChangeEffect.REPLACE,

@@ -41,11 +41,13 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
     workloads = yield from fleet_workloads(fleet, built, stated)
     if len(built) != len(pools) or system is None:
         return None
+    used = (*system.zones, *(zone for pool in built for zone in pool.zones))
     return EksFleetPlan(
         cluster=EksClusterPlan(
             name=fleet.cluster.name,
             region=region,
-            zones=tuple(dict.fromkeys((*own, *system.zones, *(z for p in built for z in p.zones)))),
+            zones=own,
+            pool_zones=tuple(dict.fromkeys(zone for zone in used if zone not in own)),
             version=fleet.cluster.version,
             existing=fleet.cluster.existing,
         ),

@@ -274,7 +274,9 @@ class EksClusterPlan:
     name: str
     region: str
     zones: tuple[str, ...]
-    """Zones with a subnet: the cluster's, then those that only pools use."""
+    """Of the control plane's network interfaces; EKS never lets them change."""
+    pool_zones: tuple[str, ...]
+    """Zones that only pools use: they have a subnet of the same VPC, which the cluster lacks."""
     version: str | None
     existing: bool
 

@@ -20,7 +20,7 @@ FLEET = """\
 cloud: eks
 cluster: {{name: c, region: {region}, version: "1.35", zones: [{zones}]}}
 node_pools:
-- {{name: a, machine_type: p4d.24xlarge, nodes: {nodes}, zones: [{region}b]}}
+- {{name: a, machine_type: p4d.24xlarge, nodes: {nodes}, zones: [{region}{pool_zone}]}}
 """
 
 
@@ -32,9 +32,11 @@ def made(
     region: str = "us-west-2",
     zones: str = "",
     nodes: str = "{count: 1}",
+    pool_zone: str = "b",
 ) -> Mapping[str, Any]:
     zones = zones or f"{region}a, {region}b"
-    resources = record("x", fleet=FLEET.format(region=region, zones=zones, nodes=nodes))
+    asked = {"region": region, "zones": zones, "nodes": nodes, "pool_zone": pool_zone}
+    resources = record("x", fleet=FLEET.format(**asked))
     (found,) = (m.inputs for m in resources if m.type.endswith(kind) and m.name.endswith(name))
     return dict(found)
 
@@ -62,16 +64,14 @@ def test_node_groups_rise_with_their_cluster(record: Callable[..., Any], group: 
     assert made(record, ":NodeGroup", group)["version"] == "1.35"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="EKS takes subnets of the zones of the cluster's creation only "
-    "(aws/containers-roadmap #2258); a pool's zone needs a subnet, not the cluster's",
-)
 def test_another_zone_for_a_pool_leaves_the_clusters_subnets(record: Callable[..., Any]) -> None:
+    """EKS takes subnets of the zones of the cluster's creation only (aws/containers-roadmap
+    #2258); a pool's zone needs a subnet, not the cluster's.
+    """
     two = made(record, ":Cluster")["vpcConfig"]["subnetIds"]
-    three = made(record, ":Cluster", zones="us-west-2a, us-west-2b, us-west-2c")
-    assert three["vpcConfig"]["subnetIds"] == two
+    assert two == ["eks-us-west-2a-id", "eks-us-west-2b-id"]
+    assert made(record, ":Cluster", pool_zone="c")["vpcConfig"]["subnetIds"] == two
+    assert made(record, ":NodeGroup", "-a", pool_zone="c")["subnetIds"] == ["eks-us-west-2c-id"]
 
 
 @pytest.mark.xfail(
@@ -93,6 +93,6 @@ def test_policies_are_of_the_regions_partition(record: Callable[..., Any]) -> No
     "eu-west-1a in some accounts only",
 )
 def test_zones_can_be_given_by_their_ids() -> None:
-    text = FLEET.format(region="eu-west-1", zones="euw1-az2, euw1-az3", nodes="{count: 1}")
+    text = FLEET.format(region="eu-west-1", zones="euw1-az2, euw1-az3", nodes="{count: 1}", pool_zone="b")
     fleet = yaml.safe_load(text.replace("[eu-west-1b]", "[euw1-az2]"))
     spec.parse(json.dumps(fleet), spec.Source("x", fleet))

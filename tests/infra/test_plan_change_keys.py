@@ -380,7 +380,7 @@ def eks() -> Iterator[Row]:
     yield Row(
         "cluster.zones",
         {"cluster.zones": ["us-east-1a", "us-east-1b", "us-east-1c"]},
-        IN_PLACE,
+        REPLACE,
         **fleet,
     )
     yield Row("gpu_operator.existing", {"gpu_operator.existing": True}, None)  # a new cluster

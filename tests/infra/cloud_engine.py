@@ -1,0 +1,148 @@
+"""The program's part of a cloud, through the real engine and over the simulated clouds, without a
+cluster's API server: nodes are files, and everything is done in seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal.clouds.core.fake_control_planes import fake_nodes
+from rehearsal.clouds.service import Cloud
+from rehearsal.host.toolchain import Toolchain
+from rehearsal.plugins.engine.language_host import LanguageHost, attach
+from rehearsal.plugins.engine.provider_server import AttachedServer
+from rehearsal.plugins.providers.aws.provider import AwsProvider
+from rehearsal.plugins.providers.gcp.provider import GcpProvider
+from tests.rehearsal.plugins.bridge.engine import cloud_in
+
+_PROGRAM = """\
+import json
+from pathlib import Path
+
+import pulumi_aws as aws
+import pulumi_gcp as gcp
+
+from infra import plan, spec
+from infra.components.eks import EksCluster
+from infra.components.gke import GkeCluster
+
+raw = json.loads(Path("fleet.json").read_text())
+fleet = plan.read(json.dumps(raw), spec.Source("fleet.json", raw))
+if isinstance(fleet, plan.EksFleetPlan):
+    EksCluster("eks", fleet, provider=aws.Provider("aws", region=fleet.cluster.region))
+else:
+    project = "slicewright-test"
+    provider = gcp.Provider("gcp", project=project, region=fleet.cluster.region)
+    GkeCluster("gke", fleet, project=project, provider=provider)
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    output: str
+
+    @property
+    def steps(self) -> Mapping[str, str]:
+        """Resource -> the last thing said of it: created, updated, replace."""
+        row = re.compile(r"^ ?[-+~]{1,2} +[\w:/]+ (?P<name>[\w-]+) (?P<what>[a-z]+)", re.M)
+        return {found["name"]: found["what"] for found in row.finditer(self.output)}
+
+
+@dataclass(frozen=True)
+class CloudEngine:
+    """One stack of the program's cloud component."""
+
+    directory: Path
+    cloud: Cloud
+    pulumi: Path
+    variables: Mapping[str, str]
+
+    def up(self, fleet: Mapping[str, Any], *flags: str) -> Ran:
+        (self.directory / "fleet.json").write_text(json.dumps(fleet))
+        return self._run("up", "--yes", "--skip-preview", *flags)
+
+    def preview(self, fleet: Mapping[str, Any], *flags: str) -> Ran:
+        (self.directory / "fleet.json").write_text(json.dumps(fleet))
+        return self._run("preview", *flags)
+
+    def refresh(self, *flags: str) -> Ran:
+        return self._run("refresh", "--yes", "--skip-preview", *flags)
+
+    def destroy(self) -> Ran:
+        return self._run("destroy", "--yes", "--skip-preview")
+
+    def nodes(self, cluster: str) -> list[dict[str, Any]]:
+        return fake_nodes(self.directory.parent, cluster).read()
+
+    def _run(self, command: str, *flags: str) -> Ran:
+        fixed = ("--stack", "dev", "--non-interactive", "--color", "never")
+        return self._pulumi(command, *fixed, *flags)
+
+    def _pulumi(self, *arguments: str) -> Ran:
+        done = subprocess.run(
+            [str(self.pulumi), *arguments],
+            cwd=self.directory,
+            env=dict(self.variables),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            check=False,
+            timeout=180,
+        )
+        return Ran(done.returncode, done.stdout)
+
+    def init(self) -> None:
+        made = self._pulumi("stack", "init", "dev")
+        assert made.code == 0, made.output
+
+
+@contextmanager
+def cloud_engine(directory: Path, toolchain: Toolchain) -> Iterator[CloudEngine]:
+    """An empty stack, and clouds with nothing in them."""
+    for name in ("home", "state", "project"):
+        (directory / name).mkdir()
+    project = directory / "project"
+    (project / "Pulumi.yaml").write_text("name: tiny\nruntime: python\n")
+    (project / "__main__.py").write_text(_PROGRAM)
+    server, language = attach(LanguageHost())
+    try:
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            cloud_in(directory) as cloud,
+            AttachedServer(AwsProvider) as aws,
+            AttachedServer(GcpProvider) as gcp,
+        ):
+            # The providers, in this process, work in a rehearsal only.
+            patch.setenv("SLICEWRIGHT_REHEARSAL", str(directory))
+            inherited = {
+                key: value
+                for key, value in os.environ.items()
+                if not key.startswith("PULUMI_") and key != "KUBECONFIG"
+            }
+            variables = {
+                **inherited,
+                "PULUMI_HOME": str(directory / "home"),
+                "PULUMI_BACKEND_URL": f"file://{directory / 'state'}",
+                "PULUMI_CONFIG_PASSPHRASE": "long enough for a test",
+                "PULUMI_SKIP_UPDATE_CHECK": "true",
+                "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+                "PULUMI_DEBUG_LANGUAGES": f"python:{language}",
+                "PULUMI_DEBUG_PROVIDERS": f"aws:{aws.port},gcp:{gcp.port}",
+            }
+            engine = CloudEngine(project, cloud, toolchain.pulumi, variables)
+            engine.init()
+            yield engine
+    finally:
+        server.stop(None)

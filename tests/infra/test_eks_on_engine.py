@@ -1,0 +1,75 @@
+"""What a change of an EKS stack does, through the real engine: each `up` against what EKS accepts.
+
+EKS is simulated, and refuses as the real one does (tests/rehearsal/clouds/aws/wrong_requests.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal.host.toolchain import Toolchain
+from tests.infra.cloud_engine import CloudEngine, cloud_engine
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[CloudEngine]:
+    with cloud_engine(tmp_path_factory.mktemp("eks"), toolchain) as engine:
+        yield engine
+
+
+def fleet(zones: str = "ab", pools: str = "b", **pool: Any) -> dict[str, Any]:
+    region = "us-west-2"
+    return {
+        "cloud": "eks",
+        "cluster": {"name": "c", "region": region, "zones": [region + z for z in zones]},
+        "node_pools": [
+            {
+                "name": "a",
+                "machine_type": "g4dn.xlarge",
+                "nodes": {"count": 1},
+                "zones": [region + z for z in pools],
+                **pool,
+            }
+        ],
+    }
+
+
+def test_a_pool_in_another_zone_gets_a_subnet_and_the_cluster_keeps_its_own(
+    engine: CloudEngine,
+) -> None:
+    first = engine.up(fleet())
+    assert first.code == 0, first.output
+    again = engine.up(fleet(), "--expect-no-changes")
+    assert again.code == 0, again.output
+    moved = engine.up(fleet(pools="c"))
+    assert moved.code == 0, moved.output
+    assert "eks-us-west-2c" in moved.steps, moved.output
+    assert "eks" not in moved.steps, moved.output
+    back = engine.up(fleet(pools="b"))
+    assert back.code == 0, back.output
+    assert moved.steps["eks-us-west-2c"] == "created"
+    assert back.steps["eks-us-west-2c"] == "deleted"
+
+
+def test_other_zones_of_the_cluster_are_another_cluster_and_shown_before(
+    engine: CloudEngine,
+) -> None:
+    shown = engine.preview(fleet(zones="ac"))
+    assert shown.code == 0, shown.output
+    assert "+- aws:eks:Cluster eks replace" in shown.output
+    changed = engine.up(fleet(zones="ac"))
+    assert changed.code == 0, changed.output
+    again = engine.up(fleet(zones="ac"), "--expect-no-changes")
+    assert again.code == 0, again.output
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+
+
+def test_destroy_leaves_nothing(engine: CloudEngine) -> None:
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+    assert engine.cloud.inventory() == {}
