@@ -38,6 +38,8 @@ class Recorder(pulumi.runtime.Mocks):
     preview: bool = False
     cluster_policy: Mapping[str, Any] | None = None
     """`spec` of the ClusterPolicy of an operator that exists."""
+    node_groups: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Those that EKS has in the cluster `c`, with their live scalingConfig."""
     made: list[Made] = field(default_factory=list)
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
@@ -74,6 +76,14 @@ class Recorder(pulumi.runtime.Mocks):
     def call(
         self, args: pulumi.runtime.MockCallArgs
     ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+        """A program may ask for what is there already, also before the first `up`."""
+        match args.token:
+            case "aws:eks/getClusters:getClusters":
+                return {"names": ["c"] if self.node_groups else []}, []
+            case "aws:eks/getNodeGroups:getNodeGroups" if args.args["clusterName"] == "c":
+                return {"names": [*self.node_groups]}, []
+            case "aws:eks/getNodeGroup:getNodeGroup":
+                return {"scalingConfigs": [self.node_groups[args.args["nodeGroupName"]]]}, []
         raise AssertionError(
             f"the program asks the cloud: {args.token}; a first preview cannot answer"
         )
@@ -86,6 +96,7 @@ def recorded(
     preview: bool = False,
     status: Mapping[str, Any] | None = VERIFIED,
     cluster_policy: Mapping[str, Any] | None = None,
+    node_groups: Mapping[str, Mapping[str, int]] | None = None,
 ) -> list[Made]:
     """Deploys a fleet to a recorder and gives what was asked for, in any order."""
     # pulumi.runtime.test() takes the thread's event loop, which asyncio.run() of an earlier test
@@ -95,7 +106,12 @@ def recorded(
     # each when the tests end, after their summary.
     loop.set_exception_handler(lambda *_: None)
     asyncio.set_event_loop(loop)
-    recorder = Recorder(status=status, preview=preview, cluster_policy=cluster_policy)
+    recorder = Recorder(
+        status=status,
+        preview=preview,
+        cluster_policy=cluster_policy,
+        node_groups=node_groups or {},
+    )
     pulumi.runtime.set_mocks(recorder, project="slicewright", stack=stack, preview=preview)
     pulumi.runtime.set_all_config({"gcp:project": "slicewright-s0"})
     pulumi.runtime.test(lambda: program.deploy(fleet))()  # type: ignore[no-untyped-call]

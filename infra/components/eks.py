@@ -10,6 +10,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import values
+from infra.components import node_counts
 from infra.plan import SYSTEM_LABELS, EksFleetPlan, EksPoolPlan, NodeCount
 
 _VPC_RANGE = "10.0.0.0/16"
@@ -85,6 +86,12 @@ class EksCluster(pulumi.ComponentResource):
         self._before_nodes = [*node_rights, *addons, *routes]
         self._subnets = subnets
         self._node_role = node_role
+        self._live = node_counts.live(
+            plan.cluster.name,
+            {plan.system.name: plan.system.nodes, **{pool.name: pool.nodes for pool in plan.pools}},
+            provider=provider,
+        )
+        scaling, options = self._counted(plan.system.name, plan.system.nodes, [])
         self.system_pool = aws.eks.NodeGroup(
             f"{name}-{plan.system.name}",
             cluster_name=self.cluster.name,
@@ -93,9 +100,9 @@ class EksCluster(pulumi.ComponentResource):
             subnet_ids=self._subnet_ids(plan.system.zones),
             ami_type="AL2023_x86_64_STANDARD",
             instance_types=[plan.system.machine_type],
-            scaling_config=_scaling(plan.system.nodes),
+            scaling_config=scaling,
             labels=dict(SYSTEM_LABELS),
-            opts=self._group_options([], plan.system.nodes),
+            opts=options,
         )
         self.pools = {pool.name: self._gpu_group(name, pool) for pool in plan.pools}
         # Its pods need a node to run on; EKS calls the add-on healthy only then.
@@ -206,6 +213,7 @@ class EksCluster(pulumi.ComponentResource):
         """The node group exactly as planned. Never with the label nvidia.com/mig.config: that is
         the fleet controller's.
         """
+        scaling, options = self._counted(pool.name, pool.nodes, [self.system_pool])
         return aws.eks.NodeGroup(
             f"{name}-{pool.name}",
             cluster_name=self.cluster.name,
@@ -217,7 +225,7 @@ class EksCluster(pulumi.ComponentResource):
             instance_types=[pool.machine.name],
             capacity_type="SPOT" if pool.spot else "ON_DEMAND",
             disk_size=pool.disk_size_gb,
-            scaling_config=_scaling(pool.nodes),
+            scaling_config=scaling,
             labels=dict(pool.labels),
             taints=[
                 aws.eks.NodeGroupTaintArgs(
@@ -232,22 +240,27 @@ class EksCluster(pulumi.ComponentResource):
             ),
             tags=dict(pool.tags) or None,
             opts=pulumi.ResourceOptions.merge(
-                self._group_options([self.system_pool], pool.nodes),
-                pulumi.ResourceOptions(delete_before_replace=True),
+                options, pulumi.ResourceOptions(delete_before_replace=True)
             ),
         )
 
     def _subnet_ids(self, zones: Sequence[str]) -> list[pulumi.Input[str]]:
         return [self._subnets[zone].id for zone in zones]
 
-    def _group_options(
-        self, after: Sequence[pulumi.Resource], nodes: NodeCount
-    ) -> pulumi.ResourceOptions:
-        return pulumi.ResourceOptions(
+    def _counted(
+        self, name: str, nodes: NodeCount, after: Sequence[pulumi.Resource]
+    ) -> tuple[aws.eks.NodeGroupScalingConfigArgs, pulumi.ResourceOptions]:
+        """A node group's counts, and its options."""
+        asked = node_counts.asked(nodes, self._live.get(name))
+        scaling = aws.eks.NodeGroupScalingConfigArgs(
+            min_size=asked.scaling.min,
+            desired_size=asked.scaling.desired,
+            max_size=asked.scaling.max,
+        )
+        return scaling, pulumi.ResourceOptions(
             parent=self,
             depends_on=[*self._before_nodes, *after],
-            # The autoscaler changes the count. Without one, a changed count is drift and is shown.
-            ignore_changes=["scalingConfig.desiredSize"] if nodes.autoscaled else None,
+            ignore_changes=["scalingConfig.desiredSize"] if asked.keeps_desired else None,
         )
 
 
@@ -265,12 +278,6 @@ def _ranges(zones: Sequence[str], region: str) -> Mapping[str, str]:
     }
     left = [block for block in free if block not in by_letter.values()]
     return {zone: by_letter.get(zone) or left.pop() for zone in zones}
-
-
-def _scaling(nodes: NodeCount) -> aws.eks.NodeGroupScalingConfigArgs:
-    return aws.eks.NodeGroupScalingConfigArgs(
-        min_size=nodes.min, desired_size=nodes.min, max_size=nodes.max
-    )
 
 
 def _token_arguments(cluster: str, region: str) -> list[str]:

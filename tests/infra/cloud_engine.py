@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,6 +85,24 @@ class CloudEngine:
 
     def nodes(self, cluster: str) -> list[dict[str, Any]]:
         return fake_nodes(self.directory.parent, cluster).read()
+
+    def ask(self, operation: str, **body: Any) -> dict[str, Any]:
+        """EKS's answer, in us-west-2."""
+        return dict(self.cloud.call("eks", operation, {"region": "us-west-2"}, body))
+
+    def autoscale(self, cluster: str, group: str, count: int) -> None:
+        """What cluster-autoscaler does: another desired size between the limits."""
+        names = {"clusterName": cluster, "nodegroupName": group}
+        self.ask("UpdateNodegroupConfig", **names, scalingConfig={"desiredSize": count})
+        deadline = time.monotonic() + 30
+        while self.ask("DescribeNodegroup", **names)["nodegroup"]["status"] != "ACTIVE":
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def count(self, cluster: str, group: str) -> int:
+        """A node group's live desired size."""
+        found = self.ask("DescribeNodegroup", clusterName=cluster, nodegroupName=group)
+        return int(found["nodegroup"]["scalingConfig"]["desiredSize"])
 
     def _run(self, command: str, *flags: str) -> Ran:
         fixed = ("--stack", "dev", "--non-interactive", "--color", "never")

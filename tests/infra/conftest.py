@@ -73,8 +73,9 @@ def record(zipapps: None) -> Callable[..., list[Made]]:
         fleet: str = "",
         preview: bool = False,
         status: Mapping[str, Any] | None = VERIFIED,
+        node_groups: Mapping[str, Mapping[str, int]] | None = None,
     ) -> list[Made]:
-        key = (name + fleet, preview, json.dumps(status))
+        key = (name + fleet, preview, json.dumps([status, node_groups]))
         if key not in _RECORDED:
             raw = yaml.safe_load(fleet)
             planned = (
@@ -82,7 +83,9 @@ def record(zipapps: None) -> Callable[..., list[Made]]:
                 if fleet
                 else plan.read_file(ROOT / "stacks" / f"Pulumi.{name}.yaml")
             )
-            _RECORDED[key] = recorded(planned, name, preview=preview, status=status)
+            _RECORDED[key] = recorded(
+                planned, name, preview=preview, status=status, node_groups=node_groups
+            )
         return _RECORDED[key]
 
     return run

@@ -6,7 +6,6 @@ EKS is simulated, and refuses as the real one does (tests/rehearsal/clouds/aws/w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ def fleet(zones: str = "ab", pools: str = "b", **pool: Any) -> dict[str, Any]:
         "node_pools": [
             {
                 "name": "a",
-                "machine_type": "g4dn.xlarge",
+                "machine_type": "g6.xlarge",
                 "nodes": {"count": 1},
                 "zones": [region + z for z in pools],
                 **pool,
@@ -67,6 +66,32 @@ def test_other_zones_of_the_cluster_are_another_cluster_and_shown_before(
     assert again.code == 0, again.output
     drift = engine.refresh("--expect-no-changes")
     assert drift.code == 0, drift.output
+
+
+def test_the_autoscalers_count_is_kept_whatever_changes(engine: CloudEngine) -> None:
+    """At 3 nodes, where the state says 1: first nothing changes, then labels, then the limits."""
+
+    def scaled(low: int, high: int, **more: Any) -> dict[str, Any]:
+        return fleet(zones="ac", nodes={"min": low, "max": high}, **more)
+
+    up = engine.up(scaled(1, 4))
+    assert up.code == 0, up.output
+    engine.autoscale("c", "a", 3)
+    clean = engine.preview(scaled(1, 4), "--expect-no-changes")
+    assert clean.code == 0, clean.output
+    for asked, count in (
+        (scaled(1, 4, labels={"team": "ml"}), 3),
+        (scaled(1, 5), 3),  # the state's 1 would end two nodes
+        (scaled(2, 5), 3),  # EKS would refuse the state's 1
+        (scaled(4, 5), 4),
+        (scaled(1, 2), 2),
+        (scaled(1, 4), 2),
+    ):
+        up = engine.up(asked)
+        assert up.code == 0, up.output
+        assert engine.count("c", "a") == count, asked["node_pools"]
+        again = engine.up(asked, "--expect-no-changes")
+        assert again.code == 0, again.output
 
 
 def test_destroy_leaves_nothing(engine: CloudEngine) -> None:

@@ -14,7 +14,6 @@ import yaml
 
 from infra import spec
 from rehearsal.clouds.aws.eks.checks import check_scaling
-from rehearsal.clouds.core.errors import CloudError
 
 FLEET = """\
 cloud: eks
@@ -33,25 +32,39 @@ def made(
     zones: str = "",
     nodes: str = "{count: 1}",
     pool_zone: str = "b",
+    live: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Mapping[str, Any]:
     zones = zones or f"{region}a, {region}b"
     asked = {"region": region, "zones": zones, "nodes": nodes, "pool_zone": pool_zone}
-    resources = record("x", fleet=FLEET.format(**asked))
+    resources = record("x", fleet=FLEET.format(**asked), node_groups=live)
     (found,) = (m.inputs for m in resources if m.type.endswith(kind) and m.name.endswith(name))
     return dict(found)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=CloudError,
-    reason="desiredSize is ignored and the provider sends the stale one with min and max: EKS "
-    "refuses a minimum above it (terraform-aws-modules/terraform-aws-eks #3683)",
+@pytest.mark.parametrize(
+    ("nodes", "desired"),
+    [
+        ("{min: 2, max: 4}", 3),
+        ("{min: 1, max: 5}", 3),
+        ("{min: 4, max: 5}", 4),
+        ("{min: 0, max: 2}", 2),
+    ],
 )
-def test_the_smallest_count_of_an_autoscaled_pool_can_be_raised(record: Callable[..., Any]) -> None:
-    old = made(record, ":NodeGroup", "-a", nodes="{min: 1, max: 4}")["scalingConfig"]
-    new = made(record, ":NodeGroup", "-a", nodes="{min: 2, max: 4}")["scalingConfig"]
-    # Changes of desiredSize are ignored, so the engine gives the provider the old one.
-    check_scaling({**new, "desiredSize": old["desiredSize"]})
+def test_the_limits_of_an_autoscaled_pool_are_sent_with_the_live_count(
+    record: Callable[..., Any], nodes: str, desired: int
+) -> None:
+    """EKS refuses a minimum above the desired size (terraform-aws-modules/terraform-aws-eks #3683),
+    and ends nodes for a smaller one than there are.
+    """
+    live = {"a": {"minSize": 1, "desiredSize": 3, "maxSize": 4}}
+    sent = made(record, ":NodeGroup", "-a", nodes=nodes, live=live)["scalingConfig"]
+    check_scaling(sent)
+    assert sent["desiredSize"] == desired
+
+
+def test_a_new_autoscaled_pool_starts_with_the_fewest(record: Callable[..., Any]) -> None:
+    sent = made(record, ":NodeGroup", "-a", nodes="{min: 0, max: 4}")["scalingConfig"]
+    assert sent == {"minSize": 0, "desiredSize": 0, "maxSize": 4}
 
 
 @pytest.mark.xfail(
@@ -93,6 +106,8 @@ def test_policies_are_of_the_regions_partition(record: Callable[..., Any]) -> No
     "eu-west-1a in some accounts only",
 )
 def test_zones_can_be_given_by_their_ids() -> None:
-    text = FLEET.format(region="eu-west-1", zones="euw1-az2, euw1-az3", nodes="{count: 1}", pool_zone="b")
+    text = FLEET.format(
+        region="eu-west-1", zones="euw1-az2, euw1-az3", nodes="{count: 1}", pool_zone="b"
+    )
     fleet = yaml.safe_load(text.replace("[eu-west-1b]", "[euw1-az2]"))
     spec.parse(json.dumps(fleet), spec.Source("x", fleet))

@@ -12,7 +12,7 @@ from typing import TypeVar
 from rehearsal.clouds.core.client import CloudUnreachable
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.plugins.bridge.difference import difference
-from rehearsal.plugins.bridge.resources import Autoname, Calls, Resource, Session
+from rehearsal.plugins.bridge.resources import Autoname, Calls, Function, Resource, Session
 from rehearsal.plugins.bridge.schema import Schema
 from rehearsal.plugins.bridge.unasked import unasked
 from rehearsal.plugins.engine.plugin import (
@@ -33,12 +33,15 @@ from rehearsal.plugins.engine.requests import (
     CreateRequest,
     DeleteRequest,
     DiffRequest,
+    InvokeRequest,
     ReadRequest,
     UpdateRequest,
 )
 
 T = TypeVar("T")
 
+_ASKED_S = 60.0
+"""How long a function is tried."""
 _UNSEEN_S = 20.0
 """How long a new resource may not be found; the real providers allow some minutes."""
 
@@ -49,6 +52,7 @@ class BridgedProvider(ProviderPlugin):
     package = ""
     schema: Schema
     resources: Mapping[str, Resource]
+    functions: Mapping[str, Function] = {}
     retry_pause_s = 0.5
     busy_reasons: Collection[str] = ()
     """Refusals that the real provider takes for `not yet`: it tries until the resource's timeout.
@@ -183,6 +187,26 @@ class BridgedProvider(ProviderPlugin):
         self._with_retries(
             request.type,
             lambda: resource.delete(session, request.id, unwrap(request.inputs)),
+            retry_until=_deadline(session),
+        )
+
+    def invoke(self, request: InvokeRequest) -> Properties:
+        function = self.functions.get(request.token)
+        if function is None:
+            raise ProviderError(
+                f"the rehearsal's {self.package} provider does not simulate {request.token}; it "
+                f"simulates {', '.join(sorted(self.functions)) or 'no function'}"
+            )
+        session = Session(
+            cloud=self._connected(),
+            settings=self._settings,
+            show_status=lambda line: self.log(Severity.INFO, line, "", ephemeral=True),
+            timeout_s=_ASKED_S,
+            cancelled=self.cancelled.is_set,
+        )
+        return self._with_retries(
+            request.token,
+            lambda: function(session, unwrap(request.args)),
             retry_until=_deadline(session),
         )
 

@@ -50,6 +50,10 @@ class Session:
     cancelled: Callable[[], bool]
 
 
+Function = Callable[[Session, Properties], Properties]
+"""A function of a provider, from its arguments to its result."""
+
+
 @dataclass(frozen=True)
 class State:
     """A resource's live state."""

@@ -9,6 +9,7 @@ from rehearsal.plugins.bridge.resources import Calls
 from rehearsal.plugins.bridge.schema import load
 from rehearsal.plugins.providers.aws import client
 from rehearsal.plugins.providers.aws.eks_cluster import Addon, Cluster
+from rehearsal.plugins.providers.aws.functions import FUNCTIONS
 from rehearsal.plugins.providers.aws.iam import Role, RolePolicyAttachment
 from rehearsal.plugins.providers.aws.launch_template import LaunchTemplate
 from rehearsal.plugins.providers.aws.node_group import NodeGroup
@@ -40,6 +41,7 @@ class AwsProvider(BridgedProvider):
             Addon(),
         )
     }
+    functions = FUNCTIONS
 
     def connect(self) -> Calls:
         return client.connect()

@@ -1,0 +1,64 @@
+"""The functions of the aws provider that a program calls: what is there, by name.
+
+Source: hashicorp/terraform-provider-aws, internal/service/eks/clusters_data_source.go,
+node_groups_data_source.go, node_group_data_source.go.
+"""
+
+from __future__ import annotations
+
+from rehearsal.plugins.bridge.resources import Function, Session
+from rehearsal.plugins.engine.properties import Properties
+from rehearsal.plugins.providers.aws.calls import call, region_of
+
+
+def _clusters(session: Session, args: Properties) -> Properties:
+    region = region_of(session, args)
+    return {
+        "id": region,
+        "names": call(session, args, "eks", "ListClusters")["clusters"],
+        "region": region,
+    }
+
+
+def _node_groups(session: Session, args: Properties) -> Properties:
+    """An error where the cluster does not exist, as of the official one."""
+    cluster = args["clusterName"]
+    return {
+        "id": cluster,
+        "clusterName": cluster,
+        "names": call(session, args, "eks", "ListNodegroups", clusterName=cluster)["nodegroups"],
+        "region": region_of(session, args),
+    }
+
+
+def _node_group(session: Session, args: Properties) -> Properties:
+    """An error where it does not exist, as of the official one."""
+    cluster, name = args["clusterName"], args["nodeGroupName"]
+    group = call(
+        session, args, "eks", "DescribeNodegroup", clusterName=cluster, nodegroupName=name
+    )["nodegroup"]
+    return {
+        "id": f"{cluster}:{name}",
+        "arn": group["nodegroupArn"],
+        "clusterName": cluster,
+        "nodeGroupName": name,
+        "amiType": group["amiType"],
+        "capacityType": group["capacityType"],
+        "instanceTypes": group["instanceTypes"],
+        "labels": group.get("labels", {}),
+        "nodeRoleArn": group["nodeRole"],
+        "releaseVersion": group["releaseVersion"],
+        "scalingConfigs": [group["scalingConfig"]],
+        "status": group["status"],
+        "subnetIds": group["subnets"],
+        "tags": group.get("tags", {}),
+        "version": group["version"],
+        "region": region_of(session, args),
+    }
+
+
+FUNCTIONS: dict[str, Function] = {
+    "aws:eks/getClusters:getClusters": _clusters,
+    "aws:eks/getNodeGroups:getNodeGroups": _node_groups,
+    "aws:eks/getNodeGroup:getNodeGroup": _node_group,
+}
