@@ -99,6 +99,8 @@ class EksCluster(pulumi.ComponentResource):
             node_role_arn=node_role.arn,
             subnet_ids=self._subnet_ids(plan.system.zones),
             ami_type="AL2023_x86_64_STANDARD",
+            # Without it, the nodes would stay behind when the cluster's version rises.
+            version=plan.cluster.version,
             instance_types=[plan.system.machine_type],
             scaling_config=scaling,
             labels=dict(SYSTEM_LABELS),
@@ -221,6 +223,7 @@ class EksCluster(pulumi.ComponentResource):
             node_role_arn=self._node_role.arn,
             subnet_ids=self._subnet_ids(pool.zones),
             ami_type=pool.ami_type,
+            version=pool.version,
             release_version=pool.release_version,
             instance_types=[pool.machine.name],
             capacity_type="SPOT" if pool.spot else "ON_DEMAND",

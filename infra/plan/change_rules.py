@@ -180,7 +180,7 @@ EKS: Final[tuple[Rule, ...]] = (
         ChangeEffect.ROLL,
         _ONE_BY_ONE,
         "aws: UpdateNodegroupVersion",
-        {"release_version": "release_version"},
+        {"version": "version", "release_version": "release_version"},
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
@@ -292,9 +292,10 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
         },
     ),
     *_rules(
-        ChangeEffect.IN_PLACE,
-        _CONTROL_PLANE,
-        "aws cluster.go: UpdateClusterVersion",
+        ChangeEffect.ROLL,
+        "the control plane is upgraded, by one minor version at a time; then the cloud recreates "
+        "the nodes of the system pool and of every GPU pool one by one",
+        "aws: UpdateClusterVersion, UpdateNodegroupVersion; EKS docs, update an existing cluster",
         {"cluster.version": "version"},
     ),
     *_rules(

@@ -73,6 +73,7 @@ def _pool(
     yield from check_capacity(pool.capacity, "eks", path, pool.nodes, zones)
     found = yield from machine_of(pool.machine_type, None, "eks", path, stated)
     image = found.machine.image if found else None
+    yield from _check_release(pool.release_version, fleet.cluster.version, path)
     common = yield from pool_plan(
         pool,
         path,
@@ -127,10 +128,22 @@ def _pool(
         zones=zones,
         capacity=pool.capacity,
         ami_type=image.name,
+        version=fleet.cluster.version,
         release_version=pool.release_version,
         disk_size_gb=pool.disk.size_gb,
         tags=tags,
     )
+
+
+def _check_release(release: str | None, version: str | None, path: spec.Path) -> Checked[None]:
+    if release is not None and version is not None and not release.startswith(f"{version}."):
+        yield refuse(
+            (*path, "release_version"),
+            f"{release} has Kubernetes {'.'.join(release.split('.')[:2])}, and the cluster has "
+            f"{version}",
+            f"write a release of {version}, like {version}.0-20260714, or leave it out",
+            "eksctl-io/eksctl #7976",
+        )
 
 
 def _check_operator(operator: spec.GpuOperator) -> Checked[None]:

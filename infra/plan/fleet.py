@@ -233,6 +233,8 @@ class GkePoolPlan(CloudPoolPlan):
 @dataclass(frozen=True, kw_only=True)
 class EksPoolPlan(CloudPoolPlan):
     ami_type: str
+    version: str | None
+    """Kubernetes of the nodes: the cluster's, which EKS does not give them by itself."""
     release_version: str | None
     disk_size_gb: int
     tags: Mapping[str, str]

@@ -94,6 +94,40 @@ def test_the_autoscalers_count_is_kept_whatever_changes(engine: CloudEngine) -> 
         assert again.code == 0, again.output
 
 
+def test_the_nodes_rise_with_the_cluster_and_after_it(engine: CloudEngine) -> None:
+    def of(version: str) -> dict[str, Any]:
+        asked = fleet(zones="ac")
+        asked["cluster"]["version"] = version
+        return asked
+
+    # The cluster was created without a version, with EKS's default.
+    now = engine.ask("DescribeCluster", name="c")["cluster"]["version"]
+    stated = engine.up(of(now))
+    assert stated.code == 0, stated.output
+    older = f"1.{int(now.partition('.')[2]) - 1}"
+    recreated = fleet(zones="ac")
+    recreated["cluster"] |= {"name": "d", "version": older}
+    assert engine.up(recreated).code == 0
+    recreated["cluster"]["version"] = now
+    risen = engine.up(recreated)
+    assert risen.code == 0, risen.output
+    order = [
+        risen.output.index(f"{kind} {name} updated")
+        for kind, name in (
+            ("aws:eks:Cluster", "eks"),
+            ("aws:eks:NodeGroup", "eks-system"),
+            ("aws:eks:NodeGroup", "eks-a"),
+        )
+    ]
+    assert order == sorted(order)
+    for group in ("system", "a"):
+        found = engine.ask("DescribeNodegroup", clusterName="d", nodegroupName=group)["nodegroup"]
+        assert found["version"] == now
+        assert found["releaseVersion"].startswith(f"{now}.")
+    again = engine.up(recreated, "--expect-no-changes")
+    assert again.code == 0, again.output
+
+
 def test_destroy_leaves_nothing(engine: CloudEngine) -> None:
     gone = engine.destroy()
     assert gone.code == 0, gone.output

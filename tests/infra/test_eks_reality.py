@@ -67,11 +67,6 @@ def test_a_new_autoscaled_pool_starts_with_the_fewest(record: Callable[..., Any]
     assert sent == {"minSize": 0, "desiredSize": 0, "maxSize": 4}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=KeyError,
-    reason="without a version a node group stays behind when its cluster rises",
-)
 @pytest.mark.parametrize("group", ["-a", "-system"])
 def test_node_groups_rise_with_their_cluster(record: Callable[..., Any], group: str) -> None:
     assert made(record, ":NodeGroup", group)["version"] == "1.35"
@@ -111,3 +106,12 @@ def test_zones_can_be_given_by_their_ids() -> None:
     )
     fleet = yaml.safe_load(text.replace("[eu-west-1b]", "[euw1-az2]"))
     spec.parse(json.dumps(fleet), spec.Source("x", fleet))
+
+
+def test_an_image_of_another_kubernetes_is_refused(broken: Callable[[str], str]) -> None:
+    fleet = FLEET.format(
+        region="us-west-2", zones="us-west-2a, us-west-2b", nodes="{count: 1}", pool_zone="b"
+    )
+    said = broken(fleet.replace("p4d.24xlarge,", "p4d.24xlarge, release_version: 1.34.0-20260714,"))
+    assert "1.34.0-20260714 has Kubernetes 1.34, and the cluster has 1.35" in said
+    assert "write a release of 1.35, like 1.35.0-20260714, or leave it out" in said

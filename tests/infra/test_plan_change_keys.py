@@ -284,7 +284,8 @@ def cloud_pools(cloud: str) -> Iterator[Row]:
         )
     yield Row("system_pool.zones", {"system_pool.zones": [zone]}, REPLACE, **fleet)
     yield Row("cluster.name", {"cluster.name": "other"}, REPLACE, **fleet)
-    yield Row("cluster.version", {"cluster.version": "1.34"}, IN_PLACE, **fleet)
+    version = IN_PLACE if cloud == "gke" else ROLL
+    yield Row("cluster.version", {"cluster.version": "1.34"}, version, **fleet)
     yield Row("cluster.existing", {"cluster.existing": True}, REPLACE, **fleet)
     layout: Changes = (
         {"node_pools.0.partition": {"mode": "operator", "layout": {"1g.10gb": 7}}}
