@@ -30,10 +30,13 @@ from infra.catalog.machines import (
     Price,
 )
 from infra.catalog.named import config_name
+from infra.catalog.regions import Aws, AwsRegion, Gcp, aws, gcp, is_zone_id, offerings
 
 __all__ = [
     "Accelerator",
     "Attachable",
+    "Aws",
+    "AwsRegion",
     "Capacity",
     "Catalog",
     "CatalogError",
@@ -45,6 +48,7 @@ __all__ = [
     "Engines",
     "Exclusion",
     "Family",
+    "Gcp",
     "Gpu",
     "Image",
     "Kind",
@@ -53,7 +57,11 @@ __all__ = [
     "Price",
     "Profile",
     "Together",
+    "aws",
     "config_name",
     "driver_order",
+    "gcp",
+    "is_zone_id",
     "load",
+    "offerings",
 ]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import pulumi
 import pulumi_aws as aws
 
-from infra import values
+from infra import catalog, values
 from infra.components import node_counts
 from infra.plan import SYSTEM_LABELS, EksFleetPlan, EksPoolPlan, NodeCount
 
@@ -53,10 +53,13 @@ class EksCluster(pulumi.ComponentResource):
         options = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(providers=[provider]))
         super().__init__("slicewright:index:EksCluster", name, {}, options)
         subnets, routes = self._network(name, plan)
+        self._region = catalog.aws().regions[plan.cluster.region]
         cluster_role, cluster_rights = self._role(
             f"{name}-control-plane", "eks.amazonaws.com", _CLUSTER_POLICIES
         )
-        node_role, node_rights = self._role(f"{name}-nodes", "ec2.amazonaws.com", _NODE_POLICIES)
+        node_role, node_rights = self._role(
+            f"{name}-nodes", f"ec2.{self._region.suffix}", _NODE_POLICIES
+        )
         self.cluster = aws.eks.Cluster(
             name,
             name=plan.cluster.name,
@@ -158,7 +161,8 @@ class EksCluster(pulumi.ComponentResource):
             subnets[zone] = aws.ec2.Subnet(
                 f"{name}-{zone}",
                 vpc_id=vpc.id,
-                availability_zone=zone,
+                availability_zone=None if catalog.is_zone_id(zone) else zone,
+                availability_zone_id=zone if catalog.is_zone_id(zone) else None,
                 cidr_block=block,
                 map_public_ip_on_launch=True,
                 tags={"Name": f"{plan.cluster.name}-{zone}", "kubernetes.io/role/elb": "1"},
@@ -190,7 +194,7 @@ class EksCluster(pulumi.ComponentResource):
             aws.iam.RolePolicyAttachment(
                 f"{name}-{policy}",
                 role=role.name,
-                policy_arn=f"arn:aws:iam::aws:policy/{policy}",
+                policy_arn=f"arn:{self._region.partition}:iam::aws:policy/{policy}",
                 opts=pulumi.ResourceOptions(parent=self),
             )
             for policy in policies
@@ -270,17 +274,23 @@ class EksCluster(pulumi.ComponentResource):
 def _ranges(zones: Sequence[str], region: str) -> Mapping[str, str]:
     """Subnet ranges by the zone's letter, so that adding or removing a zone changes no other range.
 
-    A subnet whose range changes is replaced, and the node groups in it too. Zones with other names
-    (Local Zones) get the remaining ranges, from the end, in their order.
+    A subnet whose range changes is replaced, and the node groups in it too. Zones given by id have
+    ranges of their own, by their number. Zones with other names (Local Zones) get the remaining
+    ranges, from the end, in their order.
     """
     free = [str(block) for block in ipaddress.ip_network(_VPC_RANGE).subnets(new_prefix=20)]
-    by_letter = {
-        zone: free[ord(zone[-1]) - ord("a")]
-        for zone in zones
-        if zone[:-1] == region and "a" <= zone[-1] <= "p"
-    }
-    left = [block for block in free if block not in by_letter.values()]
-    return {zone: by_letter.get(zone) or left.pop() for zone in zones}
+    fixed = {zone: free[n] for zone in zones if (n := _place(zone, region)) is not None}
+    left = [block for block in free if block not in fixed.values()]
+    return {zone: fixed.get(zone) or left.pop() for zone in zones}
+
+
+def _place(zone: str, region: str) -> int | None:
+    """Which of the 16 ranges is the zone's; None: any."""
+    if catalog.is_zone_id(zone) and zone.count("-") == 1:
+        number = int(zone.rpartition("-az")[2])
+        return 7 + number if number <= 6 else None
+    by_letter = zone[:-1] == region and "a" <= zone[-1] <= "p"
+    return ord(zone[-1]) - ord("a") if by_letter else None
 
 
 def _token_arguments(cluster: str, region: str) -> list[str]:

@@ -1,13 +1,12 @@
-"""What both clouds' clusters have: zones, a system pool, and a cluster that may exist already."""
+"""What both clouds' clusters have: a system pool, and a cluster that may exist already."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 from infra import spec
-from infra.plan.findings import Checked, Stated, refuse
+from infra.plan.findings import Checked, refuse
 from infra.plan.fleet import SystemPoolPlan
 from infra.plan.machines import system_machine
 from infra.plan.nodes import count_of
@@ -38,35 +37,6 @@ def system_pool(
     if machine is None or not zones:
         return None
     return SystemPoolPlan(name=SYSTEM_POOL, machine=machine, zones=zones, nodes=nodes)
-
-
-def check_zones(
-    zones: Sequence[str], region: str, path: spec.Path, stated: Stated
-) -> Checked[None]:
-    """All zones are in the cluster's region, each listed once.
-
-    zones: as the file states them, without defaults.
-    """
-    if not stated.has(("cluster", "location"), ("cluster", "region")):
-        return
-    for i, zone in enumerate(zones):
-        if (
-            not zone.startswith(region)
-            or zone[len(region) : len(region) + 1].isdigit()
-            or zone == region
-        ):
-            yield refuse(
-                (*path, i),
-                f"{zone} is not a zone of {region}, where the cluster is",
-                f"for example {region}{'' if region[-2] == '-' else '-'}{zone[-1]}, or "
-                "move the cluster",
-                "GKE and EC2 docs, regions and zones",
-            )
-    for zone, times in Counter(zones).items():
-        if times > 1:
-            yield refuse(
-                path, f"{zone} is listed {times} times", "name each zone once", "GKE and EC2 APIs"
-            )
 
 
 def check_existing(cluster: spec.GkeCluster | spec.EksCluster) -> Checked[None]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from infra import spec
+from infra.catalog import AwsRegion
 from infra.plan.capacity import check_capacity, check_offered
-from infra.plan.clusters import check_existing, check_zones, system_pool
+from infra.plan.clusters import check_existing, system_pool
 from infra.plan.device_plugin import check_plugin
 from infra.plan.drivers import image_driver
 from infra.plan.findings import Checked, Stated, each, refuse
@@ -12,12 +13,21 @@ from infra.plan.fleet import EksClusterPlan, EksFleetPlan, EksPoolPlan
 from infra.plan.machines import machine_of
 from infra.plan.operators import check_operator, resolved
 from infra.plan.pools import SYSTEM_PODS, fleet_workloads, pool_plan
+from infra.plan.regions import (
+    aws_region,
+    check_aws_zones,
+    check_control_plane,
+    check_eks_version,
+    check_offered_there,
+    check_one_spelling,
+)
 
 _MOST_TAGS = 50
 
 
 def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | None]:
     region = fleet.cluster.region
+    known = yield from aws_region(fleet.cluster)
     own = fleet.cluster.zones or (f"{region}a", f"{region}b")
     yield from check_existing(fleet.cluster)
     if len(set(own)) < 2:
@@ -27,14 +37,19 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
             f"for example [{region}a, {region}b]",
             "EKS docs, VPC",
         )
-    yield from check_zones(fleet.cluster.zones or (), region, ("cluster", "zones"), stated)
+    yield from check_aws_zones(fleet.cluster.zones or (), known, ("cluster", "zones"), stated)
+    yield from check_control_plane(fleet.cluster.zones or (), known, stated)
+    yield from check_one_spelling(fleet, known)
+    yield from check_eks_version(fleet.cluster)
     yield from _check_operator(fleet.gpu_operator)
     yield from check_operator(fleet.gpu_operator, "eks")
     pools = yield from each(
-        _pool(fleet, i, own, region, stated) for i in range(len(fleet.node_pools))
+        _pool(fleet, i, own, known, stated) for i in range(len(fleet.node_pools))
     )
     zones = fleet.system_pool.zones or own
-    yield from check_zones(fleet.system_pool.zones or (), region, ("system_pool", "zones"), stated)
+    yield from check_aws_zones(
+        fleet.system_pool.zones or (), known, ("system_pool", "zones"), stated
+    )
     system = yield from system_pool(fleet.system_pool, "eks", zones)
     built = tuple(pool for pool in pools if pool is not None)
     yield from check_plugin(fleet.gpu_operator, built, stated)
@@ -65,11 +80,11 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
 
 
 def _pool(
-    fleet: spec.EksFleet, i: int, own: tuple[str, ...], region: str, stated: Stated
+    fleet: spec.EksFleet, i: int, own: tuple[str, ...], region: AwsRegion | None, stated: Stated
 ) -> Checked[EksPoolPlan | None]:
     pool, path = fleet.node_pools[i], ("node_pools", i)
     zones = pool.zones or own[:1]
-    yield from check_zones(pool.zones or (), region, (*path, "zones"), stated)
+    yield from check_aws_zones(pool.zones or (), region, (*path, "zones"), stated)
     yield from check_capacity(pool.capacity, "eks", path, pool.nodes, zones)
     found = yield from machine_of(pool.machine_type, None, "eks", path, stated)
     image = found.machine.image if found else None
@@ -88,6 +103,7 @@ def _pool(
         return None
     assert image is not None, "the catalog has one for every EKS GPU machine"
     yield from check_offered(pool.capacity, found.machine, path)
+    yield from check_offered_there(found.machine, region, zones, path, stated)
     if pool.ami_type not in (None, image.name):
         yield refuse(
             (*path, "ami_type"),

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from infra import spec
 from infra.catalog import Machine
 from infra.plan.capacity import check_capacity, check_offered, repaired
-from infra.plan.clusters import check_existing, check_zones, system_pool
+from infra.plan.clusters import check_existing, system_pool
 from infra.plan.device_plugin import check_plugin
 from infra.plan.drivers import gke_driver, operator_driver
 from infra.plan.findings import Checked, Stated, each, refuse
@@ -19,6 +19,7 @@ from infra.plan.machines import machine_of
 from infra.plan.nodes import OPERANDS_LABEL
 from infra.plan.operators import check_gke_driver, check_operator, resolved
 from infra.plan.pools import SYSTEM_PODS, fleet_workloads, pool_plan
+from infra.plan.regions import check_gcp_zones, check_gke_version, gcp_region
 
 _MOST_PER_ZONE = 1000
 _STRATEGY: Final[Mapping[SharingStrategy, Literal["TIME_SHARING", "MPS"]]] = {
@@ -31,6 +32,8 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
     location = fleet.cluster.location
     region = re.sub(r"-[a-z]$", "", location)
     own_zone = location if location != region else None
+    known = yield from gcp_region(location)
+    yield from check_gke_version(fleet.cluster)
     yield from check_existing(fleet.cluster)
     by_operator = any(isinstance(p.partition, spec.Operator) for p in fleet.node_pools)
     if (
@@ -54,13 +57,15 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
             [p.image_type for p in fleet.node_pools if isinstance(p.partition, spec.Operator)],
         )
     pools = yield from each(
-        _pool(fleet, operator, i, region, own_zone, stated) for i in range(len(fleet.node_pools))
+        _pool(fleet, operator, i, known, own_zone, stated) for i in range(len(fleet.node_pools))
     )
     built = tuple(pool for pool in pools if pool is not None)
     zones = fleet.system_pool.zones or (
         (own_zone,) if own_zone else built[0].zones[:1] if built else ()
     )
-    yield from check_zones(fleet.system_pool.zones or (), region, ("system_pool", "zones"), stated)
+    yield from check_gcp_zones(
+        fleet.system_pool.zones or (), known, ("system_pool", "zones"), stated
+    )
     system = yield from system_pool(fleet.system_pool, "gke", zones)
     yield from check_plugin(fleet.gpu_operator or spec.GpuOperator(), built, stated)
     workloads = yield from fleet_workloads(fleet, built, stated)
@@ -93,7 +98,7 @@ def _pool(
     fleet: spec.GkeFleet,
     operator: spec.GpuOperator | None,
     i: int,
-    region: str,
+    region: str | None,
     own_zone: str | None,
     stated: Stated,
 ) -> Checked[GkePoolPlan | None]:
@@ -103,12 +108,12 @@ def _pool(
         yield refuse(
             (*path, "zones"),
             f"is missing: the cluster is regional, and GKE would create the pool's nodes in "
-            f"three zones of {region}",
-            f"name zones that have the machine type, for example [{region}-a]",
+            f"three zones of {fleet.cluster.location}",
+            f"name zones that have the machine type, for example [{fleet.cluster.location}-a]",
             "GKE API, NodePool.locations",
         )
     zones = pool.zones or ((own_zone,) if own_zone else ())
-    yield from check_zones(pool.zones or (), region, (*path, "zones"), stated)
+    yield from check_gcp_zones(pool.zones or (), region, (*path, "zones"), stated)
     if zones and stated.has((*path, "zones"), location):
         yield from _check_nodes(pool.nodes, len(zones), (*path, "nodes"))
     yield from check_capacity(pool.capacity, "gke", path, pool.nodes, zones)

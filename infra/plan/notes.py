@@ -7,7 +7,8 @@ from typing import Final
 from infra import catalog
 from infra.catalog import driver_order
 from infra.plan.drivers import driver_of
-from infra.plan.fleet import ByoFleetPlan, CloudPoolPlan, FleetPlan, GkePoolPlan
+from infra.plan.fleet import ByoFleetPlan, CloudPoolPlan, EksFleetPlan, FleetPlan, GkePoolPlan
+from infra.plan.regions import offered_zones
 
 NO_STARTUP_TAINT: Final = (
     "startup_taint is none: until a new node is partitioned and verified, pods may come to it, get "
@@ -17,6 +18,18 @@ NO_STARTUP_TAINT: Final = (
 """What it costs that nobody taints the new nodes of an existing cluster."""
 _REBOOT_MINUTES = 15
 """Of a machine with eight GPUs, until its GPUs are partitioned."""
+
+
+def _by_letter(pool: CloudPoolPlan, region: str) -> list[str]:
+    """A zone's name says nothing of what it has: the letters differ from account to account."""
+    known = catalog.aws().regions[region]
+    there = offered_zones(pool.machine, known)
+    if there is None or set(there) >= set(known.zones) or any(map(catalog.is_zone_id, pool.zones)):
+        return []
+    return [
+        f"pool {pool.name}: {pool.machine.name} is offered in {', '.join(there)} only, and which "
+        f"of them {' and '.join(pool.zones)} is differs from account to account: give zones by id"
+    ]
 
 
 def notes(fleet: FleetPlan) -> tuple[str, ...]:
@@ -48,6 +61,8 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
                     f"{at} the catalog does not list {machine.name} in "
                     f"{', '.join(missing)}; the list may be out of date"
                 )
+            if isinstance(fleet, EksFleetPlan):
+                found += _by_letter(pool, fleet.cluster.region)
             if machine.note:
                 found.append(f"{at} {machine.name}: {machine.note}")
             if pool.spot and pool.nodes.max == 1:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import spec
+from infra import catalog, spec
 from rehearsal.clouds.aws.eks.checks import check_scaling
+from rehearsal.clouds.aws.zones import holds_control_planes
 
 FLEET = """\
 cloud: eks
@@ -82,30 +83,104 @@ def test_another_zone_for_a_pool_leaves_the_clusters_subnets(record: Callable[..
     assert made(record, ":NodeGroup", "-a", pool_zone="c")["subnetIds"] == ["eks-us-west-2c-id"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="policies of GovCloud are arn:aws-us-gov: (and arn:aws-cn: in China)",
+@pytest.mark.parametrize(
+    ("region", "partition", "principal"),
+    [
+        ("us-gov-west-1", "aws-us-gov", "ec2.amazonaws.com"),
+        ("cn-north-1", "aws-cn", "ec2.amazonaws.com.cn"),
+        ("eu-west-1", "aws", "ec2.amazonaws.com"),
+    ],
 )
-def test_policies_are_of_the_regions_partition(record: Callable[..., Any]) -> None:
-    attachment = made(
-        record, ":RolePolicyAttachment", "AmazonEKSClusterPolicy", region="us-gov-west-1"
-    )
-    assert attachment["policyArn"].startswith("arn:aws-us-gov:iam::aws:policy/")
+def test_policies_and_principals_are_of_the_regions_partition(
+    record: Callable[..., Any], region: str, partition: str, principal: str
+) -> None:
+    attachment = made(record, ":RolePolicyAttachment", "AmazonEKSClusterPolicy", region=region)
+    assert attachment["policyArn"] == f"arn:{partition}:iam::aws:policy/AmazonEKSClusterPolicy"
+    for role, service in (("control-plane", "eks.amazonaws.com"), ("nodes", principal)):
+        trust = json.loads(made(record, ":Role", role, region=region)["assumeRolePolicy"])
+        assert trust["Statement"][0]["Principal"] == {"Service": service}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=spec.SpecError,
-    reason="a zone's letter means another zone in another account: p4d is in euw1-az2, which is "
-    "eu-west-1a in some accounts only",
+def test_zones_can_be_given_by_their_ids(record: Callable[..., Any]) -> None:
+    """A zone's letter means another zone in another account: p4d is in euw1-az2, which is
+    eu-west-1a in some accounts only.
+    """
+    fleet = _by_id("[euw1-az2, euw1-az3]", "[euw1-az2]")
+    subnets = [m.inputs for m in record("ids", fleet=fleet) if m.type == "aws:ec2/subnet:Subnet"]
+    assert {s["availabilityZoneId"] for s in subnets} == {"euw1-az2", "euw1-az3"}
+    assert not any("availabilityZone" in s for s in subnets)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "pool", "said"),
+    [
+        ("[euw1-az2, euw1-az9]", "[euw1-az2]", "euw1-az9 is not a zone of eu-west-1; it has euw1-"),
+        ("[use1-az2, euw1-az2]", "[euw1-az2]", "use1-az2 is not a zone of eu-west-1"),
+        ("[euw1-az2, euw1-az3]", "[eu-west-1a]", "which zone a name means differs from account"),
+        (
+            "[euw1-az2, euw1-az3]",
+            "[euw1-az1]",
+            "p4d.24xlarge is not offered in euw1-az1; zones of eu-west-1 that have it: euw1-az2",
+        ),
+        ("null", "[euw1-az2]", "cluster.zones: is missing: euw1-az2 is a zone's id"),
+        ("[eu-west-1a, eu-west-1z]", "[eu-west-1a]", "eu-west-1z is not a zone of eu-west-1; it"),
+    ],
 )
-def test_zones_can_be_given_by_their_ids() -> None:
-    text = FLEET.format(
-        region="eu-west-1", zones="euw1-az2, euw1-az3", nodes="{count: 1}", pool_zone="b"
+def test_wrong_zones_are_refused(
+    broken: Callable[[str], str], cluster: str, pool: str, said: str
+) -> None:
+    assert said in broken(_by_id(cluster, pool))
+
+
+def _by_id(cluster: str, pool: str) -> str:
+    stated = FLEET.format(region="eu-west-1", zones="x", nodes="{count: 1}", pool_zone="b")
+    return stated.replace("[x]", cluster).replace("[eu-west-1b]", pool)
+
+
+@pytest.mark.parametrize("zone", ["use1-az3", "us-east-1-bos-1a"])
+def test_a_zone_that_cannot_hold_a_control_plane_is_for_pools_only(
+    broken: Callable[[str], str], zone: str
+) -> None:
+    by_name = zone.startswith("us-east")
+    good = ["us-east-1a", "us-east-1b"] if by_name else ["use1-az1", "use1-az6"]
+    fleet = FLEET.format(region="us-east-1", zones="x", nodes="{count: 1}", pool_zone="b")
+    fleet = fleet.replace("p4d.24xlarge", "m").replace("m,", "g4dn.xlarge,")
+    refused = broken(fleet.replace("[x]", f"[{good[0]}, {zone}]").replace("us-east-1b", good[0]))
+    assert f"EKS makes no control plane in {zone}" in refused
+    text = fleet.replace("[x]", str(good)).replace("[us-east-1b]", f"[{zone}]")
+    raw = yaml.safe_load(text)
+    spec.parse(json.dumps(raw), spec.Source("x", raw))
+
+
+def test_the_catalogs_zones_without_control_planes_are_those_that_eks_refuses() -> None:
+    known = catalog.aws()
+    for region in known.regions.values():
+        for zone in {*region.zones, *known.no_control_plane}:
+            assert holds_control_planes("x", zone, region.name) is (
+                zone not in known.no_control_plane
+            )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("us-west-2", "us-west-9", "cluster.region: us-west-9 is not a region that AWS had on "),
+        ("us-west-2", "us-west-9", "did you mean us-west-"),
+        ('"1.35"', '"9.9"', "9.9 is not a Kubernetes version that EKS had on 2026-11-22; known: "),
+        ("p4d.24xlarge", "p6-b200.48xlarge", "p6-b200.48xlarge"),
+    ],
+)
+def test_what_aws_does_not_have_is_refused(
+    broken: Callable[[str], str], old: str, new: str, said: str
+) -> None:
+    fleet = FLEET.format(
+        region="us-west-2", zones="us-west-2a, us-west-2b", nodes="{count: 1}", pool_zone="b"
     )
-    fleet = yaml.safe_load(text.replace("[eu-west-1b]", "[euw1-az2]"))
-    spec.parse(json.dumps(fleet), spec.Source("x", fleet))
+    if new.startswith("p6"):
+        fleet = fleet.replace("us-west-2", "eu-west-1")
+    refused = broken(fleet.replace(old, new))
+    assert said in refused
+    assert "1 problem," in refused
 
 
 def test_an_image_of_another_kubernetes_is_refused(broken: Callable[[str], str]) -> None:

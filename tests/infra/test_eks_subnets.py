@@ -11,26 +11,39 @@ FLEET = """\
 cloud: eks
 cluster: {{name: c, region: us-west-2, zones: [{zones}]}}
 node_pools:
-- {{name: a, machine_type: p4d.24xlarge, nodes: {{count: 1}}, zones: [us-west-2b]}}
+- {{name: a, machine_type: g6.xlarge, nodes: {{count: 1}}, zones: [{pools}]}}
 """
 
 
-def ranges(record: Callable[..., Any], *zones: str) -> dict[str, str]:
-    made = record("x", fleet=FLEET.format(zones=", ".join(zones)))
+def ranges(
+    record: Callable[..., Any], *zones: str, pools: str = "us-west-2b", by: str = "availabilityZone"
+) -> dict[str, str]:
+    made = record("x", fleet=FLEET.format(zones=", ".join(zones), pools=pools))
     subnets = [m.inputs for m in made if m.type == "aws:ec2/subnet:Subnet"]
-    found = {subnet["availabilityZone"]: subnet["cidrBlock"] for subnet in subnets}
+    found = {subnet[by]: subnet["cidrBlock"] for subnet in subnets}
     assert len(set(found.values())) == len(found) == len(subnets)
     return found
 
 
 def test_adding_or_removing_a_zone_changes_no_other_range(record: Callable[..., Any]) -> None:
     two = ranges(record, "us-west-2a", "us-west-2b")
-    for zones in (
-        ("us-west-2c", "us-west-2a"),
-        ("us-west-2b", "us-west-2c", "us-west-2d"),
-        ("us-west-2-lax-1a", "us-west-2a"),
+    for zones, pools in (
+        (("us-west-2c", "us-west-2a"), "us-west-2b"),
+        (("us-west-2b", "us-west-2c", "us-west-2d"), "us-west-2b"),
+        (("us-west-2b", "us-west-2a"), "us-west-2-lax-1a"),
     ):
-        other = ranges(record, *zones)
+        other = ranges(record, *zones, pools=pools)
         assert {zone: other[zone] for zone in two if zone in other} == {
             zone: two[zone] for zone in two if zone in other
         }
+
+
+def test_zones_by_id_have_ranges_that_no_letter_has(record: Callable[..., Any]) -> None:
+    """The subnet of a zone that is spelled otherwise is made before the old one is gone."""
+    by_letter = ranges(record, "us-west-2a", "us-west-2b")
+    two = ("usw2-az1", "usw2-az4")
+    by_id = ranges(record, *two, pools="usw2-az3", by="availabilityZoneId")
+    assert list(by_id) == [*two, "usw2-az3"]
+    assert not set(by_letter.values()) & set(by_id.values())
+    more = ranges(record, *two, "usw2-az2", pools="usw2-az3", by="availabilityZoneId")
+    assert {zone: more[zone] for zone in by_id} == by_id

@@ -20,7 +20,7 @@ from tests.properties import examples
 A100 = "{name: a, gpu: {model: A100-40, count: 2}, nodes: {count: 1}"
 BYO = f"cloud: byo\ncluster: {{name: c, context: c}}\nnode_pools:\n- {A100}}}\n"
 EKS = (
-    "cloud: eks\ncluster: {name: c, region: eu-west-1}\nnode_pools:\n- {name: a, machine_type: "
+    "cloud: eks\ncluster: {name: c, region: us-west-2}\nnode_pools:\n- {name: a, machine_type: "
     "g6.xlarge, nodes: {count: 1}}\n"
 )
 GKE = """\

@@ -271,14 +271,15 @@ def test_two_profiles_together_may_need_a_newer_driver() -> None:
 def test_notes_say_what_is_no_reason_to_refuse() -> None:
     fleet = planned(
         GKE,
-        zones=["us-central1-z"],
+        machine_type="a2-ultragpu-1g",
+        zones=["us-central1-b"],
         capacity="spot",
         sharing={"mode": "time-slicing", "replicas": 2},
         driver="LATEST",
     )
     said = "\n".join(plan.notes(fleet))
     for part in (
-        "does not list a2-highgpu-1g in us-central1-z",
+        "does not list a2-ultragpu-1g in us-central1-b",
         "one preemption removes all 2",
         "driver LATEST",
         "share its memory too",

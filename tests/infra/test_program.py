@@ -644,9 +644,9 @@ node_pools:
 """
 MANY_EKS = """\
 cloud: eks
-cluster: {name: c, region: eu-west-1, version: "1.34"}
+cluster: {name: c, region: us-west-2, version: "1.34"}
 node_pools:
-- {name: whole, machine_type: g4dn.xlarge, nodes: {count: 1}, zones: [eu-west-1c]}
+- {name: whole, machine_type: g4dn.xlarge, nodes: {count: 1}, zones: [us-west-2c]}
 - name: scaled
   machine_type: p4de.24xlarge
   nodes: {min: 1, max: 4}
@@ -692,11 +692,11 @@ def test_eks_settings_beyond_the_published_system(record: Record) -> None:
     made = record("many-eks", fleet=MANY_EKS)
     assert one(made, ":Cluster")["version"] == "1.34"
     assert {m.inputs["availabilityZone"] for m in made if m.type.endswith(":Subnet")} == {
-        "eu-west-1a",
-        "eu-west-1b",
-        "eu-west-1c",
+        "us-west-2a",
+        "us-west-2b",
+        "us-west-2c",
     }
-    assert one(made, ":NodeGroup", "whole")["subnetIds"] == ["eks-eu-west-1c-id"]
+    assert one(made, ":NodeGroup", "whole")["subnetIds"] == ["eks-us-west-2c-id"]
     scaled = one(made, ":NodeGroup", "scaled")
     assert scaled["capacityType"] == "SPOT"
     assert scaled["releaseVersion"] == "1.34.0-20260714"

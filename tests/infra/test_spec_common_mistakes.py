@@ -185,6 +185,7 @@ MISTAKES: Mapping[str, Mistake] = {
         "version: 1.30, region:",
         ":4: cluster.version: 1.3",
         'write it in quotes: "1.30"',
+        ":4: cluster.version: 1.30 is not a Kubernetes version that EKS had on ",
     ),
     "an alias of nothing": in_pool(
         "labels: *nobody", ":8: is not valid YAML: found undefined alias; define it with &"
@@ -276,7 +277,8 @@ MISTAKES: Mapping[str, Mistake] = {
     "a region mistyped": gke(
         "location: us-central1",
         "location: us-centrall1",
-        ":8: node_pools[0].zones[0] (pool a): us-central1-c is not a zone of us-centrall1",
+        ":4: cluster.location: us-centrall1 is not a region that Google Cloud had on ",
+        "did you mean us-central1?",
     ),
     "another zone for the cluster": gke(
         "location: us-central1",
@@ -291,11 +293,15 @@ MISTAKES: Mapping[str, Mistake] = {
     "an A100's layout on an H100": eks(
         "p4d.24xlarge",
         "p5.48xlarge",
+        ":7: node_pools[0].machine_type (pool a): p5.48xlarge is not offered in eu-west-1; regions "
+        "that have it: ap-northeast-1, ",
         ":9: node_pools[0].partition.config (pool a): all-1g.5gb is not a layout of H100-80; "
         "did you mean all-1g.10gb?",
     ),
     "the same with media": Mistake(
-        EKS.replace("p4d.24xlarge", "p5.48xlarge").replace("all-1g.5gb", "all-1g.5gb.me"),
+        EKS.replace("p4d.24xlarge", "p5.48xlarge")
+        .replace("all-1g.5gb", "all-1g.5gb.me")
+        .replace("eu-west-1", "us-west-2"),
         ("did you mean all-1g.10gb.me?",),
     ),
     "two things in a layout": eks(

@@ -94,9 +94,9 @@ Memory = Annotated[
 Zone = Annotated[
     str,
     Pattern(
-        pattern=r"[a-z]+-[-a-z0-9]*[a-z0-9]",
-        is_not="a zone name",
-        examples=("us-central1-c", "eu-west-1a"),
+        pattern=r"[a-z]+[0-9]*-[-a-z0-9]*[a-z0-9]",
+        is_not="a zone: its name, or on AWS its id",
+        examples=("us-central1-c", "eu-west-1a", "euw1-az2"),
         source="Google Cloud and AWS docs, regions and zones",
     ),
 ]

@@ -1,15 +1,14 @@
 """Regions and availability zones, and what each zone has.
 
-A zone's name (eu-west-1a) is the account's own; its id (euw1-az2) is the same for everybody.
+A zone's name (eu-west-1a) is the account's own; its id (euw1-az2) is the same for everybody. The
+regions' zones and what they offer are the product's data: there is one public record of them.
 """
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
+from infra import catalog
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import Account
 from rehearsal.clouds.core.context import Handler, Methods
@@ -21,24 +20,9 @@ from rehearsal.clouds.core.errors import CloudError
 _NO_CONTROL_PLANE = frozenset({"use1-az3", "usw1-az2", "cac1-az3", "apne1-az3"})
 
 
-@cache
-def _regions() -> Mapping[str, Sequence[str]]:
-    return tomllib.loads((Path(__file__).parent / "zones.toml").read_text())
-
-
-@cache
-def _offerings() -> Mapping[str, Mapping[str, Sequence[str]]]:
-    """Region -> instance type -> ids of the zones that have it."""
-    return tomllib.loads((Path(__file__).parent / "offerings.toml").read_text())
-
-
-@cache
-def _types_with_offerings() -> frozenset[str]:
-    return frozenset(t for types in _offerings().values() for t in types)
-
-
 def is_region(name: str) -> bool:
-    return name in _regions()
+    region = catalog.aws().regions.get(name)
+    return region is not None and bool(region.zones)
 
 
 def zone_ids(account: Account, region: str) -> Mapping[str, str]:
@@ -47,7 +31,7 @@ def zone_ids(account: Account, region: str) -> Mapping[str, str]:
     The default account's letters begin at the second id, as if it had been dealt so: what is in
     "a" for one account is in "b" for another.
     """
-    ids = _regions().get(region, ())
+    ids = catalog.aws().regions[region].zones if is_region(region) else ()
     dealt = [*ids[1:], *ids[:1]]
     names = {f"{region}{letter}": zone for letter, zone in zip("abcdef", dealt, strict=False)}
     return names | {k: v for k, v in account.zones.items() if k.startswith(region)}
@@ -64,9 +48,8 @@ def holds_control_planes(name: str, zone_id: str, region: str) -> bool:
 
 def zones_with(instance_type: str, region: str) -> frozenset[str] | None:
     """The ids of the zones that have the type; None = all, because nothing is published of it."""
-    if instance_type not in _types_with_offerings():
-        return None
-    return frozenset(_offerings().get(region, {}).get(instance_type, ()))
+    offered = catalog.offerings().get(instance_type)
+    return None if offered is None else frozenset(offered.get(region, ()))
 
 
 def in_known_regions(methods: Methods, refusal: Callable[[str], CloudError]) -> Methods:

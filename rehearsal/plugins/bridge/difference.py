@@ -24,12 +24,15 @@ def difference(
     keeps_whole: Sequence[str] = (),
     named_by: str | None = None,
     unasked: Iterable[tuple[str, Any]] = (),
+    state: Mapping[str, Any] | None = None,
 ) -> Difference:
     """The differences between two sets of inputs, and what the state has beyond them.
 
     force_new, delete_before_replace, sets, keeps, keeps_whole: as in
     `resources.Resource`. named_by: the property that holds the name. unasked: path and value of
     each property that only the state has.
+    state: the outputs. What the program adds and the state has already is no change: bridged
+    providers compare with the state.
     If the program sets the name and does not change it, the old resource must be deleted before its
     replacement is created.
     """
@@ -37,6 +40,8 @@ def difference(
     for path, kind, value in _changes(unwrap(dict(old)), unwrap(dict(new)), "", "", sets):
         plain = _without_indices(path)
         if kind == "delete" and (path in keeps_whole or _covers(keeps, plain)):
+            continue
+        if kind == "add" and _has(_at(state or {}, path), value):
             continue
         # An object that is added or removed changes every property in it.
         replaces = any(_covers(force_new, leaf) for leaf in _leaves(value, plain))
@@ -94,6 +99,27 @@ def _changes(
             yield path, "delete", old
     elif not _equal(old, new):
         yield path, "update", new
+
+
+def _at(state: Mapping[str, Any], path: str) -> Any:
+    """The state's value there; None where it has none. Map keys in brackets are not looked up."""
+    found: Any = state
+    for name, index in re.findall(r"(\w+)|\[(\d+)\]", path):
+        if isinstance(found, dict) and name:
+            found = found.get(name)
+        elif isinstance(found, list) and index and int(index) < len(found):
+            found = found[int(index)]
+        else:
+            return None
+    return found
+
+
+def _has(known: Any, added: Any) -> bool:
+    if known is None or added is None:
+        return False
+    if isinstance(known, dict) and isinstance(added, dict):
+        return all(_has(known.get(key), value) for key, value in added.items())
+    return _equal(known, added)
 
 
 def _leaves(value: Any, plain: str) -> Iterator[str]:

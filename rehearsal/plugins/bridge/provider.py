@@ -125,6 +125,7 @@ class BridgedProvider(ProviderPlugin):
             keeps_whole=resource.keeps_whole,
             named_by=resource.autoname.property if resource.autoname else None,
             unasked=unasked(self.schema, request.type, state, old, new),
+            state=state,
         )
 
     def create(self, request: CreateRequest) -> Created:

@@ -117,7 +117,7 @@ class Resource:
             urn="urn", type=self.kind, id=self.id, inputs=self.inputs, outputs=self.outputs
         )
         found = self.engine.provider.read(request)
-        return None if found is None else self._diff(found.outputs, found.inputs)
+        return None if found is None else self._diff(self.outputs, found.inputs)
 
     def delete(self) -> None:
         request = DeleteRequest(

@@ -383,6 +383,15 @@ def test_a_clusters_version_rises_in_place(engine) -> None:
     assert cluster.outputs["version"] == "1.36"
 
 
+def test_stating_what_the_cloud_has_filled_in_is_no_change(engine) -> None:
+    """Bridged providers compare a program with the state, not with the last program."""
+    engine.base()
+    group = engine.make(GROUP, "group", **engine.group())
+    version = group.outputs["version"]
+    assert not group.plan({**engine.group(), "version": version}).changes
+    assert group.plan({**engine.group(), "version": "1.35"}).detailed == {"version": "add"}
+
+
 def test_the_zones_of_a_cluster_are_planned_in_place_and_refused_by_eks(engine) -> None:
     cluster = engine.base()
     asked = {k: v for k, v in cluster.inputs.items() if k != "__defaults"}

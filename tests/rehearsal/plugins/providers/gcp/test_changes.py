@@ -224,7 +224,7 @@ CLUSTER_REPLACES = [
     ("privateClusterConfig.privateEndpointSubnetwork", "projects/acme/regions/r/subnetworks/s"),
     ("datapathProvider", "ADVANCED_DATAPATH"),
     ("ipAllocationPolicy", {"clusterIpv4CidrBlock": "/16"}),
-    ("nodeConfig", {"machineType": "e2-medium"}),
+    ("nodeConfig", {"machineType": "e2-standard-4"}),
 ]
 CLUSTER_IN_PLACE = [
     ("minMasterVersion", "1.37"),

@@ -1,0 +1,110 @@
+"""The clouds' regions and zones, their Kubernetes versions, and which zones have a machine type.
+
+Each of the files has its own date: what a cloud added later is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+from infra.catalog.toml_rows import read
+
+_HERE = Path(__file__).parent
+_ZONE_ID = re.compile(r"[a-z]{3,}[0-9]+(-[a-z]+[0-9]+)?-az[0-9]+")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AwsRegion:
+    name: str
+    partition: str
+    """As in ARNs: aws, aws-us-gov, aws-cn."""
+    suffix: str
+    """Of the names of those services' principals that differ by partition, such as EC2's."""
+    zones: tuple[str, ...]
+    """Their ids, which are the same in every account, as the letters are not; empty: unknown."""
+
+    @property
+    def letters(self) -> str:
+        """Of its zones' names; empty: unknown. An account may see fewer of them."""
+        last = max((int(zone.rpartition("-az")[2]) for zone in self.zones), default=0)
+        return "abcdefghij"[:last]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Aws:
+    date: str
+    regions: Mapping[str, AwsRegion]
+    versions: tuple[str, ...]
+    """Kubernetes versions of EKS."""
+    no_control_plane: frozenset[str]
+    """Ids of zones in which EKS has no room for control planes."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gcp:
+    date: str
+    zones: Mapping[str, tuple[str, ...]]
+    """By region."""
+    versions: tuple[str, ...]
+    """Kubernetes minor versions of GKE."""
+    extended_versions: tuple[str, ...]
+    """Older ones, of the release channel EXTENDED."""
+
+
+@cache
+def aws() -> Aws:
+    raw = read(_HERE, "aws.toml")
+    return Aws(
+        date=raw["date"],
+        regions=MappingProxyType(
+            {
+                name: AwsRegion(
+                    name=name,
+                    partition=part["name"],
+                    suffix=part["suffix"],
+                    zones=tuple(zones),
+                )
+                for part in raw["partition"]
+                for name, zones in part["regions"].items()
+            }
+        ),
+        versions=tuple(raw["eks_versions"]),
+        no_control_plane=frozenset(raw["no_control_plane"]),
+    )
+
+
+@cache
+def gcp() -> Gcp:
+    raw = read(_HERE, "gcp.toml")
+    return Gcp(
+        date=raw["date"],
+        zones=MappingProxyType(
+            {
+                region: tuple(f"{region}-{letter}" for letter in letters)
+                for region, letters in raw["regions"].items()
+            }
+        ),
+        versions=tuple(raw["gke_versions"]),
+        extended_versions=tuple(raw["gke_extended_versions"]),
+    )
+
+
+@cache
+def offerings() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
+    """EC2 instance type -> region -> ids of the zones that have it. Other types: unknown."""
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for region, groups in read(_HERE, "aws_offerings.toml").items():
+        for zones, types in groups.items():
+            for name in types.split():
+                found.setdefault(name, {})[region] = tuple(zones.split())
+    return found
+
+
+def is_zone_id(zone: str) -> bool:
+    """Whether this is the id of an AWS zone, use1-az6, rather than a name, us-east-1a."""
+    return _ZONE_ID.fullmatch(zone) is not None

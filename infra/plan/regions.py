@@ -1,0 +1,250 @@
+"""What is known of the clouds' regions: zones, Kubernetes versions, and who has a machine type."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from infra import catalog, spec
+from infra.catalog import AwsRegion, Machine
+from infra.plan.findings import Checked, Finding, Stated, listed, nearest, refuse
+
+_ZONES = "GKE and EC2 docs, regions and zones"
+_NETWORK = "EKS user guide, VPC and subnet requirements"
+_OFFERINGS = "EC2 DescribeInstanceTypeOfferings, recorded in getmoto/moto 5.2.5"
+_REGIONS_SHOWN = 6
+_REGION, _LOCATION = ("cluster", "region"), ("cluster", "location")
+
+
+def aws_region(cluster: spec.EksCluster) -> Checked[AwsRegion | None]:
+    """None where it is refused."""
+    known = catalog.aws()
+    found = known.regions.get(cluster.region)
+    if found is None:
+        yield _unknown("AWS", cluster.region, tuple(known.regions), known.date, _REGION)
+    return found
+
+
+def gcp_region(location: str) -> Checked[str | None]:
+    """The region of a location. None where it is refused."""
+    known = catalog.gcp()
+    region = location[:-2] if location[-2] == "-" else location
+    if region not in known.zones:
+        yield _unknown("Google Cloud", region, tuple(known.zones), known.date, _LOCATION)
+        return None
+    if location != region and location not in known.zones[region]:
+        yield _not_a_zone(location, region, known.zones[region], _LOCATION)
+        return None
+    return region
+
+
+def _unknown(cloud: str, region: str, known: Sequence[str], date: str, path: spec.Path) -> Finding:
+    return refuse(
+        path,
+        f"{region} is not a region that {cloud} had on {date}",
+        nearest(region, known),
+        _ZONES,
+    )
+
+
+def _not_a_zone(zone: str, region: str, zones: Sequence[str], path: spec.Path) -> Finding:
+    return refuse(path, f"{zone} is not a zone of {region}", f"it has {listed(zones)}", _ZONES)
+
+
+def check_gcp_zones(
+    zones: Sequence[str], region: str | None, path: spec.Path, stated: Stated
+) -> Checked[None]:
+    """All zones are in the cluster's region, each listed once.
+
+    zones: as the file states them, without defaults. region: None where it is refused.
+    """
+    if region is None or not stated.has(_LOCATION):
+        return
+    known = catalog.gcp().zones[region]
+    for i, zone in enumerate(zones):
+        if zone in known:
+            continue
+        if zone.startswith(f"{region}-"):
+            yield _not_a_zone(zone, region, known, (*path, i))
+        else:
+            letter = zone[-1] if f"{region}-{zone[-1]}" in known else known[0][-1]
+            yield _elsewhere(zone, region, f"{region}-{letter}", (*path, i))
+    yield from _check_once(zones, path)
+
+
+def check_aws_zones(
+    zones: Sequence[str], region: AwsRegion | None, path: spec.Path, stated: Stated
+) -> Checked[None]:
+    """As for Google Cloud; zones are given by name or by id."""
+    if region is None or not stated.has(_REGION):
+        return
+    for i, zone in enumerate(zones):
+        at = (*path, i)
+        if catalog.is_zone_id(zone):
+            if region.zones and not _id_of(zone, region):
+                yield _not_a_zone(zone, region.name, region.zones, at)
+        elif (
+            not zone.startswith(region.name)
+            or zone[len(region.name) : len(region.name) + 1].isdigit()
+            or zone == region.name
+        ):
+            yield _elsewhere(zone, region.name, f"{region.name}{zone[-1]}", at)
+        elif len(zone) == len(region.name) + 1 and zone[-1] not in (region.letters or zone[-1]):
+            names = [f"{region.name}{letter}" for letter in region.letters]
+            yield _not_a_zone(zone, region.name, names, at)
+    yield from _check_once(zones, path)
+
+
+def check_control_plane(
+    zones: Sequence[str], region: AwsRegion | None, stated: Stated
+) -> Checked[None]:
+    """What is known of zones that cannot hold a control plane; of names it is not known."""
+    if region is None or not stated.has(_REGION):
+        return
+    for i, zone in enumerate(zones):
+        if zone in catalog.aws().no_control_plane or _is_local(zone, region):
+            what = "a Local Zone" if _is_local(zone, region) else "a zone without room for them"
+            yield refuse(
+                ("cluster", "zones", i),
+                f"EKS makes no control plane in {zone}, {what}",
+                f"choose two of {listed(control_plane_zones(region))}; a pool may be in {zone}",
+                _NETWORK,
+            )
+
+
+def control_plane_zones(region: AwsRegion) -> tuple[str, ...]:
+    """Ids of the zones in which EKS makes control planes; empty: unknown."""
+    return tuple(zone for zone in region.zones if zone not in catalog.aws().no_control_plane)
+
+
+def check_one_spelling(fleet: spec.EksFleet, region: AwsRegion | None) -> Checked[None]:
+    """Zones by name or by id: nobody but the account knows whether two of them are the same."""
+    first: dict[bool, str] = {}
+    for path, zone in _stated_zones(fleet):
+        by_id = catalog.is_zone_id(zone)
+        first.setdefault(by_id, zone)
+        if len(first) == 1:
+            continue
+        other = first[not by_id]
+        yield refuse(
+            path,
+            f"{zone} is a zone's {'id' if by_id else 'name'} and {other} "
+            f"{'a name' if by_id else 'an id'}: which zone a name means differs from account to "
+            "account, so the two may be the same",
+            "write all zones of the file by id, or all by name",
+            _ZONES,
+        )
+        return
+    if fleet.cluster.zones is None and True in first and region is not None:
+        able = control_plane_zones(region)
+        chosen = tuple(dict.fromkeys((*(z for z in (first[True],) if z in able), *able)))[:2]
+        yield refuse(
+            ("cluster", "zones"),
+            f"is missing: {first[True]} is a zone's id, and by default the control plane's zones "
+            "are given by name",
+            f"write [{listed(chosen)}]" if len(chosen) == 2 else "write two ids of zones",
+        )
+
+
+def _stated_zones(fleet: spec.EksFleet) -> Iterator[tuple[spec.Path, str]]:
+    places: list[tuple[spec.Path, Sequence[str] | None]] = [
+        (("cluster", "zones"), fleet.cluster.zones),
+        (("system_pool", "zones"), fleet.system_pool.zones),
+        *((("node_pools", i, "zones"), p.zones) for i, p in enumerate(fleet.node_pools)),
+    ]
+    for path, zones in places:
+        yield from (((*path, i), zone) for i, zone in enumerate(zones or ()))
+
+
+def offered_zones(machine: Machine, region: AwsRegion) -> tuple[str, ...] | None:
+    """Ids of the region's zones that have the machine type; None: not known."""
+    by_region = catalog.offerings().get(machine.name)
+    return by_region.get(region.name, ()) if by_region and region.zones else None
+
+
+def check_offered_there(
+    machine: Machine,
+    region: AwsRegion | None,
+    zones: Sequence[str],
+    path: spec.Path,
+    stated: Stated,
+) -> Checked[None]:
+    """path: of the pool."""
+    if region is None or not stated.has(_REGION):
+        return
+    there = offered_zones(machine, region)
+    if there is None:
+        return
+    if not there:
+        others = [*catalog.offerings()[machine.name]]
+        more = len(others) - _REGIONS_SHOWN
+        yield refuse(
+            (*path, "machine_type"),
+            f"{machine.name} is not offered in {region.name}",
+            f"regions that have it: {listed(others[:_REGIONS_SHOWN])}"
+            + (f" and {more} more" if more > 0 else ""),
+            _OFFERINGS,
+        )
+        return
+    for zone in zones:
+        if catalog.is_zone_id(zone) and zone in region.zones and zone not in there:
+            yield refuse(
+                (*path, "zones"),
+                f"{machine.name} is not offered in {zone}",
+                f"zones of {region.name} that have it: {listed(there)}",
+                _OFFERINGS,
+            )
+
+
+def check_eks_version(cluster: spec.EksCluster) -> Checked[None]:
+    known = catalog.aws()
+    if cluster.version is not None and cluster.version not in known.versions:
+        yield _no_version("EKS", cluster.version, known.versions, known.date)
+
+
+def check_gke_version(cluster: spec.GkeCluster) -> Checked[None]:
+    known, asked = catalog.gcp(), cluster.version
+    versions = known.versions
+    if cluster.release_channel == "EXTENDED":
+        versions = (*known.extended_versions, *versions)
+    if asked not in (None, "latest") and ".".join(asked.split(".")[:2]) not in versions:
+        yield _no_version("GKE", asked, versions, known.date)
+
+
+def _no_version(cloud: str, version: str, known: Sequence[str], date: str) -> Finding:
+    return refuse(
+        ("cluster", "version"),
+        f"{version} is not a Kubernetes version that {cloud} had on {date}",
+        f"known: {listed(known)}",
+        f"{cloud} docs, Kubernetes versions",
+    )
+
+
+def _id_of(zone: str, region: AwsRegion) -> bool:
+    prefix = region.zones[0].rpartition("-az")[0]
+    local = zone.startswith(f"{prefix}-") and zone.count("-") > 1
+    unable = zone in catalog.aws().no_control_plane and zone.startswith(f"{prefix}-")
+    return zone in region.zones or local or unable
+
+
+def _is_local(zone: str, region: AwsRegion) -> bool:
+    if catalog.is_zone_id(zone):
+        return zone.count("-") > 1
+    return zone.startswith(f"{region.name}-")
+
+
+def _elsewhere(zone: str, region: str, example: str, path: spec.Path) -> Finding:
+    return refuse(
+        path,
+        f"{zone} is not a zone of {region}, where the cluster is",
+        f"for example {example}, or move the cluster",
+        _ZONES,
+    )
+
+
+def _check_once(zones: Sequence[str], path: spec.Path) -> Checked[None]:
+    for zone, times in Counter(zones).items():
+        if times > 1:
+            yield refuse(
+                path, f"{zone} is listed {times} times", "name each zone once", "GKE and EC2 APIs"
+            )
