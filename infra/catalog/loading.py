@@ -164,6 +164,8 @@ def _machine(
         attachable=attachable,
         capacity=_optional_tuple(raw.pop("capacity", None)),
         zones=_optional_tuple(raw.pop("zones", None)),
+        boot_disks=_optional_tuple(raw.pop("boot_disks", None)),
+        local_ssd_choices=_optional_tuple(raw.pop("local_ssd_choices", None)),
         prices=tuple(prices.get((raw["cloud"], raw["name"]), ())),
         **raw,
     )

@@ -70,8 +70,10 @@ class Machine:
     """Local SSDs that come with it. None: configurable, or unknown if there is `local_ssd_gb`."""
     local_ssd_gb: int | None = None
     """Size of all local SSDs that come with the type."""
-    boot_disk: str | None = None
-    """The only supported type of boot disk; None: no known limit."""
+    local_ssd_choices: tuple[int, ...] | None = None
+    """How many configurable local SSDs it may have, besides none; None: unknown."""
+    boot_disks: tuple[str, ...] | None = None
+    """Types of boot disk that it can have; None: no known limit."""
     needs_gvnic: bool = False
     interconnect: str | None = None
     """GPU networking between nodes; needs additional networks. MIG partitions do not use it."""

@@ -245,9 +245,10 @@ def _gpu_node(
         preemptible=False,
         gvnic=gcp.container.NodePoolNodeConfigGvnicArgs(enabled=pool.features.gvnic),
         gcfs_config=gcp.container.NodePoolNodeConfigGcfsConfigArgs(enabled=pool.features.gcfs),
-        fast_socket=gcp.container.NodePoolNodeConfigFastSocketArgs(enabled=True)
-        if pool.features.fast_socket
-        else None,
+        # Always stated: left out after it was on, it would differ on every `up`.
+        fast_socket=gcp.container.NodePoolNodeConfigFastSocketArgs(
+            enabled=pool.features.fast_socket
+        ),
         logging_variant=pool.features.logging_variant,
         labels=dict(pool.labels),
         resource_labels=dict(pool.resource_labels) or None,

@@ -13,7 +13,7 @@ from infra.plan.capacity import check_capacity, check_offered, repaired
 from infra.plan.clusters import check_existing, system_pool
 from infra.plan.device_plugin import check_plugin
 from infra.plan.drivers import gke_driver, operator_driver
-from infra.plan.findings import Checked, Stated, each, refuse
+from infra.plan.findings import Checked, Stated, each, listed, refuse
 from infra.plan.fleet import GkeClusterPlan, GkeFleetPlan, GkePoolPlan, Offer, SharingStrategy
 from infra.plan.machines import machine_of
 from infra.plan.nodes import OPERANDS_LABEL
@@ -22,6 +22,8 @@ from infra.plan.pools import SYSTEM_PODS, fleet_workloads, pool_plan
 from infra.plan.regions import check_gcp_zones, check_gke_version, gcp_region
 
 _MOST_PER_ZONE = 1000
+_MOST_LABEL_CHARACTERS = 1024
+_MOST_RESOURCE_LABELS = 64
 _STRATEGY: Final[Mapping[SharingStrategy, Literal["TIME_SHARING", "MPS"]]] = {
     "time-slicing": "TIME_SHARING",
     "mps": "MPS",
@@ -144,6 +146,7 @@ def _pool(
     if operator is not None and not by_operator:
         # GKE's driver and device plugin are on these nodes.
         parts["labels"] = {**parts["labels"], OPERANDS_LABEL: "false"}
+    yield from _check_label_length(parts["labels"], path)
     return GkePoolPlan(
         **parts,
         machine=found.machine,
@@ -177,11 +180,11 @@ def _check_management(management: spec.Management, channel: str, path: spec.Path
 
 def _check_machine(pool: spec.GkePool, machine: Machine, path: spec.Path) -> Checked[None]:
     yield from check_offered(pool.capacity, machine, path)
-    if machine.boot_disk not in (None, pool.disk.type):
+    if machine.boot_disks is not None and pool.disk.type not in machine.boot_disks:
         yield refuse(
             (*path, "disk", "type"),
             f"{machine.name} cannot boot from {pool.disk.type}",
-            f"write {machine.boot_disk}",
+            f"write {' or '.join(machine.boot_disks)}",
             machine.source,
         )
     if machine.needs_gvnic and not pool.features.gvnic:
@@ -190,6 +193,54 @@ def _check_machine(pool: spec.GkePool, machine: Machine, path: spec.Path) -> Che
             f"{machine.name} needs gVNIC",
             "write true, or leave it out",
             machine.source,
+        )
+    yield from _check_features(pool, path)
+    choices = machine.local_ssd_choices
+    asked = pool.local_ssd.ephemeral + pool.local_ssd.raw if pool.local_ssd else 0
+    if choices is not None and asked not in (0, *choices):
+        yield refuse(
+            (*path, "local_ssd"),
+            f"{machine.name} takes {listed(choices)} local SSDs, not {asked}",
+            f"write one of {listed(choices)}, or leave it out",
+            "Compute Engine docs, choose a valid number of Local SSD disks",
+        )
+
+
+def _check_features(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
+    if pool.features.fast_socket and not pool.features.gvnic:
+        yield refuse(
+            (*path, "features", "fast_socket"),
+            "fast_socket needs gVNIC",
+            "write gvnic: true, or fast_socket: false",
+            "GKE docs, NCCL Fast Socket",
+        )
+    if pool.features.gcfs and pool.image_type != "COS_CONTAINERD":
+        yield refuse(
+            (*path, "features", "gcfs"),
+            f"image streaming needs COS_CONTAINERD, and the pool has {pool.image_type}",
+            "write false, or image_type: COS_CONTAINERD",
+            "GKE docs, image streaming",
+        )
+    if len(pool.resource_labels) > _MOST_RESOURCE_LABELS:
+        yield refuse(
+            (*path, "resource_labels"),
+            f"{len(pool.resource_labels)} labels are too many: Google Cloud allows "
+            f"{_MOST_RESOURCE_LABELS} on a resource",
+            "remove some",
+            "Compute Engine docs, labels: requirements",
+        )
+
+
+def _check_label_length(labels: Mapping[str, str], path: spec.Path) -> Checked[None]:
+    """labels: with slicewright's own."""
+    length = sum(len(key) + len(value) for key, value in labels.items())
+    if length > _MOST_LABEL_CHARACTERS:
+        yield refuse(
+            (*path, "labels"),
+            f"keys and values have {length} characters together, with slicewright's own labels: "
+            f"GKE allows {_MOST_LABEL_CHARACTERS}",
+            f"shorten them by {length - _MOST_LABEL_CHARACTERS}",
+            "GKE API, NodeConfig.labels",
         )
 
 

@@ -53,6 +53,7 @@ _OPERATORS_LABELS = frozenset(
 )
 """Labels that the operator and GPU feature discovery set from what they find."""
 _OWN = "slicewright.io/"
+_MOST_EKS_TAINTS = 50
 _GPU_TAINT: Mapping[str, str] = {
     "key": "nvidia.com/gpu",
     "value": "present",
@@ -145,17 +146,34 @@ def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud) -> Checked[Mapping[s
             )
         elif cloud == "eks":
             yield from _check_eks_label(key, value, at)
+        elif cloud == "gke":
+            yield from _check_gke_label(key, at)
     return {**dict(sorted(pool.labels.items())), POOL_LABEL: pool.name}
 
 
-def _check_eks_label(key: str, value: str, at: Path) -> Checked[None]:
+def _reserved(key: str, *domains: str) -> bool:
     prefix = key.rpartition("/")[0]
-    if prefix in ("kubernetes.io", "k8s.io") or prefix.endswith((".kubernetes.io", ".k8s.io")):
+    return any(prefix == domain or prefix.endswith(f".{domain}") for domain in domains)
+
+
+def _check_gke_label(key: str, at: Path) -> Checked[None]:
+    if _reserved(key, "kubernetes.io", "k8s.io", "cloud.google.com"):
         yield refuse(
             at,
-            "EKS refuses labels with a kubernetes.io or k8s.io prefix",
+            "GKE refuses labels with a kubernetes.io, k8s.io or cloud.google.com prefix",
             "choose another key",
-            "EKS API",
+            "GKE API, NodeConfig.labels",
+            in_key=True,
+        )
+
+
+def _check_eks_label(key: str, value: str, at: Path) -> Checked[None]:
+    if _reserved(key, "kubernetes.io", "k8s.io", "eks.amazonaws.com"):
+        yield refuse(
+            at,
+            "EKS refuses labels with a kubernetes.io, k8s.io or eks.amazonaws.com prefix",
+            "choose another key",
+            "EKS API; eksctl-io/eksctl #4007",
             in_key=True,
         )
     if len(key) > 63:
@@ -219,6 +237,14 @@ def pool_taints(
             )
         taints.append(Taint(key=written.key, value=written.value, effect=effect))
     own = [_GPU_TAINT, STARTUP_TAINT] if cloud == "eks" else [STARTUP_TAINT]
+    if cloud == "eks" and len(pool.taints) + len(own) > _MOST_EKS_TAINTS:
+        yield refuse(
+            (*path, "taints"),
+            f"{len(pool.taints)} taints and slicewright's {len(own)} are too many: EKS allows "
+            f"{_MOST_EKS_TAINTS} on a node group",
+            f"write {_MOST_EKS_TAINTS - len(own)} or less",
+            "EKS API, CreateNodegroup",
+        )
     return (*sorted(taints, key=lambda t: (t.key, t.effect)), *(_own_taint(taint) for taint in own))
 
 

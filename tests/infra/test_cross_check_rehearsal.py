@@ -103,6 +103,10 @@ def test_a_simulated_machine_equals_the_catalogs(cloud: Cloud, name: str) -> Non
         assert (ours.gpu.name if ours.gpu else None) == theirs.gpu
     else:
         assert ours.accelerator == theirs.gpu
+        if ours.boot_disks is not None:
+            assert ours.boot_disks == tuple(theirs.boot_disks)
+        if ours.local_ssd_choices is not None:
+            assert ours.local_ssd_choices == tuple(theirs.local_ssd_choices)
         for choice in ours.attachable:
             assert choice.counts == theirs.gpu_choices[choice.accelerator]
     if ours.zones is not None and theirs.zones is not None:

@@ -273,7 +273,7 @@ def test_what_the_clouds_allow_is_allowed() -> None:
     assert not problems(
         GKE,
         resource_labels={"team": "", "équipe": "größe_1-a"},
-        labels={"cloud.google.com/mine": "x"},
+        labels={"cloud.example.com/mine": "x"},
     )
 
 

@@ -322,7 +322,7 @@ def gke() -> Iterator[Row]:
         "node_pools.0.gpu": {"model": "T4", "count": 1},
         "node_pools.0.partition": "none",
     }
-    ssd = {"node_pools.0.local_ssd": {"ephemeral": 1}}
+    ssd = {"node_pools.0.local_ssd": {"ephemeral": 2}}
     shared = {"node_pools.0.sharing": {"mode": "time-slicing", "replicas": 2}}
     fleet: dict[str, Any] = {"where": "fleet"}
     yield Row("cluster.location", {"cluster.location": "us-central1-a"}, REPLACE, **fleet)
@@ -356,9 +356,9 @@ def gke() -> Iterator[Row]:
     yield Row("node_pools.disk.size_gb", {"node_pools.0.disk.size_gb": 200}, ROLL)
     yield Row("node_pools.disk.type", {"node_pools.0.disk.type": "pd-ssd"}, ROLL)
     yield Row(
-        "node_pools.local_ssd.ephemeral", {"node_pools.0.local_ssd.ephemeral": 2}, REPLACE, ssd
+        "node_pools.local_ssd.ephemeral", {"node_pools.0.local_ssd.ephemeral": 4}, REPLACE, ssd
     )
-    yield Row("node_pools.local_ssd.raw", {"node_pools.0.local_ssd": {"raw": 1}}, REPLACE, ssd)
+    yield Row("node_pools.local_ssd.raw", {"node_pools.0.local_ssd": {"raw": 2}}, REPLACE, ssd)
     yield Row("node_pools.max_pods_per_node", {"node_pools.0.max_pods_per_node": 64}, REPLACE)
     yield Row("node_pools.resource_labels", {"node_pools.0.resource_labels": {"a": "b"}}, ROLL)
     for name, value in (

@@ -255,8 +255,8 @@ def test_gkes_driver_is_unknown_and_the_agents_get_the_minimum(
     }
     if machine.capacity is None:
         pool["capacity"] = "on-demand"
-    if machine.boot_disk:
-        pool["disk"] = {"type": machine.boot_disk}
+    if machine.boot_disks:
+        pool["disk"] = {"type": machine.boot_disks[-1]}
     for size in accelerator.sizes:
         partition = {"mode": "native", "profile": size}
         raw = {

@@ -49,12 +49,6 @@ def pod_of(made: list[Any], kind: str, name: str) -> Mapping[str, Any]:
     return spec
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="fast_socket is left out where it is off: after it was on, every up shows a difference "
-    "(tests/rehearsal/plugins/providers/gcp/test_changes.py); stating it costs existing pools an "
-    "update, for which GKE may create their nodes anew",
-)
 def test_fast_socket_is_always_stated(record: Record) -> None:
     assert one(record("s0"), ":NodePool", "h100")["nodeConfig"]["fastSocket"] == {"enabled": False}
 

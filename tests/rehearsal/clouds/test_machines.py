@@ -89,8 +89,8 @@ def test_every_machine_type_of_google_in_the_catalog_can_be_rehearsed(name, decl
         assert set(declared.zones) == simulated.zones
     if declared.local_ssds is not None:
         assert simulated.local_ssd == declared.local_ssds
-    if declared.boot_disk is not None:
-        assert simulated.boot_disks == (declared.boot_disk,)
+    if declared.boot_disks is not None:
+        assert simulated.boot_disks == declared.boot_disks
 
 
 @pytest.mark.parametrize(

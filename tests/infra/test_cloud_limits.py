@@ -1,0 +1,94 @@
+"""What the clouds' APIs refuse of a pool, refused by `check` first; slicewright's own labels and
+taints count.
+
+The simulated clouds refuse the same (rehearsal/clouds/gcp/gke/checks.py, aws/eks/checks.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from infra import plan, spec
+
+GKE = """\
+cloud: gke
+cluster: {{name: main, location: {location}}}
+node_pools: [{{name: a, zones: [{zone}], nodes: {{count: 1}}, {pool}}}]
+"""
+EKS = """\
+cloud: eks
+cluster: {{name: c, region: us-west-2}}
+node_pools: [{{name: a, machine_type: p4d.24xlarge, nodes: {{count: 1}}, {pool}}}]
+"""
+
+
+def gke(pool: str, *, location: str = "us-central1", zone: str = "us-central1-a") -> str:
+    return GKE.format(location=location, zone=zone, pool=pool)
+
+
+def _many(kind: str, count: int) -> str:
+    if kind == "taints":
+        return str([{"key": f"t{i}", "effect": "NoSchedule"} for i in range(count)])
+    return str({f"l{i}": "x" for i in range(count)})
+
+
+A100 = "machine_type: a2-highgpu-1g"
+H100 = "machine_type: a3-highgpu-8g"
+LONG_LABELS = str({f"l{i:059}": "v" * 60 for i in range(8)} | {"l": "v" * 60})
+"""1,021 characters: only with slicewright's own label they are too many."""
+
+
+@pytest.mark.parametrize(
+    ("fleet", "said"),
+    [
+        (gke("machine_type: a4-highgpu-8g, disk: {type: pd-ssd}"), "write hyperdisk-balanced"),
+        (gke("machine_type: a4x-highgpu-4g, disk: {type: pd-balanced}"), "cannot boot from pd-bal"),
+        (gke(f"{H100}, disk: {{type: pd-standard}}"), "write pd-balanced or pd-ssd or hyperdisk"),
+        (gke("machine_type: g2-standard-4, disk: {type: hyperdisk-balanced}"), "cannot boot from"),
+        (gke(f"{A100}, disk: {{type: hyperdisk-balanced}}"), "cannot boot from hyperdisk"),
+        (gke(f"{A100}, local_ssd: {{raw: 3}}"), "takes 1, 2, 4, 8 local SSDs, not 3"),
+        (gke("machine_type: g2-standard-48, local_ssd: {ephemeral: 1}"), "takes 4 local SSDs"),
+        (gke(f"{H100}, local_ssd: {{ephemeral: 8}}"), "has 16 local SSDs, not 8"),
+        (gke(f"{A100}, features: {{fast_socket: true, gvnic: false}}"), "fast_socket needs gVNIC"),
+        (gke(f"{A100}, features: {{gcfs: true}}, image_type: UBUNTU_CONTAINERD"), "needs COS_CONT"),
+        (gke(f"{A100}, management: {{auto_upgrade: false}}"), "release channel"),
+        (gke(f"{A100}, labels: {{cloud.google.com/x: y}}"), "GKE refuses labels with a kubernetes"),
+        (gke(f"{A100}, labels: {{a.kubernetes.io/x: y}}"), "GKE refuses labels with"),
+        (gke(f"{A100}, resource_labels: {_many('labels', 65)}"), "65 labels are too many"),
+        (
+            gke(f"{A100}, labels: {LONG_LABELS}"),
+            "with slicewright's own labels: GKE allows 1024",
+        ),
+        (gke(A100, zone="us-central1-d"), "us-central1-d is not a zone of us-central1; it has us-"),
+        (gke(A100, location="us-central7"), "us-central7 is not a region that Google Cloud had on"),
+        (gke(A100, location="us-central1-d"), "us-central1-d is not a zone of us-central1; it has"),
+        (gke(A100).replace("main,", 'main, version: "9.9",'), "9.9 is not a Kubernetes version"),
+        (EKS.format(pool=f"taints: {_many('taints', 49)}"), "49 taints and slicewright's 2 "),
+        (EKS.format(pool="labels: {eks.amazonaws.com/x: y}"), "EKS refuses labels with a kubern"),
+    ],
+)  # fmt: skip
+def test_what_a_cloud_refuses_is_refused(
+    broken: Callable[[str], str], fleet: str, said: str
+) -> None:
+    refused = broken(fleet)
+    assert said in refused
+    assert " 1 problem," in refused
+
+
+@pytest.mark.parametrize(
+    "fleet",
+    [
+        gke("machine_type: a4-highgpu-8g, disk: {type: hyperdisk-balanced}"),
+        gke(f"{A100}, local_ssd: {{raw: 8}}, disk: {{type: pd-standard}}"),
+        gke(A100).replace("main,", 'main, release_channel: EXTENDED, version: "1.32",'),
+        EKS.format(pool=f"taints: {_many('taints', 48)}"),
+    ],
+)
+def test_up_to_the_limits_it_is_allowed(fleet: str) -> None:
+    raw: Any = yaml.safe_load(fleet)
+    plan.read(json.dumps(raw), spec.Source("x", raw))
