@@ -95,7 +95,7 @@ def _change(change: plan.Change) -> JsonObject:
         "before": _plain(change.before),
         "after": _plain(change.after),
         "effect": change.effect.text,
-        "why": rule.why,
+        "why": change.why,
         "source": rule.source,
     }
 

@@ -30,6 +30,10 @@ _STYLES = {
 def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
     """Writes the whole plan."""
     _line(console, f"{name}: {_where(fleet)}", "bold")
+    if not isinstance(fleet, plan.ByoFleetPlan):
+        system = fleet.system
+        where = f"{_nodes(system.nodes)} of {system.machine_type} in {', '.join(system.zones)}"
+        _line(console, f"system pool: {where}")
     for pool in fleet.pools:
         console.print()
         _pool(pool, fleet, console)
@@ -119,7 +123,7 @@ def _change(of: str, change: plan.Change, console: Console) -> None:
         f"{start}{change.effect.text}: {rule.field} {_step(change.before, change.after)}",
         _STYLES[change.effect],
     )
-    _line(console, f"      {rule.cloud_field}: {rule.why} [source: {rule.source}]")
+    _line(console, f"      {rule.cloud_field}: {change.why} [source: {rule.source}]")
 
 
 def _where(fleet: plan.FleetPlan) -> str:

@@ -38,6 +38,7 @@ class Rule:
     source: str
     nothing_stays: ChangeEffect | None = None
     """For lists, the effect where old and new have nothing in common; None: the same."""
+    why_nothing_stays: str | None = None
 
 
 def _rules(
@@ -46,6 +47,7 @@ def _rules(
     source: str,
     fields: Mapping[str, str],
     nothing_stays: ChangeEffect | None = None,
+    why_nothing_stays: str | None = None,
 ) -> tuple[Rule, ...]:
     return tuple(
         Rule(
@@ -55,6 +57,7 @@ def _rules(
             why=why,
             source=source,
             nothing_stays=nothing_stays,
+            why_nothing_stays=why_nothing_stays,
         )
         for f, c in fields.items()
     )
@@ -63,6 +66,11 @@ def _rules(
 _ALL_GO = (
     "all nodes of the pool are deleted, then new ones are created; their pods end without regard "
     "to disruption budgets"
+)
+_MOVED = (
+    "each zone first gets the new number of nodes per zone, then zones are added and removed; "
+    "nodes beyond that number and in removed zones are deleted, without regard to disruption "
+    "budgets"
 )
 _GPU_SHARING = "node_config.guest_accelerators.gpu_sharing_config"
 _ONE_BY_ONE = "the cloud recreates the nodes one by one"
@@ -157,10 +165,11 @@ GKE: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "nodes in removed zones are deleted, without regard to disruption budgets; the others stay",
-        "google-beta: updated in place",
+        _MOVED,
+        "google-beta: updated in place, first the number of nodes in each zone",
         {"zones": "node_locations"},
         nothing_stays=ChangeEffect.REPLACE,
+        why_nothing_stays=f"no zone stays: {_ALL_GO}",
     ),
 )
 EKS: Final[tuple[Rule, ...]] = (
@@ -274,10 +283,12 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "nodes are added or removed; the others stay",
-        "google-beta: updated in place",
+        _MOVED,
+        "google-beta: updated in place, first the number of nodes in each zone",
         {"system.zones": _SYSTEM},
         nothing_stays=ChangeEffect.REPLACE,
+        why_nothing_stays="no zone stays: its nodes are deleted, then new ones are created; "
+        "controller and add-ons wait for them",
     ),
 )
 EKS_FLEET: Final[tuple[Rule, ...]] = (

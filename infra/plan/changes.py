@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -32,6 +33,14 @@ class Change:
     rule: Rule
     before: Any
     after: Any
+    replaced: bool = False
+    """Whether its pool's nodes are all replaced, be it for another change."""
+
+    @property
+    def why(self) -> str:
+        if self.effect is ChangeEffect.REPLACE:
+            return self.rule.why_nothing_stays or self.rule.why
+        return _NEW_NODES if self.replaced else self.rule.why
 
     @property
     def effect(self) -> ChangeEffect:
@@ -65,6 +74,7 @@ class FleetChange:
         return _other_cluster(self.fleet)
 
 
+_NEW_NODES = "all nodes are replaced anyway; the new ones have it"
 _OTHER_CLOUD = Rule(
     field="cloud",
     cloud_field="cloud",
@@ -93,7 +103,7 @@ def compare(before: FleetPlan, after: FleetPlan) -> FleetChange:
         fleet = [Change(rule=_OTHER_CLOUD, before=cloud_of(before), after=cloud)]
     else:
         pool_rules = (*_POOL_RULES[cloud], *change_rules.IN_CLUSTER)
-        fleet = _changes(before, after, (*_FLEET_RULES[cloud], *change_rules.FLEET))
+        fleet = _of_system(_changes(before, after, (*_FLEET_RULES[cloud], *change_rules.FLEET)))
     return FleetChange(
         fleet=tuple(fleet),
         pools=_parts(before.pools, after.pools, pool_rules, elsewhere=_other_cluster(fleet)),
@@ -113,6 +123,13 @@ def cloud_of(plan: FleetPlan) -> Literal["gke", "eks", "byo"]:
 
 def _hosts(plan: FleetPlan) -> tuple[HostPlan, ...]:
     return plan.hosts if isinstance(plan, ByoFleetPlan) else ()
+
+
+def _of_system(changes: Sequence[Change]) -> list[Change]:
+    """With what is said of the system pool's other rows where all of its nodes are replaced."""
+    own = [c for c in changes if c.rule.field.startswith("system.")]
+    replaced = any(c.effect is ChangeEffect.REPLACE for c in own)
+    return [dataclasses.replace(c, replaced=replaced and c in own) for c in changes]
 
 
 def _other_cluster(fleet: Iterable[Change]) -> bool:
@@ -174,11 +191,14 @@ def _part(
         changes += _forgotten(before, after)
     ordered = sorted(changes, key=lambda c: -c.effect)
     effects = [c.effect for c in ordered] + ([_going(before), _coming(after)] if elsewhere else [])
+    worst = max(effects, default=ChangeEffect.NONE)
     return PartChange(
         name=after.name,
         kind="changed" if ordered else "same",
-        effect=max(effects, default=ChangeEffect.NONE),
-        changes=tuple(ordered),
+        effect=worst,
+        changes=tuple(
+            dataclasses.replace(c, replaced=worst is ChangeEffect.REPLACE) for c in ordered
+        ),
     )
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from infra import spec
+from infra import catalog, spec
 from infra.catalog import Machine
 from infra.plan.capacity import check_capacity, check_offered, repaired
 from infra.plan.clusters import check_existing, system_pool
@@ -62,8 +62,9 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
         _pool(fleet, operator, i, known, own_zone, stated) for i in range(len(fleet.node_pools))
     )
     built = tuple(pool for pool in pools if pool is not None)
+    # By default not where a pool is: the order of the pools must not move it.
     zones = fleet.system_pool.zones or (
-        (own_zone,) if own_zone else built[0].zones[:1] if built else ()
+        (own_zone,) if own_zone else catalog.gcp().zones[known][:1] if known else ()
     )
     yield from check_gcp_zones(
         fleet.system_pool.zones or (), known, ("system_pool", "zones"), stated

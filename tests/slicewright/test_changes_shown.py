@@ -173,3 +173,37 @@ def test_no_change_is_shown_from_a_value_to_the_same_text(
         if isinstance(value, plan.WorkloadPlan):
             before = before.split()[-1]  # only what differs is told, after its name
         assert before != after
+
+
+def test_what_is_said_of_a_row_fits_what_happens_to_its_pool() -> None:
+    """Its only node is replaced: nothing is said to stay, in no row."""
+    after = written("s0")
+    after["node_pools"][0] |= {"zones": ["us-central1-a"], "labels": {"role": "x"}}
+    lines = told(written("s0"), after)
+    assert "pool h100-partition-3g: replace" in lines
+    text = " ".join(" ".join(lines).split())
+    assert "no zone stays: all nodes of the pool are deleted" in text
+    assert "all nodes are replaced anyway; the new ones have it" in text
+    for said in ("stay,", "others stay", "pods stay"):
+        assert said not in text
+
+
+def test_a_pool_that_is_spread_over_more_zones_is_said_to_lose_nodes() -> None:
+    before, after = written("s0"), written("s0")
+    before["node_pools"][0] |= {"nodes": {"count": 2}}
+    after["node_pools"][0] |= {"nodes": {"count": 2}, "zones": ["us-central1-a", "us-central1-c"]}
+    text = " ".join(" ".join(told(before, after)).split())
+    assert "pool h100-partition-3g: in place" in text
+    assert "nodes beyond that number and in removed zones are deleted" in text
+    assert "others stay" not in text
+
+
+def test_the_order_of_the_pools_moves_nothing() -> None:
+    """A regional cluster's system pool has a zone of its own."""
+    before = written("s0")
+    (pool,) = before["node_pools"]
+    before["node_pools"] = [pool, {**pool, "name": "b", "zones": ["us-central1-a"]}]
+    after = {**before, "node_pools": before["node_pools"][::-1]}
+    assert [line for line in told(before, after) if "unchanged" not in line] == []
+    found = plan.compare(planned(before), planned(after))
+    assert found.fleet == ()
