@@ -7,8 +7,15 @@ from typing import Final
 from infra import catalog
 from infra.catalog import driver_order
 from infra.plan.drivers import driver_of
-from infra.plan.fleet import ByoFleetPlan, CloudPoolPlan, EksFleetPlan, FleetPlan, GkePoolPlan
-from infra.plan.regions import offered_zones
+from infra.plan.fleet import (
+    ByoFleetPlan,
+    CloudPoolPlan,
+    EksClusterPlan,
+    EksFleetPlan,
+    FleetPlan,
+    GkePoolPlan,
+)
+from infra.plan.regions import control_plane_zones, offered_zones, without_control_planes
 
 NO_STARTUP_TAINT: Final = (
     "startup_taint is none: until a new node is partitioned and verified, pods may come to it, get "
@@ -18,6 +25,19 @@ NO_STARTUP_TAINT: Final = (
 """What it costs that nobody taints the new nodes of an existing cluster."""
 _REBOOT_MINUTES = 15
 """Of a machine with eight GPUs, until its GPUs are partitioned."""
+
+
+def _control_plane_by_letter(cluster: EksClusterPlan) -> list[str]:
+    known = catalog.aws().regions[cluster.region]
+    unable = without_control_planes(known)
+    if not unable or any(map(catalog.is_zone_id, cluster.zones)):
+        return []
+    able = control_plane_zones(known)
+    return [
+        f"cluster {cluster.name}: EKS makes no control plane in {', '.join(unable)}, and which "
+        f"zone {' or '.join(cluster.zones)} is differs from account to account: for a new cluster "
+        f"give zones by id, for example [{', '.join(able[:2])}]"
+    ]
 
 
 def _by_letter(pool: CloudPoolPlan, region: str) -> list[str]:
@@ -33,8 +53,10 @@ def _by_letter(pool: CloudPoolPlan, region: str) -> list[str]:
 
 
 def notes(fleet: FleetPlan) -> tuple[str, ...]:
-    """One sentence each, starting with the pool's name."""
+    """One sentence each, starting with the pool's name where it is of one."""
     found = []
+    if isinstance(fleet, EksFleetPlan):
+        found += _control_plane_by_letter(fleet.cluster)
     if isinstance(fleet, ByoFleetPlan) and fleet.pools and fleet.startup_taint == "none":
         found.append(NO_STARTUP_TAINT)
     if (

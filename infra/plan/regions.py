@@ -117,6 +117,11 @@ def control_plane_zones(region: AwsRegion) -> tuple[str, ...]:
     return tuple(zone for zone in region.zones if zone not in catalog.aws().no_control_plane)
 
 
+def without_control_planes(region: AwsRegion) -> tuple[str, ...]:
+    """Ids of the zones in which EKS makes none."""
+    return tuple(sorted(zone for zone in catalog.aws().no_control_plane if _id_of(zone, region)))
+
+
 def check_one_spelling(fleet: spec.EksFleet, region: AwsRegion | None) -> Checked[None]:
     """Zones by name or by id: nobody but the account knows whether two of them are the same."""
     first: dict[bool, str] = {}
@@ -221,6 +226,8 @@ def _no_version(cloud: str, version: str, known: Sequence[str], date: str) -> Fi
 
 
 def _id_of(zone: str, region: AwsRegion) -> bool:
+    if not region.zones:
+        return False
     prefix = region.zones[0].rpartition("-az")[0]
     local = zone.startswith(f"{prefix}-") and zone.count("-") > 1
     unable = zone in catalog.aws().no_control_plane and zone.startswith(f"{prefix}-")

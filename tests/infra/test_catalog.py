@@ -479,3 +479,37 @@ def test_an_inconsistent_catalog_is_refused(
 def test_the_catalog_loads_from_any_directory() -> None:
     """So the test above fails only because of its change."""
     assert isinstance(loading.load.__wrapped__(), Catalog)
+
+
+def test_what_a_region_offers_is_in_zones_that_it_has() -> None:
+    regions = catalog.aws().regions
+    for by_region in catalog.offerings().values():
+        for region, zones in by_region.items():
+            assert set(zones) <= set(regions[region].zones)
+            assert zones
+    for zones in catalog.gcp().zones.values():
+        assert len(set(zones)) == len(zones) > 0
+    known = {zone for zones in catalog.gcp().zones.values() for zone in zones}
+    for machine in catalog.load().machines.values():
+        if machine.cloud == "gke":
+            assert set(machine.zones or ()) <= known, machine.name
+
+
+def test_most_gpu_machines_of_aws_are_in_the_record_of_offerings() -> None:
+    """Those that no account saw when it was recorded: not known, and so not refused."""
+    own = {m.name for m in catalog.load().machines.values() if m.cloud == "eks" and m.gpu}
+    assert own - set(catalog.offerings()) == {"p6e-gb200.36xlarge"}
+
+
+@pytest.mark.parametrize(
+    ("zone", "is_id"),
+    [
+        ("use1-az6", True),
+        ("usw2-lax1-az1", True),
+        ("us-east-1a", False),
+        ("us-west-2-lax-1a", False),
+        ("us-central1-a", False),
+    ],
+)
+def test_an_id_is_told_from_a_name(zone: str, is_id: bool) -> None:
+    assert catalog.is_zone_id(zone) is is_id

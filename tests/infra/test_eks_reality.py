@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import catalog, spec
+from infra import catalog, plan, spec
 from rehearsal.clouds.aws.eks.checks import check_scaling
 from rehearsal.clouds.aws.zones import holds_control_planes
 
@@ -190,3 +190,17 @@ def test_an_image_of_another_kubernetes_is_refused(broken: Callable[[str], str])
     said = broken(fleet.replace("p4d.24xlarge,", "p4d.24xlarge, release_version: 1.34.0-20260714,"))
     assert "1.34.0-20260714 has Kubernetes 1.34, and the cluster has 1.35" in said
     assert "write a release of 1.35, like 1.35.0-20260714, or leave it out" in said
+
+
+def test_letters_are_noted_where_a_zone_lacks_what_is_asked_for() -> None:
+    def noted(region: str, zones: str, pool: str) -> str:
+        stated = FLEET.format(region=region, zones="x", nodes="{count: 1}", pool_zone="b")
+        text = stated.replace("[x]", zones).replace(f"[{region}b]", pool)
+        raw = yaml.safe_load(text)
+        return "\n".join(plan.notes(plan.read(json.dumps(raw), spec.Source("x", raw))))
+
+    by_letter = noted("us-east-1", "[us-east-1a, us-east-1b]", "[us-east-1a]")
+    assert "EKS makes no control plane in use1-az3, and which zone us-east-1a or" in by_letter
+    assert "p4d.24xlarge is offered in " in by_letter
+    assert "differs" not in noted("us-east-1", "[use1-az1, use1-az2]", "[use1-az2]")
+    assert "differs" not in noted("us-west-2", "[us-west-2a, us-west-2b]", "[us-west-2a]")

@@ -1,0 +1,63 @@
+"""The life of a GKE stack through the real engine, each step against what GKE accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rehearsal.host.toolchain import Toolchain
+from tests.infra.cloud_engine import CloudEngine, cloud_engine
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[CloudEngine]:
+    with cloud_engine(tmp_path_factory.mktemp("gke"), toolchain) as engine:
+        yield engine
+
+
+def pool(name: str, zone: str, **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "machine_type": "a2-highgpu-1g",
+        "zones": [f"us-central1-{zone}"],
+        "nodes": {"count": 1},
+        "partition": {"mode": "native", "profile": "1g.5gb"},
+        **more,
+    }
+
+
+def fleet(*pools: dict[str, Any]) -> dict[str, Any]:
+    cluster = {"name": "main", "location": "us-central1"}
+    return {"cloud": "gke", "cluster": cluster, "node_pools": list(pools)}
+
+
+def test_up_and_up_again_and_refresh_are_clean_in_any_order_of_the_pools(
+    engine: CloudEngine,
+) -> None:
+    one, two = pool("one", "c"), pool("two", "f")
+    up = engine.up(fleet(one, two))
+    assert up.code == 0, up.output
+    zones = {n["metadata"]["labels"]["topology.kubernetes.io/zone"] for n in engine.nodes("main")}
+    assert zones == {"us-central1-a", "us-central1-c", "us-central1-f"}
+    turned = engine.up(fleet(two, one), "--expect-no-changes")
+    assert turned.code == 0, turned.output
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+
+
+def test_fast_socket_on_and_off_again_leaves_no_difference(engine: CloudEngine) -> None:
+    for features in ({"fast_socket": True}, {"fast_socket": False}):
+        asked = fleet(pool("one", "c", features=features), pool("two", "f"))
+        up = engine.up(asked)
+        assert up.code == 0, up.output
+        assert up.steps.get("gke-one") == "updated", up.output
+        again = engine.up(asked, "--expect-no-changes")
+        assert again.code == 0, again.output
+
+
+def test_destroy_leaves_nothing(engine: CloudEngine) -> None:
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+    assert engine.cloud.inventory() == {}
