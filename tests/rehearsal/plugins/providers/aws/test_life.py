@@ -9,7 +9,7 @@ import pytest
 from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.plugins.engine.plugin import InitFailed, ProviderError
 from rehearsal.plugins.engine.properties import UNKNOWN
-from rehearsal.plugins.engine.requests import ConfigureRequest
+from rehearsal.plugins.engine.requests import ConfigureRequest, InvokeRequest
 
 VPC = "aws:ec2/vpc:Vpc"
 SUBNET = "aws:ec2/subnet:Subnet"
@@ -324,3 +324,24 @@ def test_destroy_waits_for_what_the_nodes_leave_behind(engine, tmp_path) -> None
     for resource in reversed(engine.made):
         resource.delete()
     assert engine.client.inventory() == {}
+
+
+def test_functions_tell_what_is_there(engine) -> None:
+    """What a program asks before it declares anything: names first, so that nothing is an error."""
+
+    def ask(name: str, **args: str) -> dict:
+        token = f"aws:eks/get{name}:get{name}"
+        return dict(engine.provider.invoke(InvokeRequest(token=token, args=args)))
+
+    assert ask("Clusters")["names"] == []
+    engine.base()
+    assert ask("Clusters")["names"] == ["p4d-cluster"]
+    assert ask("NodeGroups", clusterName="p4d-cluster")["names"] == []
+    engine.make(GROUP, "group", **engine.group())
+    assert ask("NodeGroups", clusterName="p4d-cluster")["names"] == ["demo-gpu-workers"]
+    group = ask("NodeGroup", clusterName="p4d-cluster", nodeGroupName="demo-gpu-workers")
+    assert group["scalingConfigs"] == [{"minSize": 0, "desiredSize": 1, "maxSize": 3}]
+    with pytest.raises(ProviderError, match="ResourceNotFoundException"):
+        ask("NodeGroup", clusterName="p4d-cluster", nodeGroupName="nobody")
+    with pytest.raises(ProviderError, match="does not simulate aws:eks/getToken:getToken"):
+        ask("Token")
