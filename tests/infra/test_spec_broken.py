@@ -22,6 +22,11 @@ ROOT = Path(__file__).resolve().parents[2]
 STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 
 
+# In C where PyYAML has it: all stacks are written at each collection of the tests.
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
 @dataclass(frozen=True)
 class Broken:
     name: str
@@ -31,7 +36,8 @@ class Broken:
 
 
 def dumped(fleet: Any) -> str:
-    return yaml.safe_dump({"config": {KEY: fleet}}, sort_keys=False, width=200)
+    found: str = yaml.dump({"config": {KEY: fleet}}, Dumper=_DUMPER, sort_keys=False, width=200)
+    return found
 
 
 def paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -149,7 +155,7 @@ def _positions(text: str, path: tuple[str | int, ...]) -> tuple[str, str]:
     """`LINE:COLUMN` of a key and of its value, found by walking PyYAML's nodes, independently of
     the product.
     """
-    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    node = yaml.compose(text, Loader=_LOADER)
     key = node
     for step in ("config", KEY, *path):
         if isinstance(step, int):

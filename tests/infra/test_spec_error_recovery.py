@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,16 @@ def _with_schema_errors(fleet: Any, keep: Path_) -> Iterator[tuple[Path_, Any]]:
             yield (*path[:-1], "owner"), more
 
 
+def _fleet(stack: str) -> Any:
+    """To be changed at will."""
+    return copy.deepcopy(_read(stack))
+
+
+@cache
+def _read(stack: str) -> Any:
+    return yaml.safe_load(STACKS[stack].read_text())["config"]["slicewright:fleet"]
+
+
 def _wrong(fleet: Any, pool: int) -> Mapping[str, Any]:
     """Without those that would break the fleet's fractional sharing too."""
     fractional = fleet["node_pools"][pool].get("sharing") == "fractional"
@@ -133,8 +144,8 @@ def _wrong(fleet: Any, pool: int) -> Mapping[str, Any]:
 
 
 def _pools() -> Iterator[tuple[str, int, str]]:
-    for stack, file in STACKS.items():
-        fleet = yaml.safe_load(file.read_text())["config"]["slicewright:fleet"]
+    for stack in STACKS:
+        fleet = _fleet(stack)
         for i in range(len(fleet.get("node_pools", ()))):
             for key in _wrong(fleet, i):
                 yield stack, i, key
@@ -144,7 +155,7 @@ def _pools() -> Iterator[tuple[str, int, str]]:
 def test_a_schema_error_neither_hides_nor_causes_another_problem(
     stack: str, pool: int, key: str
 ) -> None:
-    fleet = yaml.safe_load(STACKS[stack].read_text())["config"]["slicewright:fleet"]
+    fleet = _fleet(stack)
     wrong = ("node_pools", pool, key)
     fleet["node_pools"][pool][key] = WRONG[fleet["cloud"]][key]
     alone = {p.path for p in _problems(fleet)}
@@ -167,7 +178,7 @@ def test_a_schema_error_neither_hides_nor_causes_another_problem(
 
 @pytest.mark.parametrize(("stack", "pool", "key"), list(_pools()))
 def test_two_problems_of_the_plan_are_both_reported(stack: str, pool: int, key: str) -> None:
-    fleet = yaml.safe_load(STACKS[stack].read_text())["config"]["slicewright:fleet"]
+    fleet = _fleet(stack)
     for other, value in _wrong(fleet, pool).items():
         if other == key:
             continue
@@ -186,7 +197,7 @@ def test_two_problems_of_the_plan_are_both_reported(stack: str, pool: int, key: 
 
 @pytest.mark.parametrize("shape", ["index", "mig", "instances", "persistence"])
 def test_a_host_with_a_schema_error_is_still_checked(shape: str) -> None:
-    fleet = yaml.safe_load(STACKS["s2"].read_text())["config"]["slicewright:fleet"]
+    fleet = _fleet("s2")
     fleet["hosts"][0]["gpus"].append(
         {"index": 9, "instances": [{"profile": "4g.20gb"}, {"profile": "4g.20gb"}]}
     )
@@ -198,7 +209,7 @@ def test_a_host_with_a_schema_error_is_still_checked(shape: str) -> None:
 
 
 def test_the_value_of_a_misspelled_key_is_still_checked() -> None:
-    fleet = yaml.safe_load(STACKS["s1"].read_text())["config"]["slicewright:fleet"]
+    fleet = _fleet("s1")
     pool = fleet["node_pools"][0]
     pool["machin_type"] = pool.pop("machine_type") + "x"
     found = {(p.path, p.reason) for p in _problems(fleet)}
@@ -207,7 +218,7 @@ def test_the_value_of_a_misspelled_key_is_still_checked() -> None:
 
 
 def test_problems_below_a_misspelled_mode_are_reported() -> None:
-    fleet = yaml.safe_load(STACKS["s0"].read_text())["config"]["slicewright:fleet"]
+    fleet = _fleet("s0")
     fleet["node_pools"][0]["partition"] = {"mode": "nativ", "profil": "3g40gb"}
     paths = [p.path[3:] for p in _problems(fleet)]
     assert sorted(paths) == [("mode",), ("profil",), ("profil",)]
@@ -215,7 +226,7 @@ def test_problems_below_a_misspelled_mode_are_reported() -> None:
 
 def test_a_missing_cloud_is_inferred_from_the_other_keys() -> None:
     for stack, cloud in (("s0", "gke"), ("s1", "eks"), ("s2", "byo"), ("s3", "byo")):
-        fleet = yaml.safe_load(STACKS[stack].read_text())["config"]["slicewright:fleet"]
+        fleet = _fleet(stack)
         del fleet["cloud"]
         fleet["verify_timeout_minutes"] = 0
         problems = {p.path: p for p in _problems(fleet)}
@@ -227,7 +238,7 @@ def test_a_missing_cloud_is_inferred_from_the_other_keys() -> None:
 @settings(max_examples=examples(150), deadline=None)
 def test_several_random_mistakes_are_all_reported_and_nothing_else(data: st.DataObject) -> None:
     stack = data.draw(st.sampled_from(sorted(STACKS)))
-    fleet = yaml.safe_load(STACKS[stack].read_text())["config"]["slicewright:fleet"]
+    fleet = _fleet(stack)
     broken: list[Path_] = []
     for _ in range(data.draw(st.integers(2, 4))):
         path = data.draw(st.sampled_from([p for p in _places(fleet) if p != ("cloud",)]))

@@ -11,6 +11,7 @@ import sys
 import threading
 import zipfile
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tests.infra.conftest import ROOT
 MARK = "import pathlib, sys\npathlib.Path(sys.argv[0] + '.ran').touch()\n"
 
 
+@cache
 def _commands() -> Mapping[str, tuple[Zipapp, list[str]]]:
     """Container -> zipapp and command, as the components make them."""
     agent, controller = delivery.node_agent(), delivery.fleet_controller()
@@ -41,8 +43,8 @@ def _commands() -> Mapping[str, tuple[Zipapp, list[str]]]:
     }
 
 
-COMMANDS = _commands()
-CONTAINER = pytest.mark.parametrize("container", COMMANDS)
+CONTAINERS = ("node-agent", "attribution", "fleet-controller")
+CONTAINER = pytest.mark.parametrize("container", CONTAINERS)
 
 
 def _run(
@@ -72,7 +74,7 @@ def _files(app: Zipapp) -> dict[str, bytes]:
 
 @CONTAINER
 def test_the_deployed_code_runs(container: str, tmp_path: Path) -> None:
-    app, command = COMMANDS[container]
+    app, command = _commands()[container]
     archive = tmp_path / app.name
     archive.write_bytes(app.content)
     done = _run(command, archive, "--help")
@@ -83,7 +85,7 @@ def test_the_deployed_code_runs(container: str, tmp_path: Path) -> None:
 @CONTAINER
 def test_equal_files_run_however_they_are_compressed(container: str, tmp_path: Path) -> None:
     """Another machine's zlib gives other bytes."""
-    app, command = COMMANDS[container]
+    app, command = _commands()[container]
     archive = tmp_path / app.name
     stored = _archive(dict(reversed(_files(app).items())), zipfile.ZIP_STORED)
     assert stored != app.content
@@ -135,13 +137,13 @@ TAMPERED = [
     ("container", "tampered"),
     [
         *(("node-agent", each) for each in TAMPERED),
-        *((name, _changed) for name in COMMANDS if name != "node-agent"),
+        *((name, _changed) for name in CONTAINERS if name != "node-agent"),
     ],
 )
 def test_other_code_does_not_run(
     tampered: Callable[[Zipapp], bytes], container: str, tmp_path: Path
 ) -> None:
-    app, command = COMMANDS[container]
+    app, command = _commands()[container]
     archive = tmp_path / app.name
     archive.write_bytes(tampered(app))
     done = _run(command, archive, "--help")
@@ -153,7 +155,7 @@ def test_other_code_does_not_run(
 
 @CONTAINER
 def test_no_code_is_refused_too(container: str, tmp_path: Path) -> None:
-    app, command = COMMANDS[container]
+    app, command = _commands()[container]
     done = _run(command, tmp_path / app.name)
     assert done.returncode == verified_start.REFUSED
     assert "cannot be read: FileNotFoundError" in done.stderr
@@ -161,7 +163,7 @@ def test_no_code_is_refused_too(container: str, tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_second_file_of_a_name_does_not_run(tmp_path: Path) -> None:
-    app, command = COMMANDS["node-agent"]
+    app, command = _commands()["node-agent"]
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         archive.writestr("__main__.py", MARK)
@@ -175,7 +177,7 @@ def test_a_second_file_of_a_name_does_not_run(tmp_path: Path) -> None:
 
 def test_the_archive_is_read_once(tmp_path: Path) -> None:
     """From a pipe nothing can be read twice, so what runs is what was hashed."""
-    app, command = COMMANDS["node-agent"]
+    app, command = _commands()["node-agent"]
     pipe = tmp_path / app.name
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_bytes(app.content))
@@ -186,7 +188,7 @@ def test_the_archive_is_read_once(tmp_path: Path) -> None:
 
 
 def test_nothing_of_environment_and_directory_is_imported_before_the_check(tmp_path: Path) -> None:
-    app, command = COMMANDS["node-agent"]
+    app, command = _commands()["node-agent"]
     archive = tmp_path / app.name
     archive.write_bytes(app.content)
     for module in ("zipfile", "hashlib", "sitecustomize", "argparse"):
@@ -208,5 +210,5 @@ def test_a_traceback_names_file_and_line(tmp_path: Path) -> None:
 
 def test_the_text_survives_kubernetes_expansion_of_variables() -> None:
     """`$(NAME)` in a command is replaced by the kubelet, and `$$` by `$`."""
-    for _, command in COMMANDS.values():
+    for _, command in _commands().values():
         assert "$" not in "".join(command)
