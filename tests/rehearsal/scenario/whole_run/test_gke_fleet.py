@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from rehearsal.scenario import faults, proof, walkthrough
 from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
+from tests.rehearsal.clouds.services import google
 from tests.rehearsal.scenario.whole_run import inside
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(900)]
@@ -225,6 +226,26 @@ def test_sixteen_pods_are_bound_and_a_seventeenth_stays_pending(run: Run) -> Non
     over = walkthrough.wait_until_landed(run.client, S0, 17)
     assert (over.bound, over.pending) == (16, 1)
     assert "Insufficient nvidia.com/gpu" in over.why_pending
+
+
+def test_once_the_pool_is_autoscaled_the_seventeenth_brings_a_verified_node(run: Run) -> None:
+    """As after `gcloud container clusters update --enable-autoscaling`."""
+    pools = run.environment.inventory()["container.nodePool"]
+    (pool,) = (name for name in pools if name.endswith(f"/{POOL}"))
+    scaling = {"enabled": True, "totalMinNodeCount": 0, "totalMaxNodeCount": 2}
+    google(run.environment.root).call(
+        "container",
+        "projects.locations.clusters.nodePools.setAutoscaling",
+        {"name": pool},
+        {"autoscaling": scaling},
+    )
+    enough = replace(S0, fits=17)
+    landing = walkthrough.wait_until_landed(run.client, enough, 17, timeout_s=240)
+    assert (landing.bound, landing.pending) == (17, 0)
+    nodes = run.client.get("/api/v1/nodes", labelSelector=f"{POOL_LABEL}={POOL}")["items"]
+    assert len(nodes) == 2
+    for node in nodes:
+        assert STARTUP_TAINT_KEY not in {t["key"] for t in node["spec"]["taints"]}
     walkthrough.delete(run.client, S0)
 
 
