@@ -9,8 +9,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import pytest
@@ -27,6 +28,7 @@ from rehearsal.host.toolchain.go_sdk import Sdk
 from rehearsal.host.toolchain.settings import Settings, from_environment
 from rehearsal.host.toolchain.tools import TOOLS
 from rehearsal.host.toolchain.versions import Answers
+from rehearsal.plugins.engine import served_program
 
 TOOLCHAIN_VARIABLE = "SLICEWRIGHT_TEST_TOOLCHAIN"
 
@@ -209,12 +211,19 @@ def clouds_over_http() -> None:
 
 
 @pytest.fixture(scope="session")
-def toolchain() -> Toolchain:
+def toolchain() -> Iterator[Toolchain]:
     """The real tools; those that a toolchain.json names, where SLICEWRIGHT_TEST_TOOLCHAIN gives its
-    path.
+    path. Pulumi programs that they run are forks of one process, which has imported the SDKs.
     """
     given = os.environ.get(TOOLCHAIN_VARIABLE)
-    return Toolchain.load(Path(given)) if given else ensure(print)
+    with (
+        # Not in pytest's: the path of a Unix socket has at most 107 characters.
+        TemporaryDirectory(prefix="sw-programs-", dir="/tmp") as directory,
+        served_program.server(Path(directory, "socket")),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv(served_program.VARIABLE, f"{directory}/socket")
+        yield Toolchain.load(Path(given)) if given else ensure(print)
 
 
 @pytest.fixture(scope="session")

@@ -19,17 +19,20 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf import empty_pb2
 
+from rehearsal.plugins.engine import served_program
 from rehearsal.plugins.engine.grpc_server import new_server, serve_until_stopped
 from rehearsal.plugins.engine.protocol import language_pb2, language_pb2_grpc, plugin_pb2
 from rehearsal.plugins.engine.run_program import REPORTED
+from rehearsal.plugins.engine.served_program import ServedProgram
 
 VERSION = "3.259.0"
 _RUN_PROGRAM = Path(__file__).with_name("run_program.py")
 _KILL_AFTER_S = 2.0
+_Child = TypeVar("_Child", subprocess.Popen[bytes], ServedProgram)
 
 
 class NoEnvironment(Exception):
@@ -41,7 +44,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[m
 
     def __init__(self, engine_address: str = "") -> None:
         self._engine_address = engine_address
-        self._children: set[subprocess.Popen[bytes]] = set()
+        self._children: set[subprocess.Popen[bytes] | ServedProgram] = set()
         self._lock = threading.Lock()
 
     def Handshake(self, request: Any, context: Any) -> Any:
@@ -169,7 +172,9 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[m
             self._end(child)
 
     def _run_to_end(self, argv: Sequence[str], variables: Mapping[str, str], context: Any) -> int:
-        child = self._start(argv, variables, None, None)
+        served = served_program.start(argv, variables, Path.cwd())
+        child: subprocess.Popen[bytes] | ServedProgram
+        child = self._added(served) if served else self._start(argv, variables, None, None)
         # An engine that fails early drops this call while the program still waits for its answer.
         context.add_callback(lambda: self._end(child))
         try:
@@ -183,11 +188,14 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[m
         child = subprocess.Popen(
             argv, env=dict(variables), cwd=pwd, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
         )
+        return self._added(child)
+
+    def _added(self, child: _Child) -> _Child:
         with self._lock:
             self._children.add(child)
         return child
 
-    def _end(self, child: subprocess.Popen[bytes]) -> None:
+    def _end(self, child: subprocess.Popen[bytes] | ServedProgram) -> None:
         with self._lock:
             self._children.discard(child)
         if child.poll() is not None:

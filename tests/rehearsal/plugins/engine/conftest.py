@@ -6,12 +6,14 @@ import os
 import subprocess
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from rehearsal.host.toolchain import Toolchain
+from rehearsal.plugins.engine import served_program
 from rehearsal.plugins.engine.language_host import LanguageHost, attach
 
 
@@ -59,14 +61,32 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path, toolchain: Toolchain) -> Iterator[Project]:
-    """With the language host attached: no start cost."""
+def project(
+    tmp_path: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Project]:
+    """With the language host attached: no start cost. A program has a process of its own."""
+    monkeypatch.delenv(served_program.VARIABLE, raising=False)
     server, port = attach(LanguageHost())
     made = _project(tmp_path, toolchain)
     made.extra["PULUMI_DEBUG_LANGUAGES"] = f"python:{port}"
     assert made.run("stack", "init", "dev")[0] == 0
     yield made
     server.stop(None)
+
+
+@pytest.fixture(params=["own process", "fork of the server"])
+def either(
+    request: pytest.FixtureRequest,
+    project: Project,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Project]:
+    """A project whose programs run as users' do, and one whose programs run as whole runs' do."""
+    with ExitStack() as served:
+        if request.param != "own process":
+            served.enter_context(served_program.server(tmp_path / "s"))
+            monkeypatch.setenv(served_program.VARIABLE, str(tmp_path / "s"))
+        yield project
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from rehearsal.plugins.engine.language_host import LanguageHost, attach
 from rehearsal.plugins.engine.protocol import language_pb2, language_pb2_grpc
 
 
-def test_a_program_runs_with_its_config_and_exports(project: Any) -> None:
-    project.write("""
+def test_a_program_runs_with_its_config_and_exports(either: Any) -> None:
+    either.write("""
         import os
         import pulumi
         config = pulumi.Config()
@@ -28,55 +28,55 @@ def test_a_program_runs_with_its_config_and_exports(project: Any) -> None:
         pulumi.export("where", [os.getcwd(), pulumi.get_project(), pulumi.get_stack(),
             pulumi.get_organization()])
     """)
-    project.run("config", "set", "plain", "a value", "--stack", "dev")
-    project.run("config", "set", "hidden", "very-secret-value", "--secret", "--stack", "dev")
-    project.run("config", "set", "--path", "object.a[0]", "7", "--stack", "dev")
-    code, output = project.up()
+    either.run("config", "set", "plain", "a value", "--stack", "dev")
+    either.run("config", "set", "hidden", "very-secret-value", "--secret", "--stack", "dev")
+    either.run("config", "set", "--path", "object.a[0]", "7", "--stack", "dev")
+    code, output = either.up()
     assert code == 0, output
     assert "very-secret-value" not in output
     outputs = json.loads(
-        project.run("stack", "output", "--json", "--show-secrets", "--stack", "dev")[1]
+        either.run("stack", "output", "--json", "--show-secrets", "--stack", "dev")[1]
     )
     assert outputs["plain"] == "a value"
     assert outputs["hidden"] == "very-secret-value"
     assert outputs["object"] == 7
-    assert outputs["where"] == [str(project.directory), "tiny", "dev", "organization"]
+    assert outputs["where"] == [str(either.directory), "tiny", "dev", "organization"]
 
 
-def test_a_run_error_has_no_traceback_and_an_exception_only_its_own_frames(project: Any) -> None:
-    project.write("import pulumi\nraise pulumi.RunError('pool train: no such GPU')")
-    code, output = project.up()
+def test_a_run_error_has_no_traceback_and_an_exception_only_its_own_frames(either: Any) -> None:
+    either.write("import pulumi\nraise pulumi.RunError('pool train: no such GPU')")
+    code, output = either.up()
     assert code != 0
     assert "error: pool train: no such GPU" in output
     assert "Traceback" not in output
     # As the official executor: exit status 1 after a RunError, not the 32 for a reported error.
     assert "Program exited with non-zero exit code: 1" in output
 
-    project.write("def inner():\n    raise ValueError('broken')\ninner()")
-    code, output = project.up()
+    either.write("def inner():\n    raise ValueError('broken')\ninner()")
+    code, output = either.up()
     assert code != 0
     assert "Program failed with an unhandled exception" in output
     assert "ValueError: broken" in output
     assert "run_program.py" not in output
 
 
-def test_an_exit_code_is_reported(project: Any) -> None:
-    project.write("import os\nos._exit(3)")
-    code, output = project.up()
+def test_an_exit_code_is_reported(either: Any) -> None:
+    either.write("import os\nos._exit(3)")
+    code, output = either.up()
     assert code != 0
     assert "Program exited with non-zero exit code: 3" in output
 
 
-def test_the_hosts_own_directory_does_not_hide_the_programs_modules(project: Any) -> None:
-    (project.directory / "values.py").write_text("answer = 42")
-    project.write(
+def test_the_hosts_own_directory_does_not_hide_the_programs_modules(either: Any) -> None:
+    (either.directory / "values.py").write_text("answer = 42")
+    either.write(
         "import pulumi, sys, values\npulumi.export('answer', "
         "values.answer)\npulumi.export('first', sys.path[0])"
     )
-    code, output = project.up()
+    code, output = either.up()
     assert code == 0, output
-    outputs = json.loads(project.run("stack", "output", "--json", "--stack", "dev")[1])
-    assert outputs == {"answer": 42, "first": str(project.directory)}
+    outputs = json.loads(either.run("stack", "output", "--json", "--stack", "dev")[1])
+    assert outputs == {"answer": 42, "first": str(either.directory)}
 
 
 def test_a_missing_virtualenv_is_one_clear_error(project: Any) -> None:
@@ -109,14 +109,14 @@ def test_the_projects_virtualenv_runs_the_program(project: Any) -> None:
     assert outputs["by"] == ["the-project", str(project.directory / "environment")]
 
 
-def test_a_program_does_not_outlive_an_interrupted_engine(project: Any) -> None:
-    marker = project.directory / "pid"
-    project.write(f"""
+def test_a_program_does_not_outlive_an_interrupted_engine(either: Any) -> None:
+    marker = either.directory / "pid"
+    either.write(f"""
         import os, time
         open({str(marker)!r}, "w").write(str(os.getpid()))
         time.sleep(120)
     """)
-    process = project.start("up", "--yes", "--skip-preview", "--stack", "dev", "--non-interactive")
+    process = either.start("up", "--yes", "--skip-preview", "--stack", "dev", "--non-interactive")
     deadline = time.monotonic() + 120
     while not (marker.exists() and marker.read_text()):
         assert time.monotonic() < deadline, process.poll()
