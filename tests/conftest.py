@@ -28,6 +28,10 @@ from rehearsal.host.toolchain.go_sdk import Sdk
 from rehearsal.host.toolchain.settings import Settings, from_environment
 from rehearsal.host.toolchain.tools import TOOLS
 from rehearsal.host.toolchain.versions import Answers
+
+# Workers start processes by a fork that execs at once. grpc's handlers would start its threads anew
+# in between, which now and then abort, as their descriptors are closed.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 from rehearsal.plugins.engine import served_program
 
 TOOLCHAIN_VARIABLE = "SLICEWRIGHT_TEST_TOOLCHAIN"
