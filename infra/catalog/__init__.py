@@ -30,7 +30,7 @@ from infra.catalog.machines import (
     Price,
 )
 from infra.catalog.named import config_name
-from infra.catalog.regions import Aws, AwsRegion, Gcp, aws, gcp, is_zone_id, offerings
+from infra.catalog.regions import Aws, AwsRegion, Gcp, aws, aws_region, gcp, is_zone_id, offerings
 
 __all__ = [
     "Accelerator",
@@ -58,6 +58,7 @@ __all__ = [
     "Profile",
     "Together",
     "aws",
+    "aws_region",
     "config_name",
     "driver_order",
     "gcp",

@@ -15,6 +15,10 @@ from types import MappingProxyType
 from infra.catalog.toml_rows import read
 
 _HERE = Path(__file__).parent
+_PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
+"""Beginning of a region's name -> its partition, where that is not `aws`. Source: botocore's
+partitions.json, regionRegex.
+"""
 _ZONE_ID = re.compile(r"[a-z]{3,}[0-9]+(-[a-z]+[0-9]+)?-az[0-9]+")
 
 
@@ -76,6 +80,16 @@ def aws() -> Aws:
         versions=tuple(raw["eks_versions"]),
         no_control_plane=frozenset(raw["no_control_plane"]),
     )
+
+
+def aws_region(name: str) -> AwsRegion:
+    """A region, also one that the record does not have: its zones are unknown then."""
+    known = aws().regions
+    if name in known:
+        return known[name]
+    partition = next((p for begin, p in _PARTITIONS.items() if name.startswith(begin)), "aws")
+    suffix = next(one.suffix for one in known.values() if one.partition == partition)
+    return AwsRegion(name=name, partition=partition, suffix=suffix, zones=())
 
 
 @cache

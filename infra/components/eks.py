@@ -53,7 +53,7 @@ class EksCluster(pulumi.ComponentResource):
         options = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(providers=[provider]))
         super().__init__("slicewright:index:EksCluster", name, {}, options)
         subnets, routes = self._network(name, plan)
-        self._region = catalog.aws().regions[plan.cluster.region]
+        self._region = catalog.aws_region(plan.cluster.region)
         cluster_role, cluster_rights = self._role(
             f"{name}-control-plane", "eks.amazonaws.com", _CLUSTER_POLICIES
         )

@@ -60,6 +60,8 @@ def build(
     """
     stated = Stated(unknown)
     plan, findings = collect(_plan(fleet, stated))
+    if not isinstance(fleet, spec.ByoFleet) and fleet.allow_unlisted:
+        findings = tuple(found for found in findings if not found.dated)
     return (None if findings or unknown else plan), stated.reportable(findings)
 
 

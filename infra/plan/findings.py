@@ -28,6 +28,8 @@ class Finding:
 
     problem: Problem
     certain: bool = False
+    dated: bool = False
+    """Follows from a record of what a cloud had on a date: `allow_unlisted` waives it."""
 
 
 Checked = Generator[Finding, None, T]
@@ -80,14 +82,17 @@ def refuse(
     *,
     in_key: bool = False,
     certain: bool = False,
+    dated: bool = False,
 ) -> Finding:
     """A finding to yield.
 
     instead: what would be right; where that cannot be known, what is allowed. source: of a fact;
     the default is for slicewright's own rules.
     """
+    if dated:
+        instead += ", or allow_unlisted: true if it is new"
     problem = Problem(path=path, reason=reason, instead=instead, source=source, in_key=in_key)
-    return Finding(problem, certain)
+    return Finding(problem, certain, dated)
 
 
 def each(checks: Iterable[Checked[T]]) -> Checked[list[T]]:

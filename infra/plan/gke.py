@@ -62,6 +62,13 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
         _pool(fleet, operator, i, known, own_zone, stated) for i in range(len(fleet.node_pools))
     )
     built = tuple(pool for pool in pools if pool is not None)
+    if fleet.allow_unlisted and not (known or own_zone or fleet.system_pool.zones):
+        yield refuse(
+            ("system_pool", "zones"),
+            f"is missing, and the zones of {region}, of which it would be in the first, are not "
+            "known",
+            f"write [{region}-a], or another",
+        )
     # By default not where a pool is: the order of the pools must not move it.
     zones = fleet.system_pool.zones or (
         (own_zone,) if own_zone else catalog.gcp().zones[known][:1] if known else ()

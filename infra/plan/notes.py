@@ -28,7 +28,7 @@ _REBOOT_MINUTES = 15
 
 
 def _control_plane_by_letter(cluster: EksClusterPlan) -> list[str]:
-    known = catalog.aws().regions[cluster.region]
+    known = catalog.aws_region(cluster.region)
     unable = without_control_planes(known)
     if not unable or any(map(catalog.is_zone_id, cluster.zones)):
         return []
@@ -42,7 +42,7 @@ def _control_plane_by_letter(cluster: EksClusterPlan) -> list[str]:
 
 def _by_letter(pool: CloudPoolPlan, region: str) -> list[str]:
     """A zone's name says nothing of what it has: the letters differ from account to account."""
-    known = catalog.aws().regions[region]
+    known = catalog.aws_region(region)
     there = offered_zones(pool.machine, known)
     if there is None or set(there) >= set(known.zones) or any(map(catalog.is_zone_id, pool.zones)):
         return []

@@ -44,11 +44,14 @@ def _unknown(cloud: str, region: str, known: Sequence[str], date: str, path: spe
         f"{region} is not a region that {cloud} had on {date}",
         nearest(region, known),
         _ZONES,
+        dated=True,
     )
 
 
 def _not_a_zone(zone: str, region: str, zones: Sequence[str], path: spec.Path) -> Finding:
-    return refuse(path, f"{zone} is not a zone of {region}", f"it has {listed(zones)}", _ZONES)
+    return refuse(
+        path, f"{zone} is not a zone of {region}", f"it has {listed(zones)}", _ZONES, dated=True
+    )
 
 
 def check_gcp_zones(
@@ -109,6 +112,7 @@ def check_control_plane(
                 f"EKS makes no control plane in {zone}, {what}",
                 f"choose two of {listed(control_plane_zones(region))}; a pool may be in {zone}",
                 _NETWORK,
+                dated=not _is_local(zone, region),
             )
 
 
@@ -189,6 +193,7 @@ def check_offered_there(
             f"regions that have it: {listed(others[:_REGIONS_SHOWN])}"
             + (f" and {more} more" if more > 0 else ""),
             _OFFERINGS,
+            dated=True,
         )
         return
     for zone in zones:
@@ -198,6 +203,7 @@ def check_offered_there(
                 f"{machine.name} is not offered in {zone}",
                 f"zones of {region.name} that have it: {listed(there)}",
                 _OFFERINGS,
+                dated=True,
             )
 
 
@@ -222,6 +228,7 @@ def _no_version(cloud: str, version: str, known: Sequence[str], date: str) -> Fi
         f"{version} is not a Kubernetes version that {cloud} had on {date}",
         f"known: {listed(known)}",
         f"{cloud} docs, Kubernetes versions",
+        dated=True,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan, spec
+from infra import catalog, plan, spec
 
 GKE = """\
 cloud: gke
@@ -78,6 +78,50 @@ def test_what_a_cloud_refuses_is_refused(
     refused = broken(fleet)
     assert said in refused
     assert " 1 problem," in refused
+
+
+@pytest.mark.parametrize(
+    "fleet",
+    [
+        gke(A100, zone="us-central1-d"),
+        gke(A100, location="us-central1-d").replace("us-central1-c", "us-central1-d"),
+        gke(A100, location="us-north9-d", zone="us-north9-d"),
+        gke(A100).replace("main,", 'main, version: "1.99",'),
+        EKS.format(pool="zones: [us-west-2e]"),
+        EKS.format(pool="labels: {}").replace("us-west-2", "us-west-9"),
+        EKS.format(pool="labels: {}").replace("us-west-2", "us-gov-north-1"),
+        EKS.format(pool="labels: {}").replace("us-west-2", "eu-south-1"),
+    ],
+)
+def test_what_is_newer_than_the_record_of_the_clouds_can_be_accepted(
+    broken: Callable[[str], str], fleet: str
+) -> None:
+    refused = broken(fleet)
+    assert ", or allow_unlisted: true if it is new [source: " in refused
+    raw: Any = yaml.safe_load(f"{fleet}allow_unlisted: true\n")
+    made = plan.read(json.dumps(raw), spec.Source("x", raw))
+    assert made.pools
+    assert plan.notes(made) is not None
+
+
+def test_the_zones_of_an_unlisted_region_are_not_guessed(broken: Callable[[str], str]) -> None:
+    fleet = gke(A100, location="us-north9", zone="us-north9-a")
+    assert "system_pool.zones: is missing" in broken(f"{fleet}allow_unlisted: true\n")
+
+
+@pytest.mark.parametrize(
+    ("region", "partition", "suffix"),
+    [
+        ("eu-west-9", "aws", "amazonaws.com"),
+        ("us-gov-north-1", "aws-us-gov", "amazonaws.com"),
+        ("cn-south-1", "aws-cn", "amazonaws.com.cn"),
+    ],
+)
+def test_an_unlisted_region_is_in_the_partition_that_its_name_says(
+    region: str, partition: str, suffix: str
+) -> None:
+    found = catalog.aws_region(region)
+    assert (found.partition, found.suffix, found.zones) == (partition, suffix, ())
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,10 @@ _NO_POOLS: Final = NotEmpty(why="nothing would be partitioned", instead="list at
 
 class _CloudFleet(_Fleet):
     system_pool: SystemPool = SystemPool()
+    allow_unlisted: bool = False
+    """Accept regions, zones, Kubernetes versions, and machine types in them, that the cloud did not
+    have when slicewright's record of them was made.
+    """
 
 
 class GkeFleet(_CloudFleet):
