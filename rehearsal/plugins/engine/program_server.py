@@ -215,8 +215,9 @@ def _imported() -> list[str]:
 def _import(names: Sequence[str]) -> None:
     for name in names:
         try:
-            # The attribute loads a lazy module.
-            getattr(importlib.import_module(name), "__file__", None)
+            # An attribute loads a lazy module, but in Pulumi's those of every module do not. It must
+            # be loaded before its submodules, or these stand in it for the classes of their names.
+            getattr(importlib.import_module(name), "any_attribute", None)
         except Exception:  # noqa: BLE001, S112 - the program that needs it says what is wrong
             continue
     # Looking through them for garbage would also copy their memory in every fork.

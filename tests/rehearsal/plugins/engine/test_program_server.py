@@ -139,6 +139,18 @@ def test_what_a_program_imports_of_site_packages_is_imported_for_the_next(
     assert programs.wrote() == "True False"
 
 
+def test_a_class_with_its_modules_name_stays_a_class(programs: Programs) -> None:
+    # Pulumi's SDKs load packages when they are first used, and a package's submodule stood in it
+    # for the class when it was loaded first.
+    text = """
+        import pulumi_kubernetes
+        open("out", "w").write(type(pulumi_kubernetes.apiextensions.CustomResource).__name__)
+    """
+    for _ in range(2):
+        assert programs.run(text) == 0
+        assert programs.wrote() == "type"
+
+
 def test_programs_run_at_the_same_time(programs: Programs) -> None:
     text = """
         import sys, time, pathlib
