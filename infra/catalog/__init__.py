@@ -31,12 +31,25 @@ from infra.catalog.machines import (
 )
 from infra.catalog.named import config_name
 from infra.catalog.regions import Aws, AwsRegion, Gcp, aws, aws_region, gcp, is_zone_id, offerings
+from infra.catalog.rights import (
+    OPERATIONS,
+    Behind,
+    Calling,
+    Operation,
+    Rights,
+    Scope,
+    aws_rights,
+    google_rights,
+)
 
 __all__ = [
+    "OPERATIONS",
     "Accelerator",
     "Attachable",
     "Aws",
     "AwsRegion",
+    "Behind",
+    "Calling",
     "Capacity",
     "Catalog",
     "CatalogError",
@@ -54,14 +67,19 @@ __all__ = [
     "Kind",
     "Machine",
     "NamedConfig",
+    "Operation",
     "Price",
     "Profile",
+    "Rights",
+    "Scope",
     "Together",
     "aws",
     "aws_region",
+    "aws_rights",
     "config_name",
     "driver_order",
     "gcp",
+    "google_rights",
     "is_zone_id",
     "load",
     "offerings",

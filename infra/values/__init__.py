@@ -9,21 +9,34 @@ from infra.values.operator_chart import chart_of, operator_account, operator_val
 from infra.values.operator_files import ConfigFiles, OperatorFiles, metrics_csv, operator_files
 from infra.values.plugin_configs import NOT_SHARED, plugin_configs
 from infra.values.pods import pod_request, tolerations
+from infra.values.rights import (
+    READING,
+    Need,
+    aws_policy,
+    google_condition,
+    google_role,
+    rights,
+)
 from infra.values.startup_policy import startup_policy
 from infra.values.text import JsonObject, as_flow_yaml, as_yaml, short_hash
 
 __all__ = [
     "MIG_CONFIG_KEY",
     "NOT_SHARED",
+    "READING",
     "RUNTIME_CLASS",
     "ConfigFiles",
     "JsonObject",
     "Mismatch",
+    "Need",
     "OperatorFiles",
     "as_flow_yaml",
     "as_yaml",
+    "aws_policy",
     "chart_of",
     "driver_installers",
+    "google_condition",
+    "google_role",
     "host_files",
     "host_layout",
     "kubeconfig",
@@ -35,6 +48,7 @@ __all__ = [
     "operator_values",
     "plugin_configs",
     "pod_request",
+    "rights",
     "short_hash",
     "startup_policy",
     "tolerations",

@@ -1,0 +1,237 @@
+"""The rights in the account that a plan needs, as an AWS policy and as a Google custom role.
+
+Rights inside the cluster are none of them: EKS makes the creator of a cluster its administrator,
+and on GKE they come from another role (docs/how-to/least-privilege.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from infra import catalog
+from infra.catalog import OPERATIONS, Operation
+from infra.plan import EksFleetPlan, GkeFleetPlan
+from infra.values.text import JsonObject
+
+READING: tuple[Operation, ...] = ("read",)
+"""What `pulumi preview` and `refresh` need."""
+
+_EC2 = ("internet-gateway", "route-table", "subnet", "vpc")
+_IN_A_VPC = ("internet-gateway", "route-table", "subnet")
+_EKS = ("addon", "cluster", "nodegroup")
+_ROLES = ("eks-control-plane-*", "eks-nodes-*")
+"""The names that Pulumi gives to the roles of infra/components/eks.py."""
+_ATTACHED = (
+    "AmazonEC2ContainerRegistryPullOnly",
+    "AmazonEKSClusterPolicy",
+    "AmazonEKSWorkerNodePolicy",
+    "AmazonEKS_CNI_Policy",
+)
+_SERVICE_LINKED = {
+    "eks.amazonaws.com": "AWSServiceRoleForAmazonEKS",
+    "eks-nodegroup.amazonaws.com": "AWSServiceRoleForAmazonEKSNodegroup",
+}
+_NODE_ROLE = "roles/container.defaultNodeServiceAccount"
+_ROLE_TITLE_MAX = 100
+"""Characters. Source: IAM REST reference, Role."""
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Need:
+    """A right, and what needs it."""
+
+    right: str
+    """ec2:CreateVpc, compute.networks.create."""
+    type: str
+    """Pulumi's token of a resource type or function."""
+    operation: Operation
+    why: str | None
+    """None: the rehearsal shows the call that needs it."""
+    source: str
+
+
+def rights(
+    fleet: EksFleetPlan | GkeFleetPlan, operations: Sequence[Operation] = OPERATIONS
+) -> tuple[Need, ...]:
+    """Every right that the program needs in the account, for these operations."""
+    known = _known(fleet)
+    occasions = _occasions(fleet)
+    found = set()
+    for resource in known.resources.values():
+        if resource.when not in occasions:
+            continue
+        for operation in operations:
+            found |= {
+                Need(
+                    right=right,
+                    type=resource.type,
+                    operation=operation,
+                    why=None,
+                    source=resource.source,
+                )
+                for call in resource.calls[operation]
+                for right in known.of_call(call)
+            }
+        found |= {
+            Need(
+                right=right,
+                type=resource.type,
+                operation=behind.during,
+                why=behind.why,
+                source=behind.source,
+            )
+            for behind in resource.behind
+            if behind.during in operations and behind.when in occasions
+            for right in behind.rights
+        }
+    return tuple(sorted(found, key=lambda n: (n.right, n.type, n.operation, n.why or "")))
+
+
+def aws_policy(fleet: EksFleetPlan, operations: Sequence[Operation] = OPERATIONS) -> JsonObject:
+    """An IAM policy document with these rights, limited to what the stack makes where AWS can."""
+    account = _Account(fleet)
+    actions: dict[str, set[str]] = {}
+    for need in rights(fleet, operations):
+        for limits in account.limits(need):
+            actions.setdefault(json.dumps(limits, sort_keys=True), set()).add(need.right)
+    statements = [
+        {"Effect": "Allow", "Action": sorted(allowed), **json.loads(limits)}
+        for limits, allowed in sorted(actions.items(), key=lambda one: sorted(one[1]))
+    ]
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def google_role(fleet: GkeFleetPlan, operations: Sequence[Operation] = OPERATIONS) -> JsonObject:
+    """A custom role with these rights, as `gcloud iam roles create --file` reads it."""
+    what = "preview" if tuple(operations) == READING else "up"
+    return {
+        "title": f"slicewright {what} {fleet.cluster.name}"[:_ROLE_TITLE_MAX],
+        "description": f"What pulumi {what} needs for GKE cluster {fleet.cluster.name}",
+        "stage": "GA",
+        "includedPermissions": sorted({need.right for need in rights(fleet, operations)}),
+    }
+
+
+def google_condition() -> str:
+    """An IAM condition for the grant of the role: of all roles it may grant the nodes' one only.
+
+    Source: IAM documentation, set limits on granting roles.
+    """
+    grants = "api.getAttribute('iam.googleapis.com/modifiedGrantsByRole', [])"
+    return f"{grants}.hasOnly(['{_NODE_ROLE}'])"
+
+
+def _known(fleet: EksFleetPlan | GkeFleetPlan) -> catalog.Rights:
+    match fleet:
+        case EksFleetPlan():
+            return catalog.aws_rights()
+        case GkeFleetPlan():
+            return catalog.google_rights()
+
+
+def _occasions(fleet: EksFleetPlan | GkeFleetPlan) -> set[str]:
+    counts = [fleet.system.nodes, *(pool.nodes for pool in fleet.pools)]
+    autoscaled = any(nodes.autoscaled for nodes in counts)
+    tagged = isinstance(fleet, EksFleetPlan) and any(pool.tags for pool in fleet.pools)
+    return {"always", *(["autoscaled"] if autoscaled else []), *(["tagged"] if tagged else [])}
+
+
+class _Account:
+    """What limits an action to the stack: resources, and conditions."""
+
+    def __init__(self, fleet: EksFleetPlan) -> None:
+        cluster = fleet.cluster
+        region = catalog.aws().regions[cluster.region]
+        self._region = region.name
+        self._partition = region.partition
+        # As infra/components/eks.py tags them: subnets with their zone, the rest with the cluster.
+        ids = {zone.partition("-")[0] for zone in _zones(fleet) if catalog.is_zone_id(zone)}
+        self._names = [
+            cluster.name,
+            f"{cluster.name}-{region.name}*",
+            *(f"{cluster.name}-{prefix}-*" for prefix in sorted(ids)),
+        ]
+        ec2 = f"arn:{region.partition}:ec2:{region.name}:*"
+        eks = f"arn:{region.partition}:eks:{region.name}:*"
+        iam = f"arn:{region.partition}:iam::*:role"
+        self._arns: Mapping[str, Sequence[str]] = {
+            **{kind: [f"{ec2}:{kind}/*"] for kind in _EC2},
+            "cluster": [f"{eks}:cluster/{cluster.name}"],
+            "nodegroup": [f"{eks}:nodegroup/{cluster.name}/*/*"],
+            "addon": [f"{eks}:addon/{cluster.name}/*/*"],
+            "role": [f"{iam}/{name}" for name in _ROLES],
+            "service-linked-role": [
+                f"{iam}/aws-service-role/{service}/{name}"
+                for service, name in _SERVICE_LINKED.items()
+            ],
+        }
+        self._only: Mapping[str, JsonObject] = {
+            "attached-policies": {
+                "ArnEquals": {
+                    "iam:PolicyARN": [
+                        f"arn:{region.partition}:iam::aws:policy/{policy}" for policy in _ATTACHED
+                    ]
+                }
+            },
+            "passed-to-eks": {"StringEquals": {"iam:PassedToService": "eks.amazonaws.com"}},
+            "service-linked": {"StringEquals": {"iam:AWSServiceName": sorted(_SERVICE_LINKED)}},
+        }
+
+    def limits(self, need: Need) -> list[JsonObject]:
+        """Resource and Condition of each statement that the need is part of."""
+        scope = catalog.aws_rights().scopes.get(need.right)
+        if scope is None:
+            # AWS knows no resource for it.
+            return [_limits(["*"], {"StringEquals": {"aws:RequestedRegion": self._region}})]
+        if scope.tags_what_is_made and need.operation == "create":
+            return [
+                _limits(self._of(scope.uses), {"StringEquals": {"ec2:CreateAction": _makers()}})
+            ]
+        # Not with the VPC: a subnet with the right name could then be made in any.
+        new = self._of(_alike(scope.makes, [_IN_A_VPC]))
+        made = [_limits(new, self._tag("aws:RequestTag"))] if new else []
+        if not scope.uses:
+            return made
+        used = self._of(_alike(scope.uses, [_EC2, _EKS]))
+        return [*made, _limits(used, self._condition(need.right, scope.only))]
+
+    def _condition(self, right: str, only: str | None) -> JsonObject:
+        if only is not None:
+            return self._only[only]
+        return self._tag("aws:ResourceTag") if right.startswith("ec2:") else {}
+
+    def _tag(self, key: str) -> JsonObject:
+        return {"StringLike": {f"{key}/Name": self._names}}
+
+    def _of(self, kinds: Sequence[str]) -> list[str]:
+        return [arn for kind in kinds for arn in self._arns[kind]]
+
+
+def _zones(fleet: EksFleetPlan) -> Sequence[str]:
+    return (*fleet.cluster.zones, *fleet.cluster.pool_zones)
+
+
+def _alike(kinds: Sequence[str], groups: Sequence[Sequence[str]]) -> Sequence[str]:
+    """The group of these kinds: AWS checks an action against its own kinds only, so kinds with the
+    same condition share a statement. A managed policy has at most 6,144 characters without white
+    space (IAM user guide, IAM and AWS STS quotas).
+    """
+    if not kinds:
+        return ()
+    return next((group for group in groups if set(kinds) <= set(group)), kinds)
+
+
+def _limits(resources: Sequence[str], condition: Mapping[str, Any]) -> JsonObject:
+    return {
+        "Resource": sorted(resources) if len(resources) > 1 else resources[0],
+        **({"Condition": dict(condition)} if condition else {}),
+    }
+
+
+def _makers() -> list[str]:
+    """The EC2 actions that create something with tags."""
+    scopes = catalog.aws_rights().scopes
+    return sorted(action.partition(":")[2] for action, scope in scopes.items() if scope.makes)

@@ -1,0 +1,243 @@
+"""The rights that are listed for a stack: for what it creates, and for nothing else."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra import catalog, plan, spec, values
+from infra.catalog import Operation
+from rehearsal.clouds.aws import models as aws_models
+from rehearsal.clouds.core.call_log import LoggedCall
+from rehearsal.clouds.gcp import models as google_models
+from tests.rights_used import differences
+
+ROOT = Path(__file__).resolve().parents[2]
+Record = Callable[..., list[Any]]
+SERVICES = {"iam": "aws-iam"}
+"""As the simulated clouds name them, where that differs."""
+NO_OPERATIONS = ("iam:PassRole",)
+"""Actions that no call has as its name."""
+
+
+def stack(name: str) -> Any:
+    return plan.read_file(ROOT / "stacks" / f"Pulumi.{name}.yaml")
+
+
+def eks(region: str = "us-west-2", cluster: str = "c", **nodes: Any) -> plan.EksFleetPlan:
+    raw = {
+        "cloud": "eks",
+        "cluster": {"name": cluster, "region": region, "zones": [f"{region}a", f"{region}b"]},
+        "node_pools": [
+            {"name": "p", "machine_type": "g6.xlarge", "nodes": nodes or {"count": 1}},
+        ],
+    }
+    found = plan.read(json.dumps(raw), spec.Source("test", raw))
+    assert isinstance(found, plan.EksFleetPlan)
+    return found
+
+
+def actions(policy: dict[str, Any]) -> set[str]:
+    return {action for one in policy["Statement"] for action in one["Action"]}
+
+
+def statement(policy: dict[str, Any], action: str) -> dict[str, Any]:
+    (found,) = (one for one in policy["Statement"] if action in one["Action"])
+    return dict(found)
+
+
+@pytest.mark.parametrize(("name", "prefix"), [("s0", "gcp:"), ("s1", "aws:")])
+def test_every_resource_type_of_the_program_has_rights_and_no_other_has(
+    record: Record, name: str, prefix: str
+) -> None:
+    made = {m.type for m in record(name) if m.type.startswith(prefix)}
+    assert made == {need.type for need in values.rights(stack(name))}
+
+
+def test_what_the_program_asks_of_eks_is_listed_where_a_pool_is_autoscaled() -> None:
+    asked = {"eks:ListClusters", "eks:ListNodegroups"}
+    assert not asked & actions(values.aws_policy(eks()))
+    assert asked <= actions(values.aws_policy(eks(min=0, max=2)))
+
+
+def test_node_groups_with_tags_need_a_right_of_their_own() -> None:
+    assert "eks:TagResource" not in actions(values.aws_policy(eks()))
+    autoscaled = eks(min=0, max=2)
+    assert autoscaled.pools[0].tags
+    assert "eks:TagResource" in actions(values.aws_policy(autoscaled))
+
+
+def test_the_policy_names_the_roles_and_policies_of_the_program(record: Record) -> None:
+    made = record("s1")
+    policy = values.aws_policy(stack("s1"))
+    roles = [m.name for m in made if m.type == "aws:iam/role:Role"]
+    patterns = [arn.rpartition("/")[2] for arn in statement(policy, "iam:PassRole")["Resource"]]
+    # Pulumi adds a dash and seven hexadecimal digits.
+    assert len(roles) == len(patterns)
+    for role in roles:
+        assert [p for p in patterns if fnmatch.fnmatchcase(f"{role}-0123abc", p)]
+    attached = statement(policy, "iam:AttachRolePolicy")["Condition"]["ArnEquals"]
+    assert {m.inputs["policyArn"] for m in made if "rolePolicyAttachment" in m.type} == set(
+        attached["iam:PolicyARN"]
+    )
+
+
+@pytest.mark.parametrize("zones", [["us-west-2a", "us-west-2b"], ["usw2-az1", "usw2-az2"]])
+def test_everything_with_tags_is_created_with_a_name_that_the_policy_knows(
+    record: Record, zones: list[str]
+) -> None:
+    raw = {
+        "cloud": "eks",
+        "cluster": {"name": "c", "region": "us-west-2", "zones": zones},
+        "node_pools": [{"name": "p", "machine_type": "g6.xlarge", "nodes": {"count": 1}}],
+    }
+    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    assert isinstance(fleet, plan.EksFleetPlan)
+    tagged = [m for m in record("test", fleet=json.dumps(raw)) if m.type.startswith("aws:ec2/")]
+    names = {m.inputs["tags"]["Name"] for m in tagged if "Association" not in m.type}
+    assert len(names) == 1 + len(zones)
+    condition = statement(values.aws_policy(fleet), "ec2:CreateVpc")["Condition"]["StringLike"]
+    for name in names:
+        assert [p for p in condition["aws:RequestTag/Name"] if fnmatch.fnmatchcase(name, p)]
+
+
+def test_the_condition_of_the_google_role_allows_the_one_role_that_the_program_grants(
+    record: Record,
+) -> None:
+    (member,) = (m for m in record("s0") if "iAMMember" in m.type)
+    assert values.google_condition().endswith(f".hasOnly(['{member.inputs['role']}'])")
+
+
+@pytest.mark.parametrize(
+    ("region", "partition"),
+    [("us-west-2", "aws"), ("us-gov-west-1", "aws-us-gov"), ("cn-north-1", "aws-cn")],
+)
+def test_every_arn_is_of_the_partition_of_the_region(region: str, partition: str) -> None:
+    text = json.dumps(values.aws_policy(eks(region)))
+    assert text.count("arn:") == text.count(f"arn:{partition}:") > 0
+
+
+def test_only_what_aws_limits_by_no_resource_is_allowed_on_all() -> None:
+    policy = values.aws_policy(eks(min=0, max=2))
+    unlimited = [one for one in policy["Statement"] if one["Resource"] == "*"]
+    assert {a for one in unlimited for a in one["Action"]} == {
+        "ec2:DescribeInternetGateways",
+        "ec2:DescribeNetworkAcls",
+        "ec2:DescribeNetworkInterfaces",
+        "ec2:DescribeRouteTables",
+        "ec2:DescribeSecurityGroups",
+        "ec2:DescribeSubnets",
+        "ec2:DescribeVpcs",
+        "eks:CreateCluster",
+        "eks:ListClusters",
+    }
+    assert all(
+        one["Condition"] == {"StringEquals": {"aws:RequestedRegion": "us-west-2"}}
+        for one in unlimited
+    )
+
+
+def test_what_exists_in_the_account_can_be_changed_only_with_the_name_of_the_stack() -> None:
+    """A new resource by the name it is given, an old one by the name it has."""
+    for one in values.aws_policy(eks())["Statement"]:
+        if not {"ec2:DeleteVpc", "ec2:CreateSubnet"} & {*one["Action"]}:
+            continue
+        (condition,) = one["Condition"].items()
+        assert condition[0] == "StringLike"
+        assert [*condition[1].values()] == [["c", "c-us-west-2*"]]
+
+
+def test_of_the_longest_name_the_policy_is_within_the_quota() -> None:
+    """6,144 characters without white space, of a managed policy (IAM quotas)."""
+    policy = values.aws_policy(eks("us-gov-west-1", "c" * 63, min=0, max=2))
+    assert len(json.dumps(policy, separators=(",", ":"))) <= 6144
+
+
+def test_a_preview_may_change_nothing() -> None:
+    for action in actions(values.aws_policy(eks(min=0, max=2), values.READING)):
+        assert action.partition(":")[2].startswith(("Describe", "Get", "List")), action
+    role = values.google_role(stack("s0"), values.READING)
+    for right in role["includedPermissions"]:
+        assert right.rpartition(".")[2] in ("get", "list", "getIamPolicy"), right
+
+
+def test_every_right_has_a_source_and_every_one_behind_a_call_a_reason() -> None:
+    for known in (catalog.aws_rights(), catalog.google_rights()):
+        for resource in known.resources.values():
+            assert resource.source
+            assert all(behind.source and behind.why for behind in resource.behind)
+
+
+def test_every_action_of_aws_is_an_operation_of_its_api() -> None:
+    listed = actions(values.aws_policy(eks(min=0, max=2))) - {*NO_OPERATIONS}
+    assert {*catalog.aws_rights().scopes} - listed <= {*NO_OPERATIONS}
+    for action in listed:
+        service, _, operation = action.partition(":")
+        assert operation in aws_models.service_model(SERVICES.get(service, service)).operation_names
+
+
+def test_every_method_of_google_is_one_of_its_api() -> None:
+    for call in catalog.google_rights().methods:
+        service, _, method = call.partition(" ")
+        assert google_models.find_method(service, method)
+
+
+CREATE = LoggedCall(
+    at="2026-11-22T00:00:00Z",
+    seconds=0.1,
+    service="eks",
+    operation="CreateCluster",
+    parameters={"region": "us-west-2", "name": "c"},
+    code=200,
+    error=None,
+)
+
+
+def changed(**parts: Any) -> LoggedCall:
+    return LoggedCall(**{**vars(CREATE), **parts})
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        (changed(operation="CreateFargateProfile"), "eks:CreateFargateProfile, which is not"),
+        (
+            changed(operation="DeleteCluster", parameters={"region": "us-west-2", "name": "d"}),
+            "does not allow eks:DeleteCluster on arn:aws:eks:us-west-2:000000000000:cluster/d",
+        ),
+        (
+            changed(parameters={"region": "eu-west-2", "name": "c"}),
+            "does not allow eks:CreateCluster on anything",
+        ),
+        (
+            changed(
+                service="aws-iam",
+                operation="AttachRolePolicy",
+                parameters={
+                    "region": "us-west-2",
+                    "RoleName": "eks-nodes-0123abc",
+                    "PolicyArn": "arn:aws:iam::aws:policy/AdministratorAccess",
+                },
+            ),
+            "AdministratorAccess",
+        ),
+    ],
+)
+def test_the_comparison_finds_a_call_that_is_not_allowed(call: LoggedCall, found: str) -> None:
+    assert [text for text in differences(eks(), [call]) if found in text]
+    assert not [text for text in differences(eks(), [CREATE]) if found in text]
+
+
+def test_the_comparison_finds_a_right_that_nothing_used() -> None:
+    assert [t for t in differences(eks(), [CREATE]) if t.startswith("eks:DeleteCluster is listed")]
+    assert not [t for t in differences(eks(), [CREATE]) if t.startswith("eks:CreateCluster is")]
+
+
+def test_operations_are_those_of_a_provider() -> None:
+    operations: Sequence[Operation] = catalog.OPERATIONS
+    assert tuple(operations) == ("create", "read", "update", "delete")

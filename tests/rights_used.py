@@ -1,0 +1,112 @@
+"""The rights that are listed for a stack against the calls that it made."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from infra import catalog, plan, values
+from rehearsal.clouds.core.call_log import LoggedCall
+
+_EKS_NAMES = ("clusterName", "name")
+
+
+def differences(
+    fleet: plan.EksFleetPlan | plan.GkeFleetPlan, calls: Sequence[LoggedCall]
+) -> list[str]:
+    """Calls of a whole life, from `up` to `destroy`, that the listed rights do not allow; and
+    listed rights that none of them used, without a stated reason or an update that uses them.
+    """
+    known = (
+        catalog.aws_rights() if isinstance(fleet, plan.EksFleetPlan) else catalog.google_rights()
+    )
+    needs = values.rights(fleet)
+    listed = {need.right for need in needs}
+    used = {
+        right: call for call in calls for right in known.of_call(f"{call.service} {call.operation}")
+    }
+    found = [
+        f"{call.service} {call.operation} needs {right}, which is not listed"
+        for right, call in used.items()
+        if right not in listed
+    ]
+    found += [
+        f"{need.right} is listed for the {need.operation} of {need.type}, and no call used it"
+        for need in needs
+        if need.why is None and need.operation != "update" and need.right not in used
+    ]
+    if isinstance(fleet, plan.EksFleetPlan):
+        policy = values.aws_policy(fleet)
+        found += sorted({text for call in calls if (text := _refused(policy, call))})
+    return found
+
+
+def _refused(policy: Mapping[str, Any], call: LoggedCall) -> str | None:
+    """Why the policy does not allow this call; None: it does, as far as the log tells."""
+    service = call.service.removeprefix("aws-")
+    for arn, context in _checked(service, call.operation, call.parameters):
+        action = f"{service}:{call.operation}"
+        if not any(_allows(one, action, arn, context) for one in policy["Statement"]):
+            return f"the policy does not allow {action} on {arn or 'anything'} with {context}"
+    return None
+
+
+def _checked(
+    service: str, operation: str, parameters: Mapping[str, Any]
+) -> Iterable[tuple[str | None, Mapping[str, str]]]:
+    """Each ARN that AWS would check, as far as the parameters tell; None: any. And the values of
+    condition keys.
+    """
+    region = str(parameters["region"])
+    context = {"aws:RequestedRegion": region}
+    if service == "iam":
+        policy = parameters.get("PolicyArn")
+        role = f"arn:aws:iam::000000000000:role/{parameters['RoleName']}"
+        return [(role, {**context, **({"iam:PolicyARN": str(policy)} if policy else {})})]
+    if service == "eks":
+        return [(_eks_arn(operation, region, parameters), context)]
+    made = [
+        (
+            f"arn:aws:ec2:{region}:000000000000:{of['ResourceType']}/{of['ResourceType']}-1",
+            {**context, **{f"aws:RequestTag/{tag['Key']}": tag["Value"] for tag in of["Tags"]}},
+        )
+        for of in parameters.get("TagSpecifications", ())
+    ]
+    return made or [(None, context)]
+
+
+def _eks_arn(operation: str, region: str, parameters: Mapping[str, Any]) -> str | None:
+    if operation in ("CreateCluster", "ListClusters"):
+        return None
+    cluster = next(parameters[name] for name in _EKS_NAMES if name in parameters)
+    base = f"arn:aws:eks:{region}:000000000000"
+    if operation.startswith("Create") or operation == "ListNodegroups":
+        return f"{base}:cluster/{cluster}"
+    if group := parameters.get("nodegroupName"):
+        return f"{base}:nodegroup/{cluster}/{group}/some-id"
+    if addon := parameters.get("addonName"):
+        return f"{base}:addon/{cluster}/{addon}/some-id"
+    return f"{base}:cluster/{cluster}"
+
+
+def _allows(
+    statement: Mapping[str, Any], action: str, arn: str | None, context: Mapping[str, str]
+) -> bool:
+    if action not in statement["Action"]:
+        return False
+    resources = statement["Resource"]
+    patterns = [resources] if isinstance(resources, str) else resources
+    if arn is not None and not any(fnmatch.fnmatchcase(arn, pattern) for pattern in patterns):
+        return False
+    return all(
+        # What a resource is tagged with, the log does not tell.
+        key.startswith("aws:ResourceTag/") or _meets(context.get(key), wanted)
+        for keys in statement.get("Condition", {}).values()
+        for key, wanted in keys.items()
+    )
+
+
+def _meets(value: str | None, wanted: str | Sequence[str]) -> bool:
+    patterns = [wanted] if isinstance(wanted, str) else wanted
+    return value is not None and any(fnmatch.fnmatchcase(value, one) for one in patterns)

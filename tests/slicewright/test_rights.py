@@ -1,0 +1,73 @@
+"""`slicewright rights`: a document for the cloud's own commands, and exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slicewright import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def test_of_eks_the_output_is_a_policy_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["rights", "-s", "s1"]) == cli.PROVEN
+    policy = json.loads(capsys.readouterr().out)
+    assert policy.keys() == {"Version", "Statement"}
+    assert all(one["Effect"] == "Allow" for one in policy["Statement"])
+
+
+def test_of_gke_the_output_is_a_custom_role(capsys: pytest.CaptureFixture[str]) -> None:
+    """The keys of IAM's Role that a file for `gcloud iam roles create` may have."""
+    assert cli.main(["rights", "-s", "s0"]) == cli.PROVEN
+    role = json.loads(capsys.readouterr().out)
+    assert role.keys() == {"title", "description", "stage", "includedPermissions"}
+    assert len(role["includedPermissions"]) == len({*role["includedPermissions"]})
+
+
+@pytest.mark.parametrize("stack", ["s0", "s1"])
+def test_json_tells_what_needs_each_right_and_why(
+    stack: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["rights", "-s", stack]) == cli.PROVEN
+    document = json.loads(capsys.readouterr().out)
+    assert cli.main(["rights", "-s", stack, "--json"]) == cli.PROVEN
+    told = json.loads(capsys.readouterr().out)
+    assert told["version"] == 1
+    assert told["document"] == document
+    assert (told["condition"] is None) == (told["cloud"] == "eks")
+    assert all(
+        one.keys() == {"right", "type", "operation", "why", "source"} for one in told["rights"]
+    )
+
+
+def test_a_preview_needs_less(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["rights", "-s", "s0"]) == cli.PROVEN
+    everything = {*json.loads(capsys.readouterr().out)["includedPermissions"]}
+    assert cli.main(["rights", "-s", "s0", "--preview"]) == cli.PROVEN
+    assert {*json.loads(capsys.readouterr().out)["includedPermissions"]} < everything
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "name one stack"),
+        (["-s", "s0", "-s", "s1"], "name one stack"),
+        (["-s", "s4"], "stacks/Pulumi.s4.yaml: its cluster or hosts exist without this program"),
+        (["-s", "missing"], "Pulumi.missing.yaml"),
+    ],
+)
+def test_wrong_use_leaves_stdout_empty(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["rights", *arguments]) == cli.BAD_INPUT
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
