@@ -14,13 +14,16 @@ from typing import Any
 import pytest
 
 from fleet_controller.api import NODE_CONDITION, POOL_LABEL
+from infra import plan
 from kubeapi import Client
+from rehearsal.clouds.core import call_log
 from rehearsal.cluster.silicon import state
 from rehearsal.scenario import proof, walkthrough
 from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
 from tests.rehearsal.scenario.whole_run import inside
+from tests.rights_used import differences
 
 pytestmark = [pytest.mark.rehearsal]
 S1 = WALKTHROUGHS["s1"]
@@ -434,3 +437,10 @@ def test_destroy_leaves_nothing(client: Client, engine: Engine) -> None:
     assert outcome.code == 0, outcome.output
     assert engine.environment.inventory() == {}
     assert list(engine.environment.root.glob("clusters/*")) == []
+
+
+def test_the_rights_that_are_listed_are_those_that_were_used(engine: Engine) -> None:
+    """`slicewright rights`; after `destroy`, so that the log has the whole life of the stack."""
+    fleet = plan.read_file(engine.environment.stack_file("s1"))
+    assert isinstance(fleet, plan.EksFleetPlan)
+    assert differences(fleet, call_log.read(engine.environment.root)) == []

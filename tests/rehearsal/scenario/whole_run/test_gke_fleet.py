@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from fleet_controller.api import NODE_CONDITION, POOL_LABEL, STARTUP_TAINT_KEY
+from infra import plan
 from kubeapi import Client
+from rehearsal.clouds.core import call_log
 from rehearsal.scenario import environment as environments
 from rehearsal.scenario import faults, proof, walkthrough
 from rehearsal.scenario.engine_runs import Engine, Outcome
@@ -23,6 +25,7 @@ from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
 from tests.rehearsal.clouds.services import google
 from tests.rehearsal.scenario.whole_run import inside
+from tests.rights_used import differences
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(900)]
 S0 = WALKTHROUGHS["s0"]
@@ -286,6 +289,13 @@ def test_destroy_leaves_nothing(run: Run, confined: Path) -> None:
     assert _processes_of(run.environment) == []
     left = [p for d in ("home", "tmpdir") for p in (confined / d).rglob("*") if p.is_file()]
     assert left == [], "files outside the environment's directory"
+
+
+def test_the_rights_that_are_listed_are_those_that_were_used(run: Run) -> None:
+    """`slicewright rights`; after `destroy`, so that the log has the whole life of the stack."""
+    fleet = plan.read_file(run.environment.stack_file("s0"))
+    assert isinstance(fleet, plan.GkeFleetPlan)
+    assert differences(fleet, call_log.read(run.environment.root)) == []
 
 
 def _processes_of(environment: Environment) -> list[str]:

@@ -1,0 +1,64 @@
+"""The rights that are listed for a stack are exactly those that its life uses: committed stacks,
+created, changed in nothing, refreshed and destroyed by the real engine over the simulated clouds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra import plan, spec
+from rehearsal.clouds.core import call_log
+from rehearsal.host.toolchain import Toolchain
+from tests.infra.cloud_engine import CloudEngine, cloud_engine
+from tests.rights_used import differences
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def engine(tmp_path: Path, toolchain: Toolchain) -> Iterator[CloudEngine]:
+    with cloud_engine(tmp_path, toolchain) as engine:
+        yield engine
+
+
+def committed(stack: str) -> dict[str, Any]:
+    text = (ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text()
+    found: dict[str, Any] = yaml.safe_load(text)["config"]["slicewright:fleet"]
+    return found
+
+
+def autoscaled() -> dict[str, Any]:
+    """What makes the program ask EKS for the live counts, and tag node groups."""
+    fleet = committed("s1")
+    fleet["node_pools"][0]["nodes"] = {"min": 0, "max": 1}
+    return fleet
+
+
+@pytest.mark.parametrize(
+    "fleet",
+    [
+        pytest.param(committed("s0"), id="s0"),
+        pytest.param(committed("s1"), id="s1"),
+        pytest.param(autoscaled(), id="s1-autoscaled"),
+    ],
+)
+def test_the_calls_of_a_whole_life_need_the_listed_rights_and_all_of_them(
+    engine: CloudEngine, fleet: dict[str, Any]
+) -> None:
+    up = engine.up(fleet)
+    assert up.code == 0, up.output
+    again = engine.up(fleet, "--expect-no-changes")
+    assert again.code == 0, again.output
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+    planned = plan.read(json.dumps(fleet), spec.Source("fleet.json", fleet))
+    assert isinstance(planned, plan.GkeFleetPlan | plan.EksFleetPlan)
+    assert differences(planned, call_log.read(engine.directory.parent)) == []
