@@ -59,16 +59,18 @@ def _checked(
     condition keys.
     """
     region = str(parameters["region"])
+    partition = catalog.aws().regions[region].partition
     context = {"aws:RequestedRegion": region}
     if service == "iam":
         policy = parameters.get("PolicyArn")
-        role = f"arn:aws:iam::000000000000:role/{parameters['RoleName']}"
+        role = f"arn:{partition}:iam::000000000000:role/{parameters['RoleName']}"
         return [(role, {**context, **({"iam:PolicyARN": str(policy)} if policy else {})})]
     if service == "eks":
-        return [(_eks_arn(operation, region, parameters), context)]
+        base = f"arn:{partition}:eks:{region}:000000000000"
+        return [(_eks_arn(operation, base, parameters), context)]
     made = [
         (
-            f"arn:aws:ec2:{region}:000000000000:{of['ResourceType']}/{of['ResourceType']}-1",
+            f"arn:{partition}:ec2:{region}:000000000000:{of['ResourceType']}/{of['ResourceType']}-1",
             {**context, **{f"aws:RequestTag/{tag['Key']}": tag["Value"] for tag in of["Tags"]}},
         )
         for of in parameters.get("TagSpecifications", ())
@@ -76,11 +78,12 @@ def _checked(
     return made or [(None, context)]
 
 
-def _eks_arn(operation: str, region: str, parameters: Mapping[str, Any]) -> str | None:
+def _eks_arn(operation: str, base: str, parameters: Mapping[str, Any]) -> str | None:
     if operation in ("CreateCluster", "ListClusters"):
         return None
+    if "resourceArn" in parameters:
+        return str(parameters["resourceArn"])
     cluster = next(parameters[name] for name in _EKS_NAMES if name in parameters)
-    base = f"arn:aws:eks:{region}:000000000000"
     if operation.startswith("Create") or operation == "ListNodegroups":
         return f"{base}:cluster/{cluster}"
     if group := parameters.get("nodegroupName"):
@@ -100,8 +103,8 @@ def _allows(
     if arn is not None and not any(fnmatch.fnmatchcase(arn, pattern) for pattern in patterns):
         return False
     return all(
-        # What a resource is tagged with, the log does not tell.
-        key.startswith("aws:ResourceTag/") or _meets(context.get(key), wanted)
+        # How an existing resource is tagged, the log does not tell; a new one has no tags yet.
+        (arn is None and key.startswith("aws:ResourceTag/")) or _meets(context.get(key), wanted)
         for keys in statement.get("Condition", {}).values()
         for key, wanted in keys.items()
     )

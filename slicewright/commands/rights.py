@@ -45,14 +45,18 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         print("slicewright rights: name one stack (-s s0) or FILE", file=sys.stderr)
         return BAD_INPUT
     file = stack_files.path_of(names[0])
+    name = stack_files.shown(file)
     try:
-        fleet = plan.read_file(file, name=stack_files.shown(file))
+        fleet = plan.read_file(file, name=name)
+        if not isinstance(fleet, plan.ByoFleetPlan):
+            # The rights for what cannot be built yet are not known.
+            plan.deployable(fleet, spec.read(file, name=name))
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
     if isinstance(fleet, plan.ByoFleetPlan):
         print(
-            f"slicewright rights: {stack_files.shown(file)}: its cluster or hosts exist without "
+            f"slicewright rights: {name}: its cluster or hosts exist without "
             "this program, which calls no cloud for them; rights in the cluster are those of its "
             "kubeconfig",
             file=sys.stderr,

@@ -226,6 +226,19 @@ def changed(**parts: Any) -> LoggedCall:
             ),
             "AdministratorAccess",
         ),
+        (
+            changed(
+                service="ec2",
+                operation="CreateSubnet",
+                parameters={
+                    "region": "us-west-2",
+                    "TagSpecifications": [
+                        {"ResourceType": "subnet", "Tags": [{"Key": "Name", "Value": "other"}]}
+                    ],
+                },
+            ),
+            "does not allow ec2:CreateSubnet on arn:aws:ec2:us-west-2:000000000000:subnet/",
+        ),
     ],
 )
 def test_the_comparison_finds_a_call_that_is_not_allowed(call: LoggedCall, found: str) -> None:

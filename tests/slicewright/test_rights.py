@@ -71,3 +71,18 @@ def test_wrong_use_leaves_stdout_empty(
     out, err = capsys.readouterr()
     assert out == ""
     assert said in err
+
+
+def test_of_what_cannot_be_built_yet_no_rights_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "Pulumi.s1.yaml"
+    text = (ROOT / "stacks" / "Pulumi.s1.yaml").read_text()
+    there = text.replace("name: p4d-cluster", "name: p4d-cluster\n      existing: true", 1)
+    assert there != text
+    file.write_text(there)
+    assert cli.main(["rights", str(file)]) == cli.BAD_INPUT
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "cluster.existing" in err
+    assert "this version cannot build it yet" in err
