@@ -20,6 +20,7 @@ from rehearsal.clouds.aws.errors import injected_error as injected_aws_error
 from rehearsal.clouds.aws.iam import AwsIam
 from rehearsal.clouds.aws.idempotency import answered_once
 from rehearsal.clouds.aws.load_balancers import LoadBalancers
+from rehearsal.clouds.aws.service_quotas import ServiceQuotas
 from rehearsal.clouds.aws.sts import Sts
 from rehearsal.clouds.core import fault_file
 from rehearsal.clouds.core.account_file import AccountFileError
@@ -93,6 +94,7 @@ class Cloud:
             "sts": Sts().methods(),
             "elb": balancers.classic_methods(),
             "elbv2": balancers.methods(),
+            "service-quotas": ServiceQuotas(context).methods(),
         }
 
     @property

@@ -17,6 +17,7 @@ SERVICES: Mapping[str, str] = {
     "sts": "sts",
     "elb": "elb",
     "elbv2": "elbv2",
+    "service-quotas": "service-quotas",
 }
 """Our name of a service -> botocore's, which differ for IAM because Google's is `iam`, too."""
 
@@ -32,6 +33,7 @@ _ERROR_NAMES: Mapping[str, Callable[[str], str]] = {
     "sts": lambda _: "ValidationError",
     "elb": lambda _: "ValidationError",
     "elbv2": lambda _: "ValidationError",
+    "service-quotas": lambda _: "IllegalArgumentException",
 }
 
 _UNLISTED: Mapping[str, tuple[str, ...]] = {"AttachmentStatus": ("available",)}

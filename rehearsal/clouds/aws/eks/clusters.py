@@ -48,6 +48,7 @@ class Clusters:
         return {
             "CreateCluster": self._create,
             "DescribeCluster": self._describe,
+            "DescribeClusterVersions": _versions,
             "ListClusters": self._list,
             "UpdateClusterConfig": self._update_config,
             "UpdateClusterVersion": self._update_version,
@@ -260,6 +261,23 @@ class Clusters:
                 self._store.delete(kind, owned)
         self._store.delete(CLUSTERS, key)
         cluster_names.release(self._store, name)
+
+
+def _versions(params: JsonObject, body: JsonObject) -> JsonObject:
+    """All at once, without their dates."""
+    asked = body.get("clusterVersions") or VERSIONS
+    return {
+        "clusterVersions": [
+            {
+                "clusterVersion": version,
+                "clusterType": "eks",
+                "defaultVersion": version == VERSIONS[-1],
+                "versionStatus": "STANDARD_SUPPORT",
+            }
+            for version in VERSIONS
+            if version in asked
+        ]
+    }
 
 
 def _filled(body: JsonObject, *, region: str, vpc: str, services: str) -> JsonObject:

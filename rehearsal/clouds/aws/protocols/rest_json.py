@@ -42,7 +42,7 @@ def parse(model: Any, request: Request) -> tuple[str, JsonObject]:
             case _:
                 pass
     if in_body:
-        found |= _body_members(shape, _body(request))
+        found |= members_of(shape, body_of(request))
     return operation, found
 
 
@@ -100,7 +100,7 @@ def _routes(model: Any) -> list[tuple[str, re.Pattern[str], str]]:
     return [route for _, route in sorted(found, key=lambda f: f[0])]
 
 
-def _body(request: Request) -> JsonObject:
+def body_of(request: Request) -> JsonObject:
     if not request.body:
         return {}
     try:
@@ -112,7 +112,7 @@ def _body(request: Request) -> JsonObject:
     return found
 
 
-def _body_members(shape: Any, body: JsonObject) -> JsonObject:
+def members_of(shape: Any, body: JsonObject) -> JsonObject:
     """Of a structure. Members that the model lacks stay, for the check against it to refuse."""
     names = {
         m.serialization.get("name", name): name
@@ -129,7 +129,7 @@ def _body_members(shape: Any, body: JsonObject) -> JsonObject:
 def _from_json(shape: Any, value: Any) -> Any:
     match shape.type_name, value:
         case "structure", dict():
-            return _body_members(shape, value)
+            return members_of(shape, value)
         case "list", list():
             return [_from_json(shape.member, item) for item in value]
         case "map", dict():

@@ -11,7 +11,7 @@ from typing import Any
 from kubeapi import JsonObject
 from rehearsal.clouds.aws import models
 from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.protocols import query, rest_json, signatures
+from rehearsal.clouds.aws.protocols import json_rpc, query, rest_json, signatures
 from rehearsal.clouds.core.access import Credentials
 from rehearsal.clouds.core.errors import CloudError, ConnectionLost, not_simulated
 from rehearsal.clouds.core.http_messages import Call, Request, Response
@@ -28,11 +28,15 @@ class _Protocol:
 
 _PROTOCOLS: Mapping[str, _Protocol] = {
     "rest-json": _Protocol(rest_json.parse, rest_json.answer, rest_json.refusal),
+    "json": _Protocol(json_rpc.parse, json_rpc.answer, json_rpc.refusal),
     "query": _Protocol(query.QUERY.parse, query.QUERY.answer, query.QUERY.refusal),
     "ec2": _Protocol(query.EC2.parse, query.EC2.answer, query.EC2.refusal),
 }
 _REST_XML = ("s3", "cloudfront", "route53")
-_OUR_NAMES = {theirs: ours for ours, theirs in models.SERVICES.items()}
+_OUR_NAMES = {theirs: ours for ours, theirs in models.SERVICES.items()} | {
+    # Service Quotas signs by another name than botocore calls it.
+    "servicequotas": "service-quotas"
+}
 # Two services that sign as one, and are told apart by the API version of a request.
 _SHARED = "elasticloadbalancing"
 _BY_VERSION = {"2012-06-01": "elb", "2015-12-01": "elbv2"}
@@ -86,7 +90,7 @@ def _unusable(signature: signatures.Signature | None) -> CloudError:
         )
     return not_simulated(
         f"The rehearsal's cloud does not simulate {signature.service}; of AWS it has "
-        f"{', '.join(sorted(_OUR_NAMES))}."
+        f"{', '.join(sorted(models.SERVICES.values()))}."
     )
 
 

@@ -53,6 +53,11 @@ _REFUSALS: Mapping[str, _Refusals] = {
         signature=("InvalidSignatureException", 403),
         time=("InvalidSignatureException", 403),
     ),
+    "json": _Refusals(
+        key=("UnrecognizedClientException", 400),
+        signature=("InvalidSignatureException", 400),
+        time=("InvalidSignatureException", 400),
+    ),
     "query": _Refusals(
         key=("InvalidClientTokenId", 403),
         signature=("SignatureDoesNotMatch", 403),

@@ -314,6 +314,8 @@ def told(clouds_over_http: None, tmp_path_factory: pytest.TempPathFactory) -> It
         write_account(environment, **{**PROMPT, "leftovers_s": 3600.0})
         tell = Told(over)
         tell("sts", "GetCallerIdentity")
+        tell("service-quotas", "GetServiceQuota", ServiceCode="ec2", QuotaCode="L-417A185B")
+        tell("eks", "DescribeClusterVersions", clusterVersions=["1.35"])
         vpc, gateway, table, subnets = network(tell)
         roles(tell)
         launch_template = template(tell)

@@ -1,0 +1,83 @@
+"""`slicewright doctor`: what the cloud account would refuse of a stack, before `pulumi up`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from infra import plan, spec
+from slicewright.commands import stack_files
+from slicewright.doctor.findings import CannotAsk, Finding
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
+
+_STYLES = {"ok": "green", "fails": "red", "not asked": "yellow"}
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "doctor",
+        help="ask the cloud account what it would refuse of a stack, before `pulumi up`",
+        description="Asks the account of a stack for what `pulumi up` needs: region and zones, "
+        "machine types, quotas, Kubernetes version, APIs, names. It only reads. Prints what would "
+        "fail, and the command that mends it (docs/how-to/ask-the-account.md).",
+    )
+    stack_files.add_arguments(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(parsed: argparse.Namespace, console: Console) -> int:
+    names = stack_files.named(parsed)
+    if len(names) != 1:
+        return _say("name one stack (-s s0) or FILE", BAD_INPUT)
+    file = stack_files.path_of(names[0])
+    stack = parsed.stack[0] if parsed.stack else None
+    try:
+        fleet = plan.read_file(file, name=stack_files.shown(file))
+    except spec.SpecError as e:
+        print(e, file=sys.stderr)
+        return BAD_INPUT
+    from slicewright.doctor import asked
+
+    try:
+        match fleet:
+            case plan.EksFleetPlan():
+                found = asked.of_eks(fleet, file, stack)
+            case plan.GkeFleetPlan():
+                return _say(f"{names[0]} is cloud: gke, which is not asked yet", CANNOT_RUN)
+            case plan.ByoFleetPlan():
+                return _say(f"{names[0]} is cloud: byo, which has no account to ask", BAD_INPUT)
+    except CannotAsk as e:
+        return _say(str(e), CANNOT_RUN)
+    _show(found, console)
+    verdicts = {finding.verdict for finding in found}
+    if "fails" in verdicts:
+        return NOT_PROVEN
+    return CANNOT_RUN if "not asked" in verdicts else PROVEN
+
+
+def _say(problem: str, code: int) -> int:
+    print(f"slicewright doctor: {spec.plain(problem)}", file=sys.stderr)
+    return code
+
+
+def _show(found: Sequence[Finding], console: Console) -> None:
+    """What fails first; an account's words reach the terminal without control characters."""
+    for verdict in ("fails", "not asked", "ok"):
+        for finding in found:
+            if finding.verdict != verdict:
+                continue
+            line = Text(f"{verdict:<9}", _STYLES[verdict])
+            line.append(spec.plain(f"  {finding.asked}: {finding.found}"), "default")
+            console.print(line, soft_wrap=True, highlight=False)
+            if finding.remedy:
+                console.print(Text(f"{'':<9}  → {spec.plain(finding.remedy)}"), soft_wrap=True)
+    count = {v: sum(f.verdict == v for f in found) for v in ("fails", "not asked", "ok")}
+    console.print(
+        f"{count['fails']} would fail, {count['not asked']} could not be asked, {count['ok']} ok",
+        highlight=False,
+    )

@@ -1,0 +1,310 @@
+"""What of an EKS plan an AWS account would refuse; pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from infra import catalog
+from infra.plan import EksFleetPlan
+from infra.spec import CapacityBlock, Spot
+from slicewright.doctor.findings import (
+    Answer,
+    Finding,
+    NotAnswered,
+    Owned,
+    fails,
+    name_taken,
+    not_asked,
+    ok,
+)
+
+QUOTAS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "L-417A185B": "Running On-Demand P instances",
+        "L-7212CCBC": "All P Spot Instance Requests",
+        "L-DB2E81BA": "Running On-Demand G and VT instances",
+        "L-3819A6DF": "All G and VT Spot Instance Requests",
+        "L-1216C47A": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+    }
+)
+"""Code -> name, in vCPU. Source: EC2 user guide, "Amazon EC2 instance type quotas"."""
+_STANDARD = "acdhimrtz"
+VPC_QUOTA: Final = "L-F678F1CE"
+"""VPCs per region. Source: VPC user guide, "Amazon VPC quotas"."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    account: str
+    arn: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Zone:
+    name: str
+    zone_id: str
+    available: bool
+    local: bool
+    """A Local or Wavelength Zone: EKS puts no control plane there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AwsAnswers:
+    """Of one account in one region."""
+
+    identity: Identity
+    zones: Answer[tuple[Zone, ...]]
+    offered: Answer[Mapping[str, frozenset[str]]]
+    """Instance type -> ids of the zones that have it."""
+    quotas: Mapping[str, Answer[float]]
+    """By code."""
+    vpcs: Answer[int]
+    """How many there are."""
+    versions: Answer[frozenset[str]]
+    """Kubernetes versions that EKS creates clusters with."""
+    cluster: Answer[bool]
+    """Whether a cluster of the plan's name exists."""
+    region_off: str | None = None
+    """Why the region is taken not to be enabled, in AWS's words; then nothing else was asked."""
+
+
+def not_enabled(identity: Identity, why: str) -> AwsAnswers:
+    """The answers of an account in which the region is not enabled."""
+    nothing = NotAnswered(why="the region is not enabled")
+    return AwsAnswers(
+        identity=identity,
+        zones=nothing,
+        offered=nothing,
+        quotas={},
+        vpcs=nothing,
+        versions=nothing,
+        cluster=nothing,
+        region_off=why,
+    )
+
+
+def machine_types(fleet: EksFleetPlan) -> tuple[str, ...]:
+    """Each once, sorted."""
+    return tuple(sorted({fleet.system.machine_type, *(p.machine.name for p in fleet.pools)}))
+
+
+def vcpus_needed(fleet: EksFleetPlan) -> Mapping[str, int]:
+    """Quota code -> vCPU of all pools at their largest.
+
+    Instances of a Capacity Block count against no quota of on-demand instances. Source: EC2 user
+    guide, "Capacity Blocks for ML".
+    """
+    needed: Counter[str] = Counter()
+    system = fleet.system
+    used = [(system.machine, system.nodes.max, False)]
+    used += [
+        (pool.machine, pool.nodes.max, isinstance(pool.capacity, Spot))
+        for pool in fleet.pools
+        if not isinstance(pool.capacity, CapacityBlock)
+    ]
+    for machine, nodes, spot in used:
+        code = _quota_of(machine.name, spot=spot)
+        if code is not None and nodes:
+            needed[code] += machine.vcpus * nodes
+    return needed
+
+
+def findings(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator[Finding]:
+    """owned: whether this stack made the cluster, if there is one."""
+    identity, region = answers.identity, fleet.cluster.region
+    yield ok("credentials", f"account {identity.account}, as {identity.arn}")
+    if answers.region_off is not None:
+        yield fails(
+            f"region {region}",
+            f"is not enabled in account {identity.account} ({answers.region_off})",
+            f"aws account enable-region --region-name {region}",
+        )
+        return
+    yield from _zones(fleet, answers.zones)
+    yield from _offered(fleet, answers)
+    yield from _quotas(fleet, answers)
+    yield from _vpc(fleet, answers, owned)
+    yield from _version(fleet, answers.versions)
+    asked = f"cluster {fleet.cluster.name} in {region}"
+    match answers.cluster:
+        case NotAnswered() as refusal:
+            yield not_asked(asked, refusal)
+        case True if fleet.cluster.existing:
+            yield ok(asked, "exists, as the stack file says")
+        case True:
+            yield name_taken(
+                asked,
+                owned,
+                "write another cluster.name, or delete that cluster: aws eks delete-cluster "
+                f"--name {fleet.cluster.name} --region {region}",
+            )
+        case False if fleet.cluster.existing:
+            yield fails(
+                asked,
+                "does not exist, and the stack file says existing: true",
+                f"aws eks list-clusters --region {region}",
+            )
+        case False:
+            yield ok(asked, "the name is free")
+
+
+def _zones(fleet: EksFleetPlan, answer: Answer[tuple[Zone, ...]]) -> Iterator[Finding]:
+    region = fleet.cluster.region
+    asked = f"zones of {region}"
+    if isinstance(answer, NotAnswered):
+        yield not_asked(asked, answer)
+        return
+    known = _by_either_name(answer)
+    wrong = False
+    for zone, user in _users(fleet).items():
+        found = known.get(zone)
+        if found is None or not found.available:
+            wrong = True
+            yield fails(
+                f"{asked}: {zone} of {user}",
+                "the account does not have it" if found is None else "is not available now",
+                f"write one of {', '.join(z.name for z in answer if z.available)}",
+            )
+    able = [z.name for z in answer if z.available and _holds_control_planes(z)]
+    for zone in fleet.cluster.zones:
+        found = known.get(zone)
+        if found is not None and not _holds_control_planes(found):
+            wrong = True
+            yield fails(
+                f"{asked}: {zone} of cluster.zones",
+                f"is {found.zone_id} in this account, where EKS makes no control plane",
+                f"write two of {', '.join(able)} under cluster.zones",
+            )
+    if not wrong:
+        shown = (f"{z} = {known[z].zone_id}" if z != known[z].zone_id else z for z in _users(fleet))
+        yield ok(asked, ", ".join(shown))
+
+
+def _offered(fleet: EksFleetPlan, answers: AwsAnswers) -> Iterator[Finding]:
+    needs = [(fleet.system.machine_type, fleet.system.zones, "the system pool")]
+    needs += [(p.machine.name, p.zones, f"pool {p.name}") for p in fleet.pools]
+    for machine, zones, user in needs:
+        asked = f"{machine} for {user}"
+        if isinstance(answers.offered, NotAnswered):
+            yield not_asked(asked, answers.offered)
+            continue
+        if isinstance(answers.zones, NotAnswered):
+            yield not_asked(asked, NotAnswered(why="the zones of the region are not known"))
+            continue
+        there = answers.offered.get(machine, frozenset())
+        known = _by_either_name(answers.zones)
+        lacking = [z for z in zones if z in known and known[z].zone_id not in there]
+        if not lacking:
+            yield ok(asked, f"offered in {', '.join(zones)}")
+            continue
+        by_id = catalog.is_zone_id(lacking[0])
+        having = [z.zone_id if by_id else z.name for z in answers.zones if z.zone_id in there]
+        key = "system_pool.zones" if user == "the system pool" else "the pool's zones"
+        yield fails(
+            asked,
+            f"not offered in {', '.join(lacking)}",
+            f"write {' or '.join(having)} as {key}"
+            if having
+            else f"choose another region: {fleet.cluster.region} does not offer it to this account",
+        )
+
+
+def _quotas(fleet: EksFleetPlan, answers: AwsAnswers) -> Iterator[Finding]:
+    region = fleet.cluster.region
+    for code, needed in sorted(vcpus_needed(fleet).items()):
+        asked = f"quota {code} ({QUOTAS[code]}) in {region}"
+        match answers.quotas[code]:
+            case NotAnswered() as refusal:
+                yield not_asked(asked, refusal)
+            case limit if limit < needed:
+                yield fails(
+                    asked,
+                    f"{limit:g} vCPU, and the stack's nodes have {needed}",
+                    _more(code, "ec2", needed, region),
+                )
+            case limit:
+                yield ok(asked, f"{limit:g} vCPU, of which the stack's nodes take {needed}")
+
+
+def _vpc(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator[Finding]:
+    """The program makes one VPC; an account has five in a region unless it asks for more."""
+    if fleet.cluster.existing or (answers.cluster is True and owned == "yes"):
+        return
+    region = fleet.cluster.region
+    asked = f"quota {VPC_QUOTA} (VPCs per Region) in {region}"
+    limit, there = answers.quotas[VPC_QUOTA], answers.vpcs
+    if isinstance(limit, NotAnswered):
+        yield not_asked(asked, limit)
+    elif isinstance(there, NotAnswered):
+        yield not_asked(asked, there)
+    elif there + 1 > limit:
+        yield fails(
+            asked,
+            f"{limit:g}, of which {there} are taken, and the stack makes one",
+            _more(VPC_QUOTA, "vpc", there + 1, region),
+        )
+    else:
+        yield ok(asked, f"{limit:g}, of which {there} are taken")
+
+
+def _version(fleet: EksFleetPlan, answer: Answer[frozenset[str]]) -> Iterator[Finding]:
+    version = fleet.cluster.version
+    if version is None or fleet.cluster.existing:
+        return
+    asked = f"Kubernetes {version} of EKS in {fleet.cluster.region}"
+    if isinstance(answer, NotAnswered):
+        yield not_asked(asked, answer)
+    elif version in answer:
+        yield ok(asked, "offered")
+    else:
+        known = ", ".join(sorted(answer, key=_order))
+        yield fails(asked, "not offered", f"write one of {known} as cluster.version")
+
+
+def _more(code: str, service: str, value: int, region: str) -> str:
+    return (
+        f"aws service-quotas request-service-quota-increase --service-code {service} "
+        f"--quota-code {code} --desired-value {value} --region {region}"
+    )
+
+
+def _quota_of(machine: str, *, spot: bool) -> str | None:
+    """None: a family whose quota is not known here."""
+    match machine[:1], spot:
+        case "p", _:
+            return "L-7212CCBC" if spot else "L-417A185B"
+        case "g", _:
+            return "L-3819A6DF" if spot else "L-DB2E81BA"
+        case family, False if family in _STANDARD:
+            return "L-1216C47A"
+        case _:
+            return None
+
+
+def _holds_control_planes(zone: Zone) -> bool:
+    return not zone.local and zone.zone_id not in catalog.aws().no_control_plane
+
+
+def _by_either_name(zones: tuple[Zone, ...]) -> Mapping[str, Zone]:
+    return {z.name: z for z in zones} | {z.zone_id: z for z in zones}
+
+
+def _users(fleet: EksFleetPlan) -> Mapping[str, str]:
+    """Zone as in the plan -> the first that uses it."""
+    found: dict[str, str] = {}
+    for zone in fleet.cluster.zones:
+        found.setdefault(zone, "cluster.zones")
+    for zone in fleet.system.zones:
+        found.setdefault(zone, "the system pool")
+    for pool in fleet.pools:
+        for zone in pool.zones:
+            found.setdefault(zone, f"pool {pool.name}")
+    return found
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())

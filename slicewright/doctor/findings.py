@@ -1,0 +1,87 @@
+"""What was asked of an account, what it answered, and what follows for the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, TypeVar
+
+from infra import spec
+from infra.plan import FleetPlan, unbuildable
+
+Verdict = Literal["ok", "fails", "not asked"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotAnswered:
+    """The account gave no answer, so nothing is known: never taken for a pass."""
+
+    why: str
+    """In the cloud's words, or which other answer was needed first."""
+    remedy: str = ""
+
+
+_T = TypeVar("_T")
+Answer: TypeAlias = _T | NotAnswered
+
+
+class CannotAsk(Exception):
+    """No question can be asked at all: no client, no credentials, no connection.
+
+    The message says what to do.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """The result of one check."""
+
+    verdict: Verdict
+    asked: str
+    """What was checked, and where: `quota L-417A185B in eu-west-1`."""
+    found: str
+    remedy: str = ""
+    """A command, or what to write in the stack file; empty where nothing is to be done."""
+
+
+def ok(asked: str, found: str) -> Finding:
+    return Finding(verdict="ok", asked=asked, found=found)
+
+
+def fails(asked: str, found: str, remedy: str) -> Finding:
+    return Finding(verdict="fails", asked=asked, found=found, remedy=remedy)
+
+
+def not_asked(asked: str, answer: NotAnswered) -> Finding:
+    return Finding(
+        verdict="not asked",
+        asked=asked,
+        found=f"could not be asked: {answer.why}",
+        remedy=answer.remedy,
+    )
+
+
+def refused_by_the_program(fleet: FleetPlan) -> Iterable[Finding]:
+    """What `pulumi up` refuses of a valid stack file before it calls any cloud."""
+    for problem in unbuildable(fleet):
+        yield fails(spec.format_path(problem.path), problem.reason, problem.instead)
+
+
+Owned: TypeAlias = Literal["yes", "no", "unknown"]
+"""Whether Pulumi's state of the stack has a resource; unknown without that state."""
+
+
+def name_taken(asked: str, owned: Owned, remedy: str) -> Finding:
+    """Of something that exists and that `pulumi up` would create."""
+    match owned:
+        case "yes":
+            return ok(asked, "exists, and this stack made it")
+        case "no":
+            return fails(asked, "exists already, and this stack has not made it", remedy)
+        case "unknown":
+            return fails(
+                asked,
+                "exists already, and whether this stack made it is not known: its state cannot "
+                "be read",
+                f"if it did, go on; otherwise {remedy}",
+            )

@@ -1,0 +1,122 @@
+"""`slicewright doctor` against the simulated AWS with one thing wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rehearsal.clouds.aws.account import PROMPT, write_account
+from slicewright.exit_codes import CANNOT_RUN, NOT_PROVEN, PROVEN
+from tests.rehearsal.clouds.conftest import Aws
+from tests.slicewright.doctor.conftest import Doctor
+
+
+def test_an_ordinary_account_would_refuse_nothing(doctor: Doctor) -> None:
+    code, said = doctor("s1")
+    assert code == PROVEN, said
+    assert "0 would fail, 0 could not be asked, 8 ok" in said
+    assert "p4d.24xlarge for pool demo-gpu-workers: offered in eu-west-1a" in said
+
+
+def test_it_only_reads(doctor: Doctor) -> None:
+    doctor("s1")
+    log = (doctor.environment / "log" / "cloud-calls.jsonl").read_text().splitlines()
+    called = {json.loads(line)["operation"] for line in log}
+    assert called
+    assert all(name.startswith(("Describe", "Get")) for name in called)
+    assert doctor.cloud.inventory() == {}
+
+
+def test_a_new_accounts_quota_is_named_with_the_command_that_raises_it(doctor: Doctor) -> None:
+    write_account(doctor.environment, **{**PROMPT, "vcpus": {"L-417A185B": 0}})
+    code, said = doctor("s1")
+    assert code == NOT_PROVEN
+    assert "1 would fail" in said
+    assert "quota L-417A185B (Running On-Demand P instances) in eu-west-1: 0 vCPU" in said
+    assert "--quota-code L-417A185B --desired-value 96 --region eu-west-1" in said
+
+
+def test_a_zone_without_the_machine_is_named_although_only_the_account_knows_it(
+    doctor: Doctor,
+) -> None:
+    """By name: which zone eu-west-1a is differs from account to account."""
+    swapped = {"eu-west-1a": "euw1-az1", "eu-west-1c": "euw1-az2"}
+    write_account(doctor.environment, **{**PROMPT, "zones": swapped})
+    code, said = doctor("s1")
+    assert code == NOT_PROVEN
+    assert "1 would fail" in said
+    assert "p4d.24xlarge for pool demo-gpu-workers: not offered in eu-west-1a" in said
+    assert "write eu-west-1c as the pool's zones" in said
+
+
+def test_a_cluster_of_that_name_is_named(doctor: Doctor) -> None:
+    Aws(doctor.cloud, doctor.environment).make_cluster()
+    code, said = doctor("s1", ("name: p4d-cluster", "name: p4d"))
+    assert code == NOT_PROVEN
+    assert "1 would fail" in said
+    assert "cluster p4d in eu-west-1: exists already" in said
+
+
+@pytest.mark.parametrize(
+    ("method", "right", "reason"),
+    [
+        ("ec2.DescribeAvailabilityZones", "ec2:DescribeAvailabilityZones", "UnauthorizedOperation"),
+        (
+            "ec2.DescribeInstanceTypeOfferings",
+            "ec2:DescribeInstanceTypeOfferings",
+            "UnauthorizedOperation",
+        ),
+        (
+            "service-quotas.GetServiceQuota",
+            "servicequotas:GetServiceQuota",
+            "AccessDeniedException",
+        ),
+        ("eks.DescribeCluster", "eks:DescribeCluster", "AccessDeniedException"),
+    ],
+)
+def test_a_right_that_is_missing_is_named_and_nothing_is_taken_for_passed(
+    doctor: Doctor, method: str, right: str, reason: str
+) -> None:
+    fault = {"fault": "api-error", "method": method, "code": 403, "status": reason}
+    (doctor.environment / "faults.json").write_text(json.dumps([fault]))
+    code, said = doctor("s1")
+    assert code == CANNOT_RUN
+    assert "0 would fail" in said
+    assert f"could not be asked: the right {right} is missing" in said
+    assert f"let an administrator allow {right}" in said
+
+
+def test_a_region_that_is_not_enabled_is_named(doctor: Doctor) -> None:
+    fault = {
+        "fault": "api-error",
+        "method": "ec2.DescribeAvailabilityZones",
+        "code": 401,
+        "status": "AuthFailure",
+    }
+    (doctor.environment / "faults.json").write_text(json.dumps([fault]))
+    code, said = doctor("s1")
+    assert code == NOT_PROVEN
+    assert "region eu-west-1: is not enabled in account" in said
+    assert "aws account enable-region --region-name eu-west-1" in said
+
+
+def test_without_credentials_the_one_message_says_how_to_log_in(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    code, said = doctor("s1")
+    assert code == CANNOT_RUN
+    assert said.startswith("slicewright doctor: no AWS credentials were found; run `aws sso login`")
+    assert said.count("\n") == 1
+
+
+def test_keys_that_aws_refuses_are_one_message(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAWRONG")
+    code, said = doctor("s1")
+    assert code == CANNOT_RUN
+    assert said.startswith("slicewright doctor: AWS refuses the credentials: InvalidClientTokenId")
+    assert "aws sso login" in said

@@ -1,0 +1,178 @@
+"""Each single thing wrong with an AWS account is named, and what is unknown never passes."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra import plan
+from infra.plan import EksFleetPlan
+from slicewright.doctor.eks_checks import (
+    QUOTAS,
+    VPC_QUOTA,
+    AwsAnswers,
+    Identity,
+    Zone,
+    findings,
+    not_enabled,
+    vcpus_needed,
+)
+from slicewright.doctor.findings import Finding, NotAnswered, Owned
+
+STACKS = Path(__file__).resolve().parents[3] / "stacks"
+IDENTITY = Identity(account="123456789012", arn="arn:aws:iam::123456789012:user/me")
+ZONES = tuple(
+    Zone(name=f"eu-west-1{letter}", zone_id=f"euw1-az{n}", available=True, local=False)
+    for letter, n in zip("abc", (2, 3, 1), strict=True)
+)
+SILENT = NotAnswered(why="the right ec2:Something is missing")
+
+
+@pytest.fixture(scope="module")
+def fleet() -> EksFleetPlan:
+    found = plan.read_file(STACKS / "Pulumi.s1.yaml")
+    assert isinstance(found, EksFleetPlan)
+    return dataclasses.replace(found, cluster=dataclasses.replace(found.cluster, version="1.35"))
+
+
+def answers(**changed: Any) -> AwsAnswers:
+    """Of an account that has everything."""
+    everything: dict[str, Any] = {
+        "identity": IDENTITY,
+        "zones": ZONES,
+        "offered": {
+            "p4d.24xlarge": frozenset({"euw1-az2"}),
+            "m7i.large": frozenset({"euw1-az1", "euw1-az2", "euw1-az3"}),
+        },
+        "quotas": {**dict.fromkeys(QUOTAS, 1536.0), VPC_QUOTA: 5.0},
+        "vpcs": 1,
+        "versions": frozenset({"1.34", "1.35"}),
+        "cluster": False,
+    }
+    return AwsAnswers(**{**everything, **changed})
+
+
+def of(fleet: EksFleetPlan, given: AwsAnswers, owned: Owned = "no") -> list[Finding]:
+    return [f for f in findings(fleet, given, owned) if f.verdict != "ok"]
+
+
+def test_an_account_that_has_everything_fails_in_nothing(fleet: EksFleetPlan) -> None:
+    assert of(fleet, answers()) == []
+    assert len(list(findings(fleet, answers(), "no"))) == 9
+
+
+@pytest.mark.parametrize(
+    ("wrong", "asked", "said", "remedy"),
+    [
+        (
+            {"quotas": {**dict.fromkeys(QUOTAS, 1536.0), "L-417A185B": 0.0, VPC_QUOTA: 5.0}},
+            "quota L-417A185B (Running On-Demand P instances) in eu-west-1",
+            "0 vCPU, and the stack's nodes have 96",
+            "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code "
+            "L-417A185B --desired-value 96 --region eu-west-1",
+        ),
+        (
+            {"vpcs": 5},
+            "quota L-F678F1CE (VPCs per Region) in eu-west-1",
+            "5, of which 5 are taken, and the stack makes one",
+            "aws service-quotas request-service-quota-increase --service-code vpc --quota-code "
+            "L-F678F1CE --desired-value 6 --region eu-west-1",
+        ),
+        (
+            {"offered": {**answers().offered, "p4d.24xlarge": frozenset({"euw1-az1"})}},  # type: ignore[dict-item]
+            "p4d.24xlarge for pool demo-gpu-workers",
+            "not offered in eu-west-1a",
+            "write eu-west-1c as the pool's zones",
+        ),
+        (
+            {"offered": {"m7i.large": frozenset({"euw1-az2", "euw1-az3"})}},
+            "p4d.24xlarge for pool demo-gpu-workers",
+            "not offered in eu-west-1a",
+            "choose another region: eu-west-1 does not offer it to this account",
+        ),
+        (
+            {"zones": (ZONES[0], ZONES[2])},
+            "zones of eu-west-1: eu-west-1b of cluster.zones",
+            "the account does not have it",
+            "write one of eu-west-1a, eu-west-1c",
+        ),
+        (
+            {"zones": (ZONES[0], dataclasses.replace(ZONES[1], available=False), ZONES[2])},
+            "zones of eu-west-1: eu-west-1b of cluster.zones",
+            "is not available now",
+            "write one of eu-west-1a, eu-west-1c",
+        ),
+        (
+            {"zones": (ZONES[0], dataclasses.replace(ZONES[1], local=True), ZONES[2])},
+            "zones of eu-west-1: eu-west-1b of cluster.zones",
+            "is euw1-az3 in this account, where EKS makes no control plane",
+            "write two of eu-west-1a, eu-west-1c under cluster.zones",
+        ),
+        (
+            {"versions": frozenset({"1.36", "1.37"})},
+            "Kubernetes 1.35 of EKS in eu-west-1",
+            "not offered",
+            "write one of 1.36, 1.37 as cluster.version",
+        ),
+        (
+            {"cluster": True},
+            "cluster p4d-cluster in eu-west-1",
+            "exists already, and this stack has not made it",
+            "write another cluster.name, or delete that cluster: aws eks delete-cluster --name "
+            "p4d-cluster --region eu-west-1",
+        ),
+    ],
+)
+def test_the_one_thing_that_is_wrong_is_named_alone(
+    fleet: EksFleetPlan, wrong: dict[str, Any], asked: str, said: str, remedy: str
+) -> None:
+    (found,) = of(fleet, answers(**wrong))
+    assert (found.verdict, found.asked, found.found, found.remedy) == (
+        "fails",
+        asked,
+        said,
+        remedy,
+    )
+
+
+def test_of_a_region_that_is_not_enabled_nothing_else_is_said(fleet: EksFleetPlan) -> None:
+    (found,) = of(fleet, not_enabled(IDENTITY, "AuthFailure: not validated"))
+    assert (found.verdict, found.asked) == ("fails", "region eu-west-1")
+    assert found.remedy == "aws account enable-region --region-name eu-west-1"
+
+
+@pytest.mark.parametrize("question", ["zones", "offered", "vpcs", "versions", "cluster"])
+def test_a_question_without_answer_is_never_a_pass(fleet: EksFleetPlan, question: str) -> None:
+    found = of(fleet, answers(**{question: SILENT}))
+    assert found
+    assert {f.verdict for f in found} == {"not asked"}
+
+
+def test_a_quota_without_answer_is_never_a_pass(fleet: EksFleetPlan) -> None:
+    quotas = {**answers().quotas, "L-417A185B": SILENT}
+    (found,) = of(fleet, answers(quotas=quotas))
+    assert found.asked.startswith("quota L-417A185B")
+    assert found.found == "could not be asked: the right ec2:Something is missing"
+
+
+def test_a_cluster_that_this_stack_made_is_no_clash(fleet: EksFleetPlan) -> None:
+    """And its VPC is counted already."""
+    assert of(fleet, answers(cluster=True, vpcs=5), "yes") == []
+
+
+def test_without_pulumis_state_it_is_said_that_the_owner_is_unknown(fleet: EksFleetPlan) -> None:
+    (found,) = of(fleet, answers(cluster=True), "unknown")
+    assert found.verdict == "fails"
+    assert "whether this stack made it is not known" in found.found
+
+
+def test_the_vcpus_of_all_nodes_are_counted_by_quota(fleet: EksFleetPlan) -> None:
+    two = dataclasses.replace(
+        fleet.pools[0], nodes=dataclasses.replace(fleet.pools[0].nodes, max=2)
+    )
+    needed = vcpus_needed(dataclasses.replace(fleet, pools=(two, fleet.pools[0])))
+    assert needed["L-417A185B"] == 3 * 96
+    assert needed["L-1216C47A"] == fleet.system.nodes.max * 2
