@@ -47,6 +47,7 @@ from rehearsal.clouds.gcp.errors import injected_error as injected_google_error
 from rehearsal.clouds.gcp.gke import quotas
 from rehearsal.clouds.gcp.gke.service import Gke
 from rehearsal.clouds.gcp.iam import GoogleIam
+from rehearsal.clouds.gcp.offerings import Offerings
 from rehearsal.clouds.gcp.service_usage import ServiceUsage
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ class Cloud:
         self._services = (gke, compute, google_iam, eks, ec2, balancers, aws_iam)
         self._methods: Mapping[str, Methods] = {
             "container": gke.methods(),
-            "compute": compute.methods(),
+            "compute": {**compute.methods(), **Offerings(context).methods()},
             "iam": google_iam.methods(),
             "cloudresourcemanager": google_iam.policy_methods(),
             "serviceusage": self._service_usage.methods(),

@@ -48,7 +48,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
             case plan.EksFleetPlan():
                 found = asked.of_eks(fleet, file, stack)
             case plan.GkeFleetPlan():
-                return _say(f"{names[0]} is cloud: gke, which is not asked yet", CANNOT_RUN)
+                found = asked.of_gke(fleet, file, stack)
             case plan.ByoFleetPlan():
                 return _say(f"{names[0]} is cloud: byo, which has no account to ask", BAD_INPUT)
     except CannotAsk as e:

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from infra.plan import EksFleetPlan
-from slicewright.doctor import aws, eks_checks, state
-from slicewright.doctor.findings import Finding, refused_by_the_program
+from infra.plan import EksFleetPlan, GkeFleetPlan
+from slicewright.doctor import aws, eks_checks, gke_checks, google, state
+from slicewright.doctor.findings import Finding, fails, refused_by_the_program
 
 
 def of_eks(fleet: EksFleetPlan, file: Path, stack: str | None) -> list[Finding]:
@@ -20,7 +20,34 @@ def of_eks(fleet: EksFleetPlan, file: Path, stack: str | None) -> list[Finding]:
     return [*refused_by_the_program(fleet), *eks_checks.findings(fleet, answers, mine)]
 
 
+def of_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Finding]:
+    """As `of_eks`."""
+    project = _text(file, "gcp:project")
+    if project is None:
+        of_stack = f" --stack {stack}" if stack else ""
+        return [
+            fails(
+                "gcp:project",
+                "is not in the stack's configuration, and `pulumi up` requires it",
+                f"pulumi config set gcp:project PROJECT{of_stack}",
+            )
+        ]
+    answers = google.ask(fleet, project)
+    location, name = fleet.cluster.location, fleet.cluster.name
+    cluster = f"projects/{project}/locations/{location}/clusters/{name}"
+    account = f"projects/{project}/serviceAccounts/{gke_checks.account_email(fleet, project)}"
+    found = gke_checks.findings(
+        fleet,
+        answers,
+        cluster_owned=state.owned(stack, _GKE, cluster) if answers.cluster is True else "no",
+        account_owned=state.owned(stack, _ACCOUNT, account) if answers.account is True else "no",
+    )
+    return [*refused_by_the_program(fleet), *found]
+
+
 _EKS = "aws:eks/cluster:Cluster"
+_GKE = "gcp:container/cluster:Cluster"
+_ACCOUNT = "gcp:serviceaccount/account:Account"
 
 
 def _text(file: Path, key: str) -> str | None:

@@ -58,6 +58,7 @@ class Clusters:
     def methods(self) -> Methods:
         clusters = "projects.locations.clusters"
         return {
+            "projects.locations.getServerConfig": lambda _, __: versions.server_config(),
             f"{clusters}.create": self._create,
             f"{clusters}.get": lambda params, _: self._shown(
                 find_cluster(self._store, params["name"])

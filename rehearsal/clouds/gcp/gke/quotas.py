@@ -16,6 +16,7 @@ from rehearsal.clouds.gcp.account import account_of
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.gke.defaults import fill_node_config, region_of
 from rehearsal.clouds.gcp.gke.nodes import counts_of
+from rehearsal.clouds.gcp.models import document
 from rehearsal.clouds.gcp.state import NODE_POOLS
 
 _GPUS: Mapping[str, str] = {
@@ -39,6 +40,8 @@ _DISKS: Mapping[str, str] = {
     "pd-ssd": "SSD_TOTAL_GB",
     "hyperdisk-balanced": "HDB_TOTAL_GB",
 }
+_UNLIMITED = 9223372036854775807.0
+"""As Compute Engine writes it: the largest int64."""
 NAMES = frozenset(
     {
         "DISKS_TOTAL_GB",
@@ -83,6 +86,23 @@ def check_quotas(
     ]
     if short:
         raise _refusal(project, short)
+
+
+def shown(context: Context, project: str, region: str) -> list[JsonObject]:
+    """The quotas of a region that Compute Engine shows: those that its API has a name for."""
+    known = document("compute")["schemas"]["Quota"]["properties"]["metric"]["enum"]
+    used = _used(context, project, region)
+    found = []
+    for name in sorted({*NAMES, "CPUS"} & set(known)):
+        limit = _limit(context, name)
+        found.append(
+            {
+                "metric": name,
+                "limit": _UNLIMITED if limit is None else float(limit),
+                "usage": float(used[name]),
+            }
+        )
+    return found
 
 
 def _refusal(project: str, short: list[str]) -> CloudError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.gke.defaults import VERSION
@@ -31,6 +32,22 @@ def chosen(asked: str) -> str:
     if f"{VERSION}.".startswith((f"{asked}.", f"{asked}-")):
         return VERSION
     return f"1.{match[1]}.{match[2] or 1}-gke.1000000"
+
+
+def server_config() -> JsonObject:
+    """One patch of each minor, the same in every channel and location."""
+    offered = [chosen(f"1.{minor}") for minor in reversed(_MINORS)]
+    return {
+        "defaultClusterVersion": VERSION,
+        "validMasterVersions": offered,
+        "validNodeVersions": offered,
+        "defaultImageType": "COS_CONTAINERD",
+        "validImageTypes": ["COS_CONTAINERD", "UBUNTU_CONTAINERD"],
+        "channels": [
+            {"channel": channel, "defaultVersion": VERSION, "validVersions": offered}
+            for channel in ("RAPID", "REGULAR", "STABLE", "EXTENDED")
+        ],
+    }
 
 
 def upgraded(current: str, asked: str) -> str:

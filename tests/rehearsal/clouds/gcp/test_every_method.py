@@ -157,6 +157,14 @@ _TABLE: Mapping[str, tuple[tuple[str, ...], _Arguments, tuple[str, ...], _Argume
         (), {"project": PROJECT, "body": {"name": "n"}},
         ("network",), {"project": PROJECT, "body": {"name": "net"}}, 409,
     ),
+    "compute regions.get": (
+        (), {"project": PROJECT, "region": REGION},
+        (), {"project": PROJECT, "region": "us-nowhere1"}, 404,
+    ),
+    "compute machineTypes.get": (
+        (), {"project": PROJECT, "zone": f"{REGION}-a", "machineType": "e2-standard-4"},
+        (), {"project": PROJECT, "zone": f"{REGION}-f", "machineType": "a3-highgpu-8g"}, 404,
+    ),
     "compute networks.get": (("network",), _NET, (), _NO_NET, 404),
     "compute networks.patch": (
         ("network",), {**_NET, "body": {"routingConfig": {"routingMode": "GLOBAL"}}},
@@ -294,6 +302,7 @@ def _cases() -> tuple[dict[str, Case], dict[str, tuple[Case, int]]]:
         works[key] = _with(*needed)(service, method, arguments)
         refused[key] = _with(*other_needed)(service, method, wrong), code
     lists = {
+        "container projects.locations.getServerConfig": {"name": PARENT},
         f"container {_CLUSTERS}.list": {"parent": PARENT},
         f"container {_POOLS}.list": {"parent": CLUSTER},
         "cloudresourcemanager projects.getIamPolicy": {"resource": PROJECT, "body": {}},

@@ -1,0 +1,55 @@
+"""What Compute Engine tells about a region's quotas and a zone's machine types."""
+
+from __future__ import annotations
+
+from infra import catalog
+from kubeapi import JsonObject
+from rehearsal.clouds.core.context import Context, Methods
+from rehearsal.clouds.core.errors import CloudError
+from rehearsal.clouds.gcp.compute_answers import API, common
+from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.gke import quotas
+from rehearsal.clouds.gcp.gke.defaults import region_of, zones_of
+from rehearsal.clouds.gcp.machines import machines
+
+
+class Offerings:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def methods(self) -> Methods:
+        return {"regions.get": self._region, "machineTypes.get": _machine_type}
+
+    def _region(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        project, region = params["project"], params["region"]
+        if region not in catalog.gcp().zones:
+            raise _missing(f"projects/{project}/regions/{region}")
+        link = f"{API}/projects/{project}/regions/{region}"
+        return {
+            **common(link, "compute#region"),
+            "name": region,
+            "status": "UP",
+            "zones": [f"{API}/projects/{project}/zones/{zone}" for zone in zones_of(region)],
+            "quotas": quotas.shown(self._context, project, region),
+        }
+
+
+def _machine_type(params: JsonObject, body: JsonObject) -> JsonObject:
+    project, zone, name = params["project"], params["zone"], params["machineType"]
+    path = f"projects/{project}/zones/{zone}/machineTypes/{name}"
+    machine = machines().get(name)
+    there = machine is not None and (machine.zones is None or zone in machine.zones)
+    if machine is None or not there or zone not in zones_of(region_of(zone)):
+        raise _missing(path)
+    return {
+        **common(f"{API}/{path}", "compute#machineType"),
+        "name": name,
+        "zone": zone,
+        "guestCpus": machine.vcpu,
+        "memoryMb": machine.ram_gib * 1024,
+        "architecture": {"amd64": "X86_64", "arm64": "ARM64"}[machine.architecture],
+    }
+
+
+def _missing(path: str) -> CloudError:
+    return google_error(404, f"The resource '{path}' was not found")

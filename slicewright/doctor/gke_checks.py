@@ -1,0 +1,247 @@
+"""What of a GKE plan a Google Cloud project would refuse; pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from infra.plan import GkeFleetPlan
+from infra.spec import FlexStart, Queued, Reservation, Spot
+from slicewright.doctor.findings import (
+    Answer,
+    Finding,
+    NotAnswered,
+    Owned,
+    fails,
+    name_taken,
+    not_asked,
+    ok,
+)
+
+APIS: Final = ("compute", "container", "iam", "cloudresourcemanager")
+"""Those that the program calls, besides Service Usage, which answers for them."""
+_GPUS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "nvidia-tesla-t4": "NVIDIA_T4_GPUS",
+        "nvidia-l4": "NVIDIA_L4_GPUS",
+        "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
+        "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
+        "nvidia-h100-80gb": "NVIDIA_H100_GPUS",
+    }
+)
+"""Accelerator type -> metric in a region's quotas; the others are not among them.
+
+Source: Compute Engine API v1, enum of Quota.metric. It has NVIDIA_H100_GPUS with the prefixes
+COMMITTED_ and PREEMPTIBLE_ only; on demand, and for newer GPUs, Cloud Quotas answers.
+"""
+_DISKS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "pd-standard": "DISKS_TOTAL_GB",
+        "pd-balanced": "SSD_TOTAL_GB",
+        "pd-ssd": "SSD_TOTAL_GB",
+        "hyperdisk-balanced": "HDB_TOTAL_GB",
+    }
+)
+_SYSTEM_DISK_GB: Final = 100
+"""pd-balanced, which GKE gives a node whose pool states no boot disk."""
+_SHARED_CPUS: Final = ("e2-", "n1-")
+"""Series whose vCPU count against CPUS; others have quotas of their own. Source: Compute Engine
+docs, "CPU quota"."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quota:
+    limit: float
+    usage: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoogleAnswers:
+    """Of one project, about one region."""
+
+    project: str
+    apis: Answer[Mapping[str, bool]]
+    """By the API's short name: whether it is on."""
+    quotas: Answer[Mapping[str, Quota]]
+    """Of the region, by metric."""
+    machines: Mapping[tuple[str, str], Answer[bool]]
+    """Zone and machine type -> whether the zone has it."""
+    versions: Answer[frozenset[str]]
+    """Kubernetes versions of the plan's release channel."""
+    cluster: Answer[bool]
+    account: Answer[bool]
+    """Whether the nodes' service account exists."""
+
+
+def machines_needed(fleet: GkeFleetPlan) -> tuple[tuple[str, str], ...]:
+    """Zone and machine type, each pair once, sorted."""
+    pairs = {(zone, fleet.system.machine_type) for zone in fleet.system.zones}
+    pairs |= {(zone, pool.machine.name) for pool in fleet.pools for zone in pool.zones}
+    return tuple(sorted(pairs))
+
+
+def account_email(fleet: GkeFleetPlan, project: str) -> str:
+    """Of the nodes' service account."""
+    return f"{fleet.cluster.node_account_id}@{project}.iam.gserviceaccount.com"
+
+
+def quotas_needed(fleet: GkeFleetPlan) -> Mapping[str, int]:
+    """Metric -> GPUs, GB or vCPU of all nodes at their most.
+
+    Reserved machines are counted with the reservation, whether or not they run.
+    """
+    needed: Counter[str] = Counter()
+    system = fleet.system
+    needed["SSD_TOTAL_GB"] += _SYSTEM_DISK_GB * system.nodes.max
+    if system.machine_type.startswith(_SHARED_CPUS):
+        needed["CPUS"] += system.machine.vcpus * system.nodes.max
+    for pool in fleet.pools:
+        nodes = pool.nodes.max
+        needed[_DISKS[pool.disk.type]] += pool.disk.size_gb * nodes
+        if isinstance(pool.capacity, Reservation):
+            continue
+        preemptible = isinstance(pool.capacity, Spot | FlexStart | Queued)
+        metric = _GPUS.get(pool.accelerator, pool.accelerator)
+        needed[f"PREEMPTIBLE_{metric}" if preemptible else metric] += pool.gpu_count * nodes
+        if pool.machine.name.startswith(_SHARED_CPUS) and not preemptible:
+            needed["CPUS"] += pool.machine.vcpus * nodes
+    return {metric: n for metric, n in needed.items() if n}
+
+
+def findings(
+    fleet: GkeFleetPlan, answers: GoogleAnswers, *, cluster_owned: Owned, account_owned: Owned
+) -> Iterator[Finding]:
+    """Whether this stack made the cluster, and the nodes' service account, if there is one."""
+    project, location = answers.project, fleet.cluster.location
+    yield from _apis(answers)
+    yield from _machines(fleet, answers)
+    yield from _quotas(fleet, answers, cluster_owned)
+    yield from _version(fleet, answers)
+    asked = f"cluster {fleet.cluster.name} in {location}"
+    match answers.cluster:
+        case NotAnswered() as refusal:
+            yield not_asked(asked, refusal)
+        case True if fleet.cluster.existing:
+            yield ok(asked, "exists, as the stack file says")
+        case True:
+            yield name_taken(
+                asked,
+                cluster_owned,
+                "write another cluster.name, or delete that cluster: gcloud container clusters "
+                f"delete {fleet.cluster.name} --location {location} --project {project}",
+            )
+        case False if fleet.cluster.existing:
+            yield fails(
+                asked,
+                "does not exist, and the stack file says existing: true",
+                f"gcloud container clusters list --project {project}",
+            )
+        case False:
+            yield ok(asked, "the name is free")
+    yield from _account(fleet, answers, account_owned)
+
+
+def _apis(answers: GoogleAnswers) -> Iterator[Finding]:
+    project = answers.project
+    if isinstance(answers.apis, NotAnswered):
+        yield not_asked(f"APIs of project {project}", answers.apis)
+        return
+    for name in APIS:
+        asked = f"API {name}.googleapis.com of project {project}"
+        if answers.apis.get(name):
+            yield ok(asked, "on")
+        else:
+            yield fails(
+                asked,
+                "off",
+                f"gcloud services enable {name}.googleapis.com --project {project}",
+            )
+
+
+def _machines(fleet: GkeFleetPlan, answers: GoogleAnswers) -> Iterator[Finding]:
+    for zone, machine in machines_needed(fleet):
+        asked = f"{machine} in {zone}"
+        match answers.machines[zone, machine]:
+            case NotAnswered() as refusal:
+                yield not_asked(asked, refusal)
+            case True:
+                yield ok(asked, "offered")
+            case False:
+                yield fails(
+                    asked,
+                    "not offered",
+                    f"gcloud compute machine-types list --filter=name={machine} --project "
+                    f"{answers.project} names the zones that have it",
+                )
+
+
+def _quotas(fleet: GkeFleetPlan, answers: GoogleAnswers, owned: Owned) -> Iterator[Finding]:
+    region, project = fleet.cluster.region, answers.project
+    if isinstance(answers.quotas, NotAnswered):
+        yield not_asked(f"quotas of {region}", answers.quotas)
+        return
+    for metric, needed in sorted(quotas_needed(fleet).items()):
+        asked = f"quota {metric} in {region}"
+        found = answers.quotas.get(metric)
+        if found is None:
+            refusal = NotAnswered(
+                why="it is not among the quotas of a region that Compute Engine shows",
+                remedy="gcloud beta quotas info list --service=compute.googleapis.com "
+                f"--project={project}",
+            )
+            yield not_asked(asked, refusal)
+            continue
+        # What this stack runs already is part of the usage, and of what it needs.
+        used = 0.0 if owned == "yes" else found.usage
+        said = f"{found.limit:g}, of which {used:g} are used; the stack's nodes take {needed}"
+        if used + needed <= found.limit:
+            yield ok(asked, said)
+            continue
+        yield fails(
+            asked,
+            said,
+            "gcloud beta quotas preferences create --service=compute.googleapis.com "
+            f"--quota-id={metric.replace('_', '-')}-per-project-region "
+            f"--preferred-value={used + needed:.0f} --dimensions=region={region} "
+            f"--project={project}",
+        )
+
+
+def _version(fleet: GkeFleetPlan, answers: GoogleAnswers) -> Iterator[Finding]:
+    version, channel = fleet.cluster.version, fleet.cluster.release_channel
+    if version is None or fleet.cluster.existing:
+        return
+    asked = f"Kubernetes {version} of GKE's channel {channel} in {fleet.cluster.location}"
+    known = answers.versions
+    if isinstance(known, NotAnswered):
+        yield not_asked(asked, known)
+    elif any(v == version or v.startswith((f"{version}.", f"{version}-")) for v in known):
+        yield ok(asked, "offered")
+    else:
+        yield fails(
+            asked,
+            "not offered",
+            f"write one of {', '.join(sorted(known))} as cluster.version, or leave it out",
+        )
+
+
+def _account(fleet: GkeFleetPlan, answers: GoogleAnswers, owned: Owned) -> Iterator[Finding]:
+    if fleet.cluster.existing:
+        return
+    email = account_email(fleet, answers.project)
+    asked = f"service account {email}"
+    match answers.account:
+        case NotAnswered() as refusal:
+            yield not_asked(asked, refusal)
+        case False:
+            yield ok(asked, "the name is free")
+        case True:
+            yield name_taken(
+                asked,
+                owned,
+                "write another cluster.name, or delete that account: gcloud iam service-accounts "
+                f"delete {email} --project {answers.project}",
+            )

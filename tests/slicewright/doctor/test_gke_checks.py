@@ -1,0 +1,153 @@
+"""Each single thing wrong with a Google project is named, and what is unknown never passes."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra import plan
+from infra.plan import GkeFleetPlan
+from infra.spec import OnDemand
+from rehearsal.clouds.gcp.models import document
+from slicewright.doctor import gke_checks
+from slicewright.doctor.findings import Finding, NotAnswered, Owned
+from slicewright.doctor.gke_checks import (
+    APIS,
+    GoogleAnswers,
+    Quota,
+    findings,
+    machines_needed,
+    quotas_needed,
+)
+
+STACKS = Path(__file__).resolve().parents[3] / "stacks"
+SILENT = NotAnswered(why="the right x.y.get is missing")
+ROOM = {
+    "SSD_TOTAL_GB": Quota(limit=9000, usage=0),
+    "CPUS": Quota(limit=100, usage=0),
+    "PREEMPTIBLE_NVIDIA_H100_GPUS": Quota(limit=8, usage=0),
+}
+
+
+@pytest.fixture(scope="module")
+def fleet() -> GkeFleetPlan:
+    found = plan.read_file(STACKS / "Pulumi.s0.yaml")
+    assert isinstance(found, GkeFleetPlan)
+    return dataclasses.replace(found, cluster=dataclasses.replace(found.cluster, version="1.35"))
+
+
+def answers(fleet: GkeFleetPlan, **changed: Any) -> GoogleAnswers:
+    """Of a project that has everything."""
+    everything: dict[str, Any] = {
+        "project": "acme",
+        "apis": dict.fromkeys(APIS, True),
+        "quotas": ROOM,
+        "machines": dict.fromkeys(machines_needed(fleet), True),
+        "versions": frozenset({"1.35.2-gke.1", "1.36.1-gke.2"}),
+        "cluster": False,
+        "account": False,
+    }
+    return GoogleAnswers(**{**everything, **changed})
+
+
+def of(fleet: GkeFleetPlan, owned: Owned = "no", **changed: Any) -> list[Finding]:
+    found = findings(fleet, answers(fleet, **changed), cluster_owned=owned, account_owned=owned)
+    return [f for f in found if f.verdict != "ok"]
+
+
+def test_a_project_that_has_everything_fails_in_nothing(fleet: GkeFleetPlan) -> None:
+    assert of(fleet) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "asked", "said", "remedy"),
+    [
+        (
+            {"apis": {**dict.fromkeys(APIS, True), "iam": False}},
+            "API iam.googleapis.com of project acme",
+            "off",
+            "gcloud services enable iam.googleapis.com --project acme",
+        ),
+        (
+            {"quotas": {**ROOM, "PREEMPTIBLE_NVIDIA_H100_GPUS": Quota(limit=8, usage=1)}},
+            "quota PREEMPTIBLE_NVIDIA_H100_GPUS in us-central1",
+            "8, of which 1 are used; the stack's nodes take 8",
+            "gcloud beta quotas preferences create --service=compute.googleapis.com "
+            "--quota-id=PREEMPTIBLE-NVIDIA-H100-GPUS-per-project-region --preferred-value=9 "
+            "--dimensions=region=us-central1 --project=acme",
+        ),
+        (
+            {"versions": frozenset({"1.36.1-gke.2", "1.350.0-gke.1"})},
+            "Kubernetes 1.35 of GKE's channel REGULAR in us-central1",
+            "not offered",
+            "write one of 1.350.0-gke.1, 1.36.1-gke.2 as cluster.version, or leave it out",
+        ),
+        (
+            {"cluster": True},
+            "cluster main in us-central1",
+            "exists already, and this stack has not made it",
+            "write another cluster.name, or delete that cluster: gcloud container clusters delete "
+            "main --location us-central1 --project acme",
+        ),
+        (
+            {"account": True},
+            "service account main-nodes@acme.iam.gserviceaccount.com",
+            "exists already, and this stack has not made it",
+            "write another cluster.name, or delete that account: gcloud iam service-accounts "
+            "delete main-nodes@acme.iam.gserviceaccount.com --project acme",
+        ),
+    ],
+)
+def test_the_one_thing_that_is_wrong_is_named_alone(
+    fleet: GkeFleetPlan, wrong: dict[str, Any], asked: str, said: str, remedy: str
+) -> None:
+    (found,) = of(fleet, **wrong)
+    assert (found.verdict, found.asked, found.found, found.remedy) == (
+        "fails",
+        asked,
+        said,
+        remedy,
+    )
+
+
+def test_each_zone_without_its_machine_is_named(fleet: GkeFleetPlan) -> None:
+    for pair in machines_needed(fleet):
+        (found,) = of(fleet, machines={**dict.fromkeys(machines_needed(fleet), True), pair: False})
+        assert (found.verdict, found.asked) == ("fails", f"{pair[1]} in {pair[0]}")
+
+
+@pytest.mark.parametrize("question", ["apis", "quotas", "versions", "cluster", "account"])
+def test_a_question_without_answer_is_never_a_pass(fleet: GkeFleetPlan, question: str) -> None:
+    (found,) = of(fleet, **{question: SILENT})
+    assert found.verdict == "not asked"
+    assert found.found == "could not be asked: the right x.y.get is missing"
+
+
+def test_a_quota_that_the_region_does_not_show_is_never_a_pass(fleet: GkeFleetPlan) -> None:
+    """H100 on demand: Compute Engine's API has no name for its quota."""
+    pool = dataclasses.replace(fleet.pools[0], capacity=OnDemand())
+    (found,) = of(dataclasses.replace(fleet, pools=(pool,)))
+    assert (found.verdict, found.asked) == ("not asked", "quota NVIDIA_H100_GPUS in us-central1")
+    assert found.remedy.startswith("gcloud beta quotas info list")
+
+
+def test_what_this_stack_made_is_no_clash_and_its_usage_is_its_own(fleet: GkeFleetPlan) -> None:
+    full = {name: Quota(limit=quota.limit, usage=quota.limit) for name, quota in ROOM.items()}
+    assert of(fleet, "yes", cluster=True, account=True, quotas=full) == []
+
+
+def test_gpus_and_disks_of_all_nodes_are_counted(fleet: GkeFleetPlan) -> None:
+    needed = quotas_needed(fleet)
+    assert needed["PREEMPTIBLE_NVIDIA_H100_GPUS"] == 8
+    assert needed["SSD_TOTAL_GB"] == 2000 + 100 * fleet.system.nodes.max
+    assert needed["CPUS"] == 4 * fleet.system.nodes.max
+
+
+def test_the_metrics_are_those_of_the_api() -> None:
+    known = document("compute")["schemas"]["Quota"]["properties"]["metric"]["enum"]
+    names = {*gke_checks._GPUS.values(), *gke_checks._DISKS.values(), "CPUS"}
+    assert names - {"NVIDIA_H100_GPUS"} <= set(known)
+    assert {f"PREEMPTIBLE_{name}" for name in gke_checks._GPUS.values()} <= set(known)

@@ -1,0 +1,159 @@
+"""`slicewright doctor` against the simulated Google Cloud with one thing wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rehearsal.clouds.gcp.account import write_account
+from slicewright.exit_codes import CANNOT_RUN, NOT_PROVEN, PROVEN
+from tests.rehearsal.clouds.conftest import Gcp
+from tests.slicewright.doctor.conftest import Doctor
+
+PROJECT = ("slicewright-s0", "acme")
+
+
+def test_an_ordinary_project_would_refuse_nothing(doctor: Doctor) -> None:
+    code, said = doctor("s0", PROJECT)
+    assert code == PROVEN, said
+    assert "0 would fail, 0 could not be asked" in said
+    assert "a3-highgpu-8g in us-central1-c: offered" in said
+
+
+def test_it_only_reads(doctor: Doctor) -> None:
+    doctor("s0", PROJECT)
+    log = (doctor.environment / "log" / "cloud-calls.jsonl").read_text().splitlines()
+    called = {json.loads(line)["operation"].rpartition(".")[2] for line in log}
+    assert called == {"batchGet", "get", "getServerConfig"}
+    assert doctor.cloud.inventory() == {}
+
+
+@pytest.mark.parametrize("api", ["compute", "container", "iam", "cloudresourcemanager"])
+def test_the_api_that_is_off_is_named(doctor: Doctor, api: str) -> None:
+    names = ["compute", "container", "iam", "cloudresourcemanager", "serviceusage"]
+    on = [f"{name}.googleapis.com" for name in names if name != api]
+    (doctor.environment / "cloud" / "enabled_apis.json").write_text(json.dumps(on))
+    code, said = doctor("s0", PROJECT)
+    assert code == NOT_PROVEN
+    assert "1 would fail" in said
+    assert f"API {api}.googleapis.com of project acme: off" in said
+    assert f"gcloud services enable {api}.googleapis.com --project acme" in said
+
+
+def test_without_service_usage_nothing_is_taken_for_passed(doctor: Doctor) -> None:
+    (doctor.environment / "cloud" / "enabled_apis.json").write_text("[]")
+    code, said = doctor("s0", PROJECT)
+    assert code == CANNOT_RUN
+    assert "gcloud services enable serviceusage.googleapis.com --project acme" in said
+    assert " 0 ok" in said
+
+
+@pytest.mark.parametrize(
+    ("metric", "limit", "wanted"),
+    [("PREEMPTIBLE_NVIDIA_H100_GPUS", 0, 8), ("SSD_TOTAL_GB", 250, None)],
+)
+def test_the_quota_that_is_short_is_named_with_what_is_needed(
+    doctor: Doctor, metric: str, limit: int, wanted: int | None
+) -> None:
+    write_account(doctor.environment, {"quotas": {metric: limit}})
+    code, said = doctor("s0", PROJECT)
+    assert code == NOT_PROVEN
+    assert "1 would fail" in said
+    assert f"quota {metric} in us-central1: {limit}, of which 0 are used" in said
+    assert f"--quota-id={metric.replace('_', '-')}-per-project-region" in said
+    assert wanted is None or f"--preferred-value={wanted} " in said
+
+
+def test_a_zone_without_the_machine_is_named(doctor: Doctor) -> None:
+    """The catalog is older than the cloud: what the zone answers counts."""
+    fault = {
+        "fault": "api-error",
+        "method": "compute.machineTypes.get",
+        "code": 404,
+        "call": 1,
+        "times": 1,
+    }
+    (doctor.environment / "faults.json").write_text(json.dumps([fault]))
+    code, said = doctor("s0", PROJECT)
+    assert code == NOT_PROVEN
+    assert "1 would fail" in said
+    assert ": not offered" in said
+
+
+def test_a_cluster_of_that_name_is_named(doctor: Doctor) -> None:
+    Gcp(doctor.cloud, doctor.environment).make_cluster()
+    code, said = doctor("s0", PROJECT)
+    assert code == NOT_PROVEN
+    assert "1 would fail" in said
+    assert "cluster main in us-central1: exists already" in said
+
+
+def test_a_service_account_of_that_name_is_named(doctor: Doctor) -> None:
+    gcp = Gcp(doctor.cloud, doctor.environment)
+    where = {"name": "projects/acme"}
+    gcp.call("iam", "projects.serviceAccounts.create", where, accountId="main-nodes")
+    code, said = doctor("s0", PROJECT)
+    assert code == NOT_PROVEN
+    assert "1 would fail" in said
+    assert "service account main-nodes@acme.iam.gserviceaccount.com: exists already" in said
+
+
+def test_a_version_that_gke_does_not_offer_is_named(doctor: Doctor) -> None:
+    """The catalog still has it for the channel EXTENDED."""
+    old = 'name: main\n      release_channel: EXTENDED\n      version: "1.33"\n'
+    code, said = doctor("s0", PROJECT, ("name: main\n", old))
+    assert code == NOT_PROVEN, said
+    assert "1 would fail" in said
+    assert "Kubernetes 1.33 of GKE's channel EXTENDED in us-central1: not offered" in said
+
+
+@pytest.mark.parametrize(
+    ("method", "right"),
+    [
+        ("serviceusage.services.batchGet", "serviceusage.services.get"),
+        ("compute.regions.get", "compute.regions.get"),
+        ("compute.machineTypes.get", "compute.machineTypes.get"),
+        ("container.projects.locations.clusters.get", "container.clusters.get"),
+        ("iam.projects.serviceAccounts.get", "iam.serviceAccounts.get"),
+    ],
+)
+def test_a_right_that_is_missing_is_named_and_nothing_is_taken_for_passed(
+    doctor: Doctor, method: str, right: str
+) -> None:
+    fault = {"fault": "api-error", "method": method, "code": 403}
+    (doctor.environment / "faults.json").write_text(json.dumps([fault]))
+    code, said = doctor("s0", PROJECT)
+    assert code == CANNOT_RUN
+    assert "0 would fail" in said
+    assert f"could not be asked: the right {right} is missing" in said
+
+
+def test_a_token_that_google_refuses_is_one_message(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "ya29.wrong")
+    code, said = doctor("s0", PROJECT)
+    assert code == CANNOT_RUN
+    assert said.startswith("slicewright doctor: Google refuses the credentials")
+    assert "gcloud auth application-default login" in said
+    assert said.count("\n") == 1
+
+
+def test_a_stack_without_project_says_which_command_sets_it(doctor: Doctor) -> None:
+    code, said = doctor("s0", ("gcp:project: slicewright-s0\n", ""))
+    assert code == NOT_PROVEN
+    assert "pulumi config set gcp:project PROJECT" in said
+
+
+def test_without_credentials_the_one_message_says_how_to_log_in(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GOOGLE_OAUTH_ACCESS_TOKEN")
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(doctor.environment))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    code, said = doctor("s0", PROJECT)
+    assert code == CANNOT_RUN
+    assert said.startswith("slicewright doctor: no Google credentials can be used: ")
+    assert "gcloud auth application-default login" in said
+    assert said.count("\n") == 1

@@ -1,0 +1,53 @@
+"""What a stack made is known from Pulumi's state, and without it nothing is concluded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slicewright.doctor import state
+
+TYPE = "aws:eks/cluster:Cluster"
+STATE = {"deployment": {"resources": [{"type": TYPE, "id": "mine"}, {"type": "other", "id": "x"}]}}
+
+
+def pulumi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """A `pulumi` that does what the script says."""
+    program = tmp_path / "pulumi"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+
+@pytest.mark.parametrize(
+    ("script", "answer"),
+    [
+        (f"echo '{json.dumps(STATE)}'", "yes"),
+        ("""echo '{"deployment": {}}'""", "no"),
+        ("echo \"error: no stack named 'dev' found\" >&2; exit 255", "no"),
+        ("echo 'error: PULUMI_ACCESS_TOKEN must be set' >&2; exit 255", "unknown"),
+        ("echo not JSON", "unknown"),
+    ],
+)
+def test_the_state_says_whether_the_stack_made_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, answer: str
+) -> None:
+    pulumi(tmp_path, monkeypatch, script)
+    assert state.owned("dev", TYPE, "mine") == answer
+
+
+def test_another_cluster_in_the_state_is_not_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pulumi(tmp_path, monkeypatch, f"echo '{json.dumps(STATE)}'")
+    assert state.owned("dev", TYPE, "x") == "no"
+
+
+def test_without_pulumi_or_a_stacks_name_it_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert state.owned("dev", TYPE, "mine") == "unknown"
+    assert state.owned(None, TYPE, "mine") == "unknown"
