@@ -122,7 +122,7 @@ class _Account:
                 for zone in found["AvailabilityZones"]
             )
 
-        return self._answer("ec2:DescribeAvailabilityZones", read)
+        return self._answer("ec2:DescribeAvailabilityZones", self._in_region(read))
 
     def offered(self, machines: tuple[str, ...]) -> Answer[Mapping[str, frozenset[str]]]:
         def read() -> Mapping[str, frozenset[str]]:
@@ -179,6 +179,19 @@ class _Account:
 
         return self._answer("eks:DescribeCluster", read)
 
+    def _in_region(self, read: Callable[[], _T]) -> Callable[[], _T]:
+        """Of the first question only: where it was answered, the region is enabled."""
+
+        def guarded() -> _T:
+            try:
+                return read()
+            except self._errors.ClientError as e:
+                if e.response["Error"]["Code"] in _NO_SUCH_REGION:
+                    raise _NotEnabled(_said(e)) from None
+                raise
+
+        return guarded
+
     def _client(self, service: str, region: str | None = None) -> Any:
         key = (service, region or self._region)
         if key not in self._clients:
@@ -198,8 +211,6 @@ class _Account:
                     why=f"the right {right} is missing ({_said(e)})",
                     remedy=f"let an administrator allow {right} to this identity",
                 )
-            if code in _NO_SUCH_REGION:
-                raise _NotEnabled(_said(e)) from None
             return NotAnswered(why=_said(e))
         except self._errors.BotoCoreError as e:
             return NotAnswered(why=str(e))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 
@@ -27,6 +29,14 @@ _ENDPOINTS: Final[Mapping[str, tuple[str, str]]] = {
 _LOGIN = "run `gcloud auth application-default login`"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform.read-only"
 _TIMEOUT = urllib3.Timeout(connect=10, read=30)
+_RETRIES = urllib3.Retry(
+    3,
+    status_forcelist=[429, 502, 503, 504],
+    backoff_factor=0.5,
+    # A server may ask for hours.
+    respect_retry_after_header=False,
+)
+_TOKENS = "https://oauth2.googleapis.com/token"
 
 
 def ask(fleet: GkeFleetPlan, project: str) -> GoogleAnswers:
@@ -63,9 +73,6 @@ class _Project:
     def __init__(self, project: str) -> None:
         self._project = project
         self._token = _token()
-        self._http = urllib3.PoolManager(
-            timeout=_TIMEOUT, retries=urllib3.Retry(3, status_forcelist=[429, 502, 503, 504])
-        )
         self.apis: Answer[Mapping[str, bool]] = {}
 
     def enabled(self, where: str) -> Answer[Mapping[str, bool]]:
@@ -121,8 +128,12 @@ class _Project:
         variable, default = _ENDPOINTS[service]
         url = f"{(os.environ.get(variable) or default).rstrip('/')}/{path}"
         try:
-            answer = self._http.request(
-                "GET", url, headers={"authorization": f"Bearer {self._token}"}
+            answer = _pool(url).request(
+                "GET",
+                url,
+                headers={"authorization": f"Bearer {self._token}"},
+                timeout=_TIMEOUT,
+                retries=_RETRIES,
             )
         except urllib3.exceptions.HTTPError as e:
             raise CannotAsk(f"{url.partition('?')[0]} cannot be reached: {e}") from None
@@ -131,7 +142,13 @@ class _Project:
         if answer.status == 401:
             raise CannotAsk(f"Google refuses the credentials ({_said(answer.data)}); {_LOGIN}")
         if answer.status == 200:
-            return json.loads(answer.data)
+            try:
+                return json.loads(answer.data)
+            except ValueError:
+                raise CannotAsk(
+                    f"{url.partition('?')[0]} answers with something else than JSON; is a proxy in "
+                    "the way?"
+                ) from None
         said = _said(answer.data)
         if answer.status != 403:
             return NotAnswered(why=f"HTTP {answer.status}: {said}")
@@ -144,6 +161,18 @@ class _Project:
             why=f"the right {right} is missing ({said})",
             remedy=f"let an administrator of project {self._project} allow {right}",
         )
+
+
+@cache
+def _pool_of(proxy: str | None) -> urllib3.PoolManager:
+    return urllib3.ProxyManager(proxy) if proxy else urllib3.PoolManager()
+
+
+def _pool(url: str) -> urllib3.PoolManager:
+    """Through the proxy that the environment names for this URL, as Google's own clients go."""
+    parts = urlsplit(url)
+    passed_by = proxy_bypass(parts.netloc)
+    return _pool_of(None if passed_by else getproxies().get(parts.scheme))
 
 
 def _token() -> str:
@@ -162,7 +191,7 @@ def _token() -> str:
     try:
         credentials: Any = google.auth.default(scopes=[_SCOPE])[0]
         # google-auth leaves its transports without types.
-        http = Request(urllib3.PoolManager(timeout=_TIMEOUT))  # type: ignore[no-untyped-call]
+        http = Request(_pool(_TOKENS))  # type: ignore[no-untyped-call]
         credentials.refresh(http)
     except GoogleAuthError as e:
         raise CannotAsk(f"no Google credentials can be used: {e}; {_LOGIN}") from None

@@ -120,3 +120,21 @@ def test_keys_that_aws_refuses_are_one_message(
     assert code == CANNOT_RUN
     assert said.startswith("slicewright doctor: AWS refuses the credentials: InvalidClientTokenId")
     assert "aws sso login" in said
+
+
+def test_a_refusal_of_another_kind_is_repeated_and_is_no_pass(doctor: Doctor) -> None:
+    fault = {"fault": "api-error", "method": "eks.DescribeCluster", "code": 403}
+    fault |= {"status": "UnrecognizedClientException", "message": "\x1b[31mred"}
+    (doctor.environment / "faults.json").write_text(json.dumps([fault]))
+    code, said = doctor("s1")
+    assert code == CANNOT_RUN
+    assert "cluster p4d-cluster in eu-west-1: could not be asked: UnrecognizedClient" in said
+    assert "\x1b" not in said
+
+
+def test_a_profile_that_does_not_exist_is_one_message(doctor: Doctor) -> None:
+    code, said = doctor("s1", ("config:\n", "config:\n  aws:profile: nope\n"))
+    assert code == CANNOT_RUN
+    assert said.startswith("slicewright doctor: AWS credentials cannot be used: ")
+    assert "nope" in said
+    assert said.count("\n") == 1

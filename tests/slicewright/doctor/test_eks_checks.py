@@ -176,3 +176,8 @@ def test_the_vcpus_of_all_nodes_are_counted_by_quota(fleet: EksFleetPlan) -> Non
     needed = vcpus_needed(dataclasses.replace(fleet, pools=(two, fleet.pools[0])))
     assert needed["L-417A185B"] == 3 * 96
     assert needed["L-1216C47A"] == fleet.system.nodes.max * 2
+
+
+def test_what_fits_exactly_fits(fleet: EksFleetPlan) -> None:
+    needed = {code: float(n) for code, n in vcpus_needed(fleet).items()}
+    assert of(fleet, answers(quotas={**needed, VPC_QUOTA: 5.0}, vpcs=4)) == []

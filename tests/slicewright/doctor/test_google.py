@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import pytest
 
@@ -157,3 +158,15 @@ def test_without_credentials_the_one_message_says_how_to_log_in(
     assert said.startswith("slicewright doctor: no Google credentials can be used: ")
     assert "gcloud auth application-default login" in said
     assert said.count("\n") == 1
+
+
+def test_where_nobody_answers_it_says_whom_it_asked(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{closed.getsockname()[1]}/v1/"
+        monkeypatch.setenv("GOOGLE_SERVICE_USAGE_CUSTOM_ENDPOINT", nobody)
+        code, said = doctor("s0", PROJECT)
+    assert code == CANNOT_RUN
+    assert said.startswith(f"slicewright doctor: {nobody}projects/acme/services:batchGet cannot be")

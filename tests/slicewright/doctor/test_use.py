@@ -1,0 +1,57 @@
+"""How `slicewright doctor` answers wrong use, without any cloud."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from slicewright import cli
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "name one stack (-s s0) or FILE"),
+        (["-s", "s0", "-s", "s1"], "name one stack (-s s0) or FILE"),
+        (["-s", "s2"], "s2 is cloud: byo, which has no account to ask"),
+    ],
+)
+def test_wrong_use_is_one_message(
+    arguments: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert cli.main(["doctor", *arguments]) == BAD_INPUT
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"slicewright doctor: {said}\n")
+
+
+def test_a_wrong_stack_file_is_told_before_anything_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "Pulumi.x.yaml"
+    file.write_text("config: {slicewright:fleet: {cloud: eks}}\n")
+    assert cli.main(["doctor", str(file)]) == BAD_INPUT
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Pulumi.x.yaml" in err
+
+
+def test_without_the_clouds_library_it_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setitem(sys.modules, "botocore", None)
+    assert cli.main(["doctor", "-s", "s1"]) == CANNOT_RUN
+    assert "pip install botocore" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "google.auth", None)
+    monkeypatch.delenv("GOOGLE_OAUTH_ACCESS_TOKEN", raising=False)
+    assert cli.main(["doctor", "-s", "s0"]) == CANNOT_RUN
+    assert "pip install google-auth" in capsys.readouterr().err
