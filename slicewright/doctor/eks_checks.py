@@ -223,11 +223,11 @@ def _quotas(fleet: EksFleetPlan, answers: AwsAnswers) -> Iterator[Finding]:
             case limit if limit < needed:
                 yield fails(
                     asked,
-                    f"{limit:g} vCPU, and the stack's nodes have {needed}",
+                    f"{limit:.0f} vCPU, and the stack's nodes have {needed}",
                     _more(code, "ec2", needed, region),
                 )
             case limit:
-                yield ok(asked, f"{limit:g} vCPU, of which the stack's nodes take {needed}")
+                yield ok(asked, f"{limit:.0f} vCPU, of which the stack's nodes take {needed}")
 
 
 def _vpc(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator[Finding]:
@@ -244,11 +244,11 @@ def _vpc(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator[Fin
     elif there + 1 > limit:
         yield fails(
             asked,
-            f"{limit:g}, of which {there} are taken, and the stack makes one",
+            f"{limit:.0f}, of which {there} are taken, and the stack makes one",
             _more(VPC_QUOTA, "vpc", there + 1, region),
         )
     else:
-        yield ok(asked, f"{limit:g}, of which {there} are taken")
+        yield ok(asked, f"{limit:.0f}, of which {there} are taken")
 
 
 def _version(fleet: EksFleetPlan, answer: Answer[frozenset[str]]) -> Iterator[Finding]:

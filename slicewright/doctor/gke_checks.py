@@ -196,7 +196,9 @@ def _quotas(fleet: GkeFleetPlan, answers: GoogleAnswers, owned: Owned) -> Iterat
             continue
         # What this stack runs already is part of the usage, and of what it needs.
         used = 0.0 if owned == "yes" else found.usage
-        said = f"{found.limit:g}, of which {used:g} are used; the stack's nodes take {needed}"
+        said = (
+            f"{_shown(found.limit)}, of which {used:.0f} are used; the stack's nodes take {needed}"
+        )
         if used + needed <= found.limit:
             yield ok(asked, said)
             continue
@@ -208,6 +210,11 @@ def _quotas(fleet: GkeFleetPlan, answers: GoogleAnswers, owned: Owned) -> Iterat
             f"--preferred-value={used + needed:.0f} --dimensions=region={region} "
             f"--project={project}",
         )
+
+
+def _shown(limit: float) -> str:
+    """Compute Engine writes the largest int64 where there is no limit."""
+    return "no limit" if limit >= 2**62 else f"{limit:.0f}"
 
 
 def _version(fleet: GkeFleetPlan, answers: GoogleAnswers) -> Iterator[Finding]:

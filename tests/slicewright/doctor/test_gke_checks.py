@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from infra import plan
 from infra.plan import GkeFleetPlan
-from infra.spec import OnDemand
+from infra.spec import GkeDisk, OnDemand
 from rehearsal.clouds.gcp.models import document
 from slicewright.doctor import gke_checks
 from slicewright.doctor.findings import Finding, NotAnswered, Owned
@@ -151,3 +151,19 @@ def test_the_metrics_are_those_of_the_api() -> None:
     names = {*gke_checks._GPUS.values(), *gke_checks._DISKS.values(), "CPUS"}
     assert names - {"NVIDIA_H100_GPUS"} <= set(known)
     assert {f"PREEMPTIBLE_{name}" for name in gke_checks._GPUS.values()} <= set(known)
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"), [(2.0**63, "no limit, of which"), (12345678.0, "12345678, of which")]
+)
+def test_a_large_quota_is_written_to_the_last_digit(
+    fleet: GkeFleetPlan, limit: float, said: str
+) -> None:
+    given = answers(fleet, quotas={**ROOM, "CPUS": Quota(limit=limit, usage=1)})
+    found = findings(fleet, given, cluster_owned="no", account_owned="no")
+    (cpus,) = (f for f in found if "CPUS" in f.asked)
+    assert cpus.found.startswith(said)
+
+
+def test_every_boot_disk_that_a_stack_file_can_name_has_its_quota() -> None:
+    assert set(get_args(GkeDisk.model_fields["type"].annotation)) == set(gke_checks._DISKS)
