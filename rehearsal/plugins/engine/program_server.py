@@ -215,8 +215,8 @@ def _imported() -> list[str]:
 def _import(names: Sequence[str]) -> None:
     for name in names:
         try:
-            # An attribute loads a lazy module, but in Pulumi's those of every module do not. It must
-            # be loaded before its submodules, or these stand in it for the classes of their names.
+            # An attribute loads a lazy module; in Pulumi's, those that every module has do not.
+            # Loaded after its submodules, it would have them for the classes of their names.
             getattr(importlib.import_module(name), "any_attribute", None)
         except Exception:  # noqa: BLE001, S112 - the program that needs it says what is wrong
             continue

@@ -62,7 +62,7 @@ def test_the_label_partitions_every_gpu_after_a_reboot_and_the_plugin_registers_
     # An A100 takes its new MIG mode only at a reset, which clouds refuse: mig-manager asks for a
     # reboot.
     cluster.until(nodes["good"], lambda n: label(n, "mig.config.state") == "rebooting")
-    cluster.until(nodes["good"], lambda n: label(n, "mig.config.state") == "success", 60)
+    cluster.until(nodes["good"], lambda n: label(n, "mig.config.state") == "success", 240)
     node = cluster.until(
         nodes["good"], lambda n: n if allocatable(n, SMALL) == "56" and n else None
     )
@@ -106,13 +106,13 @@ def test_a_wrong_layout_after_mig_managers_success_is_simulated_and_repaired(
     cluster: Any, nodes: dict[str, str]
 ) -> None:
     node = cluster.until(
-        nodes["faulty"], lambda n: n if allocatable(n, SMALL) == "49" and n else None, 60
+        nodes["faulty"], lambda n: n if allocatable(n, SMALL) == "49" and n else None, 240
     )
     assert label(node, "mig.config.state") == "success"
     assert allocatable(node, "nvidia.com/mig-2g.10gb") == "1"
     machine = {"rehearsal.slicewright.io/machine": json.dumps(MACHINE)}
     cluster.client.patch(nodes["faulty"], {"metadata": {"annotations": machine}})
     node = cluster.until(
-        nodes["faulty"], lambda n: n if allocatable(n, SMALL) == "56" and n else None, 60
+        nodes["faulty"], lambda n: n if allocatable(n, SMALL) == "56" and n else None, 240
     )
     assert allocatable(node, "nvidia.com/mig-2g.10gb") == "0"

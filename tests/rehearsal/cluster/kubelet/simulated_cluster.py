@@ -191,7 +191,7 @@ class SimulatedCluster:
     # ----------------------------------------------------------------------------------------------
 
     def until(
-        self, path: str, holds: Callable[[dict[str, Any] | None], Any], timeout_s: float = 60
+        self, path: str, holds: Callable[[dict[str, Any] | None], Any], timeout_s: float = 180
     ) -> Any:
         """What `holds` returns for the object, as soon as that is true; None stands for an object
         that is not there.
@@ -223,7 +223,7 @@ class SimulatedCluster:
                 )
         raise AssertionError("the watch ended")
 
-    def ready(self, path: str, timeout_s: float = 60) -> dict[str, Any]:
+    def ready(self, path: str, timeout_s: float = 180) -> dict[str, Any]:
         def holds(pod: dict[str, Any] | None) -> dict[str, Any] | None:
             conditions = {
                 c["type"]: c["status"]
@@ -234,7 +234,7 @@ class SimulatedCluster:
         found: dict[str, Any] = self.until(path, holds, timeout_s)
         return found
 
-    def gone(self, path: str, timeout_s: float = 60) -> None:
+    def gone(self, path: str, timeout_s: float = 180) -> None:
         self.until(path, lambda found: found is None, timeout_s)
 
     def log(self, path: str, **query: str) -> str:

@@ -499,7 +499,7 @@ def _alive(pids: list[int]) -> list[int]:
     return [pid for pid in pids if runs(pid)]
 
 
-def _eventually(holds: Any, timeout_s: float = 60) -> None:
+def _eventually(holds: Any, timeout_s: float = 180) -> None:
     deadline = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline, "it did not come to it in time"
