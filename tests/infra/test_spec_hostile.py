@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from infra import plan, spec
+from infra.spec.reading import yaml_reader
 from slicewright import cli
+from tests.properties import examples
 
 HEAD = (
     "config:\n  slicewright:fleet:\n    cloud: gke\n"
@@ -61,6 +67,20 @@ def test_only_the_first_problems_are_shown_and_all_are_counted(tmp_path: Path) -
     assert len(error.problems) > 1500
     assert len(lines) == 50
     assert last == f"  and {len(error.problems) - 50} more; they are shown once these are mended"
+
+
+@settings(max_examples=examples(1000))
+@given(st.text(alphabet="[]{}'\"# a:,-\n?"))
+def test_the_bound_of_nesting_is_never_below_what_a_parser_finds(text: str) -> None:
+    depth = deepest = 0
+    with contextlib.suppress(yaml.YAMLError):
+        for event in yaml.parse(text, Loader=yaml_reader.Loader):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+                deepest = max(deepest, depth)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+    assert yaml_reader._deepest(text) >= deepest
 
 
 @pytest.mark.parametrize(

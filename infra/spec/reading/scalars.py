@@ -10,6 +10,7 @@ import math
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 Value = str | int | float | bool | None
 
@@ -65,6 +66,7 @@ _EXACT = 2**53
 """Up to here every integer is one of the 64-bit floats through which the engine passes numbers."""
 
 
+@lru_cache(maxsize=16384)  # keys, names of machine types and zones are the same in every pool
 def resolve(text: str) -> Scalar:
     """What a plain (unquoted, untagged) scalar with this text is."""
     word = _WORDS.get(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, NamedTuple
 
 import yaml
@@ -47,13 +46,7 @@ class Loader(_Base):  # type: ignore[misc]
 
 def check_depth(text: str, name: str) -> None:
     """Refuses nesting that would crash the parser; `Reader` refuses all beyond `_MAX_DEPTH`."""
-    brackets, indented = (
-        text.count("[") + text.count("{"),
-        max(map(len, re.findall(r"^[ ?-]*", text, re.MULTILINE))),
-    )
-    # An upper bound: a bracket is at most one level and a column of indentation two, because a list
-    # may be on the column of its key.
-    if brackets + 2 * indented < _MAX_PARSER_DEPTH:
+    if _deepest(text) < _MAX_PARSER_DEPTH:
         return
     depth = 0
     for event in yaml.parse(text, Loader=Loader):
@@ -65,6 +58,25 @@ def check_depth(text: str, name: str) -> None:
                 )
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+
+
+def _deepest(text: str) -> int:
+    """An upper bound of the levels of nesting, in a fraction of the time of parsing.
+
+    A column of indentation is at most two levels, because a list may be on the column of its key. A
+    bracket is one; one that is closed on its line counts for that line only, unless what closes it
+    may be part of a quoted text or a comment.
+    """
+    open_at_end, on_one_line, indented = 0, 0, 0
+    for line in text.splitlines():
+        opened = line.count("[") + line.count("{")
+        if opened:
+            certain = "'" not in line and '"' not in line and "#" not in line
+            closed = line.count("]") + line.count("}") if certain else 0
+            open_at_end += max(0, opened - closed)
+            on_one_line = max(on_one_line, opened)
+        indented = max(indented, len(line) - len(line.lstrip(" ?:-")))
+    return open_at_end + on_one_line + 2 * (indented + 1)
 
 
 class Positions(NamedTuple):
