@@ -16,8 +16,8 @@ from slicewright.doctor.findings import (
     Finding,
     NotAnswered,
     Owned,
+    cluster_name,
     fails,
-    name_taken,
     not_asked,
     ok,
 )
@@ -130,26 +130,14 @@ def findings(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator
     yield from _vpc(fleet, answers, owned)
     yield from _version(fleet, answers.versions)
     asked = f"cluster {fleet.cluster.name} in {region}"
-    match answers.cluster:
-        case NotAnswered() as refusal:
-            yield not_asked(asked, refusal)
-        case True if fleet.cluster.existing:
-            yield ok(asked, "exists, as the stack file says")
-        case True:
-            yield name_taken(
-                asked,
-                owned,
-                "write another cluster.name, or delete that cluster: aws eks delete-cluster "
-                f"--name {fleet.cluster.name} --region {region}",
-            )
-        case False if fleet.cluster.existing:
-            yield fails(
-                asked,
-                "does not exist, and the stack file says existing: true",
-                f"aws eks list-clusters --region {region}",
-            )
-        case False:
-            yield ok(asked, "the name is free")
+    yield cluster_name(
+        asked,
+        answers.cluster,
+        owned,
+        existing=fleet.cluster.existing,
+        delete=f"aws eks delete-cluster --name {fleet.cluster.name} --region {region}",
+        list_all=f"aws eks list-clusters --region {region}",
+    )
 
 
 def _zones(fleet: EksFleetPlan, answer: Answer[tuple[Zone, ...]]) -> Iterator[Finding]:

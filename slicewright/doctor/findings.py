@@ -71,6 +71,28 @@ Owned: TypeAlias = Literal["yes", "no", "unknown"]
 """Whether Pulumi's state of the stack has a resource; unknown without that state."""
 
 
+def cluster_name(
+    asked: str, there: Answer[bool], owned: Owned, *, existing: bool, delete: str, list_all: str
+) -> Finding:
+    """Whether the cluster can be created, or is there where the stack file says so.
+
+    existing: as in the stack file. delete, list_all: the cloud's commands.
+    """
+    match there:
+        case NotAnswered() as refusal:
+            return not_asked(asked, refusal)
+        case True if existing:
+            return ok(asked, "exists, as the stack file says")
+        case True:
+            remedy = f"write another cluster.name, or delete that cluster: {delete}"
+            return name_taken(asked, owned, remedy)
+        case _ if existing:
+            missing = "does not exist, and the stack file says existing: true"
+            return fails(asked, missing, list_all)
+        case _:
+            return ok(asked, "the name is free")
+
+
 def name_taken(asked: str, owned: Owned, remedy: str) -> Finding:
     """Of something that exists and that `pulumi up` would create."""
     match owned:

@@ -15,6 +15,7 @@ from slicewright.doctor.findings import (
     Finding,
     NotAnswered,
     Owned,
+    cluster_name,
     fails,
     name_taken,
     not_asked,
@@ -121,26 +122,15 @@ def findings(
     yield from _quotas(fleet, answers, cluster_owned)
     yield from _version(fleet, answers)
     asked = f"cluster {fleet.cluster.name} in {location}"
-    match answers.cluster:
-        case NotAnswered() as refusal:
-            yield not_asked(asked, refusal)
-        case True if fleet.cluster.existing:
-            yield ok(asked, "exists, as the stack file says")
-        case True:
-            yield name_taken(
-                asked,
-                cluster_owned,
-                "write another cluster.name, or delete that cluster: gcloud container clusters "
-                f"delete {fleet.cluster.name} --location {location} --project {project}",
-            )
-        case False if fleet.cluster.existing:
-            yield fails(
-                asked,
-                "does not exist, and the stack file says existing: true",
-                f"gcloud container clusters list --project {project}",
-            )
-        case False:
-            yield ok(asked, "the name is free")
+    yield cluster_name(
+        asked,
+        answers.cluster,
+        cluster_owned,
+        existing=fleet.cluster.existing,
+        delete=f"gcloud container clusters delete {fleet.cluster.name} --location {location} "
+        f"--project {project}",
+        list_all=f"gcloud container clusters list --project {project}",
+    )
     yield from _account(fleet, answers, account_owned)
 
 

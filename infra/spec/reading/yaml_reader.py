@@ -30,8 +30,12 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PLAIN = "plain"
 """Tag of a scalar without quotes and without a tag, which `scalars.resolve` reads."""
 _PREFIX = "tag:yaml.org,2002:"
-_STRING, _LIST, _MAPPING = f"{_PREFIX}str", f"{_PREFIX}seq", f"{_PREFIX}map"
-_TAGS = {yaml.ScalarNode: _STRING, yaml.SequenceNode: _LIST, yaml.MappingNode: _MAPPING}
+_STRING = f"{_PREFIX}str"
+_TAGS = {
+    yaml.ScalarNode: _STRING,
+    yaml.SequenceNode: f"{_PREFIX}seq",
+    yaml.MappingNode: f"{_PREFIX}map",
+}
 
 
 class Loader(_Base):  # type: ignore[misc]
@@ -110,7 +114,7 @@ class Reader:
         self.positions[path] = Positions(key_mark, node.start_mark)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
-        if node.tag not in (_LIST, _MAPPING) or node.tag != _TAGS[type(node)]:
+        if node.tag != _TAGS[type(node)]:
             return self._refuse(path, f"the YAML tag {_short(node.tag)} is not supported", _NO_TAG)
         if id(node) in self._inside:
             return self._refuse(
