@@ -240,8 +240,10 @@ class TestController:
             lambda: quoted("GPU operator: pod operand: ImagePullBackOff: no such image"),
             "the operand's state in the node's condition",
         )
-        pool = admin.get(f"{POOLS}/unserved")["status"]
-        assert "ImagePullBackOff" in str(pool["conditions"])
+        api_server.wait(
+            lambda: "ImagePullBackOff" in str(admin.get(f"{POOLS}/unserved").get("status")),
+            "the operand's state in the pool's conditions",
+        )
         admin.delete(f"{policies}/cluster-policy")
 
     @staticmethod

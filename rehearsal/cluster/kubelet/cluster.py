@@ -36,6 +36,8 @@ from rehearsal.host.processes import marks
 from rehearsal.host.toolchain import Toolchain
 
 _log = logging.getLogger(__name__)
+_RETRY_S = 1.0
+"""Between two tries to write the status of a pod that kwok simulates."""
 
 
 class ClusterKubelet:
@@ -198,8 +200,9 @@ class ClusterKubelet:
             self._see_pod(pod)
 
     def _on_reboot(self, node: SimulatedNode, down_s: float) -> None:
-        if node.name not in self._rebooting:  # one that is down hears nothing
-            self._rebooting[node.name] = self._spawn(self._reboot(node, down_s))
+        earlier = self._rebooting.get(node.name)
+        if earlier is None or node.up:  # one that is down hears nothing
+            self._rebooting[node.name] = self._spawn(self._reboot(node, down_s, earlier))
 
     def _drop_node(self, name: str) -> None:
         node = self._nodes.pop(name, None)
@@ -238,10 +241,19 @@ class ClusterKubelet:
         if self._known is not None:
             node.keep_only(self._known)
 
-    async def _reboot(self, node: SimulatedNode, down_s: float) -> None:
-        """Ends the node's processes, resets its GPUs, and starts its pods again."""
+    async def _reboot(
+        self, node: SimulatedNode, down_s: float, earlier: asyncio.Task[None] | None
+    ) -> None:
+        """Ends the node's processes, resets its GPUs, and starts its pods again.
+
+        earlier: a reboot whose last steps are still being done.
+        """
+        if earlier is not None:
+            await earlier
         runs = [run for run in self._pods.values() if run.node is node]
-        _log.info("node %s reboots with %d pods", node.name, len(runs))
+        # A pod that comes later starts after the boot, so it has nothing to restart.
+        simulated = [uid for uid in self._simulated if self._placed.get(uid) is node]
+        _log.info("node %s reboots with %d pods", node.name, len(runs) + len(simulated))
         try:
             await node.reboot(asyncio.gather(*(run.lose() for run in runs)), down_s)
         except Exception:  # noqa: BLE001 - must not end the kubelet of the other nodes
@@ -252,8 +264,9 @@ class ClusterKubelet:
                 del self._rebooting[node.name]
         if operands := self._operands.get(node.name):
             operands.look()
-        for pod in [p for p in self._simulated.values() if self._placed.get(_uid(p)) is node]:
-            self._spawn(self._restart_simulated(pod, node))
+        for uid in simulated:
+            if pod := self._simulated.get(uid):
+                self._spawn(self._restart_simulated(pod, node))
 
     async def _restart_simulated(self, pod: JsonObject, node: SimulatedNode) -> None:
         """What the kubelet of a booting node does with a pod that kwok simulates."""
@@ -393,14 +406,17 @@ class ClusterKubelet:
         """Writes the status of a pod that kwok simulates."""
         metadata = pod["metadata"]
         path = path_of("v1", "pods", metadata["name"], metadata["namespace"])
-        try:
-            await self._api.patch_status(
-                path, {"metadata": {"uid": metadata["uid"]}, "status": status}
-            )
-        except (ApiError, Unreachable) as problem:
-            _log.warning(
-                "%s/%s: status not written: %s", metadata["namespace"], metadata["name"], problem
-            )
+        body = {"metadata": {"uid": metadata["uid"]}, "status": status}
+        while True:
+            try:
+                await self._api.patch_status(path, body)
+                return
+            except (ApiError, Unreachable) as problem:
+                name = f"{metadata['namespace']}/{metadata['name']}"
+                _log.warning("%s: status not written: %s", name, problem)
+                if isinstance(problem, ApiError) and problem.status < 500:
+                    return  # it is gone, or another pod has its name
+            await asyncio.sleep(_RETRY_S)
 
     # -- the rest
     # ----------------------------------------------------------------------------------------------
@@ -425,10 +441,6 @@ class ClusterKubelet:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
-
-
-def _uid(pod: JsonObject) -> str:
-    return str(pod["metadata"]["uid"])
 
 
 def _devices_of(pod: JsonObject) -> dict[str, dict[str, int]]:

@@ -177,6 +177,11 @@ class SimulatedNode:
         return await self._plugins.allocate(pod_uid, container, known, running=running)
 
     @property
+    def up(self) -> bool:
+        """Whether it runs, though perhaps without pods as yet."""
+        return self._posting.is_set()
+
+    @property
     def boot_id(self) -> str:
         """Of the last simulated reboot; empty before."""
         return self._boot_id or ""

@@ -156,6 +156,32 @@ def test_a_node_that_stays_down_is_not_ready_until_it_is_back(cluster: Any, node
     assert first(again)["lastState"]["terminated"]["reason"] == "Unknown"
 
 
+def test_a_pod_that_comes_while_its_node_is_down_has_nothing_to_restart(
+    cluster: Any, node: str
+) -> None:
+    """As after a quick reboot, whose last steps the next pod can overtake."""
+    reboots.request(files(cluster).root, 6)
+    cluster.until(node, lambda n: ready(n) == "Unknown")
+    path = "/api/v1/namespaces/default/pods/late"
+    cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "late", "namespace": "default"},
+            "spec": {
+                "containers": [{"name": "c", "image": "example.org/c:1"}],
+                "nodeName": "reboots",
+            },
+        }
+    )
+    cluster.ready(path)
+    cluster.until(node, lambda n: ready(n) == "True")
+    # The next reboot is served after the first has done its last step.
+    reboot(cluster, node)
+    again = cluster.until(path, lambda p: p if first(p).get("restartCount") else None)
+    assert first(again)["restartCount"] == 1
+
+
 def test_a_node_deleted_while_it_is_down_is_gone(cluster: Any) -> None:
     path = cluster.add_node("down")
     root = cluster.directory / "nodes" / "down"
