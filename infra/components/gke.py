@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 
 import pulumi
 import pulumi_gcp as gcp
 
 from infra import values
-from infra.plan import SYSTEM_LABELS, GkeFleetPlan, GkePoolPlan, NodeCount, Taint
+from infra.components.gke_node_pools import SCOPES, PoolHome, gpu_pool, system_pool
+from infra.plan import GkeFleetPlan
 
 _NODES_RANGE = "10.0.0.0/20"
 _PODS_RANGE = "10.4.0.0/14"
@@ -18,8 +18,6 @@ _PODS_RANGE = "10.4.0.0/14"
 _SERVICES_RANGE = "10.8.0.0/20"
 _THROW_AWAY_DISK_GB = 20
 """Of each node of the pool that is removed at once; GKE's images need 10."""
-_SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
-"""The service account's roles decide what is allowed; scopes would only narrow it further."""
 
 
 class GkeCluster(pulumi.ComponentResource):
@@ -104,7 +102,7 @@ class GkeCluster(pulumi.ComponentResource):
                 disk_type="pd-standard",
                 disk_size_gb=_THROW_AWAY_DISK_GB,
                 service_account=account.email,
-                oauth_scopes=list(_SCOPES),
+                oauth_scopes=list(SCOPES),
             ),
             # Pulumi can protect the stack; the cloud's protection would only make `pulumi destroy`
             # fail half way.
@@ -116,28 +114,10 @@ class GkeCluster(pulumi.ComponentResource):
                 pulumi.ResourceOptions(ignore_changes=["datapathProvider", "nodeConfig"]),
             ),
         )
-        self._account = account
-        # A node that joins before its account has its roles has no logs and metrics.
-        self._rights = [right]
-        self.system_pool = gcp.container.NodePool(
-            f"{name}-{plan.system.name}",
-            name=plan.system.name,
-            cluster=self.cluster.id,
-            node_locations=list(plan.system.zones),
-            **_count(plan.system.nodes, len(plan.system.zones)),
-            management=gcp.container.NodePoolManagementArgs(auto_repair=True, auto_upgrade=True),
-            node_config=gcp.container.NodePoolNodeConfigArgs(
-                machine_type=plan.system.machine_type,
-                labels=dict(SYSTEM_LABELS),
-                service_account=account.email,
-                oauth_scopes=list(_SCOPES),
-                workload_metadata_config=gcp.container.NodePoolNodeConfigWorkloadMetadataConfigArgs(
-                    mode="GKE_METADATA"
-                ),
-            ),
-            opts=self._pool_options([], plan.system.nodes),
-        )
-        self.pools = {pool.name: self._gpu_pool(name, pool) for pool in plan.pools}
+        home = PoolHome(parent=self, cluster=self.cluster, account=account, rights=[right])
+        system = system_pool(name, plan.system, home)
+        self.system_pool = system
+        self.pools = {pool.name: gpu_pool(name, pool, home, after=system) for pool in plan.pools}
         self.endpoint = self.cluster.endpoint.apply(lambda endpoint: f"https://{endpoint}")
         # All of master_auth is secret because one of its members is; the certificate is not.
         ca_data = pulumi.Output.unsecret(self.cluster.master_auth.cluster_ca_certificate)
@@ -152,116 +132,3 @@ class GkeCluster(pulumi.ComponentResource):
             )
         )
         self.register_outputs({"endpoint": self.endpoint, "kubeconfig": self.kubeconfig})
-
-    def _gpu_pool(self, name: str, pool: GkePoolPlan) -> gcp.container.NodePool:
-        """A planned pool. GKE adds the taint nvidia.com/gpu, since a pool without GPUs exists."""
-        zones = len(pool.zones)
-        return gcp.container.NodePool(
-            f"{name}-{pool.name}",
-            name=pool.name,
-            cluster=self.cluster.id,
-            node_locations=list(pool.zones),
-            **_count(pool.nodes, zones),
-            max_pods_per_node=pool.max_pods_per_node,
-            management=gcp.container.NodePoolManagementArgs(
-                auto_repair=pool.management.auto_repair, auto_upgrade=pool.management.auto_upgrade
-            ),
-            # No extra GPU node for an upgrade: quota and capacity for one are rarely available.
-            upgrade_settings=gcp.container.NodePoolUpgradeSettingsArgs(
-                strategy="SURGE", max_surge=0, max_unavailable=1
-            ),
-            node_config=_gpu_node(pool, self._account),
-            # The name is fixed, so the old pool is deleted before the new one is created.
-            opts=pulumi.ResourceOptions.merge(
-                self._pool_options([self.system_pool], pool.nodes),
-                pulumi.ResourceOptions(delete_before_replace=True),
-            ),
-        )
-
-    def _pool_options(
-        self, after: list[pulumi.Resource], nodes: NodeCount
-    ) -> pulumi.ResourceOptions:
-        return pulumi.ResourceOptions(
-            parent=self,
-            depends_on=[*self._rights, *after],
-            # The autoscaler changes the count; the initial one is used at creation only, and
-            # changing it would replace the pool.
-            ignore_changes=["initialNodeCount", "nodeCount"] if nodes.autoscaled else None,
-        )
-
-
-def _count(nodes: NodeCount, zones: int) -> dict[str, object]:
-    """GKE counts fixed nodes per zone, but autoscaled ones over all zones, as the plan does."""
-    if not nodes.autoscaled:
-        return {"node_count": nodes.max // zones}
-    return {
-        "initial_node_count": math.ceil(nodes.min / zones),
-        "autoscaling": gcp.container.NodePoolAutoscalingArgs(
-            total_min_node_count=nodes.min, total_max_node_count=nodes.max
-        ),
-    }
-
-
-def _gpu_node(
-    pool: GkePoolPlan, account: gcp.serviceaccount.Account
-) -> gcp.container.NodePoolNodeConfigArgs:
-    accelerator = gcp.container.NodePoolNodeConfigGuestAcceleratorArgs(
-        type=pool.accelerator,
-        count=pool.gpu_count,
-        gpu_partition_size=pool.partition_size,
-        gpu_sharing_config=(
-            gcp.container.NodePoolNodeConfigGuestAcceleratorGpuSharingConfigArgs(
-                gpu_sharing_strategy=pool.sharing_strategy,
-                max_shared_clients_per_gpu=pool.shared_clients or 0,
-            )
-            if pool.sharing_strategy is not None
-            else None
-        ),
-        # Always stated: newer GKE fills in DEFAULT, which would then differ from the program.
-        gpu_driver_installation_config=gcp.container.NodePoolNodeConfigGuestAcceleratorGpuDriverInstallationConfigArgs(
-            gpu_driver_version=pool.driver
-        ),
-    )
-    ephemeral, raw = pool.local_ssd.ephemeral, pool.local_ssd.raw
-    return gcp.container.NodePoolNodeConfigArgs(
-        machine_type=pool.machine.name,
-        guest_accelerators=[accelerator],
-        image_type=pool.image_type,
-        disk_size_gb=pool.disk.size_gb,
-        disk_type=pool.disk.type,
-        ephemeral_storage_local_ssd_config=(
-            gcp.container.NodePoolNodeConfigEphemeralStorageLocalSsdConfigArgs(
-                local_ssd_count=ephemeral
-            )
-            if ephemeral
-            else None
-        ),
-        local_nvme_ssd_block_config=(
-            gcp.container.NodePoolNodeConfigLocalNvmeSsdBlockConfigArgs(local_ssd_count=raw)
-            if raw
-            else None
-        ),
-        spot=pool.spot,
-        preemptible=False,
-        gvnic=gcp.container.NodePoolNodeConfigGvnicArgs(enabled=pool.features.gvnic),
-        gcfs_config=gcp.container.NodePoolNodeConfigGcfsConfigArgs(enabled=pool.features.gcfs),
-        # Always stated: left out after it was on, it would differ on every `up`.
-        fast_socket=gcp.container.NodePoolNodeConfigFastSocketArgs(
-            enabled=pool.features.fast_socket
-        ),
-        logging_variant=pool.features.logging_variant,
-        labels=dict(pool.labels),
-        resource_labels=dict(pool.resource_labels) or None,
-        taints=[_taint(taint) for taint in pool.taints],
-        service_account=account.email,
-        oauth_scopes=list(_SCOPES),
-        workload_metadata_config=gcp.container.NodePoolNodeConfigWorkloadMetadataConfigArgs(
-            mode="GKE_METADATA"
-        ),
-    )
-
-
-def _taint(taint: Taint) -> gcp.container.NodePoolNodeConfigTaintArgs:
-    return gcp.container.NodePoolNodeConfigTaintArgs(
-        key=taint.key, value=taint.value, effect=taint.cloud_effect
-    )

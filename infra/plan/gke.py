@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
-from typing import Final, Literal
 
 from infra import catalog, spec
-from infra.catalog import Machine
-from infra.plan.capacity import check_capacity, check_offered, repaired
 from infra.plan.clusters import check_existing, system_pool
 from infra.plan.device_plugin import check_plugin
-from infra.plan.drivers import gke_driver, operator_driver
-from infra.plan.findings import Checked, Stated, each, listed, refuse
-from infra.plan.fleet import GkeClusterPlan, GkeFleetPlan, GkePoolPlan, Offer, SharingStrategy
-from infra.plan.machines import machine_of
-from infra.plan.nodes import OPERANDS_LABEL
+from infra.plan.findings import Checked, Stated, each, refuse
+from infra.plan.fleet import GkeClusterPlan, GkeFleetPlan
+from infra.plan.gke_pools import gke_pool
 from infra.plan.operators import check_gke_driver, check_operator, resolved
-from infra.plan.pools import SYSTEM_PODS, fleet_workloads, pool_plan
+from infra.plan.pools import fleet_workloads
 from infra.plan.regions import check_gcp_zones, check_gke_version, gcp_region
-
-_MOST_PER_ZONE = 1000
-_MOST_LABEL_CHARACTERS = 1024
-_MOST_RESOURCE_LABELS = 64
-_STRATEGY: Final[Mapping[SharingStrategy, Literal["TIME_SHARING", "MPS"]]] = {
-    "time-slicing": "TIME_SHARING",
-    "mps": "MPS",
-}
 
 
 def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | None]:
@@ -59,7 +45,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
             [p.image_type for p in fleet.node_pools if isinstance(p.partition, spec.Operator)],
         )
     pools = yield from each(
-        _pool(fleet, operator, i, known, own_zone, stated) for i in range(len(fleet.node_pools))
+        gke_pool(fleet, operator, i, known, own_zone, stated) for i in range(len(fleet.node_pools))
     )
     built = tuple(pool for pool in pools if pool is not None)
     if fleet.allow_unlisted and not (known or own_zone or fleet.system_pool.zones):
@@ -102,240 +88,6 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
         fractional=fleet.fractional,
         workloads=workloads,
     )
-
-
-def _pool(
-    fleet: spec.GkeFleet,
-    operator: spec.GpuOperator | None,
-    i: int,
-    region: str | None,
-    own_zone: str | None,
-    stated: Stated,
-) -> Checked[GkePoolPlan | None]:
-    pool, path = fleet.node_pools[i], ("node_pools", i)
-    location = ("cluster", "location")
-    if pool.zones is None and own_zone is None and stated.has(location):
-        yield refuse(
-            (*path, "zones"),
-            f"is missing: the cluster is regional, and GKE would create the pool's nodes in "
-            f"three zones of {fleet.cluster.location}",
-            f"name zones that have the machine type, for example [{fleet.cluster.location}-a]",
-            "GKE API, NodePool.locations",
-        )
-    zones = pool.zones or ((own_zone,) if own_zone else ())
-    yield from check_gcp_zones(pool.zones or (), region, (*path, "zones"), stated)
-    if zones and stated.has((*path, "zones"), location):
-        yield from _check_nodes(pool.nodes, len(zones), (*path, "nodes"))
-    yield from check_capacity(pool.capacity, "gke", path, pool.nodes, zones)
-    management = yield from repaired(pool.management, pool.capacity, path)
-    yield from _check_management(pool.management, fleet.cluster.release_channel, path)
-    by_operator = isinstance(pool.partition, spec.Operator)
-    yield from _check_driver(pool, path)
-    found = yield from machine_of(pool.machine_type, pool.gpu, "gke", path, stated)
-    common = yield from pool_plan(
-        pool,
-        path,
-        found,
-        cloud="gke",
-        strategy=operator.mig_strategy if operator else "mixed",
-        driver=operator_driver(operator) if operator and by_operator else gke_driver(pool.driver),
-        fractional=fleet.fractional,
-        stated=stated,
-    )
-    if found is not None:
-        yield from _check_machine(pool, found.machine, path)
-    local_ssd = yield from _local_ssd(pool, path, found.machine.local_ssds if found else None)
-    if common is not None:
-        yield from _check_pods(pool, path, common)
-    if found is None or common is None or local_ssd is None or not zones:
-        return None
-    replicated = common.sharing if not by_operator else ()
-    parts = common.parts()
-    if operator is not None and not by_operator:
-        # GKE's driver and device plugin are on these nodes.
-        parts["labels"] = {**parts["labels"], OPERANDS_LABEL: "false"}
-    yield from _check_label_length(parts["labels"], path)
-    return GkePoolPlan(
-        **parts,
-        machine=found.machine,
-        zones=zones,
-        capacity=pool.capacity,
-        accelerator=found.accelerator,
-        partition_size=pool.partition.profile if isinstance(pool.partition, spec.Native) else None,
-        sharing_strategy=_STRATEGY[replicated[0].strategy] if replicated else None,
-        shared_clients=replicated[0].replicas if replicated else None,
-        driver="INSTALLATION_DISABLED" if by_operator else pool.driver,
-        image_type=pool.image_type,
-        disk=pool.disk,
-        local_ssd=local_ssd,
-        max_pods_per_node=pool.max_pods_per_node,
-        resource_labels=pool.resource_labels,
-        features=pool.features,
-        management=management,
-    )
-
-
-def _check_management(management: spec.Management, channel: str, path: spec.Path) -> Checked[None]:
-    if not management.auto_upgrade:
-        yield refuse(
-            (*path, "management", "auto_upgrade"),
-            f"GKE upgrades the nodes of every cluster in a release channel, and this one is in "
-            f"{channel}",
-            "leave it out, or write true",
-            "rancher/rancher #32282",
-        )
-
-
-def _check_machine(pool: spec.GkePool, machine: Machine, path: spec.Path) -> Checked[None]:
-    yield from check_offered(pool.capacity, machine, path)
-    if machine.boot_disks is not None and pool.disk.type not in machine.boot_disks:
-        yield refuse(
-            (*path, "disk", "type"),
-            f"{machine.name} cannot boot from {pool.disk.type}",
-            f"write {' or '.join(machine.boot_disks)}",
-            machine.source,
-        )
-    if machine.needs_gvnic and not pool.features.gvnic:
-        yield refuse(
-            (*path, "features", "gvnic"),
-            f"{machine.name} needs gVNIC",
-            "write true, or leave it out",
-            machine.source,
-        )
-    yield from _check_features(pool, path)
-    choices = machine.local_ssd_choices
-    asked = pool.local_ssd.ephemeral + pool.local_ssd.raw if pool.local_ssd else 0
-    if choices is not None and asked not in (0, *choices):
-        yield refuse(
-            (*path, "local_ssd"),
-            f"{machine.name} takes {listed(choices)} local SSDs, not {asked}",
-            f"write one of {listed(choices)}, or leave it out",
-            "Compute Engine docs, choose a valid number of Local SSD disks",
-        )
-
-
-def _check_features(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
-    if pool.features.fast_socket and not pool.features.gvnic:
-        yield refuse(
-            (*path, "features", "fast_socket"),
-            "fast_socket needs gVNIC",
-            "write gvnic: true, or fast_socket: false",
-            "GKE docs, NCCL Fast Socket",
-        )
-    if pool.features.gcfs and pool.image_type != "COS_CONTAINERD":
-        yield refuse(
-            (*path, "features", "gcfs"),
-            f"image streaming needs COS_CONTAINERD, and the pool has {pool.image_type}",
-            "write false, or image_type: COS_CONTAINERD",
-            "GKE docs, image streaming",
-        )
-    if len(pool.resource_labels) > _MOST_RESOURCE_LABELS:
-        yield refuse(
-            (*path, "resource_labels"),
-            f"{len(pool.resource_labels)} labels are too many: Google Cloud allows "
-            f"{_MOST_RESOURCE_LABELS} on a resource",
-            "remove some",
-            "Compute Engine docs, labels: requirements",
-        )
-
-
-def _check_label_length(labels: Mapping[str, str], path: spec.Path) -> Checked[None]:
-    """labels: with slicewright's own."""
-    length = sum(len(key) + len(value) for key, value in labels.items())
-    if length > _MOST_LABEL_CHARACTERS:
-        yield refuse(
-            (*path, "labels"),
-            f"keys and values have {length} characters together, with slicewright's own labels: "
-            f"GKE allows {_MOST_LABEL_CHARACTERS}",
-            f"shorten them by {length - _MOST_LABEL_CHARACTERS}",
-            "GKE API, NodeConfig.labels",
-        )
-
-
-def _check_nodes(nodes: spec.Nodes, zones: int, path: spec.Path) -> Checked[None]:
-    most = zones * _MOST_PER_ZONE
-    if isinstance(nodes, spec.Fixed) and nodes.count % zones:
-        yield refuse(
-            (*path, "count"),
-            f"{nodes.count} node{'s' if nodes.count > 1 else ''} cannot be divided evenly "
-            f"among {zones} zones, and GKE counts nodes per zone",
-            f"write a multiple of {zones}, for example {-(-nodes.count // zones) * zones}",
-            "GKE API, NodePool.initialNodeCount",
-        )
-    key, asked = ("count", nodes.count) if isinstance(nodes, spec.Fixed) else ("max", nodes.max)
-    if asked > most:
-        yield refuse(
-            (*path, key),
-            f"{asked} nodes in {zones} zone{'s' if zones > 1 else ''}: a pool has at most "
-            f"{_MOST_PER_ZONE} in each",
-            f"write {most} or less, and make more pools",
-            "GKE quotas and limits, nodes per node pool zone",
-        )
-
-
-def _check_driver(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
-    if isinstance(pool.partition, spec.Operator) and "driver" in pool.model_fields_set:
-        yield refuse(
-            (*path, "driver"),
-            "GKE installs no driver on nodes that the NVIDIA GPU Operator manages",
-            "leave it out",
-            "GKE docs, NVIDIA GPU Operator",
-            in_key=True,
-        )
-    elif pool.driver == "LATEST" and pool.image_type != "COS_CONTAINERD":
-        yield refuse(
-            (*path, "driver"),
-            f"GKE offers driver LATEST on COS only, not on {pool.image_type}",
-            "write DEFAULT",
-            "GKE docs, drivers",
-        )
-    if isinstance(pool.sharing, spec.FractionalSharing) and pool.image_type != "UBUNTU_CONTAINERD":
-        yield refuse(
-            (*path, "image_type"),
-            f"HAMi does not run on {pool.image_type}",
-            "write UBUNTU_CONTAINERD",
-            "Project-HAMi/website #864",
-        )
-
-
-def _check_pods(pool: spec.GkePool, path: spec.Path, offer: Offer) -> Checked[None]:
-    if offer.advertised + SYSTEM_PODS > pool.max_pods_per_node:
-        needed, kind = offer.advertised + SYSTEM_PODS, "replicas" if offer.sharing else "partitions"
-        yield refuse(
-            (*path, "max_pods_per_node"),
-            f"{pool.max_pods_per_node} pods are too few for {offer.advertised} {kind} and "
-            f"about {SYSTEM_PODS} others",
-            f"write {needed} or more"
-            if needed <= 256
-            else "use fewer replicas: GKE allows 256 pods per node",
-            "GKE API, maxPodsConstraint",
-        )
-
-
-def _local_ssd(
-    pool: spec.GkePool, path: spec.Path, fixed: int | None
-) -> Checked[spec.LocalSsd | None]:
-    """As stated; by default, all SSDs that the machine type has are for ephemeral storage."""
-    if pool.local_ssd is None:
-        return spec.LocalSsd(ephemeral=fixed or 0)
-    asked = pool.local_ssd
-    if asked.ephemeral and asked.raw:
-        yield refuse(
-            (*path, "local_ssd"),
-            "GKE uses a node's local SSDs either for ephemeral storage or as raw disks",
-            "leave one out",
-            "GKE API",
-        )
-        return None
-    if fixed is not None and asked.ephemeral + asked.raw != fixed:
-        yield refuse(
-            (*path, "local_ssd"),
-            f"{pool.machine_type} has {fixed} local SSDs, not {asked.ephemeral + asked.raw}",
-            f"write {{ephemeral: {fixed}}} or {{raw: {fixed}}}" if fixed else "leave it out",
-            "cluster-toolkit",
-        )
-        return None
-    return asked
 
 
 def _account_id(cluster: str) -> str:

@@ -31,6 +31,7 @@ from infra.spec.schema.fleet import (
     SystemPool,
 )
 from infra.spec.schema.fractional import Fractional, FractionalRequest, Workload
+from infra.spec.schema.gke_pools import GkeDisk, GkeFeatures, GkePool, LocalSsd, Management
 from infra.spec.schema.gpu_operator import ComponentSwitch, GpuOperator, MigManager
 from infra.spec.schema.hosts import GpuChoice, Host, HostGpu, Instance, Refuse, Wait
 from infra.spec.schema.partition import (
@@ -50,11 +51,6 @@ from infra.spec.schema.pools import (
     EksDisk,
     EksPool,
     Fixed,
-    GkeDisk,
-    GkeFeatures,
-    GkePool,
-    LocalSsd,
-    Management,
     Nodes,
     Rollout,
     Taint,

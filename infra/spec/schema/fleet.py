@@ -19,10 +19,11 @@ from infra.spec.schema.constraints import (
 )
 from infra.spec.schema.field_types import ZoneNames
 from infra.spec.schema.fractional import Fractional, Workload
+from infra.spec.schema.gke_pools import GkePool
 from infra.spec.schema.gpu_operator import GpuOperator
 from infra.spec.schema.hosts import Host
 from infra.spec.schema.model import SpecModel
-from infra.spec.schema.pools import ByoPool, EksPool, Fixed, GkePool, Nodes
+from infra.spec.schema.pools import ByoPool, EksPool, Fixed, Nodes
 
 
 class SystemPool(SpecModel):

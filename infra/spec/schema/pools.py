@@ -1,4 +1,4 @@
-"""GPU pools: the keys that all clouds share, and those of GKE, EKS and existing clusters."""
+"""GPU pools: the keys that all clouds share, and those of EKS and existing clusters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from infra.spec.schema.capacity import Capacity, EksCapacity, GkeCapacity, OnDemand
+from infra.spec.schema.capacity import Capacity, EksCapacity, OnDemand
 from infra.spec.schema.constraints import (
     OWN_LIMIT,
     DnsLabel,
@@ -18,7 +18,6 @@ from infra.spec.schema.constraints import (
 from infra.spec.schema.field_types import (
     MAX_NODES,
     NODE_LIMIT,
-    CloudLabels,
     LabelKey,
     Labels,
     LabelValue,
@@ -30,7 +29,6 @@ from infra.spec.schema.hosts import GpuChoice
 from infra.spec.schema.model import SpecModel
 from infra.spec.schema.partition import (
     Exclusive,
-    GkePartition,
     OperatorPartition,
     Sharing,
     Unpartitioned,
@@ -127,23 +125,8 @@ class _Pool(SpecModel):
     rollout: Rollout = Rollout()
 
 
-class _CloudPool(_Pool):
+class CloudPool(_Pool):
     capacity: Capacity = OnDemand()
-
-
-class GkeDisk(SpecModel):
-    size_gb: Annotated[
-        int,
-        IntRange(
-            minimum=10,
-            maximum=65_536,
-            unit="GB",
-            why_minimum="GKE has no smaller boot disks",
-            why_maximum="Compute Engine has no larger disks",
-            source="GKE API, NodeConfig.diskSizeGb; Compute Engine docs, disks",
-        ),
-    ] = 100
-    type: Literal["pd-standard", "pd-balanced", "pd-ssd", "hyperdisk-balanced"] = "pd-balanced"
 
 
 class EksDisk(SpecModel):
@@ -160,72 +143,7 @@ class EksDisk(SpecModel):
     ] = 100
 
 
-_Ssds = Annotated[
-    int,
-    IntRange(
-        minimum=0,
-        maximum=32,
-        unit="disk",
-        why_maximum="no GPU machine type has more (a3-ultragpu-8g: 32 of 375 GB)",
-        source="Compute Engine docs, GPU machine types",
-    ),
-]
-
-
-class LocalSsd(SpecModel):
-    """Local SSDs of 375 GB. All that come with a machine type must be used, in one of two ways."""
-
-    ephemeral: _Ssds = 0
-    """For the node's ephemeral storage."""
-    raw: _Ssds = 0
-    """As raw NVMe block devices."""
-
-
-class GkeFeatures(SpecModel):
-    gvnic: bool = True
-    gcfs: bool = False
-    """Image streaming."""
-    fast_socket: bool = False
-    logging_variant: Literal["DEFAULT", "MAX_THROUGHPUT"] = "DEFAULT"
-
-
-class Management(SpecModel):
-    auto_repair: bool = True
-    auto_upgrade: bool = True
-
-
-class GkePool(_CloudPool):
-    machine_type: Annotated[
-        str, FreeText("a machine type", "Compute Engine docs, GPU machine types", "a3-highgpu-8g")
-    ]
-    """The cloud's name; its GPUs follow from the catalog."""
-    zones: ZoneNames | None = None
-    """By default the zone of a zonal cluster; required for a regional cluster."""
-    capacity: GkeCapacity = OnDemand()
-    gpu: GpuChoice | None = None
-    """GPUs to attach to a machine type that comes without GPUs (N1)."""
-    partition: GkePartition = Unpartitioned()
-    driver: Literal["DEFAULT", "LATEST"] = "DEFAULT"
-    """Which of the drivers available for the node version GKE installs."""
-    image_type: Literal["COS_CONTAINERD", "UBUNTU_CONTAINERD"] = "COS_CONTAINERD"
-    disk: GkeDisk = GkeDisk()
-    local_ssd: LocalSsd | None = None
-    max_pods_per_node: Annotated[
-        int,
-        IntRange(
-            minimum=8,
-            maximum=256,
-            unit="pod",
-            source="GKE API, maxPodsConstraint",
-        ),
-    ] = 110
-    resource_labels: CloudLabels = Field(default_factory=dict)
-    """Labels of the cloud resources, for billing."""
-    features: GkeFeatures = GkeFeatures()
-    management: Management = Management()
-
-
-class EksPool(_CloudPool):
+class EksPool(CloudPool):
     # `<pool>-<hash8>` is a label value, so at most 63 characters with the hash of the layout.
     name: Annotated[str, DnsLabel(54, "Kubernetes docs, labels: 63 with the layout's hash", "a100")]
     machine_type: Annotated[

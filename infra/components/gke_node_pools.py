@@ -1,0 +1,164 @@
+"""The node pools of a GKE cluster: its system pool and the GPU pools of a plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_gcp as gcp
+
+from infra.plan import SYSTEM_LABELS, GkePoolPlan, NodeCount, SystemPoolPlan, Taint
+
+SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+"""The service account's roles decide what is allowed; scopes would only narrow it further."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolHome:
+    """The cluster that pools are in, and what their nodes run as."""
+
+    parent: pulumi.Resource
+    cluster: gcp.container.Cluster
+    account: gcp.serviceaccount.Account
+    rights: Sequence[pulumi.Resource]
+    """Of the account: a node that joins before it has them has no logs and metrics."""
+
+
+def system_pool(name: str, pool: SystemPoolPlan, home: PoolHome) -> gcp.container.NodePool:
+    return gcp.container.NodePool(
+        f"{name}-{pool.name}",
+        name=pool.name,
+        cluster=home.cluster.id,
+        node_locations=list(pool.zones),
+        **_count(pool.nodes, len(pool.zones)),
+        management=gcp.container.NodePoolManagementArgs(auto_repair=True, auto_upgrade=True),
+        node_config=gcp.container.NodePoolNodeConfigArgs(
+            machine_type=pool.machine_type,
+            labels=dict(SYSTEM_LABELS),
+            service_account=home.account.email,
+            oauth_scopes=list(SCOPES),
+            workload_metadata_config=gcp.container.NodePoolNodeConfigWorkloadMetadataConfigArgs(
+                mode="GKE_METADATA"
+            ),
+        ),
+        opts=_options(home, pool.nodes),
+    )
+
+
+def gpu_pool(
+    name: str, pool: GkePoolPlan, home: PoolHome, *, after: pulumi.Resource
+) -> gcp.container.NodePool:
+    """A planned pool. GKE adds the taint nvidia.com/gpu where a pool without GPUs exists.
+
+    after: that pool.
+    """
+    return gcp.container.NodePool(
+        f"{name}-{pool.name}",
+        name=pool.name,
+        cluster=home.cluster.id,
+        node_locations=list(pool.zones),
+        **_count(pool.nodes, len(pool.zones)),
+        max_pods_per_node=pool.max_pods_per_node,
+        management=gcp.container.NodePoolManagementArgs(
+            auto_repair=pool.management.auto_repair, auto_upgrade=pool.management.auto_upgrade
+        ),
+        # No extra GPU node for an upgrade: quota and capacity for one are rarely available.
+        upgrade_settings=gcp.container.NodePoolUpgradeSettingsArgs(
+            strategy="SURGE", max_surge=0, max_unavailable=1
+        ),
+        node_config=_gpu_node(pool, home.account),
+        # The name is fixed, so the old pool is deleted before the new one is created.
+        opts=pulumi.ResourceOptions.merge(
+            _options(home, pool.nodes, after),
+            pulumi.ResourceOptions(delete_before_replace=True),
+        ),
+    )
+
+
+def _options(home: PoolHome, nodes: NodeCount, *after: pulumi.Resource) -> pulumi.ResourceOptions:
+    return pulumi.ResourceOptions(
+        parent=home.parent,
+        depends_on=[*home.rights, *after],
+        # The autoscaler changes the count; the initial one is used at creation only, and
+        # changing it would replace the pool.
+        ignore_changes=["initialNodeCount", "nodeCount"] if nodes.autoscaled else None,
+    )
+
+
+def _count(nodes: NodeCount, zones: int) -> dict[str, object]:
+    """GKE counts fixed nodes per zone, but autoscaled ones over all zones, as the plan does."""
+    if not nodes.autoscaled:
+        return {"node_count": nodes.max // zones}
+    return {
+        "initial_node_count": math.ceil(nodes.min / zones),
+        "autoscaling": gcp.container.NodePoolAutoscalingArgs(
+            total_min_node_count=nodes.min, total_max_node_count=nodes.max
+        ),
+    }
+
+
+def _gpu_node(
+    pool: GkePoolPlan, account: gcp.serviceaccount.Account
+) -> gcp.container.NodePoolNodeConfigArgs:
+    accelerator = gcp.container.NodePoolNodeConfigGuestAcceleratorArgs(
+        type=pool.accelerator,
+        count=pool.gpu_count,
+        gpu_partition_size=pool.partition_size,
+        gpu_sharing_config=(
+            gcp.container.NodePoolNodeConfigGuestAcceleratorGpuSharingConfigArgs(
+                gpu_sharing_strategy=pool.sharing_strategy,
+                max_shared_clients_per_gpu=pool.shared_clients or 0,
+            )
+            if pool.sharing_strategy is not None
+            else None
+        ),
+        # Always stated: newer GKE fills in DEFAULT, which would then differ from the program.
+        gpu_driver_installation_config=gcp.container.NodePoolNodeConfigGuestAcceleratorGpuDriverInstallationConfigArgs(
+            gpu_driver_version=pool.driver
+        ),
+    )
+    ephemeral, raw = pool.local_ssd.ephemeral, pool.local_ssd.raw
+    return gcp.container.NodePoolNodeConfigArgs(
+        machine_type=pool.machine.name,
+        guest_accelerators=[accelerator],
+        image_type=pool.image_type,
+        disk_size_gb=pool.disk.size_gb,
+        disk_type=pool.disk.type,
+        ephemeral_storage_local_ssd_config=(
+            gcp.container.NodePoolNodeConfigEphemeralStorageLocalSsdConfigArgs(
+                local_ssd_count=ephemeral
+            )
+            if ephemeral
+            else None
+        ),
+        local_nvme_ssd_block_config=(
+            gcp.container.NodePoolNodeConfigLocalNvmeSsdBlockConfigArgs(local_ssd_count=raw)
+            if raw
+            else None
+        ),
+        spot=pool.spot,
+        preemptible=False,
+        gvnic=gcp.container.NodePoolNodeConfigGvnicArgs(enabled=pool.features.gvnic),
+        gcfs_config=gcp.container.NodePoolNodeConfigGcfsConfigArgs(enabled=pool.features.gcfs),
+        # Always stated: left out after it was on, it would differ on every `up`.
+        fast_socket=gcp.container.NodePoolNodeConfigFastSocketArgs(
+            enabled=pool.features.fast_socket
+        ),
+        logging_variant=pool.features.logging_variant,
+        labels=dict(pool.labels),
+        resource_labels=dict(pool.resource_labels) or None,
+        taints=[_taint(taint) for taint in pool.taints],
+        service_account=account.email,
+        oauth_scopes=list(SCOPES),
+        workload_metadata_config=gcp.container.NodePoolNodeConfigWorkloadMetadataConfigArgs(
+            mode="GKE_METADATA"
+        ),
+    )
+
+
+def _taint(taint: Taint) -> gcp.container.NodePoolNodeConfigTaintArgs:
+    return gcp.container.NodePoolNodeConfigTaintArgs(
+        key=taint.key, value=taint.value, effect=taint.cloud_effect
+    )

@@ -1,0 +1,95 @@
+"""GPU pools of GKE."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from infra.spec.schema.capacity import GkeCapacity, OnDemand
+from infra.spec.schema.constraints import FreeText, IntRange
+from infra.spec.schema.field_types import CloudLabels, ZoneNames
+from infra.spec.schema.hosts import GpuChoice
+from infra.spec.schema.model import SpecModel
+from infra.spec.schema.partition import GkePartition, Unpartitioned
+from infra.spec.schema.pools import CloudPool
+
+
+class GkeDisk(SpecModel):
+    size_gb: Annotated[
+        int,
+        IntRange(
+            minimum=10,
+            maximum=65_536,
+            unit="GB",
+            why_minimum="GKE has no smaller boot disks",
+            why_maximum="Compute Engine has no larger disks",
+            source="GKE API, NodeConfig.diskSizeGb; Compute Engine docs, disks",
+        ),
+    ] = 100
+    type: Literal["pd-standard", "pd-balanced", "pd-ssd", "hyperdisk-balanced"] = "pd-balanced"
+
+
+_Ssds = Annotated[
+    int,
+    IntRange(
+        minimum=0,
+        maximum=32,
+        unit="disk",
+        why_maximum="no GPU machine type has more (a3-ultragpu-8g: 32 of 375 GB)",
+        source="Compute Engine docs, GPU machine types",
+    ),
+]
+
+
+class LocalSsd(SpecModel):
+    """Local SSDs of 375 GB. All that come with a machine type must be used, in one of two ways."""
+
+    ephemeral: _Ssds = 0
+    """For the node's ephemeral storage."""
+    raw: _Ssds = 0
+    """As raw NVMe block devices."""
+
+
+class GkeFeatures(SpecModel):
+    gvnic: bool = True
+    gcfs: bool = False
+    """Image streaming."""
+    fast_socket: bool = False
+    logging_variant: Literal["DEFAULT", "MAX_THROUGHPUT"] = "DEFAULT"
+
+
+class Management(SpecModel):
+    auto_repair: bool = True
+    auto_upgrade: bool = True
+
+
+class GkePool(CloudPool):
+    machine_type: Annotated[
+        str, FreeText("a machine type", "Compute Engine docs, GPU machine types", "a3-highgpu-8g")
+    ]
+    """The cloud's name; its GPUs follow from the catalog."""
+    zones: ZoneNames | None = None
+    """By default the zone of a zonal cluster; required for a regional cluster."""
+    capacity: GkeCapacity = OnDemand()
+    gpu: GpuChoice | None = None
+    """GPUs to attach to a machine type that comes without GPUs (N1)."""
+    partition: GkePartition = Unpartitioned()
+    driver: Literal["DEFAULT", "LATEST"] = "DEFAULT"
+    """Which of the drivers available for the node version GKE installs."""
+    image_type: Literal["COS_CONTAINERD", "UBUNTU_CONTAINERD"] = "COS_CONTAINERD"
+    disk: GkeDisk = GkeDisk()
+    local_ssd: LocalSsd | None = None
+    max_pods_per_node: Annotated[
+        int,
+        IntRange(
+            minimum=8,
+            maximum=256,
+            unit="pod",
+            source="GKE API, maxPodsConstraint",
+        ),
+    ] = 110
+    resource_labels: CloudLabels = Field(default_factory=dict)
+    """Labels of the cloud resources, for billing."""
+    features: GkeFeatures = GkeFeatures()
+    management: Management = Management()
