@@ -1,4 +1,4 @@
-"""An EKS cluster with a VPC of its own, a system node group, and the GPU node groups of a plan."""
+"""An EKS cluster with a VPC of its own, and the node groups of a plan."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import catalog, values
-from infra.components import node_counts
-from infra.plan import SYSTEM_LABELS, EksFleetPlan, EksPoolPlan, NodeCount
+from infra.components.eks_node_groups import NodeGroups
+from infra.plan import EksFleetPlan
 
 _VPC_RANGE = "10.0.0.0/16"
 _CLUSTER_POLICIES = ("AmazonEKSClusterPolicy",)
@@ -86,30 +86,18 @@ class EksCluster(pulumi.ComponentResource):
             ),
         )
         addons = [self._addon(name, addon, []) for addon in _ADDONS_BEFORE_NODES]
-        self._before_nodes = [*node_rights, *addons, *routes]
-        self._subnets = subnets
-        self._node_role = node_role
-        self._live = node_counts.live(
-            plan.cluster.name,
-            {plan.system.name: plan.system.nodes, **{pool.name: pool.nodes for pool in plan.pools}},
+        groups = NodeGroups(
+            name,
+            plan,
+            cluster=self.cluster,
+            role=node_role,
+            subnet_ids={zone: subnet.id for zone, subnet in subnets.items()},
+            before=[*node_rights, *addons, *routes],
             provider=provider,
+            parent=self,
         )
-        scaling, options = self._counted(plan.system.name, plan.system.nodes, [])
-        self.system_pool = aws.eks.NodeGroup(
-            f"{name}-{plan.system.name}",
-            cluster_name=self.cluster.name,
-            node_group_name=plan.system.name,
-            node_role_arn=node_role.arn,
-            subnet_ids=self._subnet_ids(plan.system.zones),
-            ami_type="AL2023_x86_64_STANDARD",
-            # Without it, the nodes would stay behind when the cluster's version rises.
-            version=plan.cluster.version,
-            instance_types=[plan.system.machine_type],
-            scaling_config=scaling,
-            labels=dict(SYSTEM_LABELS),
-            opts=options,
-        )
-        self.pools = {pool.name: self._gpu_group(name, pool) for pool in plan.pools}
+        self.system_pool = groups.system
+        self.pools = groups.pools
         # Its pods need a node to run on; EKS calls the add-on healthy only then.
         self._addon(name, "coredns", [self.system_pool])
         self.endpoint = self.cluster.endpoint
@@ -213,61 +201,6 @@ class EksCluster(pulumi.ComponentResource):
             resolve_conflicts_on_create="OVERWRITE",
             resolve_conflicts_on_update="OVERWRITE",
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
-        )
-
-    def _gpu_group(self, name: str, pool: EksPoolPlan) -> aws.eks.NodeGroup:
-        """The node group exactly as planned. Never with the label nvidia.com/mig.config: that is
-        the fleet controller's.
-        """
-        scaling, options = self._counted(pool.name, pool.nodes, [self.system_pool])
-        return aws.eks.NodeGroup(
-            f"{name}-{pool.name}",
-            cluster_name=self.cluster.name,
-            node_group_name=pool.name,
-            node_role_arn=self._node_role.arn,
-            subnet_ids=self._subnet_ids(pool.zones),
-            ami_type=pool.ami_type,
-            version=pool.version,
-            release_version=pool.release_version,
-            instance_types=[pool.machine.name],
-            capacity_type="SPOT" if pool.spot else "ON_DEMAND",
-            disk_size=pool.disk_size_gb,
-            scaling_config=scaling,
-            labels=dict(pool.labels),
-            taints=[
-                aws.eks.NodeGroupTaintArgs(
-                    key=taint.key, value=taint.value, effect=taint.cloud_effect
-                )
-                for taint in pool.taints
-            ],
-            # Old nodes are deleted first: EKS's default starts extra ones, for which GPU quota and
-            # capacity are rarely available.
-            update_config=aws.eks.NodeGroupUpdateConfigArgs(
-                max_unavailable=1, update_strategy="MINIMAL"
-            ),
-            tags=dict(pool.tags) or None,
-            opts=pulumi.ResourceOptions.merge(
-                options, pulumi.ResourceOptions(delete_before_replace=True)
-            ),
-        )
-
-    def _subnet_ids(self, zones: Sequence[str]) -> list[pulumi.Input[str]]:
-        return [self._subnets[zone].id for zone in zones]
-
-    def _counted(
-        self, name: str, nodes: NodeCount, after: Sequence[pulumi.Resource]
-    ) -> tuple[aws.eks.NodeGroupScalingConfigArgs, pulumi.ResourceOptions]:
-        """A node group's counts, and its options."""
-        asked = node_counts.asked(nodes, self._live.get(name))
-        scaling = aws.eks.NodeGroupScalingConfigArgs(
-            min_size=asked.scaling.min,
-            desired_size=asked.scaling.desired,
-            max_size=asked.scaling.max,
-        )
-        return scaling, pulumi.ResourceOptions(
-            parent=self,
-            depends_on=[*self._before_nodes, *after],
-            ignore_changes=["scalingConfig.desiredSize"] if asked.keeps_desired else None,
         )
 
 

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from infra import spec
-from infra.catalog import AwsRegion
-from infra.plan.capacity import check_capacity, check_offered
 from infra.plan.clusters import check_existing, system_pool
 from infra.plan.device_plugin import check_plugin
-from infra.plan.drivers import image_driver
+from infra.plan.eks_pools import eks_pool
 from infra.plan.findings import Checked, Stated, each, refuse
-from infra.plan.fleet import EksClusterPlan, EksFleetPlan, EksPoolPlan
-from infra.plan.machines import machine_of
+from infra.plan.fleet import EksClusterPlan, EksFleetPlan
 from infra.plan.operators import check_operator, resolved
-from infra.plan.pools import SYSTEM_PODS, fleet_workloads, pool_plan
+from infra.plan.pools import fleet_workloads
 from infra.plan.regions import (
     aws_region,
     check_aws_zones,
     check_control_plane,
     check_eks_version,
-    check_offered_there,
     check_one_spelling,
 )
-
-_MOST_TAGS = 50
 
 
 def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | None]:
@@ -44,7 +38,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
     yield from _check_operator(fleet.gpu_operator)
     yield from check_operator(fleet.gpu_operator, "eks")
     pools = yield from each(
-        _pool(fleet, i, own, known, stated) for i in range(len(fleet.node_pools))
+        eks_pool(fleet, i, own, known, stated) for i in range(len(fleet.node_pools))
     )
     zones = fleet.system_pool.zones or own
     yield from check_aws_zones(
@@ -77,89 +71,6 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
         fractional=fleet.fractional,
         workloads=workloads,
     )
-
-
-def _pool(
-    fleet: spec.EksFleet, i: int, own: tuple[str, ...], region: AwsRegion | None, stated: Stated
-) -> Checked[EksPoolPlan | None]:
-    pool, path = fleet.node_pools[i], ("node_pools", i)
-    zones = pool.zones or own[:1]
-    yield from check_aws_zones(pool.zones or (), region, (*path, "zones"), stated)
-    yield from check_capacity(pool.capacity, "eks", path, pool.nodes, zones)
-    found = yield from machine_of(pool.machine_type, None, "eks", path, stated)
-    image = found.machine.image if found else None
-    yield from _check_release(pool.release_version, fleet.cluster.version, path)
-    common = yield from pool_plan(
-        pool,
-        path,
-        found,
-        cloud="eks",
-        strategy=fleet.gpu_operator.mig_strategy,
-        driver=image_driver(image, pool.release_version, path) if image else None,
-        fractional=fleet.fractional,
-        stated=stated,
-    )
-    if found is None:
-        return None
-    assert image is not None, "the catalog has one for every EKS GPU machine"
-    yield from check_offered(pool.capacity, found.machine, path)
-    yield from check_offered_there(found.machine, region, zones, path, stated)
-    if pool.ami_type not in (None, image.name):
-        yield refuse(
-            (*path, "ami_type"),
-            f"{found.machine.name} has {image.architecture} processors, for which EKS provides "
-            f"{image.name}",
-            f"write {image.name}, or leave it out",
-            image.source,
-        )
-    if common is None:
-        return None
-    most = found.machine.pods
-    if most is not None and common.advertised + SYSTEM_PODS > most:
-        yield refuse(
-            (*path, "sharing" if common.sharing else "partition"),
-            f"a node advertises {common.advertised} devices and runs about {SYSTEM_PODS} other "
-            f"pods; {found.machine.name} has addresses for {most} pods",
-            "use fewer replicas, or larger partitions",
-            found.machine.source,
-        )
-    tags = dict(pool.tags)
-    if common.nodes.autoscaled:
-        # What a node will advertise, for an autoscaler that scales from zero nodes. Source:
-        # cluster-autoscaler, AWS.
-        tags |= {
-            f"k8s.io/cluster-autoscaler/node-template/resources/{name}": str(n)
-            for name, n in common.resources.items()
-        }
-    if len(tags) > _MOST_TAGS:
-        yield refuse(
-            (*path, "tags"),
-            f"{len(tags)} tags are too many: AWS allows {_MOST_TAGS} on a node group",
-            "remove some",
-            "EKS API",
-        )
-    return EksPoolPlan(
-        **common.parts(),
-        machine=found.machine,
-        zones=zones,
-        capacity=pool.capacity,
-        ami_type=image.name,
-        version=fleet.cluster.version,
-        release_version=pool.release_version,
-        disk_size_gb=pool.disk.size_gb,
-        tags=tags,
-    )
-
-
-def _check_release(release: str | None, version: str | None, path: spec.Path) -> Checked[None]:
-    if release is not None and version is not None and not release.startswith(f"{version}."):
-        yield refuse(
-            (*path, "release_version"),
-            f"{release} has Kubernetes {'.'.join(release.split('.')[:2])}, and the cluster has "
-            f"{version}",
-            f"write a release of {version}, like {version}.0-20260714, or leave it out",
-            "eksctl-io/eksctl #7976",
-        )
 
 
 def _check_operator(operator: spec.GpuOperator) -> Checked[None]:

@@ -17,6 +17,7 @@ from infra.spec.schema.capacity import (
     Reservation,
     Spot,
 )
+from infra.spec.schema.eks_pools import EksDisk, EksPool
 from infra.spec.schema.field_types import mebibytes
 from infra.spec.schema.fleet import (
     ByoCluster,
@@ -48,8 +49,6 @@ from infra.spec.schema.partition import (
 from infra.spec.schema.pools import (
     Autoscaled,
     ByoPool,
-    EksDisk,
-    EksPool,
     Fixed,
     Nodes,
     Rollout,

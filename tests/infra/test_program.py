@@ -19,8 +19,8 @@ from hypothesis import given
 from fleet_controller import api
 from infra import plan, program, spec
 from infra.components.gpu_pool import Unverified, unverified
+from infra.spec.schema.eks_pools import EksPool
 from infra.spec.schema.gke_pools import GkePool
-from infra.spec.schema.pools import EksPool
 from node_agent.cluster import restart_memory
 from tests.nasty import obeyed, texts
 

@@ -17,13 +17,14 @@ from infra.spec.schema.constraints import (
     NotEmpty,
     Pattern,
 )
+from infra.spec.schema.eks_pools import EksPool
 from infra.spec.schema.field_types import ZoneNames
 from infra.spec.schema.fractional import Fractional, Workload
 from infra.spec.schema.gke_pools import GkePool
 from infra.spec.schema.gpu_operator import GpuOperator
 from infra.spec.schema.hosts import Host
 from infra.spec.schema.model import SpecModel
-from infra.spec.schema.pools import ByoPool, EksPool, Fixed, Nodes
+from infra.spec.schema.pools import ByoPool, Fixed, Nodes
 
 
 class SystemPool(SpecModel):

@@ -1,4 +1,4 @@
-"""GPU pools: the keys that all clouds share, and those of EKS and existing clusters."""
+"""GPU pools: the keys that all clouds share, and those of existing clusters."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from infra.spec.schema.capacity import Capacity, EksCapacity, OnDemand
+from infra.spec.schema.capacity import Capacity, OnDemand
 from infra.spec.schema.constraints import (
     OWN_LIMIT,
     DnsLabel,
-    FreeText,
     IntRange,
-    NoSupport,
-    Pattern,
 )
 from infra.spec.schema.field_types import (
     MAX_NODES,
@@ -22,8 +19,6 @@ from infra.spec.schema.field_types import (
     Labels,
     LabelValue,
     NodeCount,
-    Tags,
-    ZoneNames,
 )
 from infra.spec.schema.hosts import GpuChoice
 from infra.spec.schema.model import SpecModel
@@ -127,63 +122,6 @@ class _Pool(SpecModel):
 
 class CloudPool(_Pool):
     capacity: Capacity = OnDemand()
-
-
-class EksDisk(SpecModel):
-    size_gb: Annotated[
-        int,
-        IntRange(
-            minimum=20,
-            maximum=65_536,
-            unit="GB",
-            why_minimum="the machine image alone takes 20 GB",
-            why_maximum="EBS has no larger volumes",
-            source="EKS API, NodeGroup.diskSize; EBS docs, volume constraints",
-        ),
-    ] = 100
-
-
-class EksPool(CloudPool):
-    # `<pool>-<hash8>` is a label value, so at most 63 characters with the hash of the layout.
-    name: Annotated[str, DnsLabel(54, "Kubernetes docs, labels: 63 with the layout's hash", "a100")]
-    machine_type: Annotated[
-        str, FreeText("a machine type", "EC2 docs, accelerated computing", "p4d.24xlarge")
-    ]
-    """The cloud's name; its GPUs follow from the catalog."""
-    zones: ZoneNames | None = None
-    """Some of the cluster's zones. By default its first, to keep the nodes close to each other."""
-    capacity: EksCapacity = OnDemand()
-    partition: OperatorPartition = Unpartitioned()
-    ami_type: (
-        Annotated[
-            Literal["AL2023_x86_64_NVIDIA", "AL2023_ARM_64_NVIDIA"],
-            NoSupport(
-                beginning="BOTTLEROCKET_",
-                why="Bottlerocket partitions GPUs itself when it boots, by its setting "
-                "kubelet-device-plugins.nvidia.mig.profile, and has its own device plugin; "
-                "mig-manager and the GPU operator's plugin would work against both",
-                instead="write AL2023_x86_64_NVIDIA, or AL2023_ARM_64_NVIDIA for Arm processors",
-                source="bottlerocket.dev, settings.kubelet-device-plugins",
-            ),
-        ]
-        | None
-    ) = None
-    """The EKS AMI type with NVIDIA's driver. By default the one for the machine's architecture."""
-    release_version: (
-        Annotated[
-            str,
-            Pattern(
-                pattern=r"[0-9]+\.[0-9]+\.[0-9]+-[0-9]{8}",
-                is_not="a release version of the EKS AMI",
-                examples=("1.34.0-20260714",),
-                source="EKS API, releaseVersion",
-            ),
-        ]
-        | None
-    ) = None
-    """Version of the AMI, for example 1.34.0-20260714. By default the newest."""
-    disk: EksDisk = EksDisk()
-    tags: Tags = Field(default_factory=dict)
 
 
 class ByoPool(_Pool):

@@ -1,0 +1,119 @@
+"""The node groups of an EKS cluster: the system pool's, and those of the GPU pools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.components import node_counts
+from infra.plan import SYSTEM_LABELS, EksFleetPlan, EksPoolPlan, NodeCount
+
+
+class NodeGroups:
+    """Outputs: `system`, and `pools` by name; children of `parent`.
+
+    subnet_ids: by zone. before: what must be there before the first node.
+    """
+
+    system: aws.eks.NodeGroup
+    pools: Mapping[str, aws.eks.NodeGroup]
+
+    def __init__(
+        self,
+        name: str,
+        plan: EksFleetPlan,
+        *,
+        cluster: aws.eks.Cluster,
+        role: aws.iam.Role,
+        subnet_ids: Mapping[str, pulumi.Input[str]],
+        before: Sequence[pulumi.Resource],
+        provider: aws.Provider,
+        parent: pulumi.Resource,
+    ) -> None:
+        self._name = name
+        self._cluster = cluster
+        self._role = role
+        self._subnets = subnet_ids
+        self._before = before
+        self._parent = parent
+        self._live = node_counts.live(
+            plan.cluster.name,
+            {plan.system.name: plan.system.nodes, **{pool.name: pool.nodes for pool in plan.pools}},
+            provider=provider,
+        )
+        self.system = self._system_group(plan)
+        self.pools = {pool.name: self._gpu_group(pool) for pool in plan.pools}
+
+    def _system_group(self, plan: EksFleetPlan) -> aws.eks.NodeGroup:
+        scaling, options = self._counted(plan.system.name, plan.system.nodes, [])
+        return aws.eks.NodeGroup(
+            f"{self._name}-{plan.system.name}",
+            cluster_name=self._cluster.name,
+            node_group_name=plan.system.name,
+            node_role_arn=self._role.arn,
+            subnet_ids=self._subnet_ids(plan.system.zones),
+            ami_type="AL2023_x86_64_STANDARD",
+            # Without it, the nodes would stay behind when the cluster's version rises.
+            version=plan.cluster.version,
+            instance_types=[plan.system.machine_type],
+            scaling_config=scaling,
+            labels=dict(SYSTEM_LABELS),
+            opts=options,
+        )
+
+    def _gpu_group(self, pool: EksPoolPlan) -> aws.eks.NodeGroup:
+        """The node group exactly as planned. Never with the label nvidia.com/mig.config: that is
+        the fleet controller's.
+        """
+        scaling, options = self._counted(pool.name, pool.nodes, [self.system])
+        return aws.eks.NodeGroup(
+            f"{self._name}-{pool.name}",
+            cluster_name=self._cluster.name,
+            node_group_name=pool.name,
+            node_role_arn=self._role.arn,
+            subnet_ids=self._subnet_ids(pool.zones),
+            ami_type=pool.ami_type,
+            version=pool.version,
+            release_version=pool.release_version,
+            instance_types=[pool.machine.name],
+            capacity_type="SPOT" if pool.spot else "ON_DEMAND",
+            disk_size=pool.disk_size_gb,
+            scaling_config=scaling,
+            labels=dict(pool.labels),
+            taints=[
+                aws.eks.NodeGroupTaintArgs(
+                    key=taint.key, value=taint.value, effect=taint.cloud_effect
+                )
+                for taint in pool.taints
+            ],
+            # Old nodes are deleted first: EKS's default starts extra ones, for which GPU quota and
+            # capacity are rarely available.
+            update_config=aws.eks.NodeGroupUpdateConfigArgs(
+                max_unavailable=1, update_strategy="MINIMAL"
+            ),
+            tags=dict(pool.tags) or None,
+            opts=pulumi.ResourceOptions.merge(
+                options, pulumi.ResourceOptions(delete_before_replace=True)
+            ),
+        )
+
+    def _subnet_ids(self, zones: Sequence[str]) -> list[pulumi.Input[str]]:
+        return [self._subnets[zone] for zone in zones]
+
+    def _counted(
+        self, name: str, nodes: NodeCount, after: Sequence[pulumi.Resource]
+    ) -> tuple[aws.eks.NodeGroupScalingConfigArgs, pulumi.ResourceOptions]:
+        """A node group's counts, and its options."""
+        asked = node_counts.asked(nodes, self._live.get(name))
+        scaling = aws.eks.NodeGroupScalingConfigArgs(
+            min_size=asked.scaling.min,
+            desired_size=asked.scaling.desired,
+            max_size=asked.scaling.max,
+        )
+        return scaling, pulumi.ResourceOptions(
+            parent=self._parent,
+            depends_on=[*self._before, *after],
+            ignore_changes=["scalingConfig.desiredSize"] if asked.keeps_desired else None,
+        )
