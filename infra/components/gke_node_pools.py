@@ -10,6 +10,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from infra.plan import SYSTEM_LABELS, GkePoolPlan, NodeCount, SystemPoolPlan, Taint
+from infra.spec import Capacity, GkeReservation
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 """The service account's roles decide what is allowed; scopes would only narrow it further."""
@@ -140,6 +141,7 @@ def _gpu_node(
         ),
         spot=pool.spot,
         preemptible=False,
+        reservation_affinity=_reservation_affinity(pool.capacity),
         gvnic=gcp.container.NodePoolNodeConfigGvnicArgs(enabled=pool.features.gvnic),
         gcfs_config=gcp.container.NodePoolNodeConfigGcfsConfigArgs(enabled=pool.features.gcfs),
         # Always stated: left out after it was on, it would differ on every `up`.
@@ -155,6 +157,26 @@ def _gpu_node(
         workload_metadata_config=gcp.container.NodePoolNodeConfigWorkloadMetadataConfigArgs(
             mode="GKE_METADATA"
         ),
+    )
+
+
+def _reservation_affinity(
+    capacity: Capacity,
+) -> gcp.container.NodePoolNodeConfigReservationAffinityArgs | None:
+    """None leaves it to GKE."""
+    if not isinstance(capacity, GkeReservation):
+        return None
+    if capacity.reservation is None:
+        falls_back = capacity.fallback == "on-demand"
+        return gcp.container.NodePoolNodeConfigReservationAffinityArgs(
+            consume_reservation_type=(
+                "ANY_RESERVATION" if falls_back else "ANY_RESERVATION_THEN_FAIL"
+            )
+        )
+    return gcp.container.NodePoolNodeConfigReservationAffinityArgs(
+        consume_reservation_type="SPECIFIC_RESERVATION",
+        key="compute.googleapis.com/reservation-name",
+        values=[capacity.reservation],
     )
 
 

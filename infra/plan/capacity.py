@@ -21,11 +21,7 @@ _EKS_RESERVATION = re.compile(r"cr-[0-9a-f]{8,17}|arn:[^:]+:resource-groups:.+")
 
 
 def check_capacity(
-    capacity: spec.Capacity,
-    cloud: str,
-    path: spec.Path,
-    nodes: spec.Nodes,
-    zones: Sequence[str],
+    capacity: spec.Capacity, cloud: str, path: spec.Path, zones: Sequence[str]
 ) -> Checked[None]:
     """path: of the pool."""
     at = (*path, "capacity")
@@ -39,24 +35,8 @@ def check_capacity(
         )
         return
     match capacity:
-        case spec.OnDemand() | spec.Spot():
+        case spec.OnDemand() | spec.Spot() | spec.FlexStart() | spec.Queued():
             pass
-        case spec.FlexStart():
-            if isinstance(nodes, spec.Fixed):
-                yield refuse(
-                    (*path, "nodes"),
-                    "a flex-start pool cannot have a fixed number of nodes",
-                    "write {min: 0, max: …}",
-                    _GKE,
-                )
-        case spec.Queued():
-            if isinstance(nodes, spec.Fixed) or nodes.min:
-                yield refuse(
-                    (*path, "nodes"),
-                    "a queued pool starts at 0 nodes and adds them on request",
-                    "write {min: 0, max: …}",
-                    _GKE,
-                )
         case spec.Reservation(reservation=name):
             if cloud == "eks" and name is not None and not _EKS_RESERVATION.fullmatch(name):
                 yield refuse(
@@ -70,22 +50,6 @@ def check_capacity(
                 yield refuse(
                     (*path, "zones"), "a capacity block is in one zone", "write that zone", _EKS
                 )
-
-
-def repaired(
-    asked: spec.Management, capacity: spec.Capacity, path: spec.Path
-) -> Checked[spec.Management]:
-    """GKE cannot repair flex-start nodes, so auto_repair is off by default there."""
-    if not isinstance(capacity, spec.FlexStart):
-        return asked
-    if asked.auto_repair and "auto_repair" in asked.model_fields_set:
-        yield refuse(
-            (*path, "management", "auto_repair"),
-            "flex-start nodes cannot be repaired",
-            "write false",
-            _GKE,
-        )
-    return spec.Management(auto_repair=False, auto_upgrade=asked.auto_upgrade)
 
 
 def check_offered(capacity: spec.Capacity, machine: Machine, path: spec.Path) -> Checked[None]:

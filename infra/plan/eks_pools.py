@@ -22,7 +22,7 @@ def eks_pool(
     pool, path = fleet.node_pools[i], ("node_pools", i)
     zones = pool.zones or own[:1]
     yield from check_aws_zones(pool.zones or (), region, (*path, "zones"), stated)
-    yield from check_capacity(pool.capacity, "eks", path, pool.nodes, zones)
+    yield from check_capacity(pool.capacity, "eks", path, zones)
     found = yield from machine_of(pool.machine_type, None, "eks", path, stated)
     image = found.machine.image if found else None
     yield from _check_release(pool.release_version, fleet.cluster.version, path)

@@ -7,10 +7,11 @@ from typing import Final, Literal
 
 from infra import spec
 from infra.catalog import Machine
-from infra.plan.capacity import check_capacity, check_offered, repaired
+from infra.plan.capacity import check_offered
 from infra.plan.drivers import gke_driver, operator_driver
 from infra.plan.findings import Checked, Stated, listed, refuse
 from infra.plan.fleet import GkePoolPlan, Offer, SharingStrategy
+from infra.plan.gke_capacity import gke_capacity, repaired
 from infra.plan.machines import machine_of
 from infra.plan.nodes import OPERANDS_LABEL
 from infra.plan.pools import SYSTEM_PODS, pool_plan
@@ -47,7 +48,7 @@ def gke_pool(
     yield from check_gcp_zones(pool.zones or (), region, (*path, "zones"), stated)
     if zones and stated.has((*path, "zones"), location):
         yield from _check_nodes(pool.nodes, len(zones), (*path, "nodes"))
-    yield from check_capacity(pool.capacity, "gke", path, pool.nodes, zones)
+    capacity = yield from gke_capacity(pool, path, zones)
     management = yield from repaired(pool.management, pool.capacity, path)
     yield from _check_management(pool.management, fleet.cluster.release_channel, path)
     by_operator = isinstance(pool.partition, spec.Operator)
@@ -80,7 +81,7 @@ def gke_pool(
         **parts,
         machine=found.machine,
         zones=zones,
-        capacity=pool.capacity,
+        capacity=capacity,
         accelerator=found.accelerator,
         partition_size=pool.partition.profile if isinstance(pool.partition, spec.Native) else None,
         sharing_strategy=_STRATEGY[replicated[0].strategy] if replicated else None,

@@ -16,6 +16,7 @@ from infra.plan.fleet import (
     GkePoolPlan,
 )
 from infra.plan.regions import control_plane_zones, offered_zones, without_control_planes
+from infra.spec import GkeReservation
 
 NO_STARTUP_TAINT: Final = (
     "startup_taint is none: until a new node is partitioned and verified, pods may come to it, get "
@@ -49,6 +50,15 @@ def _by_letter(pool: CloudPoolPlan, region: str) -> list[str]:
     return [
         f"pool {pool.name}: {pool.machine.name} is offered in {', '.join(there)} only, and which "
         f"of them {' and '.join(pool.zones)} is differs from account to account: give zones by id"
+    ]
+
+
+def _reserved(pool: GkePoolPlan) -> list[str]:
+    if not isinstance(pool.capacity, GkeReservation) or pool.capacity.fallback != "on-demand":
+        return []
+    return [
+        f"pool {pool.name}: where no reservation matches, or all are in use, GKE creates on-demand "
+        "machines; to fail instead, write fallback: none, or name the reservation"
     ]
 
 
@@ -91,6 +101,8 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
                 found.append(
                     f"{at} one preemption removes all {pool.advertised} devices that it offers"
                 )
+        if isinstance(pool, GkePoolPlan):
+            found += _reserved(pool)
         if isinstance(pool, GkePoolPlan) and pool.driver == "LATEST":
             found.append(
                 f"{at} driver LATEST changes without notice; the agents report what they find"

@@ -32,6 +32,7 @@ from infra.spec.schema.fleet import (
     SystemPool,
 )
 from infra.spec.schema.fractional import Fractional, FractionalRequest, Workload
+from infra.spec.schema.gke_capacity import GkeReservation
 from infra.spec.schema.gke_pools import GkeDisk, GkeFeatures, GkePool, LocalSsd, Management
 from infra.spec.schema.gpu_operator import ComponentSwitch, GpuOperator, MigManager
 from infra.spec.schema.hosts import GpuChoice, Host, HostGpu, Instance, Refuse, Wait
@@ -81,6 +82,7 @@ __all__ = [
     "GkeFeatures",
     "GkeFleet",
     "GkePool",
+    "GkeReservation",
     "GpuChoice",
     "GpuGroup",
     "GpuOperator",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rehearsal.clouds.gcp.account import write_account
 from rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import CloudEngine, cloud_engine
 
@@ -26,6 +27,15 @@ def pool(name: str, zone: str, **more: Any) -> dict[str, Any]:
         "partition": {"mode": "native", "profile": "1g.5gb"},
         **more,
     }
+
+
+def reserved(name: str, **keys: str) -> dict[str, Any]:
+    return pool(name, "c", capacity={"mode": "reservation", **keys})
+
+
+def reserve(engine: CloudEngine, *reservations: dict[str, Any]) -> None:
+    """These are all that the project has."""
+    write_account(engine.directory.parent, {"reservations": list(reservations)})
 
 
 def fleet(*pools: dict[str, Any]) -> dict[str, Any]:
@@ -55,6 +65,30 @@ def test_fast_socket_on_and_off_again_leaves_no_difference(engine: CloudEngine) 
         assert up.steps.get("gke-one") == "updated", up.output
         again = engine.up(asked, "--expect-no-changes")
         assert again.code == 0, again.output
+
+
+def test_a_pool_on_reserved_machines_is_as_asked_and_another_reservation_replaces_it(
+    engine: CloudEngine,
+) -> None:
+    week = {"name": "week", "zone": "us-central1-c", "machine_type": "a2-highgpu-1g", "count": 1}
+    reserve(engine, week, {**week, "name": "open", "specific": False})
+    one, two = reserved("one", reservation="week"), pool("two", "f")
+    for capacity in (one, reserved("one", fallback="none")):
+        up = engine.up(fleet(capacity, two))
+        assert up.code == 0, up.output
+        assert up.steps["gke-one"] in ("created", "replaced"), up.output
+        again = engine.up(fleet(capacity, two), "--expect-no-changes")
+        assert again.code == 0, again.output
+        drift = engine.refresh("--expect-no-changes")
+        assert drift.code == 0, drift.output
+
+
+def test_a_reservation_that_does_not_exist_leaves_no_pool(engine: CloudEngine) -> None:
+    up = engine.up(fleet(reserved("three", reservation="day"), pool("two", "f")))
+    assert up.code != 0
+    assert 'reservation "day" not found for node pool "three" at zone "us-central1-c"' in up.output
+    pools = {n["metadata"]["labels"]["cloud.google.com/gke-nodepool"] for n in engine.nodes("main")}
+    assert "three" not in pools
 
 
 def test_destroy_leaves_nothing(engine: CloudEngine) -> None:

@@ -328,6 +328,12 @@ def gke() -> Iterator[Row]:
     shared = {"node_pools.0.sharing": {"mode": "time-slicing", "replicas": 2}}
     fleet: dict[str, Any] = {"where": "fleet"}
     yield Row("cluster.location", {"cluster.location": "us-central1-a"}, REPLACE, **fleet)
+    yield Row(
+        "node_pools.capacity.fallback",
+        {"node_pools.0.capacity": {"mode": "reservation", "fallback": "none"}},
+        REPLACE,
+        {"node_pools.0.capacity": "reservation"},
+    )
     yield Row("cluster.release_channel", {"cluster.release_channel": "RAPID"}, IN_PLACE, **fleet)
     yield Row("gpu_operator.existing", {"gpu_operator.existing": True}, None)  # a new cluster
     yield Row("gpu_operator.cluster_policy", {"gpu_operator.cluster_policy": "x"}, None)

@@ -939,11 +939,6 @@ def test_what_is_only_planned_is_refused_before_any_resource(mocked: Any, stack:
         ),
         ("nodes: {count: 1}", "nodes: {min: 0, max: 2}, capacity: queued", "capacity queued"),
         (
-            "nodes: {count: 1}",
-            "nodes: {count: 1}, capacity: {mode: reservation, reservation: r}",
-            "capacity reservation",
-        ),
-        (
             "location: us",
             "existing: true, location: us",
             "cluster.existing: using an existing cluster",

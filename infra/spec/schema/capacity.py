@@ -55,15 +55,14 @@ class Reservation(SpecModel):
         Annotated[
             str,
             FreeText(
-                "a reservation name",
-                "Compute Engine and EC2 docs, reservations",
-                "h100-week",
+                "a reservation's ID",
+                "EC2 docs, capacity reservations",
                 "cr-0123456789abcdef0",
             ),
         ]
         | None
     ) = None
-    """Name (GKE), ID `cr-…` or resource group ARN (EKS). By default any open one that matches."""
+    """ID `cr-…` or resource group ARN. By default any open one that matches."""
 
 
 class CapacityBlock(SpecModel):
@@ -89,7 +88,7 @@ Capacity = Annotated[
 ]
 
 
-class _Offered:
+class Offered:
     """The modes that a cloud has, for the JSON Schema. `infra.plan` refuses the others."""
 
     def __init__(self, *modes: str) -> None:
@@ -115,7 +114,4 @@ class _Offered:
         }
 
 
-GkeCapacity = Annotated[
-    Capacity, _Offered("on-demand", "spot", "flex-start", "queued", "reservation")
-]
-EksCapacity = Annotated[Capacity, _Offered("on-demand", "spot", "reservation", "capacity-block")]
+EksCapacity = Annotated[Capacity, Offered("on-demand", "spot", "reservation", "capacity-block")]

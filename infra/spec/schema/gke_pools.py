@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.spec.schema.capacity import GkeCapacity, OnDemand
+from infra.spec.schema.capacity import OnDemand
 from infra.spec.schema.constraints import FreeText, IntRange
 from infra.spec.schema.field_types import CloudLabels, ZoneNames
+from infra.spec.schema.gke_capacity import GkeCapacity
 from infra.spec.schema.hosts import GpuChoice
 from infra.spec.schema.model import SpecModel
 from infra.spec.schema.partition import GkePartition, Unpartitioned

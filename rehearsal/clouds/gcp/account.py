@@ -14,12 +14,50 @@ from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.core.strict import Strict
 
 FILE = "google-account.json"
+_Machines = Annotated[int, Ge(0)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block(Strict):
+    """A part of a reservation whose machines are close to each other."""
+
+    count: _Machines
+    sub_blocks: Mapping[str, _Machines] = field(default_factory=dict)
+    """By name: machines of each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reservation(Strict):
+    """Machines of one type that are kept in a zone."""
+
+    name: str
+    zone: str
+    machine_type: str
+    count: _Machines
+    specific: bool = True
+    """Whether nodes must name it."""
+    project: str | None = None
+    """Its owner; None = the project that asks."""
+    shared_with: tuple[str, ...] = ()
+    """Other projects that may use it."""
+    blocks: Mapping[str, Block] = field(default_factory=dict)
+
+    def machines(self, block: str | None, sub_block: str | None) -> int | None:
+        """Of a part of it; None where there is no such part."""
+        if block is None:
+            return self.count
+        found = self.blocks.get(block)
+        if found is None or sub_block is None:
+            return None if found is None else found.count
+        return found.sub_blocks.get(sub_block)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Account(Strict):
     quotas: Mapping[str, Annotated[float, Ge(0)]] = field(default_factory=dict)
     """Compute Engine's regional quotas by name; one that is not named is unlimited."""
+    reservations: tuple[Reservation, ...] | None = None
+    """None: there is one for whatever a node pool asks for."""
     leftovers_s: Annotated[float, Ge(0)] = 1.5
     """How long network endpoint groups outlive their cluster, in seconds; at Google minutes."""
 

@@ -13,6 +13,7 @@ from kubeapi import JsonObject
 from rehearsal.clouds.core.machines import Machine
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.gke.defaults import default_locations, zones_of
+from rehearsal.clouds.gcp.gke.reservations import check_affinity
 from rehearsal.clouds.gcp.machines import GPU_MODELS, MIG_MODELS, machines
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -59,6 +60,7 @@ def check_pool(pool: JsonObject, *, location: str, channel: str) -> None:
     check_ssd(config, machine)
     check_boot_disk(config, machine)
     check_features(config)
+    check_affinity(config)
     check_management(pool.get("management") or {"autoUpgrade": True}, channel)
     check_labels_and_taints(config)
     if config.get("spot") and config.get("preemptible"):

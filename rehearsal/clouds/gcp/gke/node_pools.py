@@ -31,7 +31,7 @@ from rehearsal.clouds.gcp.gke.checks import (
     check_upgrade,
     find_machine,
 )
-from rehearsal.clouds.gcp.gke.defaults import VERSION, fill_pool
+from rehearsal.clouds.gcp.gke.defaults import VERSION, fill_node_config, fill_pool
 from rehearsal.clouds.gcp.gke.nodes import (
     GPU_TAINT,
     counts_of,
@@ -42,6 +42,7 @@ from rehearsal.clouds.gcp.gke.nodes import (
 from rehearsal.clouds.gcp.gke.operations import API, Operations
 from rehearsal.clouds.gcp.gke.quotas import check_quotas
 from rehearsal.clouds.gcp.gke.records import find_cluster, find_pool, pools_of
+from rehearsal.clouds.gcp.gke.reservations import check_reserved
 from rehearsal.clouds.gcp.iam import known_account
 from rehearsal.clouds.gcp.state import NODE_POOLS, NodePoolRecord
 
@@ -214,6 +215,7 @@ class NodePools:
             new = {zone: n for zone, n in added.items() if self._has_stock(item, zone)}
             nodes = [(item["pool"]["config"], sum(new.values()))]
             check_quotas(self._context, key.split("/")[1], key.split("/")[3], nodes)
+            self._check_reserved(key, item["pool"]["config"], new)
             if new:
                 counts = counts_of(item)
                 item["scaled"] = {zone: n + new.get(zone, 0) for zone, n in counts.items()}
@@ -247,11 +249,16 @@ class NodePools:
             check_pool(requested, location=cluster["location"], channel=_channel(cluster))
             self._check_account(requested.get("config") or {})
             zones = requested.get("locations") or cluster["locations"]
-            nodes = int(requested.get("initialNodeCount", 0)) * len(zones)
+            count = int(requested.get("initialNodeCount", 0))
+            nodes = count * len(zones)
             where = (parent.split("/")[1], cluster["location"])
             check_quotas(self._context, *where, [(requested.get("config") or {}, nodes)])
+            self._check_reserved(key, requested.get("config") or {}, dict.fromkeys(zones, count))
             self.add(parent, cluster, requested)
         return self._operations.begin("container.nodePools.converge", "CREATE_NODE_POOL", key)
+
+    def _check_reserved(self, key: str, config: JsonObject, added: Mapping[str, int]) -> None:
+        check_reserved(self._context, key, fill_node_config(config), added)
 
     def _check_account(self, config: JsonObject) -> None:
         account = config.get("serviceAccount") or "default"
@@ -266,6 +273,8 @@ class NodePools:
             pool, config = item["pool"], dict(item["pool"]["config"])
             changes = {k: v for k, v in body.items() if k not in ("name", "etag")}
             _refuse_unsupported(changes)
+            zones = set(changes.get("locations", ())) - set(pool["locations"])
+            self._check_reserved(key, config, dict.fromkeys(zones, item["count"]))
             for field, value in changes.items():
                 if field in _POOL_IN_PLACE:
                     pool[field] = value
@@ -304,6 +313,8 @@ class NodePools:
         added = count * len(item["pool"]["locations"]) - sum(counts_of(item).values())
         where = (params["name"].split("/")[1], params["name"].split("/")[3])
         check_quotas(self._context, *where, [(item["pool"]["config"], max(added, 0))])
+        more = {zone: max(count - n, 0) for zone, n in counts_of(item).items()}
+        self._check_reserved(params["name"], item["pool"]["config"], more)
         return self._reconcile(params["name"], "SET_NODE_POOL_SIZE", count=count)
 
     def _set_management(self, params: JsonObject, body: JsonObject) -> JsonObject:

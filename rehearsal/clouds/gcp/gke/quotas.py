@@ -16,6 +16,7 @@ from rehearsal.clouds.gcp.account import account_of
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.gke.defaults import fill_node_config, region_of
 from rehearsal.clouds.gcp.gke.nodes import counts_of
+from rehearsal.clouds.gcp.gke.reservations import ANY_OR_FAIL, BY_NAME, kind_of
 from rehearsal.clouds.gcp.models import document
 from rehearsal.clouds.gcp.state import NODE_POOLS
 
@@ -123,6 +124,9 @@ def _per_node(config: JsonObject) -> dict[str, int]:
     disk = config.get("bootDisk") or {}
     kind = str(disk.get("diskType") or filled["diskType"])
     found = {_DISKS.get(kind, "DISKS_TOTAL_GB"): int(disk.get("sizeGb") or filled["diskSizeGb"])}
+    if kind_of(filled) in (BY_NAME, ANY_OR_FAIL):
+        # The reservation has counted its machines already: Compute Engine, "How reservations work".
+        return found
     for gpu in filled.get("accelerators", []):
         spot = "PREEMPTIBLE_" if config.get("spot") or config.get("preemptible") else ""
         found[spot + _GPUS[gpu["acceleratorType"]]] = int(gpu["acceleratorCount"])

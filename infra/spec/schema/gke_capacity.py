@@ -1,0 +1,53 @@
+"""How a GKE pool gets its machines: what Google Cloud has beyond the kinds of all clouds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from infra.spec.schema.capacity import (
+    CapacityBlock,
+    FlexStart,
+    Offered,
+    OnDemand,
+    Queued,
+    Reservation,
+    Spot,
+)
+from infra.spec.schema.constraints import Pattern
+from infra.spec.schema.model import Shorthand
+
+_NAME = r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_PROJECT = r"[a-z](?:[-a-z0-9.:]*[a-z0-9])?"
+_PART = rf"/reservationBlocks/{_NAME}(?:/reservationSubBlocks/{_NAME})?"
+
+
+class GkeReservation(Reservation):
+    reservation: (
+        Annotated[
+            str,
+            Pattern(
+                pattern=rf"(?:projects/{_PROJECT}/reservations/)?{_NAME}(?:{_PART})?",
+                is_not="a reservation: its name, after projects/…/reservations/ where another "
+                "project shares it, and before /reservationBlocks/… where only a block of it is "
+                "meant",
+                examples=("h100-week", "projects/capacity/reservations/h100-week"),
+                source="GKE docs, consume reserved zonal resources",
+            ),
+        ]
+        | None
+    ) = None
+    """Name, or path from `projects/…/reservations/` on where another project shares it; with
+    `/reservationBlocks/…` a block of it. By default any that matches and may be used unnamed.
+    """
+    fallback: Literal["on-demand", "none"] | None = None
+    """Without a name: `on-demand` (the default) where no reservation matches, or `none`."""
+
+
+GkeCapacity = Annotated[
+    OnDemand | Spot | FlexStart | Queued | GkeReservation | CapacityBlock,
+    Field(discriminator="mode"),
+    Shorthand("on-demand", "spot", "flex-start", "queued", "reservation"),
+    Offered("on-demand", "spot", "flex-start", "queued", "reservation"),
+]

@@ -1,0 +1,200 @@
+"""Machines that the account has reserved, and how node pools use them up.
+
+The account file lists the reservations; without the list there is one for whatever is asked for.
+
+Sources: Compute Engine's pages "Reservations of Compute Engine zonal resources" and "Consume
+instances"; GKE's page "Consume reserved zonal resources". The words of the refusals: for a
+reservation that is too small, or whose machines are others, GoogleCloudPlatform/gsutil #1000; for
+one that does not exist, GoogleCloudPlatform/cluster-toolkit #5043; for a block of another
+project's, cluster-toolkit's modules/compute/gke-node-pool. Those of ANY_RESERVATION_THEN_FAIL are
+not published: the rehearsal's are after the first of these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kubeapi import JsonObject
+from rehearsal.clouds.core.context import Context
+from rehearsal.clouds.gcp.account import Reservation, account_of
+from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.gke.nodes import counts_of
+from rehearsal.clouds.gcp.state import NODE_POOLS, NodePoolRecord
+
+NAME_KEY = "compute.googleapis.com/reservation-name"
+BY_NAME, ANY, ANY_OR_FAIL, NONE = (
+    "SPECIFIC_RESERVATION",
+    "ANY_RESERVATION",
+    "ANY_RESERVATION_THEN_FAIL",
+    "NO_RESERVATION",
+)
+_PATH = re.compile(
+    r"(?:projects/(?P<project>[^/]+)/reservations/)?(?P<name>[^/]+)"
+    r"(?:/reservationBlocks/(?P<block>[^/]+)(?:/reservationSubBlocks/(?P<sub_block>[^/]+))?)?"
+)
+
+
+def kind_of(config: JsonObject) -> str | None:
+    """How the nodes use reservations; None where the pool leaves it to GKE."""
+    found = (config.get("reservationAffinity") or {}).get("consumeReservationType")
+    return None if found in (None, "UNSPECIFIED") else str(found)
+
+
+def check_affinity(config: JsonObject) -> None:
+    """Raises CloudError where the fields contradict each other."""
+    affinity, kind = config.get("reservationAffinity") or {}, kind_of(config)
+    named = bool(affinity.get("key") or affinity.get("values"))
+    if kind != BY_NAME and named:
+        raise google_error(
+            400, f"Reservation affinity {kind or 'UNSPECIFIED'} takes no key and no values."
+        )
+    if kind == BY_NAME and (
+        affinity.get("key") != NAME_KEY or len(affinity.get("values") or ()) != 1
+    ):
+        raise google_error(
+            400, f"Reservation affinity {BY_NAME} needs key {NAME_KEY} and exactly one value."
+        )
+    if kind not in (None, NONE) and (config.get("spot") or config.get("preemptible")):
+        raise google_error(400, "Spot and preemptible nodes cannot use reservations.")
+
+
+def check_reserved(
+    context: Context, key: str, config: JsonObject, added: Mapping[str, int]
+) -> None:
+    """Raises CloudError where the reservation does not exist, or lacks machines.
+
+    key: the pool's full resource name. added: zone -> nodes that the pool is to have more.
+    """
+    listed, kind = account_of(context).reservations, kind_of(config)
+    if listed is None or kind not in (BY_NAME, ANY_OR_FAIL):
+        return
+    users = [_Use(item) for _, item in context.store.items(NODE_POOLS)]
+    project, pool, machine = key.split("/")[1], key.rpartition("/")[2], config["machineType"]
+    for zone, nodes in added.items():
+        if kind == BY_NAME:
+            value = config["reservationAffinity"]["values"][0]
+            room = _room_by_name(listed, users, project, value, zone, machine)
+            what = f'specific reservation "{value}"'
+            if room is None:
+                raise google_error(
+                    404,
+                    f'Google Compute Engine: reservation "{value}" not found for node pool '
+                    f'"{pool}" at zone "{zone}".',
+                )
+        else:
+            room = _room_of_any(listed, users, project, zone, machine)
+            what = "any matching reservation"
+        if nodes > room:
+            raise google_error(
+                429,
+                "Reservation does not have enough resources for the request: "
+                f'{what} is insufficient for node pool "{pool}" at zone "{zone}": required '
+                f"{nodes} and short of {nodes - room} VM count of machine type {machine}.",
+            )
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A pool, as what it takes of reservations."""
+
+    item: NodePoolRecord
+
+    @property
+    def config(self) -> JsonObject:
+        found: JsonObject = self.item["pool"]["config"]
+        return found
+
+    @property
+    def project(self) -> str:
+        return self.item["key"].split("/")[1]
+
+    def nodes(self, zone: str, machine: str) -> int:
+        if self.config["machineType"] != machine:
+            return 0
+        present = sum(node["location"] == zone for node in self.item["nodes"])
+        return max(present, counts_of(self.item).get(zone, 0))
+
+
+def _room_by_name(
+    listed: Sequence[Reservation],
+    users: Sequence[_Use],
+    project: str,
+    value: str,
+    zone: str,
+    machine: str,
+) -> int | None:
+    """Machines that are left; None where there is no such reservation."""
+    path = _PATH.fullmatch(value)
+    if path is None:
+        return None
+    owner = path["project"] or project
+    if path["block"] and owner != project:
+        raise google_error(400, "Shared extended reservations are not supported by GKE.")
+    found = next(
+        (
+            r
+            for r in listed
+            if (r.name, r.zone, r.project or project) == (path["name"], zone, owner)
+            and (owner == project or project in r.shared_with)
+        ),
+        None,
+    )
+    if found is None or found.machines(path["block"], path["sub_block"]) is None:
+        return None
+    if found.machine_type != machine or not found.specific:
+        return 0
+    used = [
+        (parts, use.nodes(zone, machine))
+        for use in users
+        if kind_of(use.config) == BY_NAME
+        and (parts := _parts_of(use.config, use.project, owner, found.name)) is not None
+    ]
+    asked = (path["block"], path["sub_block"])
+    room = found.count - sum(n for _, n in used)
+    for depth in (1, 2):
+        if asked[depth - 1] is not None:
+            inside = sum(n for parts, n in used if parts[:depth] == asked[:depth])
+            room = min(room, (found.machines(*_cut(asked, depth)) or 0) - inside)
+    return max(room, 0)
+
+
+_Parts = tuple[str | None, str | None]
+"""Block and sub-block that a pool names; None: any."""
+
+
+def _cut(parts: _Parts, depth: int) -> _Parts:
+    return (parts[0], parts[1] if depth == 2 else None)
+
+
+def _parts_of(config: JsonObject, project: str, owner: str, name: str) -> _Parts | None:
+    """None where the pool names another reservation."""
+    path = _PATH.fullmatch(config["reservationAffinity"]["values"][0])
+    if path is None or (path["project"] or project, path["name"]) != (owner, name):
+        return None
+    return (path["block"], path["sub_block"])
+
+
+def _room_of_any(
+    listed: Sequence[Reservation], users: Sequence[_Use], project: str, zone: str, machine: str
+) -> int:
+    """Machines left in all the reservations that nodes may use without naming one.
+
+    Pools that say nothing use them too: so do Compute Engine's instances by default.
+    """
+    total = sum(
+        r.count
+        for r in listed
+        if not r.specific
+        and (r.zone, r.machine_type) == (zone, machine)
+        and (r.project in (None, project) or project in r.shared_with)
+    )
+    return max(total - sum(_unnamed(users, project, zone, machine)), 0)
+
+
+def _unnamed(users: Iterable[_Use], project: str, zone: str, machine: str) -> Iterator[int]:
+    for use in users:
+        spot = use.config.get("spot") or use.config.get("preemptible")
+        if use.project == project and kind_of(use.config) in (None, ANY, ANY_OR_FAIL) and not spot:
+            yield use.nodes(zone, machine)
