@@ -18,8 +18,10 @@ Operation = Literal["create", "read", "update", "delete"]
 """Of a Pulumi provider. A function that the program asks counts as `read`."""
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
-Occasion = Literal["always", "autoscaled", "tagged"]
-"""Of which stacks: all; those with an autoscaled pool; those with tags on a node group."""
+Occasion = Literal["always", "autoscaled", "own-network", "tagged"]
+"""Of which stacks: all; those with an autoscaled pool; those that make the network of their GKE
+cluster; those with tags on a node group.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A GKE cluster with a network of its own, a system pool, and the GPU pools of a plan."""
+"""A GKE cluster, a system pool, and the GPU pools of a plan."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ import pulumi
 import pulumi_gcp as gcp
 
 from infra import values
+from infra.components.gke_network import cluster_network
 from infra.components.gke_node_pools import SCOPES, PoolHome, gpu_pool, system_pool
 from infra.plan import GkeFleetPlan
 
-_NODES_RANGE = "10.0.0.0/20"
-_PODS_RANGE = "10.4.0.0/14"
-"""1,024 nodes of 110 pods: GKE gives a node twice the addresses of its pods."""
-_SERVICES_RANGE = "10.8.0.0/20"
 _THROW_AWAY_DISK_GB = 20
 """Of each node of the pool that is removed at once; GKE's images need 10."""
 
@@ -43,23 +40,7 @@ class GkeCluster(pulumi.ComponentResource):
         options = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(providers=[provider]))
         super().__init__("slicewright:index:GkeCluster", name, {}, options)
         child = pulumi.ResourceOptions(parent=self)
-        network = gcp.compute.Network(f"{name}-network", auto_create_subnetworks=False, opts=child)
-        subnetwork = gcp.compute.Subnetwork(
-            f"{name}-nodes",
-            network=network.id,
-            region=plan.cluster.region,
-            ip_cidr_range=_NODES_RANGE,
-            private_ip_google_access=True,
-            secondary_ip_ranges=[
-                gcp.compute.SubnetworkSecondaryIpRangeArgs(
-                    range_name="pods", ip_cidr_range=_PODS_RANGE
-                ),
-                gcp.compute.SubnetworkSecondaryIpRangeArgs(
-                    range_name="services", ip_cidr_range=_SERVICES_RANGE
-                ),
-            ],
-            opts=child,
-        )
+        network = cluster_network(name, plan.cluster, project=project, parent=self)
         account = gcp.serviceaccount.Account(
             f"{name}-nodes",
             account_id=plan.cluster.node_account_id,
@@ -77,11 +58,12 @@ class GkeCluster(pulumi.ComponentResource):
             name,
             name=plan.cluster.name,
             location=plan.cluster.location,
-            network=network.id,
-            subnetwork=subnetwork.id,
+            network=network.vpc,
+            subnetwork=network.subnet,
             networking_mode="VPC_NATIVE",
             ip_allocation_policy=gcp.container.ClusterIpAllocationPolicyArgs(
-                cluster_secondary_range_name="pods", services_secondary_range_name="services"
+                cluster_secondary_range_name=network.pods_range,
+                services_secondary_range_name=network.services_range,
             ),
             # Dataplane V2: it enforces NetworkPolicies, of which there is one for our metrics.
             datapath_provider="ADVANCED_DATAPATH",

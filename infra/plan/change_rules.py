@@ -260,6 +260,7 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
         {
             "cluster.name": "name",
             "cluster.location": "location",
+            "cluster.network": "network, subnetwork, ip_allocation_policy",
             "cluster.existing": "existing or created",
         },
     ),

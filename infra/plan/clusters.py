@@ -41,7 +41,7 @@ def system_pool(
 
 def check_existing(cluster: spec.GkeCluster | spec.EksCluster) -> Checked[None]:
     """The settings of an existing cluster are not changed."""
-    for name in ("version", "release_channel"):
+    for name in ("version", "release_channel", "network"):
         if cluster.existing and name in cluster.model_fields_set:
             yield refuse(
                 ("cluster", name),

@@ -260,12 +260,26 @@ class SystemPoolPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GkeNetworkPlan:
+    """A VPC and a subnet that exist."""
+
+    project: str | None
+    """The host project of a Shared VPC; None: the cluster's project."""
+    vpc: str
+    subnet: str
+    pods_range: str
+    services_range: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class GkeClusterPlan:
     name: str
     location: str
     region: str
     version: str | None
     release_channel: str
+    network: GkeNetworkPlan | None
+    """None: the stack creates one."""
     existing: bool
     node_account_id: str
     """ID of the nodes' service account: 6 to 30 characters."""

@@ -13,8 +13,10 @@ from infra.plan.fleet import (
     EksClusterPlan,
     EksFleetPlan,
     FleetPlan,
+    GkeFleetPlan,
     GkePoolPlan,
 )
+from infra.plan.gke_network import network_notes
 from infra.plan.regions import control_plane_zones, offered_zones, without_control_planes
 from infra.spec import GkeReservation
 
@@ -67,6 +69,8 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
     found = []
     if isinstance(fleet, EksFleetPlan):
         found += _control_plane_by_letter(fleet.cluster)
+    if isinstance(fleet, GkeFleetPlan):
+        found += network_notes(fleet.cluster.name, fleet.cluster.network)
     if isinstance(fleet, ByoFleetPlan) and fleet.pools and fleet.startup_taint == "none":
         found.append(NO_STARTUP_TAINT)
     if (

@@ -25,7 +25,6 @@ from infra.spec.schema.fleet import (
     EksCluster,
     EksFleet,
     Fleet,
-    GkeCluster,
     GkeFleet,
     NodeAgent,
     OnDestroy,
@@ -33,6 +32,7 @@ from infra.spec.schema.fleet import (
 )
 from infra.spec.schema.fractional import Fractional, FractionalRequest, Workload
 from infra.spec.schema.gke_capacity import GkeReservation
+from infra.spec.schema.gke_cluster import GkeCluster, GkeNetwork
 from infra.spec.schema.gke_pools import GkeDisk, GkeFeatures, GkePool, LocalSsd, Management
 from infra.spec.schema.gpu_operator import ComponentSwitch, GpuOperator, MigManager
 from infra.spec.schema.hosts import GpuChoice, Host, HostGpu, Instance, Refuse, Wait
@@ -81,6 +81,7 @@ __all__ = [
     "GkeDisk",
     "GkeFeatures",
     "GkeFleet",
+    "GkeNetwork",
     "GkePool",
     "GkeReservation",
     "GpuChoice",

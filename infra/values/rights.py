@@ -136,7 +136,9 @@ def _occasions(fleet: EksFleetPlan | GkeFleetPlan) -> set[str]:
     counts = [fleet.system.nodes, *(pool.nodes for pool in fleet.pools)]
     autoscaled = any(nodes.autoscaled for nodes in counts)
     tagged = isinstance(fleet, EksFleetPlan) and any(pool.tags for pool in fleet.pools)
-    return {"always", *(["autoscaled"] if autoscaled else []), *(["tagged"] if tagged else [])}
+    own_network = isinstance(fleet, GkeFleetPlan) and fleet.cluster.network is None
+    occasions = {"autoscaled": autoscaled, "own-network": own_network, "tagged": tagged}
+    return {"always", *(occasion for occasion, holds in occasions.items() if holds)}
 
 
 class _Account:

@@ -21,6 +21,7 @@ from slicewright.doctor.findings import (
     not_asked,
     ok,
 )
+from slicewright.doctor.gke_network_checks import Subnet, subnet_findings
 
 APIS: Final = ("compute", "container", "iam", "cloudresourcemanager")
 """Those that the program calls, besides Service Usage, which answers for them."""
@@ -75,6 +76,8 @@ class GoogleAnswers:
     cluster: Answer[bool]
     account: Answer[bool]
     """Whether the nodes' service account exists."""
+    subnet: Answer[Subnet | None] = None
+    """The one that the plan names; None where it names none, and where there is none."""
 
 
 def machines_needed(fleet: GkeFleetPlan) -> tuple[tuple[str, str], ...]:
@@ -132,6 +135,7 @@ def findings(
         list_all=f"gcloud container clusters list --project {project}",
     )
     yield from _account(fleet, answers, account_owned)
+    yield from subnet_findings(fleet, answers.subnet, project=project)
 
 
 def _apis(answers: GoogleAnswers) -> Iterator[Finding]:

@@ -12,9 +12,10 @@ from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 
-from infra.plan import GkeFleetPlan
+from infra.plan import GkeFleetPlan, GkeNetworkPlan
 from slicewright.doctor.findings import Answer, CannotAsk, NotAnswered
 from slicewright.doctor.gke_checks import APIS, GoogleAnswers, Quota, account_email, machines_needed
+from slicewright.doctor.gke_network_checks import Subnet
 
 _ENDPOINTS: Final[Mapping[str, tuple[str, str]]] = {
     "compute": ("GOOGLE_COMPUTE_CUSTOM_ENDPOINT", "https://compute.googleapis.com/compute/v1/"),
@@ -66,6 +67,7 @@ def ask(fleet: GkeFleetPlan, project: str) -> GoogleAnswers:
         account=asked.exists(
             "iam", f"{where}/serviceAccounts/{quote(email)}", "iam.serviceAccounts.get"
         ),
+        subnet=None if cluster.network is None else asked.subnet(cluster.network, region),
     )
 
 
@@ -118,10 +120,25 @@ class _Project:
         found = self._get(service, path, right)
         return found if isinstance(found, NotAnswered) else found is not None
 
-    def _get(self, service: str, path: str, right: str) -> Any:
+    def subnet(self, network: GkeNetworkPlan, region: str) -> Answer[Subnet | None]:
+        owner = network.project or self._project
+        found = self._get(
+            "compute",
+            f"projects/{quote(owner, safe=':')}/regions/{region}/subnetworks/{network.subnet}",
+            "compute.subnetworks.get",
+            project=owner,
+        )
+        if found is None or isinstance(found, NotAnswered):
+            return found
+        return Subnet(
+            vpc=f"projects/{found['network'].partition('/projects/')[2]}",
+            ranges={r["rangeName"]: r["ipCidrRange"] for r in found.get("secondaryIpRanges", ())},
+        )
+
+    def _get(self, service: str, path: str, right: str, *, project: str | None = None) -> Any:
         """The answer; None where there is no such thing. Raises CannotAsk for a wrong token.
 
-        right: the IAM permission that the question needs.
+        right: the IAM permission that the question needs. project: where, if not in the stack's.
         """
         if isinstance(self.apis, Mapping) and self.apis.get(service) is False:
             return NotAnswered(why=f"{service}.googleapis.com is off")
@@ -159,7 +176,7 @@ class _Project:
             )
         return NotAnswered(
             why=f"the right {right} is missing ({said})",
-            remedy=f"let an administrator of project {self._project} allow {right}",
+            remedy=f"let an administrator of project {project or self._project} allow {right}",
         )
 
 

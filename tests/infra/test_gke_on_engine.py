@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rehearsal.clouds.gcp.account import write_account
+from rehearsal.clouds.gcp.projects import project_number
 from rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import CloudEngine, cloud_engine
 
@@ -95,3 +96,78 @@ def test_destroy_leaves_nothing(engine: CloudEngine) -> None:
     gone = engine.destroy()
     assert gone.code == 0, gone.output
     assert engine.cloud.inventory() == {}
+
+
+NETWORK = {"vpc": "corporate", "subnet": "gpu", "pods_range": "pods", "services_range": "services"}
+
+
+def existing_network(engine: CloudEngine, project: str) -> None:
+    """Made without the program, as a network team would."""
+    call = engine.cloud.call
+    call("compute", "networks.insert", {"project": project}, {"name": "corporate"})
+    subnet = {
+        "name": "gpu",
+        "network": f"projects/{project}/global/networks/corporate",
+        "ipCidrRange": "10.64.0.0/20",
+        "secondaryIpRanges": [
+            {"rangeName": "pods", "ipCidrRange": "10.68.0.0/14"},
+            {"rangeName": "services", "ipCidrRange": "10.72.0.0/20"},
+        ],
+    }
+    call("compute", "subnetworks.insert", {"project": project, "region": "us-central1"}, subnet)
+
+
+def test_a_stack_lives_in_a_network_that_exists_and_leaves_it_as_it_was(
+    engine: CloudEngine,
+) -> None:
+    existing_network(engine, "slicewright-test")
+    before = engine.cloud.inventory()
+    asked = fleet(pool("one", "c"))
+    asked["cluster"]["network"] = NETWORK
+    up = engine.up(asked)
+    assert up.code == 0, up.output
+    assert "gcp:compute" not in up.output
+    again = engine.up(asked, "--expect-no-changes")
+    assert again.code == 0, again.output
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+    assert engine.cloud.inventory() == before
+
+
+def test_a_stack_lives_in_a_shared_vpc_of_another_project(engine: CloudEngine) -> None:
+    existing_network(engine, "net-host")
+    asked = fleet(pool("one", "c"))
+    vpc = "projects/net-host/global/networks/corporate"
+    asked["cluster"]["network"] = {**NETWORK, "vpc": vpc}
+    refused = engine.up(asked)
+    assert refused.code != 0
+    assert "is not a service project of the Shared VPC host project net-host" in refused.output
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+    share(engine, host="net-host", project="slicewright-test")
+    before = engine.cloud.inventory()
+    up = engine.up(asked)
+    assert up.code == 0, up.output
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+    assert engine.cloud.inventory() == before
+
+
+def share(engine: CloudEngine, *, host: str, project: str) -> None:
+    """As "Setting up clusters with Shared VPC" in GKE's documentation."""
+    call, number = engine.cloud.call, project_number(project)
+    call("compute", "projects.enableXpnHost", {"project": host}, {})
+    attached = {"xpnResource": {"id": project, "type": "PROJECT"}}
+    call("compute", "projects.enableXpnResource", {"project": host}, attached)
+    robot = f"serviceAccount:service-{number}@container-engine-robot.iam.gserviceaccount.com"
+    apis = f"serviceAccount:{number}@cloudservices.gserviceaccount.com"
+    bindings = [
+        {"role": "roles/container.hostServiceAgentUser", "members": [robot]},
+        {"role": "roles/compute.networkUser", "members": [apis, robot]},
+    ]
+    policy = {"policy": {"bindings": bindings}}
+    call("cloudresourcemanager", "projects.setIamPolicy", {"resource": host}, policy)

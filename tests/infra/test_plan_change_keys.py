@@ -335,6 +335,11 @@ def gke() -> Iterator[Row]:
         {"node_pools.0.capacity": "reservation"},
     )
     yield Row("cluster.release_channel", {"cluster.release_channel": "RAPID"}, IN_PLACE, **fleet)
+    network = {"vpc": "v", "subnet": "s", "pods_range": "p", "services_range": "q"}
+    existing: Changes = {"cluster.network": network}
+    for key in network:
+        changed = {f"cluster.network.{key}": "other"}
+        yield Row(f"cluster.network.{key}", changed, REPLACE, existing, **fleet)
     yield Row("gpu_operator.existing", {"gpu_operator.existing": True}, None)  # a new cluster
     yield Row("gpu_operator.cluster_policy", {"gpu_operator.cluster_policy": "x"}, None)
     yield Row(

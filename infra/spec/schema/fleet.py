@@ -20,6 +20,7 @@ from infra.spec.schema.constraints import (
 from infra.spec.schema.eks_pools import EksPool
 from infra.spec.schema.field_types import ZoneNames
 from infra.spec.schema.fractional import Fractional, Workload
+from infra.spec.schema.gke_cluster import GkeCluster
 from infra.spec.schema.gke_pools import GkePool
 from infra.spec.schema.gpu_operator import GpuOperator
 from infra.spec.schema.hosts import Host
@@ -39,35 +40,6 @@ class SystemPool(SpecModel):
     ) = None
     nodes: Nodes = Fixed(count=1)
     zones: ZoneNames | None = None
-
-
-class GkeCluster(SpecModel):
-    name: Annotated[str, DnsLabel(40, "GKE API, Cluster.name")]
-    location: Annotated[
-        str,
-        Pattern(
-            pattern=r"[a-z]+-[a-z]+[0-9]+(-[a-z])?",
-            is_not="a Google Cloud location: a region or a zone",
-            examples=("us-central1", "us-central1-c"),
-            source="Compute Engine docs, regions and zones",
-        ),
-    ]
-    """A region, or a zone for a zonal cluster."""
-    version: (
-        Annotated[
-            str,
-            Pattern(
-                pattern=r"latest|[0-9]+\.[0-9]+(\.[0-9]+(-gke\.[0-9]+)?)?",
-                is_not="a GKE version",
-                examples=('"1.34"', "1.34.1-gke.1431000"),
-                source="GKE API, minMasterVersion",
-            ),
-        ]
-        | None
-    ) = None
-    release_channel: Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"] = "REGULAR"
-    existing: bool = False
-    """The cluster already exists: it is looked up by name and never deleted."""
 
 
 class EksCluster(SpecModel):

@@ -13,6 +13,7 @@ from rehearsal.clouds.core.store import Kind
 from rehearsal.clouds.gcp.cluster_resources import ClusterResources, users_of
 from rehearsal.clouds.gcp.compute_answers import API, common, done, in_use
 from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.shared_vpcs import SharedVpcs
 from rehearsal.clouds.gcp.state import CLUSTERS, NETWORKS, SUBNETWORKS
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -23,6 +24,7 @@ class Compute:
         self._context = context
         self._store = context.store
         self._of_clusters = ClusterResources(context)
+        self._shared = SharedVpcs(context)
 
     def methods(self) -> Methods:
         return {
@@ -36,6 +38,7 @@ class Compute:
             "subnetworks.expandIpCidrRange": self._expand_subnetwork,
             "subnetworks.delete": self._delete_subnetwork,
             **self._of_clusters.methods(),
+            **self._shared.methods(),
         }
 
     def inventory(self) -> list[JsonObject]:
@@ -205,9 +208,10 @@ class Compute:
             raise in_use(link, user)
 
     def _machines_in(self, field: str, resource: JsonObject) -> Iterator[str]:
-        project = resource["selfLink"].removeprefix(f"{API}/projects/").split("/")[0]
+        path = resource["selfLink"].removeprefix(f"{API}/")
         for key, item in self._store.items(CLUSTERS):
-            if key.split("/")[1] == project and item["cluster"].get(field) == resource["name"]:
+            if item["cluster"]["networkConfig"][field] == path:
+                project = key.split("/")[1]
                 zone = item["cluster"]["locations"][0]
                 name = f"gke-{item['cluster']['name']}"
                 yield f"{API}/projects/{project}/zones/{zone}/instances/{name}"

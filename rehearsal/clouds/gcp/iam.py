@@ -20,6 +20,10 @@ _MEMBER = re.compile(
     r"|allUsers|allAuthenticatedUsers"
 )
 
+_AGENTS = tuple(
+    f"@{name}.iam.gserviceaccount.com" for name in ("container-engine-robot", "compute-system")
+)
+"""Of Google's service agents, which are in each project. Source: IAM docs, service agents."""
 
 _SINCE = Kind[JsonObject]("iam/since")
 """By e-mail address: when the account was created, in seconds since the epoch."""
@@ -167,6 +171,10 @@ class GoogleIam:
                     "serviceAccount:NAME@PROJECT.iam.gserviceaccount.com.",
                 )
             kind, _, email = member.partition(":")
-            simulated = kind == "serviceAccount" and email.endswith(".iam.gserviceaccount.com")
+            simulated = (
+                kind == "serviceAccount"
+                and email.endswith(".iam.gserviceaccount.com")
+                and not email.endswith(_AGENTS)
+            )
             if simulated and known_account(self._context, email) is None:
                 raise google_error(400, f"Service account {email} does not exist.")

@@ -22,6 +22,8 @@ NETWORKS = Kind[JsonObject]("compute/networks")
 """By PROJECT/NAME: in the API's form."""
 SUBNETWORKS = Kind[JsonObject]("compute/subnetworks")
 """By PROJECT/REGION/NAME: in the API's form."""
+SHARED_VPCS = Kind[JsonObject]("compute/sharedVpcs")
+"""By host project: `projects`, those that it shares its networks with."""
 
 FIREWALLS = Kind[JsonObject]("compute/firewalls")
 """By PROJECT/NAME, as the following only once they are left over by a cluster."""

@@ -22,6 +22,7 @@ from slicewright.doctor.gke_checks import (
     machines_needed,
     quotas_needed,
 )
+from slicewright.doctor.gke_network_checks import Subnet
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 SILENT = NotAnswered(why="the right x.y.get is missing")
@@ -167,3 +168,23 @@ def test_a_large_quota_is_written_to_the_last_digit(
 
 def test_every_boot_disk_that_a_stack_file_can_name_has_its_quota() -> None:
     assert set(get_args(GkeDisk.model_fields["type"].annotation)) == set(gke_checks._DISKS)
+
+
+def in_a_network(fleet: GkeFleetPlan, project: str | None = None) -> GkeFleetPlan:
+    network = plan.GkeNetworkPlan(
+        project=project, vpc="net", subnet="sub", pods_range="pods", services_range="services"
+    )
+    return dataclasses.replace(fleet, cluster=dataclasses.replace(fleet.cluster, network=network))
+
+
+def test_a_subnet_of_another_vpc_fails(fleet: GkeFleetPlan) -> None:
+    other = Subnet(vpc="projects/acme/global/networks/net", ranges={})
+    (found,) = of(in_a_network(fleet, project="host"), subnet=other)
+    assert found.verdict == "fails"
+    assert found.found == "belongs to VPC projects/acme/global/networks/net, not to net"
+
+
+def test_a_host_project_that_does_not_answer_never_passes(fleet: GkeFleetPlan) -> None:
+    (found,) = of(in_a_network(fleet, project="host"), subnet=SILENT)
+    assert found.verdict == "not asked"
+    assert found.asked == "subnet sub in us-central1 of project host"

@@ -170,3 +170,46 @@ def test_where_nobody_answers_it_says_whom_it_asked(
         code, said = doctor("s0", PROJECT)
     assert code == CANNOT_RUN
     assert said.startswith(f"slicewright doctor: {nobody}projects/acme/services:batchGet cannot be")
+
+
+NETWORK = (
+    "location: us-central1",
+    "location: us-central1\n      network: {vpc: net, subnet: sub, pods_range: pods, "
+    "services_range: services}",
+)
+
+
+def ranges(gcp: Gcp, **found: str) -> None:
+    """A network with a subnet that has these secondary ranges."""
+    gcp.network()
+    where = {"project": "acme", "region": "us-central1", "subnetwork": "sub"}
+    listed = [{"rangeName": name, "ipCidrRange": block} for name, block in found.items()]
+    gcp.call("compute", "subnetworks.patch", where, secondaryIpRanges=listed)
+
+
+def test_a_subnet_that_does_not_exist_is_named(doctor: Doctor) -> None:
+    code, said = doctor("s0", PROJECT, NETWORK)
+    assert code == NOT_PROVEN
+    assert "1 would fail" in said
+    assert "subnet sub in us-central1 of project acme: does not exist" in said
+
+
+def test_a_range_that_the_subnet_lacks_is_named(doctor: Doctor) -> None:
+    ranges(Gcp(doctor.cloud, doctor.environment), pods="10.68.0.0/14")
+    code, said = doctor("s0", PROJECT, NETWORK)
+    assert code == NOT_PROVEN
+    assert "1 would fail" in said
+    assert "secondary range services of subnet sub" in said
+    assert "--add-secondary-ranges=services=" in said
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"), [("10.68.0.0/24", NOT_PROVEN), ("10.68.0.0/23", PROVEN)]
+)
+def test_a_range_with_too_few_addresses_for_the_nodes_is_named(
+    doctor: Doctor, pods: str, expected: int
+) -> None:
+    ranges(Gcp(doctor.cloud, doctor.environment), pods=pods, services="10.72.0.0/20")
+    code, said = doctor("s0", PROJECT, NETWORK)
+    assert code == expected, said
+    assert "the stack's nodes take 384" in said

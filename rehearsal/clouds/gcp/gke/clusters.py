@@ -8,6 +8,7 @@ from kubeapi import JsonObject
 from rehearsal.clouds.core import cluster_names
 from rehearsal.clouds.core.context import Context, Methods, now
 from rehearsal.clouds.core.control_planes import Address
+from rehearsal.clouds.core.errors import CloudError
 from rehearsal.clouds.core.tasks import Task
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.etag import etag
@@ -17,15 +18,15 @@ from rehearsal.clouds.gcp.gke.defaults import (
     VERSION,
     default_locations,
     fill_node_config,
-    region_of,
     zones_of,
 )
 from rehearsal.clouds.gcp.gke.leftovers import leave_of_cluster
+from rehearsal.clouds.gcp.gke.networks import check_network, check_subnetwork_rights
 from rehearsal.clouds.gcp.gke.node_pools import NodePools
 from rehearsal.clouds.gcp.gke.operations import API, Operations
 from rehearsal.clouds.gcp.gke.quotas import check_quotas
 from rehearsal.clouds.gcp.gke.records import find_cluster, pools_of
-from rehearsal.clouds.gcp.state import CLUSTERS, NETWORKS, NODE_POOLS, SUBNETWORKS, ClusterRecord
+from rehearsal.clouds.gcp.state import CLUSTERS, NODE_POOLS, ClusterRecord
 
 # Field of ClusterUpdate -> field of the cluster. The other desired* fields have no effect that a
 # rehearsal could show and are refused.
@@ -111,7 +112,7 @@ class Clusters:
         with self._store.lock:
             if self._store.get(CLUSTERS, key):
                 raise google_error(409, f"Already exists: {key}.")
-            network, subnetwork = self._check_network(project, location, requested)
+            network = check_network(self._store, project, location, requested)
             locations = list(requested.get("locations") or default_locations(location))
             wrong = sorted(set(locations) - set(zones_of(location)))
             if wrong:
@@ -145,7 +146,8 @@ class Clusters:
             cluster = _filled(
                 requested, name=name, project=project, location=location, locations=locations
             )
-            cluster |= {"network": network, "subnetwork": subnetwork}
+            cluster |= network.as_answered()
+            cluster["networkConfig"] = {**cluster["networkConfig"], **network.in_network_config()}
             self._store.put(CLUSTERS, key, ClusterRecord(key=key, cluster=cluster))
             for pool in pools:
                 self._pools.add(key, cluster, pool)
@@ -155,7 +157,9 @@ class Clusters:
         key = arguments["target"]
 
         def step() -> None:
-            name = find_cluster(self._store, key)["cluster"]["name"]
+            cluster = find_cluster(self._store, key)["cluster"]
+            self._check_rights(key, cluster)
+            name = cluster["name"]
             address = self._start(name)
             addons.install(self._planes.nodes(name))
             for pool in pools_of(self._store, key):
@@ -163,6 +167,16 @@ class Clusters:
             self._set_running(key, address)
 
         self._operations.finish(arguments, step)
+
+    def _check_rights(self, key: str, cluster: JsonObject) -> None:
+        try:
+            check_subnetwork_rights(self._store, key.split("/")[1], cluster)
+        except CloudError as e:
+            with self._store.lock:
+                item = find_cluster(self._store, key)
+                item["cluster"] |= {"status": "ERROR", "statusMessage": e.message}
+                self._store.put(CLUSTERS, key, item)
+            raise
 
     def _set_running(self, key: str, address: Address) -> None:
         with self._store.lock:
@@ -241,35 +255,6 @@ class Clusters:
             cluster_names.release(self._store, name)
 
         self._operations.finish(arguments, step)
-
-    def _check_network(self, project: str, location: str, requested: JsonObject) -> tuple[str, str]:
-        """The names of network and subnetwork. Raises CloudError unless they fit together."""
-        name = str(requested.get("network") or "default").rpartition("/")[2]
-        network = self._store.get(NETWORKS, f"{project}/{name}")
-        if network is None:
-            raise google_error(400, f'Network "{name}" does not exist in project {project}.')
-        region = region_of(location)
-        wanted = str(requested.get("subnetwork") or "").rpartition("/")[2]
-        found = [
-            s
-            for s in self._store.values(SUBNETWORKS, prefix=f"{project}/{region}/")
-            if s["network"].endswith(f"/{name}") and wanted in ("", s["name"])
-        ]
-        if not found:
-            what = f'Subnetwork "{wanted}"' if wanted else "A subnetwork"
-            raise google_error(
-                400, f'{what} of network "{name}" does not exist in region {region}.'
-            )
-        ranges = {r["rangeName"] for r in found[0].get("secondaryIpRanges", [])}
-        policy = requested.get("ipAllocationPolicy") or {}
-        for field in ("clusterSecondaryRangeName", "servicesSecondaryRangeName"):
-            if policy.get(field) and policy[field] not in ranges:
-                raise google_error(
-                    400,
-                    f'Secondary range "{policy[field]}" does not exist in subnetwork '
-                    f'"{found[0]["name"]}"; it has {sorted(ranges)}.',
-                )
-        return name, found[0]["name"]
 
 
 def _channel(cluster: JsonObject) -> str:

@@ -21,6 +21,7 @@ from rehearsal.clouds.gcp.account import account_of
 from rehearsal.clouds.gcp.cluster_resources import COLLECTIONS
 from rehearsal.clouds.gcp.compute_answers import API, common
 from rehearsal.clouds.gcp.gke.defaults import region_of
+from rehearsal.clouds.gcp.gke.networks import network_of
 from rehearsal.clouds.gcp.state import (
     BACKEND_SERVICES,
     DISKS,
@@ -56,10 +57,9 @@ class _Left:
         self._cluster = cluster
         self._region = region_of(cluster["location"])
         self._id = hashlib.sha256(cluster["id"].encode()).hexdigest()[:16]
-        self._network = f"{API}/projects/{project}/global/networks/{cluster['network']}"
-        self._subnetwork = (
-            f"{API}/projects/{project}/regions/{self._region}/subnetworks/{cluster['subnetwork']}"
-        )
+        network = network_of(cluster)
+        self._network = f"{API}/{network.network}"
+        self._subnetwork = f"{API}/{network.subnetwork}"
 
     def load_balancer(self, service: JsonObject) -> None:
         """A pass-through one, as GKE makes it of a Service without other annotations."""

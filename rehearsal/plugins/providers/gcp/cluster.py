@@ -32,6 +32,7 @@ from rehearsal.plugins.providers.gcp.node_config import NODE_CONFIG, seen_node_c
 
 _CLUSTERS = "projects.locations.clusters"
 _ENABLED = same("enabled")
+_NETWORKS = ("network", "subnetwork")
 _CLUSTER: Fields = {
     "description": Field(),
     "network": Field(computed=True),
@@ -220,9 +221,9 @@ class Cluster(Resource):
         project, location = project_of(session, inputs), location_of(session, inputs)
         parent = f"projects/{project}/locations/{location}"
         body = to_api(_CLUSTER, {k: v for k, v in inputs.items() if k not in _CLIENT_SIDE})
-        for field in ("network", "subnetwork"):
+        for field in _NETWORKS:
             if field in body:
-                body[field] = last(body[field])
+                body[field] = _network_path(field, body[field], project, location)
         if "masterAuthorizedNetworksConfig" in body:
             body["masterAuthorizedNetworksConfig"]["enabled"] = True
         body |= {"name": inputs["name"], "initialNodeCount": int(inputs.get("initialNodeCount", 0))}
@@ -253,10 +254,13 @@ class Cluster(Resource):
             return None
         imported = not inputs
         seen = from_api(_CLUSTER, cluster, None if imported else inputs)
-        for field in ("network", "subnetwork"):
-            # The API returns the name; a path that ends in it is the same network.
-            if last(str(inputs.get(field, ""))) == last(str(cluster.get(field))):
-                seen[field] = inputs[field]
+        _, project, _, location, *_ = resource_id.split("/")
+        for field in _NETWORKS:
+            # Whether it was given by name, path or link, it is the same network.
+            live = cluster["networkConfig"][field]
+            if field in inputs:
+                same_one = _network_path(field, inputs[field], project, location) == live
+                seen[field] = inputs[field] if same_one else live
         if "minMasterVersion" in inputs:
             # It counts at creation only: a later upgrade is not drift.
             seen["minMasterVersion"] = inputs["minMasterVersion"]
@@ -323,6 +327,18 @@ class Cluster(Resource):
         complete(session, operation)
 
 
+def _network_path(field: str, given: str, project: str, location: str) -> str:
+    """As the official provider sends it, and the API answers with it: ParseNetworkFieldValue,
+    ParseRegionalFieldValue.
+    """
+    _, found, path = given.partition("projects/")
+    if found:
+        return f"projects/{path}"
+    region = location.rsplit("-", 1)[0] if location.count("-") == 2 else location
+    where = "global/networks" if field == "network" else f"regions/{region}/subnetworks"
+    return f"projects/{project}/{where}/{given}"
+
+
 def _updates(name: str, old: Properties, new: Properties) -> list[JsonObject]:
     """The changes of one property, or of properties in it, as UpdateCluster takes them."""
     updates: list[JsonObject] = []
@@ -371,6 +387,7 @@ def _outputs(cluster: JsonObject, parts: list[str], inputs: Properties) -> Prope
     }
     return {
         **from_api(_CLUSTER, cluster, None),
+        **{field: cluster["networkConfig"][field] for field in _NETWORKS},
         "name": cluster["name"],
         "project": parts[1],
         "location": parts[3],

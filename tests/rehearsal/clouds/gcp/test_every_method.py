@@ -50,6 +50,10 @@ class World:
         body["ipCidrRange"] = "10.0.0.0/20"
         return self.do("compute", "subnetworks.insert", project=PROJECT, region=REGION, body=body)
 
+    def shared_vpc(self) -> None:
+        self.do("compute", "projects.enableXpnHost", **_SHARED)
+        self.do("compute", "projects.enableXpnResource", **_ATTACHED)
+
     def cluster(self) -> None:
         self.gcp.make_cluster()
 
@@ -121,6 +125,8 @@ _NO_ACCOUNT = {"name": f"projects/{PROJECT}/serviceAccounts/none@{PROJECT}.iam.g
 _POLICY = {"policy": {"bindings": [{"role": ROLE, "members": [MEMBER]}]}}
 _BAD_POLICY = {"policy": {"bindings": [{"role": "viewer", "members": [MEMBER]}]}}
 _NO_API = {"name": f"projects/{PROJECT}/services/none.googleapis.com"}
+_SHARED = {"project": "net-host"}
+_ATTACHED = {**_SHARED, "body": {"xpnResource": {"id": PROJECT, "type": "PROJECT"}}}
 
 
 def _operation_of_cluster(world: World) -> Any:
@@ -181,6 +187,12 @@ _TABLE: Mapping[str, tuple[tuple[str, ...], _Arguments, tuple[str, ...], _Argume
         (), {**_NO_SUB, "body": {"ipCidrRange": "10.0.0.0/19"}}, 404,
     ),
     "compute subnetworks.delete": (("network", "subnetwork"), _SUB, (), _NO_SUB, 404),
+    "compute projects.enableXpnHost": (
+        (), _SHARED, ("shared_vpc",), {"project": PROJECT}, 400,
+    ),
+    "compute projects.enableXpnResource": (
+        ("shared_vpc",), _ATTACHED, (), {**_ATTACHED, "project": "no-host"}, 400,
+    ),
     f"container {_CLUSTERS}.get": (("cluster",), {"name": CLUSTER}, (), _NO_CLUSTER, 404),
     f"container {_CLUSTERS}.update": (
         ("cluster",), {"name": CLUSTER, "body": _UPDATE}, (), {**_NO_CLUSTER, "body": _UPDATE}, 404,
@@ -306,6 +318,7 @@ def _cases() -> tuple[dict[str, Case], dict[str, tuple[Case, int]]]:
         f"container {_CLUSTERS}.list": {"parent": PARENT},
         f"container {_POOLS}.list": {"parent": CLUSTER},
         "cloudresourcemanager projects.getIamPolicy": {"resource": PROJECT, "body": {}},
+        "compute projects.getXpnHost": {"project": PROJECT},
     }
     for key, arguments in lists.items():
         service, method = key.split(" ")

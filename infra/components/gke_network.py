@@ -1,0 +1,69 @@
+"""The network of a GKE cluster: the stack's own, or one that exists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_gcp as gcp
+
+from infra.plan import GkeClusterPlan, GkeNetworkPlan
+
+_NODES_RANGE = "10.0.0.0/20"
+_PODS_RANGE = "10.4.0.0/14"
+"""1,024 nodes of 110 pods: GKE gives a node twice the addresses of its pods."""
+_SERVICES_RANGE = "10.8.0.0/20"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterNetwork:
+    """What a cluster is given: paths of VPC and subnet, and names of the subnet's ranges."""
+
+    vpc: pulumi.Input[str]
+    subnet: pulumi.Input[str]
+    pods_range: str
+    services_range: str
+
+
+def cluster_network(
+    name: str, cluster: GkeClusterPlan, *, project: str, parent: pulumi.Resource
+) -> ClusterNetwork:
+    """name: what the names of new resources begin with. project: the cluster's."""
+    if cluster.network is not None:
+        return _existing(cluster.network, cluster.region, project)
+    return _own(name, cluster.region, parent)
+
+
+def _existing(network: GkeNetworkPlan, region: str, project: str) -> ClusterNetwork:
+    """By paths, as Google's API names them: nothing is asked for, and nothing is a resource."""
+    owner = network.project or project
+    return ClusterNetwork(
+        vpc=f"projects/{owner}/global/networks/{network.vpc}",
+        subnet=f"projects/{owner}/regions/{region}/subnetworks/{network.subnet}",
+        pods_range=network.pods_range,
+        services_range=network.services_range,
+    )
+
+
+def _own(name: str, region: str, parent: pulumi.Resource) -> ClusterNetwork:
+    child = pulumi.ResourceOptions(parent=parent)
+    network = gcp.compute.Network(f"{name}-network", auto_create_subnetworks=False, opts=child)
+    subnetwork = gcp.compute.Subnetwork(
+        f"{name}-nodes",
+        network=network.id,
+        region=region,
+        ip_cidr_range=_NODES_RANGE,
+        private_ip_google_access=True,
+        secondary_ip_ranges=[
+            gcp.compute.SubnetworkSecondaryIpRangeArgs(
+                range_name="pods", ip_cidr_range=_PODS_RANGE
+            ),
+            gcp.compute.SubnetworkSecondaryIpRangeArgs(
+                range_name="services", ip_cidr_range=_SERVICES_RANGE
+            ),
+        ],
+        opts=child,
+    )
+    return ClusterNetwork(
+        vpc=network.id, subnet=subnetwork.id, pods_range="pods", services_range="services"
+    )

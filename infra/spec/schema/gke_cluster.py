@@ -1,0 +1,82 @@
+"""What a stack file may say of a GKE cluster and its network."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from infra.spec.schema.constraints import DnsLabel, Pattern
+from infra.spec.schema.model import SpecModel
+
+_COMPUTE_NAME = r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_PROJECT = r"(?:[a-z][-a-z0-9.]*:)?[a-z][-a-z0-9]{4,28}[a-z0-9]"
+_RangeName = Annotated[
+    str,
+    Pattern(
+        pattern=_COMPUTE_NAME,
+        is_not="the name of a secondary range of a subnet: at most 63 lowercase letters, digits "
+        "and '-', starting with a letter, not ending with '-'",
+        examples=("pods", "gke-pods"),
+        source="Compute Engine API, SubnetworkSecondaryRange.rangeName",
+    ),
+]
+
+
+class GkeNetwork(SpecModel):
+    """A VPC and a subnet that exist. Nothing of them is created, changed or deleted."""
+
+    vpc: Annotated[
+        str,
+        Pattern(
+            pattern=rf"(?:projects/{_PROJECT}/global/networks/)?{_COMPUTE_NAME}",
+            is_not="a VPC network: its name, or its path where it belongs to another project",
+            examples=("main", "projects/host-project/global/networks/shared"),
+            source="Compute Engine API, Network.selfLink",
+        ),
+    ]
+    """Its name; for a Shared VPC `projects/<host project>/global/networks/<name>`."""
+    subnet: Annotated[
+        str,
+        Pattern(
+            pattern=_COMPUTE_NAME,
+            is_not="the name of a subnet: at most 63 lowercase letters, digits and '-', starting "
+            "with a letter, not ending with '-'",
+            examples=("gpu-nodes",),
+            source="Compute Engine API, Subnetwork.name",
+        ),
+    ]
+    """The subnet of the nodes, in the project of the VPC and the region of the cluster."""
+    pods_range: _RangeName
+    """The secondary range of the subnet for pods."""
+    services_range: _RangeName
+    """The secondary range of the subnet for Services."""
+
+
+class GkeCluster(SpecModel):
+    name: Annotated[str, DnsLabel(40, "GKE API, Cluster.name")]
+    location: Annotated[
+        str,
+        Pattern(
+            pattern=r"[a-z]+-[a-z]+[0-9]+(-[a-z])?",
+            is_not="a Google Cloud location: a region or a zone",
+            examples=("us-central1", "us-central1-c"),
+            source="Compute Engine docs, regions and zones",
+        ),
+    ]
+    """A region, or a zone for a zonal cluster."""
+    version: (
+        Annotated[
+            str,
+            Pattern(
+                pattern=r"latest|[0-9]+\.[0-9]+(\.[0-9]+(-gke\.[0-9]+)?)?",
+                is_not="a GKE version",
+                examples=('"1.34"', "1.34.1-gke.1431000"),
+                source="GKE API, minMasterVersion",
+            ),
+        ]
+        | None
+    ) = None
+    release_channel: Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"] = "REGULAR"
+    network: GkeNetwork | None = None
+    """A VPC and a subnet that exist. By default the stack has a network of its own."""
+    existing: bool = False
+    """The cluster already exists: it is looked up by name and never deleted."""

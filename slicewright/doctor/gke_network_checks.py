@@ -1,0 +1,85 @@
+"""Whether an existing VPC and subnet have what a GKE plan needs of them; pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from infra.plan import GkeFleetPlan, GkeNetworkPlan
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+
+_SYSTEM_PODS_PER_NODE: Final = 110
+"""GKE's default, which the system pool has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subnet:
+    vpc: str
+    """projects/P/global/networks/N."""
+    ranges: Mapping[str, str]
+    """Secondary range -> its addresses in CIDR notation."""
+
+
+def subnet_findings(
+    fleet: GkeFleetPlan, found: Answer[Subnet | None], *, project: str
+) -> Iterator[Finding]:
+    """project: the cluster's. Nothing where the stack makes its own network."""
+    network = fleet.cluster.network
+    if network is None:
+        return
+    region, owner = fleet.cluster.region, network.project or project
+    asked = f"subnet {network.subnet} in {region} of project {owner}"
+    show = (
+        f"gcloud compute networks subnets list --network={network.vpc} --regions={region} "
+        f"--project={owner}"
+    )
+    match found:
+        case NotAnswered() as refusal:
+            yield not_asked(asked, refusal)
+        case None:
+            yield fails(asked, "does not exist", show)
+        case Subnet(vpc=vpc) if vpc != f"projects/{owner}/global/networks/{network.vpc}":
+            yield fails(asked, f"belongs to VPC {vpc}, not to {network.vpc}", show)
+        case Subnet():
+            yield ok(asked, f"exists, in VPC {network.vpc}")
+            yield from _ranges(fleet, network, found, asked, owner)
+
+
+def _ranges(
+    fleet: GkeFleetPlan, network: GkeNetworkPlan, subnet: Subnet, where: str, owner: str
+) -> Iterator[Finding]:
+    for name in (network.pods_range, network.services_range):
+        if name in subnet.ranges:
+            continue
+        yield fails(
+            f"secondary range {name} of {where}",
+            f"does not exist; there are {', '.join(sorted(subnet.ranges)) or 'none'}",
+            f"gcloud compute networks subnets update {network.subnet} "
+            f"--region={fleet.cluster.region} --project={owner} "
+            f"--add-secondary-ranges={name}=<addresses in CIDR notation>",
+        )
+    if network.pods_range not in subnet.ranges:
+        return
+    addresses = subnet.ranges[network.pods_range]
+    there, needed = ipaddress.ip_network(addresses).num_addresses, pod_addresses(fleet)
+    asked = f"addresses for pods in range {network.pods_range} ({addresses})"
+    said = f"{there}; the stack's nodes take {needed}"
+    if needed <= there:
+        yield ok(asked, said)
+    else:
+        yield fails(
+            asked,
+            said,
+            "name a larger range as cluster.network.pods_range, or lower max_pods_per_node",
+        )
+
+
+def pod_addresses(fleet: GkeFleetPlan) -> int:
+    """What all nodes at their most take: GKE gives a node at least twice its pods, in a whole
+    block. Source: GKE docs, "Configure maximum Pods per node".
+    """
+    pools = [(fleet.system.nodes.max, _SYSTEM_PODS_PER_NODE)]
+    pools += [(pool.nodes.max, pool.max_pods_per_node) for pool in fleet.pools]
+    return sum(nodes * (1 << (2 * pods - 1).bit_length()) for nodes, pods in pools)
