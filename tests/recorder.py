@@ -59,6 +59,8 @@ class Recorder(pulumi.runtime.Mocks):
                 "endpoint": "https://127.0.0.1:6443",
                 "certificateAuthority": {"data": "Q0E="},
             }
+        if args.typ == "aws:ec2/launchTemplate:LaunchTemplate":
+            outputs |= {"latestVersion": 1}
         if args.typ == "gcp:serviceaccount/account:Account":
             outputs |= {"email": f"{args.inputs['accountId']}@p.iam.gserviceaccount.com"}
         if args.typ.startswith("aws:iam/role:"):

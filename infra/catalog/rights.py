@@ -18,9 +18,9 @@ Operation = Literal["create", "read", "update", "delete"]
 """Of a Pulumi provider. A function that the program asks counts as `read`."""
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
-Occasion = Literal["always", "autoscaled", "own-network", "tagged"]
+Occasion = Literal["always", "autoscaled", "own-network", "tagged", "templated"]
 """Of which stacks: all; those with an autoscaled pool; those that make the network of their GKE
-cluster; those with tags on a node group.
+cluster; those with tags on a node group; those with a launch template.
 """
 
 

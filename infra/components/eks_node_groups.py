@@ -8,6 +8,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.components import node_counts
+from infra.components.eks_launch_template import launch_template
 from infra.plan import SYSTEM_LABELS, EksFleetPlan, EksPoolPlan, NodeCount
 
 
@@ -38,6 +39,7 @@ class NodeGroups:
         self._subnets = subnet_ids
         self._before = before
         self._parent = parent
+        self._tags = {"Name": plan.cluster.name}
         self._live = node_counts.live(
             plan.cluster.name,
             {plan.system.name: plan.system.nodes, **{pool.name: pool.nodes for pool in plan.pools}},
@@ -93,10 +95,24 @@ class NodeGroups:
             update_config=aws.eks.NodeGroupUpdateConfigArgs(
                 max_unavailable=1, update_strategy="MINIMAL"
             ),
+            launch_template=self._template(pool),
             tags=dict(pool.tags) or None,
             opts=pulumi.ResourceOptions.merge(
                 options, pulumi.ResourceOptions(delete_before_replace=True)
             ),
+        )
+
+    def _template(self, pool: EksPoolPlan) -> aws.eks.NodeGroupLaunchTemplateArgs | None:
+        if pool.template is None:
+            return None
+        made = launch_template(
+            f"{self._name}-{pool.name}",
+            pool.template,
+            tags=self._tags,
+            opts=pulumi.ResourceOptions(parent=self._parent),
+        )
+        return aws.eks.NodeGroupLaunchTemplateArgs(
+            id=made.id, version=made.latest_version.apply(str)
         )
 
     def _subnet_ids(self, zones: Sequence[str]) -> list[pulumi.Input[str]]:

@@ -183,6 +183,20 @@ EKS: Final[tuple[Rule, ...]] = (
             "ami_type": "ami_type",
             "disk_size_gb": "disk_size",
             "zones": "subnet_ids",
+            "templated": "launch_template.id",
+        },
+    ),
+    *_rules(
+        ChangeEffect.ROLL,
+        _ONE_BY_ONE,
+        "aws: a new version of the launch template, UpdateNodegroupVersion",
+        {
+            "template.disk_gb": "block_device_mappings",
+            "template.encrypted": "block_device_mappings",
+            "template.kms_key": "block_device_mappings",
+            "template.hop_limit": "metadata_options",
+            "template.instance_store": "user_data",
+            "template.tags": "tag_specifications",
         },
     ),
     *_rules(

@@ -6,6 +6,7 @@ from infra import spec
 from infra.catalog import AwsRegion
 from infra.plan.capacity import check_capacity, check_offered
 from infra.plan.drivers import image_driver
+from infra.plan.eks_templates import template_of
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.fleet import EksPoolPlan
 from infra.plan.machines import machine_of
@@ -26,6 +27,7 @@ def eks_pool(
     found = yield from machine_of(pool.machine_type, None, "eks", path, stated)
     image = found.machine.image if found else None
     yield from _check_release(pool.release_version, fleet.cluster.version, path)
+    template = yield from template_of(pool, path, region)
     common = yield from pool_plan(
         pool,
         path,
@@ -83,7 +85,8 @@ def eks_pool(
         ami_type=image.name,
         version=fleet.cluster.version,
         release_version=pool.release_version,
-        disk_size_gb=pool.disk.size_gb,
+        disk_size_gb=None if template else pool.disk.size_gb,
+        template=template,
         tags=tags,
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypedDict
 
 from infra.catalog import Gpu, Machine
+from infra.plan.eks_templates import EksTemplate
 from infra.plan.fractional import WorkloadPlan
 from infra.plan.hosts import HostPlan
 from infra.spec import (
@@ -236,8 +237,16 @@ class EksPoolPlan(CloudPoolPlan):
     version: str | None
     """Kubernetes of the nodes: the cluster's, which EKS does not give them by itself."""
     release_version: str | None
-    disk_size_gb: int
+    disk_size_gb: int | None
+    """None where the launch template states it."""
+    template: EksTemplate | None
+    """None: EKS's own, and never another as long as the node group lives."""
     tags: Mapping[str, str]
+    """Of the node group."""
+
+    @property
+    def templated(self) -> bool:
+        return self.template is not None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from infra.plan.fleet import (
     CloudPoolPlan,
     EksClusterPlan,
     EksFleetPlan,
+    EksPoolPlan,
     FleetPlan,
     GkeFleetPlan,
     GkePoolPlan,
@@ -99,6 +100,12 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
                 )
             if isinstance(fleet, EksFleetPlan):
                 found += _by_letter(pool, fleet.cluster.region)
+            if isinstance(pool, EksPoolPlan) and pool.template and pool.template.kms_key:
+                # EC2 Auto Scaling user guide, required AWS KMS key policy for encrypted volumes.
+                found.append(
+                    f"{at} the policy of its KMS key must let AWSServiceRoleForAutoScaling use it "
+                    "and create grants; without that, instances end as they start"
+                )
             if machine.note:
                 found.append(f"{at} {machine.name}: {machine.note}")
             if pool.spot and pool.nodes.max == 1:

@@ -17,7 +17,7 @@ from infra.spec.schema.capacity import (
     Reservation,
     Spot,
 )
-from infra.spec.schema.eks_pools import EksDisk, EksPool
+from infra.spec.schema.eks_pools import EksDisk, EksPool, InstanceMetadata
 from infra.spec.schema.field_types import mebibytes
 from infra.spec.schema.fleet import (
     ByoCluster,
@@ -90,6 +90,7 @@ __all__ = [
     "Host",
     "HostGpu",
     "Instance",
+    "InstanceMetadata",
     "LocalSsd",
     "Management",
     "MetricsNamespace",

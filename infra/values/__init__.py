@@ -2,6 +2,7 @@
 
 from infra.values.adopted_operator import RUNTIME_CLASS, Mismatch, mismatches, what_to_change
 from infra.values.driver_installer import driver_installers
+from infra.values.eks_user_data import eks_user_data
 from infra.values.host_files import host_files, host_layout
 from infra.values.kubeconfig import kubeconfig
 from infra.values.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
@@ -35,6 +36,7 @@ __all__ = [
     "aws_policy",
     "chart_of",
     "driver_installers",
+    "eks_user_data",
     "google_condition",
     "google_role",
     "host_files",

@@ -20,6 +20,8 @@ READING: tuple[Operation, ...] = ("read",)
 """What `pulumi preview` and `refresh` need."""
 
 _EC2 = ("internet-gateway", "route-table", "subnet", "vpc")
+_TEMPLATED = ("instance", "launch-template", "volume")
+"""Of stacks with a launch template."""
 _IN_A_VPC = ("internet-gateway", "route-table", "subnet")
 _EKS = ("addon", "cluster", "nodegroup")
 _ROLES = ("eks-control-plane-*", "eks-nodes-*")
@@ -137,8 +139,17 @@ def _occasions(fleet: EksFleetPlan | GkeFleetPlan) -> set[str]:
     autoscaled = any(nodes.autoscaled for nodes in counts)
     tagged = isinstance(fleet, EksFleetPlan) and any(pool.tags for pool in fleet.pools)
     own_network = isinstance(fleet, GkeFleetPlan) and fleet.cluster.network is None
-    occasions = {"autoscaled": autoscaled, "own-network": own_network, "tagged": tagged}
+    occasions = {
+        "autoscaled": autoscaled,
+        "own-network": own_network,
+        "tagged": tagged,
+        "templated": _templated(fleet),
+    }
     return {"always", *(occasion for occasion, holds in occasions.items() if holds)}
+
+
+def _templated(fleet: EksFleetPlan | GkeFleetPlan) -> bool:
+    return isinstance(fleet, EksFleetPlan) and any(pool.templated for pool in fleet.pools)
 
 
 class _Account:
@@ -159,8 +170,10 @@ class _Account:
         ec2 = f"arn:{region.partition}:ec2:{region.name}:*"
         eks = f"arn:{region.partition}:eks:{region.name}:*"
         iam = f"arn:{region.partition}:iam::*:role"
+        self._ec2 = (*_EC2, *_TEMPLATED) if _templated(fleet) else _EC2
         self._arns: Mapping[str, Sequence[str]] = {
-            **{kind: [f"{ec2}:{kind}/*"] for kind in _EC2},
+            **{kind: [f"{ec2}:{kind}/*"] for kind in self._ec2},
+            "what-an-instance-has": ["*"],
             "cluster": [f"{eks}:cluster/{cluster.name}"],
             "nodegroup": [f"{eks}:nodegroup/{cluster.name}/*/*"],
             "addon": [f"{eks}:addon/{cluster.name}/*/*"],
@@ -178,6 +191,7 @@ class _Account:
                     ]
                 }
             },
+            "by-launch-template": {"ArnLike": {"ec2:LaunchTemplate": f"{ec2}:launch-template/*"}},
             "passed-to-eks": {"StringEquals": {"iam:PassedToService": "eks.amazonaws.com"}},
             "service-linked": {"StringEquals": {"iam:AWSServiceName": sorted(_SERVICE_LINKED)}},
         }
@@ -189,15 +203,14 @@ class _Account:
             # AWS knows no resource for it.
             return [_limits(["*"], {"StringEquals": {"aws:RequestedRegion": self._region}})]
         if scope.tags_what_is_made and need.operation == "create":
-            return [
-                _limits(self._of(scope.uses), {"StringEquals": {"ec2:CreateAction": _makers()}})
-            ]
+            makers = {"StringEquals": {"ec2:CreateAction": self._makers()}}
+            return [_limits(self._of(scope.uses), makers)]
         # Not with the VPC: a subnet with the right name could then be made in any.
         new = self._of(_alike(scope.makes, [_IN_A_VPC]))
         made = [_limits(new, self._tag("aws:RequestTag"))] if new else []
         if not scope.uses:
             return made
-        used = self._of(_alike(scope.uses, [_EC2, _EKS]))
+        used = self._of(_alike(self._there(scope.uses), [self._ec2, _EKS]))
         return [*made, _limits(used, self._condition(need.right, scope.only))]
 
     def _condition(self, right: str, only: str | None) -> JsonObject:
@@ -209,7 +222,21 @@ class _Account:
         return {"StringLike": {f"{key}/Name": self._names}}
 
     def _of(self, kinds: Sequence[str]) -> list[str]:
-        return [arn for kind in kinds for arn in self._arns[kind]]
+        return [arn for kind in self._there(kinds) for arn in self._arns[kind]]
+
+    def _there(self, kinds: Sequence[str]) -> Sequence[str]:
+        """Those of the kinds that the stack may have."""
+        return [kind for kind in kinds if kind in self._arns]
+
+    def _makers(self) -> list[str]:
+        """The EC2 actions that create something with tags."""
+        makes = {
+            action: scope.makes or (_TEMPLATED if action == "ec2:RunInstances" else ())
+            for action, scope in catalog.aws_rights().scopes.items()
+        }
+        return sorted(
+            action.partition(":")[2] for action, made in makes.items() if self._there(made)
+        )
 
 
 def _zones(fleet: EksFleetPlan) -> Sequence[str]:
@@ -231,9 +258,3 @@ def _limits(resources: Sequence[str], condition: Mapping[str, Any]) -> JsonObjec
         "Resource": sorted(resources) if len(resources) > 1 else resources[0],
         **({"Condition": dict(condition)} if condition else {}),
     }
-
-
-def _makers() -> list[str]:
-    """The EC2 actions that create something with tags."""
-    scopes = catalog.aws_rights().scopes
-    return sorted(action.partition(":")[2] for action, scope in scopes.items() if scope.makes)

@@ -99,6 +99,19 @@ class CloudEngine:
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
+    def group(self, cluster: str, name: str) -> dict[str, Any]:
+        """A node group as EKS describes it."""
+        found = self.ask("DescribeNodegroup", clusterName=cluster, nodegroupName=name)
+        return dict(found["nodegroup"])
+
+    def provider_ids(self, cluster: str, group: str) -> set[str]:
+        """Of the machines of a node group's nodes."""
+        return {
+            str(node["spec"]["providerID"])
+            for node in self.nodes(cluster)
+            if node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"] == group
+        }
+
     def count(self, cluster: str, group: str) -> int:
         """A node group's live desired size."""
         found = self.ask("DescribeNodegroup", clusterName=cluster, nodegroupName=group)

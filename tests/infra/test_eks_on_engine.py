@@ -128,6 +128,52 @@ def test_the_nodes_rise_with_the_cluster_and_after_it(engine: CloudEngine) -> No
     assert again.code == 0, again.output
 
 
+def test_a_launch_template_replaces_the_pool_once_and_then_rolls_its_nodes(
+    engine: CloudEngine,
+) -> None:
+    """At the end of the module's stack: cluster d, pool a."""
+
+    def of(**pool: Any) -> dict[str, Any]:
+        asked = fleet(zones="ac", **pool)
+        asked["cluster"] |= {"name": "d", "version": version}
+        return asked
+
+    version = engine.ask("DescribeCluster", name="d")["cluster"]["version"]
+    before = engine.group("d", "a")
+    assert "launchTemplate" not in before
+    tagged = {"instance_tags": {"team": "ml"}, "instance_metadata": {"hop_limit": 1}}
+    replaced = engine.up(of(**tagged))
+    assert replaced.code == 0, replaced.output
+    assert "aws:eks:NodeGroup eks-a replaced" in replaced.output
+    made = engine.group("d", "a")
+    assert made["nodegroupArn"] != before["nodegroupArn"]
+    assert (made["launchTemplate"]["version"], made.get("diskSize")) == ("1", None)
+    assert engine.up(of(**tagged), "--expect-no-changes").code == 0
+    assert engine.refresh("--expect-no-changes").code == 0
+    node = engine.provider_ids("d", "a")
+    for version_number, more in (
+        ("2", {"instance_store": "raid0"}),
+        ("3", {"disk": {"size_gb": 300}}),
+        ("4", {"instance_metadata": {"hop_limit": 2}}),
+    ):
+        tagged |= more
+        rolled = engine.up(of(**tagged))
+        assert rolled.code == 0, rolled.output
+        found = engine.group("d", "a")
+        assert found["nodegroupArn"] == made["nodegroupArn"]
+        assert found["launchTemplate"]["version"] == version_number
+        assert not engine.provider_ids("d", "a") & node
+        node = engine.provider_ids("d", "a")
+        again = engine.up(of(**tagged), "--expect-no-changes")
+        assert again.code == 0, again.output
+    plain = engine.up(of())
+    assert plain.code == 0, plain.output
+    assert "launchTemplate" not in engine.group("d", "a")
+    assert engine.cloud.call("ec2", "DescribeLaunchTemplates", {"region": "us-west-2"}, {}) == {
+        "LaunchTemplates": []
+    }
+
+
 def test_destroy_leaves_nothing(engine: CloudEngine) -> None:
     gone = engine.destroy()
     assert gone.code == 0, gone.output

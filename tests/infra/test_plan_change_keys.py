@@ -414,6 +414,23 @@ def eks() -> Iterator[Row]:
     )
     yield Row("node_pools.disk.size_gb", {"node_pools.0.disk.size_gb": 200}, REPLACE)
     yield Row("node_pools.tags", {"node_pools.0.tags": {"a": "b"}}, IN_PLACE)
+    # A first key that needs a launch template replaces the pool; the others change the template.
+    first: Changes = {"node_pools.0.instance_metadata": {}}
+    yield Row("node_pools.disk.encrypted", {"node_pools.0.disk.encrypted": True}, REPLACE)
+    yield Row(
+        "node_pools.disk.kms_key",
+        {"node_pools.0.disk.kms_key": "arn:aws:kms:us-east-1:111122223333:key/1234abcd"},
+        ROLL,
+        first,
+    )
+    yield Row(
+        "node_pools.instance_metadata.hop_limit",
+        {"node_pools.0.instance_metadata.hop_limit": 2},
+        ROLL,
+        first,
+    )
+    yield Row("node_pools.instance_store", {"node_pools.0.instance_store": "raid0"}, ROLL, first)
+    yield Row("node_pools.instance_tags", {"node_pools.0.instance_tags": {"a": "b"}}, ROLL, first)
 
 
 def byo() -> Iterator[Row]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 Record = Callable[..., list[Any]]
 SERVICES = {"iam": "aws-iam"}
 """As the simulated clouds name them, where that differs."""
+TEMPLATED: Mapping[str, Any] = {"instance_metadata": {"hop_limit": 1}}
+"""What gives a pool a launch template."""
 NO_OPERATIONS = ("iam:PassRole",)
 """Actions that no call has as its name."""
 
@@ -29,12 +32,17 @@ def stack(name: str) -> Any:
     return plan.read_file(ROOT / "stacks" / f"Pulumi.{name}.yaml")
 
 
-def eks(region: str = "us-west-2", cluster: str = "c", **nodes: Any) -> plan.EksFleetPlan:
+def eks(
+    region: str = "us-west-2",
+    cluster: str = "c",
+    pool: Mapping[str, Any] = MappingProxyType({}),
+    **nodes: Any,
+) -> plan.EksFleetPlan:
     raw = {
         "cloud": "eks",
         "cluster": {"name": cluster, "region": region, "zones": [f"{region}a", f"{region}b"]},
         "node_pools": [
-            {"name": "p", "machine_type": "g6.xlarge", "nodes": nodes or {"count": 1}},
+            {"name": "p", "machine_type": "g6.xlarge", "nodes": nodes or {"count": 1}, **pool},
         ],
     }
     found = plan.read(json.dumps(raw), spec.Source("test", raw))
@@ -72,6 +80,27 @@ def test_node_groups_with_tags_need_a_right_of_their_own() -> None:
     assert "eks:TagResource" in actions(values.aws_policy(autoscaled))
 
 
+def test_a_launch_template_needs_rights_of_its_own_and_for_nothing_else() -> None:
+    plain, policy = values.aws_policy(eks()), values.aws_policy(eks(pool=TEMPLATED))
+    more = actions(policy) - actions(plain)
+    assert more == {
+        "ec2:CreateLaunchTemplate",
+        "ec2:CreateLaunchTemplateVersion",
+        "ec2:DeleteLaunchTemplate",
+        "ec2:DescribeLaunchTemplateVersions",
+        "ec2:DescribeLaunchTemplates",
+        "ec2:RunInstances",
+    }
+    assert "launch-template" not in json.dumps(plain)
+    assert "LaunchTemplate" not in json.dumps(plain)
+    run = statement(policy, "ec2:RunInstances")
+    assert run["Condition"]["ArnLike"] == {
+        "ec2:LaunchTemplate": "arn:aws:ec2:us-west-2:*:launch-template/*"
+    }
+    new = statement(policy, "ec2:CreateLaunchTemplate")
+    assert new["Condition"]["StringLike"] == {"aws:RequestTag/Name": ["c", "c-us-west-2*"]}
+
+
 def test_the_policy_names_the_roles_and_policies_of_the_program(record: Record) -> None:
     made = record("s1")
     policy = values.aws_policy(stack("s1"))
@@ -94,7 +123,9 @@ def test_everything_with_tags_is_created_with_a_name_that_the_policy_knows(
     raw = {
         "cloud": "eks",
         "cluster": {"name": "c", "region": "us-west-2", "zones": zones},
-        "node_pools": [{"name": "p", "machine_type": "g6.xlarge", "nodes": {"count": 1}}],
+        "node_pools": [
+            {"name": "p", "machine_type": "g6.xlarge", "nodes": {"count": 1}, **TEMPLATED}
+        ],
     }
     fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
     assert isinstance(fleet, plan.EksFleetPlan)
@@ -154,7 +185,7 @@ def test_what_exists_in_the_account_can_be_changed_only_with_the_name_of_the_sta
 
 def test_of_the_longest_name_the_policy_is_within_the_quota() -> None:
     """6,144 characters without white space, of a managed policy (IAM quotas)."""
-    policy = values.aws_policy(eks("us-gov-west-1", "c" * 63, min=0, max=2))
+    policy = values.aws_policy(eks("us-gov-west-1", "c" * 63, TEMPLATED, min=0, max=2))
     assert len(json.dumps(policy, separators=(",", ":"))) <= 6144
 
 
@@ -174,7 +205,8 @@ def test_every_right_has_a_source_and_every_one_behind_a_call_a_reason() -> None
 
 
 def test_every_action_of_aws_is_an_operation_of_its_api() -> None:
-    listed = actions(values.aws_policy(eks(min=0, max=2))) - {*NO_OPERATIONS}
+    everything = eks(pool=TEMPLATED, min=0, max=2)
+    listed = actions(values.aws_policy(everything)) - {*NO_OPERATIONS}
     assert {*catalog.aws_rights().scopes} - listed <= {*NO_OPERATIONS}
     for action in listed:
         service, _, operation = action.partition(":")

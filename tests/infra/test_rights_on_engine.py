@@ -40,12 +40,20 @@ def autoscaled() -> dict[str, Any]:
     return fleet
 
 
+def templated() -> dict[str, Any]:
+    """A pool with a launch template, and tags on its instances."""
+    fleet = committed("s1")
+    fleet["node_pools"][0] |= {"instance_store": "raid0", "instance_tags": {"team": "ml"}}
+    return fleet
+
+
 @pytest.mark.parametrize(
     "fleet",
     [
         pytest.param(committed("s0"), id="s0"),
         pytest.param(committed("s1"), id="s1"),
         pytest.param(autoscaled(), id="s1-autoscaled"),
+        pytest.param(templated(), id="s1-templated"),
     ],
 )
 def test_the_calls_of_a_whole_life_need_the_listed_rights_and_all_of_them(

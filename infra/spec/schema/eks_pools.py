@@ -26,6 +26,42 @@ class EksDisk(SpecModel):
             source="EKS API, NodeGroup.diskSize; EBS docs, volume constraints",
         ),
     ] = 100
+    encrypted: bool | None = None
+    """By default true in a pool with a launch template, and elsewhere as the account encrypts new
+    volumes.
+    """
+    kms_key: (
+        Annotated[
+            str,
+            Pattern(
+                pattern=r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]{1,64}",
+                is_not="the ARN of a KMS key",
+                examples=(
+                    "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
+                ),
+                source="KMS developer guide, key ARN",
+            ),
+        ]
+        | None
+    ) = None
+    """ARN of the key that encrypts the disk, in place of EBS's own."""
+
+
+class InstanceMetadata(SpecModel):
+    """The instance metadata service; always version 2 (IMDSv2), which asks for a session token."""
+
+    hop_limit: Annotated[
+        int,
+        IntRange(
+            minimum=1,
+            maximum=64,
+            unit="hop",
+            source="EC2 API, LaunchTemplateInstanceMetadataOptionsRequest.HttpPutResponseHopLimit",
+        ),
+    ] = 1
+    """Network hops of a token: with 1, pods with a network of their own cannot get the node's
+    credentials; with 2 they can.
+    """
 
 
 class EksPool(CloudPool):
@@ -68,4 +104,13 @@ class EksPool(CloudPool):
     ) = None
     """Version of the AMI, for example 1.34.0-20260714. By default the newest."""
     disk: EksDisk = EksDisk()
+    instance_metadata: InstanceMetadata | None = None
+    """By default as EKS sets it up for AL2023: version 2, one hop."""
+    instance_store: Literal["raid0"] | None = None
+    """`raid0` makes one file system of the machine's local disks, for containers, images and the
+    kubelet. By default they are not used.
+    """
+    instance_tags: Tags = Field(default_factory=dict)
+    """Of the instances and their disks."""
     tags: Tags = Field(default_factory=dict)
+    """Of the node group; they do not reach its instances."""

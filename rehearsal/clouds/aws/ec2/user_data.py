@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import base64
 import email
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import yaml
 
 from kubeapi import JsonObject
+
+_SPEC = ("cluster", "kubelet", "containerd", "instance", "featureGates")
+_KUBELET = ("config", "flags", "maxPodsExpression")
+_INSTANCE = ("localStorage",)
+_STORAGE = ("disabledMounts", "mountPath", "strategy")
+_STRATEGIES = ("RAID0", "RAID10", "Mount")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +29,8 @@ class NodeConfig:
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[tuple[str, str, str], ...] | None = None
     """key, value, Kubernetes effect; None = not set."""
+    local_storage: str | None = None
+    """What nodeadm makes of the instance store: RAID0, RAID10 or Mount."""
 
 
 class BadUserData(Exception):
@@ -30,7 +38,10 @@ class BadUserData(Exception):
 
 
 def node_config(data: JsonObject) -> NodeConfig:
-    """Of a launch template's data: spec.kubelet.config and .flags. Raises BadUserData."""
+    """Of a launch template's data: spec.kubelet.config and .flags, and spec.instance.
+
+    Raises BadUserData.
+    """
     if not data.get("UserData"):
         return NodeConfig()
     message = email.message_from_bytes(base64.b64decode(data["UserData"]))
@@ -42,11 +53,16 @@ def node_config(data: JsonObject) -> NodeConfig:
     labels: list[tuple[str, str]] = []
     taints: tuple[tuple[str, str, str], ...] | None = None
     flag_taints: tuple[tuple[str, str, str], ...] | None = None
+    local_storage: str | None = None
     for part in message.walk():
         if part.get_content_type() != "application/node.eks.aws":
             continue
         payload = part.get_payload(decode=True)
-        kubelet = _kubelet(payload.decode() if isinstance(payload, bytes) else str(payload))
+        spec = _spec(payload.decode() if isinstance(payload, bytes) else str(payload))
+        kubelet = _section(spec, "spec.kubelet", _KUBELET)
+        instance = _section(spec, "spec.instance", _INSTANCE)
+        storage = _section(instance, "spec.instance.localStorage", _STORAGE)
+        local_storage = _strategy(storage) or local_storage
         config = kubelet.get("config") or {}
         max_pods = int(str(config["maxPods"])) if "maxPods" in config else max_pods
         if "registerWithTaints" in config:
@@ -66,10 +82,11 @@ def node_config(data: JsonObject) -> NodeConfig:
         max_pods=max_pods,
         labels=tuple(labels),
         taints=flag_taints if flag_taints is not None else taints,
+        local_storage=local_storage,
     )
 
 
-def _kubelet(text: str) -> JsonObject:
+def _spec(text: str) -> JsonObject:
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as e:
@@ -82,16 +99,25 @@ def _kubelet(text: str) -> JsonObject:
         raise BadUserData(
             "a part of type application/node.eks.aws is not a NodeConfig of node.eks.aws/v1alpha1"
         )
-    spec = document.get("spec") or {}
-    unknown = sorted(set(spec) - {"cluster", "kubelet", "containerd", "instance", "featureGates"})
+    return _section(document, "spec", _SPEC)
+
+
+def _section(holder: JsonObject, path: str, known: Collection[str]) -> JsonObject:
+    """The part of a NodeConfig that lies there. Raises BadUserData for a field nodeadm lacks."""
+    found: JsonObject = holder.get(path.rpartition(".")[2]) or {}
+    unknown = sorted(set(found) - set(known))
     if unknown:
-        raise BadUserData(f"NodeConfig: unknown field spec.{unknown[0]}")
-    kubelet = spec.get("kubelet") or {}
-    unknown = sorted(set(kubelet) - {"config", "flags", "maxPodsExpression"})
-    if unknown:
-        raise BadUserData(f"NodeConfig: unknown field spec.kubelet.{unknown[0]}")
-    found: JsonObject = kubelet
+        raise BadUserData(f"NodeConfig: unknown field {path}.{unknown[0]}")
     return found
+
+
+def _strategy(storage: JsonObject) -> str | None:
+    found = storage.get("strategy")
+    if found is not None and found not in _STRATEGIES:
+        raise BadUserData(
+            f"NodeConfig: localStorage.strategy is {found!r}, not one of {', '.join(_STRATEGIES)}"
+        )
+    return None if found is None else str(found)
 
 
 def _flag_taints(values: Sequence[str]) -> tuple[tuple[str, str, str], ...]:

@@ -196,16 +196,24 @@ def test_fields_that_a_launch_template_excludes_are_refused(
     assert words in caught.value.message
 
 
-def test_user_data_with_an_unknown_field_is_refused(aws) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("kubelet:", "kubelt:", r"spec\.kubelt"),
+        ("kubelet:", "instance: {localStorage: {strategy: raid0}}\n  kubelet:", "'raid0', not one"),
+        ("kubelet:", "instance: {localStorage: {raid: 0}}\n  kubelet:", r"localStorage\.raid"),
+    ],
+)
+def test_user_data_that_nodeadm_does_not_know_is_refused(aws, old, new, said) -> None:
     aws.make_cluster()
-    wrong = NODE_CONFIG.replace("kubelet:", "kubelt:")
+    wrong = NODE_CONFIG.replace(old, new)
     made = aws.call(
         "ec2",
         "CreateLaunchTemplate",
         LaunchTemplateName="template",
         LaunchTemplateData={"UserData": user_data(wrong)},
     )
-    with pytest.raises(CloudError, match=r"spec\.kubelt"):
+    with pytest.raises(CloudError, match=said):
         aws.make_group(
             launchTemplate={"id": made["LaunchTemplate"]["LaunchTemplateId"], "version": "1"}
         )

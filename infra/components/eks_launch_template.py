@@ -1,0 +1,58 @@
+"""The launch template of an EKS node group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pulumi
+import pulumi_aws as aws
+
+from infra import values
+from infra.plan import EksTemplate
+
+_ROOT_DEVICE = "/dev/xvda"
+"""Of Amazon Linux 2023. Source: EC2 user guide, device names for volumes."""
+_TAGGED = ("instance", "volume")
+
+
+def launch_template(
+    name: str,
+    template: EksTemplate,
+    *,
+    tags: Mapping[str, str],
+    opts: pulumi.ResourceOptions,
+) -> aws.ec2.LaunchTemplate:
+    """tags: of the launch template itself."""
+    return aws.ec2.LaunchTemplate(
+        name,
+        block_device_mappings=[
+            aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
+                device_name=_ROOT_DEVICE,
+                ebs=aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
+                    volume_size=template.disk_gb,
+                    volume_type="gp3",
+                    encrypted=_text(template.encrypted),
+                    kms_key_id=template.kms_key,
+                    delete_on_termination=_text(True),
+                ),
+            )
+        ],
+        metadata_options=aws.ec2.LaunchTemplateMetadataOptionsArgs(
+            http_endpoint="enabled",
+            http_tokens="required",
+            http_put_response_hop_limit=template.hop_limit,
+        ),
+        user_data=values.eks_user_data(template),
+        tag_specifications=[
+            aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=dict(template.tags))
+            for kind in (_TAGGED if template.tags else ())
+        ]
+        or None,
+        tags=dict(tags),
+        opts=opts,
+    )
+
+
+def _text(value: bool) -> str:
+    """The provider takes these as text, to tell false from nothing."""
+    return str(value).lower()

@@ -1,0 +1,94 @@
+"""What a pool's nodes need of a launch template, where they need one.
+
+A node group without one gets EKS's own. To give it one later replaces the group and its nodes, so a
+pool has one only where a key asks for what EKS's own lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from infra import spec
+from infra.catalog import AwsRegion
+from infra.plan.findings import Checked, refuse
+
+_GUIDE = "EKS user guide, customize managed nodes with launch templates"
+_MOST_TAGS = 50
+_OWN_TAGS = 5
+"""eks:cluster-name, eks:nodegroup-name, kubernetes.io/cluster/NAME, and the two of the autoscaler's
+discovery, which EKS gives to instances; AWS does not count its own of aws:.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EksTemplate:
+    """The data of a launch template."""
+
+    disk_gb: int
+    encrypted: bool
+    kms_key: str | None
+    """ARN; None: EBS's own key."""
+    hop_limit: int
+    """Of IMDSv2's tokens."""
+    instance_store: Literal["raid0"] | None
+    tags: Mapping[str, str]
+    """Of instances and volumes."""
+
+
+def template_of(
+    pool: spec.EksPool, path: spec.Path, region: AwsRegion | None
+) -> Checked[EksTemplate | None]:
+    """None where EKS's own launch template does. path: of the pool."""
+    disk = pool.disk
+    if disk.kms_key is not None:
+        yield from _check_key(disk.kms_key, disk.encrypted, (*path, "disk"), region)
+    if len(pool.instance_tags) > _MOST_TAGS - _OWN_TAGS:
+        yield refuse(
+            (*path, "instance_tags"),
+            f"{len(pool.instance_tags)} tags are too many: AWS allows {_MOST_TAGS} on an instance, "
+            f"and EKS adds {_OWN_TAGS}",
+            f"write {_MOST_TAGS - _OWN_TAGS} or less",
+            "EC2 user guide, tag restrictions",
+        )
+    needed = (
+        disk.encrypted
+        or disk.kms_key is not None
+        or pool.instance_metadata is not None
+        or pool.instance_store is not None
+        or pool.instance_tags
+    )
+    if not needed:
+        return None
+    return EksTemplate(
+        disk_gb=disk.size_gb,
+        encrypted=disk.encrypted is not False,
+        kms_key=disk.kms_key,
+        hop_limit=(pool.instance_metadata or spec.InstanceMetadata()).hop_limit,
+        instance_store=pool.instance_store,
+        tags=dict(sorted(pool.instance_tags.items())),
+    )
+
+
+def _check_key(
+    arn: str, encrypted: bool | None, path: spec.Path, region: AwsRegion | None
+) -> Checked[None]:
+    if encrypted is False:
+        yield refuse(
+            (*path, "kms_key"),
+            "is the key of a disk that encrypted: false leaves unencrypted",
+            "leave one of them out",
+            "EC2 API, Ebs.KmsKeyId",
+        )
+    if region is None:
+        return
+    _, partition, _, of, *_ = arn.split(":")
+    if (partition, of) != (region.partition, region.name):
+        yield refuse(
+            (*path, "kms_key"),
+            f"is a key of {of} in partition {partition}, and the nodes are in {region.name} in "
+            f"partition {region.partition}",
+            f"write a key of {region.name}",
+            "EBS user guide, how EBS encryption works",
+        )

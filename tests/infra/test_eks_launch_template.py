@@ -1,0 +1,153 @@
+"""EKS pools with a launch template of their own: which have one, and what is in it."""
+
+from __future__ import annotations
+
+import base64
+import email
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from infra import plan, spec
+from rehearsal.clouds.aws.ec2.user_data import node_config
+from tests.recorder import Made
+
+KEY = "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+FLEET = """\
+cloud: eks
+cluster: {{name: c, region: us-west-2}}
+node_pools:
+- {{name: a, machine_type: p4d.24xlarge, nodes: {{count: 1}}, {pool}}}
+"""
+Record = Callable[..., list[Made]]
+
+
+def made(record: Record, pool: str, kind: str) -> list[Mapping[str, Any]]:
+    found = record("test", fleet=FLEET.format(pool=pool))
+    return [m.inputs for m in found if m.type.endswith(kind) and m.name == "eks-a"]
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        "zones: [us-west-2b]",
+        "disk: {size_gb: 300}",
+        "disk: {encrypted: false}",
+        "instance_tags: {}",
+        "tags: {team: ml}",
+        "capacity: spot",
+    ],
+)
+def test_a_pool_that_needs_none_keeps_the_group_without_a_template(
+    record: Record, pool: str
+) -> None:
+    """A template cannot be added to a node group: an upgrade of slicewright would replace it."""
+    assert not made(record, pool, ":LaunchTemplate")
+    (group,) = made(record, pool, ":NodeGroup")
+    assert "launchTemplate" not in group
+    assert group["diskSize"] in (100, 300)
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        "disk: {encrypted: true}",
+        f'disk: {{kms_key: "{KEY}"}}',
+        "instance_metadata: {}",
+        "instance_store: raid0",
+        "instance_tags: {team: ml}",
+    ],
+)
+def test_a_pool_with_a_template_states_its_disk_there_only(record: Record, pool: str) -> None:
+    """EKS refuses a disk size beside a launch template."""
+    (template,) = made(record, pool, ":LaunchTemplate")
+    (group,) = made(record, pool, ":NodeGroup")
+    assert group["launchTemplate"] == {"id": "eks-a-id", "version": "1"}
+    assert "diskSize" not in group
+    (disk,) = template["blockDeviceMappings"]
+    assert disk["deviceName"] == "/dev/xvda"
+    assert disk["ebs"]["volumeSize"] == 100
+    assert (disk["ebs"]["volumeType"], disk["ebs"]["encrypted"]) == ("gp3", "true")
+    assert disk["ebs"].get("kmsKeyId") == (KEY if "kms" in pool else None)
+    assert template["metadataOptions"] == {
+        "httpEndpoint": "enabled",
+        "httpTokens": "required",
+        "httpPutResponseHopLimit": 1,
+    }
+
+
+def test_an_unencrypted_disk_and_more_hops_are_possible(record: Record) -> None:
+    pool = "disk: {encrypted: false, size_gb: 500}, instance_metadata: {hop_limit: 2}"
+    (template,) = made(record, pool, ":LaunchTemplate")
+    (disk,) = template["blockDeviceMappings"]
+    assert (disk["ebs"]["encrypted"], disk["ebs"]["volumeSize"]) == ("false", 500)
+    assert template["metadataOptions"]["httpPutResponseHopLimit"] == 2
+
+
+def test_tags_of_instances_are_on_their_disks_too(record: Record) -> None:
+    (template,) = made(record, "instance_tags: {team: ml}", ":LaunchTemplate")
+    assert template["tagSpecifications"] == [
+        {"resourceType": "instance", "tags": {"team": "ml"}},
+        {"resourceType": "volume", "tags": {"team": "ml"}},
+    ]
+    (template,) = made(record, "instance_metadata: {}", ":LaunchTemplate")
+    assert "tagSpecifications" not in template
+
+
+def test_the_user_data_is_one_node_config_that_nodeadm_reads(record: Record) -> None:
+    (template,) = made(record, "instance_store: raid0", ":LaunchTemplate")
+    message = email.message_from_bytes(base64.b64decode(template["userData"], validate=True))
+    assert message.get_content_type() == "multipart/mixed"
+    assert not message.defects
+    (part,) = message.get_payload()
+    assert part.get_content_type() == "application/node.eks.aws"
+    assert yaml.safe_load(part.get_payload()) == {
+        "apiVersion": "node.eks.aws/v1alpha1",
+        "kind": "NodeConfig",
+        "spec": {"instance": {"localStorage": {"strategy": "RAID0"}}},
+    }
+    assert node_config({"UserData": template["userData"]}).local_storage == "RAID0"
+
+
+def test_without_anything_for_nodeadm_there_is_no_user_data(record: Record) -> None:
+    (template,) = made(record, "instance_metadata: {}", ":LaunchTemplate")
+    assert "userData" not in template
+
+
+@pytest.mark.parametrize(
+    ("pool", "said"),
+    [
+        (f'disk: {{encrypted: false, kms_key: "{KEY}"}}', "encrypted: false leaves unencrypted"),
+        (
+            f'disk: {{kms_key: "{KEY.replace("us-west-2", "us-east-1")}"}}',
+            "is a key of us-east-1 in partition aws, and the nodes are in us-west-2",
+        ),
+        (
+            f'disk: {{kms_key: "{KEY.replace("arn:aws:", "arn:aws-cn:")}"}}',
+            "partition aws-cn, and the nodes are in us-west-2 in partition aws",
+        ),
+        ("disk: {kms_key: alias/mine}", "is not the ARN of a KMS key"),
+        (
+            f"instance_tags: { ({f't{i}': 'x' for i in range(46)}) }",
+            "46 tags are too many: AWS allows 50 on an instance, and EKS adds 5",
+        ),
+        ("instance_metadata: {hop_limit: 65}", "must be at most 64 hops"),
+        ("instance_store: raid10", "raid0"),
+    ],
+)
+def test_what_aws_would_refuse_is_refused(
+    broken: Callable[[str], str], pool: str, said: str
+) -> None:
+    refused = broken(FLEET.format(pool=pool))
+    assert said in refused
+    assert " 1 problem," in refused
+
+
+@pytest.mark.parametrize(("pool", "said"), [(f'disk: {{kms_key: "{KEY}"}}', 1), ("labels: {}", 0)])
+def test_the_rights_of_a_key_are_named_before(pool: str, said: int) -> None:
+    raw = yaml.safe_load(FLEET.format(pool=pool))
+    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    assert sum("AWSServiceRoleForAutoScaling" in note for note in plan.notes(fleet)) == said
