@@ -7,9 +7,12 @@ from __future__ import annotations
 import base64
 import json
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ from cryptography.x509.oid import NameOID
 
 from fleet_controller import api
 from fleet_controller.state import Node, Pool, Report, read_node
-from kubeapi import ApiError, Client
+from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import Credentials, path_of
 from rehearsal.cluster import control_plane
 from rehearsal.host.toolchain import Toolchain
@@ -101,7 +104,7 @@ class ApiServer:
     def client(self, token: str) -> Client:
         return Client(
             Credentials(server=self.endpoint.server, ca_data=self.endpoint.ca_pem, token=token),
-            timeout_s=10,
+            timeout_s=60,
         )
 
     def user(self, name: str, *groups: str, signer: str = "kube-apiserver-client") -> Client:
@@ -141,7 +144,7 @@ class ApiServer:
                 ca_data=self.endpoint.ca_pem,
                 client_cert=(certificate, private),
             ),
-            timeout_s=10,
+            timeout_s=60,
         )
 
     def token(self, account: str, *, pod: str | None = None, namespace: str = api.NAMESPACE) -> str:
@@ -206,7 +209,7 @@ class ApiServer:
     def node(self, name: str) -> Node:
         return read_node(self.admin.get(f"/api/v1/nodes/{name}"))
 
-    def wait(self, holds: Callable[[], bool], what: str, *, timeout_s: float = 60.0) -> None:
+    def wait(self, holds: Callable[[], bool], what: str, *, timeout_s: float = 180.0) -> None:
         end = time.monotonic() + timeout_s
         while not holds():
             assert time.monotonic() < end, f"not within {timeout_s:g} s: {what}"
@@ -235,10 +238,53 @@ def api_server(toolchain: Toolchain) -> Iterator[ApiServer]:
         endpoint = control_plane.start(environment, "c", toolchain)
         try:
             server = ApiServer(Client.from_kubeconfig(endpoint.kubeconfig), endpoint)
-            _furnish(server)
-            yield server
+            with _heartbeats(Client.from_kubeconfig(endpoint.kubeconfig)):
+                _furnish(server)
+                yield server
         finally:
             control_plane.remove(environment, "c")
+
+
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+
+@contextmanager
+def _heartbeats(admin: Client) -> Iterator[None]:
+    """Renews the lease of every node, as its kubelet would.
+
+    Without them the node controller calls a node unknown after 50 s and taints it, also in the
+    middle of a test (kube-controller-manager's --node-monitor-grace-period).
+    """
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(5.0):
+            # A heartbeat that fails is late; the next one makes up for it.
+            with suppress(ApiError, Unreachable):
+                for node in admin.get("/api/v1/nodes")["items"]:
+                    name = node["metadata"]["name"]
+                    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+                    lease = {
+                        "apiVersion": "coordination.k8s.io/v1",
+                        "kind": "Lease",
+                        "metadata": {"name": name},
+                        "spec": {"holderIdentity": name, "renewTime": now},
+                    }
+                    admin.patch(
+                        f"{_LEASES}/{name}",
+                        lease,
+                        kind="apply",
+                        fieldManager="kubelets",
+                        force="true",
+                    )
+
+    thread = threading.Thread(target=renew)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 _SHIPPED = {
