@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,8 @@ from rehearsal.cluster.kubelet.timestamps import timestamp
 
 _log = logging.getLogger(__name__)
 _SAME_EVENT_S = 60.0
+_EVENT_RETRY_S = (0.2, 1.0, 5.0)
+"""Pauses between tries to send an event."""
 _T = TypeVar("_T")
 
 
@@ -25,6 +28,7 @@ class Api:
         self.client = client
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="api")
         self._events: dict[tuple[str, str, str], float] = {}
+        self._closing = threading.Event()
 
     async def run(self, call: Callable[..., _T], *args: object, **named: object) -> _T:
         """Any blocking call, in one of the threads."""
@@ -57,7 +61,7 @@ class Api:
     def warn(self, pod: JsonObject, container: str | None, reason: str, message: str) -> None:
         """Creates a Warning Event on the pod, at most one a minute with the same message.
 
-        Sent in the background; not repeated if that fails.
+        Sent in the background, and a few times while the API server does not answer.
         """
         metadata = pod["metadata"]
         key = (metadata["uid"], reason, message)
@@ -95,12 +99,19 @@ class Api:
         self._threads.submit(self._send_event, event)
 
     def close(self) -> None:
+        self._closing.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _send_event(self, event: JsonObject) -> None:
-        try:
-            self.client.create(path_of("v1", "events", None, event["metadata"]["namespace"]), event)
-        except (ApiError, Unreachable) as e:
-            _log.info(
-                "event %s on %s not sent: %s", event["reason"], event["involvedObject"]["name"], e
-            )
+        path = path_of("v1", "events", None, event["metadata"]["namespace"])
+        for pause_s in (*_EVENT_RETRY_S, None):
+            try:
+                self.client.create(path, event)
+                return
+            except (ApiError, Unreachable) as e:
+                about = f"event {event['reason']} on {event['involvedObject']['name']}"
+                _log.info("%s not sent: %s", about, e)
+                if isinstance(e, ApiError) and e.status < 500 and e.status != 429:
+                    return  # refused, as where its namespace is being deleted
+            if pause_s is None or self._closing.wait(pause_s):
+                return

@@ -372,8 +372,10 @@ class SimulatedNode:
                 if (answer["status"].get("nodeInfo") or {}).get("bootID") == self._boot_id:
                     self._posted.set()
             except ApiError as e:
-                if e.status == 404 or e.status == 409:
+                if e.status == 404:
                     return  # deleted; the watch will report it
+                # A conflict, too, is tried again: there are other writers. Where another node has
+                # its name by now, the watch reports that.
                 _log.warning("node %s: status refused: %s", self.name, e)
                 await self._again(tries)
                 tries += 1

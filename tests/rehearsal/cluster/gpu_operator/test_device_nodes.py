@@ -5,6 +5,7 @@ creation.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ while True:
 def node(cluster: Any) -> str:
     """With whole GPUs, advertised."""
     path = cluster.add_node("gpu-nodes", MACHINE)
-    cluster.until(path, lambda n: _allocatable(n) == {"nvidia.com/gpu": "2"}, 120)
+    cluster.until(path, lambda n: _allocatable(n) == {"nvidia.com/gpu": "2"})
     return path
 
 
@@ -64,7 +65,7 @@ def before(cluster: Any, node: str) -> dict[str, Any]:
 def partitioned(cluster: Any, node: str, before: dict[str, Any]) -> str:
     labels = {"nvidia.com/mig.config": "all-3g.40gb", "nvidia.com/mig.config.state": None}
     cluster.client.patch(node, {"metadata": {"labels": labels}})
-    cluster.until(node, lambda n: _allocatable(n) == {HALVES: "4"}, 120)
+    cluster.until(node, lambda n: _allocatable(n) == {HALVES: "4"}, 240)
     return node
 
 
@@ -94,7 +95,7 @@ def look_in_a_new_pod(cluster: Any, name: str) -> None:
 
 def operand(cluster: Any, name: str) -> tuple[int, frozenset[str], bool]:
     """Of the operand's process on the node: pid, GPU device nodes, and whether NVML asks them."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while True:
         pods = cluster.client.get(
             f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector=f"app={name}"
@@ -104,9 +105,11 @@ def operand(cluster: Any, name: str) -> tuple[int, frozenset[str], bool]:
                 continue
             for pid in pids_with(f"HOSTNAME={pod['metadata']['name']}"):
                 process = Path("/proc") / str(pid)
-                if Path((process / "cmdline").read_text().split("\0")[0]).name == OPERANDS[name]:
-                    variables = (process / "environ").read_text().split("\0")
-                    return pid, _nodes(process / "root/dev"), f"{_DEV}=/dev" in variables
+                with suppress(OSError):  # it may end meanwhile
+                    program = (process / "cmdline").read_text().split("\0")[0]
+                    if Path(program).name == OPERANDS[name]:
+                        variables = (process / "environ").read_text().split("\0")
+                        return pid, _nodes(process / "root/dev"), f"{_DEV}=/dev" in variables
         assert time.monotonic() < deadline, f"{name} runs nowhere"
         time.sleep(0.2)
 
@@ -141,7 +144,7 @@ def _last_line(cluster: Any, name: str) -> str:
     """Of what the pod sees from now on."""
     path = f"/api/v1/namespaces/default/pods/{name}"
     seen = len(cluster.log(path).splitlines())
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     # One look may be under way; the second from now has begun later.
     while len(lines := cluster.log(path).splitlines()) < seen + 2:
         assert time.monotonic() < deadline, f"{name} looks no more"

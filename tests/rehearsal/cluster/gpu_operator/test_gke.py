@@ -131,8 +131,12 @@ def test_no_operand_starts_before_googles_installer_has_run(
     gke.until(path, waits)
     assert allocatable(gke.client.get(nodes["operated"])) == {}
     gke.create(installer)
-    gke.until(nodes["operated"], lambda n: allocatable(n) == {"nvidia.com/gpu": "1"}, 120)
-    assert "IS_HOST_DRIVER=false" in gke.log(path, container="nvidia-container-toolkit-ctr")
+    gke.until(nodes["operated"], lambda n: allocatable(n) == {"nvidia.com/gpu": "1"}, 240)
+    gke.says(
+        path,
+        lambda log: "IS_HOST_DRIVER=false" in log,
+        container="nvidia-container-toolkit-ctr",
+    )
     assert addons.NAME not in pods_on(gke, "operated")
 
 
@@ -142,12 +146,12 @@ TOOLKIT = "nvidia-container-toolkit-daemonset"
 def test_the_label_partitions_the_gpu_after_a_reboot(gke: Any, nodes: dict[str, str]) -> None:
     """The reboot takes the driver and containerd's configuration, and both come again."""
     path = nodes["operated"]
-    gke.until(path, lambda n: labels(n).get("nvidia.com/mig.config.state") == "success", 120)
+    gke.until(path, lambda n: labels(n).get("nvidia.com/mig.config.state") == "success", 240)
     change = {"nvidia.com/mig.config": "all-1g.5gb", "nvidia.com/mig.config.state": None}
     gke.client.patch(path, {"metadata": {"labels": change}})
-    gke.until(path, lambda n: labels(n).get("nvidia.com/mig.config.state") == "rebooting", 90)
-    gke.until(path, lambda n: allocatable(n) == {SMALL: "7"}, 180)
-    found = gke.until(path, lambda n: n if labels(n).get(f"{SMALL}.count") == "7" else None, 120)
+    gke.until(path, lambda n: labels(n).get("nvidia.com/mig.config.state") == "rebooting", 240)
+    gke.until(path, lambda n: allocatable(n) == {SMALL: "7"}, 240)
+    found = gke.until(path, lambda n: n if labels(n).get(f"{SMALL}.count") == "7" else None)
     assert labels(found)["nvidia.com/gpu.product"] == "NVIDIA-A100-SXM4-40GB"
 
 
@@ -166,7 +170,7 @@ def test_a_toolkit_that_does_not_read_containerds_file_cuts_the_node_from_gkes_n
                 return bool(running) and "wrote" in gke.log(f"{pods}/{pod['metadata']['name']}")
         return False
 
-    gke.until(nodes["operated"], configured, 90)
+    gke.until(nodes["operated"], configured, 240)
     gke.create(
         {
             "apiVersion": "v1",

@@ -95,8 +95,8 @@ def test_twenty_reboots_leave_nothing_behind(cluster: Any) -> None:
     for _ in range(REBOOTS):
         boot = node["status"]["nodeInfo"]["bootID"]
         reboots.request(NodeFiles(cluster.directory / "nodes" / "often").root)
-        node = cluster.until(path, lambda n, boot=boot: _partitioned(n, boot), 120)
-        cluster.until(path, lambda _: _all_run(cluster, "often"), 120)
+        node = cluster.until(path, lambda n, boot=boot: _partitioned(n, boot), 240)
+        cluster.until(path, lambda _: _all_run(cluster, "often"), 240)
         after.append(footprint(cluster))
     first, last = after[WARM_UP - 1], after[-1]
     assert last.children == first.children

@@ -68,11 +68,11 @@ def restarts(pod: dict[str, Any]) -> dict[str, int]:
 
 
 def test_one_gpu_is_advertised_four_times(cluster: Any, node: str) -> None:
-    cluster.until(node, lambda n: advertised(n) == "4", 90)
+    cluster.until(node, lambda n: advertised(n) == "4")
 
 
 def test_gfd_labels_the_node_as_shared(cluster: Any, node: str) -> None:
-    found = cluster.until(node, lambda n: n if label(n, "gpu.replicas") == "4" and n else None, 90)
+    found = cluster.until(node, lambda n: n if label(n, "gpu.replicas") == "4" and n else None)
     assert label(found, "gpu.product") == "NVIDIA-A10G-SHARED"
     assert label(found, "gpu.sharing-strategy") == "time-slicing"
     assert label(found, "mps.capable") == "false"
@@ -81,23 +81,15 @@ def test_gfd_labels_the_node_as_shared(cluster: Any, node: str) -> None:
 def test_another_config_reaches_the_same_plugin_by_a_signal(cluster: Any, node: str) -> None:
     before = plugin(cluster)
     cluster.client.patch(node, {"metadata": {"labels": {LABEL: "two"}}})
-    cluster.until(node, lambda n: advertised(n) == "2", 30)
+    cluster.until(node, lambda n: advertised(n) == "2")
     after = plugin(cluster)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert restarts(after) == restarts(before)
-    cluster.until(node, lambda n: label(n, "gpu.replicas") == "2", 30)
+    cluster.until(node, lambda n: label(n, "gpu.replicas") == "2")
 
 
 def test_a_config_that_does_not_exist_ends_config_manager(cluster: Any, node: str) -> None:
     cluster.client.patch(node, {"metadata": {"labels": {LABEL: "none-such"}}})
-    pod = plugin(cluster)["metadata"]["name"]
-
-    def ended(found: dict[str, Any] | None) -> bool:
-        statuses = ((found or {}).get("status") or {}).get("containerStatuses") or ()
-        return any(s["name"] == "config-manager" and s["restartCount"] > 0 for s in statuses)
-
-    cluster.until(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}", ended)
-    log = cluster.log(
-        f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}", container="config-manager", previous="true"
-    )
-    assert "specified config none-such does not exist" in log
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{plugin(cluster)['metadata']['name']}"
+    why = "specified config none-such does not exist"
+    cluster.says(path, lambda log: why in log, container="config-manager", previous="true")

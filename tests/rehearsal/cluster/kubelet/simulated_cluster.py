@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kubeapi import Client, list_and_watch
+from kubeapi import ApiError, Client, list_and_watch
 from kubeapi.client import path_of
 from rehearsal.cluster import control_plane
 from rehearsal.cluster.node import launcher
@@ -83,7 +83,7 @@ class SimulatedCluster:
         kubelet = processes.find(self.environment, f"kubelet-{self.name}")
         assert kubelet is not None
         os.kill(kubelet.pid, signal.SIGKILL)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while processes.find(self.environment, f"kubelet-{self.name}"):
             assert time.monotonic() < deadline, "the kubelet survives SIGKILL"
             time.sleep(0.02)
@@ -236,6 +236,23 @@ class SimulatedCluster:
 
     def gone(self, path: str, timeout_s: float = 180) -> None:
         self.until(path, lambda found: found is None, timeout_s)
+
+    def says(
+        self, path: str, holds: Callable[[str], Any], timeout_s: float = 180, **query: str
+    ) -> str:
+        """The pod's log, as soon as that holds of it. A log that cannot be read yet is empty."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                log = self.log(path, **query)
+            except ApiError:
+                log = ""
+            if holds(log):
+                return log
+            assert time.monotonic() < deadline, (
+                f"{path} has not said it within {timeout_s} s: {log}"
+            )
+            time.sleep(0.1)
 
     def log(self, path: str, **query: str) -> str:
         return self.client.text(

@@ -78,7 +78,7 @@ class StubPlugin:
                 messages.RegisterRequest(
                     version=version, endpoint=self.endpoint, resource_name=resource
                 ),
-                timeout=30,
+                timeout=120,
             )
 
     async def stop(self) -> None:
@@ -118,7 +118,7 @@ class Node:
         self.plugins = DevicePlugins(directory, self.ledger, self.changes.set, stopped_ttl_s=0.2)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not holds():
                 await self.changes.wait()
                 self.changes.clear()

@@ -80,14 +80,8 @@ def start_watching(cluster: Any, name: str, node: str, *, asks: bool = True, **s
 
 def logged(cluster: Any, path: str, last: str) -> list[str]:
     """The log's lines, as soon as the last of them is `last`."""
-    lines: list[str] = []
-
-    def told() -> bool:
-        lines[:] = cluster.log(path).splitlines()
-        return lines[-1:] == [last]
-
-    _until(told)
-    return lines
+    log = cluster.says(path, lambda log: log.endswith("\n") and log.splitlines()[-1] == last)
+    return list(log.splitlines())
 
 
 def test_a_gke_container_from_before_the_driver_sees_its_library_and_no_gpu(cluster: Any) -> None:
@@ -119,10 +113,10 @@ def test_only_who_asks_nvidias_runtime_gets_the_driver(cluster: Any) -> None:
 def test_a_gke_node_has_no_runtime_nvidia(cluster: Any) -> None:
     cluster.add_node("gke-runtime", GKE)
     path = start_watching(cluster, "gke-asks", "gke-runtime", runtimeClassName="nvidia")
-    cluster.until(path, lambda pod: "podIP" in pod["status"])
+    pod = cluster.until(path, lambda pod: pod if "podIP" in pod["status"] else None)
+    assert _status(pod)["state"] == {"waiting": {"reason": "ContainerCreating"}}
     _until_warned(cluster, "gke-asks", "FailedCreatePodSandBox")
-    (status,) = cluster.client.get(path)["status"]["containerStatuses"]
-    assert status["state"] == {"waiting": {"reason": "ContainerCreating"}}
+    assert _status(cluster.client.get(path)) == _status(pod)
     cluster.client.delete(path)
     cluster.gone(path)
 
@@ -155,6 +149,7 @@ def test_pods_of_the_runtime_class_wait_for_the_toolkit_and_survive_its_restart(
     before = _status(cluster.ready(first))
     # The toolkit restarts: it takes its configuration out of containerd, and puts it back.
     hold(cluster, node, EKS, toolkit=True)
+    _until(lambda: not _configured(cluster, "eks-toolkit"))
     second = start_watching(cluster, "second", "eks-toolkit", runtimeClassName="nvidia")
     assert NO_RUNTIME in _until_warned(cluster, "second", "FailedCreatePodSandBox")
     assert _status(cluster.client.get(first)) == before
@@ -183,8 +178,8 @@ def test_a_container_that_restarts_while_the_toolkit_does_waits_too(cluster: Any
     )
     uid = cluster.ready(path)["metadata"]["uid"]
     hold(cluster, node, EKS, toolkit=True)
+    _until(lambda: not _configured(cluster, "eks-restart"))
     files = cluster.directory / "nodes" / "eks-restart"
-    _until(lambda: not list(files.glob("root/etc/containerd/conf.d/*")))
     (volume,) = (p for p in (files / "pods" / uid).rglob("end") if p.is_dir())
     (volume / "now").touch()
 
@@ -214,13 +209,19 @@ def test_a_held_pod_starts_when_it_is_let_go_and_can_be_deleted_before(cluster: 
     cluster.ready(paths["held-b"])
 
 
+def _configured(cluster: Any, node: str) -> bool:
+    """Whether the toolkit has configured the node's containerd."""
+    files = cluster.directory / "nodes" / node / "root/etc/containerd/conf.d"
+    return any(files.glob("*"))
+
+
 def _status(pod: dict[str, Any]) -> dict[str, Any]:
     (status,) = pod["status"]["containerStatuses"]
     return dict(status)
 
 
 def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -23,7 +23,7 @@ def _heard(root: Path, ask: Callable[[], None]) -> list[float]:
         listener = RebootListener(root, note)
         try:
             ask()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await came.wait()
         finally:
             listener.close()

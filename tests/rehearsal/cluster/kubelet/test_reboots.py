@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -53,10 +52,7 @@ def first(pod: dict[str, Any] | None, kind: str = "containerStatuses") -> dict[s
 
 
 def says(cluster: Any, path: str, text: str) -> None:
-    deadline = time.monotonic() + 60
-    while (said := cluster.log(path)) != text:
-        assert time.monotonic() < deadline, said
-        time.sleep(0.05)
+    cluster.says(path, lambda said: said == text)
 
 
 ON_IT = {"nodeSelector": {"kubernetes.io/hostname": "reboots"}}
@@ -104,7 +100,9 @@ def test_a_pod_that_never_restarts_has_failed(cluster: Any, node: str) -> None:
     path = cluster.run_python("once", SLEEPS, restartPolicy="Never", **ON_IT)
     cluster.ready(path)
     reboot(cluster, node)
-    failed = cluster.until(path, lambda p: p if p["status"]["phase"] == "Failed" else None)
+    failed = cluster.until(
+        path, lambda p: p if p["status"]["phase"] == "Failed" and first(p).get("state") else None
+    )
     assert first(failed)["state"]["terminated"]["exitCode"] == 255
 
 
@@ -198,8 +196,10 @@ def test_a_pod_that_a_fault_holds_does_not_hold_up_the_reboot(cluster: Any) -> N
     hold = {"kind": "hold", "pods": ["held"]}
     path = cluster.add_node("holds", {"cloud": "eks", "fault": hold})
     pod = cluster.run_python("held", SLEEPS, nodeSelector={"kubernetes.io/hostname": "holds"})
-    waiting = cluster.until(pod, lambda p: (p["status"].get("podIP") and p) or None)
-    assert first(waiting)["state"]["waiting"]["reason"] == "ContainerCreating"
+    waiting = cluster.until(
+        pod, lambda p: (p["status"].get("podIP") and first(p).get("state")) or None
+    )
+    assert waiting["waiting"]["reason"] == "ContainerCreating"
     before = boot_id(cluster.client.get(path))
     reboots.request(NodeFiles(cluster.directory / "nodes" / "holds").root)
     cluster.until(path, lambda n: boot_id(n) != before)

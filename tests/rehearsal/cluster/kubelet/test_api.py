@@ -1,0 +1,110 @@
+"""What the kubelet stand-in writes is not lost where the API server does not answer at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kubeapi import ApiError, Client, Unreachable
+from rehearsal.cluster.kubelet import api as module
+from rehearsal.cluster.kubelet.api import Api
+from rehearsal.cluster.kubelet.nodes import node as nodes
+from rehearsal.cluster.kubelet.nodes.node import SimulatedNode
+from rehearsal.cluster.node.fake_dbus import SystemBus
+
+POD = {"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": {"nodeName": "n"}}
+
+
+class Server:
+    """Fails as often as there are errors, then stores."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.tries = 0
+        self.stored: list[Any] = []
+        self.answered = threading.Event()
+
+    def create(self, path: str, body: Any) -> Any:
+        return self._answer(body)
+
+    def patch(self, path: str, body: Any, **_: Any) -> Any:
+        return self._answer(body)
+
+    def _answer(self, body: Any) -> Any:
+        self.tries += 1
+        if self.errors:
+            error = self.errors.pop(0)
+            if not self.errors and isinstance(error, ApiError) and error.status == 403:
+                self.answered.set()
+            raise error
+        self.stored.append(body)
+        self.answered.set()
+        return body
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_EVENT_RETRY_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(nodes, "_RETRY_S", (0.0,))
+
+
+@pytest.fixture
+def made() -> Iterator[list[Api]]:
+    apis: list[Api] = []
+    yield apis
+    for api in apis:
+        api.close()
+
+
+def api_of(server: Server, made: list[Api]) -> Api:
+    made.append(Api(cast(Client, server), threads=1))
+    return made[-1]
+
+
+@pytest.mark.parametrize("error", [Unreachable("refused"), ApiError(503, {}), ApiError(429, {})])
+def test_an_event_is_sent_again(error: Exception, made: list[Api]) -> None:
+    server = Server(error, error)
+    api_of(server, made).warn(POD, None, "FailedMount", "no volume")
+    assert server.answered.wait(60)
+    assert [event["message"] for event in server.stored] == ["no volume"]
+
+
+def test_an_event_that_is_refused_is_not(made: list[Api]) -> None:
+    server = Server(ApiError(403, {}))
+    api = api_of(server, made)
+    api.warn(POD, None, "FailedMount", "its namespace is being deleted")
+    assert server.answered.wait(60)
+    # The only thread has done with it when it does something else.
+    assert asyncio.run(api.run(lambda: server.tries)) == 1
+
+
+@pytest.mark.parametrize("error", [Unreachable("refused"), ApiError(500, {}), ApiError(409, {})])
+def test_a_nodes_status_is_written_again(error: Exception, made: list[Api], tmp_path: Path) -> None:
+    server = Server(error)
+
+    async def report() -> None:
+        node = SimulatedNode(
+            {"metadata": {"name": "n", "uid": "u"}},
+            tmp_path,
+            cast(Any, None),
+            api_of(server, made),
+            SystemBus(),
+            10250,
+            lambda *_: None,
+        )
+        node._posting.set()
+        node._dirty.set()
+        writing = asyncio.create_task(node._report())
+        try:
+            assert await asyncio.to_thread(server.answered.wait, 60)
+        finally:
+            writing.cancel()
+
+    asyncio.run(report())
+    (written,) = server.stored
+    assert written["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
