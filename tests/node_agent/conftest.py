@@ -212,7 +212,7 @@ def command() -> Callable[..., subprocess.CompletedProcess[str]]:
             cwd=Path(node_agent.__file__).parents[1],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
         )
 

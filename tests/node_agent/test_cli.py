@@ -64,7 +64,7 @@ def agent(request: pytest.FixtureRequest, zipped: Path, fake_library: Path, tmp_
             cwd=directory,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             check=False,
         )
 

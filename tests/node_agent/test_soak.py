@@ -95,14 +95,14 @@ def _watching(node: Any, log: Path, *more: str) -> Iterator[tuple[subprocess.Pop
 
 
 def _until(holds: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while not holds():
         assert time.monotonic() < end, what
         time.sleep(0.02)
 
 
 def _metrics(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=120) as answer:
         text: str = answer.read().decode()
         return text
 
@@ -111,20 +111,21 @@ def test_on_a_host_it_watches_without_a_cluster(halves: Any, tmp_path: Path) -> 
     log = tmp_path / "log"
     state.set_health(halves.path, 1, temperature_c=71, ecc_corrected_volatile=5)
     with _watching(halves, log) as (_, port):
-        _until(lambda: 'slicewright_verdict{verdict="Match"} 1' in _metrics(port), "a match")
-        _until(lambda: "slicewright_gpu_temperature_celsius{" in _metrics(port), "GPUs' health")
-        text = _metrics(port)
         first, second = state.load(halves.path).gpus
         own = f'gpu="1",minor="1",uuid="{second.uuid}"'
-        assert f"slicewright_gpu_temperature_celsius{{{own}}} 71" in text
-        assert f'slicewright_gpu_ecc_errors_total{{{own},kind="corrected"}} 5' in text
-        assert 'slicewright_partitions_desired{gpu="1",profile="3g.40gb"} 2' in text
         (device,) = first.instances[0].compute_instances
         instance = f'gpu_instance="{first.instances[0].id}",compute_instance="0",profile="3g.40gb"'
         where = f'gpu="0",minor="0",uuid="{device.uuid}",{instance}'
-        assert f"slicewright_partition_memory_bytes{{{where}}} {40448 * 2**20}" in text
-        assert f"slicewright_partition_memory_used_bytes{{{where}}}" in text
-        assert 'slicewright_driver_info{driver="550.90.07",cuda="12.4"} 1' in text
+        for told in (
+            'slicewright_verdict{verdict="Match"} 1',
+            f"slicewright_gpu_temperature_celsius{{{own}}} 71",
+            f'slicewright_gpu_ecc_errors_total{{{own},kind="corrected"}} 5',
+            'slicewright_partitions_desired{gpu="1",profile="3g.40gb"} 2',
+            f"slicewright_partition_memory_bytes{{{where}}} {40448 * 2**20}",
+            f"slicewright_partition_memory_used_bytes{{{where}}}",
+            'slicewright_driver_info{driver="550.90.07",cuda="12.4"} 1',
+        ):
+            _until(lambda told=told: told in _metrics(port), told)  # type: ignore[misc]
         state.repartition(halves.path, 1, ["1g.10gb"] * 7)
         _until(
             lambda: 'slicewright_mismatch{reason="WrongLayout"} 1' in _metrics(port), "a mismatch"
@@ -176,8 +177,11 @@ def test_between_probes_no_process_holds_anything_of_the_driver(
             lambda: "slicewright_partition_utilization_ratio{" in _metrics(port),
             "the probe has ended, and measured",
         )
-        _until(lambda: len(processes(process.pid)) == 3, "the next worker waits")
-        assert [held(pid) for pid in processes(process.pid)] == [False] * 3
+        # The next probe may have begun meanwhile.
+        _until(
+            lambda: [held(pid) for pid in processes(process.pid)] == [False] * 3,
+            "the next worker waits, and none of the three holds anything",
+        )
 
 
 def test_where_utilization_is_not_measured_the_log_says_so_once_and_there_is_no_number(

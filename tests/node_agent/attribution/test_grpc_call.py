@@ -71,7 +71,7 @@ def listener(path: str, talk: Callable[[socket.socket], None]) -> Iterator[None]
         try:
             yield
         finally:
-            thread.join(10)
+            thread.join(120)
     Path(path).unlink(missing_ok=True)
 
 
@@ -114,7 +114,7 @@ def pods(count: int) -> Any:
     )
 
 
-def refused(path: str, message: str, deadline_s: float = 5.0) -> None:
+def refused(path: str, message: str, deadline_s: float = 60.0) -> None:
     with pytest.raises(CallFailed, match=message) as caught:
         grpc_call.call(path, LIST, deadline_s=deadline_s)
     assert str(caught.value).startswith(path), "the message does not say which socket"
@@ -122,7 +122,7 @@ def refused(path: str, message: str, deadline_s: float = 5.0) -> None:
 
 def test_the_answer_of_a_grpc_server_is_read(path: str) -> None:
     with kubelet(path, lambda request, context: pods(2).SerializeToString()):
-        held = pod_resources.read(path, deadline_s=5)
+        held = pod_resources.read(path, deadline_s=60)
     assert [(h.namespace, h.pod, h.container, h.resource, h.devices) for h in held] == [
         ("team", f"pod-{i}", "main", "nvidia.com/mig-1g.5gb", (f"MIG-{i:036d}",)) for i in range(2)
     ]
@@ -131,7 +131,7 @@ def test_the_answer_of_a_grpc_server_is_read(path: str) -> None:
 def test_the_request_is_the_empty_message(path: str) -> None:
     asked: list[bytes] = []
     with kubelet(path, lambda request, context: (asked.append(request), b"")[1]):
-        assert pod_resources.read(path, deadline_s=5) == ()
+        assert pod_resources.read(path, deadline_s=60) == ()
     assert asked == [b""]
 
 
@@ -140,8 +140,8 @@ def test_an_answer_larger_than_any_frame_and_window_comes_whole(path: str) -> No
     answer = pods(2000).SerializeToString()
     assert len(answer) > 2 * 65535
     with kubelet(path, lambda request, context: answer):
-        assert grpc_call.call(path, LIST, deadline_s=20) == answer
-        assert len(pod_resources.read(path, deadline_s=20)) == 2000
+        assert grpc_call.call(path, LIST, deadline_s=60) == answer
+        assert len(pod_resources.read(path, deadline_s=60)) == 2000
 
 
 def test_an_endless_answer_is_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,12 +149,12 @@ def test_an_endless_answer_is_refused(path: str, monkeypatch: pytest.MonkeyPatch
     with kubelet(path, lambda request, context: bytes(100_001)):
         refused(path, "larger than 100000 bytes")
     with kubelet(path, lambda request, context: bytes(100_000)):
-        assert grpc_call.call(path, LIST, deadline_s=5) == bytes(100_000)
+        assert grpc_call.call(path, LIST, deadline_s=60) == bytes(100_000)
 
 
 def test_a_server_that_is_slow_is_left_at_the_deadline(path: str) -> None:
     leave = threading.Event()
-    with kubelet(path, lambda request, context: (leave.wait(20), b"")[1]):
+    with kubelet(path, lambda request, context: (leave.wait(120), b"")[1]):
         refused(path, "no answer within 0.3 s", deadline_s=0.3)
         leave.set()
 
@@ -182,7 +182,7 @@ def test_a_grpc_error_is_named_with_its_message(path: str) -> None:
 def test_a_kubelet_that_starts_anew_is_heard_on_its_new_socket(path: str) -> None:
     for count in (1, 2):
         with kubelet(path, lambda request, context, count=count: pods(count).SerializeToString()):  # type: ignore[misc]
-            assert len(pod_resources.read(path, deadline_s=5)) == count
+            assert len(pod_resources.read(path, deadline_s=60)) == count
         refused(path, "No such file|Connection refused")
 
 
@@ -191,7 +191,7 @@ def test_a_kubelet_without_this_api_is_a_failed_call(path: str) -> None:
         kubelet(path, lambda request, context: b""),
         pytest.raises(CallFailed, match="gRPC status UNIMPLEMENTED"),
     ):
-        grpc_call.call(path, "/v2.PodResourcesLister/List", deadline_s=5)
+        grpc_call.call(path, "/v2.PodResourcesLister/List", deadline_s=60)
 
 
 def test_a_missing_or_unserved_socket_is_a_failed_call(path: str) -> None:
@@ -257,7 +257,7 @@ def test_an_invalid_answer_is_a_failed_call(
 
 def test_an_answer_of_a_server_that_closes_at_once_is_still_read(path: str) -> None:
     with h2_server(path, answered(content=b"\0\0\0\0\x02ok", trailers=OK)):
-        assert grpc_call.call(path, LIST, deadline_s=5) == b"ok"
+        assert grpc_call.call(path, LIST, deadline_s=60) == b"ok"
 
 
 def test_an_answer_that_is_not_a_list_is_a_failed_call(path: str) -> None:
@@ -265,7 +265,7 @@ def test_an_answer_that_is_not_a_list_is_a_failed_call(path: str) -> None:
         kubelet(path, lambda request, context: b"\x0a\x01\x0a"),
         pytest.raises(CallFailed, match=r"List is not valid: no number"),
     ):
-        pod_resources.read(path, deadline_s=5)
+        pod_resources.read(path, deadline_s=60)
 
 
 @settings(
@@ -281,11 +281,12 @@ def test_junk_is_one_clear_error_and_nothing_else(
     hello.initiate_connection()
     said = (hello.data_to_send() if after_settings else b"") + junk
     with listener(path, lambda connection: connection.sendall(said)), pytest.raises(CallFailed):
-        grpc_call.call(path, LIST, deadline_s=5)
+        grpc_call.call(path, LIST, deadline_s=60)
 
 
 def test_no_descriptor_is_left_behind(path: str) -> None:
     held = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(20):
         refused(path, "No such file")
-    assert len(list(Path("/proc/self/fd").iterdir())) == held
+    # An earlier test's server may close some of its own meanwhile.
+    assert len(list(Path("/proc/self/fd").iterdir())) <= held
