@@ -53,6 +53,9 @@ class Recorder(pulumi.runtime.Mocks):
             outputs |= {
                 "endpoint": "127.0.0.1:6443",
                 "masterAuth": {"clusterCaCertificate": "Q0E="},
+                "controlPlaneEndpointsConfig": {
+                    "dnsEndpointConfig": {"endpoint": "gke-1.us-central1.gke.goog"}
+                },
             }
         if args.typ == "aws:eks/cluster:Cluster":
             outputs |= {

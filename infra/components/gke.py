@@ -9,6 +9,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from infra import values
+from infra.components.gke_control_plane import control_plane_access, reached_at
 from infra.components.gke_network import cluster_network
 from infra.components.gke_node_pools import SCOPES, PoolHome, gpu_pool, system_pool
 from infra.plan import GkeFleetPlan
@@ -67,6 +68,7 @@ class GkeCluster(pulumi.ComponentResource):
             ),
             # Dataplane V2: it enforces NetworkPolicies, of which there is one for our metrics.
             datapath_provider="ADVANCED_DATAPATH",
+            **control_plane_access(plan.cluster),
             release_channel=gcp.container.ClusterReleaseChannelArgs(
                 channel=plan.cluster.release_channel
             ),
@@ -96,13 +98,18 @@ class GkeCluster(pulumi.ComponentResource):
                 pulumi.ResourceOptions(ignore_changes=["datapathProvider", "nodeConfig"]),
             ),
         )
-        home = PoolHome(parent=self, cluster=self.cluster, account=account, rights=[right])
+        home = PoolHome(
+            parent=self,
+            cluster=self.cluster,
+            account=account,
+            rights=[right, *network.way_out],
+            private_nodes=plan.cluster.private_nodes,
+        )
         system = system_pool(name, plan.system, home)
         self.system_pool = system
         self.pools = {pool.name: gpu_pool(name, pool, home, after=system) for pool in plan.pools}
-        self.endpoint = self.cluster.endpoint.apply(lambda endpoint: f"https://{endpoint}")
-        # All of master_auth is secret because one of its members is; the certificate is not.
-        ca_data = pulumi.Output.unsecret(self.cluster.master_auth.cluster_ca_certificate)
+        server, ca_data = reached_at(self.cluster, by_dns=plan.cluster.by_dns)
+        self.endpoint = server.apply(lambda host: f"https://{host}")
         self.kubeconfig = pulumi.Output.all(self.cluster.name, self.endpoint, ca_data).apply(
             lambda known: json.dumps(
                 values.kubeconfig(

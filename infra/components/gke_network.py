@@ -23,6 +23,8 @@ class ClusterNetwork:
     subnet: pulumi.Input[str]
     pods_range: str
     services_range: str
+    way_out: tuple[pulumi.Resource, ...] = ()
+    """What nodes need before they join, to pull images."""
 
 
 def cluster_network(
@@ -31,7 +33,7 @@ def cluster_network(
     """name: what the names of new resources begin with. project: the cluster's."""
     if cluster.network is not None:
         return _existing(cluster.network, cluster.region, project)
-    return _own(name, cluster.region, parent)
+    return _own(name, cluster, parent)
 
 
 def _existing(network: GkeNetworkPlan, region: str, project: str) -> ClusterNetwork:
@@ -45,13 +47,13 @@ def _existing(network: GkeNetworkPlan, region: str, project: str) -> ClusterNetw
     )
 
 
-def _own(name: str, region: str, parent: pulumi.Resource) -> ClusterNetwork:
+def _own(name: str, cluster: GkeClusterPlan, parent: pulumi.Resource) -> ClusterNetwork:
     child = pulumi.ResourceOptions(parent=parent)
     network = gcp.compute.Network(f"{name}-network", auto_create_subnetworks=False, opts=child)
     subnetwork = gcp.compute.Subnetwork(
         f"{name}-nodes",
         network=network.id,
-        region=region,
+        region=cluster.region,
         ip_cidr_range=_NODES_RANGE,
         private_ip_google_access=True,
         secondary_ip_ranges=[
@@ -65,5 +67,23 @@ def _own(name: str, region: str, parent: pulumi.Resource) -> ClusterNetwork:
         opts=child,
     )
     return ClusterNetwork(
-        vpc=network.id, subnet=subnetwork.id, pods_range="pods", services_range="services"
+        vpc=network.id,
+        subnet=subnetwork.id,
+        pods_range="pods",
+        services_range="services",
+        way_out=(_nat(name, cluster.region, network, child),) if cluster.nat else (),
+    )
+
+
+def _nat(
+    name: str, region: str, network: gcp.compute.Network, options: pulumi.ResourceOptions
+) -> gcp.compute.RouterNat:
+    router = gcp.compute.Router(f"{name}-router", network=network.id, region=region, opts=options)
+    return gcp.compute.RouterNat(
+        f"{name}-nat",
+        router=router.name,
+        region=region,
+        nat_ip_allocate_option="AUTO_ONLY",
+        source_subnetwork_ip_ranges_to_nat="ALL_SUBNETWORKS_ALL_IP_RANGES",
+        opts=options,
     )

@@ -24,7 +24,18 @@ class PoolHome:
     cluster: gcp.container.Cluster
     account: gcp.serviceaccount.Account
     rights: Sequence[pulumi.Resource]
-    """Of the account: a node that joins before it has them has no logs and metrics."""
+    """Of the account: a node that joins before it has them has no logs and metrics; and the way
+    out to registries.
+    """
+    private_nodes: bool | None
+    """None: not stated."""
+
+    @property
+    def network_config(self) -> gcp.container.NodePoolNetworkConfigArgs | None:
+        """GKE takes the cluster's setting for new pools only."""
+        if self.private_nodes is None:
+            return None
+        return gcp.container.NodePoolNetworkConfigArgs(enable_private_nodes=self.private_nodes)
 
 
 def system_pool(name: str, pool: SystemPoolPlan, home: PoolHome) -> gcp.container.NodePool:
@@ -32,6 +43,7 @@ def system_pool(name: str, pool: SystemPoolPlan, home: PoolHome) -> gcp.containe
         f"{name}-{pool.name}",
         name=pool.name,
         cluster=home.cluster.id,
+        network_config=home.network_config,
         node_locations=list(pool.zones),
         **_count(pool.nodes, len(pool.zones)),
         management=gcp.container.NodePoolManagementArgs(auto_repair=True, auto_upgrade=True),
@@ -59,6 +71,7 @@ def gpu_pool(
         f"{name}-{pool.name}",
         name=pool.name,
         cluster=home.cluster.id,
+        network_config=home.network_config,
         node_locations=list(pool.zones),
         **_count(pool.nodes, len(pool.zones)),
         max_pods_per_node=pool.max_pods_per_node,

@@ -286,6 +286,22 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.ROLL,
+        "the cloud recreates the nodes of every pool one by one; taking the key away changes "
+        "nothing",
+        "google-beta: updated in place, network_config.enable_private_nodes",
+        {"cluster.private_nodes": "private_cluster_config, network_config of every pool"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        "nodes and pods stay; what the key no longer states keeps its value",
+        "google-beta: updated in place",
+        {
+            "cluster.control_plane": "control_plane_endpoints_config, "
+            "master_authorized_networks_config, private_cluster_config.enable_private_endpoint",
+        },
+    ),
+    *_rules(
+        ChangeEffect.ROLL,
         _ONE_BY_ONE,
         "google-beta: updated in place, GKE recreates the nodes",
         {"system.machine.name": _SYSTEM},

@@ -13,6 +13,7 @@ from infra.plan.nodes import count_of
 
 SYSTEM_POOL = "system"
 _SYSTEM_MACHINE: Mapping[str, str] = {"gke": "e2-standard-4", "eks": "m7i.large"}
+_NOT_OF_EXISTING = ("version", "release_channel", "network", "private_nodes", "control_plane")
 
 
 def system_pool(
@@ -41,7 +42,7 @@ def system_pool(
 
 def check_existing(cluster: spec.GkeCluster | spec.EksCluster) -> Checked[None]:
     """The settings of an existing cluster are not changed."""
-    for name in ("version", "release_channel", "network"):
+    for name in _NOT_OF_EXISTING:
         if cluster.existing and name in cluster.model_fields_set:
             yield refuse(
                 ("cluster", name),

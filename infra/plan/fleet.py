@@ -13,6 +13,7 @@ from infra.plan.hosts import HostPlan
 from infra.spec import (
     Capacity,
     Fractional,
+    GkeControlPlane,
     GkeDisk,
     GkeFeatures,
     GpuOperator,
@@ -289,9 +290,22 @@ class GkeClusterPlan:
     release_channel: str
     network: GkeNetworkPlan | None
     """None: the stack creates one."""
+    private_nodes: bool | None
+    """None: not stated, to the cluster or its pools."""
+    control_plane: GkeControlPlane | None
     existing: bool
     node_account_id: str
     """ID of the nodes' service account: 6 to 30 characters."""
+
+    @property
+    def nat(self) -> bool:
+        """Whether the stack creates Cloud NAT: private nodes have no other way out."""
+        return self.network is None and bool(self.private_nodes)
+
+    @property
+    def by_dns(self) -> bool:
+        """Whether the control plane is reached by its DNS name."""
+        return self.control_plane is not None and self.control_plane.dns_endpoint
 
 
 @dataclass(frozen=True, kw_only=True)

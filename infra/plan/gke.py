@@ -10,7 +10,7 @@ from infra.plan.clusters import check_existing, system_pool
 from infra.plan.device_plugin import check_plugin
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import GkeClusterPlan, GkeFleetPlan
-from infra.plan.gke_network import plan_network
+from infra.plan.gke_network import check_control_plane, plan_network
 from infra.plan.gke_pools import gke_pool
 from infra.plan.operators import check_gke_driver, check_operator, resolved
 from infra.plan.pools import fleet_workloads
@@ -25,6 +25,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
     yield from check_gke_version(fleet.cluster)
     yield from check_existing(fleet.cluster)
     network = yield from plan_network(fleet.cluster.network)
+    yield from check_control_plane(fleet.cluster.control_plane)
     by_operator = any(isinstance(p.partition, spec.Operator) for p in fleet.node_pools)
     if (
         fleet.gpu_operator is not None
@@ -77,6 +78,8 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
             version=fleet.cluster.version,
             release_channel=fleet.cluster.release_channel,
             network=network,
+            private_nodes=fleet.cluster.private_nodes,
+            control_plane=fleet.cluster.control_plane,
             existing=fleet.cluster.existing,
             node_account_id=_account_id(fleet.cluster.name),
         ),

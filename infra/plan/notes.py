@@ -71,7 +71,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
     if isinstance(fleet, EksFleetPlan):
         found += _control_plane_by_letter(fleet.cluster)
     if isinstance(fleet, GkeFleetPlan):
-        found += network_notes(fleet.cluster.name, fleet.cluster.network)
+        found += network_notes(fleet.cluster)
     if isinstance(fleet, ByoFleetPlan) and fleet.pools and fleet.startup_taint == "none":
         found.append(NO_STARTUP_TAINT)
     if (

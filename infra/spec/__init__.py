@@ -32,7 +32,7 @@ from infra.spec.schema.fleet import (
 )
 from infra.spec.schema.fractional import Fractional, FractionalRequest, Workload
 from infra.spec.schema.gke_capacity import GkeReservation
-from infra.spec.schema.gke_cluster import GkeCluster, GkeNetwork
+from infra.spec.schema.gke_cluster import AuthorizedNetwork, GkeCluster, GkeControlPlane, GkeNetwork
 from infra.spec.schema.gke_pools import GkeDisk, GkeFeatures, GkePool, LocalSsd, Management
 from infra.spec.schema.gpu_operator import ComponentSwitch, GpuOperator, MigManager
 from infra.spec.schema.hosts import GpuChoice, Host, HostGpu, Instance, Refuse, Wait
@@ -59,6 +59,7 @@ from infra.spec.schema.pools import (
 __all__ = [
     "KEY",
     "REFERENCE",
+    "AuthorizedNetwork",
     "Autoscaled",
     "ByoCluster",
     "ByoFleet",
@@ -78,6 +79,7 @@ __all__ = [
     "FractionalRequest",
     "FractionalSharing",
     "GkeCluster",
+    "GkeControlPlane",
     "GkeDisk",
     "GkeFeatures",
     "GkeFleet",

@@ -8,12 +8,13 @@ from infra.values.text import JsonObject
 
 
 def kubeconfig(
-    *, cluster: str, server: str, ca_data: str, command: str, arguments: Sequence[str] = ()
+    *, cluster: str, server: str, ca_data: str | None, command: str, arguments: Sequence[str] = ()
 ) -> JsonObject:
     """A kubeconfig without a secret: the cloud's own command supplies credentials at every use.
 
-    ca_data: base64 PEM, as both clouds return it.
+    ca_data: base64 PEM, as both clouds return it; None where the certificate is a public one.
     """
+    trusted = {} if ca_data is None else {"certificate-authority-data": ca_data}
     user: JsonObject = {
         "apiVersion": "client.authentication.k8s.io/v1beta1",
         "command": command,
@@ -25,9 +26,7 @@ def kubeconfig(
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {"name": cluster, "cluster": {"server": server, "certificate-authority-data": ca_data}}
-        ],
+        "clusters": [{"name": cluster, "cluster": {"server": server, **trusted}}],
         "users": [{"name": cluster, "user": {"exec": user}}],
         "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
         "current-context": cluster,

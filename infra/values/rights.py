@@ -138,13 +138,13 @@ def _occasions(fleet: EksFleetPlan | GkeFleetPlan) -> set[str]:
     counts = [fleet.system.nodes, *(pool.nodes for pool in fleet.pools)]
     autoscaled = any(nodes.autoscaled for nodes in counts)
     tagged = isinstance(fleet, EksFleetPlan) and any(pool.tags for pool in fleet.pools)
-    own_network = isinstance(fleet, GkeFleetPlan) and fleet.cluster.network is None
-    occasions = {
-        "autoscaled": autoscaled,
-        "own-network": own_network,
-        "tagged": tagged,
-        "templated": _templated(fleet),
-    }
+    occasions = {"autoscaled": autoscaled, "tagged": tagged, "templated": _templated(fleet)}
+    if isinstance(fleet, GkeFleetPlan):
+        occasions |= {
+            "by-dns": fleet.cluster.by_dns,
+            "nat": fleet.cluster.nat,
+            "own-network": fleet.cluster.network is None,
+        }
     return {"always", *(occasion for occasion, holds in occasions.items() if holds)}
 
 

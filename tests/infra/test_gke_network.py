@@ -118,3 +118,76 @@ def test_a_stack_without_the_newer_keys_asks_for_what_it_always_did(
         if made.type.removeprefix("gcp:") in types
     }
     assert asked == json.loads((INPUTS / "gke-cluster.json").read_text())
+
+
+PRIVATE = """\
+cloud: gke
+cluster:
+  name: main
+  location: us-central1-c
+  private_nodes: true
+  control_plane: CONTROL_PLANE
+node_pools:
+- {name: a, machine_type: a2-highgpu-1g, nodes: {count: 1}}
+"""
+DNS = "{dns_endpoint: true, private_endpoint: true}"
+
+
+def private(control_plane: str = DNS) -> str:
+    return PRIVATE.replace("CONTROL_PLANE", control_plane)
+
+
+def test_private_nodes_in_a_network_of_the_stacks_own_get_cloud_nat(
+    record: Callable[..., list[Made]],
+) -> None:
+    made = {m.type: m.inputs for m in record("s0", fleet=private()) if m.type.startswith("gcp:")}
+    assert made["gcp:compute/routerNat:RouterNat"]["natIpAllocateOption"] == "AUTO_ONLY"
+    assert made["gcp:compute/router:Router"]["region"] == "us-central1"
+    assert made["gcp:container/nodePool:NodePool"]["networkConfig"] == {"enablePrivateNodes": True}
+    rights = {need.right for need in values.rights(planned(private()))}
+    assert {"compute.routers.create", "container.clusters.connect"} <= rights
+
+
+def test_in_a_network_that_exists_nothing_is_routed(record: Callable[..., list[Made]]) -> None:
+    text = fleet("main").replace("  network:", "  private_nodes: true\n  network:")
+    made = record("s0", fleet=text)
+    assert not [m for m in made if m.type.startswith("gcp:compute/")]
+    rights = {need.right for need in values.rights(planned(text))}
+    assert not {r for r in rights if r.startswith("compute.routers.")}
+
+
+def test_the_kubeconfig_has_the_dns_name_where_asked_and_trusts_its_public_certificate(
+    record: Callable[..., list[Made]],
+) -> None:
+    (provider,) = [
+        m for m in record("s0", fleet=private()) if m.type == "pulumi:providers:kubernetes"
+    ]
+    kubeconfig = json.loads(provider.inputs["kubeconfig"])
+    assert kubeconfig["clusters"][0]["cluster"] == {"server": "https://gke-1.us-central1.gke.goog"}
+
+
+def test_a_private_endpoint_comes_with_authorized_networks(
+    record: Callable[..., list[Made]],
+) -> None:
+    made = record("s0", fleet=private("{private_endpoint: true}"))
+    (cluster,) = [m.inputs for m in made if m.type == "gcp:container/cluster:Cluster"]
+    assert cluster["privateClusterConfig"] == {
+        "enablePrivateEndpoint": True,
+        "enablePrivateNodes": True,
+    }
+    assert cluster["masterAuthorizedNetworksConfig"] == {"cidrBlocks": []}
+
+
+def test_the_plan_says_from_where_up_can_run() -> None:
+    assert (
+        "run `pulumi up` in its VPC" in plan.notes(planned(private("{private_endpoint: true}")))[0]
+    )
+    open_to = private("{authorized_networks: [{cidr: 203.0.113.0/24}]}")
+    assert "from its authorized_networks only" in plan.notes(planned(open_to))[0]
+    assert not [n for n in plan.notes(planned(private())) if n.startswith("cluster")]
+
+
+def test_a_private_endpoint_takes_private_addresses_only(broken: Callable[[str], str]) -> None:
+    networks = "{private_endpoint: true, authorized_networks: [{cidr: 203.0.113.0/24}]}"
+    said = broken(private(networks))
+    assert "authorized_networks[0].cidr: 203.0.113.0/24 is not in a private range" in said

@@ -98,6 +98,42 @@ def test_destroy_leaves_nothing(engine: CloudEngine) -> None:
     assert engine.cloud.inventory() == {}
 
 
+def test_a_private_cluster_comes_up_changes_in_place_and_goes(engine: CloudEngine) -> None:
+    asked = fleet(pool("one", "c"))
+    reached = {"dns_endpoint": True, "authorized_networks": [{"cidr": "10.0.0.0/8", "name": "vpn"}]}
+    asked["cluster"] |= {"private_nodes": True, "control_plane": reached}
+    up = engine.up(asked)
+    assert up.code == 0, up.output
+    assert len(engine.cloud.inventory()["compute.router"]) == 1
+    again = engine.up(asked, "--expect-no-changes")
+    assert again.code == 0, again.output
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+    reached |= {"private_endpoint": True, "dns_endpoint": False, "authorized_networks": []}
+    closed = engine.up(asked)
+    assert closed.code == 0, closed.output
+    assert closed.steps == {"gke": "updated"}, closed.output
+    found = engine.cloud.call("container", "projects.locations.clusters.get", {"name": CLUSTER}, {})
+    assert found["privateClusterConfig"]["enablePrivateEndpoint"] is True
+    assert found["masterAuthorizedNetworksConfig"] == {"enabled": True, "cidrBlocks": []}
+    dns = found["controlPlaneEndpointsConfig"]["dnsEndpointConfig"]
+    assert dns["allowExternalTraffic"] is False
+    del asked["cluster"]["control_plane"]
+    kept = engine.up(asked, "--expect-no-changes")
+    assert kept.code == 0, kept.output
+    before = {n["metadata"]["name"] for n in engine.nodes("main")}
+    asked["cluster"]["private_nodes"] = False
+    public = engine.up(asked)
+    assert public.code == 0, public.output
+    assert not before & {n["metadata"]["name"] for n in engine.nodes("main")}
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+    assert engine.cloud.inventory() == {}
+
+
+CLUSTER = "projects/slicewright-test/locations/us-central1/clusters/main"
 NETWORK = {"vpc": "corporate", "subnet": "gpu", "pods_range": "pods", "services_range": "services"}
 
 

@@ -337,6 +337,18 @@ def gke() -> Iterator[Row]:
     yield Row("cluster.release_channel", {"cluster.release_channel": "RAPID"}, IN_PLACE, **fleet)
     network = {"vpc": "v", "subnet": "s", "pods_range": "p", "services_range": "q"}
     existing: Changes = {"cluster.network": network}
+    plane: Changes = {
+        "cluster.control_plane": {
+            "private_endpoint": False,
+            "authorized_networks": [{"cidr": "10.0.0.0/8", "name": "office"}],
+        }
+    }
+    at, listed = "cluster.control_plane", "cluster.control_plane.authorized_networks"
+    yield Row(f"{at}.dns_endpoint", {f"{at}.dns_endpoint": True}, IN_PLACE, plane, **fleet)
+    yield Row(f"{at}.private_endpoint", {f"{at}.private_endpoint": True}, IN_PLACE, plane, **fleet)
+    for key, value in (("cidr", "172.16.0.0/12"), ("name", "ci")):
+        yield Row(f"{listed}.{key}", {f"{listed}.0.{key}": value}, IN_PLACE, plane, **fleet)
+    yield Row("cluster.private_nodes", {"cluster.private_nodes": True}, ROLL, **fleet)
     for key in network:
         changed = {f"cluster.network.{key}": "other"}
         yield Row(f"cluster.network.{key}", changed, REPLACE, existing, **fleet)

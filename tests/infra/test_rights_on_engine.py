@@ -47,9 +47,18 @@ def templated() -> dict[str, Any]:
     return fleet
 
 
+def private() -> dict[str, Any]:
+    """A GKE cluster with Cloud NAT, and with a control plane that is reached by its DNS name."""
+    fleet = committed("s0")
+    fleet["cluster"] |= {"private_nodes": True, "control_plane": {"dns_endpoint": True}}
+    return fleet
+    return fleet
+
+
 @pytest.mark.parametrize(
     "fleet",
     [
+        pytest.param(private(), id="s0-private"),
         pytest.param(committed("s0"), id="s0"),
         pytest.param(committed("s1"), id="s1"),
         pytest.param(autoscaled(), id="s1-autoscaled"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from infra.spec.schema.constraints import DnsLabel, Pattern
+from infra.spec.schema.constraints import Cidr, DnsLabel, FreeText, Pattern
 from infra.spec.schema.model import SpecModel
 
 _COMPUTE_NAME = r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
@@ -51,6 +51,26 @@ class GkeNetwork(SpecModel):
     """The secondary range of the subnet for Services."""
 
 
+class AuthorizedNetwork(SpecModel):
+    """Addresses from which the control plane's IP address may be used."""
+
+    cidr: Annotated[str, Cidr()]
+    name: (
+        Annotated[str, FreeText("a name", "GKE API, CidrBlock.displayName", "office", "ci")] | None
+    ) = None
+
+
+class GkeControlPlane(SpecModel):
+    """How the control plane is reached. What is not stated keeps GKE's default."""
+
+    dns_endpoint: bool = False
+    """Reach it by its DNS name, from anywhere, as IAM allows; the kubeconfig then has that name."""
+    private_endpoint: bool = False
+    """Give it no public IP address."""
+    authorized_networks: tuple[AuthorizedNetwork, ...] | None = None
+    """Only from there its IP address may be used, besides its own nodes. `[]` is nobody else."""
+
+
 class GkeCluster(SpecModel):
     name: Annotated[str, DnsLabel(40, "GKE API, Cluster.name")]
     location: Annotated[
@@ -78,5 +98,8 @@ class GkeCluster(SpecModel):
     release_channel: Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"] = "REGULAR"
     network: GkeNetwork | None = None
     """A VPC and a subnet that exist. By default the stack has a network of its own."""
+    private_nodes: bool | None = None
+    """Nodes without external addresses. In a network of its own, the stack adds Cloud NAT."""
+    control_plane: GkeControlPlane | None = None
     existing: bool = False
     """The cluster already exists: it is looked up by name and never deleted."""

@@ -1,4 +1,4 @@
-"""The simulated Compute Engine: networks and subnetworks."""
+"""The simulated Compute Engine: networks, subnetworks, routers, and what clusters leave in them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from rehearsal.clouds.core.store import Kind
 from rehearsal.clouds.gcp.cluster_resources import ClusterResources, users_of
 from rehearsal.clouds.gcp.compute_answers import API, common, done, in_use
 from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.routers import Routers
 from rehearsal.clouds.gcp.shared_vpcs import SharedVpcs
-from rehearsal.clouds.gcp.state import CLUSTERS, NETWORKS, SUBNETWORKS
+from rehearsal.clouds.gcp.state import CLUSTERS, NETWORKS, ROUTERS, SUBNETWORKS
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -25,6 +26,7 @@ class Compute:
         self._store = context.store
         self._of_clusters = ClusterResources(context)
         self._shared = SharedVpcs(context)
+        self._routers = Routers(context)
 
     def methods(self) -> Methods:
         return {
@@ -39,12 +41,17 @@ class Compute:
             "subnetworks.delete": self._delete_subnetwork,
             **self._of_clusters.methods(),
             **self._shared.methods(),
+            **self._routers.methods(),
         }
 
     def inventory(self) -> list[JsonObject]:
         networks: list[JsonObject] = [
             {"kind": kind, "name": key}
-            for kind, where in (("compute.network", NETWORKS), ("compute.subnetwork", SUBNETWORKS))
+            for kind, where in (
+                ("compute.network", NETWORKS),
+                ("compute.subnetwork", SUBNETWORKS),
+                ("compute.router", ROUTERS),
+            )
             for key, _ in self._store.items(where)
         ]
         return networks + self._of_clusters.inventory()
@@ -91,6 +98,9 @@ class Compute:
             for subnetwork in self._store.values(SUBNETWORKS):
                 if subnetwork["network"] == network["selfLink"]:
                     raise in_use(network["selfLink"], subnetwork["selfLink"])
+            for router in self._store.values(ROUTERS):
+                if router["network"] == network["selfLink"]:
+                    raise in_use(network["selfLink"], router["selfLink"])
             self._refuse_while_used("network", network)
             self._store.delete(NETWORKS, _network_key(params))
         return done(params["project"], "global", network["selfLink"], "delete")

@@ -22,6 +22,8 @@ NETWORKS = Kind[JsonObject]("compute/networks")
 """By PROJECT/NAME: in the API's form."""
 SUBNETWORKS = Kind[JsonObject]("compute/subnetworks")
 """By PROJECT/REGION/NAME: in the API's form."""
+ROUTERS = Kind[JsonObject]("compute/routers")
+"""By PROJECT/REGION/NAME: in the API's form."""
 SHARED_VPCS = Kind[JsonObject]("compute/sharedVpcs")
 """By host project: `projects`, those that it shares its networks with."""
 

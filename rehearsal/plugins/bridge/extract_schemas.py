@@ -20,6 +20,8 @@ RESOURCES: Mapping[str, Mapping[str, str]] = {
     "gcp": {
         "gcp:compute/network:Network": "compute/network",
         "gcp:compute/subnetwork:Subnetwork": "compute/subnetwork",
+        "gcp:compute/router:Router": "compute/router",
+        "gcp:compute/routerNat:RouterNat": "compute/router_nat",
         "gcp:serviceaccount/account:Account": "serviceaccount/account",
         "gcp:projects/iAMMember:IAMMember": "projects/iam_member",
         "gcp:container/cluster:Cluster": "container/cluster",

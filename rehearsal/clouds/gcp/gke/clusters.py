@@ -14,6 +14,12 @@ from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.etag import etag
 from rehearsal.clouds.gcp.gke import addons, versions
 from rehearsal.clouds.gcp.gke.checks import check_name, check_pool
+from rehearsal.clouds.gcp.gke.control_plane_access import (
+    changed_access,
+    check_access,
+    check_addresses,
+    fill_access,
+)
 from rehearsal.clouds.gcp.gke.defaults import (
     VERSION,
     default_locations,
@@ -139,6 +145,7 @@ class Clusters:
                 for pool in pools
             ]
             check_quotas(self._context, project, location, nodes)
+            check_access(requested)
             try:
                 cluster_names.claim(self._store, name, owner=key)
             except cluster_names.NameTaken as e:
@@ -148,6 +155,7 @@ class Clusters:
             )
             cluster |= network.as_answered()
             cluster["networkConfig"] = {**cluster["networkConfig"], **network.in_network_config()}
+            cluster |= fill_access(cluster)
             self._store.put(CLUSTERS, key, ClusterRecord(key=key, cluster=cluster))
             for pool in pools:
                 self._pools.add(key, cluster, pool)
@@ -158,7 +166,7 @@ class Clusters:
 
         def step() -> None:
             cluster = find_cluster(self._store, key)["cluster"]
-            self._check_rights(key, cluster)
+            self._check_late(key, cluster)
             name = cluster["name"]
             address = self._start(name)
             addons.install(self._planes.nodes(name))
@@ -168,9 +176,11 @@ class Clusters:
 
         self._operations.finish(arguments, step)
 
-    def _check_rights(self, key: str, cluster: JsonObject) -> None:
+    def _check_late(self, key: str, cluster: JsonObject) -> None:
+        """What GKE finds out only while it makes the cluster, which is then in status ERROR."""
         try:
             check_subnetwork_rights(self._store, key.split("/")[1], cluster)
+            check_addresses(cluster)
         except CloudError as e:
             with self._store.lock:
                 item = find_cluster(self._store, key)
@@ -210,8 +220,11 @@ class Clusters:
         field, _, member = _DESIRED[desired].partition(".")
         if member:
             value = {**(cluster.get(field) or {}), member: value}
+        change = changed_access(cluster, field, value)
+        check_access({**cluster, **change})
+        check_addresses({**cluster, **change})
         kind = "UPGRADE_MASTER" if desired == "desiredMasterVersion" else "UPDATE_CLUSTER"
-        return self._change(params["name"], {field: value}, kind)
+        return self._change(params["name"], change, kind)
 
     def _set_maintenance(self, params: JsonObject, body: JsonObject) -> JsonObject:
         change = {"maintenancePolicy": body.get("maintenancePolicy") or {}}

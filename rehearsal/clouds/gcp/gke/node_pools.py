@@ -123,6 +123,10 @@ class NodePools:
             "selfLink": f"{API}/{key}",
             "status": "PROVISIONING",
             "etag_seed": secrets.token_hex(4),
+            "networkConfig": {
+                "enablePrivateNodes": cluster["networkConfig"]["defaultEnablePrivateNodes"],
+                **(pool.get("networkConfig") or {}),
+            },
         }
         gpu_taint = is_gpu_pool(pool) and any(
             not is_gpu_pool(p["pool"]) for p in pools_of(self._store, cluster_key)
@@ -278,6 +282,10 @@ class NodePools:
             for field, value in changes.items():
                 if field in _POOL_IN_PLACE:
                     pool[field] = value
+                elif field == "nodeNetworkConfig":
+                    # Nodes get or lose external addresses when they are created.
+                    pool["networkConfig"] = {**pool["networkConfig"], **value}
+                    item["generation"] += 1
                 elif field == "nodeVersion":
                     pool["version"] = VERSION if value in ("-", "latest") else value
                     item["generation"] += 1
@@ -413,7 +421,7 @@ def _channel(cluster: JsonObject) -> str:
 
 
 def _refuse_unsupported(changes: JsonObject) -> None:
-    known = {*_POOL_IN_PLACE, *_WRAPPED, *_CONFIG_RECREATES, "nodeVersion"}
+    known = {*_POOL_IN_PLACE, *_WRAPPED, *_CONFIG_RECREATES, "nodeVersion", "nodeNetworkConfig"}
     for field in changes:
         if field == "accelerators":
             raise google_error(

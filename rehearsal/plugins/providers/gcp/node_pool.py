@@ -54,6 +54,7 @@ _POOL: Fields = {
     "upgradeSettings": Field(
         of=same("strategy", "maxSurge", "maxUnavailable", computed=True), computed=True
     ),
+    "networkConfig": Field(of=same("enablePrivateNodes", computed=True), computed=True),
     "placementPolicy": Field(of=same("type", "policyName")),
     "queuedProvisioning": Field(of=same("enabled")),
     "bestEffortProvisioning": Field(of={"enabled": Field(), "minProvisionNodes": Field(text=True)}),
@@ -332,6 +333,9 @@ def _calls(old: Properties, new: Properties) -> list[tuple[str, JsonObject]]:
         calls.append(
             ("update", {"upgradeSettings": {"strategy": "SURGE", **new["upgradeSettings"]}})
         )
+    private = (new.get("networkConfig") or {}).get("enablePrivateNodes")
+    if changed("networkConfig") and private is not None:
+        calls.append(("update", {"nodeNetworkConfig": {"enablePrivateNodes": private}}))
     if changed("nodeDrainConfigs"):
         drains = new.get("nodeDrainConfigs") or [{}]
         calls.append(

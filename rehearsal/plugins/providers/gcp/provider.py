@@ -13,6 +13,7 @@ from rehearsal.plugins.providers.gcp.iam import Account, IamMember
 from rehearsal.plugins.providers.gcp.network import Network, Subnetwork
 from rehearsal.plugins.providers.gcp.node_pool import NodePool
 from rehearsal.plugins.providers.gcp.retries import Retrying
+from rehearsal.plugins.providers.gcp.router import Router, RouterNat
 
 
 class GcpProvider(BridgedProvider):
@@ -20,7 +21,17 @@ class GcpProvider(BridgedProvider):
     package = "gcp"
     schema = load(Path(__file__).parent / "schema.json")
     resources = {  # noqa: RUF012
-        r.kind: r for r in (Network(), Subnetwork(), Account(), IamMember(), Cluster(), NodePool())
+        r.kind: r
+        for r in (
+            Network(),
+            Subnetwork(),
+            Router(),
+            RouterNat(),
+            Account(),
+            IamMember(),
+            Cluster(),
+            NodePool(),
+        )
     }
 
     # Source: hashicorp/terraform-provider-google, services/container, which tries again while

@@ -50,6 +50,10 @@ class World:
         body["ipCidrRange"] = "10.0.0.0/20"
         return self.do("compute", "subnetworks.insert", project=PROJECT, region=REGION, body=body)
 
+    def router(self) -> None:
+        self.network()
+        self.do("compute", "routers.insert", **_PLACE, body=_ROUTER)
+
     def shared_vpc(self) -> None:
         self.do("compute", "projects.enableXpnHost", **_SHARED)
         self.do("compute", "projects.enableXpnResource", **_ATTACHED)
@@ -125,6 +129,14 @@ _NO_ACCOUNT = {"name": f"projects/{PROJECT}/serviceAccounts/none@{PROJECT}.iam.g
 _POLICY = {"policy": {"bindings": [{"role": ROLE, "members": [MEMBER]}]}}
 _BAD_POLICY = {"policy": {"bindings": [{"role": "viewer", "members": [MEMBER]}]}}
 _NO_API = {"name": f"projects/{PROJECT}/services/none.googleapis.com"}
+_PLACE = {"project": PROJECT, "region": REGION}
+_ROUTER = {"name": "router", "network": f"projects/{PROJECT}/global/networks/net"}
+_THE_ROUTER = {**_PLACE, "router": "router"}
+_NAT = {
+    "name": "nat",
+    "natIpAllocateOption": "AUTO_ONLY",
+    "sourceSubnetworkIpRangesToNat": "ALL_SUBNETWORKS_ALL_IP_RANGES",
+}
 _SHARED = {"project": "net-host"}
 _ATTACHED = {**_SHARED, "body": {"xpnResource": {"id": PROJECT, "type": "PROJECT"}}}
 
@@ -193,6 +205,15 @@ _TABLE: Mapping[str, tuple[tuple[str, ...], _Arguments, tuple[str, ...], _Argume
     "compute projects.enableXpnResource": (
         ("shared_vpc",), _ATTACHED, (), {**_ATTACHED, "project": "no-host"}, 400,
     ),
+    "compute routers.insert": (
+        ("network",), {**_PLACE, "body": _ROUTER}, (), {**_PLACE, "body": _ROUTER}, 400,
+    ),
+    "compute routers.get": (("router",), _THE_ROUTER, (), _THE_ROUTER, 404),
+    "compute routers.patch": (
+        ("router",), {**_THE_ROUTER, "body": {"nats": [_NAT]}},
+        ("router",), {**_THE_ROUTER, "body": {"nats": [_NAT, _NAT]}}, 400,
+    ),
+    "compute routers.delete": (("router",), _THE_ROUTER, (), _THE_ROUTER, 404),
     f"container {_CLUSTERS}.get": (("cluster",), {"name": CLUSTER}, (), _NO_CLUSTER, 404),
     f"container {_CLUSTERS}.update": (
         ("cluster",), {"name": CLUSTER, "body": _UPDATE}, (), {**_NO_CLUSTER, "body": _UPDATE}, 404,

@@ -1,0 +1,67 @@
+"""How a GKE control plane is reached: its endpoints, and who may use them."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import pulumi
+import pulumi_gcp as gcp
+
+from infra.plan import GkeClusterPlan
+
+
+class Access(TypedDict, total=False):
+    """Inputs of a cluster."""
+
+    private_cluster_config: gcp.container.ClusterPrivateClusterConfigArgs
+    control_plane_endpoints_config: gcp.container.ClusterControlPlaneEndpointsConfigArgs
+    master_authorized_networks_config: gcp.container.ClusterMasterAuthorizedNetworksConfigArgs
+
+
+def control_plane_access(cluster: GkeClusterPlan) -> Access:
+    """Only what the stack file states: the rest would differ from what GKE filled in."""
+    access: Access = {}
+    asked = cluster.control_plane
+    if cluster.private_nodes is not None or asked is not None:
+        access["private_cluster_config"] = gcp.container.ClusterPrivateClusterConfigArgs(
+            enable_private_nodes=cluster.private_nodes,
+            enable_private_endpoint=None if asked is None else asked.private_endpoint,
+        )
+    if asked is None:
+        return access
+    access["control_plane_endpoints_config"] = gcp.container.ClusterControlPlaneEndpointsConfigArgs(
+        dns_endpoint_config=gcp.container.ClusterControlPlaneEndpointsConfigDnsEndpointConfigArgs(
+            allow_external_traffic=asked.dns_endpoint
+        )
+    )
+    # GKE gives no private endpoint without authorized networks; there may be none in the list
+    # (terraform-google-modules/terraform-google-kubernetes-engine #1012).
+    if asked.authorized_networks is not None or asked.private_endpoint:
+        access["master_authorized_networks_config"] = (
+            gcp.container.ClusterMasterAuthorizedNetworksConfigArgs(
+                cidr_blocks=[
+                    gcp.container.ClusterMasterAuthorizedNetworksConfigCidrBlockArgs(
+                        cidr_block=network.cidr, display_name=network.name
+                    )
+                    for network in asked.authorized_networks or ()
+                ]
+            )
+        )
+    return access
+
+
+def reached_at(
+    cluster: gcp.container.Cluster, *, by_dns: bool
+) -> tuple[pulumi.Output[str], pulumi.Output[str | None]]:
+    """The host of a kubeconfig's server, and the certificate that signs its own.
+
+    Before its DNS name stands a certificate that everybody trusts, and not the cluster's.
+    """
+    if by_dns:
+        name = cluster.control_plane_endpoints_config.apply(
+            lambda config: str(config.dns_endpoint_config.endpoint)
+        )
+        return name, pulumi.Output.from_input(None)
+    # All of master_auth is secret because one of its members is; the certificate is not.
+    ca_data = pulumi.Output.unsecret(cluster.master_auth.cluster_ca_certificate)
+    return cluster.endpoint, ca_data
