@@ -18,9 +18,7 @@ Operation = Literal["create", "read", "update", "delete"]
 """Of a Pulumi provider. A function that the program asks counts as `read`."""
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
-Occasion = Literal[
-    "always", "autoscaled", "by-dns", "nat", "own-network", "tagged", "templated"
-]
+Occasion = Literal["always", "autoscaled", "by-dns", "nat", "own-network", "tagged", "templated"]
 """Of which stacks: all; those with an autoscaled pool; those whose GKE control plane is reached by
 its DNS name; those that make Cloud NAT, and those that make the network of their GKE cluster; those
 with tags on a node group, and those with a launch template.

@@ -8,7 +8,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import values
-from infra.plan import EksTemplate
+from infra.plan import EksTemplate, ReservedCapacity
 
 _ROOT_DEVICE = "/dev/xvda"
 """Of Amazon Linux 2023. Source: EC2 user guide, device names for volumes."""
@@ -19,12 +19,22 @@ def launch_template(
     name: str,
     template: EksTemplate,
     *,
+    machine_type: str,
     tags: Mapping[str, str],
     opts: pulumi.ResourceOptions,
 ) -> aws.ec2.LaunchTemplate:
     """tags: of the launch template itself."""
     return aws.ec2.LaunchTemplate(
         name,
+        # EKS refuses a machine type in the group too. Source: EKS user guide, managed node groups
+        # with capacity blocks.
+        instance_type=machine_type if template.block else None,
+        instance_market_options=aws.ec2.LaunchTemplateInstanceMarketOptionsArgs(
+            market_type="capacity-block"
+        )
+        if template.block
+        else None,
+        capacity_reservation_specification=_reserved(template.reserved),
         block_device_mappings=[
             aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
                 device_name=_ROOT_DEVICE,
@@ -50,6 +60,24 @@ def launch_template(
         or None,
         tags=dict(tags),
         opts=opts,
+    )
+
+
+def _reserved(
+    capacity: ReservedCapacity | None,
+) -> aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs | None:
+    if capacity is None:
+        return None
+    if capacity.reservation is None and capacity.group is None:
+        return aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs(
+            capacity_reservation_preference="open"
+        )
+    target = aws.ec2.LaunchTemplateCapacityReservationSpecificationCapacityReservationTargetArgs(
+        capacity_reservation_id=capacity.reservation,
+        capacity_reservation_resource_group_arn=capacity.group,
+    )
+    return aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs(
+        capacity_reservation_target=target
     )
 
 

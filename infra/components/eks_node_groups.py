@@ -79,8 +79,8 @@ class NodeGroups:
             ami_type=pool.ami_type,
             version=pool.version,
             release_version=pool.release_version,
-            instance_types=[pool.machine.name],
-            capacity_type="SPOT" if pool.spot else "ON_DEMAND",
+            instance_types=None if pool.template and pool.template.block else [pool.machine.name],
+            capacity_type=pool.capacity_type,
             disk_size=pool.disk_size_gb,
             scaling_config=scaling,
             labels=dict(pool.labels),
@@ -108,6 +108,7 @@ class NodeGroups:
         made = launch_template(
             f"{self._name}-{pool.name}",
             pool.template,
+            machine_type=pool.machine.name,
             tags=self._tags,
             opts=pulumi.ResourceOptions(parent=self._parent),
         )

@@ -4,7 +4,7 @@ from infra.plan.build import build, read, read_file
 from infra.plan.buildable import deployable, unbuildable
 from infra.plan.change_rules import ChangeEffect, Rule
 from infra.plan.changes import Change, FleetChange, PartChange, cloud_of, compare
-from infra.plan.eks_templates import EksTemplate
+from infra.plan.eks_templates import EksTemplate, ReservedCapacity
 from infra.plan.fleet import (
     SYSTEM_LABELS,
     ByoClusterPlan,
@@ -56,6 +56,7 @@ __all__ = [
     "PartChange",
     "PoolPlan",
     "ReplicatedResource",
+    "ReservedCapacity",
     "Rule",
     "SystemPoolPlan",
     "Taint",

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.plan.fleet import ByoFleetPlan, EksPoolPlan, FleetPlan
+from infra.plan.fleet import ByoFleetPlan, FleetPlan
 from infra.spec import (
-    CapacityBlock,
     FlexStart,
     Path,
     Problem,
     Queued,
-    Reservation,
     Source,
     SpecError,
 )
@@ -70,9 +68,7 @@ def _unbuildable(fleet: FleetPlan) -> Iterator[tuple[Path, str, str]]:
                 f"{pool.machine.name}, whose processors are arm64,",
                 "choose another",
             )
-        if isinstance(pool.capacity, FlexStart | Queued | CapacityBlock) or (
-            isinstance(pool, EksPoolPlan) and isinstance(pool.capacity, Reservation)
-        ):
+        if isinstance(pool.capacity, FlexStart | Queued):
             yield (
                 ("node_pools", i, "capacity"),
                 f"capacity {pool.capacity.mode}",

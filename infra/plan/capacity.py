@@ -45,6 +45,13 @@ def check_capacity(
                     "write its ID (cr-…) or the ARN of its resource group",
                     "EC2 API, CapacityReservationTarget",
                 )
+            elif cloud == "eks" and name is not None and name.startswith("cr-") and len(zones) > 1:
+                yield refuse(
+                    (*path, "zones"),
+                    f"{name} is in one zone, and nodes in others would not be launched",
+                    "write that zone, or the ARN of a resource group with a reservation in each",
+                    "EC2 user guide, On-Demand Capacity Reservations",
+                )
         case spec.CapacityBlock():
             if len(zones) != 1:
                 yield refuse(

@@ -179,7 +179,7 @@ EKS: Final[tuple[Rule, ...]] = (
         "aws: ForceNew",
         {
             "machine.name": "instance_types",
-            "capacity": "capacity_type, launch_template",
+            "capacity_type": "capacity_type",
             "ami_type": "ami_type",
             "disk_size_gb": "disk_size",
             "zones": "subnet_ids",
@@ -197,6 +197,7 @@ EKS: Final[tuple[Rule, ...]] = (
             "template.hop_limit": "metadata_options",
             "template.instance_store": "user_data",
             "template.tags": "tag_specifications",
+            "template.reserved": "capacity_reservation_specification",
         },
     ),
     *_rules(

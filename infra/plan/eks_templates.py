@@ -23,6 +23,16 @@ discovery, which EKS gives to instances; AWS does not count its own of aws:.
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReservedCapacity:
+    """Where instances are launched; without both targets, in any open reservation that matches."""
+
+    reservation: str | None
+    """ID of a capacity reservation or of a capacity block's."""
+    group: str | None
+    """ARN of a resource group of capacity reservations."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class EksTemplate:
     """The data of a launch template."""
 
@@ -35,6 +45,9 @@ class EksTemplate:
     instance_store: Literal["raid0"] | None
     tags: Mapping[str, str]
     """Of instances and volumes."""
+    reserved: ReservedCapacity | None
+    block: bool
+    """Whether `reserved` is a capacity block. Its template, not the group, has the machine type."""
 
 
 def template_of(
@@ -58,6 +71,7 @@ def template_of(
         or pool.instance_metadata is not None
         or pool.instance_store is not None
         or pool.instance_tags
+        or isinstance(pool.capacity, spec.Reservation | spec.CapacityBlock)
     )
     if not needed:
         return None
@@ -68,6 +82,18 @@ def template_of(
         hop_limit=(pool.instance_metadata or spec.InstanceMetadata()).hop_limit,
         instance_store=pool.instance_store,
         tags=dict(sorted(pool.instance_tags.items())),
+        reserved=_reserved(pool.capacity),
+        block=isinstance(pool.capacity, spec.CapacityBlock),
+    )
+
+
+def _reserved(capacity: spec.Capacity) -> ReservedCapacity | None:
+    if not isinstance(capacity, spec.Reservation | spec.CapacityBlock):
+        return None
+    name = capacity.reservation
+    is_group = name is not None and name.startswith("arn:")
+    return ReservedCapacity(
+        reservation=None if is_group else name, group=name if is_group else None
     )
 
 

@@ -12,6 +12,7 @@ from infra.plan.fractional import WorkloadPlan
 from infra.plan.hosts import HostPlan
 from infra.spec import (
     Capacity,
+    CapacityBlock,
     Fractional,
     GkeControlPlane,
     GkeDisk,
@@ -248,6 +249,17 @@ class EksPoolPlan(CloudPoolPlan):
     @property
     def templated(self) -> bool:
         return self.template is not None
+
+    @property
+    def capacity_type(self) -> Literal["ON_DEMAND", "SPOT", "CAPACITY_BLOCK"]:
+        """As EKS calls it: a reservation's instances are on-demand ones."""
+        match self.capacity:
+            case Spot():
+                return "SPOT"
+            case CapacityBlock():
+                return "CAPACITY_BLOCK"
+            case _:
+                return "ON_DEMAND"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,6 +65,29 @@ def _reserved(pool: GkePoolPlan) -> list[str]:
     ]
 
 
+def _of_reserved(pool: EksPoolPlan) -> list[str]:
+    """Sources: EKS user guide, managed node groups with capacity blocks; EC2 user guide, On-Demand
+    Capacity Reservations.
+    """
+    if pool.template is None or pool.template.reserved is None:
+        return []
+    if pool.template.block:
+        at_first = (
+            f"nodes {{min: 0, max: {pool.nodes.max}}}" if pool.nodes.min else "no node wanted"
+        )
+        return [
+            f"pool {pool.name}: a capacity block has machines from its start to 30 minutes before "
+            f"its end; outside of that `pulumi up` needs {at_first}, and EKS updates the pool only "
+            "while it has no node"
+        ]
+    if pool.template.reserved.reservation is None and pool.template.reserved.group is None:
+        return [
+            f"pool {pool.name}: where no open reservation matches, its nodes are ordinary "
+            "on-demand instances; write the reservation to prevent that"
+        ]
+    return []
+
+
 def notes(fleet: FleetPlan) -> tuple[str, ...]:
     """One sentence each, starting with the pool's name where it is of one."""
     found = []
@@ -106,6 +129,8 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
                     f"{at} the policy of its KMS key must let AWSServiceRoleForAutoScaling use it "
                     "and create grants; without that, instances end as they start"
                 )
+            if isinstance(pool, EksPoolPlan):
+                found += _of_reserved(pool)
             if machine.note:
                 found.append(f"{at} {machine.name}: {machine.note}")
             if pool.spot and pool.nodes.max == 1:

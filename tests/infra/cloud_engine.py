@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.core.fake_control_planes import fake_nodes
 from rehearsal.clouds.service import Cloud
 from rehearsal.host.toolchain import Toolchain
@@ -90,14 +91,23 @@ class CloudEngine:
         """EKS's answer, in us-west-2."""
         return dict(self.cloud.call("eks", operation, {"region": "us-west-2"}, body))
 
+    def account(self, **settings: Any) -> None:
+        """Gives the AWS account these settings, and no delays."""
+        write_account(self.directory.parent, **PROMPT, **settings)
+
+    def until_active(self, cluster: str, group: str) -> None:
+        """Waits until a node group is; what was refused before is tried again meanwhile."""
+        deadline = time.monotonic() + 30
+        while self.group(cluster, group)["status"] != "ACTIVE":
+            assert time.monotonic() < deadline
+            self.cloud.look_around()
+            time.sleep(0.02)
+
     def autoscale(self, cluster: str, group: str, count: int) -> None:
         """What cluster-autoscaler does: another desired size between the limits."""
         names = {"clusterName": cluster, "nodegroupName": group}
         self.ask("UpdateNodegroupConfig", **names, scalingConfig={"desiredSize": count})
-        deadline = time.monotonic() + 30
-        while self.ask("DescribeNodegroup", **names)["nodegroup"]["status"] != "ACTIVE":
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        self.until_active(cluster, group)
 
     def group(self, cluster: str, name: str) -> dict[str, Any]:
         """A node group as EKS describes it."""

@@ -117,9 +117,54 @@ def test_without_anything_for_nodeadm_there_is_no_user_data(record: Record) -> N
     assert "userData" not in template
 
 
+CR = "cr-0123456789abcdef0"
+GROUP = "arn:aws:resource-groups:us-west-2:111122223333:group/gpus"
+
+
+@pytest.mark.parametrize(
+    ("capacity", "specification"),
+    [
+        ("reservation", {"capacityReservationPreference": "open"}),
+        (
+            f"{{mode: reservation, reservation: {CR}}}",
+            {"capacityReservationTarget": {"capacityReservationId": CR}},
+        ),
+        (
+            f'{{mode: reservation, reservation: "{GROUP}"}}',
+            {"capacityReservationTarget": {"capacityReservationResourceGroupArn": GROUP}},
+        ),
+    ],
+)
+def test_a_reservation_is_targeted_by_the_template(
+    record: Record, capacity: str, specification: Mapping[str, Any]
+) -> None:
+    (template,) = made(record, f"capacity: {capacity}", ":LaunchTemplate")
+    assert template["capacityReservationSpecification"] == specification
+    assert {"instanceType", "instanceMarketOptions"}.isdisjoint(template)
+    (group,) = made(record, f"capacity: {capacity}", ":NodeGroup")
+    assert (group["capacityType"], group["instanceTypes"]) == ("ON_DEMAND", ["p4d.24xlarge"])
+
+
+def test_a_capacity_block_has_its_machine_type_in_the_template_only(record: Record) -> None:
+    pool = f"capacity: {{mode: capacity-block, reservation: {CR}}}"
+    (template,) = made(record, pool, ":LaunchTemplate")
+    assert template["instanceType"] == "p4d.24xlarge"
+    assert template["instanceMarketOptions"] == {"marketType": "capacity-block"}
+    assert template["capacityReservationSpecification"] == {
+        "capacityReservationTarget": {"capacityReservationId": CR}
+    }
+    (group,) = made(record, pool, ":NodeGroup")
+    assert group["capacityType"] == "CAPACITY_BLOCK"
+    assert "instanceTypes" not in group
+
+
 @pytest.mark.parametrize(
     ("pool", "said"),
     [
+        (
+            f"capacity: {{mode: reservation, reservation: {CR}}}, zones: [us-west-2a, us-west-2b]",
+            f"{CR} is in one zone, and nodes in others would not be launched",
+        ),
         (f'disk: {{encrypted: false, kms_key: "{KEY}"}}', "encrypted: false leaves unencrypted"),
         (
             f'disk: {{kms_key: "{KEY.replace("us-west-2", "us-east-1")}"}}',
@@ -146,8 +191,22 @@ def test_what_aws_would_refuse_is_refused(
     assert " 1 problem," in refused
 
 
-@pytest.mark.parametrize(("pool", "said"), [(f'disk: {{kms_key: "{KEY}"}}', 1), ("labels: {}", 0)])
-def test_the_rights_of_a_key_are_named_before(pool: str, said: int) -> None:
-    raw = yaml.safe_load(FLEET.format(pool=pool))
-    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
-    assert sum("AWSServiceRoleForAutoScaling" in note for note in plan.notes(fleet)) == said
+BLOCK = f"capacity: {{mode: capacity-block, reservation: {CR}}}"
+
+
+@pytest.mark.parametrize(
+    ("pool", "words"),
+    [
+        (f'disk: {{kms_key: "{KEY}"}}', "AWSServiceRoleForAutoScaling"),
+        ("capacity: reservation", "where no open reservation matches"),
+        (BLOCK, "`pulumi up` needs nodes {min: 0, max: 1}"),
+        (f"{BLOCK}, labels: {{}}", "EKS updates the pool only while it has no node"),
+    ],
+)
+def test_what_else_it_needs_is_named_before(pool: str, words: str) -> None:
+    def notes(written: str) -> str:
+        raw = yaml.safe_load(FLEET.format(pool=written))
+        return "\n".join(plan.notes(plan.read(json.dumps(raw), spec.Source("test", raw))))
+
+    assert words in notes(pool)
+    assert words not in notes("labels: {}")

@@ -20,6 +20,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> It
         yield engine
 
 
+CR = "cr-0123456789abcdef0"
+
+
 def fleet(zones: str = "ab", pools: str = "b", **pool: Any) -> dict[str, Any]:
     region = "us-west-2"
     return {
@@ -172,6 +175,71 @@ def test_a_launch_template_replaces_the_pool_once_and_then_rolls_its_nodes(
     assert engine.cloud.call("ec2", "DescribeLaunchTemplates", {"region": "us-west-2"}, {}) == {
         "LaunchTemplates": []
     }
+
+
+def test_a_reservation_that_is_used_up_is_named_and_a_larger_one_is_used(
+    engine: CloudEngine,
+) -> None:
+    def of(count: int, **capacity: str) -> dict[str, Any]:
+        asked = fleet(zones="ac", nodes={"count": count}, capacity=capacity)
+        asked["cluster"] |= {"name": "d", "version": version}
+        return asked
+
+    def reserve(count: int) -> None:
+        found = {"zone": ids["us-west-2b"], "instance_type": "g6.xlarge", "count": count}
+        # Without stock of its own, the zone gives what is reserved only.
+        empty = {"g6.xlarge": {found["zone"]: 0}}
+        engine.account(stock=empty, reservations={CR: found})
+
+    version = engine.ask("DescribeCluster", name="d")["cluster"]["version"]
+    zones = engine.cloud.call("ec2", "DescribeAvailabilityZones", {"region": "us-west-2"}, {})
+    ids = {z["ZoneName"]: z["ZoneId"] for z in zones["AvailabilityZones"]}
+    reserve(1)
+    first = engine.up(of(1, mode="reservation", reservation=CR))
+    assert first.code == 0, first.output
+    short = engine.up(of(2, mode="reservation", reservation=CR))
+    assert short.code != 0
+    assert "Could not launch On-Demand Instances. ReservationCapacityExceeded" in short.output
+    assert len(engine.provider_ids("d", "a")) == 1
+    reserve(2)
+    engine.until_active("d", "a")
+    enough = engine.up(of(2, mode="reservation", reservation=CR))
+    assert enough.code == 0, enough.output
+    assert len(engine.provider_ids("d", "a")) == 2
+    again = engine.up(of(2, mode="reservation", reservation=CR), "--expect-no-changes")
+    assert again.code == 0, again.output
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+
+
+def test_a_capacity_block_can_be_asked_for_before_it_starts(engine: CloudEngine) -> None:
+    def of(low: int) -> dict[str, Any]:
+        asked = fleet(
+            zones="ac", nodes={"min": low, "max": 1}, machine_type="p5.48xlarge", name="block"
+        )
+        asked["node_pools"][0]["capacity"] = {"mode": "capacity-block", "reservation": CR}
+        asked["cluster"] |= {"name": "d", "version": version}
+        return asked
+
+    def bought(state: str) -> None:
+        zone = {z["ZoneName"]: z["ZoneId"] for z in zones["AvailabilityZones"]}["us-west-2b"]
+        found = {"zone": zone, "instance_type": "p5.48xlarge", "count": 1, "state": state}
+        engine.account(reservations={CR: found | {"kind": "capacity-block"}})
+
+    version = engine.ask("DescribeCluster", name="d")["cluster"]["version"]
+    zones = engine.cloud.call("ec2", "DescribeAvailabilityZones", {"region": "us-west-2"}, {})
+    bought("scheduled")
+    early = engine.up(of(0))
+    assert early.code == 0, early.output
+    bought("active")
+    begun = engine.up(of(1))
+    assert begun.code == 0, begun.output
+    assert len(engine.provider_ids("d", "block")) == 1
+    again = engine.up(of(1), "--expect-no-changes")
+    assert again.code == 0, again.output
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+    engine.account()
 
 
 def test_destroy_leaves_nothing(engine: CloudEngine) -> None:

@@ -302,7 +302,7 @@ def cloud_pools(cloud: str) -> Iterator[Row]:
     yield Row(
         "node_pools.capacity.reservation",
         {"node_pools.0.capacity.reservation": other},
-        REPLACE,
+        REPLACE if cloud == "gke" else ROLL,
         reserved,
     )
     queued = {

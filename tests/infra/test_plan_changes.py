@@ -13,6 +13,10 @@ import yaml
 from infra import plan, spec
 from infra.plan import ChangeEffect, change_rules
 
+TEMPLATE = {"templated"} | {
+    f"template.{name}" for name in ("disk_gb", "encrypted", "hop_limit", "tags")
+}
+"""What a launch template without any more than the usual brings."""
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -81,7 +85,8 @@ def changed(stack: str, **pool: Any) -> plan.PartChange:
             set(),
         ),
         ("s1", {"disk": {"size_gb": 300}}, ChangeEffect.REPLACE, {"disk_size_gb"}),
-        ("s1", {"capacity": "spot"}, ChangeEffect.REPLACE, {"capacity"}),
+        ("s1", {"capacity": "spot"}, ChangeEffect.REPLACE, {"capacity_type"}),
+        ("s1", {"instance_metadata": {}}, ChangeEffect.REPLACE, {"disk_size_gb", *TEMPLATE}),
         ("s1", {"zones": ["eu-west-1b"]}, ChangeEffect.REPLACE, {"zones"}),
         ("s1", {"release_version": "1.34.0-20260714"}, ChangeEffect.ROLL, {"release_version"}),
         ("s1", {"tags": {"a": "b"}}, ChangeEffect.IN_PLACE, {"tags"}),
@@ -216,8 +221,16 @@ def test_every_field_of_a_pool_has_a_rule(kind: type, rules: tuple[plan.Rule, ..
     ruled = {rule.field.split(".")[0] for rule in (*rules, *change_rules.IN_CLUSTER)}
     unruled = {f.name for f in dataclasses.fields(kind)} - ruled - _FOLLOWS
     if kind is plan.EksPoolPlan:
-        unruled -= {"gpu_count"}  # follows from the machine
+        # The machine's, and as capacity_type and in the launch template.
+        unruled -= {"gpu_count", "capacity"}
     assert unruled == set()
+
+
+def test_every_field_of_a_launch_template_has_a_rule() -> None:
+    ruled = {rule.field for rule in change_rules.EKS}
+    fields = {f"template.{f.name}" for f in dataclasses.fields(plan.EksTemplate)}
+    # capacity_type says it.
+    assert fields - ruled == {"template.block"}
 
 
 def test_every_rule_names_its_source_and_reason() -> None:

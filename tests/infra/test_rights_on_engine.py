@@ -52,7 +52,6 @@ def private() -> dict[str, Any]:
     fleet = committed("s0")
     fleet["cluster"] |= {"private_nodes": True, "control_plane": {"dns_endpoint": True}}
     return fleet
-    return fleet
 
 
 @pytest.mark.parametrize(

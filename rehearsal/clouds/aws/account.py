@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from annotated_types import Ge
 
@@ -33,12 +33,31 @@ _Seconds: TypeAlias = Annotated[float, Ge(0)]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reservation(Strict):
+    """A capacity reservation, or the one of a capacity block."""
+
+    instance_type: str
+    zone: str
+    """Zone id."""
+    count: _Count
+    """Instances."""
+    kind: Literal["default", "capacity-block"] = "default"
+    state: Literal["scheduled", "active", "expired", "cancelled"] = "active"
+    open: bool = False
+    """Whether instances that do not name it may run in it."""
+    groups: tuple[str, ...] = ()
+    """ARNs of the resource groups that it is in."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Account(Strict):
     vcpus: Mapping[str, _Count] = field(default_factory=lambda: ORDINARY_VCPUS)
     """Quota code -> vCPU that instances of its families may have together, in one region."""
     stock: Mapping[str, Mapping[str, _Count]] = field(default_factory=dict)
     """Instance type -> zone id -> instances that EC2 has; a type without an entry never runs out.
     """
+    reservations: Mapping[str, Reservation] = field(default_factory=dict)
+    """By ID, cr-…: capacity that was reserved or bought before."""
     zones: Mapping[str, str] = field(default_factory=dict)
     """Zone name -> zone id, where they are not as `zones.zone_ids` gives them."""
     iam_spread_s: _Seconds = 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.capacity_reservations import CapacityReservations
 from rehearsal.clouds.aws.ec2.internet_gateways import InternetGateways
 from rehearsal.clouds.aws.ec2.launch_templates import LaunchTemplates, find_template
 from rehearsal.clouds.aws.ec2.network_interfaces import NetworkInterfaces, is_gone
@@ -40,6 +41,7 @@ class Ec2:
             NetworkInterfaces(context),
             Volumes(context),
             Zones(context),
+            CapacityReservations(context),
         )
 
     def methods(self) -> Methods:

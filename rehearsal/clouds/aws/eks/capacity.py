@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from rehearsal.clouds.aws.account import account_of
 from rehearsal.clouds.aws.ec2.subnets import find_subnet
+from rehearsal.clouds.aws.eks import reserved
 from rehearsal.clouds.aws.eks.checks import HealthIssue
 from rehearsal.clouds.aws.machines import machines, vcpu_quota
 from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
@@ -31,12 +32,16 @@ def launchable(
     used = {node["index"] for node in item["nodes"]}
     free = (i for i in itertools.count() if i not in used)
     issue: HealthIssue | None = None
+    targeted = reserved.targets(context, item)
     index = next(free)
     missing = {subnet: wanted[subnet] - counts[subnet] for subnet in sorted(wanted)}
     for subnet, number in missing.items():
         for _ in range(number):
-            limit = _limit(context, item, instance_type)
             new = sum(counts.values()) - sum(min(found[s], wanted[s]) for s in wanted)
+            free_of_quota = targeted or reserved.in_open_one(
+                context, item, instance_type, subnet, counts[subnet] - found[subnet]
+            )
+            limit = None if free_of_quota else _limit(context, item, instance_type)
             if limit is not None and _vcpus_in_use(context, item, instance_type, new) > limit:
                 issue = _launch_failure(
                     "VcpuLimitExceeded - You have requested more vCPU capacity than your current "
@@ -56,7 +61,7 @@ def launchable(
                 None,
             )
             if place is None:
-                issue = _out_of_stock(context, item, instance_type, subnet)
+                issue = _no_room(context, item, instance_type, subnet, new)
                 continue
             counts[place] += 1
             index = next(free)
@@ -68,7 +73,18 @@ def check_stock(
 ) -> None:
     """Of one more instance, such as the surge of an update. Raises NoCapacity."""
     if not _has_stock(context, item, instance_type, subnet, index, 0):
-        raise NoCapacity(*_out_of_stock(context, item, instance_type, subnet))
+        raise NoCapacity(*_no_room(context, item, instance_type, subnet, 0))
+
+
+def _no_room(
+    context: Context, item: NodeGroupRecord, instance_type: str, subnet: str, new: int
+) -> HealthIssue:
+    """Why there is no instance beside the `new` ones."""
+    if reserved.targets(context, item):
+        why = reserved.why_not_there(context, item, instance_type, subnet, new)
+        if why is not None:
+            return _launch_failure(why)
+    return _out_of_stock(context, item, instance_type, subnet)
 
 
 def _out_of_stock(
@@ -133,6 +149,10 @@ def _has_stock(
         zone=found["AvailabilityZone"],
     ):
         return False
+    if reserved.targets(context, item):
+        return reserved.why_not_there(context, item, instance_type, subnet, new) is None
+    if reserved.in_open_one(context, item, instance_type, subnet, new):
+        return True
     stock = account_of(context).stock.get(instance_type, {}).get(found["AvailabilityZoneId"])
     if stock is None:
         return True

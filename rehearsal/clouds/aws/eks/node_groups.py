@@ -28,7 +28,8 @@ from rehearsal.clouds.aws.eks.checks import (
 )
 from rehearsal.clouds.aws.eks.clusters import Clusters
 from rehearsal.clouds.aws.eks.leftovers import leave_of_nodes
-from rehearsal.clouds.aws.eks.nodes import desired_nodes, instance_type_of, node_settings
+from rehearsal.clouds.aws.eks.nodes import desired_nodes, node_settings
+from rehearsal.clouds.aws.eks.template_data import instance_type_of
 from rehearsal.clouds.aws.eks.updates import Updates
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT, make_instance_profile
@@ -293,7 +294,8 @@ class NodeGroups:
                         "launchTemplate": {
                             "id": group["launchTemplate"]["id"],
                             "version": wanted.get("version", "$Default"),
-                        }
+                        },
+                        "capacityType": group["capacityType"],
                     },
                 )
                 group["launchTemplate"] = launch_template_version(

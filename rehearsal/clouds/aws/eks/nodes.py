@@ -7,10 +7,10 @@ import ipaddress
 from collections.abc import Collection
 
 from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.launch_templates import find_template, template_data
 from rehearsal.clouds.aws.ec2.subnets import find_subnet
 from rehearsal.clouds.aws.ec2.user_data import NodeConfig, node_config
 from rehearsal.clouds.aws.eks.capacity import check_stock
+from rehearsal.clouds.aws.eks.template_data import data_of, first_type
 from rehearsal.clouds.aws.machines import machines, reserved_memory_ki
 from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
 from rehearsal.clouds.core.context import Context
@@ -27,7 +27,7 @@ def desired_nodes(context: Context, item: NodeGroupRecord) -> DesiredNodes:
     group, region = item["nodegroup"], item["region"]
     subnets = sorted(group["subnets"])
     size = group["scalingConfig"]["desiredSize"]
-    template = _template_data(context, item)
+    template = data_of(context, item)
     config = node_config(template)
     return DesiredNodes(
         # An Auto Scaling group spreads its instances evenly over its subnets.
@@ -37,7 +37,7 @@ def desired_nodes(context: Context, item: NodeGroupRecord) -> DesiredNodes:
         new_name=lambda subnet, taken: _new_name(context, region, subnet, taken),
         manifest=lambda record: _node(context, item, template, config, record),
         check_room=lambda index, subnet: check_stock(
-            context, item, _instance_type(group, template), subnet, index
+            context, item, first_type(group, template), subnet, index
         ),
         surge=(group.get("updateConfig") or {}).get("updateStrategy") != "MINIMAL",
     )
@@ -49,15 +49,6 @@ def node_settings(group: JsonObject) -> NodeSettings:
         "labels": group.get("labels", {}),
         "taints": kubernetes_taints(group.get("taints", [])),
     }
-
-
-def _template_data(context: Context, item: NodeGroupRecord) -> JsonObject:
-    """The data of the group's version of its launch template; {} without a template."""
-    template = item["nodegroup"].get("launchTemplate")
-    if not template:
-        return {}
-    _, found = find_template(context.store, item["region"], template["id"], None)
-    return template_data(found, template["version"])
 
 
 def _domain(region: str) -> str:
@@ -88,7 +79,7 @@ def _node(
     record: NodeRecord,
 ) -> JsonObject:
     group, region, name = item["nodegroup"], item["region"], record["name"]
-    instance_type = _instance_type(group, template)
+    instance_type = first_type(group, template)
     machine = machines()[instance_type]
     subnet = find_subnet(context, region, record["location"]) or {
         "AvailabilityZone": f"{region}a",
@@ -151,15 +142,6 @@ def _node(
             machine=_machine(context, group, machine, record["index"]),
         )
     )
-
-
-def instance_type_of(context: Context, item: NodeGroupRecord) -> str:
-    return _instance_type(item["nodegroup"], _template_data(context, item))
-
-
-def _instance_type(group: JsonObject, template: JsonObject) -> str:
-    types = group.get("instanceTypes") or [template.get("InstanceType") or "t3.medium"]
-    return str(types[0])
 
 
 def _template_disk(template: JsonObject) -> int | None:

@@ -78,6 +78,7 @@ class Told:
 def network(tell: Told) -> tuple[str, str, str, list[str]]:
     """VPC, internet gateway, route table and subnets, each shown and changed."""
     tell("ec2", "DescribeAvailabilityZones", ZoneNames=["eu-west-1a"])
+    tell("ec2", "DescribeCapacityReservations")
     offered = {"Filters": [{"Name": "instance-type", "Values": ["p4d.24xlarge"]}]}
     tell("ec2", "DescribeInstanceTypeOfferings", LocationType="availability-zone-id", **offered)
     vpc = tell("ec2", "CreateVpc", CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]

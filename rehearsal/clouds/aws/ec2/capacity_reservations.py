@@ -1,0 +1,96 @@
+"""EC2 capacity reservations and capacity blocks, which the account file states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.account import Reservation, account_of
+from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.iam import ACCOUNT
+from rehearsal.clouds.aws.zones import zone_ids
+from rehearsal.clouds.core.context import Context, Methods
+from rehearsal.clouds.core.errors import not_simulated
+
+
+class CapacityReservations:
+    """AvailableInstanceCount is left out: which instances run in one is known to EKS's part."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def methods(self) -> Methods:
+        return {"DescribeCapacityReservations": self._describe}
+
+    def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        if body.get("Filters"):
+            raise not_simulated("The rehearsal's cloud does not simulate Filters; name the ids.")
+        region = str(params["region"])
+        known = reservations(self._context, region)
+        ids = body.get("CapacityReservationIds") or list(known)
+        for identity in ids:
+            if identity not in known:
+                raise aws_error(*not_found(identity))
+        names = {i: name for name, i in zone_ids(account_of(self._context), region).items()}
+        return {
+            "CapacityReservations": [_shown(i, known[i], region, names[known[i].zone]) for i in ids]
+        }
+
+
+def not_found(identity: str) -> tuple[str, str]:
+    """EC2's error and message. Source: hashicorp/terraform-provider-aws, ec2/errors.go."""
+    return (
+        "InvalidCapacityReservationId.NotFound",
+        f"The capacity reservation ID '{identity}' does not exist",
+    )
+
+
+def reservations(context: Context, region: str) -> Mapping[str, Reservation]:
+    """Those of the region, by ID."""
+    account = account_of(context)
+    here = set(zone_ids(account, region).values())
+    return {i: r for i, r in account.reservations.items() if r.zone in here}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What a launch template targets: a reservation, or a resource group of some."""
+
+    reservation: str | None = None
+    group: str | None = None
+
+    def among(self, known: Mapping[str, Reservation]) -> Iterable[Reservation]:
+        if self.group is not None:
+            return [r for r in known.values() if self.group in r.groups]
+        return [r for identity, r in known.items() if identity == self.reservation]
+
+
+def target_of(template: JsonObject) -> Target | None:
+    """template: the data of a launch template."""
+    specification = template.get("CapacityReservationSpecification") or {}
+    target = specification.get("CapacityReservationTarget")
+    if not target:
+        return None
+    return Target(
+        reservation=target.get("CapacityReservationId"),
+        group=target.get("CapacityReservationResourceGroupArn"),
+    )
+
+
+def _shown(identity: str, found: Reservation, region: str, zone: str) -> JsonObject:
+    return {
+        "CapacityReservationId": identity,
+        "OwnerId": ACCOUNT,
+        "CapacityReservationArn": f"arn:aws:ec2:{region}:{ACCOUNT}:capacity-reservation/{identity}",
+        "AvailabilityZoneId": found.zone,
+        "AvailabilityZone": zone,
+        "InstanceType": found.instance_type,
+        "InstancePlatform": "Linux/UNIX",
+        "Tenancy": "default",
+        "TotalInstanceCount": found.count,
+        "State": found.state,
+        "EndDateType": "limited" if found.kind == "capacity-block" else "unlimited",
+        "InstanceMatchCriteria": "open" if found.open else "targeted",
+        "ReservationType": found.kind,
+    }

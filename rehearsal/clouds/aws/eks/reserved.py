@@ -1,0 +1,109 @@
+"""Instances of node groups in capacity reservations and capacity blocks.
+
+Source of the errors: scylladb/scylla-cluster-tests #8839 (ReservationCapacityExceeded),
+hashicorp/terraform-provider-aws, ec2/errors.go (InvalidCapacityReservationId.NotFound). How EC2
+refuses a reservation that is not active is not published with its wording: as one without capacity.
+"""
+
+from __future__ import annotations
+
+from rehearsal.clouds.aws.account import Reservation
+from rehearsal.clouds.aws.ec2.capacity_reservations import (
+    Target,
+    not_found,
+    reservations,
+    target_of,
+)
+from rehearsal.clouds.aws.ec2.subnets import find_subnet
+from rehearsal.clouds.aws.eks.template_data import data_of, instance_type_of
+from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
+from rehearsal.clouds.core.context import Context
+from rehearsal.clouds.core.errors import CloudError
+
+_EXCEEDED = (
+    "ReservationCapacityExceeded - The requested reservation does not have sufficient compatible "
+    "and available capacity for this request."
+)
+
+
+def targets(context: Context, item: NodeGroupRecord) -> bool:
+    """Whether the group's instances run in a reservation that it names, or not at all."""
+    return target_of(data_of(context, item)) is not None
+
+
+def why_not_there(
+    context: Context, item: NodeGroupRecord, instance_type: str, subnet: str, new: int
+) -> str | None:
+    """Why the group's reservation has no instance in the subnet's zone, beside `new` new ones."""
+    target = target_of(data_of(context, item))
+    assert target is not None
+    known = reservations(context, item["region"])
+    if target.reservation is not None and target.reservation not in known:
+        return " - ".join(not_found(target.reservation))
+    block = item["nodegroup"]["capacityType"] == "CAPACITY_BLOCK"
+    there = [
+        found
+        for found in target.among(known)
+        if _fits(found, instance_type, _zone(context, item, subnet))
+        and (found.kind == "capacity-block") is block
+    ]
+    zones = {found.zone for found in there}
+    used = sum(
+        _zone(context, other, node["location"]) in zones
+        for other in _of_target(context, item["region"], target)
+        for node in other["nodes"]
+    )
+    return None if used + new < sum(found.count for found in there) else _EXCEEDED
+
+
+def in_open_one(
+    context: Context, item: NodeGroupRecord, instance_type: str, subnet: str, new: int
+) -> bool:
+    """Whether an open reservation of the type and zone has one more instance."""
+    if item["nodegroup"]["capacityType"] != "ON_DEMAND":
+        return False
+    zone = _zone(context, item, subnet)
+    count = sum(
+        found.count
+        for found in reservations(context, item["region"]).values()
+        if found.open and found.kind == "default" and _fits(found, instance_type, zone)
+    )
+    if not count:
+        return False
+    used = sum(
+        _zone(context, other, node["location"]) == zone
+        for other in _groups(context, item["region"])
+        if other["nodegroup"]["capacityType"] == "ON_DEMAND"
+        and instance_type_of(context, other) == instance_type
+        and target_of(data_of(context, other)) is None
+        for node in other["nodes"]
+    )
+    return used + new < count
+
+
+def _fits(found: Reservation, instance_type: str, zone: str | None) -> bool:
+    return (found.state, found.instance_type, found.zone) == ("active", instance_type, zone)
+
+
+def _zone(context: Context, item: NodeGroupRecord, subnet: str) -> str | None:
+    """Zone id."""
+    found = find_subnet(context, item["region"], subnet)
+    return None if found is None else str(found["AvailabilityZoneId"])
+
+
+def _of_target(context: Context, region: str, target: Target) -> list[NodeGroupRecord]:
+    return [
+        other for other in _groups(context, region) if target_of(data_of(context, other)) == target
+    ]
+
+
+def _groups(context: Context, region: str) -> list[NodeGroupRecord]:
+    """Those whose launch template, if they have one, is there."""
+    found = []
+    for other in context.store.values(NODE_GROUPS, prefix=f"{region}/"):
+        try:
+            data_of(context, other)
+        except CloudError:
+            continue
+        found.append(other)
+    return found

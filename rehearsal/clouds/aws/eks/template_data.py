@@ -1,0 +1,26 @@
+"""The data of the launch template version that a node group uses."""
+
+from __future__ import annotations
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.launch_templates import find_template, template_data
+from rehearsal.clouds.aws.state import NodeGroupRecord
+from rehearsal.clouds.core.context import Context
+
+
+def data_of(context: Context, item: NodeGroupRecord) -> JsonObject:
+    """{} without a template. Raises CloudError where it has been deleted."""
+    template = item["nodegroup"].get("launchTemplate")
+    if not template:
+        return {}
+    _, found = find_template(context.store, item["region"], template["id"], None)
+    return template_data(found, template["version"])
+
+
+def instance_type_of(context: Context, item: NodeGroupRecord) -> str:
+    return first_type(item["nodegroup"], data_of(context, item))
+
+
+def first_type(group: JsonObject, template: JsonObject) -> str:
+    types = group.get("instanceTypes") or [template.get("InstanceType") or "t3.medium"]
+    return str(types[0])
