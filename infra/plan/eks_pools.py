@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from infra import spec
 from infra.catalog import AwsRegion
 from infra.plan.capacity import check_capacity, check_offered
 from infra.plan.drivers import image_driver
 from infra.plan.eks_templates import template_of
 from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.fleet import EksPoolPlan
+from infra.plan.fleet import WHOLE_GPU, EksPoolPlan
 from infra.plan.machines import machine_of
 from infra.plan.pools import SYSTEM_PODS, pool_plan
 from infra.plan.regions import check_aws_zones, check_offered_there
@@ -62,14 +64,7 @@ def eks_pool(
             "use fewer replicas, or larger partitions",
             found.machine.source,
         )
-    tags = dict(pool.tags)
-    if common.nodes.autoscaled:
-        # What a node will advertise, for an autoscaler that scales from zero nodes. Source:
-        # cluster-autoscaler, AWS.
-        tags |= {
-            f"k8s.io/cluster-autoscaler/node-template/resources/{name}": str(n)
-            for name, n in common.resources.items()
-        }
+    tags = {**pool.tags, **(_node_template(common.resources) if common.nodes.autoscaled else {})}
     if len(tags) > _MOST_TAGS:
         yield refuse(
             (*path, "tags"),
@@ -100,3 +95,17 @@ def _check_release(release: str | None, version: str | None, path: spec.Path) ->
             f"write a release of {version}, like {version}.0-20260714, or leave it out",
             "eksctl-io/eksctl #7976",
         )
+
+
+def _node_template(resources: Mapping[str, int]) -> Mapping[str, str]:
+    """Tags by which cluster-autoscaler knows what a node will advertise when there is none.
+
+    It reads labels and taints of the node group itself, and of its tags the resources only. Whole
+    GPUs are stated too where there are none: it takes their number from the machine type
+    otherwise, and would add nodes for pods that they cannot run. Source: kubernetes/autoscaler,
+    cloudprovider/aws/aws_manager.go.
+    """
+    return {
+        f"k8s.io/cluster-autoscaler/node-template/resources/{name}": str(count)
+        for name, count in {WHOLE_GPU: 0, **resources}.items()
+    }

@@ -131,6 +131,12 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
                 )
             if isinstance(pool, EksPoolPlan):
                 found += _of_reserved(pool)
+                if pool.nodes.autoscaled:
+                    found.append(
+                        f"{at} between {pool.nodes.min} and {pool.nodes.max} nodes nothing scales "
+                        "it by itself: slicewright installs no autoscaler on EKS; its tags tell "
+                        "cluster-autoscaler what its nodes will offer"
+                    )
             if machine.note:
                 found.append(f"{at} {machine.name}: {machine.note}")
             if pool.spot and pool.nodes.max == 1:

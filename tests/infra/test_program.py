@@ -699,6 +699,7 @@ def test_eks_settings_beyond_the_published_system(record: Record) -> None:
     assert {"key": "example.com/team", "value": "ml", "effect": "NO_EXECUTE"} in scaled["taints"]
     assert scaled["tags"] == {
         "team": "ml",
+        "k8s.io/cluster-autoscaler/node-template/resources/nvidia.com/gpu": "0",
         "k8s.io/cluster-autoscaler/node-template/resources/nvidia.com/mig-1g.10gb": "16",
         "k8s.io/cluster-autoscaler/node-template/resources/nvidia.com/mig-2g.20gb": "8",
         "k8s.io/cluster-autoscaler/node-template/resources/nvidia.com/mig-3g.40gb": "8",
