@@ -108,6 +108,10 @@ class CloudEngine:
         names = {"clusterName": cluster, "nodegroupName": group}
         self.ask("UpdateNodegroupConfig", **names, scalingConfig={"desiredSize": count})
         self.until_active(cluster, group)
+        deadline = time.monotonic() + 120
+        while self.ask("DescribeNodegroup", **names)["nodegroup"]["status"] != "ACTIVE":
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
     def group(self, cluster: str, name: str) -> dict[str, Any]:
         """A node group as EKS describes it."""
@@ -141,7 +145,7 @@ class CloudEngine:
             stdin=subprocess.DEVNULL,
             text=True,
             check=False,
-            timeout=180,
+            timeout=400,
         )
         return Ran(done.returncode, done.stdout)
 

@@ -42,7 +42,7 @@ class Server:
     asked: list[Asked] = field(default_factory=list)
 
     def client(self, **options: Any) -> Client:
-        return Client(Credentials(server=self.url, token="secret"), timeout_s=2, **options)
+        return Client(Credentials(server=self.url, token="secret"), timeout_s=30, **options)
 
     def next(self) -> Answer:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -54,7 +54,7 @@ def server() -> Iterator[Server]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        timeout = 5
+        timeout = 60
 
         def _answer(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)

@@ -148,7 +148,7 @@ def test_a_pods_api_server_is_asked_by_ipv4_and_ipv6(
 ) -> None:
     port = pod.serve(authorities[0], address)
     pod.trusts(authorities[0])
-    asked = Client.in_cluster(timeout_s=5)
+    asked = Client.in_cluster(timeout_s=30)
     host = f"[{address}]" if ":" in address else address
     assert asked.get("/x") == {"token": "Bearer first", "host": f"{host}:{port}"}
     assert asked.server == f"https://{host}:{port}"
@@ -160,7 +160,7 @@ def test_a_rotated_ca_is_trusted_at_once_and_the_old_one_no_more(
     old, new = authorities
     port = pod.serve(old)
     pod.trusts(old)
-    asked = Client.in_cluster(timeout_s=5)
+    asked = Client.in_cluster(timeout_s=30)
     asked.get("/x")
     pod.serve(new, port=port)
     with pytest.raises(Unreachable, match="certificate"):
@@ -194,7 +194,7 @@ def test_credentials_that_cannot_be_read_are_no_answer_and_no_crash(
 ) -> None:
     pod.serve(authorities[0])
     pod.trusts(authorities[0])
-    asked = Client.in_cluster(timeout_s=5)
+    asked = Client.in_cluster(timeout_s=30)
     asked.get("/x")
     was = (pod.directory / name).read_bytes()
     if content is None:

@@ -40,7 +40,7 @@ def test_answers(path: str, alive: str | None, ready: str | None, status: int, t
     try:
         url = f"http://127.0.0.1:{server.server_port}{path}"
         try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 found = answer.status, answer.read().decode()
         except urllib.error.HTTPError as e:
             found = e.code, e.read().decode()
@@ -56,7 +56,7 @@ def test_it_listens_on_ipv4_and_on_ipv6(address: str) -> None:
         where = server.host_and_port
         host = f"[{address}]" if ":" in address else address
         assert where == f"{host}:{server.server_port}"
-        with urllib.request.urlopen(f"http://{where}/healthz", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{where}/healthz", timeout=60) as answer:
             assert answer.read() == b"ok\n"
     finally:
         server.shutdown()
@@ -98,7 +98,7 @@ def test_who_asks_too_early_waits_for_the_answer() -> None:
         asking = threading.Thread(target=ask)
         asking.start()
         begin.set()
-        asking.join(timeout=30)
+        asking.join(timeout=120)
         assert answers == [b"ok\n"]
     finally:
         server.shutdown()
@@ -122,7 +122,7 @@ def test_what_is_shut_down_before_it_began_frees_its_port() -> None:
     server.shutdown()
     for thread in threading.enumerate():
         if thread.name == "http":
-            thread.join(timeout=30)
+            thread.join(timeout=120)
     again = serve("127.0.0.1", server.server_port, alive=str, ready=str, metrics=str)
     again.shutdown()
 

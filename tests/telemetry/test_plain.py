@@ -76,7 +76,7 @@ def test_a_health_endpoint_answers_plain_lines() -> None:
     server = serve("127.0.0.1", 0, alive=lambda: None, ready=lambda: NASTY, metrics=str)
     try:
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/readyz", timeout=5)
+            urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/readyz", timeout=60)
         assert obeyed(refused.value.read().decode()) <= {"\n"}
     finally:
         server.shutdown()

@@ -15,17 +15,24 @@ from rehearsal.clouds.core.store import Kind, Store
 Task = Callable[[JsonObject], None]
 
 TASKS = Kind[JsonObject]("tasks")
+_LOOK_AGAIN_S = 0.2
+"""How often a delayed task looks whether it still is: a delay may be taken back."""
 log = logging.getLogger(__name__)
 
 
 class Tasks:
-    """Runs each task in a thread. A task must be repeatable and handle its own failures."""
+    """Runs each task in a thread. A task must be repeatable and handle its own failures.
+
+    delay_s: for how many seconds tasks of a kind do nothing, asked again until they are over.
+    """
 
     def __init__(self, store: Store, delay_s: Callable[[str], float]) -> None:
         self._store = store
         self._delay_s = delay_s
         self._handlers: dict[str, Task] = {}
         self._threads: dict[str, threading.Thread] = {}
+        self._lock = threading.Lock()
+        """Of `_threads`."""
 
     def register(self, handlers: Mapping[str, Task]) -> None:
         self._handlers.update(handlers)
@@ -44,11 +51,18 @@ class Tasks:
         return [task["kind"] for _, task in left]
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether all work of this process ended in time."""
+        """Whether all work of this process ended in time, with what it began itself."""
         deadline = time.monotonic() + timeout_s
-        for thread in list(self._threads.values()):
-            thread.join(max(deadline - time.monotonic(), 0))
-        return not any(t.is_alive() for t in self._threads.values())
+        while threads := self._alive():
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return False
+            threads[0].join(left_s)
+        return True
+
+    def _alive(self) -> list[threading.Thread]:
+        with self._lock:
+            return [thread for thread in self._threads.values() if thread.is_alive()]
 
     def _start(self, identity: str, kind: str, arguments: JsonObject) -> None:
         thread = threading.Thread(
@@ -57,14 +71,15 @@ class Tasks:
             name=f"{kind} {identity}",
             daemon=True,
         )
-        self._threads[identity] = thread
-        thread.start()
+        with self._lock:
+            self._threads[identity] = thread
+            thread.start()
 
     def _run(self, identity: str, kind: str, arguments: JsonObject) -> None:
         try:
-            delay_s = self._delay_s(kind)
-            if delay_s > 0:
-                time.sleep(delay_s)
+            began = time.monotonic()
+            while (left_s := began + self._delay_s(kind) - time.monotonic()) > 0:
+                time.sleep(min(left_s, _LOOK_AGAIN_S))
             self._handlers[kind](arguments)
         except Exception:
             # A handler records the failures that it expects in its resource; this one is a bug.
@@ -72,4 +87,5 @@ class Tasks:
             log.exception("task %s %s", kind, arguments)
         finally:
             self._store.delete(TASKS, identity)
-            self._threads.pop(identity, None)
+            with self._lock:
+                self._threads.pop(identity, None)

@@ -29,7 +29,7 @@ def cloud(environment: Path) -> Iterator[Cloud]:
     write_account(environment, **PROMPT)
     cloud = Cloud(environment, FakeControlPlanes(environment), ready_timeout_s=0.2)
     yield cloud
-    assert cloud.tasks.wait(30)
+    assert cloud.tasks.wait(120)
 
 
 class Gcp:
@@ -82,7 +82,7 @@ class Gcp:
 
     def settle(self, operation: JsonObject) -> JsonObject:
         name = f"{self.parent}/operations/{operation['name']}"
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             found = self.call("container", "projects.locations.operations.get", {"name": name})
             if found["status"] == "DONE":
@@ -264,7 +264,7 @@ class Aws:
 
     def settle(self, what: str, group: str = "workers") -> JsonObject:
         """The cluster or node group when it no longer changes."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             if what == "cluster":
                 found = self.call("eks", "DescribeCluster", name="p4d")["cluster"]

@@ -39,7 +39,7 @@ def services(environment: Path) -> Iterator[Start]:
         with (environment / "service.log").open("wb") as log:
             process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=log)
         running.append(process)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not CloudClient(environment).is_up():
             assert process.poll() is None, "the service ended"
             assert time.monotonic() < deadline

@@ -64,7 +64,7 @@ def serve(clouds_over_http: None, environment: Path) -> Iterator[Serve]:
 
 
 def connect(endpoint: Endpoint) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection(access.ADDRESS, endpoint.access.port, timeout=30)
+    return http.client.HTTPConnection(access.ADDRESS, endpoint.access.port, timeout=120)
 
 
 def test_a_request_reaches_the_first_cloud_that_accepts_it_as_it_was_sent(serve: Serve) -> None:
@@ -191,7 +191,7 @@ def test_the_service_ends_with_one_line_when_its_port_is_taken(environment: Path
         port = other.getsockname()[1]
         access.save(environment, access.Access(port=port, credentials=access.new_credentials()))
         argv = [sys.executable, "-m", "rehearsal.clouds", "--environment", str(environment)]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 1
     assert f"another process has port {port}" in done.stderr
     assert done.stderr.count("\n") == 1
@@ -220,6 +220,6 @@ def test_it_starts_with_the_service(environment: Path) -> None:
         start()
         found = access.load(environment)
         assert found is not None
-        connection = http.client.HTTPConnection(access.ADDRESS, found.port, timeout=30)
+        connection = http.client.HTTPConnection(access.ADDRESS, found.port, timeout=120)
         connection.request("GET", "/nothing")
         assert connection.getresponse().status == 404

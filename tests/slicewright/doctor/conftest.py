@@ -66,4 +66,4 @@ def doctor(
         endpoint.shutdown()
         serving.join()
         endpoint.server_close()
-        assert cloud.tasks.wait(30)
+        assert cloud.tasks.wait(120)

@@ -33,9 +33,9 @@ def test_deletion_is_refused_while_something_depends_and_ends_empty(aws) -> None
             aws.call(service, operation, **body)
         assert caught.value.reason == error, operation
     aws.call("eks", "DeleteNodegroup", clusterName="p4d", nodegroupName="workers")
-    assert aws.cloud.tasks.wait(30)
+    assert aws.cloud.tasks.wait(120)
     aws.call("eks", "DeleteCluster", name="p4d")
-    assert aws.cloud.tasks.wait(30)
+    assert aws.cloud.tasks.wait(120)
     for association in table["Associations"]:
         aws.call(
             "ec2", "DisassociateRouteTable", AssociationId=association["RouteTableAssociationId"]

@@ -416,17 +416,17 @@ def test_deleting_a_cluster_deletes_its_addons(aws) -> None:
     for name in ("vpc-cni", "kube-proxy"):
         made = aws.call("eks", "CreateAddon", clusterName="p4d", addonName=name)["addon"]
         assert made["status"] == "CREATING"
-    assert aws.cloud.tasks.wait(30)
+    assert aws.cloud.tasks.wait(120)
     assert addon(aws, "vpc-cni")["status"] == "ACTIVE"
     aws.call("eks", "DeleteCluster", name="p4d")
-    assert aws.cloud.tasks.wait(30)
+    assert aws.cloud.tasks.wait(120)
     assert "eks.addon" not in aws.cloud.inventory()
 
 
 def test_coredns_is_degraded_until_there_is_a_node_for_it(aws) -> None:
     aws.make_cluster()
     aws.call("eks", "CreateAddon", clusterName="p4d", addonName="coredns")
-    assert aws.cloud.tasks.wait(30)
+    assert aws.cloud.tasks.wait(120)
     found = addon(aws, "coredns")
     assert found["status"] == "DEGRADED"
     assert found["health"]["issues"][0]["code"] == "InsufficientNumberOfReplicas"
@@ -438,9 +438,13 @@ def test_coredns_is_degraded_until_there_is_a_node_for_it(aws) -> None:
 
 
 def hold(aws, *tasks: str) -> None:
-    """These tasks do not end for a while, as updates of EKS."""
+    """These tasks do not end until `let_go`, as updates of EKS for a while."""
     path = aws.environment / "cloud" / "delays.json"
-    path.write_text(json.dumps(dict.fromkeys(tasks, 1.0)))
+    path.write_text(json.dumps(dict.fromkeys(tasks, 3600.0)))
+
+
+def let_go(aws) -> None:
+    (aws.environment / "cloud" / "delays.json").unlink()
 
 
 def test_a_cluster_takes_one_update_at_a_time(aws) -> None:
@@ -466,6 +470,7 @@ def test_a_cluster_takes_one_update_at_a_time(aws) -> None:
     with pytest.raises(CloudError, match="not in ACTIVE status") as caught:
         aws.make_group()
     assert caught.value.reason == "InvalidRequestException"
+    let_go(aws)
     assert aws.settle("cluster")["deletionProtection"] is True
     done = aws.call("eks", "DescribeUpdate", name="p4d", updateId=update["id"])["update"]
     assert done["status"] == "Successful"
@@ -571,7 +576,8 @@ def test_protection_counts_only_once_the_cluster_is_active(aws) -> None:
         resourcesVpcConfig={"subnetIds": aws.subnets},
     )
     assert aws.call("eks", "DeleteCluster", name="p4d")["cluster"]["status"] == "DELETING"
-    assert aws.cloud.tasks.wait(30)
+    let_go(aws)
+    assert aws.cloud.tasks.wait(120)
     assert "eks.cluster" not in aws.cloud.inventory()
 
 
@@ -626,7 +632,7 @@ def test_a_node_role_is_held_by_the_profile_that_eks_made_of_it(aws) -> None:
     with pytest.raises(CloudError, match="must remove roles from instance profile first"):
         aws.call("aws-iam", "DeleteRole", RoleName="node")
     aws.call("eks", "DeleteNodegroup", clusterName="p4d", nodegroupName="workers")
-    assert aws.cloud.tasks.wait(30)
+    assert aws.cloud.tasks.wait(120)
     aws.call("aws-iam", "DeleteRole", RoleName="node")
 
 
@@ -676,7 +682,7 @@ def test_a_group_that_cannot_grow_is_degraded_until_it_can(aws) -> None:
     assert group["status"] == "DEGRADED"
     assert group["health"]["issues"][0]["code"] == "AsgInstanceLaunchFailures"
     aws.cloud.look_around()
-    assert aws.cloud.tasks.wait(30)
+    assert aws.cloud.tasks.wait(120)
     assert aws.settle("nodegroup")["status"] == "DEGRADED"
     assert len(aws.nodes()) == 1
     write_account(aws.environment, **PROMPT)
@@ -716,7 +722,7 @@ def test_the_surge_of_an_update_needs_stock_too(aws) -> None:
     assert "InsufficientInstanceCapacity" in done["errors"][0]["errorMessage"]
     assert (aws.settle("nodegroup")["status"], len(aws.nodes())) == ("DEGRADED", 1)
     aws.cloud.look_around()
-    assert aws.cloud.tasks.wait(30)
+    assert aws.cloud.tasks.wait(120)
     assert (aws.settle("nodegroup")["status"], len(aws.nodes())) == ("ACTIVE", 1)
 
 
@@ -729,7 +735,7 @@ def test_a_degraded_group_recovers_by_itself(aws) -> None:
     for stock, status in ((3, "DEGRADED"), (4, "ACTIVE")):
         write_account(aws.environment, **PROMPT, stock={"p4d.24xlarge": {"euw1-az2": stock}})
         aws.cloud.look_around()
-        assert aws.cloud.tasks.wait(30)
+        assert aws.cloud.tasks.wait(120)
         group = aws.settle("nodegroup")
         assert (group["status"], len(aws.nodes())) == (status, stock)
         assert bool(group["health"]["issues"]) == (status == "DEGRADED")
@@ -741,5 +747,5 @@ def test_a_group_that_failed_at_its_creation_stays_failed(aws) -> None:
     assert aws.make_group(**P4D, scalingConfig=scaled(2))["status"] == "CREATE_FAILED"
     write_account(aws.environment, **PROMPT)
     aws.cloud.look_around()
-    assert aws.cloud.tasks.wait(30)
+    assert aws.cloud.tasks.wait(120)
     assert (aws.settle("nodegroup")["status"], len(aws.nodes())) == ("CREATE_FAILED", 1)

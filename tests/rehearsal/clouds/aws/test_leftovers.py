@@ -15,9 +15,9 @@ def delete_all(aws) -> None:
     """The node groups, the cluster."""
     for group in aws.call("eks", "ListNodegroups", clusterName="p4d")["nodegroups"]:
         aws.call("eks", "DeleteNodegroup", clusterName="p4d", nodegroupName=group)
-    assert aws.cloud.tasks.wait(30)
+    assert aws.cloud.tasks.wait(120)
     aws.call("eks", "DeleteCluster", name="p4d")
-    assert aws.cloud.tasks.wait(30)
+    assert aws.cloud.tasks.wait(120)
 
 
 def refused(aws, operation: str, **body: str) -> str:

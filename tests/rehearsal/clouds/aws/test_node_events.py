@@ -23,6 +23,6 @@ def test_an_interrupted_instance_is_replaced_by_another(aws) -> None:
     fault = {"fault": "spot-preemption", "pool": "workers"}
     (aws.environment / "faults.json").write_text(json.dumps([fault]))
     aws.cloud.look_around()
-    assert aws.cloud.tasks.wait(30)
+    assert aws.cloud.tasks.wait(120)
     (after,) = aws.nodes()
     assert after["status"]["nodeInfo"]["bootID"] != before

@@ -36,7 +36,7 @@ class World:
         )
         spare = aws.call("ec2", "CreateInternetGateway")
         aws.call("eks", "CreateAddon", clusterName="p4d", addonName="vpc-cni")
-        assert aws.cloud.tasks.wait(30)
+        assert aws.cloud.tasks.wait(120)
         self.names: Mapping[str, Any] = {
             "$vpc": aws.vpc,
             "$subnet": aws.subnets[0],
@@ -77,7 +77,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     write_account(environment, **PROMPT)
     cloud = Cloud(environment, FakeControlPlanes(environment), ready_timeout_s=0.2)
     yield World(Aws(cloud, environment))
-    assert cloud.tasks.wait(30)
+    assert cloud.tasks.wait(120)
 
 
 @pytest.mark.parametrize("wrong", WRONG_REQUESTS, ids=lambda w: w.what)

@@ -43,7 +43,7 @@ def look(gcp, *pods: JsonObject) -> list[JsonObject]:
     nodes = fake_nodes(gcp.environment, "main")
     (nodes.directory / "objects").write_text(json.dumps({"/api/v1/pods": pods}))
     gcp.cloud.look_around()
-    assert gcp.cloud.tasks.wait(30)
+    assert gcp.cloud.tasks.wait(120)
     found: list[JsonObject] = gcp.nodes("pool")
     return found
 

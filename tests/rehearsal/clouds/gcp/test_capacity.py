@@ -21,7 +21,7 @@ def inject(environment: Path, *faults: dict[str, Any]) -> None:
 
 def settle(gcp) -> None:
     gcp.cloud.look_around()
-    assert gcp.cloud.tasks.wait(30)
+    assert gcp.cloud.tasks.wait(120)
 
 
 def created(gcp, **fields: Any) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class World:
         source = {"driver": "pd.csi.storage.gke.io", "volumeHandle": handle}
         nodes.add_object("/api/v1/persistentvolumes", {"spec": {"csi": source}})
         self.do("container", f"{_CLUSTERS}.delete", name=CLUSTER)
-        assert self.gcp.cloud.tasks.wait(30)
+        assert self.gcp.cloud.tasks.wait(120)
 
     def unused_backends(self) -> None:
         self.left_by_a_cluster()

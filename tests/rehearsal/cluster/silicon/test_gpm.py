@@ -62,8 +62,13 @@ def test_two_samples_give_the_utilization_between_them(nvml: Any, make_state: An
 def test_samples_too_close_together_have_no_data(nvml: Any, make_state: Any) -> None:
     n = nvml.on(make_state(count=1))
     gpu = n.nvmlDeviceGetHandleByIndex(0)
-    first, second = (n.nvmlGpmSampleGet(gpu, n.nvmlGpmSampleAlloc()) for _ in range(2))
-    assert _metrics(n, first, second, _SM)[0].nvmlReturn == _NO_DATA
+
+    def at_once() -> int:
+        first, second = (n.nvmlGpmSampleGet(gpu, n.nvmlGpmSampleAlloc()) for _ in range(2))
+        return int(_metrics(n, first, second, _SM)[0].nvmlReturn)
+
+    # On a busy machine the second may come late, but not each time.
+    assert any(at_once() == _NO_DATA for _ in range(100))
 
 
 def test_invalid_calls_are_refused(nvml: Any, make_state: Any) -> None:

@@ -43,7 +43,7 @@ class Project:
 
     def run(self, *arguments: str) -> tuple[int, str]:
         process = self.start(*arguments)
-        output, _ = process.communicate(timeout=90)
+        output, _ = process.communicate(timeout=300)
         return process.returncode, output
 
     def up(self, *flags: str) -> tuple[int, str]:

@@ -38,7 +38,7 @@ class Programs:
     def run(self, text: str, *arguments: str, more: Mapping[str, str] | None = None) -> int:
         started = self.start(text, *arguments, more=more)
         assert started is not None
-        return started.wait(60)
+        return started.wait(180)
 
     def wrote(self) -> str:
         return (self.directory / "out").read_text()
@@ -52,7 +52,7 @@ def programs(tmp_path: Path) -> Iterator[Programs]:
 
 
 def wait_for(path: Path) -> str:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not (path.exists() and path.read_text().endswith("\n")):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -173,7 +173,7 @@ def test_it_ends_by_the_signal_that_its_host_asks_for(programs: Programs) -> Non
     pid = int(wait_for(programs.directory / "pid"))
     assert running.poll() is None
     running.terminate()
-    assert running.wait(60) == -signal.SIGTERM
+    assert running.wait(180) == -signal.SIGTERM
     assert ended(pid)
 
 
@@ -181,7 +181,7 @@ def test_an_interrupt_is_the_programs_own(programs: Programs) -> None:
     running = programs.start(f"try:\n    exec({ASLEEP!r})\nexcept KeyboardInterrupt: exit(5)")
     assert running is not None
     os.kill(int(wait_for(programs.directory / "pid")), signal.SIGINT)
-    assert running.wait(60) == 5
+    assert running.wait(180) == 5
 
 
 def test_it_does_not_outlive_its_host(programs: Programs) -> None:
@@ -189,7 +189,7 @@ def test_it_does_not_outlive_its_host(programs: Programs) -> None:
     assert running is not None
     pid = int(wait_for(programs.directory / "pid"))
     running._connection.shutdown(2)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not ended(pid):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -200,7 +200,7 @@ def test_nothing_outlives_the_server(tmp_path: Path) -> None:
         running = Programs(tmp_path, tmp_path / "s").start(ASLEEP)
         assert running is not None
         wait_for(tmp_path / "pid")
-    assert running.wait(60) == -signal.SIGKILL
+    assert running.wait(180) == -signal.SIGKILL
 
 
 def test_what_would_import_something_else_gets_a_process_of_its_own(programs: Programs) -> None:

@@ -94,7 +94,7 @@ def over_http(environment: Path) -> Iterator[OverHttp]:
         endpoint.shutdown()
         serving.join()
         endpoint.server_close()
-        assert cloud.tasks.wait(30)
+        assert cloud.tasks.wait(120)
 
 
 def as_parsed(operation: Any, answer: JsonObject) -> JsonObject:

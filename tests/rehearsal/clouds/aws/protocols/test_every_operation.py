@@ -69,7 +69,7 @@ class Told:
         self.until(lambda: not left())
 
     def until(self, settled: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not settled():
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -230,7 +230,7 @@ def test_a_change_made_in_the_cloud_is_drift(engine, change, expected) -> None:
         nodegroupName="demo-gpu-workers",
         **change,
     )
-    assert engine.cloud.tasks.wait(30)
+    assert engine.cloud.tasks.wait(120)
     found = group.refresh().detailed or {}
     # Leaving out what the cloud may choose is no difference to the engine's Diff: the drift of
     # those shows in outputs.

@@ -442,7 +442,7 @@ def test_a_change_made_in_the_cloud_is_drift(engine, h100, method, body, expecte
     engine.base()
     pool = engine.make(POOL, "h100", **h100)
     engine.cloud.call("container", f"{POOLS}.{method}", {"name": pool.id}, body)
-    assert engine.cloud.tasks.wait(30)
+    assert engine.cloud.tasks.wait(120)
     found = pool.refresh()
     seen = {k: v for k, v in (found.detailed or {}).items() if not k.startswith("__")}
     assert seen == expected
@@ -452,7 +452,7 @@ def test_a_node_count_left_to_the_autoscaler_is_not_drift(engine, h100) -> None:
     engine.base()
     pool = engine.make(POOL, "h100", **h100, ignoreNodeCountChanges=True)
     engine.cloud.call("container", f"{POOLS}.setSize", {"name": pool.id}, {"nodeCount": 3})
-    assert engine.cloud.tasks.wait(30)
+    assert engine.cloud.tasks.wait(120)
     assert not pool.refresh().changes
 
 
@@ -460,5 +460,5 @@ def test_a_pool_deleted_in_the_cloud_reads_as_gone(engine, h100) -> None:
     engine.base()
     pool = engine.make(POOL, "h100", **h100)
     engine.cloud.call("container", f"{POOLS}.delete", {"name": pool.id}, {})
-    assert engine.cloud.tasks.wait(30)
+    assert engine.cloud.tasks.wait(120)
     assert pool.refresh() is None

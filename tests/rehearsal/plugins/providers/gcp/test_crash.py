@@ -68,9 +68,9 @@ def test_a_create_survives_a_restart_of_the_cloud(
     make(SUBNETWORK, name="sub", network="net", ipCidrRange="10.0.0.0/20")
     with ThreadPoolExecutor(1) as thread:
         cluster = thread.submit(make, CLUSTER, name="main", network="net", initialNodeCount=1)
-        assert waiting.wait(60)
+        assert waiting.wait(180)
         service.kill()
         service.wait()
         delays.unlink()
         start()
-        assert cluster.result(timeout=60) == "projects/acme/locations/us-central1/clusters/main"
+        assert cluster.result(timeout=180) == "projects/acme/locations/us-central1/clusters/main"

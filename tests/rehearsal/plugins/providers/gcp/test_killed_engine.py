@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -93,15 +94,16 @@ class Stack:
             text=True,
             start_new_session=True,
         )
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while name not in self.environment.inventory().get(kind, ()):
             assert process.poll() is None, process.communicate()[0]
             assert time.monotonic() < deadline
             time.sleep(0.02)
         for seen in marked(self.environment.root, "pulumi"):
-            if only in Path(f"/proc/{seen.pid}/cmdline").read_text():
-                os.kill(seen.pid, signal.SIGKILL)
-        return process.communicate(timeout=120)[0]
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+                if only in Path(f"/proc/{seen.pid}/cmdline").read_text():
+                    os.kill(seen.pid, signal.SIGKILL)
+        return process.communicate(timeout=300)[0]
 
     def unlock(self) -> None:
         """As the engine asks for: its lock outlives it."""
@@ -120,7 +122,7 @@ class Stack:
             env=dict(os.environ) | self.environment.variables(),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
 
@@ -158,7 +160,8 @@ def stack(toolchain: Toolchain) -> Iterator[Stack]:
         stack.ended(stack.engine.init())
         yield stack
         for seen in marked(environment.root):
-            os.kill(seen.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(seen.pid, signal.SIGKILL)
     shutil.rmtree(root.parent, ignore_errors=True)
 
 

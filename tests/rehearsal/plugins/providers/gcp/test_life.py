@@ -315,14 +315,18 @@ def test_transient_errors_are_retried(engine) -> None:
 
 
 def test_an_account_is_waited_for_where_iam_is_slow(engine) -> None:
-    fault = {"fault": "slow-iam", "delay_s": 0.4}
-    (engine.environment / "faults.json").write_text(json.dumps([fault]))
+    def slow_by(delay_s: float) -> None:
+        fault = {"fault": "slow-iam", "delay_s": delay_s}
+        (engine.environment / "faults.json").write_text(json.dumps([fault]))
+
+    slow_by(3600)
     body = {"accountId": "early-bird"}
     made = engine.cloud.call(
         "iam", "projects.serviceAccounts.create", {"name": "projects/acme"}, body
     )
     with pytest.raises(CloudError, match="Unknown service account"):
         engine.cloud.call("iam", "projects.serviceAccounts.get", {"name": made["name"]}, {})
+    slow_by(0.4)
     account = engine.make(ACCOUNT, "nodes", accountId="main-nodes")
     member = account.outputs["member"]
     engine.make(MEMBER, "right", project="acme", role="roles/viewer", member=member)

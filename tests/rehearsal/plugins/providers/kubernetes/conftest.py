@@ -230,7 +230,7 @@ class Provider:
     @staticmethod
     def _call(method: Callable[[Any], Any], request: Any) -> Any:
         try:
-            return method(request, timeout=60)
+            return method(request, timeout=240)
         except grpc.RpcError as e:
             raise Refused(e) from e
 
@@ -350,7 +350,7 @@ def pool_kind(cluster: Cluster) -> str:
     except ApiError as e:
         if e.status != 409:
             raise
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while True:
         try:
             cluster.admin.get("/apis/slicewright.io/v1alpha1/gpupools")
@@ -378,7 +378,7 @@ class Stack:
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         return done.returncode, done.stdout
@@ -452,7 +452,7 @@ def in_background() -> Iterator[Callable[[Callable[[], Any]], futures.Future[Any
 def until() -> Callable[[Callable[[], object]], Any]:
     """Waits for a condition and returns what it gave."""
 
-    def wait(condition: Callable[[], object], *, timeout_s: float = 60.0) -> Any:
+    def wait(condition: Callable[[], object], *, timeout_s: float = 180.0) -> Any:
         deadline = time.monotonic() + timeout_s
         while not (found := condition()):
             assert time.monotonic() < deadline, "it did not happen in time"

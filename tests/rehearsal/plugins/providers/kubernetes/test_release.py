@@ -131,12 +131,15 @@ def hooks(cluster: Any, namespace: str) -> Iterator[list[str]]:
 
     def run() -> None:
         pods = f"/api/v1/namespaces/{namespace}/pods"
+        seen: set[str] = set()
         while not over.wait(0.1):
             for pod in cluster.admin.get(pods, labelSelector="job-name")["items"]:
-                if (pod.get("status") or {}).get("phase") == "Pending":
-                    name = pod["metadata"]["name"]
-                    cluster.admin.patch(f"{pods}/{name}/status", {"status": {"phase": "Succeeded"}})
+                name = pod["metadata"]["name"]
+                if (pod.get("status") or {}).get("phase") == "Pending" and name not in seen:
+                    seen.add(name)
+                    # Before it ends: the release goes on at once.
                     ended.append(pod["metadata"]["labels"]["job-name"])
+                    cluster.admin.patch(f"{pods}/{name}/status", {"status": {"phase": "Succeeded"}})
 
     thread = threading.Thread(target=run)
     thread.start()

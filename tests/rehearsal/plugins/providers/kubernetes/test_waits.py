@@ -121,7 +121,7 @@ def test_create_returns_when_the_condition_is_true(
     until(lambda: "Resource has condition Verified=False (want True)" in provider.engine.texts())
     assert not making.done()
     set_verified("verified", "True", 1)
-    made = making.result(60)
+    made = making.result(240)
     assert made.outputs["status"]["conditions"][0]["status"] == "True"
     assert provider.engine.said[-1][1] == ""
 
@@ -152,7 +152,7 @@ def test_a_wait_that_times_out_is_a_partial_failure_and_the_next_update_waits_ag
         "timed out waiting for the condition"
     ]
     set_verified("never", "True", 1)
-    assert provider.update(pool_kind, "p", old, pool("never"), timeout_s=60).outputs["status"]
+    assert provider.update(pool_kind, "p", old, pool("never"), timeout_s=180).outputs["status"]
 
 
 def test_a_spec_change_waits_for_the_new_generation(
@@ -160,11 +160,11 @@ def test_a_spec_change_waits_for_the_new_generation(
 ) -> None:
     making = in_background(lambda: provider.create(pool_kind, "p", pool("generations")))
     set_verified("generations", "True", 1)
-    made = making.result(60)
+    made = making.result(240)
     updating = in_background(lambda: provider.update(pool_kind, "p", made, pool("generations", 2)))
     until(lambda: "Generation 1 is less than expected 2" in provider.engine.texts())
     set_verified("generations", "True", 2)
-    updating.result(60)
+    updating.result(240)
 
 
 def test_an_invalid_wait_for_fails_after_the_object_is_stored(
@@ -187,7 +187,7 @@ def test_an_interrupted_wait_is_a_partial_failure(
     until(lambda: "Has no .status.conditions" in provider.engine.texts())
     provider.cancel()
     with pytest.raises(refused) as caught:
-        making.result(60)
+        making.result(240)
     assert caught.value.reasons[0].endswith(": context canceled")
     assert caught.value.id == "interrupted"
 
@@ -230,7 +230,7 @@ def test_only_warning_events_of_the_object_are_shown_live(
         lambda: (Severity.WARNING, "Mismatch: node n2: 0 of 7 slices", True) in provider.engine.said
     )
     set_verified("events", "True")
-    making.result(60)
+    making.result(240)
     shown = [text for text in provider.engine.texts() if text.startswith("Mismatch")]
     assert shown == ["Mismatch: node n1: 3 of 7 slices", "Mismatch: node n2: 0 of 7 slices"]
 
@@ -249,7 +249,7 @@ def test_a_daemonset_waits_for_every_node(
     daemonset = workload("DaemonSet", namespace, "d")
     # A pod that is not scheduled: its node selector fits none of the nodes until one gets the
     # label.
-    made = provider.create(DAEMON_SET, "d", daemonset, timeout_s=60)
+    made = provider.create(DAEMON_SET, "d", daemonset, timeout_s=180)
     assert made.outputs["status"]["numberReady"] == 1
     assert "All replicas scheduled as expected. Replicas: 1" in provider.engine.texts()
 
@@ -257,7 +257,7 @@ def test_a_daemonset_waits_for_every_node(
 def test_a_daemonset_without_nodes_is_ready_immediately(provider: Any, namespace: str) -> None:
     daemonset = workload("DaemonSet", namespace, "d")
     daemonset["spec"]["template"]["spec"]["nodeSelector"] = {"never": "there"}
-    made = provider.create(DAEMON_SET, "d", daemonset, timeout_s=60)
+    made = provider.create(DAEMON_SET, "d", daemonset, timeout_s=180)
     assert made.outputs["status"]["desiredNumberScheduled"] == 0
 
 
@@ -269,7 +269,7 @@ def test_a_daemonset_that_never_gets_ready_times_out_with_its_count(
         "limits": {"nvidia.com/gpu": 1}
     }
     with pytest.raises(refused) as caught:
-        provider.create(DAEMON_SET, "d", daemonset, timeout_s=5)
+        provider.create(DAEMON_SET, "d", daemonset, timeout_s=15)
     assert caught.value.reasons[0].endswith("become live: timed out waiting for the condition")
     assert "Available: 0/1" in provider.engine.texts()
 
@@ -281,7 +281,7 @@ def test_a_deployment_waits_for_its_pods(provider: Any, node: str, namespace: st
     assert made.outputs["status"]["readyReplicas"] == 2
     updated = workload("Deployment", namespace, "d", replicas=2)
     updated["spec"]["template"]["spec"]["containers"][0]["image"] = "nginx:2"
-    rolled = provider.update(DEPLOYMENT, "d", made, updated, timeout_s=60)
+    rolled = provider.update(DEPLOYMENT, "d", made, updated, timeout_s=180)
     assert rolled.outputs["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "2"
     assert rolled.outputs["status"]["updatedReplicas"] == 2
 
@@ -292,7 +292,7 @@ def test_a_deployment_that_never_gets_ready_reports_its_conditions(
     deployment = workload("Deployment", namespace, "d", replicas=1)
     deployment["spec"]["template"]["spec"]["nodeSelector"] = {"never": "there"}
     with pytest.raises(refused) as caught:
-        provider.create(DEPLOYMENT, "d", deployment, timeout_s=5)
+        provider.create(DEPLOYMENT, "d", deployment, timeout_s=15)
     assert caught.value.reasons[0].endswith("become live: 'd' timed out waiting to be Ready")
     assert caught.value.reasons[1:] == [
         "[MinimumReplicasUnavailable] Deployment does not have minimum availability.",
@@ -331,14 +331,14 @@ def test_a_failed_job_ends_the_wait(
         "metadata": {"namespace": namespace, "name": "j"},
         "spec": {"backoffLimit": 0, "template": {"spec": pod}},
     }
-    making = in_background(lambda: provider.create(JOB, "j", job, timeout_s=60))
+    making = in_background(lambda: provider.create(JOB, "j", job, timeout_s=180))
     pods = f"/api/v1/namespaces/{namespace}/pods"
     (failing,) = until(lambda: cluster.admin.get(pods)["items"])
     cluster.admin.patch(
         f"{pods}/{failing['metadata']['name']}/status", {"status": {"phase": "Failed"}}
     )
     with pytest.raises(refused) as caught:
-        making.result(60)
+        making.result(240)
     assert caught.value.reasons[0].endswith(
         "[BackoffLimitExceeded] Job has reached the specified backoff limit"
     )
@@ -357,7 +357,7 @@ def test_a_service_waits_until_its_endpoints_stop_changing(
         "spec": {"selector": {"app": "none"}, "ports": [{"port": 80}]},
     }
     began = time.monotonic()
-    provider.create(SERVICE, "s", service, timeout_s=20)
+    provider.create(SERVICE, "s", service, timeout_s=180)
     assert time.monotonic() - began >= 0.6
     # A headless one would not come back in time if it settled.
     monkeypatch.setitem(
@@ -368,7 +368,7 @@ def test_a_service_waits_until_its_endpoints_stop_changing(
         "metadata": {"namespace": namespace, "name": "h"},
         "spec": {**service["spec"], "clusterIP": "None"},
     }
-    provider.create(SERVICE, "h", headless, timeout_s=20)
+    provider.create(SERVICE, "h", headless, timeout_s=180)
     assert readiness.Service()._settle_s == 10
 
 
@@ -382,7 +382,7 @@ def test_a_load_balancer_without_an_address_times_out(
         "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
     }
     with pytest.raises(refused) as caught:
-        provider.create(SERVICE, "lb", service, timeout_s=3)
+        provider.create(SERVICE, "lb", service, timeout_s=10)
     assert caught.value.reasons[0].endswith("'lb' timed out waiting to be Ready")
     assert caught.value.reasons[1].startswith("Service was not allocated an IP address")
 
@@ -401,10 +401,11 @@ def test_a_custom_resource_without_wait_for_is_ready_immediately(
 def test_the_custom_timeout_overrides_the_annotation(
     provider: Any, pool_kind: str, refused: type[Exception]
 ) -> None:
-    began = time.monotonic()
-    with pytest.raises(refused, match=r"timed out"):
-        provider.create(pool_kind, "p", pool("custom-timeout", timeoutSeconds="30"), timeout_s=0.5)
-    assert time.monotonic() - began < 25
+    # With the annotation's the call itself would be cut off, which is another refusal.
+    with pytest.raises(refused, match=r"timed out waiting for the condition"):
+        provider.create(
+            pool_kind, "p", pool("custom-timeout", timeoutSeconds="3600"), timeout_s=0.5
+        )
 
 
 def test_the_annotation_overrides_the_default(
