@@ -196,9 +196,11 @@ class Operator:
                 {"metadata": {"uid": node["metadata"]["uid"], **metadata}},
             )
         except ApiError as e:
-            if e.status in (404, 409):
-                return  # deleted or recreated; the watch will report it
-            raise
+            if e.status not in (404, 409):
+                raise
+            if e.status == 409:
+                self._changed.set()  # somebody else wrote it; or recreated, which the watch reports
+            return
         self.nodes.put(answer)
         _log.info("node %s: %s", name, json.dumps(metadata.get("labels"), sort_keys=True))
 

@@ -22,6 +22,8 @@ _GKE_PLUGIN = frozenset({"gke.gcr.io/nvidia-gpu-device-plugin"})
 _PLUGIN = frozenset({"k8s-device-plugin"})
 _MIG_MANAGER = frozenset({"k8s-mig-manager"})
 
+_RETRY_S = 1.0
+
 Restart = Callable[[SimulatedNode, frozenset[str]], Awaitable[None]]
 """Restarts the pods of some images on the node."""
 
@@ -61,6 +63,8 @@ class LayoutFault:
                     await self._eks()
             except Exception:  # noqa: BLE001 - must not end the kubelet of all nodes
                 _log.exception("node %s: the fault could not be simulated", self._node.name)
+                await asyncio.sleep(_RETRY_S)
+                self._wake.set()
 
     async def _gke(self) -> None:
         fault = self._node.fault

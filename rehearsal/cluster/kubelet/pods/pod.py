@@ -448,8 +448,10 @@ class PodRun:
         try:
             answer = await self._api.patch_status(self._path, body)
         except ApiError as e:
-            if e.status in (404, 409):
+            if e.status == 404:
                 return  # deleted; the watch will report it
+            # A conflict, too, is tried again: there may be other writers. Where another pod has
+            # its name by now, the watch reports that.
             raise
         self._written = _without_times(status)
         # The next write compares conditions with these; the watch may deliver them too late.

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kubeapi import ApiError
 from rehearsal.cluster.gpu_operator import controller
 from rehearsal.cluster.gpu_operator.controller import Operator
 
@@ -120,6 +121,26 @@ def test_with_every_operand_ready_it_is_reconciled() -> None:
     operator.reconcile()
     assert condition(api, "Ready")[:2] == ("True", "Reconciled")
     assert condition(api, "Error")[:2] == ("False", "Ready")
+
+
+def test_labels_that_a_conflict_refused_are_written_in_a_pass_that_follows_at_once() -> None:
+    metadata = {"name": "n", "uid": "n", "resourceVersion": "1", "annotations": GPU}
+    node = {"metadata": metadata, "status": {"nodeInfo": {"kernelVersion": "6.1"}}}
+    api = Api({"n": node})
+    refusals = [ApiError(409, {})]
+
+    def patch(path: str, body: Any, **more: Any) -> Any:
+        if path == "/api/v1/nodes/n" and refusals:
+            raise refusals.pop()
+        return Api.patch(api, path, body, **more)
+
+    api.patch = patch  # type: ignore[method-assign]
+    operator = Operator(api, "ns")  # type: ignore[arg-type]
+    operator.policies.put(POLICY)
+    operator.nodes.put(node)
+    operator.reconcile()
+    assert refusals == []
+    assert operator._changed.is_set()
 
 
 def test_it_ends_when_it_is_told_to_and_not_with_its_next_look(

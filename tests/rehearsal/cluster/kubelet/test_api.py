@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,6 +16,8 @@ from rehearsal.cluster.kubelet import api as module
 from rehearsal.cluster.kubelet.api import Api
 from rehearsal.cluster.kubelet.nodes import node as nodes
 from rehearsal.cluster.kubelet.nodes.node import SimulatedNode
+from rehearsal.cluster.kubelet.pods import pod as pods
+from rehearsal.cluster.kubelet.pods.pod import PodRun
 from rehearsal.cluster.node.fake_dbus import SystemBus
 
 POD = {"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": {"nodeName": "n"}}
@@ -51,6 +54,7 @@ class Server:
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_EVENT_RETRY_S", (0.0, 0.0, 0.0))
     monkeypatch.setattr(nodes, "_RETRY_S", (0.0,))
+    monkeypatch.setattr(pods, "_WRITE_RETRY_S", (0.0,))
 
 
 @pytest.fixture
@@ -108,3 +112,27 @@ def test_a_nodes_status_is_written_again(error: Exception, made: list[Api], tmp_
     asyncio.run(report())
     (written,) = server.stored
     assert written["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
+
+
+@pytest.mark.parametrize("error", [Unreachable("refused"), ApiError(500, {}), ApiError(409, {})])
+def test_a_pods_status_is_written_again(error: Exception, made: list[Api], tmp_path: Path) -> None:
+    server = Server(error)
+    spec = {"containers": [{"name": "c", "image": "python:3"}]}
+
+    async def report() -> None:
+        node = SimpleNamespace(ready=asyncio.Event(), directory=tmp_path)
+        node.ready.set()
+        nothing = cast(Any, None)
+        run = PodRun(
+            {**POD, "spec": spec}, cast(Any, node), api_of(server, made), nothing, nothing, nothing
+        )
+        run.changed()
+        writing = asyncio.create_task(run._write_status())
+        try:
+            assert await asyncio.to_thread(server.answered.wait, 60)
+        finally:
+            writing.cancel()
+
+    asyncio.run(report())
+    (written,) = server.stored
+    assert written["status"]["phase"] == "Pending"
