@@ -43,7 +43,7 @@ class Cluster:
 def until() -> Until:
     """Waits for a condition; an ApiError counts as not yet."""
 
-    def wait(condition: Callable[[], object], *, timeout_s: float = 60.0) -> None:
+    def wait(condition: Callable[[], object], *, timeout_s: float = 180.0) -> None:
         deadline = time.monotonic() + timeout_s
         while True:
             try:

@@ -10,6 +10,7 @@ import ssl
 import stat
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,8 +96,9 @@ def test_the_api_server_is_the_only_thing_that_listens_and_on_loopback_only(
     ports = {}
     for name, pid in cluster.pids().items():
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            if (port := listening.get(str(descriptor.readlink()))) is not None:
-                ports[name] = port
+            with suppress(FileNotFoundError):  # closed since it was listed
+                if (port := listening.get(str(descriptor.readlink()))) is not None:
+                    ports[name] = port
     assert ports == {"kube-apiserver-alpha": f"0100007F:{cluster.endpoint.port:04X}"}
 
 

@@ -135,11 +135,12 @@ def test_a_ready_node_is_free_of_the_not_ready_taint(
 
 
 def test_a_nodes_lease_is_renewed_as_a_kubelets(admin: Client, node: str, until: Until) -> None:
+    until(lambda: admin.get(f"{LEASES}/{node}"))
     lease = admin.get(f"{LEASES}/{node}")
     assert lease["spec"]["leaseDurationSeconds"] == 40
     assert lease["metadata"]["ownerReferences"][0]["kind"] == "Node"
     first = lease["spec"]["renewTime"]
-    until(lambda: admin.get(f"{LEASES}/{node}")["spec"]["renewTime"] > first, timeout_s=35)
+    until(lambda: admin.get(f"{LEASES}/{node}")["spec"]["renewTime"] > first)
 
 
 def test_a_node_without_the_annotation_is_not_kwoks(

@@ -97,13 +97,13 @@ def test_the_life_of_a_cluster(
     assert "kept" in config_maps(one)
 
     # Stopping waits neither for watches nor for SIGKILL, and leaves no process and no listener.
-    monkeypatch.setattr(lifecycle, "_STOP_S", 60.0)
+    monkeypatch.setattr(lifecycle, "_STOP_S", 600.0)
     watching = threading.Thread(target=watch_until_the_end, args=(one,))
     watching.start()
     began = time.monotonic()
     control_plane.stop(environment, "alpha")
-    assert time.monotonic() - began < 50
-    watching.join(30)
+    assert time.monotonic() - began < 500
+    watching.join(120)
     assert not watching.is_alive()
     assert marked(environment) == []
     assert processes.recorded(environment) == []
@@ -168,8 +168,9 @@ def test_after_kill_9_during_a_start_everything_is_found_and_ended(
     until(lambda: "kube-apiserver" in pids(environment))
     starter.kill()
     starter.wait()
-    assert set(pids(environment)) == {"etcd", "kube-apiserver"}
-    assert processes.end_leftovers(environment) == ["kube-apiserver-alpha", "etcd-alpha"]
+    # Both at least: it may have come further before it was killed.
+    assert {"etcd", "kube-apiserver"} <= set(pids(environment))
+    assert processes.end_leftovers(environment)[-2:] == ["kube-apiserver-alpha", "etcd-alpha"]
     assert marked(environment) == []
 
 
@@ -194,7 +195,7 @@ def test_ctrl_c_during_a_start_leaves_nothing(
 ) -> None:
     until(lambda: "kube-apiserver" in pids(environment))
     starter.send_signal(signal.SIGINT)
-    starter.wait(60)
+    starter.wait(180)
     assert marked(environment) == []
     assert processes.recorded(environment) == []
 

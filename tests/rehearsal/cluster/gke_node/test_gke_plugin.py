@@ -54,7 +54,7 @@ class GkeNode:
 
     def fails(self, **env: str) -> str:
         """Its log, after it has ended with 1."""
-        assert self.start(**env).wait(timeout=60) == 1, self.log
+        assert self.start(**env).wait(timeout=180) == 1, self.log
         return self.log
 
     @property
@@ -291,7 +291,7 @@ def test_it_registers_again_with_a_new_kubelet_and_ends_on_sigterm(make_node: Ma
         with StubKubelet(node.files.device_plugins) as kubelet:
             kubelet.devices(_GPU, 2)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=180) == 0
 
 
 def test_it_waits_for_the_driver(make_node: MakeNode) -> None:

@@ -70,7 +70,7 @@ class Node:
     ) -> tuple[int, str]:
         """Exit code and output."""
         process, log = self.start(*argv, uid=uid, binds=binds, sees_gpus=sees_gpus)
-        code = process.wait(timeout=60)
+        code = process.wait(timeout=180)
         return code, log.read_text()
 
     def sharing(self, replicas: Mapping[str, int], *, rename: bool = False) -> tuple[str, Bind]:

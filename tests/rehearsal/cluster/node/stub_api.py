@@ -95,7 +95,7 @@ class StubApi:
             )
             self._changed.notify_all()
 
-    def wait_for_states(self, *states: str, timeout_s: float = 60) -> None:
+    def wait_for_states(self, *states: str, timeout_s: float = 180) -> None:
         with self._changed:
             assert self._changed.wait_for(lambda: tuple(self.states) == states, timeout_s), (
                 self.states

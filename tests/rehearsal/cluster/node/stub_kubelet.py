@@ -69,7 +69,7 @@ class StubKubelet:
         *,
         healthy: int | None = None,
         meanwhile: Callable[[], None] = lambda: None,
-        timeout_s: float = 60,
+        timeout_s: float = 180,
     ) -> dict[str, str]:
         """Device id -> health of `resource`, once it has `count` devices, `healthy` of them
         healthy.
@@ -96,7 +96,7 @@ class StubKubelet:
             f"{resource}: {count} devices expected, lists were {self._lists}; {self._failures}"
         )
 
-    def registered(self, times: int, *, timeout_s: float = 60) -> list[str]:
+    def registered(self, times: int, *, timeout_s: float = 180) -> list[str]:
         """The resources registered, once there were `times` registrations."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.registrations) >= times, timeout_s), (
@@ -113,7 +113,7 @@ class StubKubelet:
             request_serializer=_bytes,
             response_deserializer=messages.AllocateResponse.FromString,
         )
-        return call(request, timeout=60).container_responses[0]
+        return call(request, timeout=180).container_responses[0]
 
     def preferred(self, resource: str, available: list[str], size: int) -> list[str]:
         request = messages.PreferredAllocationRequest()
@@ -123,7 +123,7 @@ class StubKubelet:
             request_serializer=_bytes,
             response_deserializer=messages.PreferredAllocationResponse.FromString,
         )
-        return list(call(request, timeout=60).container_responses[0].deviceIDs)
+        return list(call(request, timeout=180).container_responses[0].deviceIDs)
 
     def _register(self, request: Any, _: grpc.ServicerContext) -> Any:
         # A pool of its own: another test's connection to the same address would bring its back-off

@@ -13,7 +13,7 @@ _LABEL = "nvidia.com/device-plugin.config"
 
 
 def _until(holds: Any, log: Path) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 180
     while not holds():
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.05)

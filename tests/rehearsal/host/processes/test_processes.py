@@ -33,7 +33,7 @@ def environment(tmp_path: Path) -> Iterator[Path]:
     processes.end_leftovers(root)
 
 
-def until(condition: Callable[[], object], *, timeout_s: float = 60.0) -> None:
+def until(condition: Callable[[], object], *, timeout_s: float = 180.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"

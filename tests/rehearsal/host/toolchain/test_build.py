@@ -71,7 +71,7 @@ def other(bench: Any) -> Iterator[Callable[[], subprocess.Popen[str]]]:
             os.killpg(builder, signal.SIGKILL)
 
 
-def wait_for(what: Callable[[], Any], seconds: float = 60) -> Any:
+def wait_for(what: Callable[[], Any], seconds: float = 180) -> Any:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if got := what():
@@ -227,7 +227,7 @@ def test_an_interrupted_build_leaves_nothing(bench: Any, other: Any) -> None:
     run = other()
     builder = started(bench)
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=60)
+    run.communicate(timeout=180)
     assert run.returncode == 130
     assert (alive(builder), bench.entries(), bench.staged()) == (False, [], [])
 
@@ -241,7 +241,7 @@ def test_two_runs_at_once_build_once(bench: Any, write_script: Any, other: Any) 
     started(bench)
     second = other()
     assert second.stdout is not None
-    overdue = threading.Timer(60, second.kill)  # ends the reading below
+    overdue = threading.Timer(180, second.kill)  # ends the reading below
     overdue.start()
     waiting = next(
         (line for line in iter(second.stdout.readline, "") if "waiting" in line), "it did not wait"
@@ -249,8 +249,8 @@ def test_two_runs_at_once_build_once(bench: Any, write_script: Any, other: Any) 
     overdue.cancel()
     assert f"tool: waiting for another run, process {first.pid}, which is obtaining it" in waiting
     (bench.bin / "go-on").touch()
-    assert "fresh" in first.communicate(timeout=60)[0]
-    assert "cached" in second.communicate(timeout=60)[0]
+    assert "fresh" in first.communicate(timeout=180)[0]
+    assert "cached" in second.communicate(timeout=180)[0]
     assert bench.builds() == 1
 
 
@@ -261,7 +261,7 @@ def test_what_another_run_is_building_is_not_deleted(bench: Any, other: Any) -> 
     caching.Cache(bench.settings.cache).sweep()
     assert len(bench.staged()) == 1
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=60)
+    run.communicate(timeout=180)
 
 
 def test_a_failing_build_shows_the_end_of_its_output_once(bench: Any) -> None:

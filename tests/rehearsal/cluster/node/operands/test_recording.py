@@ -153,7 +153,7 @@ def record_case(node: Any, case: Case) -> dict[str, Any]:
     with StubKubelet(node.files.device_plugins) as kubelet:
         plugin, log = node.start(node.toolchain.device_plugin, *told, binds=(bind,))
         last, since = kubelet.offered, time.monotonic()
-        while plugin.poll() is None and time.monotonic() < since + (2.0 if last else 10.0):
+        while plugin.poll() is None and time.monotonic() < since + (5.0 if last else 20.0):
             time.sleep(0.1)
             if "No devices found" in log.read_text():
                 break
