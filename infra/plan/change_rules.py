@@ -75,6 +75,8 @@ _MOVED = (
 _GPU_SHARING = "node_config.guest_accelerators.gpu_sharing_config"
 _ONE_BY_ONE = "the cloud recreates the nodes one by one"
 _LIVE = "nodes and pods stay"
+COUNTED: Final = "nodes are added or removed"
+"""Told with both numbers of nodes (`changes.Change.why`)."""
 
 IN_CLUSTER: Final[tuple[Rule, ...]] = (
     *_rules(
@@ -159,7 +161,7 @@ GKE: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "nodes are added or removed; the others stay",
+        COUNTED,
         "google-beta: updated in place",
         {"nodes": "node_count, autoscaling"},
     ),
@@ -214,7 +216,7 @@ EKS: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "nodes are added or removed; the others stay",
+        COUNTED,
         "aws: UpdateNodegroupConfig",
         {"nodes": "scaling_config"},
     ),
@@ -309,7 +311,7 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "nodes are added or removed; the others stay",
+        COUNTED,
         "google-beta: updated in place",
         {"system.nodes": _SYSTEM},
     ),
@@ -361,7 +363,7 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "nodes are added or removed; the others stay",
+        COUNTED,
         "aws: UpdateNodegroupConfig",
         {"system.nodes": _SYSTEM},
     ),

@@ -15,6 +15,7 @@ from infra.plan.fleet import (
     EksFleetPlan,
     FleetPlan,
     GkeFleetPlan,
+    NodeCount,
     PoolPlan,
 )
 from infra.plan.hosts import HostPlan
@@ -35,12 +36,18 @@ class Change:
     after: Any
     replaced: bool = False
     """Whether its pool's nodes are all replaced, be it for another change."""
+    moved: bool = False
+    """Whether its pool's zones change too, which ends nodes beyond those of its own number."""
 
     @property
     def why(self) -> str:
         if self.effect is ChangeEffect.REPLACE:
             return self.rule.why_nothing_stays or self.rule.why
-        return _NEW_NODES if self.replaced else self.rule.why
+        if self.replaced:
+            return _NEW_NODES
+        if self.rule.why == change_rules.COUNTED and not self.moved:
+            return _counted(self.before, self.after)
+        return self.rule.why
 
     @property
     def effect(self) -> ChangeEffect:
@@ -74,6 +81,7 @@ class FleetChange:
         return _other_cluster(self.fleet)
 
 
+_LIVE = "the nodes that are there stay"
 _NEW_NODES = "all nodes are replaced anyway; the new ones have it"
 _OTHER_CLOUD = Rule(
     field="cloud",
@@ -129,7 +137,31 @@ def _of_system(changes: Sequence[Change]) -> list[Change]:
     """With what is said of the system pool's other rows where all of its nodes are replaced."""
     own = [c for c in changes if c.rule.field.startswith("system.")]
     replaced = any(c.effect is ChangeEffect.REPLACE for c in own)
-    return [dataclasses.replace(c, replaced=replaced and c in own) for c in changes]
+    moved = any(c.rule.field == "system.zones" for c in own)
+    return [
+        dataclasses.replace(c, replaced=replaced and c in own, moved=moved and c in own)
+        for c in changes
+    ]
+
+
+def _counted(before: NodeCount, after: NodeCount) -> str:
+    """What becomes of the nodes of a pool whose number changes, and nothing else of them."""
+    if before.min == before.max and after.min == after.max:
+        difference, stay = after.min - before.min, min(before.min, after.min)
+        if difference == 0:
+            return _LIVE
+        changed = f"{_nodes(abs(difference))} {'added' if difference > 0 else 'removed'}"
+        return f"{changed}; {'the other stays' if stay == 1 else f'the other {stay} stay'}"
+    limits = []
+    if after.min > before.min:
+        limits.append(f"where there are fewer than {after.min}, nodes are added")
+    if after.max < before.max:
+        limits.append(f"where there are more than {after.max}, nodes are removed")
+    return "; ".join(limits) or _LIVE
+
+
+def _nodes(count: int) -> str:
+    return "1 node is" if count == 1 else f"{count} nodes are"
 
 
 def _other_cluster(fleet: Iterable[Change]) -> bool:
@@ -192,12 +224,14 @@ def _part(
     ordered = sorted(changes, key=lambda c: -c.effect)
     effects = [c.effect for c in ordered] + ([_going(before), _coming(after)] if elsewhere else [])
     worst = max(effects, default=ChangeEffect.NONE)
+    moved = any(c.rule.field == "zones" for c in ordered)
     return PartChange(
         name=after.name,
         kind="changed" if ordered else "same",
         effect=worst,
         changes=tuple(
-            dataclasses.replace(c, replaced=worst is ChangeEffect.REPLACE) for c in ordered
+            dataclasses.replace(c, replaced=worst is ChangeEffect.REPLACE, moved=moved)
+            for c in ordered
         ),
     )
 

@@ -198,6 +198,29 @@ def test_a_pool_that_is_spread_over_more_zones_is_said_to_lose_nodes() -> None:
     assert "others stay" not in text
 
 
+@pytest.mark.parametrize("stack", ["s0", "s1"])
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ({"count": 1}, {"count": 2}, "1 node is added; the other stays"),
+        ({"count": 2}, {"count": 4}, "2 nodes are added; the other 2 stay"),
+        ({"count": 4}, {"count": 1}, "3 nodes are removed; the other stays"),
+        ({"count": 2}, {"min": 2, "max": 2}, "the nodes that are there stay"),
+        ({"count": 2}, {"min": 0, "max": 4}, "the nodes that are there stay"),
+        ({"min": 0, "max": 4}, {"min": 1, "max": 4}, "where there are fewer than 1, nodes are"),
+        ({"min": 1, "max": 4}, {"count": 1}, "where there are more than 1, nodes are removed"),
+    ],
+)
+def test_what_a_number_of_nodes_does_is_said_in_numbers(
+    stack: str, before: dict[str, int], after: dict[str, int], said: str
+) -> None:
+    old, new = written(stack), written(stack)
+    old["node_pools"][0]["nodes"], new["node_pools"][0]["nodes"] = before, after
+    lines = told(old, new)
+    assert any(line.startswith("pool ") and line.endswith("in place") for line in lines), lines
+    assert said in " ".join(" ".join(lines).split())
+
+
 def test_the_order_of_the_pools_moves_nothing() -> None:
     """A regional cluster's system pool has a zone of its own."""
     before = written("s0")
