@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal
 
 from infra.catalog import Gpu, Profile, driver_order
@@ -128,6 +128,11 @@ def creation_order(gpu: Gpu, layout: Layout) -> tuple[Profile, ...]:
 
 def minimum_driver(gpu: Gpu, profiles: Iterable[str]) -> str:
     """The oldest driver with all these profiles on `gpu`. Raises KeyError for an unknown one."""
+    return _minimum_driver(gpu, frozenset(profiles))
+
+
+@lru_cache(maxsize=4096)
+def _minimum_driver(gpu: Gpu, profiles: frozenset[str]) -> str:
     wanted = [gpu.profiles[name] for name in profiles]
     kinds = {profile.kind.kind for profile in wanted}
     drivers = [gpu.minimum_driver, *(p.minimum_driver for p in wanted if p.minimum_driver)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
 from infra.catalog import Gpu
 from infra.plan.fleet import WHOLE_GPU, Layout, MigStrategy, ReplicatedResource
@@ -58,8 +59,13 @@ def _labels(
     }
 
 
+@cache
+def _label_of(product: str) -> str:
+    return "-".join(re.sub(r"[^A-Za-z0-9-_. ]", "", product).split())
+
+
 def _parts(product: str, profile: str, shared: ReplicatedResource | None) -> Iterator[str]:
-    yield "-".join(re.sub(r"[^A-Za-z0-9-_. ]", "", product).split())
+    yield _label_of(product)
     if profile:
         yield f"MIG-{profile.replace('+', '.')}"
     if shared and shared.advertised == shared.resource:

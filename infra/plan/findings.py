@@ -45,6 +45,8 @@ class Stated:
 
     def has(self, *paths: Path) -> bool:
         """Whether the file states all of this validly, so that something may follow from it."""
+        if not self.invalid:
+            return True
         return not any(path in self._above or self._is_within_invalid(path) for path in paths)
 
     def has_for_all(self, pools: Sequence[object], key: str) -> bool:

@@ -261,6 +261,7 @@ def _by_index(
     layouts: dict[int, Layout] = {}
     valid, complete = True, True
     for i, group in enumerate(groups):
+        layout = dict(sorted(group.layout.items()))
         for j, index in enumerate(group.index):
             at = (*path, i, "index", j)
             if not stated.has(at):
@@ -277,7 +278,7 @@ def _by_index(
             elif index in layouts:
                 valid = False
                 yield refuse(at, f"GPU {index} is listed twice", "name each GPU once")
-            layouts[index] = dict(sorted(group.layout.items()))
+            layouts[index] = layout
         fits = yield from _fits(found.gpu, group.layout, (*path, i, "layout"))
         valid = valid and fits
     missing = [index for index in range(found.count) if index not in layouts]

@@ -42,6 +42,8 @@ class Merges:
         return found
 
     def _with_merged(self, node: yaml.MappingNode) -> Mapping[str, Entry]:
+        if all(key.value != MERGE for key, _ in node.value):
+            return {key.value: (key, value) for key, value in node.value}
         own: dict[str, Entry] = {}
         merged: list[yaml.MappingNode] = []
         for key, value in node.value:

@@ -47,6 +47,12 @@ class Loader(_Base):  # type: ignore[misc]
             return _PLAIN
         return _TAGS[kind]
 
+    def descend_resolver(self, current_node: Any, current_index: Any) -> None:
+        """Of PyYAML's resolvers by path, for every node: there are none."""
+
+    def ascend_resolver(self) -> None:
+        """The same."""
+
 
 def check_depth(text: str, name: str) -> None:
     """Refuses nesting that would crash the parser; `Reader` refuses all beyond `_MAX_DEPTH`."""
@@ -101,6 +107,8 @@ class Reader:
         self._merges = Merges()
         self._inside: set[int] = set()
         """Ids of the nodes whose values are being read."""
+        self._strings: set[str] = set()
+        """Keys that are strings without quotes."""
 
     def value(self, node: yaml.Node, path: Path, key_mark: Any) -> Any:
         """The node's value. Raises NotReadable, its message beginning with the position."""
@@ -146,13 +154,27 @@ class Reader:
         return text if found.kind is Kind.MERGE else found.value
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
-        first: dict[str, int] = {}
-        duplicates: set[str] = set()
+        keys = set()
         for key_node, _ in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 raise NotReadable(
                     f"{at(key_node)}: a key must be a string, not a list or mapping; {NO_TEMPLATES}"
                 )
+            keys.add(key_node.value)
+        if len(keys) < len(node.value) or MERGE in keys:
+            self._look_for_duplicates(node, path)
+        mapping: dict[str, Any] = {}
+        for key, (key_node, value_node) in self._merges.resolve(node).items():
+            here = (*path, key)
+            mapping[key] = self.value(value_node, here, key_node.start_mark)
+            if key_node.tag != _STRING and not (key_node.tag == _PLAIN and key in self._strings):
+                self._check_key(key_node, here)
+        return mapping
+
+    def _look_for_duplicates(self, node: yaml.MappingNode, path: Path) -> None:
+        first: dict[str, int] = {}
+        duplicates: set[str] = set()
+        for key_node, _ in node.value:
             if key_node.value in first:
                 duplicates.add(key_node.value)
             first.setdefault(key_node.value, key_node.start_mark.line + 1)
@@ -163,12 +185,6 @@ class Reader:
                 )
         for key in sorted(duplicates):
             self._duplicate((*path, key), first[key])
-        mapping: dict[str, Any] = {}
-        for key, (key_node, value_node) in self._merges.resolve(node).items():
-            mapping[key] = self.value(value_node, (*path, key), key_node.start_mark)
-            if key_node.tag != _STRING:
-                self._check_key(key_node, (*path, key))
-        return mapping
 
     def _check_key(self, node: yaml.ScalarNode, path: Path) -> None:
         """Refuses a key that the engine would hand over as another text."""
@@ -178,6 +194,7 @@ class Reader:
         else:
             found = scalars.resolve(text)
             if found.kind is Kind.STRING:
+                self._strings.add(text)
                 return
             if found.value is not None and json.dumps(found.value) == text:
                 return  # 8 and true: the engine writes them as they stand
