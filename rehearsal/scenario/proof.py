@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from rehearsal.scenario.walkthrough import Landing, Walkthrough
 
 _WHOLE = "whole GPU"
 _MOST_NAMES = 3
+_AGAIN_S = 0.5
 _KNOWN = ("enabled", "disabled", "unsupported")
 """What a report says of a GPU's MIG mode where the driver gave it."""
 
@@ -50,6 +52,11 @@ class ProvenNode:
     """The agent's report (GPUNodeReport) GPU by GPU: `index` and its entry."""
     desired: Desired | None
     """What the plan says about each node of the pool; None where no ConfigMap has it."""
+
+    @property
+    def released(self) -> bool:
+        """Whether it is verified, and new pods may come to it."""
+        return not self.tainted and self.condition.startswith("True")
 
     def wanted(self) -> Counter[str]:
         """MIG profile, or `whole GPU` -> number on the node, by the plan."""
@@ -102,6 +109,21 @@ def read_fleet(client: Client) -> tuple[ProvenNode, ...]:
     return tuple(sorted(fleet, key=lambda n: (n.pool, n.name)))
 
 
+def read_released_fleet(client: Client, *, timeout_s: float = 60.0) -> tuple[ProvenNode, ...]:
+    """The same as soon as each node is verified and has lost its startup taint; after `timeout_s`
+    as it is.
+
+    `up` may return a moment before that: where Kubernetes' own node controller has changed the
+    node's taints since the fleet controller's decision, that one lifts its taint with the next.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        fleet = read_fleet(client)
+        if all(node.released for node in fleet) or time.monotonic() > deadline:
+            return fleet
+        time.sleep(_AGAIN_S)
+
+
 def of_run(stack: str, outcome: Outcome) -> Check:
     """One `pulumi` command."""
     command = " ".join(outcome.command.split()[:2])
@@ -130,7 +152,7 @@ def of_fleet(stack: str, fleet: Sequence[ProvenNode], *, nodes: int | None = Non
 
     nodes: how many the plan asks for at least; None for no more than "one or more".
     """
-    released = [n for n in fleet if not n.tainted and n.condition.startswith("True")]
+    released = [n for n in fleet if n.released]
     resources = sum((Counter(n.desired.resources) for n in fleet if n.desired), Counter[str]())
     planned = all(n.desired is not None for n in fleet)
     return [

@@ -191,7 +191,7 @@ class Rehearsal:
 
     def _prove(self, environment: Environment, example: Walkthrough | None) -> list[Check]:
         stack, client = environment.stack, _client(environment)
-        fleet = proof.read_fleet(client)
+        fleet = proof.read_released_fleet(client)
         self.console.print(display.picture(fleet, width=self.console.width))
         planned = plan.read_file(environment.stack_file(stack))
         checks = proof.of_fleet(stack, fleet, nodes=sum(p.nodes.min for p in planned.pools))

@@ -97,18 +97,18 @@ def scale(client: Client, walkthrough: Walkthrough, replicas: int) -> None:
 
 
 def delete(client: Client, walkthrough: Walkthrough) -> None:
-    """Deletes what `apply` made, and waits up to a minute for the pods to be gone."""
+    """Deletes what `apply` made, and waits up to three minutes for the pods to be gone."""
     for manifest in reversed(_manifests(walkthrough)):
         try:
             client.delete(_path(manifest), propagationPolicy="Background")
         except ApiError as e:
             if e.status != 404:
                 raise
-    _wait_for(lambda: not _pods(client, walkthrough), 60)
+    _wait_for(lambda: not _pods(client, walkthrough), 180)
 
 
 def wait_until_landed(
-    client: Client, walkthrough: Walkthrough, asked: int, *, timeout_s: float = 60
+    client: Client, walkthrough: Walkthrough, asked: int, *, timeout_s: float = 180
 ) -> Landing:
     """Waits until the scheduler has tried every replica: each is bound, or has a reason why not."""
     return landed(
@@ -117,7 +117,7 @@ def wait_until_landed(
 
 
 def landed(
-    pods: Callable[[], list[dict[str, Any]]], asked: int, *, fits: int, timeout_s: float = 60
+    pods: Callable[[], list[dict[str, Any]]], asked: int, *, fits: int, timeout_s: float = 180
 ) -> Landing:
     """The same for any pods, of which at least `fits` find a place."""
     landing = Landing(asked, 0, 0, "")

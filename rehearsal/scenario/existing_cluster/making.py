@@ -20,7 +20,7 @@ from rehearsal.scenario.existing_cluster.nodes import node_objects
 
 _RECORD: Final = "as-it-was.json"
 _READY_S: Final = 60.0
-_SETTLED_S: Final = 30.0
+_SETTLED_S: Final = 120.0
 """How long what follows from a deletion may take: garbage collection, and a namespace's end."""
 _AGAIN_S: Final = 0.5
 

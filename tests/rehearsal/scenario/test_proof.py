@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from infra import plan, spec
+from kubeapi import Client
 from node_agent import desired
 from rehearsal.scenario import proof
 from rehearsal.scenario.existing_cluster import Differences
@@ -55,6 +56,18 @@ def planned(pool: str) -> desired.Desired:
     }
     (only,) = plan.read(json.dumps(raw), spec.Source("test", raw)).pools
     return desired.parse(only.desired)
+
+
+def test_the_fleet_is_read_again_until_every_node_is_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held, open_ = node("whole", tainted=True), node("whole")
+    unverified = node("whole", condition="Unknown (NoReport)")
+    reads = iter([(open_, held), (open_, unverified), (open_, open_), (held,)])
+    monkeypatch.setattr(proof, "read_fleet", lambda _: next(reads))
+    monkeypatch.setattr(proof, "_AGAIN_S", 0)
+    assert proof.read_released_fleet(cast(Client, None)) == (open_, open_)
+    assert proof.read_released_fleet(cast(Client, None), timeout_s=-1) == (held,)
 
 
 def node(pool: str, **changed: Any) -> ProvenNode:

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,14 @@ WHOLE_GPU = {
 }
 
 
+def _node(client: Client, name: str) -> dict[str, Any]:
+    """A busy API server may be asked again: an error would end the thread that watches."""
+    for _ in range(20):
+        with suppress(Unreachable):
+            return client.get(f"/api/v1/nodes/{name}")
+    return client.get(f"/api/v1/nodes/{name}")
+
+
 @dataclass
 class EagerPod:
     """A pod that wants a GPU from the first moment of the cluster on, and the state of its node
@@ -59,7 +68,7 @@ class EagerPod:
         """Gives a binding that is under way a moment to be seen, then stops looking."""
         self._thread.join(timeout=moment_s)
         self.stop.set()
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=120)
 
     def run(self) -> None:
         client = self._create()
@@ -72,7 +81,7 @@ class EagerPod:
                 if pod.get("metadata", {}).get("name") == "whole-gpu" and pod["spec"].get(
                     "nodeName"
                 ):
-                    self.node_when_bound = client.get(f"/api/v1/nodes/{pod['spec']['nodeName']}")
+                    self.node_when_bound = _node(client, pod["spec"]["nodeName"])
                     return
 
     def _create(self) -> Client | None:
@@ -109,7 +118,7 @@ class EagerPods:
     def end(self) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(timeout=30)
+            thread.join(timeout=120)
 
     def _make(self) -> None:
         client: Client | None = None
@@ -138,7 +147,7 @@ class EagerPods:
                 self.watched += bool(name)  # a bookmark has none
                 if node and name not in seen:
                     seen.add(name)
-                    found = client.get(f"/api/v1/nodes/{node}")
+                    found = _node(client, node)
                     self.bound.append(
                         f"{name} on {node}: taints {found['spec'].get('taints')}, allocatable "
                         f"{found['status']['allocatable']}, labels {found['metadata']['labels']}"

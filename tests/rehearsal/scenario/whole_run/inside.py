@@ -61,7 +61,7 @@ def kubectl_exec(environment: Environment, path: str, *command: str) -> str:
         env={**os.environ, "KUBECACHEDIR": str(environment.root / "kubectl-cache")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert asked.returncode == 0, asked.stderr
@@ -77,7 +77,7 @@ def delete(client: Client, *paths: str) -> None:
     for path in paths:
         client.delete(path, gracePeriodSeconds="0")
     for path in paths:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while _exists(client, path):
             assert time.monotonic() < deadline, f"{path} is still there"
             time.sleep(0.2)
@@ -145,7 +145,7 @@ def _unscheduled(pod: Mapping[str, Any]) -> str:
 
 
 def _until(client: Client, path: str, what: Callable[[Mapping[str, Any]], T]) -> T:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while not (found := what(pod := client.get(path))):
         assert time.monotonic() < deadline, pod["status"]
         time.sleep(0.2)

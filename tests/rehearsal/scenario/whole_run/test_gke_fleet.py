@@ -85,7 +85,7 @@ def run(environment: Environment, engine: Engine, eager: Any, failed: Outcome) -
     """Once the GPU is cut as declared."""
     assert faults.repair(environment)
     up = engine.up()
-    eager.end(moment_s=60)
+    eager.end(moment_s=180)
     return Run(environment, engine, failed, up, eager)
 
 
@@ -127,7 +127,8 @@ def test_up_fails_within_its_timeout_and_says_which_gpu_wanted_what_and_has_what
 ) -> None:
     assert failed.code != 0
     assert _says_what_is_wrong(failed.output), failed.output
-    assert failed.seconds < 60 + 120
+    # Its minute, and what else `up` does; without the limit it waits for half an hour.
+    assert failed.seconds < 60 + 600
     assert "Traceback" not in failed.output
 
 
@@ -157,7 +158,7 @@ def test_and_with_a_refresh_between(failed: Outcome, engine: Engine) -> None:
 def test_once_it_is_right_up_ends_well_and_every_node_is_proven_and_released(run: Run) -> None:
     assert run.up.code == 0, run.up.output
     assert "from $PATH" not in run.up.output, "the engine warns of plugins"
-    fleet = proof.read_fleet(run.client)
+    fleet = proof.read_released_fleet(run.client)
     assert [n.pool for n in fleet] == [POOL]
     assert all(check.holds for check in proof.of_fleet("s0", fleet)), proof.of_fleet("s0", fleet)
     assert fleet[0].allocatable == {"nvidia.com/gpu": 16}
