@@ -100,7 +100,7 @@ class Conductor:
         trace: TracebackType | None,
     ) -> None:
         self._stop.set()
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=120)
         if self._failed and error is None:
             raise self._failed
 
@@ -207,7 +207,7 @@ def bring_up(environment: Environment, stack: str) -> Outcome:
 def check_all_verified(stack: str, up: Outcome, conductor: Conductor, *, nodes: int) -> None:
     assert conductor.undone == {}, conductor.reasons
     assert up.code == 0, up.output
-    fleet = proof.read_fleet(conductor.client)
+    fleet = proof.read_released_fleet(conductor.client)
     assert len(fleet) == nodes
     checks = proof.of_fleet(stack, fleet)
     assert all(check.holds for check in checks), checks
@@ -215,7 +215,24 @@ def check_all_verified(stack: str, up: Outcome, conductor: Conductor, *, nodes: 
 
 def check_said(conductor: Conductor, order: str, reasons: Sequence[str]) -> None:
     """That the agent's first report has the first of these reasons, and its last one none."""
-    said = conductor.reasons_of(order)
+    # Another watch than the controller's, which may have been first.
+    deadline = time.monotonic() + 120
+    while (said := conductor.reasons_of(order))[-1:] != ["PartitionsMatch"]:
+        assert time.monotonic() < deadline, said
+        time.sleep(0.2)
     assert said[0] == [*reasons, "PartitionsMatch"][0]
-    assert said[-1] == "PartitionsMatch"
     assert set(reasons) <= set(said)
+
+
+def check_ended(conductor: Conductor, order: str, own_ends: int, *, reboots: int = 0) -> None:
+    """How often the agent ended by itself, and how often with its node.
+
+    The kubelet writes how often it has started a container a moment after the start.
+    """
+    deadline = time.monotonic() + 120
+    while (status := conductor.agent(order))["restartCount"] < own_ends + reboots:
+        assert time.monotonic() < deadline, status
+        time.sleep(0.2)
+    assert status["restartCount"] == own_ends + reboots
+    assert conductor.own_ends(order) == own_ends
+    assert status["lastState"].get("terminated", {"exitCode": 0})["exitCode"] == 0

@@ -15,6 +15,7 @@ from tests.rehearsal.scenario.whole_run.orders import (
     Order,
     bring_up,
     check_all_verified,
+    check_ended,
     check_said,
 )
 
@@ -101,9 +102,7 @@ def test_every_node_is_verified_without_a_human(up: Outcome, conductor: Conducto
 def test_the_agent_ended_by_itself_once_per_event(
     up: Outcome, conductor: Conductor, order: str, own_ends: int
 ) -> None:
-    status = conductor.agent(order)
-    assert (conductor.own_ends(order), status["restartCount"]) == (own_ends, own_ends)
-    assert status["lastState"].get("terminated", {"exitCode": 0})["exitCode"] == 0
+    check_ended(conductor, order, own_ends)
 
 
 @pytest.mark.parametrize(
