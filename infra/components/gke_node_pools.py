@@ -10,7 +10,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from infra.plan import SYSTEM_LABELS, GkePoolPlan, NodeCount, SystemPoolPlan, Taint
-from infra.spec import Capacity, GkeReservation
+from infra.spec import Capacity, FlexStart, GkeOnDemand, GkeReservation, GkeSpot, Queued
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 """The service account's roles decide what is allowed; scopes would only narrow it further."""
@@ -81,6 +81,11 @@ def gpu_pool(
         # No extra GPU node for an upgrade: quota and capacity for one are rarely available.
         upgrade_settings=gcp.container.NodePoolUpgradeSettingsArgs(
             strategy="SURGE", max_surge=0, max_unavailable=1
+        ),
+        queued_provisioning=(
+            gcp.container.NodePoolQueuedProvisioningArgs(enabled=True)
+            if isinstance(pool.capacity, Queued)
+            else None
         ),
         node_config=_gpu_node(pool, home.account),
         # The name is fixed, so the old pool is deleted before the new one is created.
@@ -154,6 +159,8 @@ def _gpu_node(
         ),
         spot=pool.spot,
         preemptible=False,
+        flex_start=True if isinstance(pool.capacity, FlexStart) else None,
+        max_run_duration=_max_run_duration(pool.capacity),
         reservation_affinity=_reservation_affinity(pool.capacity),
         gvnic=gcp.container.NodePoolNodeConfigGvnicArgs(enabled=pool.features.gvnic),
         gcfs_config=gcp.container.NodePoolNodeConfigGcfsConfigArgs(enabled=pool.features.gcfs),
@@ -173,10 +180,21 @@ def _gpu_node(
     )
 
 
+def _max_run_duration(capacity: Capacity) -> str | None:
+    """As the API writes it, in seconds."""
+    if not isinstance(capacity, FlexStart | Queued | GkeOnDemand | GkeSpot):
+        return None
+    return None if capacity.max_run_hours is None else f"{capacity.max_run_hours * 3600}s"
+
+
 def _reservation_affinity(
     capacity: Capacity,
 ) -> gcp.container.NodePoolNodeConfigReservationAffinityArgs | None:
     """None leaves it to GKE."""
+    if isinstance(capacity, FlexStart | Queued):
+        return gcp.container.NodePoolNodeConfigReservationAffinityArgs(
+            consume_reservation_type="NO_RESERVATION"
+        )
     if not isinstance(capacity, GkeReservation):
         return None
     if capacity.reservation is None:

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 
 from infra.plan.fleet import ByoFleetPlan, FleetPlan
 from infra.spec import (
-    FlexStart,
     Path,
     Problem,
-    Queued,
     Source,
     SpecError,
 )
@@ -67,10 +65,4 @@ def _unbuildable(fleet: FleetPlan) -> Iterator[tuple[Path, str, str]]:
                 ("node_pools", i, "machine_type"),
                 f"{pool.machine.name}, whose processors are arm64,",
                 "choose another",
-            )
-        if isinstance(pool.capacity, FlexStart | Queued):
-            yield (
-                ("node_pools", i, "capacity"),
-                f"capacity {pool.capacity.mode}",
-                "write on-demand or spot",
             )

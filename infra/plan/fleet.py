@@ -23,6 +23,7 @@ from infra.spec import (
     MetricsSource,
     NodeAgent,
     OnDestroy,
+    Queued,
     Rollout,
     Spot,
 )
@@ -55,6 +56,12 @@ class Taint:
     def cloud_effect(self) -> CloudTaintEffect:
         """The effect as both clouds' APIs spell it."""
         return CLOUD_TAINT_EFFECT[self.effect]
+
+
+_QUEUED = Taint(key="cloud.google.com/gke-queued", value="true", effect="NoSchedule")
+"""Of nodes that come for a ProvisioningRequest. Source: kubernetes-sigs/kueue, its admission check
+for ProvisioningRequests on GKE; Google's manifests for Dynamic Workload Scheduler.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +160,11 @@ class PoolPlan(Offer):
     """GPUs per node."""
     rollout: Rollout
 
+    @property
+    def tolerated(self) -> tuple[Taint, ...]:
+        """The taints of its nodes that pods on them must tolerate, nvidia.com/gpu aside."""
+        return self.taints
+
     def parts(self) -> PoolParts:
         """What the plan of a cloud's pool starts from: `GkePoolPlan(**pool.parts(), …)`.
 
@@ -226,6 +238,11 @@ class GkePoolPlan(CloudPoolPlan):
     resource_labels: Mapping[str, str]
     features: GkeFeatures
     management: Management
+
+    @property
+    def tolerated(self) -> tuple[Taint, ...]:
+        """With those that GKE adds."""
+        return (*self.taints, *((_QUEUED,) if isinstance(self.capacity, Queued) else ()))
 
     @property
     def operated(self) -> bool:

@@ -7,6 +7,7 @@ from infra.plan.capacity import check_capacity
 from infra.plan.findings import Checked, refuse
 
 _TOOLKIT = "GoogleCloudPlatform/cluster-toolkit modules/compute/gke-node-pool"
+_FLEX = "Google Cloud docs, flex-start VMs"
 
 
 def gke_capacity(
@@ -22,6 +23,21 @@ def gke_capacity(
                     "a flex-start pool cannot have a fixed number of nodes",
                     "write {min: 0, max: …}",
                     _TOOLKIT,
+                )
+            elif pool.nodes.min:
+                yield refuse(
+                    (*path, "nodes", "min"),
+                    "GKE creates a flex-start pool without nodes, and adds them for waiting pods",
+                    "write 0",
+                    _FLEX,
+                )
+            # Whether it is offered otherwise is not known, so the catalog has no list of it.
+            if pool.machine_type.startswith("a4x-"):
+                yield refuse(
+                    (*path, "capacity"),
+                    f"{pool.machine_type} is not offered as flex-start",
+                    "write a reservation",
+                    _FLEX,
                 )
         case spec.Queued():
             if isinstance(pool.nodes, spec.Fixed) or pool.nodes.min:

@@ -19,7 +19,7 @@ from infra.plan.fleet import (
 )
 from infra.plan.gke_network import network_notes
 from infra.plan.regions import control_plane_zones, offered_zones, without_control_planes
-from infra.spec import GkeReservation
+from infra.spec import FLEX_START_HOURS, FlexStart, GkeOnDemand, GkeReservation, GkeSpot, Queued
 
 NO_STARTUP_TAINT: Final = (
     "startup_taint is none: until a new node is partitioned and verified, pods may come to it, get "
@@ -54,6 +54,16 @@ def _by_letter(pool: CloudPoolPlan, region: str) -> list[str]:
         f"pool {pool.name}: {pool.machine.name} is offered in {', '.join(there)} only, and which "
         f"of them {' and '.join(pool.zones)} is differs from account to account: give zones by id"
     ]
+
+
+def _limited(pool: GkePoolPlan) -> list[str]:
+    if isinstance(pool.capacity, FlexStart | Queued):
+        hours = pool.capacity.max_run_hours or FLEX_START_HOURS
+    elif isinstance(pool.capacity, GkeOnDemand | GkeSpot) and pool.capacity.max_run_hours:
+        hours = pool.capacity.max_run_hours
+    else:
+        return []
+    return [f"pool {pool.name}: GKE ends each node {hours} hours after its creation"]
 
 
 def _reserved(pool: GkePoolPlan) -> list[str]:
@@ -144,7 +154,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
                     f"{at} one preemption removes all {pool.advertised} devices that it offers"
                 )
         if isinstance(pool, GkePoolPlan):
-            found += _reserved(pool)
+            found += [*_reserved(pool), *_limited(pool)]
         if isinstance(pool, GkePoolPlan) and pool.driver == "LATEST":
             found.append(
                 f"{at} driver LATEST changes without notice; the agents report what they find"

@@ -9,6 +9,7 @@ from infra.spec.reading.source import Source, read
 from infra.spec.reading.spec_error import SpecError
 from infra.spec.schema.access import MetricsNamespace, MetricsRange, MetricsSource
 from infra.spec.schema.capacity import (
+    FLEX_START_HOURS,
     Capacity,
     CapacityBlock,
     FlexStart,
@@ -31,7 +32,7 @@ from infra.spec.schema.fleet import (
     SystemPool,
 )
 from infra.spec.schema.fractional import Fractional, FractionalRequest, Workload
-from infra.spec.schema.gke_capacity import GkeReservation
+from infra.spec.schema.gke_capacity import GkeOnDemand, GkeReservation, GkeSpot
 from infra.spec.schema.gke_cluster import AuthorizedNetwork, GkeCluster, GkeControlPlane, GkeNetwork
 from infra.spec.schema.gke_pools import GkeDisk, GkeFeatures, GkePool, LocalSsd, Management
 from infra.spec.schema.gpu_operator import ComponentSwitch, GpuOperator, MigManager
@@ -57,6 +58,7 @@ from infra.spec.schema.pools import (
 )
 
 __all__ = [
+    "FLEX_START_HOURS",
     "KEY",
     "REFERENCE",
     "AuthorizedNetwork",
@@ -84,8 +86,10 @@ __all__ = [
     "GkeFeatures",
     "GkeFleet",
     "GkeNetwork",
+    "GkeOnDemand",
     "GkePool",
     "GkeReservation",
+    "GkeSpot",
     "GpuChoice",
     "GpuGroup",
     "GpuOperator",

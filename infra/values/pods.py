@@ -17,7 +17,7 @@ def tolerations(pools: Sequence[PoolPlan]) -> list[JsonObject]:
 
     Never a toleration of everything: such a pod would stay on a node that is being drained.
     """
-    return _tolerations(taint for pool in pools for taint in pool.taints)
+    return _tolerations(taint for pool in pools for taint in pool.tolerated)
 
 
 def pod_request(pool: PoolPlan, workloads: Sequence[WorkloadPlan]) -> JsonObject:
@@ -31,7 +31,7 @@ def pod_request(pool: PoolPlan, workloads: Sequence[WorkloadPlan]) -> JsonObject
         "nodeSelector": dict(pool.select)
         if isinstance(pool, ByoPoolPlan)
         else {POOL_LABEL: pool.name},
-        "tolerations": _tolerations(t for t in pool.taints if t.key != STARTUP_TAINT_KEY),
+        "tolerations": _tolerations(t for t in pool.tolerated if t.key != STARTUP_TAINT_KEY),
         "limits": [dict(workload.requests) for workload in workloads]
         if fractional
         else [{name: 1} for name in sorted(pool.resources)],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan, spec
+from infra import plan, spec, values
 from tests.recorder import Made
 
 Record = Callable[..., list[Made]]
@@ -116,3 +116,78 @@ def test_that_machines_may_be_no_reserved_ones_is_noted() -> None:
     assert any("GKE creates on-demand machines" in note for note in unsure)
     for sure in (reservation(fallback="none"), reservation(reservation="week")):
         assert not any("reserv" in note for note in plan.notes(planned(capacity=sure)))
+
+
+EMPTY = {"min": 0, "max": 2}
+
+
+@pytest.mark.parametrize(
+    ("capacity", "flex_start", "queued", "run_time"),
+    [
+        ("flex-start", True, None, None),
+        ({"mode": "flex-start", "max_run_hours": 2}, True, None, "7200s"),
+        ("queued", None, {"enabled": True}, None),
+        ({"mode": "queued", "max_run_hours": 168}, None, {"enabled": True}, "604800s"),
+    ],
+)
+def test_machines_that_come_later_are_asked_for_without_reservations_and_nodes(
+    record: Record, capacity: Any, flex_start: Any, queued: Any, run_time: Any
+) -> None:
+    pool = sent(record, capacity=capacity, nodes=EMPTY)
+    node = pool["nodeConfig"]
+    assert node.get("flexStart") == flex_start
+    assert pool.get("queuedProvisioning") == queued
+    assert node.get("maxRunDuration") == run_time
+    assert node["reservationAffinity"] == {"consumeReservationType": "NO_RESERVATION"}
+    assert pool["initialNodeCount"] == 0
+    assert pool["management"]["autoRepair"] is (flex_start is None)
+    assert node["spot"] is False
+
+
+@pytest.mark.parametrize("mode", ["on-demand", "spot"])
+def test_other_machines_may_be_limited_in_time_too(record: Record, mode: str) -> None:
+    capacity = {"mode": mode, "max_run_hours": 240}
+    node = sent(record, capacity=capacity)["nodeConfig"]
+    assert (node["maxRunDuration"], node["spot"]) == ("864000s", mode == "spot")
+    assert any(
+        "ends each node 240 hours" in note for note in plan.notes(planned(capacity=capacity))
+    )
+
+
+@pytest.mark.parametrize(
+    ("pool", "said"),
+    [
+        (
+            {"capacity": "flex-start", "nodes": {"min": 1, "max": 2}},
+            "a flex-start pool without nodes",
+        ),
+        (
+            {"capacity": "flex-start", "nodes": EMPTY, "machine_type": "g4-standard-48"},
+            "g4-standard-48 is not offered as flex-start",
+        ),
+        (
+            {"capacity": "flex-start", "nodes": EMPTY, "machine_type": "a4x-highgpu-4g"},
+            "a4x-highgpu-4g is not offered as flex-start",
+        ),
+        ({"capacity": {"mode": "on-demand", "max_run_hours": 2881}}, "at most 120 days"),
+        ({"capacity": {"mode": "reservation", "max_run_hours": 1}}, "unknown key"),
+    ],
+)
+def test_what_google_does_not_provision_is_refused(pool: dict[str, Any], said: str) -> None:
+    assert said in refusal(**pool)
+
+
+def test_agents_and_workloads_tolerate_what_gke_taints_queued_nodes_with() -> None:
+    """Or the nodes would stay unverified for ever."""
+    taint = {
+        "key": "cloud.google.com/gke-queued",
+        "operator": "Equal",
+        "value": "true",
+        "effect": "NoSchedule",
+    }
+    (pool,) = planned(capacity="queued", nodes=EMPTY).pools
+    assert taint in values.tolerations([pool])
+    assert taint in values.pod_request(pool, ())["tolerations"]
+    assert taint["key"] not in {t.key for t in pool.taints}, "GKE adds it itself"
+    (other,) = planned(capacity="flex-start", nodes=EMPTY).pools
+    assert taint not in values.tolerations([other])

@@ -77,11 +77,31 @@ def test_a_pool_on_reserved_machines_is_as_asked_and_another_reservation_replace
     for capacity in (one, reserved("one", fallback="none")):
         up = engine.up(fleet(capacity, two))
         assert up.code == 0, up.output
-        assert up.steps["gke-one"] in ("created", "replaced"), up.output
+        assert "1 replaced" in up.output
         again = engine.up(fleet(capacity, two), "--expect-no-changes")
         assert again.code == 0, again.output
         drift = engine.refresh("--expect-no-changes")
         assert drift.code == 0, drift.output
+
+
+def test_pools_whose_machines_come_later_come_up_empty_and_stay_as_asked(
+    engine: CloudEngine,
+) -> None:
+    empty = {"min": 0, "max": 2}
+    flex = {"mode": "flex-start", "max_run_hours": 24}
+    asked = fleet(
+        pool("one", "c", nodes=empty, capacity=flex),
+        pool("two", "f", nodes=empty, capacity="queued"),
+    )
+    up = engine.up(asked)
+    assert up.code == 0, up.output
+    assert "2 replaced" in up.output
+    again = engine.up(asked, "--expect-no-changes")
+    assert again.code == 0, again.output
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+    pools = {n["metadata"]["labels"]["cloud.google.com/gke-nodepool"] for n in engine.nodes("main")}
+    assert pools == {"system"}
 
 
 def test_a_reservation_that_does_not_exist_leaves_no_pool(engine: CloudEngine) -> None:

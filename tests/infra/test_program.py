@@ -934,12 +934,6 @@ def test_what_is_only_planned_is_refused_before_any_resource(mocked: Any, stack:
     ("old", "new", "said"),
     [
         (
-            "nodes: {count: 1}",
-            "nodes: {min: 0, max: 2}, capacity: flex-start",
-            "capacity flex-start",
-        ),
-        ("nodes: {count: 1}", "nodes: {min: 0, max: 2}, capacity: queued", "capacity queued"),
-        (
             "location: us",
             "existing: true, location: us",
             "cluster.existing: using an existing cluster",

@@ -10,11 +10,13 @@ from pydantic.json_schema import JsonSchemaValue
 from infra.spec.schema.constraints import FreeText, IntRange, Pattern
 from infra.spec.schema.model import Shorthand, SpecModel
 
+FLEX_START_HOURS = 168
+"""GKE deletes flex-start machines after seven days. Source: GKE docs, flex-start."""
 _Hours = Annotated[
     int,
     IntRange(
         minimum=1,
-        maximum=168,
+        maximum=FLEX_START_HOURS,
         unit="hour",
         why_maximum="GKE deletes flex-start machines after seven days",
         source="GKE docs, flex-start",

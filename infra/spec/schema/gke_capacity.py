@@ -15,12 +15,34 @@ from infra.spec.schema.capacity import (
     Reservation,
     Spot,
 )
-from infra.spec.schema.constraints import Pattern
+from infra.spec.schema.constraints import IntRange, Pattern
 from infra.spec.schema.model import Shorthand
 
 _NAME = r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _PROJECT = r"[a-z](?:[-a-z0-9.:]*[a-z0-9])?"
 _PART = rf"/reservationBlocks/{_NAME}(?:/reservationSubBlocks/{_NAME})?"
+
+
+_RunHours = Annotated[
+    int,
+    IntRange(
+        minimum=1,
+        maximum=2880,
+        unit="hour",
+        why_maximum="Compute Engine limits the run time of a machine to at most 120 days",
+        source="Compute Engine docs, limit the run time of a VM",
+    ),
+]
+
+
+class GkeOnDemand(OnDemand):
+    max_run_hours: _RunHours | None = None
+    """The cloud ends each machine so long after its creation. By default never."""
+
+
+class GkeSpot(Spot):
+    max_run_hours: _RunHours | None = None
+    """The cloud ends each machine so long after its creation. By default never."""
 
 
 class GkeReservation(Reservation):
@@ -46,7 +68,7 @@ class GkeReservation(Reservation):
 
 
 GkeCapacity = Annotated[
-    OnDemand | Spot | FlexStart | Queued | GkeReservation | CapacityBlock,
+    GkeOnDemand | GkeSpot | FlexStart | Queued | GkeReservation | CapacityBlock,
     Field(discriminator="mode"),
     Shorthand("on-demand", "spot", "flex-start", "queued", "reservation"),
     Offered("on-demand", "spot", "flex-start", "queued", "reservation"),

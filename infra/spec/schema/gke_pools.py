@@ -6,10 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.spec.schema.capacity import OnDemand
 from infra.spec.schema.constraints import FreeText, IntRange
 from infra.spec.schema.field_types import CloudLabels, ZoneNames
-from infra.spec.schema.gke_capacity import GkeCapacity
+from infra.spec.schema.gke_capacity import GkeCapacity, GkeOnDemand
 from infra.spec.schema.hosts import GpuChoice
 from infra.spec.schema.model import SpecModel
 from infra.spec.schema.partition import GkePartition, Unpartitioned
@@ -72,7 +71,7 @@ class GkePool(CloudPool):
     """The cloud's name; its GPUs follow from the catalog."""
     zones: ZoneNames | None = None
     """By default the zone of a zonal cluster; required for a regional cluster."""
-    capacity: GkeCapacity = OnDemand()
+    capacity: GkeCapacity = GkeOnDemand()
     gpu: GpuChoice | None = None
     """GPUs to attach to a machine type that comes without GPUs (N1)."""
     partition: GkePartition = Unpartitioned()

@@ -16,6 +16,7 @@ from rehearsal.clouds.core.node_api import NodeApi
 from rehearsal.clouds.core.pod_fit import STARTUP_TAINTS, Room, placed, room_of
 from rehearsal.clouds.gcp.gke.node_pools import NodePools
 from rehearsal.clouds.gcp.gke.nodes import advertised_gpus, counts_of, sample_node
+from rehearsal.clouds.gcp.gke.provisioning import is_queued
 from rehearsal.clouds.gcp.gke.records import pools_of
 from rehearsal.clouds.gcp.state import CLUSTERS, NodePoolRecord
 
@@ -53,7 +54,9 @@ class Autoscaler:
         for key, item in self._context.store.items(CLUSTERS):
             if item["cluster"]["status"] != "RUNNING":
                 continue
-            scaled = [p for p in pools_of(self._context.store, key) if limits_of(p)]
+            # A queued pool grows for ProvisioningRequests, which nobody makes here.
+            pools = pools_of(self._context.store, key)
+            scaled = [p for p in pools if limits_of(p) and not is_queued(p["pool"])]
             if scaled:
                 api = self._context.planes.nodes(item["cluster"]["name"])
                 self._look(scaled, api, project=key.split("/")[1])

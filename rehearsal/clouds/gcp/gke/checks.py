@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from kubeapi import JsonObject
 from rehearsal.clouds.core.machines import Machine
 from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.gke.affinity import check_affinity
 from rehearsal.clouds.gcp.gke.defaults import default_locations, zones_of
-from rehearsal.clouds.gcp.gke.reservations import check_affinity
+from rehearsal.clouds.gcp.gke.provisioning import check_provisioning
 from rehearsal.clouds.gcp.machines import GPU_MODELS, MIG_MODELS, machines
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -61,6 +62,7 @@ def check_pool(pool: JsonObject, *, location: str, channel: str) -> None:
     check_boot_disk(config, machine)
     check_features(config)
     check_affinity(config)
+    check_provisioning(pool)
     check_management(pool.get("management") or {"autoUpgrade": True}, channel)
     check_labels_and_taints(config)
     if config.get("spot") and config.get("preemptible"):
@@ -199,12 +201,11 @@ def check_boot_disk(config: JsonObject, machine: Machine) -> None:
 
 
 def check_features(config: JsonObject) -> None:
-    """Sources: GKE's pages on NCCL Fast Socket, image streaming and flex-start."""
+    """Sources: GKE's pages on NCCL Fast Socket and image streaming."""
 
     def enabled(feature: str) -> bool:
         return bool((config.get(feature) or {}).get("enabled"))
 
-    machine = config.get("machineType") or "e2-medium"
     image = str(config.get("imageType") or "COS_CONTAINERD").upper()
     if enabled("fastSocket") and not enabled("gvnic"):
         raise google_error(400, "Fast Socket can only be enabled on a node pool with gVNIC.")
@@ -212,8 +213,6 @@ def check_features(config: JsonObject) -> None:
         raise google_error(
             400, f"Image streaming needs image type COS_CONTAINERD; this pool has {image}."
         )
-    if config.get("flexStart") and machine.startswith(("g4-", "a4x-")):
-        raise google_error(400, f"Flex-start is not supported on machine type {machine}.")
     labels = config.get("resourceLabels") or {}
     if len(labels) > _RESOURCE_LABELS:
         raise google_error(

@@ -91,6 +91,8 @@ def provisioning_model(config: JsonObject, *, on_demand: str) -> str:
     """on_demand: its name, in which GKE's labels differ."""
     if config.get("spot"):
         return "spot"
+    if config.get("flexStart"):
+        return "flex-start"
     return "preemptible" if config.get("preemptible") else on_demand
 
 

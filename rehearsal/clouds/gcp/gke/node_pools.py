@@ -40,6 +40,7 @@ from rehearsal.clouds.gcp.gke.nodes import (
     node_settings,
 )
 from rehearsal.clouds.gcp.gke.operations import API, Operations
+from rehearsal.clouds.gcp.gke.provisioning import check_provisioning
 from rehearsal.clouds.gcp.gke.quotas import check_quotas
 from rehearsal.clouds.gcp.gke.records import find_cluster, find_pool, pools_of
 from rehearsal.clouds.gcp.gke.reservations import check_reserved
@@ -356,6 +357,7 @@ class NodePools:
     ) -> JsonObject:
         with self._store.lock:
             item = self._updatable(key)
+            check_provisioning({**item["pool"], **(pool or {})})
             if count is not None:
                 item |= {"count": count, "scaled": None}
             # Despite its name, initialNodeCount is where the API shows a pool's current size.

@@ -19,10 +19,14 @@ from rehearsal.clouds.core.node_object import NodeDetails, node_object
 from rehearsal.clouds.core.taints import Taint, changed_taints, kubernetes_taints
 from rehearsal.clouds.gcp.gke import driver_delay
 from rehearsal.clouds.gcp.gke.defaults import provisioning_model, region_of
+from rehearsal.clouds.gcp.gke.provisioning import is_queued
 from rehearsal.clouds.gcp.machines import GPU_MODELS, machines, reserved_memory_ki
 from rehearsal.clouds.gcp.state import NodePoolRecord
 from rehearsal.cluster.silicon.models import model
 
+_QUEUED = "cloud.google.com/gke-queued"
+_RUN_TIME = "cloud.google.com/gke-max-run-duration-seconds"
+"""Source of both: GKE's cluster autoscaler, its labels, and Google's manifests for queued pools."""
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}
 # LATEST: the driver in the published walkthrough that stacks/Pulumi.s0.yaml rebuilds; DEFAULT: an
 # older branch that GKE shipped at that time.
@@ -117,6 +121,9 @@ def _node(
     machine = machines()[config["machineType"]]
     name, zone = record["name"], record["location"]
     taints: Sequence[Taint] = config.get("taints", [])
+    if is_queued(pool):
+        queued = {"key": _QUEUED, "value": "true", "effect": "NO_SCHEDULE"}
+        taints = changed_taints(taints, add=[queued], remove=())
     if item["gke_gpu_taint"]:
         taints = changed_taints(taints, add=[GPU_TAINT], remove=())
     cos = config["imageType"].startswith("COS")
@@ -179,6 +186,10 @@ def _labels(pool: JsonObject, node_name: str, zone: str) -> dict[str, str]:
     ):
         if config.get(setting):
             labels[f"cloud.google.com/{key}"] = "true"
+    if is_queued(pool):
+        labels[_QUEUED] = "true"
+    if config.get("maxRunDuration"):
+        labels[_RUN_TIME] = str(config["maxRunDuration"]).removesuffix("s")
     if (config.get("workloadMetadataConfig") or {}).get("mode") == "GKE_METADATA":
         labels["iam.gke.io/gke-metadata-server-enabled"] = "true"
     return labels | _gpu_labels(config) | dict(config.get("labels", {}))

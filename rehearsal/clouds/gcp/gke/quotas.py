@@ -14,9 +14,9 @@ from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.clouds.gcp.account import account_of
 from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.gke.affinity import ANY_OR_FAIL, BY_NAME, kind_of
 from rehearsal.clouds.gcp.gke.defaults import fill_node_config, region_of
 from rehearsal.clouds.gcp.gke.nodes import counts_of
-from rehearsal.clouds.gcp.gke.reservations import ANY_OR_FAIL, BY_NAME, kind_of
 from rehearsal.clouds.gcp.models import document
 from rehearsal.clouds.gcp.state import NODE_POOLS
 
@@ -128,7 +128,9 @@ def _per_node(config: JsonObject) -> dict[str, int]:
         # The reservation has counted its machines already: Compute Engine, "How reservations work".
         return found
     for gpu in filled.get("accelerators", []):
-        spot = "PREEMPTIBLE_" if config.get("spot") or config.get("preemptible") else ""
+        # Flex-start too: Compute Engine, "Flex-start VMs", quota.
+        preemptible = any(config.get(key) for key in ("spot", "preemptible", "flexStart"))
+        spot = "PREEMPTIBLE_" if preemptible else ""
         found[spot + _GPUS[gpu["acceleratorType"]]] = int(gpu["acceleratorCount"])
     return found
 

@@ -20,44 +20,14 @@ from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.gcp.account import Reservation, account_of
 from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.gke.affinity import ANY, ANY_OR_FAIL, BY_NAME, kind_of
 from rehearsal.clouds.gcp.gke.nodes import counts_of
 from rehearsal.clouds.gcp.state import NODE_POOLS, NodePoolRecord
 
-NAME_KEY = "compute.googleapis.com/reservation-name"
-BY_NAME, ANY, ANY_OR_FAIL, NONE = (
-    "SPECIFIC_RESERVATION",
-    "ANY_RESERVATION",
-    "ANY_RESERVATION_THEN_FAIL",
-    "NO_RESERVATION",
-)
 _PATH = re.compile(
     r"(?:projects/(?P<project>[^/]+)/reservations/)?(?P<name>[^/]+)"
     r"(?:/reservationBlocks/(?P<block>[^/]+)(?:/reservationSubBlocks/(?P<sub_block>[^/]+))?)?"
 )
-
-
-def kind_of(config: JsonObject) -> str | None:
-    """How the nodes use reservations; None where the pool leaves it to GKE."""
-    found = (config.get("reservationAffinity") or {}).get("consumeReservationType")
-    return None if found in (None, "UNSPECIFIED") else str(found)
-
-
-def check_affinity(config: JsonObject) -> None:
-    """Raises CloudError where the fields contradict each other."""
-    affinity, kind = config.get("reservationAffinity") or {}, kind_of(config)
-    named = bool(affinity.get("key") or affinity.get("values"))
-    if kind != BY_NAME and named:
-        raise google_error(
-            400, f"Reservation affinity {kind or 'UNSPECIFIED'} takes no key and no values."
-        )
-    if kind == BY_NAME and (
-        affinity.get("key") != NAME_KEY or len(affinity.get("values") or ()) != 1
-    ):
-        raise google_error(
-            400, f"Reservation affinity {BY_NAME} needs key {NAME_KEY} and exactly one value."
-        )
-    if kind not in (None, NONE) and (config.get("spot") or config.get("preemptible")):
-        raise google_error(400, "Spot and preemptible nodes cannot use reservations.")
 
 
 def check_reserved(
