@@ -10,6 +10,7 @@ import pulumi_aws as aws
 from infra.components import node_counts
 from infra.components.eks_launch_template import launch_template
 from infra.plan import SYSTEM_LABELS, EksFleetPlan, EksPoolPlan, NodeCount
+from infra.spec import EksRepair
 
 
 class NodeGroups:
@@ -90,11 +91,12 @@ class NodeGroups:
                 )
                 for taint in pool.taints
             ],
-            # Old nodes are deleted first: EKS's default starts extra ones, for which GPU quota and
-            # capacity are rarely available.
             update_config=aws.eks.NodeGroupUpdateConfigArgs(
-                max_unavailable=1, update_strategy="MINIMAL"
+                max_unavailable=pool.update.max_unavailable,
+                max_unavailable_percentage=pool.update.max_unavailable_percent,
+                update_strategy=pool.update.strategy.upper(),
             ),
+            node_repair_config=_repair(pool.repair),
             launch_template=self._template(pool),
             tags=dict(pool.tags) or None,
             opts=pulumi.ResourceOptions.merge(
@@ -134,3 +136,28 @@ class NodeGroups:
             depends_on=[*self._before, *after],
             ignore_changes=["scalingConfig.desiredSize"] if asked.keeps_desired else None,
         )
+
+
+_ACTIONS: Mapping[str, str] = {"replace": "Replace", "reboot": "Reboot", "none": "NoAction"}
+
+
+def _repair(repair: EksRepair | None) -> aws.eks.NodeGroupNodeRepairConfigArgs | None:
+    if repair is None:
+        return None
+    return aws.eks.NodeGroupNodeRepairConfigArgs(
+        enabled=repair.enabled,
+        max_unhealthy_node_threshold_count=repair.max_unhealthy,
+        max_unhealthy_node_threshold_percentage=repair.max_unhealthy_percent,
+        max_parallel_nodes_repaired_count=repair.max_parallel,
+        max_parallel_nodes_repaired_percentage=repair.max_parallel_percent,
+        node_repair_config_overrides=[
+            aws.eks.NodeGroupNodeRepairConfigNodeRepairConfigOverrideArgs(
+                node_monitoring_condition=rule.condition,
+                node_unhealthy_reason=rule.reason,
+                min_repair_wait_time_mins=rule.wait_minutes,
+                repair_action=_ACTIONS[rule.action],
+            )
+            for rule in repair.rules
+        ]
+        or None,
+    )

@@ -212,7 +212,13 @@ EKS: Final[tuple[Rule, ...]] = (
         ChangeEffect.IN_PLACE,
         _LIVE,
         "aws: UpdateNodegroupConfig, TagResource",
-        {"labels": "labels", "taints": "taints", "tags": "tags"},
+        {"labels": "labels", "taints": "taints", "tags": "tags", "update": "update_config"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        f"{_LIVE}; to leave the key out changes nothing, only enabled: false turns repair off",
+        "aws: UpdateNodegroupConfig",
+        {"repair": "node_repair_config"},
     ),
     *_rules(
         ChangeEffect.IN_PLACE,

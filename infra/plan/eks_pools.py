@@ -9,6 +9,7 @@ from infra.catalog import AwsRegion
 from infra.plan.capacity import check_capacity, check_offered
 from infra.plan.drivers import image_driver
 from infra.plan.eks_templates import template_of
+from infra.plan.eks_updates import repair_of, update_of
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.fleet import WHOLE_GPU, EksPoolPlan
 from infra.plan.machines import machine_of
@@ -30,6 +31,8 @@ def eks_pool(
     image = found.machine.image if found else None
     yield from _check_release(pool.release_version, fleet.cluster.version, path)
     template = yield from template_of(pool, path, region)
+    update = yield from update_of(pool, path)
+    repair = yield from repair_of(pool, path)
     common = yield from pool_plan(
         pool,
         path,
@@ -82,6 +85,8 @@ def eks_pool(
         release_version=pool.release_version,
         disk_size_gb=None if template else pool.disk.size_gb,
         template=template,
+        update=update,
+        repair=repair,
         tags=tags,
     )
 

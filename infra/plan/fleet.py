@@ -13,6 +13,8 @@ from infra.plan.hosts import HostPlan
 from infra.spec import (
     Capacity,
     CapacityBlock,
+    EksRepair,
+    EksUpdate,
     Fractional,
     GkeControlPlane,
     GkeDisk,
@@ -260,6 +262,10 @@ class EksPoolPlan(CloudPoolPlan):
     """None where the launch template states it."""
     template: EksTemplate | None
     """None: EKS's own, and never another as long as the node group lives."""
+    update: EksUpdate
+    """With a number or a percentage of nodes at a time."""
+    repair: EksRepair | None
+    """None: not stated, which is off in a new node group and changes nothing in an old one."""
     tags: Mapping[str, str]
     """Of the node group."""
 

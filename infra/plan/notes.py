@@ -98,6 +98,23 @@ def _of_reserved(pool: EksPoolPlan) -> list[str]:
     return []
 
 
+def _of_updates(pool: EksPoolPlan) -> list[str]:
+    """Sources: EKS user guide, managed node update phases and node auto repair."""
+    found = []
+    if pool.update.strategy == "default":
+        found.append(
+            f"pool {pool.name}: for an update EKS starts new nodes before old ones end, up to "
+            f"{2 * len(pool.zones)} or the nodes at a time, whichever is more: quota and capacity "
+            "must have them"
+        )
+    if pool.repair is not None and pool.repair.enabled and pool.partitioned:
+        found.append(
+            f"pool {pool.name}: a node that EKS reboots or replaces loses its partitions; it is "
+            "held until it is partitioned and verified again"
+        )
+    return found
+
+
 def notes(fleet: FleetPlan) -> tuple[str, ...]:
     """One sentence each, starting with the pool's name where it is of one."""
     found = []
@@ -147,6 +164,8 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
                         "it by itself: slicewright installs no autoscaler on EKS; its tags tell "
                         "cluster-autoscaler what its nodes will offer"
                     )
+            if isinstance(pool, EksPoolPlan):
+                found += _of_updates(pool)
             if machine.note:
                 found.append(f"{at} {machine.name}: {machine.note}")
             if pool.spot and pool.nodes.max == 1:

@@ -18,7 +18,7 @@ from infra.spec.schema.capacity import (
     Reservation,
     Spot,
 )
-from infra.spec.schema.eks_pools import EksDisk, EksPool, InstanceMetadata
+from infra.spec.schema.eks_pools import EksDisk, EksPool, EksRepair, EksUpdate, InstanceMetadata
 from infra.spec.schema.field_types import mebibytes
 from infra.spec.schema.fleet import (
     ByoCluster,
@@ -73,6 +73,8 @@ __all__ = [
     "EksDisk",
     "EksFleet",
     "EksPool",
+    "EksRepair",
+    "EksUpdate",
     "Exclusive",
     "Fixed",
     "Fleet",

@@ -177,6 +177,59 @@ def test_a_launch_template_replaces_the_pool_once_and_then_rolls_its_nodes(
     }
 
 
+def test_updates_and_repair_change_in_place_and_repair_is_turned_off_by_its_key(
+    engine: CloudEngine,
+) -> None:
+    def of(**pool: Any) -> dict[str, Any]:
+        asked = fleet(zones="ac", **pool)
+        asked["cluster"] |= {"name": "d", "version": version}
+        return asked
+
+    version = engine.ask("DescribeCluster", name="d")["cluster"]["version"]
+    before, nodes = engine.group("d", "a"), engine.provider_ids("d", "a")
+    rule = {
+        "condition": "AcceleratedHardwareReady",
+        "reason": "NvidiaXID64Error",
+        "wait_minutes": 5,
+        "action": "reboot",
+    }
+    half = {"update": {"max_unavailable_percent": 50}}
+    for pool, update, repair in (
+        (
+            {**half, "repair": {"max_parallel": 1, "rules": [rule]}},
+            {"maxUnavailablePercentage": 50, "updateStrategy": "MINIMAL"},
+            {
+                "enabled": True,
+                "maxParallelNodesRepairedCount": 1,
+                "nodeRepairConfigOverrides": [
+                    {
+                        "nodeMonitoringCondition": "AcceleratedHardwareReady",
+                        "nodeUnhealthyReason": "NvidiaXID64Error",
+                        "minRepairWaitTimeMins": 5,
+                        "repairAction": "Reboot",
+                    }
+                ],
+            },
+        ),
+        (
+            {"update": {"max_unavailable": 3}, "repair": {"enabled": False}},
+            {"maxUnavailable": 3, "updateStrategy": "MINIMAL"},
+            {"enabled": False},
+        ),
+        ({}, {"maxUnavailable": 1, "updateStrategy": "MINIMAL"}, {"enabled": False}),
+    ):
+        changed = engine.up(of(**pool))
+        assert changed.code == 0, changed.output
+        found = engine.group("d", "a")
+        assert (found["updateConfig"], found["nodeRepairConfig"]) == (update, repair)
+        assert found["nodegroupArn"] == before["nodegroupArn"]
+        assert engine.provider_ids("d", "a") == nodes
+        again = engine.up(of(**pool), "--expect-no-changes")
+        assert again.code == 0, again.output
+        drift = engine.refresh("--expect-no-changes")
+        assert drift.code == 0, drift.output
+
+
 def test_a_reservation_that_is_used_up_is_named_and_a_larger_one_is_used(
     engine: CloudEngine,
 ) -> None:

@@ -426,6 +426,33 @@ def eks() -> Iterator[Row]:
     )
     yield Row("node_pools.disk.size_gb", {"node_pools.0.disk.size_gb": 200}, REPLACE)
     yield Row("node_pools.tags", {"node_pools.0.tags": {"a": "b"}}, IN_PLACE)
+    for name, value in (("max_unavailable", 2), ("strategy", "default")):
+        yield Row(f"node_pools.update.{name}", {f"node_pools.0.update.{name}": value}, IN_PLACE)
+    percent = {"node_pools.0.update.max_unavailable_percent": 50}
+    yield Row("node_pools.update.max_unavailable_percent", percent, IN_PLACE)
+    on: Changes = {"node_pools.0.repair": {}}
+    yield Row("node_pools.repair.enabled", {"node_pools.0.repair.enabled": False}, IN_PLACE, on)
+    for name in ("max_unhealthy", "max_parallel"):
+        for key in (name, f"{name}_percent"):
+            yield Row(f"node_pools.repair.{key}", {f"node_pools.0.repair.{key}": 9}, IN_PLACE, on)
+    rule: Changes = {
+        "node_pools.0.repair.rules": [
+            {
+                "condition": "AcceleratedHardwareReady",
+                "reason": "NvidiaXID64Error",
+                "wait_minutes": 5,
+                "action": "reboot",
+            }
+        ]
+    }
+    for name, value in (
+        ("condition", "KernelReady"),
+        ("reason", "NvidiaXID74Error"),
+        ("wait_minutes", 10),
+        ("action", "replace"),
+    ):
+        changed = {f"node_pools.0.repair.rules.0.{name}": value}
+        yield Row(f"node_pools.repair.rules.{name}", changed, IN_PLACE, rule)
     # A first key that needs a launch template replaces the pool; the others change the template.
     first: Changes = {"node_pools.0.instance_metadata": {}}
     yield Row("node_pools.disk.encrypted", {"node_pools.0.disk.encrypted": True}, REPLACE)

@@ -7,7 +7,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from infra.spec.schema.capacity import EksCapacity, OnDemand
-from infra.spec.schema.constraints import DnsLabel, FreeText, IntRange, NoSupport, Pattern
+from infra.spec.schema.constraints import (
+    OWN_LIMIT,
+    DnsLabel,
+    FreeText,
+    IntRange,
+    NoSupport,
+    Pattern,
+)
 from infra.spec.schema.field_types import Tags, ZoneNames
 from infra.spec.schema.model import SpecModel
 from infra.spec.schema.partition import OperatorPartition, Unpartitioned
@@ -64,6 +71,59 @@ class InstanceMetadata(SpecModel):
     """
 
 
+_UPDATE = "EKS API, NodegroupUpdateConfig"
+_REPAIR = "EKS API, NodeRepairConfig"
+_UpdatedNodes = Annotated[int, IntRange(minimum=1, maximum=100, unit="node", source=_UPDATE)]
+_UpdatedPercent = Annotated[int, IntRange(minimum=1, maximum=100, unit="percent", source=_UPDATE)]
+_RepairedNodes = Annotated[int, IntRange(minimum=1, unit="node", source=_REPAIR)]
+_RepairedPercent = Annotated[int, IntRange(minimum=1, maximum=100, unit="percent", source=_REPAIR)]
+
+
+class EksUpdate(SpecModel):
+    """How EKS recreates nodes: for another version, release or launch template."""
+
+    max_unavailable: _UpdatedNodes | None = None
+    """Nodes that are recreated at the same time; by default 1."""
+    max_unavailable_percent: _UpdatedPercent | None = None
+    """The same in percent of the pool's nodes."""
+    strategy: Literal["minimal", "default"] = "minimal"
+    """`minimal` ends an old node first; `default` first starts new ones, beyond the pool's number.
+    """
+
+
+class RepairRule(SpecModel):
+    """What EKS does about one kind of fault of a node."""
+
+    condition: Annotated[str, FreeText("a condition", _REPAIR, "AcceleratedHardwareReady")]
+    """The Node's condition, as eks-node-monitoring-agent sets it."""
+    reason: Annotated[str, FreeText("a reason", _REPAIR, "NvidiaXID64Error")]
+    """The condition's reason."""
+    wait_minutes: Annotated[
+        int,
+        IntRange(
+            minimum=1,
+            maximum=1440,
+            unit="minute",
+            why_maximum="a node that is not repaired after a day needs an operator",
+            source=OWN_LIMIT,
+        ),
+    ]
+    action: Literal["replace", "reboot", "none"]
+
+
+class EksRepair(SpecModel):
+    """EKS replaces or reboots nodes that are not healthy. Without limits, EKS's own hold."""
+
+    enabled: bool = True
+    max_unhealthy: _RepairedNodes | None = None
+    """With more unhealthy nodes than these, EKS repairs none."""
+    max_unhealthy_percent: _RepairedPercent | None = None
+    max_parallel: _RepairedNodes | None = None
+    """Nodes that are repaired at the same time."""
+    max_parallel_percent: _RepairedPercent | None = None
+    rules: tuple[RepairRule, ...] = ()
+
+
 class EksPool(CloudPool):
     # `<pool>-<hash8>` is a label value, so at most 63 characters with the hash of the layout.
     name: Annotated[str, DnsLabel(54, "Kubernetes docs, labels: 63 with the layout's hash", "a100")]
@@ -110,6 +170,9 @@ class EksPool(CloudPool):
     """`raid0` makes one file system of the machine's local disks, for containers, images and the
     kubelet. By default they are not used.
     """
+    update: EksUpdate = EksUpdate()
+    repair: EksRepair | None = None
+    """By default off; once on, only `enabled: false` turns it off."""
     instance_tags: Tags = Field(default_factory=dict)
     """Of the instances and their disks."""
     tags: Tags = Field(default_factory=dict)

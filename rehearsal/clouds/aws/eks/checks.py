@@ -68,6 +68,8 @@ def check_nodegroup(context: Context, region: str, cluster: JsonObject, body: Js
     _check_offered(context, region, subnets, types)
     check_version(cluster, body)
     check_scaling(body.get("scalingConfig") or {})
+    check_update_config(body.get("updateConfig") or {})
+    check_repair_config(body.get("nodeRepairConfig") or {})
     check_labels(body.get("labels") or {})
     check_taints(body.get("taints") or [])
 
@@ -211,6 +213,21 @@ def check_scaling(scaling: JsonObject) -> None:
         raise invalid(f"Minimum capacity {low} can't be greater than desired size {want}")
     if want > high:
         raise invalid(f"Desired capacity {want} can't be greater than max size {high}")
+
+
+def check_update_config(config: JsonObject) -> None:
+    """Source: EKS API reference, NodegroupUpdateConfig: one of the two. Raises CloudError."""
+    if {"maxUnavailable", "maxUnavailablePercentage"} <= {*config}:
+        raise invalid("Only one of maxUnavailable and maxUnavailablePercentage can be specified")
+    if config.get("maxUnavailable", 1) > 100:
+        raise invalid("maxUnavailable can be at most 100")
+
+
+def check_repair_config(config: JsonObject) -> None:
+    """Source: EKS API reference, NodeRepairConfig: a count or a percentage. Raises CloudError."""
+    for name in ("maxUnhealthyNodeThreshold", "maxParallelNodesRepaired"):
+        if {f"{name}Count", f"{name}Percentage"} <= {*config}:
+            raise invalid(f"Only one of {name}Count and {name}Percentage can be specified")
 
 
 def check_labels(labels: JsonObject) -> None:

@@ -18,8 +18,10 @@ from rehearsal.clouds.aws.eks.checks import (
     check_launch_template,
     check_nodegroup,
     check_release,
+    check_repair_config,
     check_scaling,
     check_taints,
+    check_update_config,
     default_release,
     invalid,
     kubelet_version,
@@ -268,6 +270,8 @@ class NodeGroups:
                 group["updateConfig"] = body["updateConfig"]
             if body.get("nodeRepairConfig"):
                 group["nodeRepairConfig"] = body["nodeRepairConfig"]
+            check_update_config(group["updateConfig"])
+            check_repair_config(group.get("nodeRepairConfig") or {})
             check_scaling(group["scalingConfig"])
             check_labels(group["labels"])
             check_taints(group["taints"])

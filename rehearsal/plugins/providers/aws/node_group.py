@@ -105,6 +105,7 @@ class NodeGroup(Resource):
         "version",
         "releaseVersion",
         "updateConfig",
+        "nodeRepairConfig",
         "region",
         "launchTemplate.id",
         "launchTemplate.name",

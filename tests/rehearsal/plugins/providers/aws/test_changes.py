@@ -132,6 +132,13 @@ def test_removing_an_optional_property_keeps_its_value(diff, field) -> None:
     assert not diff(changed(ASKED, field, None)).changes
 
 
+def test_to_leave_repair_out_keeps_what_was_asked_for(engine) -> None:
+    """hashicorp/terraform-provider-aws: node_repair_config is optional and computed."""
+    asked = {**ASKED, "nodeRepairConfig": {"enabled": True, "maxParallelNodesRepairedCount": 1}}
+    old = engine.checked(GROUP, "g", {}, asked)
+    assert not engine.diff(GROUP, old, engine.checked(GROUP, "g", old, ASKED)).changes
+
+
 def test_a_value_not_known_yet_replaces_where_a_change_would(diff) -> None:
     assert diff(changed(ASKED, "nodeRoleArn", UNKNOWN)).detailed == {
         "nodeRoleArn": "update-replace"
