@@ -18,10 +18,20 @@ Operation = Literal["create", "read", "update", "delete"]
 """Of a Pulumi provider. A function that the program asks counts as `read`."""
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
-Occasion = Literal["always", "autoscaled", "by-dns", "nat", "own-network", "tagged", "templated"]
+Occasion = Literal[
+    "always",
+    "autoscaled",
+    "by-dns",
+    "existing-subnets",
+    "nat",
+    "own-network",
+    "tagged",
+    "templated",
+]
 """Of which stacks: all; those with an autoscaled pool; those whose GKE control plane is reached by
-its DNS name; those that make Cloud NAT, and those that make the network of their GKE cluster; those
-with tags on a node group, and those with a launch template.
+its DNS name; those whose EKS cluster is in subnets that exist; those that make Cloud NAT or NAT
+gateways; those that make the network of their cluster; those with tags on a node group; those with
+a launch template.
 """
 
 

@@ -1,8 +1,7 @@
-"""An EKS cluster with a VPC of its own, and the node groups of a plan."""
+"""An EKS cluster, and the node groups of a plan."""
 
 from __future__ import annotations
 
-import ipaddress
 import json
 from collections.abc import Mapping, Sequence
 
@@ -10,10 +9,10 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import catalog, values
+from infra.components.eks_network import network_of
 from infra.components.eks_node_groups import NodeGroups
 from infra.plan import EksFleetPlan
 
-_VPC_RANGE = "10.0.0.0/16"
 _CLUSTER_POLICIES = ("AmazonEKSClusterPolicy",)
 _NODE_POLICIES = (
     "AmazonEKSWorkerNodePolicy",
@@ -52,7 +51,7 @@ class EksCluster(pulumi.ComponentResource):
     ) -> None:
         options = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(providers=[provider]))
         super().__init__("slicewright:index:EksCluster", name, {}, options)
-        subnets, routes = self._network(name, plan)
+        network = network_of(name, plan.cluster, parent=self, provider=provider)
         self._region = catalog.aws_region(plan.cluster.region)
         cluster_role, cluster_rights = self._role(
             f"{name}-control-plane", "eks.amazonaws.com", _CLUSTER_POLICIES
@@ -65,9 +64,7 @@ class EksCluster(pulumi.ComponentResource):
             name=plan.cluster.name,
             role_arn=cluster_role.arn,
             version=plan.cluster.version,
-            vpc_config=aws.eks.ClusterVpcConfigArgs(
-                subnet_ids=[subnets[zone].id for zone in plan.cluster.zones]
-            ),
+            vpc_config=aws.eks.ClusterVpcConfigArgs(subnet_ids=list(network.cluster)),
             access_config=aws.eks.ClusterAccessConfigArgs(
                 authentication_mode="API_AND_CONFIG_MAP",
                 bootstrap_cluster_creator_admin_permissions=True,
@@ -76,11 +73,14 @@ class EksCluster(pulumi.ComponentResource):
                 parent=self,
                 depends_on=cluster_rights,
                 # EKS refuses subnets of other zones than those of the cluster's creation
-                # (aws/containers-roadmap #2258), and the provider would try. So other zones are
-                # another cluster, and one of an earlier version, which has the subnets of the
+                # (aws/containers-roadmap #2258), and of another VPC; the provider would try. So
+                # both are another cluster. One of an earlier version, which has the subnets of the
                 # pools' zones too, keeps them: without a trigger in the state, none is pulled.
-                ignore_changes=["vpcConfig.subnetIds"],
-                replacement_trigger=sorted(plan.cluster.zones),
+                ignore_changes=["vpcConfig.subnetIds"] if network.vpc is None else None,
+                replacement_trigger=[
+                    *sorted(plan.cluster.zones),
+                    *([network.vpc] if network.vpc is not None else []),
+                ],
                 # Its name is fixed.
                 delete_before_replace=True,
             ),
@@ -91,8 +91,8 @@ class EksCluster(pulumi.ComponentResource):
             plan,
             cluster=self.cluster,
             role=node_role,
-            subnet_ids={zone: subnet.id for zone, subnet in subnets.items()},
-            before=[*node_rights, *addons, *routes],
+            subnet_ids=network.nodes,
+            before=[*node_rights, *addons, *network.before_nodes],
             provider=provider,
             parent=self,
         )
@@ -115,56 +115,6 @@ class EksCluster(pulumi.ComponentResource):
             )
         )
         self.register_outputs({"endpoint": self.endpoint, "kubeconfig": self.kubeconfig})
-
-    def _network(
-        self, name: str, plan: EksFleetPlan
-    ) -> tuple[Mapping[str, aws.ec2.Subnet], list[pulumi.Resource]]:
-        """A public subnet per zone: nodes reach registries without a NAT gateway, which costs more
-        than it is worth here.
-        """
-        child = pulumi.ResourceOptions(parent=self)
-        vpc = aws.ec2.Vpc(
-            f"{name}-network",
-            cidr_block=_VPC_RANGE,
-            # EKS nodes find the control plane by its private name.
-            enable_dns_hostnames=True,
-            enable_dns_support=True,
-            tags={"Name": plan.cluster.name},
-            opts=child,
-        )
-        gateway = aws.ec2.InternetGateway(
-            f"{name}-internet", vpc_id=vpc.id, tags={"Name": plan.cluster.name}, opts=child
-        )
-        table = aws.ec2.RouteTable(
-            f"{name}-routes",
-            vpc_id=vpc.id,
-            routes=[aws.ec2.RouteTableRouteArgs(cidr_block="0.0.0.0/0", gateway_id=gateway.id)],
-            tags={"Name": plan.cluster.name},
-            opts=child,
-        )
-        subnets: dict[str, aws.ec2.Subnet] = {}
-        routes: list[pulumi.Resource] = []
-        cluster = plan.cluster
-        for zone, block in _ranges((*cluster.zones, *cluster.pool_zones), cluster.region).items():
-            subnets[zone] = aws.ec2.Subnet(
-                f"{name}-{zone}",
-                vpc_id=vpc.id,
-                availability_zone=None if catalog.is_zone_id(zone) else zone,
-                availability_zone_id=zone if catalog.is_zone_id(zone) else None,
-                cidr_block=block,
-                map_public_ip_on_launch=True,
-                tags={"Name": f"{plan.cluster.name}-{zone}", "kubernetes.io/role/elb": "1"},
-                opts=child,
-            )
-            routes.append(
-                aws.ec2.RouteTableAssociation(
-                    f"{name}-{zone}",
-                    subnet_id=subnets[zone].id,
-                    route_table_id=table.id,
-                    opts=child,
-                )
-            )
-        return subnets, routes
 
     def _role(
         self, name: str, service: str, policies: Sequence[str]
@@ -202,28 +152,6 @@ class EksCluster(pulumi.ComponentResource):
             resolve_conflicts_on_update="OVERWRITE",
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
         )
-
-
-def _ranges(zones: Sequence[str], region: str) -> Mapping[str, str]:
-    """Subnet ranges by the zone's letter, so that adding or removing a zone changes no other range.
-
-    A subnet whose range changes is replaced, and the node groups in it too. Zones given by id have
-    ranges of their own, by their number. Zones with other names (Local Zones) get the remaining
-    ranges, from the end, in their order.
-    """
-    free = [str(block) for block in ipaddress.ip_network(_VPC_RANGE).subnets(new_prefix=20)]
-    fixed = {zone: free[n] for zone in zones if (n := _place(zone, region)) is not None}
-    left = [block for block in free if block not in fixed.values()]
-    return {zone: fixed.get(zone) or left.pop() for zone in zones}
-
-
-def _place(zone: str, region: str) -> int | None:
-    """Which of the 16 ranges is the zone's; None: any."""
-    if catalog.is_zone_id(zone) and zone.count("-") == 1:
-        number = int(zone.rpartition("-az")[2])
-        return 7 + number if number <= 6 else None
-    by_letter = zone[:-1] == region and "a" <= zone[-1] <= "p"
-    return ord(zone[-1]) - ord("a") if by_letter else None
 
 
 def _token_arguments(cluster: str, region: str) -> list[str]:

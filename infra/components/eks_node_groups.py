@@ -29,7 +29,7 @@ class NodeGroups:
         *,
         cluster: aws.eks.Cluster,
         role: aws.iam.Role,
-        subnet_ids: Mapping[str, pulumi.Input[str]],
+        subnet_ids: Mapping[str, Sequence[pulumi.Input[str]]],
         before: Sequence[pulumi.Resource],
         provider: aws.Provider,
         parent: pulumi.Resource,
@@ -119,7 +119,7 @@ class NodeGroups:
         )
 
     def _subnet_ids(self, zones: Sequence[str]) -> list[pulumi.Input[str]]:
-        return [self._subnets[zone] for zone in zones]
+        return [subnet for zone in zones for subnet in self._subnets[zone]]
 
     def _counted(
         self, name: str, nodes: NodeCount, after: Sequence[pulumi.Resource]

@@ -5,6 +5,7 @@ from infra.plan.buildable import deployable, unbuildable
 from infra.plan.change_rules import ChangeEffect, Rule
 from infra.plan.changes import Change, FleetChange, PartChange, cloud_of, compare
 from infra.plan.eks_templates import EksTemplate, ReservedCapacity
+from infra.plan.existing_subnets import ExistingSubnet, misfits, of_cluster, of_nodes
 from infra.plan.fleet import (
     SYSTEM_LABELS,
     ByoClusterPlan,
@@ -43,6 +44,7 @@ __all__ = [
     "EksFleetPlan",
     "EksPoolPlan",
     "EksTemplate",
+    "ExistingSubnet",
     "FleetChange",
     "FleetPlan",
     "GkeClusterPlan",
@@ -65,7 +67,10 @@ __all__ = [
     "cloud_of",
     "compare",
     "deployable",
+    "misfits",
     "notes",
+    "of_cluster",
+    "of_nodes",
     "read",
     "read_file",
     "unbuildable",

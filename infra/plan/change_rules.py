@@ -356,6 +356,26 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
         {"cluster.zones": "vpc_config.subnet_ids"},
     ),
     *_rules(
+        ChangeEffect.REPLACE,
+        f"a cluster stays in its VPC: {_CLUSTER_GOES}",
+        "EKS API, UpdateClusterConfig",
+        {"cluster.own_vpc": "vpc_config.subnet_ids"},
+    ),
+    *_rules(
+        ChangeEffect.REPLACE,
+        "the nodes of the system pool and of every GPU pool are deleted, then created in the other "
+        "subnets",
+        "aws: ForceNew",
+        {"node_subnets": "subnet_ids"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        "NAT gateways are added or removed; connections through those that a zone no longer uses "
+        "break",
+        "VPC user guide, NAT gateways",
+        {"cluster.nat_zones": "NAT gateways"},
+    ),
+    *_rules(
         ChangeEffect.IN_PLACE,
         "subnets are added or removed; a zone keeps its own, and the cluster its zones",
         "EC2 API, CreateSubnet",

@@ -58,6 +58,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
             zones=own,
             pool_zones=tuple(dict.fromkeys(zone for zone in used if zone not in own)),
             version=fleet.cluster.version,
+            network=fleet.cluster.network,
             existing=fleet.cluster.existing,
         ),
         system=system,

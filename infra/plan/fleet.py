@@ -13,8 +13,10 @@ from infra.plan.hosts import HostPlan
 from infra.spec import (
     Capacity,
     CapacityBlock,
+    EksNetwork,
     EksRepair,
     EksUpdate,
+    ExistingNetwork,
     Fractional,
     GkeControlPlane,
     GkeDisk,
@@ -25,6 +27,8 @@ from infra.spec import (
     MetricsSource,
     NodeAgent,
     OnDestroy,
+    PrivateNetwork,
+    PublicNetwork,
     Queued,
     Rollout,
     Spot,
@@ -350,9 +354,26 @@ class EksClusterPlan:
     zones: tuple[str, ...]
     """Of the control plane's network interfaces; EKS never lets them change."""
     pool_zones: tuple[str, ...]
-    """Zones that only pools use: they have a subnet of the same VPC, which the cluster lacks."""
+    """Zones that only pools use: they have subnets of the same VPC, which the cluster lacks."""
     version: str | None
+    network: EksNetwork
     existing: bool
+
+    @property
+    def own_vpc(self) -> bool:
+        """Whether the VPC is made for the cluster."""
+        return not self.existing and not isinstance(self.network, ExistingNetwork)
+
+    @property
+    def nat_zones(self) -> tuple[str, ...]:
+        """Zones with a NAT gateway."""
+        match self.network:
+            case PrivateNetwork(nat_gateways="one"):
+                return self.zones[:1]
+            case PrivateNetwork():
+                return (*self.zones, *self.pool_zones)
+            case PublicNetwork() | ExistingNetwork():
+                return ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -403,6 +424,16 @@ class EksFleetPlan(CommonPlan):
     def operated(self) -> tuple[EksPoolPlan, ...]:
         """The pools that the operator manages: all."""
         return self.pools
+
+    @property
+    def node_subnets(self) -> str | tuple[str, ...]:
+        """Which subnets the nodes' are: public or private ones of the stack, or these by id."""
+        network = self.cluster.network
+        return (
+            tuple(sorted(network.subnets))
+            if isinstance(network, ExistingNetwork)
+            else (network.mode)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

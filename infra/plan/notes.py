@@ -44,6 +44,19 @@ def _control_plane_by_letter(cluster: EksClusterPlan) -> list[str]:
     ]
 
 
+def _nat_gateways(cluster: EksClusterPlan) -> list[str]:
+    """What costs money besides machines and control plane. Source: Amazon VPC pricing."""
+    zones = cluster.nat_zones
+    if not zones:
+        return []
+    count = f"{len(zones)} NAT gateways" if len(zones) > 1 else "a NAT gateway"
+    return [
+        f"cluster {cluster.name}: {count} in {', '.join(zones)}: AWS bills each by the hour and by "
+        "the gigabyte that goes through it, images and data sets too, and its public address by "
+        "the hour"
+    ]
+
+
 def _by_letter(pool: CloudPoolPlan, region: str) -> list[str]:
     """A zone's name says nothing of what it has: the letters differ from account to account."""
     known = catalog.aws_region(region)
@@ -120,6 +133,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
     found = []
     if isinstance(fleet, EksFleetPlan):
         found += _control_plane_by_letter(fleet.cluster)
+        found += _nat_gateways(fleet.cluster)
     if isinstance(fleet, GkeFleetPlan):
         found += network_notes(fleet.cluster)
     if isinstance(fleet, ByoFleetPlan) and fleet.pools and fleet.startup_taint == "none":

@@ -18,12 +18,18 @@ from infra.spec.schema.capacity import (
     Reservation,
     Spot,
 )
+from infra.spec.schema.eks_cluster import (
+    EksCluster,
+    EksNetwork,
+    ExistingNetwork,
+    PrivateNetwork,
+    PublicNetwork,
+)
 from infra.spec.schema.eks_pools import EksDisk, EksPool, EksRepair, EksUpdate, InstanceMetadata
 from infra.spec.schema.field_types import mebibytes
 from infra.spec.schema.fleet import (
     ByoCluster,
     ByoFleet,
-    EksCluster,
     EksFleet,
     Fleet,
     GkeFleet,
@@ -72,10 +78,12 @@ __all__ = [
     "EksCluster",
     "EksDisk",
     "EksFleet",
+    "EksNetwork",
     "EksPool",
     "EksRepair",
     "EksUpdate",
     "Exclusive",
+    "ExistingNetwork",
     "Fixed",
     "Fleet",
     "FlexStart",
@@ -114,7 +122,9 @@ __all__ = [
     "OnDestroy",
     "Operator",
     "Path",
+    "PrivateNetwork",
     "Problem",
+    "PublicNetwork",
     "Queued",
     "RecoveredFleet",
     "Refuse",

@@ -22,7 +22,9 @@ READING: tuple[Operation, ...] = ("read",)
 _EC2 = ("internet-gateway", "route-table", "subnet", "vpc")
 _TEMPLATED = ("instance", "launch-template", "volume")
 """Of stacks with a launch template."""
-_IN_A_VPC = ("internet-gateway", "route-table", "subnet")
+_BEHIND_NAT = ("elastic-ip", "natgateway")
+"""Of stacks with NAT gateways."""
+_IN_A_VPC = ("internet-gateway", "route-table", "subnet", *_BEHIND_NAT)
 _EKS = ("addon", "cluster", "nodegroup")
 _ROLES = ("eks-control-plane-*", "eks-nodes-*")
 """The names that Pulumi gives to the roles of infra/components/eks.py."""
@@ -137,19 +139,30 @@ def _known(fleet: EksFleetPlan | GkeFleetPlan) -> catalog.Rights:
 def _occasions(fleet: EksFleetPlan | GkeFleetPlan) -> set[str]:
     counts = [fleet.system.nodes, *(pool.nodes for pool in fleet.pools)]
     autoscaled = any(nodes.autoscaled for nodes in counts)
-    tagged = isinstance(fleet, EksFleetPlan) and any(pool.tags for pool in fleet.pools)
-    occasions = {"autoscaled": autoscaled, "tagged": tagged, "templated": _templated(fleet)}
-    if isinstance(fleet, GkeFleetPlan):
-        occasions |= {
-            "by-dns": fleet.cluster.by_dns,
-            "nat": fleet.cluster.nat,
-            "own-network": fleet.cluster.network is None,
-        }
+    occasions = {"autoscaled": autoscaled, **_by_cloud(fleet)}
     return {"always", *(occasion for occasion, holds in occasions.items() if holds)}
 
 
-def _templated(fleet: EksFleetPlan | GkeFleetPlan) -> bool:
-    return isinstance(fleet, EksFleetPlan) and any(pool.templated for pool in fleet.pools)
+def _by_cloud(fleet: EksFleetPlan | GkeFleetPlan) -> Mapping[str, bool]:
+    match fleet:
+        case GkeFleetPlan():
+            return {
+                "by-dns": fleet.cluster.by_dns,
+                "nat": fleet.cluster.nat,
+                "own-network": fleet.cluster.network is None,
+            }
+        case EksFleetPlan(cluster=cluster):
+            return {
+                "existing-subnets": not cluster.own_vpc,
+                "nat": bool(cluster.nat_zones),
+                "own-network": cluster.own_vpc,
+                "tagged": any(pool.tags for pool in fleet.pools),
+                "templated": _templated(fleet),
+            }
+
+
+def _templated(fleet: EksFleetPlan) -> bool:
+    return any(pool.templated for pool in fleet.pools)
 
 
 class _Account:
@@ -170,7 +183,11 @@ class _Account:
         ec2 = f"arn:{region.partition}:ec2:{region.name}:*"
         eks = f"arn:{region.partition}:eks:{region.name}:*"
         iam = f"arn:{region.partition}:iam::*:role"
-        self._ec2 = (*_EC2, *_TEMPLATED) if _templated(fleet) else _EC2
+        self._ec2 = (
+            *_EC2,
+            *(_TEMPLATED if _templated(fleet) else ()),
+            *(_BEHIND_NAT if cluster.nat_zones else ()),
+        )
         self._arns: Mapping[str, Sequence[str]] = {
             **{kind: [f"{ec2}:{kind}/*"] for kind in self._ec2},
             "what-an-instance-has": ["*"],

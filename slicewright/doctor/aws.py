@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from infra import catalog
-from infra.plan import EksFleetPlan
+from infra.plan import EksFleetPlan, ExistingSubnet
+from infra.spec import ExistingNetwork
 from slicewright.doctor.eks_checks import (
     VPC_QUOTA,
     AwsAnswers,
@@ -15,6 +16,12 @@ from slicewright.doctor.eks_checks import (
     machine_types,
     not_enabled,
     vcpus_needed,
+)
+from slicewright.doctor.eks_network_checks import (
+    ADDRESS_QUOTA,
+    AddressAnswers,
+    ExistingNetworkAnswers,
+    Vpc,
 )
 from slicewright.doctor.findings import Answer, CannotAsk, NotAnswered
 
@@ -62,6 +69,14 @@ def ask(fleet: EksFleetPlan, profile: str | None) -> AwsAnswers:
         vpcs=account.vpcs(),
         versions=account.versions(),
         cluster=account.has_cluster(fleet.cluster.name),
+        network=account.network(fleet.cluster.network.subnets)
+        if isinstance(fleet.cluster.network, ExistingNetwork)
+        else None,
+        addresses=AddressAnswers(
+            limit=account.quota("ec2", ADDRESS_QUOTA), taken=account.addresses()
+        )
+        if fleet.cluster.nat_zones
+        else None,
     )
 
 
@@ -159,6 +174,54 @@ class _Account:
             return sum(len(page["Vpcs"]) for page in pages)
 
         return self._answer("ec2:DescribeVpcs", read)
+
+    def network(self, subnets: Sequence[str]) -> ExistingNetworkAnswers:
+        found = self._answer("ec2:DescribeSubnets", lambda: self._subnets(subnets))
+        if isinstance(found, NotAnswered):
+            return ExistingNetworkAnswers(subnets=found, vpcs=found)
+        vpcs = sorted({subnet.vpc for subnet in found})
+        return ExistingNetworkAnswers(
+            subnets=found,
+            vpcs=self._answer("ec2:DescribeVpcAttribute", lambda: tuple(map(self._dns_of, vpcs))),
+        )
+
+    def _subnets(self, identities: Sequence[str]) -> tuple[ExistingSubnet, ...]:
+        return tuple(found for i in identities if (found := self._subnet(i)) is not None)
+
+    def _subnet(self, identity: str) -> ExistingSubnet | None:
+        """None: there is none of this id. One by one: EC2 answers nothing where one is missing."""
+        try:
+            found = self._client("ec2").describe_subnets(SubnetIds=[identity])
+        except self._errors.ClientError as e:
+            if e.response["Error"]["Code"] != "InvalidSubnetID.NotFound":
+                raise
+            return None
+        (subnet,) = found["Subnets"]
+        return ExistingSubnet(
+            id=subnet["SubnetId"],
+            vpc=subnet["VpcId"],
+            zone=subnet["AvailabilityZone"],
+            zone_id=subnet["AvailabilityZoneId"],
+            gives_public_addresses=subnet["MapPublicIpOnLaunch"],
+            free_addresses=subnet["AvailableIpAddressCount"],
+        )
+
+    def _dns_of(self, vpc: str) -> Vpc:
+        def is_on(attribute: str) -> bool:
+            found = self._client("ec2").describe_vpc_attribute(VpcId=vpc, Attribute=attribute)
+            return bool(found[attribute[:1].upper() + attribute[1:]]["Value"])
+
+        return Vpc(
+            id=vpc,
+            dns_support=is_on("enableDnsSupport"),
+            dns_hostnames=is_on("enableDnsHostnames"),
+        )
+
+    def addresses(self) -> Answer[int]:
+        return self._answer(
+            "ec2:DescribeAddresses",
+            lambda: len(self._client("ec2").describe_addresses()["Addresses"]),
+        )
 
     def versions(self) -> Answer[frozenset[str]]:
         def read() -> frozenset[str]:

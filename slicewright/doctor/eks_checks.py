@@ -11,6 +11,12 @@ from typing import Final
 from infra import catalog
 from infra.plan import EksFleetPlan
 from infra.spec import CapacityBlock, Spot
+from slicewright.doctor.eks_network_checks import (
+    AddressAnswers,
+    ExistingNetworkAnswers,
+    addresses,
+    existing_network,
+)
 from slicewright.doctor.findings import (
     Answer,
     Finding,
@@ -68,6 +74,10 @@ class AwsAnswers:
     """Kubernetes versions that EKS creates clusters with."""
     cluster: Answer[bool]
     """Whether a cluster of the plan's name exists."""
+    network: ExistingNetworkAnswers | None = None
+    """None: the stack makes its network."""
+    addresses: AddressAnswers | None = None
+    """None: the stack makes no NAT gateway."""
     region_off: str | None = None
     """Why the region is taken not to be enabled, in AWS's words; then nothing else was asked."""
 
@@ -128,6 +138,10 @@ def findings(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator
     yield from _offered(fleet, answers)
     yield from _quotas(fleet, answers)
     yield from _vpc(fleet, answers, owned)
+    if answers.network is not None:
+        yield from existing_network(fleet.cluster, answers.network)
+    if answers.addresses is not None and answers.cluster is not True:
+        yield from addresses(len(fleet.cluster.nat_zones), region, answers.addresses)
     yield from _version(fleet, answers.versions)
     asked = f"cluster {fleet.cluster.name} in {region}"
     yield cluster_name(
@@ -220,7 +234,7 @@ def _quotas(fleet: EksFleetPlan, answers: AwsAnswers) -> Iterator[Finding]:
 
 def _vpc(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator[Finding]:
     """The program makes one VPC; an account has five in a region unless it asks for more."""
-    if fleet.cluster.existing or (answers.cluster is True and owned == "yes"):
+    if not fleet.cluster.own_vpc or (answers.cluster is True and owned == "yes"):
         return
     region = fleet.cluster.region
     asked = f"quota {VPC_QUOTA} (VPCs per Region) in {region}"

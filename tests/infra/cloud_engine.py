@@ -27,6 +27,8 @@ from rehearsal.plugins.providers.aws.provider import AwsProvider
 from rehearsal.plugins.providers.gcp.provider import GcpProvider
 from tests.rehearsal.plugins.bridge.engine import cloud_in
 
+REGION = "us-west-2"
+"""Of AWS, in which these tests ask."""
 _PROGRAM = """\
 import json
 from pathlib import Path
@@ -88,8 +90,8 @@ class CloudEngine:
         return fake_nodes(self.directory.parent, cluster).read()
 
     def ask(self, operation: str, **body: Any) -> dict[str, Any]:
-        """EKS's answer, in us-west-2."""
-        return dict(self.cloud.call("eks", operation, {"region": "us-west-2"}, body))
+        """EKS's answer."""
+        return dict(self.cloud.call("eks", operation, {"region": REGION}, body))
 
     def account(self, **settings: Any) -> None:
         """Gives the AWS account these settings, and no delays."""

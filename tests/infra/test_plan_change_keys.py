@@ -409,6 +409,13 @@ def eks() -> Iterator[Row]:
         REPLACE,
         **fleet,
     )
+    yield Row("cluster.network.mode", {"cluster.network": "private"}, REPLACE, **fleet)
+    private: Changes = {"cluster.network": {"mode": "private"}}
+    each = {"cluster.network.nat_gateways": "per-zone"}
+    yield Row("cluster.network.nat_gateways", each, IN_PLACE, private, **fleet)
+    there: Changes = {"cluster.network": {"mode": "existing", "subnets": ["subnet-01234567"]}}
+    others = {"cluster.network.subnets": ["subnet-89abcdef"]}
+    yield Row("cluster.network.subnets", others, REPLACE, there, **fleet)
     yield Row("gpu_operator.existing", {"gpu_operator.existing": True}, None)  # a new cluster
     yield Row("gpu_operator.cluster_policy", {"gpu_operator.cluster_policy": "x"}, None)
     # The machine images bring them.

@@ -253,7 +253,8 @@ def test_every_rule_names_its_source_and_reason() -> None:
         (plan.ByoFleetPlan, "", (*change_rules.BYO_FLEET, *change_rules.FLEET), {"pools", "hosts"}),
         # Both follow from the others.
         (plan.GkeClusterPlan, "cluster.", change_rules.GKE_FLEET, {"region", "node_account_id"}),
-        (plan.EksClusterPlan, "cluster.", change_rules.EKS_FLEET, set()),
+        # Its own rules are those of own_vpc, nat_zones and node_subnets.
+        (plan.EksClusterPlan, "cluster.", change_rules.EKS_FLEET, {"network"}),
         (plan.ByoClusterPlan, "cluster.", change_rules.BYO_FLEET, set()),
         (plan.SystemPoolPlan, "system.", change_rules.GKE_FLEET, {"name"}),
         (plan.SystemPoolPlan, "system.", change_rules.EKS_FLEET, {"name"}),

@@ -36,11 +36,17 @@ def eks(
     region: str = "us-west-2",
     cluster: str = "c",
     pool: Mapping[str, Any] = MappingProxyType({}),
+    network: Any = "public",
     **nodes: Any,
 ) -> plan.EksFleetPlan:
     raw = {
         "cloud": "eks",
-        "cluster": {"name": cluster, "region": region, "zones": [f"{region}a", f"{region}b"]},
+        "cluster": {
+            "name": cluster,
+            "region": region,
+            "zones": [f"{region}a", f"{region}b"],
+            "network": network,
+        },
         "node_pools": [
             {"name": "p", "machine_type": "g6.xlarge", "nodes": nodes or {"count": 1}, **pool},
         ],
@@ -117,12 +123,13 @@ def test_the_policy_names_the_roles_and_policies_of_the_program(record: Record) 
 
 
 @pytest.mark.parametrize("zones", [["us-west-2a", "us-west-2b"], ["usw2-az1", "usw2-az2"]])
+@pytest.mark.parametrize(("network", "of_zone"), [("public", 1), ("private", 2)])
 def test_everything_with_tags_is_created_with_a_name_that_the_policy_knows(
-    record: Record, zones: list[str]
+    record: Record, zones: list[str], network: str, of_zone: int
 ) -> None:
     raw = {
         "cloud": "eks",
-        "cluster": {"name": "c", "region": "us-west-2", "zones": zones},
+        "cluster": {"name": "c", "region": "us-west-2", "zones": zones, "network": network},
         "node_pools": [
             {"name": "p", "machine_type": "g6.xlarge", "nodes": {"count": 1}, **TEMPLATED}
         ],
@@ -131,7 +138,7 @@ def test_everything_with_tags_is_created_with_a_name_that_the_policy_knows(
     assert isinstance(fleet, plan.EksFleetPlan)
     tagged = [m for m in record("test", fleet=json.dumps(raw)) if m.type.startswith("aws:ec2/")]
     names = {m.inputs["tags"]["Name"] for m in tagged if "Association" not in m.type}
-    assert len(names) == 1 + len(zones)
+    assert len(names) == 1 + of_zone * len(zones)
     condition = statement(values.aws_policy(fleet), "ec2:CreateVpc")["Condition"]["StringLike"]
     for name in names:
         assert [p for p in condition["aws:RequestTag/Name"] if fnmatch.fnmatchcase(name, p)]
@@ -205,8 +212,9 @@ def test_every_right_has_a_source_and_every_one_behind_a_call_a_reason() -> None
 
 
 def test_every_action_of_aws_is_an_operation_of_its_api() -> None:
-    everything = eks(pool=TEMPLATED, min=0, max=2)
-    listed = actions(values.aws_policy(everything)) - {*NO_OPERATIONS}
+    everything = eks(pool=TEMPLATED, network="private", min=0, max=2)
+    listed = actions(values.aws_policy(everything))
+    listed -= {*NO_OPERATIONS}
     assert {*catalog.aws_rights().scopes} - listed <= {*NO_OPERATIONS}
     for action in listed:
         service, _, operation = action.partition(":")

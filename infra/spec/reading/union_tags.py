@@ -18,6 +18,7 @@ MODES: Mapping[str, str] = {
     "sharing": "time-slicing, mps, fractional, or none",
     "capacity": "on-demand, spot, flex-start, queued, reservation, or capacity-block",
     "in_use": "refuse or wait",
+    "network": "public, private, or existing",
 }
 """Key of a union -> its modes, for remedies."""
 _CLOUDS = "gke, eks, or byo (an existing cluster or hosts)"

@@ -17,6 +17,7 @@ from infra.spec.schema.constraints import (
     NotEmpty,
     Pattern,
 )
+from infra.spec.schema.eks_cluster import EksCluster
 from infra.spec.schema.eks_pools import EksPool
 from infra.spec.schema.field_types import ZoneNames
 from infra.spec.schema.fractional import Fractional, Workload
@@ -40,35 +41,6 @@ class SystemPool(SpecModel):
     ) = None
     nodes: Nodes = Fixed(count=1)
     zones: ZoneNames | None = None
-
-
-class EksCluster(SpecModel):
-    name: Annotated[str, DnsLabel(63, "Kubernetes docs, labels (EKS itself allows 100 characters)")]
-    region: Annotated[
-        str,
-        Pattern(
-            pattern=r"[a-z]{2}(-[a-z]+)+-[0-9]",
-            is_not="an AWS region",
-            examples=("eu-west-1", "us-gov-west-1"),
-            source="AWS docs, regions",
-        ),
-    ]
-    zones: ZoneNames | None = None
-    """At least two. By default a and b of the region."""
-    version: (
-        Annotated[
-            str,
-            Pattern(
-                pattern=r"[0-9]+\.[0-9]+",
-                is_not="an EKS version",
-                examples=('"1.34"',),
-                source="EKS API, Cluster.version",
-            ),
-        ]
-        | None
-    ) = None
-    existing: bool = False
-    """The cluster already exists: it is looked up by name and never deleted."""
 
 
 class ByoCluster(SpecModel):

@@ -60,6 +60,10 @@ class Account(Strict):
     """By ID, cr-…: capacity that was reserved or bought before."""
     zones: Mapping[str, str] = field(default_factory=dict)
     """Zone name -> zone id, where they are not as `zones.zone_ids` gives them."""
+    elastic_ips: _Count = 5
+    """Elastic IP addresses that a region gives. Source: VPC user guide, "Amazon VPC quotas"."""
+    nat_gateways_per_zone: _Count = 5
+    """Source: VPC user guide, "Amazon VPC quotas"."""
     iam_spread_s: _Seconds = 1.0
     """Until other services know of a new role or attachment, in seconds; in AWS some seconds."""
     unseen_reads: _Count = 1

@@ -16,6 +16,7 @@ _NAMES = {
     ("ec2", "L-DB2E81BA"): "Running On-Demand G and VT instances",
     ("ec2", "L-3819A6DF"): "All G and VT Spot Instance Requests",
     ("ec2", "L-1216C47A"): "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+    ("ec2", "L-0263D0A3"): "EC2-VPC Elastic IPs",
     ("vpc", "L-F678F1CE"): "VPCs per Region",
 }
 _NEVER_IN_THE_WAY = 10_000.0
@@ -39,7 +40,9 @@ class ServiceQuotas:
             )
         given = self._context.faults.quota(code)
         if given is None:
-            given = account_of(self._context).vcpus.get(code, _NEVER_IN_THE_WAY)
+            account = account_of(self._context)
+            counted = {**account.vcpus, "L-0263D0A3": account.elastic_ips}
+            given = counted.get(code, _NEVER_IN_THE_WAY)
         region = params["region"]
         return {
             "Quota": {

@@ -33,6 +33,8 @@ RESOURCES: Mapping[str, Mapping[str, str]] = {
         "aws:ec2/subnet:Subnet": "ec2/subnet",
         "aws:ec2/routeTable:RouteTable": "ec2/route_table",
         "aws:ec2/routeTableAssociation:RouteTableAssociation": "ec2/route_table_association",
+        "aws:ec2/eip:Eip": "ec2/eip",
+        "aws:ec2/natGateway:NatGateway": "ec2/nat_gateway",
         "aws:ec2/launchTemplate:LaunchTemplate": "ec2/launch_template",
         "aws:iam/role:Role": "iam/role",
         "aws:iam/rolePolicyAttachment:RolePolicyAttachment": "iam/role_policy_attachment",

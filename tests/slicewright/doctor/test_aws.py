@@ -138,3 +138,52 @@ def test_a_profile_that_does_not_exist_is_one_message(doctor: Doctor) -> None:
     assert said.startswith("slicewright doctor: AWS credentials cannot be used: ")
     assert "nope" in said
     assert said.count("\n") == 1
+
+
+def existing(doctor: Doctor, *, hostnames: bool = True) -> tuple[Aws, tuple[str, str]]:
+    """A network of its own in the account, and the stack file's change to use it."""
+    aws = Aws(doctor.cloud, doctor.environment)
+    aws.network()
+    aws.call("ec2", "ModifyVpcAttribute", VpcId=aws.vpc, EnableDnsHostnames={"Value": hostnames})
+    network = f"{{mode: existing, subnets: [{', '.join(aws.subnets)}]}}"
+    return aws, ("name: p4d-cluster", f"name: p4d-cluster\n      network: {network}")
+
+
+def test_subnets_that_exist_and_fit_are_shown_with_their_zones(doctor: Doctor) -> None:
+    aws, change = existing(doctor)
+    code, said = doctor("s1", change)
+    assert code == PROVEN, said
+    assert f"subnets of cluster.network: {aws.subnets[0]} in eu-west-1a" in said
+    assert "VPCs per Region" not in said
+
+
+def test_a_vpc_without_host_names_is_named_with_the_command_that_mends_it(doctor: Doctor) -> None:
+    aws, change = existing(doctor, hostnames=False)
+    code, said = doctor("s1", change)
+    assert code == NOT_PROVEN
+    assert f"aws ec2 modify-vpc-attribute --vpc-id {aws.vpc} --enable-dns-hostnames" in said
+    assert "1 would fail" in said
+
+
+def test_a_zone_without_a_subnet_and_a_subnet_that_is_not_there_are_named(doctor: Doctor) -> None:
+    aws, (old, new) = existing(doctor)
+    code, said = doctor("s1", (old, new.replace(f", {aws.subnets[1]}", "")))
+    assert code == NOT_PROVEN
+    assert "none of them is in eu-west-1b, which the cluster or a pool uses" in said
+    code, said = doctor("s1", (old, new.replace(aws.subnets[1], "subnet-0123456789abcdef0")))
+    assert code == NOT_PROVEN
+    assert "subnet-0123456789abcdef0: the account has no such subnet in eu-west-1" in said
+
+
+def test_elastic_ips_that_are_all_taken_are_named(doctor: Doctor) -> None:
+    private = ("name: p4d-cluster", "name: p4d-cluster\n      network: private")
+    code, said = doctor("s1", private)
+    assert code == PROVEN, said
+    aws = Aws(doctor.cloud, doctor.environment)
+    for _ in range(5):
+        aws.call("ec2", "AllocateAddress", Domain="vpc")
+    code, said = doctor("s1", private)
+    assert code == NOT_PROVEN
+    assert "1 would fail" in said
+    assert "5, of which 5 are taken, and the stack's NAT gateways need 1" in said
+    assert "--quota-code L-0263D0A3 --desired-value 6 --region eu-west-1" in said

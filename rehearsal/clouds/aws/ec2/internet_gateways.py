@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.nat_gateways import nat_gateways
 from rehearsal.clouds.aws.ec2.network_interfaces import interfaces
 from rehearsal.clouds.aws.ec2.resources import (
     Resources,
@@ -72,7 +73,7 @@ class InternetGateways:
                     f"resource {gateway['InternetGatewayId']} is not attached to network "
                     f"{body['VpcId']}",
                 )
-            if self._has_nodes(params, body["VpcId"]):
+            if self._has_addresses(params, body["VpcId"]):
                 raise dependency_violation(
                     f"Network {body['VpcId']} has some mapped public address(es). "
                     "Please unmap those public address(es) before detaching the gateway."
@@ -91,10 +92,19 @@ class InternetGateways:
             self._store.delete(INTERNET_GATEWAYS, key_of(params, identity))
         return {}
 
-    def _has_nodes(self, params: JsonObject, vpc: str) -> bool:
-        inside = {s["SubnetId"] for s in self._ec2.all(SUBNETS, params) if s["VpcId"] == vpc}
+    def _has_addresses(self, params: JsonObject, vpc: str) -> bool:
+        """Public ones, of load balancers, NAT gateways and nodes."""
+        inside = {
+            s["SubnetId"]
+            for s in self._ec2.all(SUBNETS, params)
+            if s["VpcId"] == vpc and s["MapPublicIpOnLaunch"]
+        }
         region = params["region"]
         balancers = interfaces(self._context, region, vpc=vpc)
-        return any(i["Description"].startswith("ELB ") for i in balancers) or any(
-            n["location"] in inside for g in self._store.values(NODE_GROUPS) for n in g["nodes"]
+        return (
+            any(i["Description"].startswith("ELB ") for i in balancers)
+            or bool(nat_gateways(self._context, region, vpc=vpc))
+            or any(
+                n["location"] in inside for g in self._store.values(NODE_GROUPS) for n in g["nodes"]
+            )
         )

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import account_of
 from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.state import INTERNET_GATEWAYS, ROUTE_TABLES, SUBNETS, VPCS
+from rehearsal.clouds.aws.state import (
+    ELASTIC_IPS,
+    INTERNET_GATEWAYS,
+    NAT_GATEWAYS,
+    ROUTE_TABLES,
+    SUBNETS,
+    VPCS,
+)
 from rehearsal.clouds.core.context import Context, Handler
 from rehearsal.clouds.core.errors import CloudError, not_simulated
 from rehearsal.clouds.core.store import Kind
@@ -27,6 +34,8 @@ class ApiNames:
     not_found: str
     """The error's name."""
     id_field: str
+    listed: str | None = None
+    """The answer's list of resources, where its name does not follow from the ids'."""
 
     @property
     def ids_field(self) -> str:
@@ -36,7 +45,7 @@ class ApiNames:
     @property
     def list_field(self) -> str:
         """The answer's list of resources."""
-        return self.ids_field.replace("Id", "")
+        return self.listed or self.ids_field.replace("Id", "")
 
 
 API_NAMES: Mapping[Kind[JsonObject], ApiNames] = {
@@ -58,6 +67,19 @@ API_NAMES: Mapping[Kind[JsonObject], ApiNames] = {
         noun="routeTable",
         not_found="InvalidRouteTableID.NotFound",
         id_field="RouteTableId",
+    ),
+    ELASTIC_IPS: ApiNames(
+        prefix="eipalloc",
+        noun="allocation",
+        not_found="InvalidAllocationID.NotFound",
+        id_field="AllocationId",
+        listed="Addresses",
+    ),
+    NAT_GATEWAYS: ApiNames(
+        prefix="nat",
+        noun="natGateway",
+        not_found="NatGatewayNotFound",
+        id_field="NatGatewayId",
     ),
 }
 
@@ -97,7 +119,7 @@ class Resources:
         names = API_NAMES[kind]
 
         def describe(params: JsonObject, body: JsonObject) -> JsonObject:
-            if body.get("Filters"):
+            if body.get("Filters") or body.get("Filter"):
                 raise not_simulated(
                     "The rehearsal's cloud does not simulate Filters; name the ids."
                 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.ec2.resources import (
     Resources,
@@ -14,7 +16,13 @@ from rehearsal.clouds.aws.ec2.resources import (
 )
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.state import INTERNET_GATEWAYS, ROUTE_TABLES, SUBNETS, VPCS
+from rehearsal.clouds.aws.state import (
+    INTERNET_GATEWAYS,
+    NAT_GATEWAYS,
+    ROUTE_TABLES,
+    SUBNETS,
+    VPCS,
+)
 from rehearsal.clouds.core.context import Context, Methods
 from rehearsal.clouds.core.errors import CloudError, not_simulated
 
@@ -28,6 +36,7 @@ class RouteTables:
         return {
             "CreateRouteTable": self._create,
             "CreateRoute": self._create_route,
+            "ReplaceRoute": self._replace_route,
             "DeleteRoute": self._delete_route,
             "AssociateRouteTable": self._associate,
             "DisassociateRouteTable": self._disassociate,
@@ -61,18 +70,7 @@ class RouteTables:
         destination = str(cidr_block(body.get("DestinationCidrBlock"), "destinationCidrBlock"))
         with self._store.lock:
             table = self._ec2.find(ROUTE_TABLES, params, body["RouteTableId"])
-            gateway = body.get("GatewayId")
-            if not gateway:
-                raise not_simulated(
-                    "The rehearsal's cloud simulates routes to internet gateways only (GatewayId)."
-                )
-            attachments = self._ec2.find(INTERNET_GATEWAYS, params, gateway)["Attachments"]
-            if not any(a["VpcId"] == table["VpcId"] for a in attachments):
-                raise aws_error(
-                    "InvalidParameterValue",
-                    f"route table {table['RouteTableId']} and network gateway {gateway} "
-                    "belong to different networks",
-                )
+            target = self._target(params, table, body)
             if any(r["DestinationCidrBlock"] == destination for r in table["Routes"]):
                 raise aws_error(
                     "RouteAlreadyExists", f"The route identified by {destination} already exists."
@@ -80,13 +78,60 @@ class RouteTables:
             table["Routes"].append(
                 {
                     "DestinationCidrBlock": destination,
-                    "GatewayId": gateway,
+                    **target,
                     "Origin": "CreateRoute",
                     "State": "active",
                 }
             )
             self._ec2.put(ROUTE_TABLES, params, table)
         return {"Return": True}
+
+    def _target(self, params: JsonObject, table: JsonObject, body: JsonObject) -> JsonObject:
+        """Where a route leads. Raises CloudError."""
+        gateway, nat = body.get("GatewayId"), body.get("NatGatewayId")
+        if bool(gateway) == bool(nat):
+            raise not_simulated(
+                "The rehearsal's cloud simulates routes to one internet gateway (GatewayId) or one "
+                "NAT gateway (NatGatewayId)."
+            )
+        if nat:
+            found = self._ec2.find(NAT_GATEWAYS, params, nat)
+            if found["State"] not in ("pending", "available"):
+                raise aws_error(
+                    "InvalidNatGatewayID.NotFound", f"The natGateway ID '{nat}' does not exist"
+                )
+            vpcs = [found["VpcId"]]
+        else:
+            attached = self._ec2.find(INTERNET_GATEWAYS, params, str(gateway))["Attachments"]
+            vpcs = [a["VpcId"] for a in attached]
+        if table["VpcId"] not in vpcs:
+            raise aws_error(
+                "InvalidParameterValue",
+                f"route table {table['RouteTableId']} and network gateway {nat or gateway} "
+                "belong to different networks",
+            )
+        return {"NatGatewayId": nat} if nat else {"GatewayId": gateway}
+
+    def _replace_route(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        destination = str(cidr_block(body.get("DestinationCidrBlock"), "destinationCidrBlock"))
+        with self._store.lock:
+            table = self._ec2.find(ROUTE_TABLES, params, body["RouteTableId"])
+            target = self._target(params, table, body)
+            others = [r for r in table["Routes"] if r["DestinationCidrBlock"] != destination]
+            if len(others) == len(table["Routes"]):
+                raise aws_error(
+                    "InvalidParameterValue",
+                    f"There is no route defined for '{destination}' in the route table. Use "
+                    "CreateRoute instead.",
+                )
+            route = {
+                "DestinationCidrBlock": destination,
+                **target,
+                "Origin": "CreateRoute",
+                "State": "active",
+            }
+            self._ec2.put(ROUTE_TABLES, params, table | {"Routes": [*others, route]})
+        return {}
 
     def _delete_route(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
@@ -96,7 +141,7 @@ class RouteTables:
                 for r in table["Routes"]
                 if r["DestinationCidrBlock"] != body.get("DestinationCidrBlock")
             ]
-            if not any(r["GatewayId"] == "local" for r in left):
+            if not any(r.get("GatewayId") == "local" for r in left):
                 raise aws_error(
                     "InvalidParameterValue",
                     f"cannot remove local route {body['DestinationCidrBlock']} in route table "
@@ -212,9 +257,26 @@ def _no_association(identity: str) -> CloudError:
     )
 
 
-def reaches_internet(context: Context, region: str, subnet: JsonObject) -> bool:
-    """Whether its route table has a default route, which nodes need to reach the registry."""
+def way_out(
+    context: Context, region: str, subnet_id: str
+) -> Literal["internet-gateway", "nat-gateway"] | None:
+    """Where the subnet's default route leads, which nodes need to reach the registry; None: there
+    is none, or it leads nowhere.
+    """
     for table in context.store.values(ROUTE_TABLES, prefix=f"{region}/"):
-        if any(a["SubnetId"] == subnet["SubnetId"] for a in table["Associations"]):
-            return any(r["DestinationCidrBlock"] == "0.0.0.0/0" for r in table["Routes"])
-    return False
+        if any(a["SubnetId"] == subnet_id for a in table["Associations"]):
+            routes = [r for r in table["Routes"] if r["DestinationCidrBlock"] == "0.0.0.0/0"]
+            break
+    else:
+        return None
+    if not routes:
+        return None
+    nat = routes[0].get("NatGatewayId")
+    if nat is None:
+        return "internet-gateway"
+    gateway = context.store.get(NAT_GATEWAYS, f"{region}/{nat}")
+    if gateway is None or gateway["State"] != "available":
+        return None
+    # The gateway itself must be in a public subnet.
+    beyond = way_out(context, region, gateway["SubnetId"])
+    return "nat-gateway" if beyond == "internet-gateway" else None

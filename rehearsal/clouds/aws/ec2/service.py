@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.ec2.capacity_reservations import CapacityReservations
+from rehearsal.clouds.aws.ec2.elastic_ips import ElasticIps
 from rehearsal.clouds.aws.ec2.internet_gateways import InternetGateways
 from rehearsal.clouds.aws.ec2.launch_templates import LaunchTemplates, find_template
+from rehearsal.clouds.aws.ec2.nat_gateways import NatGateways
 from rehearsal.clouds.aws.ec2.network_interfaces import NetworkInterfaces, is_gone
 from rehearsal.clouds.aws.ec2.resources import API_NAMES, Resources, check_tags, key_of
 from rehearsal.clouds.aws.ec2.route_tables import RouteTables
@@ -19,6 +21,7 @@ from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.state import (
     LAUNCH_TEMPLATES,
     LOG_GROUPS,
+    NAT_GATEWAYS,
     NETWORK_INTERFACES,
     SECURITY_GROUPS,
     VOLUMES,
@@ -37,12 +40,15 @@ class Ec2:
             InternetGateways(context),
             Subnets(context),
             RouteTables(context),
+            ElasticIps(context),
+            (gateways := NatGateways(context)),
             LaunchTemplates(context),
             NetworkInterfaces(context),
             Volumes(context),
             Zones(context),
             CapacityReservations(context),
         )
+        context.tasks.register(gateways.tasks())
 
     def methods(self) -> Methods:
         found = {k: v for part in self._parts for k, v in part.methods().items()}
@@ -53,7 +59,9 @@ class Ec2:
         found: list[JsonObject] = [
             {"kind": f"ec2.{kind.name.partition('/')[2][:-1]}", "name": key}
             for kind in (*API_NAMES, LAUNCH_TEMPLATES, VOLUMES)
-            for key, _ in self._store.items(kind)
+            for key, resource in self._store.items(kind)
+            # EC2 goes on showing NAT gateways that are gone.
+            if kind is not NAT_GATEWAYS or resource["State"] not in ("deleted", "failed")
         ]
         found += [
             {"kind": kind.name.replace("/", ".")[:-1], "name": key}

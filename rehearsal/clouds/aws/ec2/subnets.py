@@ -6,6 +6,7 @@ import ipaddress
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import account_of
+from rehearsal.clouds.aws.ec2.nat_gateways import nat_gateways
 from rehearsal.clouds.aws.ec2.network_interfaces import interfaces
 from rehearsal.clouds.aws.ec2.resources import (
     Resources,
@@ -106,8 +107,10 @@ class Subnets:
                 for c in self._store.values(CLUSTERS)
             ]
             users += [g["nodegroup"]["subnets"] for g in self._store.values(NODE_GROUPS)]
-            if any(identity in subnets for subnets in users) or interfaces(
-                self._context, params["region"], subnet=identity
+            if (
+                any(identity in subnets for subnets in users)
+                or interfaces(self._context, params["region"], subnet=identity)
+                or nat_gateways(self._context, params["region"], subnet=identity)
             ):
                 raise dependency_violation(
                     f"The subnet '{identity}' has dependencies and cannot be deleted."

@@ -17,7 +17,7 @@ from rehearsal.clouds.aws.ec2.launch_templates import (
     resolved_version,
     template_data,
 )
-from rehearsal.clouds.aws.ec2.route_tables import reaches_internet
+from rehearsal.clouds.aws.ec2.route_tables import way_out
 from rehearsal.clouds.aws.ec2.subnets import find_subnet
 from rehearsal.clouds.aws.ec2.user_data import BadUserData, node_config
 from rehearsal.clouds.aws.errors import aws_error
@@ -295,13 +295,14 @@ def why_nodes_cannot_join(
         subnet = find_subnet(context, region, identity)
         if subnet is None:
             return HealthIssue("Ec2SubnetNotFound", f"The subnet ID '{identity}' does not exist")
-        if not reaches_internet(context, region, subnet):
+        out = way_out(context, region, identity)
+        if out is None:
             return HealthIssue(
                 "NodeCreationFailure",
                 f"Instances failed to join the kubernetes cluster: subnet {identity} has "
                 "no route to the internet",
             )
-        if not subnet["MapPublicIpOnLaunch"]:
+        if out == "internet-gateway" and not subnet["MapPublicIpOnLaunch"]:
             return HealthIssue(
                 "Ec2SubnetInvalidConfiguration",
                 f"One or more Amazon EC2 Subnets of [{identity}] for node group "

@@ -1,14 +1,16 @@
 """The functions of the aws provider that a program calls: what is there, by name.
 
 Source: hashicorp/terraform-provider-aws, internal/service/eks/clusters_data_source.go,
-node_groups_data_source.go, node_group_data_source.go.
+node_groups_data_source.go, node_group_data_source.go, internal/service/ec2/
+vpc_subnet_data_source.go.
 """
 
 from __future__ import annotations
 
 from rehearsal.plugins.bridge.resources import Function, Session
+from rehearsal.plugins.engine.plugin import ProviderError
 from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.aws.calls import call, region_of
+from rehearsal.plugins.providers.aws.calls import call, region_of, tag_map
 
 
 def _clusters(session: Session, args: Properties) -> Properties:
@@ -57,8 +59,32 @@ def _node_group(session: Session, args: Properties) -> Properties:
     }
 
 
+def _subnet(session: Session, args: Properties) -> Properties:
+    """By its id. An error where it does not exist, as of the official one."""
+    asked = {"SubnetIds": [args["id"]]} if args.get("id") else {}
+    if not asked or set(args) - {"id", "region"}:
+        raise ProviderError("getSubnet: the rehearsal simulates looking a subnet up by id only")
+    subnet = call(session, args, "ec2", "DescribeSubnets", **asked)["Subnets"][0]
+    return {
+        "id": subnet["SubnetId"],
+        "arn": subnet["SubnetArn"],
+        "availabilityZone": subnet["AvailabilityZone"],
+        "availabilityZoneId": subnet["AvailabilityZoneId"],
+        "availableIpAddressCount": subnet["AvailableIpAddressCount"],
+        "cidrBlock": subnet["CidrBlock"],
+        "defaultForAz": False,
+        "mapPublicIpOnLaunch": subnet["MapPublicIpOnLaunch"],
+        "ownerId": subnet["OwnerId"],
+        "state": subnet["State"],
+        "tags": tag_map(subnet["Tags"]),
+        "vpcId": subnet["VpcId"],
+        "region": region_of(session, args),
+    }
+
+
 FUNCTIONS: dict[str, Function] = {
     "aws:eks/getClusters:getClusters": _clusters,
     "aws:eks/getNodeGroups:getNodeGroups": _node_groups,
     "aws:eks/getNodeGroup:getNodeGroup": _node_group,
+    "aws:ec2/getSubnet:getSubnet": _subnet,
 }

@@ -12,6 +12,7 @@ from rehearsal.plugins.providers.aws.eks_cluster import Addon, Cluster
 from rehearsal.plugins.providers.aws.functions import FUNCTIONS
 from rehearsal.plugins.providers.aws.iam import Role, RolePolicyAttachment
 from rehearsal.plugins.providers.aws.launch_template import LaunchTemplate
+from rehearsal.plugins.providers.aws.nat import Eip, NatGateway
 from rehearsal.plugins.providers.aws.node_group import NodeGroup
 from rehearsal.plugins.providers.aws.routing import (
     InternetGateway,
@@ -33,6 +34,8 @@ class AwsProvider(BridgedProvider):
             InternetGateway(),
             RouteTable(),
             RouteTableAssociation(),
+            Eip(),
+            NatGateway(),
             LaunchTemplate(),
             Role(),
             RolePolicyAttachment(),

@@ -106,8 +106,15 @@ def _once_detachable(session: Session, inputs: Properties, where: JsonObject) ->
     once_free(session, lambda: call(session, inputs, "ec2", "DetachInternetGateway", **where))
 
 
+_ROUTE = {
+    "cidrBlock": "DestinationCidrBlock",
+    "gatewayId": "GatewayId",
+    "natGatewayId": "NatGatewayId",
+}
+
+
 class RouteTable(Resource):
-    """With inline routes (`routes`), of which only those to internet gateways are simulated."""
+    """With inline routes (`routes`), of which those to internet and NAT gateways are simulated."""
 
     kind = "aws:ec2/routeTable:RouteTable"
     force_new = ("vpcId", "region")
@@ -122,10 +129,10 @@ class RouteTable(Resource):
                     CheckFailure(
                         f"routes[{index}].{name}",
                         "the rehearsal does not simulate this property of a route; it simulates "
-                        "cidrBlock and gatewayId",
+                        + ", ".join(_ROUTE),
                     )
                     for name in route
-                    if name not in ("cidrBlock", "gatewayId")
+                    if name not in _ROUTE
                 ]
         if inputs.get("propagatingVgws"):
             failures.append(
@@ -153,9 +160,9 @@ class RouteTable(Resource):
         table = found["RouteTables"][0]
         tags = tag_map(table["Tags"])
         routes = [
-            {"cidrBlock": r["DestinationCidrBlock"], "gatewayId": r["GatewayId"]}
+            {name: r[api] for name, api in _ROUTE.items() if api in r}
             for r in table["Routes"]
-            if r["GatewayId"] != "local"
+            if r.get("GatewayId") != "local"
         ]
         seen: JsonObject = {"vpcId": table["VpcId"]}
         if routes or "routes" in inputs:
@@ -189,23 +196,16 @@ class RouteTable(Resource):
 
 def _set_routes(session: Session, resource_id: str, old: Properties, new: Properties) -> None:
     before, after = old.get("routes") or [], new.get("routes") or []
-    for route in before:
-        if route not in after:
-            call(
-                session,
-                new,
-                "ec2",
-                "DeleteRoute",
-                RouteTableId=resource_id,
-                DestinationCidrBlock=route["cidrBlock"],
-            )
+    kept = {route["cidrBlock"] for route in after}
+    known = {route["cidrBlock"] for route in before}
+    for destination in known - kept:
+        where = {"RouteTableId": resource_id, "DestinationCidrBlock": destination}
+        call(session, new, "ec2", "DeleteRoute", **where)
     for route in after:
         if route not in before:
-            where = {
-                "DestinationCidrBlock": route["cidrBlock"],
-                "GatewayId": route.get("gatewayId"),
-            }
-            call(session, new, "ec2", "CreateRoute", RouteTableId=resource_id, **where)
+            where = {api: route.get(name) for name, api in _ROUTE.items()}
+            operation = "ReplaceRoute" if route["cidrBlock"] in known else "CreateRoute"
+            call(session, new, "ec2", operation, RouteTableId=resource_id, **where)
 
 
 class RouteTableAssociation(Resource):

@@ -143,6 +143,7 @@ class Subnet(Resource):
                 "vpcId",
                 "cidrBlock",
                 "availabilityZone",
+                "availabilityZoneId",
                 "mapPublicIpOnLaunch",
                 "tags",
                 "region",
@@ -158,6 +159,7 @@ class Subnet(Resource):
             VpcId=inputs["vpcId"],
             CidrBlock=inputs.get("cidrBlock"),
             AvailabilityZone=inputs.get("availabilityZone"),
+            AvailabilityZoneId=inputs.get("availabilityZoneId"),
             TagSpecifications=specified("subnet", inputs),
         )
         resource_id = made["Subnet"]["SubnetId"]
@@ -188,6 +190,7 @@ class Subnet(Resource):
             "vpcId": subnet["VpcId"],
             "cidrBlock": subnet["CidrBlock"],
             "availabilityZone": subnet["AvailabilityZone"],
+            "availabilityZoneId": subnet["AvailabilityZoneId"],
             "mapPublicIpOnLaunch": subnet["MapPublicIpOnLaunch"],
         }
         outputs = {
@@ -197,10 +200,11 @@ class Subnet(Resource):
             "region": region_of(session, inputs),
             "arn": subnet["SubnetArn"],
             "ownerId": ACCOUNT,
-            "availabilityZoneId": subnet["AvailabilityZoneId"],
         }
-        if inputs and "availabilityZone" not in inputs:
-            del seen["availabilityZone"]
+        # EC2 tells both; a program asks for one.
+        for name in ("availabilityZone", "availabilityZoneId"):
+            if name not in (inputs or {"availabilityZone": None}):
+                del seen[name]
         return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
 
     def update(

@@ -52,11 +52,19 @@ class World:
                 CidrBlock="10.0.40.0/24",
                 AvailabilityZone="eu-west-1c",
             )["Subnet"]["SubnetId"],
+            "$address": aws.call("ec2", "AllocateAddress", Domain="vpc")["AllocationId"],
             "$node_role": aws.node_role,
             "$cluster_role": "arn:aws:iam::123456789012:role/cluster",
             "$bare_role": aws.role("bare", "eks.amazonaws.com"),
             "$trust": json.dumps(TRUST),
         }
+        aws.call(
+            "ec2",
+            "CreateNatGateway",
+            SubnetId=self.names["$third_subnet"],
+            AllocationId=self.names["$address"],
+        )
+        assert aws.cloud.tasks.wait(30)
 
     def named(self, value: Any) -> Any:
         if isinstance(value, dict):

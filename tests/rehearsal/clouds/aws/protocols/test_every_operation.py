@@ -133,8 +133,29 @@ def network(tell: Told) -> tuple[str, str, str, list[str]]:
         moved = {"AssociationId": association, "RouteTableId": to}
         tell("ec2", "ReplaceRouteTableAssociation", **moved)
         joined = tell("ec2", "DescribeRouteTables", RouteTableIds=[to])["RouteTables"][0]
+    nat_gateway(tell, other, subnets[0])
     tell("ec2", "DeleteRouteTable", RouteTableId=other)
     return vpc, gateway, table, subnets
+
+
+def nat_gateway(tell: Told, table: str, subnet: str) -> None:
+    """Made, used by a route, and gone again with its address."""
+    address = tell("ec2", "AllocateAddress", Domain="vpc")["AllocationId"]
+    tell("ec2", "DescribeAddresses", AllocationIds=[address])
+    made = tell("ec2", "CreateNatGateway", SubnetId=subnet, AllocationId=address)
+    gateway = made["NatGateway"]["NatGatewayId"]
+
+    def state() -> str:
+        shown = tell("ec2", "DescribeNatGateways", NatGatewayIds=[gateway])["NatGateways"]
+        return str(shown[0]["State"])
+
+    tell.until(lambda: state() == "available")
+    route = {"RouteTableId": table, "DestinationCidrBlock": "0.0.0.0/0", "NatGatewayId": gateway}
+    tell("ec2", "CreateRoute", **route)
+    tell("ec2", "ReplaceRoute", **route)
+    tell("ec2", "DeleteNatGateway", NatGatewayId=gateway)
+    tell.until(lambda: state() == "deleted")
+    tell("ec2", "ReleaseAddress", AllocationId=address)
 
 
 def roles(tell: Told) -> None:

@@ -168,9 +168,9 @@ def test_automatic_names_end_in_seven_hex_digits(engine, kind, property_, asked)
         (ROLE, {"assumeRolePolicy": "{"}, "assumeRolePolicy", "invalid JSON"),
         (
             TABLE,
-            {"vpcId": "v", "routes": [{"cidrBlock": "0.0.0.0/0", "natGatewayId": "n"}]},
-            "routes[0].natGatewayId",
-            "it simulates cidrBlock and gatewayId",
+            {"vpcId": "v", "routes": [{"cidrBlock": "0.0.0.0/0", "coreNetworkArn": "n"}]},
+            "routes[0].coreNetworkArn",
+            "it simulates cidrBlock, gatewayId, natGatewayId",
         ),
         (
             ADDON,
@@ -212,7 +212,7 @@ def test_an_unknown_type_names_the_known_ones(engine) -> None:
     with pytest.raises(
         ProviderError,
         match=r"does not simulate aws:s3/bucket:Bucket; it simulates "
-        r"aws:ec2/internetGateway:InternetGateway",
+        r"aws:ec2/eip:Eip, aws:ec2/internetGateway:InternetGateway",
     ):
         engine.check("aws:s3/bucket:Bucket", "b", {}, {})
 

@@ -1,0 +1,247 @@
+"""The subnets of an EKS cluster and its nodes: in a VPC of the stack's own, or ones that exist."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from infra import catalog
+from infra.plan import EksClusterPlan, ExistingSubnet, misfits, of_cluster, of_nodes
+from infra.spec import ExistingNetwork, PrivateNetwork, PublicNetwork
+
+_VPC_RANGE = "10.0.0.0/16"
+_INTERNET = "0.0.0.0/0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    cluster: Sequence[pulumi.Input[str]]
+    """The control plane's subnets."""
+    nodes: Mapping[str, Sequence[pulumi.Input[str]]]
+    """Zone -> the subnets of nodes in it."""
+    before_nodes: Sequence[pulumi.Resource]
+    """What a node needs to reach registries, and what outlives it therefore at destroy."""
+    vpc: str | None
+    """Of subnets that exist; None: the stack's own."""
+
+
+def network_of(
+    name: str, cluster: EksClusterPlan, *, parent: pulumi.Resource, provider: aws.Provider
+) -> Network:
+    """Raises RunError where subnets that exist do not fit."""
+    match cluster.network:
+        case ExistingNetwork(subnets=subnets):
+            return _used(cluster, [_look_up(i, provider) for i in subnets])
+        case PublicNetwork() | PrivateNetwork():
+            return _Made(name, cluster, parent).network()
+
+
+def _used(cluster: EksClusterPlan, there: Sequence[ExistingSubnet]) -> Network:
+    """Raises RunError with all that is wrong."""
+    if problems := misfits(cluster, there):
+        lines = (f"cluster.network.subnets: {problem}" for problem in problems)
+        raise pulumi.RunError("\n".join(lines))
+    return Network(
+        cluster=of_cluster(cluster, there),
+        nodes=of_nodes(cluster, there),
+        before_nodes=[],
+        vpc=there[0].vpc,
+    )
+
+
+def _look_up(identity: str, provider: aws.Provider) -> ExistingSubnet:
+    found = aws.ec2.get_subnet(id=identity, opts=pulumi.InvokeOptions(provider=provider))
+    return ExistingSubnet(
+        id=identity,
+        vpc=found.vpc_id,
+        zone=found.availability_zone,
+        zone_id=found.availability_zone_id,
+        gives_public_addresses=found.map_public_ip_on_launch,
+        free_addresses=found.available_ip_address_count,
+    )
+
+
+class _Made:
+    """A VPC with a public subnet per zone, and behind it a private one where asked for.
+
+    The control plane has the public subnets in both cases, so that nodes can be moved between the
+    kinds while the cluster stays. Its interfaces have no public addresses in either.
+    """
+
+    def __init__(self, name: str, cluster: EksClusterPlan, parent: pulumi.Resource) -> None:
+        self._name = name
+        self._cluster = cluster
+        self._zones = (*cluster.zones, *cluster.pool_zones)
+        self._child = pulumi.ResourceOptions(parent=parent)
+        self._tags = {"Name": cluster.name}
+        self._vpc = aws.ec2.Vpc(
+            f"{name}-network",
+            cidr_block=_VPC_RANGE,
+            # EKS nodes find the control plane by its private name.
+            enable_dns_hostnames=True,
+            enable_dns_support=True,
+            tags=self._tags,
+            opts=self._child,
+        )
+
+    def network(self) -> Network:
+        gateway = aws.ec2.InternetGateway(
+            f"{self._name}-internet", vpc_id=self._vpc.id, tags=self._tags, opts=self._child
+        )
+        table = self._table(
+            f"{self._name}-routes",
+            aws.ec2.RouteTableRouteArgs(cidr_block=_INTERNET, gateway_id=gateway.id),
+            self._tags,
+        )
+        public: dict[str, aws.ec2.Subnet] = {}
+        routes: dict[str, pulumi.Resource] = {}
+        for zone, block in ranges(self._zones, self._cluster.region).items():
+            public[zone] = self._subnet(zone, "", block, "elb")
+            routes[zone] = self._associate(zone, "", public[zone], table)
+        nodes: Mapping[str, aws.ec2.Subnet] = public
+        before = list(routes.values())
+        if self._cluster.nat_zones:
+            nodes, private_routes = self._behind(public, routes, gateway)
+            before += private_routes
+        return Network(
+            cluster=[public[zone].id for zone in self._cluster.zones],
+            nodes={zone: [subnet.id] for zone, subnet in nodes.items()},
+            before_nodes=before,
+            vpc=None,
+        )
+
+    def _behind(
+        self,
+        public: Mapping[str, aws.ec2.Subnet],
+        routes: Mapping[str, pulumi.Resource],
+        gateway: aws.ec2.InternetGateway,
+    ) -> tuple[Mapping[str, aws.ec2.Subnet], list[pulumi.Resource]]:
+        """A private subnet per zone, whose way out is a NAT gateway in a public one."""
+        nats = {
+            zone: self._nat(zone, public[zone], [gateway, routes[zone]])
+            for zone in self._cluster.nat_zones
+        }
+        first = next(iter(nats.values()))
+        private: dict[str, aws.ec2.Subnet] = {}
+        associated: list[pulumi.Resource] = []
+        blocks = private_ranges(self._zones, self._cluster.region)
+        for zone, block in blocks.items():
+            private[zone] = self._subnet(zone, "-private", block, "internal-elb")
+            # A table of its own, so that another number of gateways changes its route in place.
+            table = self._table(
+                f"{self._name}-{zone}-private",
+                aws.ec2.RouteTableRouteArgs(
+                    cidr_block=_INTERNET, nat_gateway_id=nats.get(zone, first).id
+                ),
+                {"Name": f"{self._cluster.name}-{zone}-private"},
+            )
+            associated.append(self._associate(zone, "-private", private[zone], table))
+        return private, associated
+
+    def _nat(
+        self, zone: str, subnet: aws.ec2.Subnet, after: Sequence[pulumi.Resource]
+    ) -> aws.ec2.NatGateway:
+        tags = {"Name": f"{self._cluster.name}-{zone}"}
+        # Neither works without the way to the internet, nor can that go before them. Source: VPC
+        # user guide, NAT gateways; EC2 API, DetachInternetGateway.
+        options = pulumi.ResourceOptions.merge(
+            self._child, pulumi.ResourceOptions(depends_on=list(after))
+        )
+        address = aws.ec2.Eip(
+            f"{self._name}-{zone}",
+            domain="vpc",
+            tags=tags,
+            # It gets that of the gateway, once there is one; a refresh would show a change.
+            opts=pulumi.ResourceOptions.merge(
+                options, pulumi.ResourceOptions(ignore_changes=["networkInterface"])
+            ),
+        )
+        return aws.ec2.NatGateway(
+            f"{self._name}-{zone}",
+            allocation_id=address.id,
+            subnet_id=subnet.id,
+            tags=tags,
+            opts=options,
+        )
+
+    def _subnet(self, zone: str, kind: str, block: str, balancers: str) -> aws.ec2.Subnet:
+        """balancers: the role by which load balancers find it."""
+        by_id = catalog.is_zone_id(zone)
+        return aws.ec2.Subnet(
+            f"{self._name}-{zone}{kind}",
+            vpc_id=self._vpc.id,
+            availability_zone=None if by_id else zone,
+            availability_zone_id=zone if by_id else None,
+            cidr_block=block,
+            map_public_ip_on_launch=not kind,
+            tags={
+                "Name": f"{self._cluster.name}-{zone}{kind}",
+                f"kubernetes.io/role/{balancers}": "1",
+            },
+            opts=self._child,
+        )
+
+    def _table(
+        self, name: str, route: aws.ec2.RouteTableRouteArgs, tags: Mapping[str, str]
+    ) -> aws.ec2.RouteTable:
+        return aws.ec2.RouteTable(
+            name, vpc_id=self._vpc.id, routes=[route], tags=dict(tags), opts=self._child
+        )
+
+    def _associate(
+        self, zone: str, kind: str, subnet: aws.ec2.Subnet, table: aws.ec2.RouteTable
+    ) -> aws.ec2.RouteTableAssociation:
+        return aws.ec2.RouteTableAssociation(
+            f"{self._name}-{zone}{kind}",
+            subnet_id=subnet.id,
+            route_table_id=table.id,
+            opts=self._child,
+        )
+
+
+_BLOCKS = tuple(str(block) for block in ipaddress.ip_network(_VPC_RANGE).subnets(new_prefix=20))
+_MOST_ZONES = 6
+"""Of any region, by letter or by number."""
+_FIRST_BY_ID = 8
+"""Blocks of zones by letter begin at the first, those of zones by id here."""
+
+
+def ranges(zones: Sequence[str], region: str) -> Mapping[str, str]:
+    """Public subnet ranges by the zone's letter, so that adding or removing a zone changes no other
+    range.
+
+    A subnet whose range changes is replaced, and the node groups in it too. Zones given by id have
+    ranges of their own, by their number. Zones with other names (Local Zones) get the remaining
+    ranges, from the end, in their order.
+    """
+    free = list(_BLOCKS)
+    fixed = {zone: free[n] for zone in zones if (n := _place(zone, region)) is not None}
+    left = [block for block in free if block not in fixed.values()]
+    return {zone: fixed.get(zone) or left.pop() for zone in zones}
+
+
+def private_ranges(zones: Sequence[str], region: str) -> Mapping[str, str]:
+    """As `ranges`, beside the public ones: zones by letter have the private ranges where zones by
+    id have public ones, and the other way round. A file spells its zones in one way.
+    """
+    taken = set(ranges(zones, region).values())
+    fixed: dict[str, str] = {}
+    for zone in zones:
+        place = _place(zone, region)
+        if place is not None and place % _FIRST_BY_ID < _MOST_ZONES:
+            fixed[zone] = _BLOCKS[(place + _FIRST_BY_ID) % len(_BLOCKS)]
+    left = [block for block in _BLOCKS if block not in taken | set(fixed.values())]
+    return {zone: fixed.get(zone) or left.pop() for zone in zones}
+
+
+def _place(zone: str, region: str) -> int | None:
+    """Which of the 16 ranges is the zone's; None: any."""
+    if catalog.is_zone_id(zone) and zone.count("-") == 1:
+        number = int(zone.rpartition("-az")[2])
+        return _FIRST_BY_ID - 1 + number if number <= _MOST_ZONES else None
+    by_letter = zone[:-1] == region and "a" <= zone[-1] <= "p"
+    return ord(zone[-1]) - ord("a") if by_letter else None

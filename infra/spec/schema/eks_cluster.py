@@ -1,0 +1,90 @@
+"""`cluster` of an EKS fleet."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from infra.spec.schema.constraints import DnsLabel, NotEmpty, Pattern
+from infra.spec.schema.field_types import ZoneNames
+from infra.spec.schema.model import Shorthand, SpecModel
+
+SubnetId = Annotated[
+    str,
+    Pattern(
+        pattern=r"subnet-(?:[0-9a-f]{8}|[0-9a-f]{17})",
+        is_not="the ID of a subnet: subnet- and 8 or 17 hexadecimal digits",
+        examples=("subnet-0123456789abcdef0",),
+        source="EC2 user guide, resource IDs",
+    ),
+]
+
+
+class PublicNetwork(SpecModel):
+    """A new VPC. Nodes are in public subnets, one per zone, and have public addresses."""
+
+    mode: Literal["public"] = "public"
+
+
+class PrivateNetwork(SpecModel):
+    """A new VPC. Nodes are in private subnets, one per zone, behind NAT gateways, which AWS bills
+    by the hour and by the gigabyte.
+    """
+
+    mode: Literal["private"] = "private"
+    nat_gateways: Literal["one", "per-zone"] = "one"
+    """`one` for all zones: nodes of all zones lose the internet with its zone. `per-zone`: each
+    zone has its own.
+    """
+
+
+class ExistingNetwork(SpecModel):
+    """Subnets that exist, all of one VPC. They are used, and never changed or deleted."""
+
+    mode: Literal["existing"] = "existing"
+    subnets: Annotated[
+        tuple[SubnetId, ...],
+        NotEmpty(why="cluster and nodes need subnets", instead="name at least two subnets"),
+    ]
+    """At least one in each zone of the cluster and of every pool. In a zone where some of them give
+    nodes public addresses and others do not, nodes go to the others.
+    """
+
+
+EksNetwork = Annotated[
+    PublicNetwork | PrivateNetwork | ExistingNetwork,
+    Field(discriminator="mode"),
+    Shorthand("public", "private"),
+]
+
+
+class EksCluster(SpecModel):
+    name: Annotated[str, DnsLabel(63, "Kubernetes docs, labels (EKS itself allows 100 characters)")]
+    region: Annotated[
+        str,
+        Pattern(
+            pattern=r"[a-z]{2}(-[a-z]+)+-[0-9]",
+            is_not="an AWS region",
+            examples=("eu-west-1", "us-gov-west-1"),
+            source="AWS docs, regions",
+        ),
+    ]
+    zones: ZoneNames | None = None
+    """At least two. By default a and b of the region."""
+    version: (
+        Annotated[
+            str,
+            Pattern(
+                pattern=r"[0-9]+\.[0-9]+",
+                is_not="an EKS version",
+                examples=('"1.34"',),
+                source="EKS API, Cluster.version",
+            ),
+        ]
+        | None
+    ) = None
+    network: EksNetwork = PublicNetwork()
+    """Where the cluster and its nodes are."""
+    existing: bool = False
+    """The cluster already exists: it is looked up by name and never deleted."""

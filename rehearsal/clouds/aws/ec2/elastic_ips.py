@@ -1,0 +1,55 @@
+"""Elastic IP addresses."""
+
+from __future__ import annotations
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.account import account_of
+from rehearsal.clouds.aws.ec2.resources import Resources, key_of, new_id, tags_of
+from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.state import ELASTIC_IPS
+from rehearsal.clouds.core.context import Context, Methods
+
+
+class ElasticIps:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._store = context.store
+        self._ec2 = Resources(context)
+
+    def methods(self) -> Methods:
+        return {
+            "AllocateAddress": self._allocate,
+            "DescribeAddresses": self._ec2.describe(ELASTIC_IPS),
+            "ReleaseAddress": self._release,
+        }
+
+    def _allocate(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        region = params["region"]
+        with self._store.lock:
+            taken = {a["PublicIp"] for a in self._ec2.all(ELASTIC_IPS, params)}
+            if len(taken) >= account_of(self._context).elastic_ips:
+                raise aws_error(
+                    "AddressLimitExceeded", "The maximum number of addresses has been reached."
+                )
+            # Of TEST-NET-3 (RFC 5737): nobody's.
+            free = (f"203.0.113.{n}" for n in range(1, 255))
+            address = {
+                "AllocationId": new_id("eipalloc"),
+                "PublicIp": next(a for a in free if a not in taken),
+                "Domain": "vpc",
+                "PublicIpv4Pool": "amazon",
+                "NetworkBorderGroup": region,
+                "Tags": tags_of(body, "elastic-ip"),
+            }
+            made = self._ec2.create(ELASTIC_IPS, params, address)
+        return {k: v for k, v in made.items() if k != "Tags"}
+
+    def _release(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            address = self._ec2.find(ELASTIC_IPS, params, body.get("AllocationId", ""))
+            if address.get("AssociationId"):
+                raise aws_error(
+                    "InvalidIPAddress.InUse", f"Address {address['PublicIp']} is in use."
+                )
+            self._store.delete(ELASTIC_IPS, key_of(params, address["AllocationId"]))
+        return {}

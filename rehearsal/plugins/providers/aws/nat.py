@@ -1,0 +1,176 @@
+"""aws:ec2 Eip and NatGateway.
+
+Source of force_new: hashicorp/terraform-provider-aws, internal/service/ec2/ec2_eip.go,
+vpc_nat_gateway.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.iam import ACCOUNT
+from rehearsal.plugins.bridge.resources import (
+    CreateResult,
+    Resource,
+    Session,
+    State,
+    kept,
+    not_simulated,
+)
+from rehearsal.plugins.bridge.waiting import wait_until
+from rehearsal.plugins.engine.plugin import CheckFailure
+from rehearsal.plugins.engine.properties import Properties
+from rehearsal.plugins.providers.aws.calls import (
+    call,
+    or_none,
+    region_of,
+    retag_ec2,
+    seen_tags,
+    specified,
+    tag_map,
+)
+
+
+class Eip(Resource):
+    kind = "aws:ec2/eip:Eip"
+    force_new = ("domain", "region", "networkBorderGroup", "publicIpv4Pool", "address")
+    keeps = ("domain", "region", "networkBorderGroup", "networkInterface", "publicIpv4Pool")
+
+    def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
+        return not_simulated(inputs, ("domain", "tags", "region"))
+
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
+        made = call(
+            session,
+            inputs,
+            "ec2",
+            "AllocateAddress",
+            Domain=inputs.get("domain"),
+            TagSpecifications=specified("elastic-ip", inputs),
+        )
+        return CreateResult(str(made["AllocationId"]))
+
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        address = _address(session, resource_id, inputs)
+        if address is None:
+            return None
+        tags = tag_map(address["Tags"])
+        seen = {"domain": address["Domain"]}
+        region = region_of(session, inputs)
+        outputs = {
+            **seen,
+            "allocationId": resource_id,
+            "publicIp": address["PublicIp"],
+            "publicIpv4Pool": address["PublicIpv4Pool"],
+            "networkBorderGroup": address["NetworkBorderGroup"],
+            "networkInterface": address.get("NetworkInterfaceId", ""),
+            "associationId": address.get("AssociationId", ""),
+            "tags": tags,
+            "tagsAll": tags,
+            "region": region,
+            "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:elastic-ip/{resource_id}",
+        }
+        return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
+
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> Sequence[str]:
+        retag_ec2(session, resource_id, old, new)
+        return []
+
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        or_none(session, inputs, "ec2", "ReleaseAddress", AllocationId=resource_id)
+
+
+def _address(session: Session, identity: str, inputs: Properties) -> JsonObject | None:
+    found = or_none(session, inputs, "ec2", "DescribeAddresses", AllocationIds=[identity])
+    return found["Addresses"][0] if found else None
+
+
+class NatGateway(Resource):
+    kind = "aws:ec2/natGateway:NatGateway"
+    force_new = ("allocationId", "connectivityType", "privateIp", "subnetId", "region", "vpcId")
+    keeps = ("privateIp", "region", "vpcId", "availabilityMode")
+
+    def defaults(self, inputs: Properties, settings: Mapping[str, str]) -> Properties:
+        return {"connectivityType": "public"}
+
+    def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
+        return not_simulated(
+            inputs, ("allocationId", "connectivityType", "subnetId", "tags", "region")
+        )
+
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
+        made = call(
+            session,
+            inputs,
+            "ec2",
+            "CreateNatGateway",
+            AllocationId=inputs.get("allocationId"),
+            ConnectivityType=inputs.get("connectivityType"),
+            SubnetId=inputs["subnetId"],
+            TagSpecifications=specified("natgateway", inputs),
+        )
+        identity = str(made["NatGateway"]["NatGatewayId"])
+        session.show_status("waiting for the NAT gateway to become available")
+
+        def settled() -> JsonObject | None:
+            found = _gateway(session, identity, inputs)
+            return found if found and found["State"] != "pending" else None
+
+        gateway = wait_until(session, f"EC2 NAT Gateway ({identity}) create", settled)
+        if gateway["State"] != "available":
+            return CreateResult(
+                identity,
+                [
+                    f"waiting for EC2 NAT Gateway ({identity}) create: unexpected state "
+                    f"'{gateway['State']}', wanted target 'available'. last error: "
+                    f"{gateway.get('FailureCode')}: {gateway.get('FailureMessage')}"
+                ],
+            )
+        return CreateResult(identity)
+
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        gateway = _gateway(session, resource_id, inputs)
+        if gateway is None or gateway["State"] == "deleted":
+            return None
+        tags = tag_map(gateway["Tags"])
+        (address,) = gateway["NatGatewayAddresses"]
+        seen = {
+            "allocationId": address["AllocationId"],
+            "connectivityType": gateway["ConnectivityType"],
+            "subnetId": gateway["SubnetId"],
+        }
+        outputs = {
+            **seen,
+            "associationId": address.get("AssociationId", ""),
+            "networkInterfaceId": address.get("NetworkInterfaceId", ""),
+            "publicIp": address.get("PublicIp", ""),
+            "vpcId": gateway["VpcId"],
+            "tags": tags,
+            "tagsAll": tags,
+            "region": region_of(session, inputs),
+        }
+        return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
+
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> Sequence[str]:
+        retag_ec2(session, resource_id, old, new)
+        return []
+
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        or_none(session, inputs, "ec2", "DeleteNatGateway", NatGatewayId=resource_id)
+        session.show_status("waiting for the NAT gateway to be deleted")
+
+        def gone() -> bool | None:
+            found = _gateway(session, resource_id, inputs)
+            return True if found is None or found["State"] == "deleted" else None
+
+        wait_until(session, f"EC2 NAT Gateway ({resource_id}) delete", gone)
+
+
+def _gateway(session: Session, identity: str, inputs: Properties) -> JsonObject | None:
+    found = or_none(session, inputs, "ec2", "DescribeNatGateways", NatGatewayIds=[identity])
+    return found["NatGateways"][0] if found else None

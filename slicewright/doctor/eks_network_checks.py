@@ -1,0 +1,118 @@
+"""What an AWS account would refuse of an EKS plan's network; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from infra.plan import EksClusterPlan, ExistingSubnet, misfits
+from infra.spec import ExistingNetwork
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+
+ADDRESS_QUOTA: Final = "L-0263D0A3"
+"""EC2-VPC Elastic IPs, per region. Source: VPC user guide, "Amazon VPC quotas"."""
+_FEWEST_FREE = 6
+"""Of each subnet of a control plane. Source: EKS user guide, "Amazon EKS networking requirements
+for VPC and subnets".
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vpc:
+    """Of subnets that exist."""
+
+    id: str
+    dns_support: bool
+    dns_hostnames: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExistingNetworkAnswers:
+    subnets: Answer[tuple[ExistingSubnet, ...]]
+    vpcs: Answer[tuple[Vpc, ...]]
+    """Of those subnets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddressAnswers:
+    """Elastic IP addresses, which NAT gateways need."""
+
+    limit: Answer[float]
+    taken: Answer[int]
+
+
+def existing_network(cluster: EksClusterPlan, answers: ExistingNetworkAnswers) -> Iterator[Finding]:
+    asked = "subnets of cluster.network"
+    if isinstance(answers.subnets, NotAnswered):
+        yield not_asked(asked, answers.subnets)
+        return
+    there = {subnet.id for subnet in answers.subnets}
+    named = cluster.network.subnets if isinstance(cluster.network, ExistingNetwork) else ()
+    for identity in named:
+        if identity not in there:
+            yield fails(
+                f"{asked}: {identity}",
+                f"the account has no such subnet in {cluster.region}",
+                f"aws ec2 describe-subnets --region {cluster.region}",
+            )
+    wrong = misfits(cluster, answers.subnets)
+    for misfit in wrong:
+        reason, _, remedy = misfit.partition("; ")
+        yield fails(asked, reason, remedy or "name subnets of one VPC")
+    for subnet in answers.subnets:
+        if subnet.free_addresses < _FEWEST_FREE:
+            yield fails(
+                f"{asked}: {subnet.id}",
+                f"{subnet.free_addresses} addresses are free, and EKS needs {_FEWEST_FREE}",
+                "name a larger subnet of the same zone",
+            )
+    if not wrong and there >= {*named}:
+        yield ok(asked, ", ".join(f"{s.id} in {s.zone}" for s in answers.subnets))
+    yield from _vpcs(answers.vpcs)
+
+
+def _vpcs(answer: Answer[tuple[Vpc, ...]]) -> Iterator[Finding]:
+    """Nodes find the control plane by its private name. Source: EKS user guide, as above."""
+    asked = "DNS of the VPC of cluster.network"
+    if isinstance(answer, NotAnswered):
+        yield not_asked(asked, answer)
+        return
+    for vpc in answer:
+        off = [
+            name
+            for name, on in (
+                ("enable-dns-support", vpc.dns_support),
+                ("enable-dns-hostnames", vpc.dns_hostnames),
+            )
+            if not on
+        ]
+        if not off:
+            yield ok(asked, f"{vpc.id}: names are resolved, and machines have them")
+        for name in off:
+            yield fails(
+                asked,
+                f"{name} of {vpc.id} is off, and nodes would not find the control plane",
+                f"aws ec2 modify-vpc-attribute --vpc-id {vpc.id} --{name}",
+            )
+
+
+def addresses(needed: int, region: str, answers: AddressAnswers) -> Iterator[Finding]:
+    """needed: by NAT gateways that do not exist yet."""
+    asked = f"quota {ADDRESS_QUOTA} (EC2-VPC Elastic IPs) in {region}"
+    for answer in (answers.limit, answers.taken):
+        if isinstance(answer, NotAnswered):
+            yield not_asked(asked, answer)
+            return
+    assert not isinstance(answers.limit, NotAnswered)
+    assert not isinstance(answers.taken, NotAnswered)
+    found = f"{answers.limit:.0f}, of which {answers.taken} are taken"
+    if answers.taken + needed > answers.limit:
+        yield fails(
+            asked,
+            f"{found}, and the stack's NAT gateways need {needed}",
+            "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code "
+            f"{ADDRESS_QUOTA} --desired-value {answers.taken + needed} --region {region}",
+        )
+    else:
+        yield ok(asked, found)

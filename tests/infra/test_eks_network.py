@@ -1,0 +1,97 @@
+"""The network of an EKS plan: what the stack file may say, and what the plan says of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from infra import plan, spec
+from infra.plan import ExistingSubnet
+
+FLEET = """\
+cloud: eks
+cluster: {{name: c, region: us-west-2, zones: [us-west-2a, us-west-2b], network: {network}}}
+node_pools:
+- {{name: a, machine_type: g6.xlarge, nodes: {{count: 1}}, zones: [us-west-2b]}}
+"""
+
+
+def planned(network: str) -> plan.EksFleetPlan:
+    raw = yaml.safe_load(FLEET.format(network=network))
+    found = plan.read(json.dumps(raw), spec.Source("test", raw))
+    assert isinstance(found, plan.EksFleetPlan)
+    return found
+
+
+def test_what_costs_money_is_stated() -> None:
+    (one,) = plan.notes(planned("private"))
+    assert one.startswith("cluster c: a NAT gateway in us-west-2a: AWS bills each by the hour")
+    (each,) = plan.notes(planned("{mode: private, nat_gateways: per-zone}"))
+    assert each.startswith("cluster c: 2 NAT gateways in us-west-2a, us-west-2b: ")
+    assert plan.notes(planned("public")) == ()
+
+
+@pytest.mark.parametrize(
+    ("network", "said"),
+    [
+        ("{mode: existing}", "cluster.network.subnets: is missing"),
+        ("{mode: existing, subnets: []}", "must not be empty: cluster and nodes need subnets"),
+        ("{mode: existing, subnets: [vpc-01234567]}", "is not the ID of a subnet"),
+        ("existing", "subnets"),
+        ("{mode: privat}", "did you mean private?"),
+        ("{mode: private, nat_gateways: two}", "one"),
+        ("{nat_gateways: one}", "write mode: "),
+    ],
+)
+def test_a_wrong_network_is_refused(broken: Callable[[str], str], network: str, said: str) -> None:
+    refused = broken(FLEET.format(network=network))
+    assert said in refused
+    assert "1 problem," in refused
+
+
+def test_nodes_behind_nat_gateways_are_in_private_subnets(record: Callable[..., Any]) -> None:
+    made = record("x", fleet=FLEET.format(network="private"))
+    groups = [m.inputs["subnetIds"] for m in made if m.type.endswith(":NodeGroup")]
+    assert sorted(groups) == [
+        ["eks-us-west-2a-private-id", "eks-us-west-2b-private-id"],
+        ["eks-us-west-2b-private-id"],
+    ]
+
+
+def subnet(number: int, zone: str, *, public: bool = False, vpc: str = "vpc-1") -> ExistingSubnet:
+    return ExistingSubnet(
+        id=f"subnet-{number}",
+        vpc=vpc,
+        zone=f"us-west-2{zone}",
+        zone_id=f"usw2-az{'abcd'.index(zone) + 1}",
+        gives_public_addresses=public,
+        free_addresses=100,
+    )
+
+
+def test_nodes_go_to_private_subnets_where_a_zone_has_some() -> None:
+    cluster = planned("{mode: existing, subnets: [subnet-01234567]}").cluster
+    there = [
+        subnet(1, "a", public=True),
+        subnet(2, "b", public=True),
+        subnet(3, "b"),
+        subnet(4, "c"),
+    ]
+    assert plan.misfits(cluster, there) == []
+    assert plan.of_nodes(cluster, there) == {
+        "us-west-2a": ["subnet-1"],
+        "us-west-2b": ["subnet-3"],
+    }
+    # Not that of a zone that nothing uses: EKS keeps to the zones of the cluster's creation.
+    assert plan.of_cluster(cluster, there) == ["subnet-1", "subnet-2", "subnet-3"]
+
+
+def test_all_that_does_not_fit_is_said_at_once() -> None:
+    cluster = planned("{mode: existing, subnets: [subnet-01234567]}").cluster
+    first, second = plan.misfits(cluster, [subnet(1, "a"), subnet(4, "c", vpc="vpc-2")])
+    assert "subnet-1 is in vpc-1, subnet-4 is in vpc-2" in first
+    assert second.startswith("none of them is in us-west-2b")

@@ -1,0 +1,148 @@
+"""EKS clusters in private subnets, and in subnets that exist, through the real engine and over the
+simulated AWS, which refuses as the real one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rehearsal.host.toolchain import Toolchain
+from tests.infra.cloud_engine import REGION, CloudEngine, cloud_engine
+from tests.infra.existing_vpc import ExistingVpc, ec2
+
+
+@pytest.fixture
+def engine(tmp_path: Any, toolchain: Toolchain) -> Iterator[CloudEngine]:
+    with cloud_engine(tmp_path, toolchain) as engine:
+        yield engine
+
+
+def fleet(network: Any = None, *, zones: str = "ab", pools: str = "b") -> dict[str, Any]:
+    cluster = {"name": "c", "region": REGION, "zones": [REGION + z for z in zones]}
+    return {
+        "cloud": "eks",
+        "cluster": cluster | ({"network": network} if network else {}),
+        "node_pools": [
+            {
+                "name": "a",
+                "machine_type": "g6.xlarge",
+                "nodes": {"count": 1},
+                "zones": [REGION + z for z in pools],
+            }
+        ],
+    }
+
+
+def group_subnets(engine: CloudEngine, group: str = "a") -> list[dict[str, Any]]:
+    found = engine.ask("DescribeNodegroup", clusterName="c", nodegroupName=group)["nodegroup"]
+    return list(ec2(engine, "DescribeSubnets", SubnetIds=found["subnets"])["Subnets"])
+
+
+def succeeds(engine: CloudEngine, fleet: dict[str, Any], *flags: str) -> str:
+    ran = engine.up(fleet, *flags)
+    assert ran.code == 0, ran.output
+    return ran.output
+
+
+def test_the_whole_life_of_private_nodes_behind_one_nat_gateway_then_one_per_zone(
+    engine: CloudEngine,
+) -> None:
+    one = fleet("private")
+    succeeds(engine, one)
+    succeeds(engine, one, "--expect-no-changes")
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+    for group in ("a", "system"):
+        assert not any(s["MapPublicIpOnLaunch"] for s in group_subnets(engine, group))
+    (gateway,) = ec2(engine, "DescribeNatGateways")["NatGateways"]
+    (inside,) = ec2(engine, "DescribeSubnets", SubnetIds=[gateway["SubnetId"]])["Subnets"]
+    assert inside["MapPublicIpOnLaunch"]
+    each = engine.up(fleet({"mode": "private", "nat_gateways": "per-zone"}, pools="c"))
+    assert each.code == 0, each.output
+    assert each.steps["eks-us-west-2b-private"] == "updated", each.output
+    assert "eks" not in each.steps
+    live = [
+        g for g in ec2(engine, "DescribeNatGateways")["NatGateways"] if g["State"] == "available"
+    ]
+    assert len(live) == 3
+    back = engine.up(one)
+    assert back.code == 0, back.output
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+    assert engine.cloud.inventory() == {}
+
+
+def test_nodes_become_private_and_public_again_while_the_cluster_stays(engine: CloudEngine) -> None:
+    succeeds(engine, fleet())
+    private = engine.up(fleet("private"))
+    assert private.code == 0, private.output
+    assert "eks" not in private.steps, private.output
+    succeeds(engine, fleet("private"), "--expect-no-changes")
+    public = engine.up(fleet())
+    assert public.code == 0, public.output
+    assert "eks" not in public.steps, public.output
+    succeeds(engine, fleet(), "--expect-no-changes")
+
+
+def existing(*subnets: str) -> dict[str, Any]:
+    return {"mode": "existing", "subnets": list(subnets)}
+
+
+def test_subnets_that_exist_are_used_and_stay_as_they_are(engine: CloudEngine) -> None:
+    account = ExistingVpc(engine)
+    both = existing(*account.public.values(), *account.private.values())
+    used = fleet(both)
+    succeeds(engine, used)
+    succeeds(engine, used, "--expect-no-changes")
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+    # Nodes in the private one of their zone.
+    assert [s["SubnetId"] for s in group_subnets(engine)] == [account.private["b"]]
+    # Without the public ones: in place, and the same zones.
+    fewer = engine.up(fleet(existing(*account.private.values())))
+    assert fewer.code == 0, fewer.output
+    assert fewer.steps["eks"] == "updated", fewer.output
+    assert "eks-a" not in fewer.steps, fewer.output
+    cluster = engine.ask("DescribeCluster", name="c")["cluster"]["resourcesVpcConfig"]
+    assert sorted(cluster["subnetIds"]) == sorted([account.private["a"], account.private["b"]])
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+    assert account.seen() == account.before
+
+
+def test_a_cluster_of_its_own_vpc_moves_to_one_that_exists_and_back(engine: CloudEngine) -> None:
+    account = ExistingVpc(engine)
+    succeeds(engine, fleet())
+    there = fleet(existing(*account.private.values()))
+    shown = engine.preview(there)
+    assert "+- aws:eks:Cluster eks replace" in shown.output, shown.output
+    succeeds(engine, there)
+    succeeds(engine, there, "--expect-no-changes")
+    vpc = engine.ask("DescribeCluster", name="c")["cluster"]["resourcesVpcConfig"]["vpcId"]
+    assert vpc == account.vpc
+    succeeds(engine, fleet())
+    succeeds(engine, fleet(), "--expect-no-changes")
+    assert account.seen() == account.before
+
+
+def test_subnets_that_do_not_fit_are_refused_before_anything_is_made(engine: CloudEngine) -> None:
+    account = ExistingVpc(engine)
+    other = ExistingVpc(engine)
+    ran = engine.preview(
+        fleet(existing(account.private["a"], account.private["c"], other.private["a"]))
+    )
+    assert ran.code != 0
+    for said in (
+        "cluster.network.subnets: a cluster is in one VPC, and these are in several: ",
+        f"{other.private['a']} in {other.vpc}",
+        "cluster.network.subnets: none of them is in us-west-2b, which the cluster or a pool uses",
+        f"{account.private['c']} in us-west-2c (usw2-az",
+    ):
+        assert said in ran.output, ran.output
+    assert "Traceback" not in ran.output
+    missing = engine.preview(fleet(existing("subnet-0123456789abcdef0")))
+    assert missing.code != 0
+    assert "The subnet ID 'subnet-0123456789abcdef0' does not exist" in missing.output
