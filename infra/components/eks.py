@@ -11,7 +11,7 @@ import pulumi_aws as aws
 from infra import catalog, values
 from infra.components.eks_network import network_of
 from infra.components.eks_node_groups import NodeGroups
-from infra.plan import EksFleetPlan
+from infra.plan import EVERYWHERE, EksFleetPlan
 
 _CLUSTER_POLICIES = ("AmazonEKSClusterPolicy",)
 _NODE_POLICIES = (
@@ -52,6 +52,7 @@ class EksCluster(pulumi.ComponentResource):
         options = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(providers=[provider]))
         super().__init__("slicewright:index:EksCluster", name, {}, options)
         network = network_of(name, plan.cluster, parent=self, provider=provider)
+        endpoint = plan.cluster.endpoint
         self._region = catalog.aws_region(plan.cluster.region)
         cluster_role, cluster_rights = self._role(
             f"{name}-control-plane", "eks.amazonaws.com", _CLUSTER_POLICIES
@@ -64,7 +65,16 @@ class EksCluster(pulumi.ComponentResource):
             name=plan.cluster.name,
             role_arn=cluster_role.arn,
             version=plan.cluster.version,
-            vpc_config=aws.eks.ClusterVpcConfigArgs(subnet_ids=list(network.cluster)),
+            vpc_config=aws.eks.ClusterVpcConfigArgs(
+                subnet_ids=list(network.cluster),
+                endpoint_public_access=endpoint.public,
+                endpoint_private_access=endpoint.private,
+                # Stated even where all may: the provider keeps what it is not told.
+                public_access_cidrs=list(endpoint.public_cidrs or [EVERYWHERE])
+                if endpoint.public
+                else None,
+            ),
+            enabled_cluster_log_types=list(plan.cluster.logs) or None,
             access_config=aws.eks.ClusterAccessConfigArgs(
                 authentication_mode="API_AND_CONFIG_MAP",
                 bootstrap_cluster_creator_admin_permissions=True,

@@ -4,6 +4,7 @@ from infra.plan.build import build, read, read_file
 from infra.plan.buildable import deployable, unbuildable
 from infra.plan.change_rules import ChangeEffect, Rule
 from infra.plan.changes import Change, FleetChange, PartChange, cloud_of, compare
+from infra.plan.eks_cluster import EVERYWHERE
 from infra.plan.eks_templates import EksTemplate, ReservedCapacity
 from infra.plan.existing_subnets import ExistingSubnet, misfits, of_cluster, of_nodes
 from infra.plan.fleet import (
@@ -32,6 +33,7 @@ from infra.plan.hosts import HostGpuPlan, HostPlan
 from infra.plan.notes import NO_STARTUP_TAINT, notes
 
 __all__ = [
+    "EVERYWHERE",
     "NO_STARTUP_TAINT",
     "SYSTEM_LABELS",
     "ByoClusterPlan",

@@ -370,6 +370,15 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
+        _LIVE,
+        "aws: UpdateClusterConfig",
+        {
+            "cluster.endpoint": "vpc_config.endpoint_*_access, public_access_cidrs",
+            "cluster.logs": "enabled_cluster_log_types",
+        },
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
         "NAT gateways are added or removed; connections through those that a zone no longer uses "
         "break",
         "VPC user guide, NAT gateways",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from infra import spec
 from infra.plan.clusters import check_existing, system_pool
 from infra.plan.device_plugin import check_plugin
+from infra.plan.eks_cluster import check_endpoint
 from infra.plan.eks_pools import eks_pool
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import EksClusterPlan, EksFleetPlan
@@ -35,6 +36,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
     yield from check_control_plane(fleet.cluster.zones or (), known, stated)
     yield from check_one_spelling(fleet, known)
     yield from check_eks_version(fleet.cluster)
+    yield from check_endpoint(fleet.cluster.endpoint)
     yield from _check_operator(fleet.gpu_operator)
     yield from check_operator(fleet.gpu_operator, "eks")
     pools = yield from each(
@@ -59,6 +61,8 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
             pool_zones=tuple(dict.fromkeys(zone for zone in used if zone not in own)),
             version=fleet.cluster.version,
             network=fleet.cluster.network,
+            endpoint=fleet.cluster.endpoint,
+            logs=tuple(sorted(set(fleet.cluster.logs))),
             existing=fleet.cluster.existing,
         ),
         system=system,

@@ -13,6 +13,7 @@ from infra.plan.hosts import HostPlan
 from infra.spec import (
     Capacity,
     CapacityBlock,
+    EksEndpoint,
     EksNetwork,
     EksRepair,
     EksUpdate,
@@ -357,6 +358,9 @@ class EksClusterPlan:
     """Zones that only pools use: they have subnets of the same VPC, which the cluster lacks."""
     version: str | None
     network: EksNetwork
+    endpoint: EksEndpoint
+    logs: tuple[str, ...]
+    """Of the control plane, sent to CloudWatch; sorted."""
     existing: bool
 
     @property

@@ -57,6 +57,22 @@ def _nat_gateways(cluster: EksClusterPlan) -> list[str]:
     ]
 
 
+def _endpoint_and_logs(cluster: EksClusterPlan) -> list[str]:
+    found = []
+    if not cluster.endpoint.public:
+        found.append(
+            f"cluster {cluster.name}: its endpoint is private: `pulumi up` and kubectl must run "
+            "where the VPC is reached"
+            + (", and nothing outside reaches the new one by itself" if cluster.own_vpc else "")
+        )
+    if cluster.logs:
+        found.append(
+            f"cluster {cluster.name}: CloudWatch bills for the logs; their group, /aws/eks/"
+            f"{cluster.name}/cluster, stays when the cluster is deleted"
+        )
+    return found
+
+
 def _by_letter(pool: CloudPoolPlan, region: str) -> list[str]:
     """A zone's name says nothing of what it has: the letters differ from account to account."""
     known = catalog.aws_region(region)
@@ -134,6 +150,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
     if isinstance(fleet, EksFleetPlan):
         found += _control_plane_by_letter(fleet.cluster)
         found += _nat_gateways(fleet.cluster)
+        found += _endpoint_and_logs(fleet.cluster)
     if isinstance(fleet, GkeFleetPlan):
         found += network_notes(fleet.cluster)
     if isinstance(fleet, ByoFleetPlan) and fleet.pools and fleet.startup_taint == "none":

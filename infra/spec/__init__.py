@@ -20,6 +20,7 @@ from infra.spec.schema.capacity import (
 )
 from infra.spec.schema.eks_cluster import (
     EksCluster,
+    EksEndpoint,
     EksNetwork,
     ExistingNetwork,
     PrivateNetwork,
@@ -77,6 +78,7 @@ __all__ = [
     "ComponentSwitch",
     "EksCluster",
     "EksDisk",
+    "EksEndpoint",
     "EksFleet",
     "EksNetwork",
     "EksPool",

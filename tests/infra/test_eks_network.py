@@ -14,14 +14,14 @@ from infra.plan import ExistingSubnet
 
 FLEET = """\
 cloud: eks
-cluster: {{name: c, region: us-west-2, zones: [us-west-2a, us-west-2b], network: {network}}}
+cluster: {{name: c, region: us-west-2, zones: [us-west-2a, us-west-2b], network: {network}{more}}}
 node_pools:
 - {{name: a, machine_type: g6.xlarge, nodes: {{count: 1}}, zones: [us-west-2b]}}
 """
 
 
-def planned(network: str) -> plan.EksFleetPlan:
-    raw = yaml.safe_load(FLEET.format(network=network))
+def planned(network: str, more: str = "") -> plan.EksFleetPlan:
+    raw = yaml.safe_load(FLEET.format(network=network, more=more))
     found = plan.read(json.dumps(raw), spec.Source("test", raw))
     assert isinstance(found, plan.EksFleetPlan)
     return found
@@ -48,13 +48,13 @@ def test_what_costs_money_is_stated() -> None:
     ],
 )
 def test_a_wrong_network_is_refused(broken: Callable[[str], str], network: str, said: str) -> None:
-    refused = broken(FLEET.format(network=network))
+    refused = broken(FLEET.format(network=network, more=""))
     assert said in refused
     assert "1 problem," in refused
 
 
 def test_nodes_behind_nat_gateways_are_in_private_subnets(record: Callable[..., Any]) -> None:
-    made = record("x", fleet=FLEET.format(network="private"))
+    made = record("x", fleet=FLEET.format(network="private", more=""))
     groups = [m.inputs["subnetIds"] for m in made if m.type.endswith(":NodeGroup")]
     assert sorted(groups) == [
         ["eks-us-west-2a-private-id", "eks-us-west-2b-private-id"],
@@ -95,3 +95,35 @@ def test_all_that_does_not_fit_is_said_at_once() -> None:
     first, second = plan.misfits(cluster, [subnet(1, "a"), subnet(4, "c", vpc="vpc-2")])
     assert "subnet-1 is in vpc-1, subnet-4 is in vpc-2" in first
     assert second.startswith("none of them is in us-west-2b")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "said"),
+    [
+        ("{public: false}", "cluster.endpoint: is neither public nor private"),
+        (
+            "{public: false, private: true, public_cidrs: [203.0.113.0/24]}",
+            "cluster.endpoint.public_cidrs: the endpoint is not public",
+        ),
+        ("{public_cidrs: [203.0.113.0/24]}", "write private: true beside it"),
+        (
+            "{private: true, public_cidrs: [203.0.113.0/24, 10.1.0.0/16]}",
+            "public_cidrs[1]: 10.1.0.0/16 is a range of private addresses",
+        ),
+        ("{private: true, public_cidrs: ['2001:db8::/32']}", "is a range of IPv6"),
+        ("{private: true, public_cidrs: [203.0.113.7/24]}", "write it like 203.0.113.0/24"),
+    ],
+)
+def test_an_endpoint_that_eks_refuses_or_nodes_do_not_reach_is_refused(
+    broken: Callable[[str], str], endpoint: str, said: str
+) -> None:
+    refused = broken(FLEET.format(network="public", more=f", endpoint: {endpoint}"))
+    assert said in refused
+    assert "1 problem," in refused
+
+
+def test_what_a_private_endpoint_and_logs_mean_is_noted() -> None:
+    more = ", endpoint: {public: false, private: true}, logs: [audit]"
+    reach, logs = plan.notes(planned("public", more))
+    assert "`pulumi up` and kubectl must run where the VPC is reached" in reach
+    assert "/aws/eks/c/cluster, stays when the cluster is deleted" in logs

@@ -137,7 +137,7 @@ def test_subnets_that_do_not_fit_are_refused_before_anything_is_made(engine: Clo
     assert ran.code != 0
     for said in (
         "cluster.network.subnets: a cluster is in one VPC, and these are in several: ",
-        f"{other.private['a']} in {other.vpc}",
+        f"{other.private['a']} is in {other.vpc}",
         "cluster.network.subnets: none of them is in us-west-2b, which the cluster or a pool uses",
         f"{account.private['c']} in us-west-2c (usw2-az",
     ):
@@ -146,3 +146,67 @@ def test_subnets_that_do_not_fit_are_refused_before_anything_is_made(engine: Clo
     missing = engine.preview(fleet(existing("subnet-0123456789abcdef0")))
     assert missing.code != 0
     assert "The subnet ID 'subnet-0123456789abcdef0' does not exist" in missing.output
+
+
+def test_endpoint_and_logs_change_in_place_and_back_to_what_they_were(engine: CloudEngine) -> None:
+    def of(**more: Any) -> dict[str, Any]:
+        asked = fleet()
+        asked["cluster"] |= more
+        return asked
+
+    def seen() -> tuple[Any, ...]:
+        cluster = engine.ask("DescribeCluster", name="c")["cluster"]
+        network = cluster["resourcesVpcConfig"]
+        logs = [g["types"] for g in cluster["logging"]["clusterLogging"] if g["enabled"]]
+        names = ("endpointPublicAccess", "endpointPrivateAccess", "publicAccessCidrs")
+        return (*(network[name] for name in names), [t for types in logs for t in types])
+
+    closed = {"private": True, "public_cidrs": ["203.0.113.0/24", "198.51.100.0/24"]}
+    for asked, found in (
+        (of(), (True, False, ["0.0.0.0/0"], [])),
+        (
+            of(endpoint=closed, logs=["audit", "api"]),
+            (True, True, closed["public_cidrs"], ["api", "audit"]),
+        ),
+        (of(endpoint={"public": False, "private": True}, logs=["audit"]), None),
+        (of(endpoint=closed, logs=["audit"]), (True, True, closed["public_cidrs"], ["audit"])),
+        (of(), (True, False, ["0.0.0.0/0"], [])),
+    ):
+        ran = engine.up(asked)
+        assert ran.code == 0, ran.output
+        assert ran.steps.get("eks") in (None, "created", "updated"), ran.output
+        succeeds(engine, asked, "--expect-no-changes")
+        drift = engine.refresh("--expect-no-changes")
+        assert drift.code == 0, drift.output
+        if found is not None:
+            assert seen() == found
+
+
+def test_a_stack_of_an_earlier_version_sees_no_difference(engine: CloudEngine) -> None:
+    """What was not asked for then, and is asked for now as it is by default."""
+    program = engine.directory / "__main__.py"
+    now = program.read_text()
+    program.write_text(_EARLIER + now)
+    succeeds(engine, fleet())
+    program.write_text(now)
+    succeeds(engine, fleet(), "--expect-no-changes")
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+
+
+_EARLIER = """\
+import pulumi
+
+_SINCE = ("endpoint_public_access", "endpoint_private_access", "public_access_cidrs")
+
+
+def _as_before(args):
+    if args.type_ != "aws:eks/cluster:Cluster":
+        return None
+    for name in _SINCE:
+        setattr(args.props["vpc_config"], name, None)
+    return pulumi.ResourceTransformationResult(args.props, args.opts)
+
+
+pulumi.runtime.register_stack_transformation(_as_before)
+"""

@@ -409,6 +409,14 @@ def eks() -> Iterator[Row]:
         REPLACE,
         **fleet,
     )
+    closer: Changes = {"cluster.endpoint": {"private": True}}
+    yield Row(
+        "cluster.endpoint.public", {"cluster.endpoint.public": False}, IN_PLACE, closer, **fleet
+    )
+    yield Row("cluster.endpoint.private", {"cluster.endpoint.private": True}, IN_PLACE, **fleet)
+    closed = {"cluster.endpoint.public_cidrs": ["203.0.113.0/24"]}
+    yield Row("cluster.endpoint.public_cidrs", closed, IN_PLACE, closer, **fleet)
+    yield Row("cluster.logs", {"cluster.logs": ["audit"]}, IN_PLACE, **fleet)
     yield Row("cluster.network.mode", {"cluster.network": "private"}, REPLACE, **fleet)
     private: Changes = {"cluster.network": {"mode": "private"}}
     each = {"cluster.network.nat_gateways": "per-zone"}

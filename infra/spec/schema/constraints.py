@@ -201,10 +201,12 @@ class DnsLabel(Constraint):
         return {**handler(core), "pattern": rf"^[a-z]([-a-z0-9]{{0,{self.longest - 2}}}[a-z0-9])?$"}
 
 
+@dataclass(frozen=True)
 class Cidr(Constraint):
     """A range of IPv4 or IPv6 addresses. It has no pattern in the JSON Schema."""
 
-    example = "10.0.0.0/16"
+    source: str = "Kubernetes API, NetworkPolicy IPBlock"
+    example: str = "10.0.0.0/16"
 
     def check(self, value: str) -> str:
         try:
@@ -216,7 +218,7 @@ class Cidr(Constraint):
                 "{value} is not a range of addresses: the first address, '/' and the number of "
                 "leading bits",
                 f"write it like {self.example if network is None else network}",
-                "Kubernetes API, NetworkPolicy IPBlock",
+                self.source,
             )
         return value
 

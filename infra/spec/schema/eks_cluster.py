@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.spec.schema.constraints import DnsLabel, NotEmpty, Pattern
+from infra.spec.schema.constraints import Cidr, DnsLabel, NotEmpty, Pattern
 from infra.spec.schema.field_types import ZoneNames
 from infra.spec.schema.model import Shorthand, SpecModel
 
@@ -59,6 +59,20 @@ EksNetwork = Annotated[
 ]
 
 
+class EksEndpoint(SpecModel):
+    """Who reaches the cluster's API server."""
+
+    public: bool = True
+    """From the internet, with credentials."""
+    private: bool = False
+    """From the VPC, without leaving it."""
+    public_cidrs: tuple[Annotated[str, Cidr("EKS API, VpcConfigRequest")], ...] = ()
+    """Ranges of public addresses that reach a public endpoint. By default all."""
+
+
+LogType = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
+
+
 class EksCluster(SpecModel):
     name: Annotated[str, DnsLabel(63, "Kubernetes docs, labels (EKS itself allows 100 characters)")]
     region: Annotated[
@@ -86,5 +100,8 @@ class EksCluster(SpecModel):
     ) = None
     network: EksNetwork = PublicNetwork()
     """Where the cluster and its nodes are."""
+    endpoint: EksEndpoint = EksEndpoint()
+    logs: tuple[LogType, ...] = ()
+    """Logs of the control plane that are sent to CloudWatch, which bills for them."""
     existing: bool = False
     """The cluster already exists: it is looked up by name and never deleted."""
